@@ -25,7 +25,7 @@ class BackendContext:
 
     `sysfs` and `procfs` are where these are mounted. `gpus` gives those of the inventory, `processes` those that the
     driver saw computing on each, and `readings` all of the last snapshot; these three and `clock` may be called in any
-    thread.
+    thread. `is_my_turn` says whether this node is the one of its rack to ask a service of `rack.equipment`, by name.
     """
 
     config: Config
@@ -35,6 +35,7 @@ class BackendContext:
     processes: Callable[[], Mapping[Gpu, Sequence[GpuProcess]]]
     readings: Callable[[], Iterable[Reading]]
     clock: Callable[[], Instant]
+    is_my_turn: Callable[[str], bool] = lambda _: False
 
     @property
     def synthetic(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.catalogue import agent, equipment, gpu, infiniband, jobs, links, node, optics, rack, transceivers
+from agent.catalogue import agent, equipment, gpu, infiniband, jobs, links, node, optics, rack, rack_parts, transceivers
 from agent.catalogue.bindings import Derived
 from agent.model import Kind, Metric
 
@@ -62,6 +62,7 @@ _BASE: tuple[Metric, ...] = (
     + node.ROWS
     + equipment.ROWS
     + rack.ROWS
+    + rack_parts.ROWS
     + agent.ROWS
 )
 ROLLING: dict[str, tuple[Metric, ...]] = {row.name: _rolling(row) for row in _BASE if row.rolling}

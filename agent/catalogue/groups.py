@@ -17,6 +17,7 @@ from agent.catalogue import (
     node,
     optics,
     rack,
+    rack_parts,
     statistics_of,
     transceivers,
 )
@@ -99,6 +100,10 @@ GROUPS: tuple[Group, ...] = (
     _group("rack-peers", "Rack: peers", rack.PEERS),
     _group("rack-breakers", "Rack: breakers", rack.BREAKERS),
     _group("rack-domains", "Rack: NVLink domains", rack.DOMAINS),
+    _group("rack-parts", "Rack: parts of its equipment", rack_parts.PARTS),
+    _group("rack-loops", "Rack: coolant loops", rack_parts.LOOPS),
+    _group("rack-air", "Rack: air at its equipment", rack_parts.AMBIENT),
+    _group("rack-distribution", "Rack: power shelves and PDUs", rack_parts.DISTRIBUTION),
     _group("agent-backends", "Agent: backends", agent.BACKENDS),
     _group("agent-sampler", "Agent: sampler", agent.SAMPLER),
     _group("agent-vitals", "Agent: vitals", agent.VITALS),

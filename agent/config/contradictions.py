@@ -11,6 +11,8 @@ from agent.lib.wording import shown
 
 MOST_BREAKERS = 32
 MOST_NAME = 200
+MOST_EQUIPMENT = 32
+MOST_EQUIPMENT_NAME = 64
 _PUSH_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -75,6 +77,7 @@ def _check_rack(config: Config, fail: Fail) -> None:
             "node_nameplate",
             "nvlink_domains",
             "peers",
+            "equipment",
         ):
             if getattr(rack, key):
                 fail(f"rack.{key}", "needs the rack's name; set rack.name or node.rack")
@@ -86,6 +89,17 @@ def _check_rack(config: Config, fail: Fail) -> None:
                 remedy = "use printable characters, with spaces only between them"
                 fail(key, f"{shown(name)}: the other agents reject this name; {remedy}")
     _check_breakers(config, fail)
+    _check_equipment(config, fail)
+
+
+def _check_equipment(config: Config, fail: Fail) -> None:
+    equipment = config.rack.equipment
+    if len(equipment) > MOST_EQUIPMENT:
+        fail("rack.equipment", f"has {len(equipment)} entries; the limit is {MOST_EQUIPMENT}")
+    for name in equipment:
+        if not name or len(name) > MOST_EQUIPMENT_NAME or not name.isprintable() or name != name.strip():
+            remedy = f"use 1 to {MOST_EQUIPMENT_NAME} printable characters, with spaces only between them"
+            fail("rack.equipment", f"{shown(name)} names series and is told to the other agents; {remedy}")
 
 
 def _check_breakers(config: Config, fail: Fail) -> None:

@@ -226,6 +226,12 @@ class ShelvesConfig(Section, frozen=True):
     spare: Annotated[int, Key("How many may fail; less than number.", least="0", most="99")] = 1
 
 
+class EquipmentConfig(LoginConfig, frozen=True, kw_only=True):
+    """A Redfish service of equipment that serves the rack, under a name of your choice (equipment.md)."""
+
+    url: Annotated[str, Key("URL of the service.", example="https://cdu.example")]
+
+
 class RackConfig(Section, frozen=True):
     """The rack that feeds this node (racks.md)."""
 
@@ -266,6 +272,9 @@ class RackConfig(Section, frozen=True):
         ),
     ] = ()
     peer: PeerConfig = PeerConfig()
+    equipment: Annotated[
+        dict[str, EquipmentConfig], Key("Equipment that serves the rack, by name; one agent asks it.", restart=True)
+    ] = {}
 
 
 class OverrideConfig(Section, frozen=True, rename={"hold": "for"}):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter as Tally
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import floor
 
@@ -31,6 +31,7 @@ from agent.rack.power_ledger import PowerLedger, Sum
 from agent.rack.rack_options import RackOptions
 from agent.rack.series import ConfiguredRack, Limits, RackSeries
 from agent.rack.targets import Entry, PeerTarget
+from agent.rack.turns import Turns
 
 log = logging.getLogger("coldplate.rack")
 
@@ -44,7 +45,8 @@ SETTLED_SECONDS = 5.0
 class RackMonitor:
     """Watches the rack. `member` says who this agent is; its rack's name may change with the options.
 
-    `chance` gives a number from 0 to 1. `keep` is handed what should outlive the process.
+    `chance` gives a number from 0 to 1. `keep` is handed what should outlive the process. `equipment` names the
+    services of the rack that this agent could ask.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class RackMonitor:
         chance: Callable[[], float],
         threads: Threads | None = None,
         keep: Callable[[bytes], None] | None = None,
+        equipment: Iterable[str] = (),
     ) -> None:
         self._threads = threads or Threads()
         self._keep = keep
@@ -68,6 +71,8 @@ class RackMonitor:
         self._meter = NodeMeter(options.patience)
         self._power_places = RoundMemo(_power_places)
         self._census = DomainCensus()
+        self._equipment = tuple(equipment)
+        self._turns = Turns(member.instance)
         self._domains: tuple[DomainShare, ...] = ()
         self._running = False
         self._lonely = False
@@ -142,6 +147,7 @@ class RackMonitor:
             Report(
                 VERSION, member.rack, member.cluster, member.run, member.instance, member.job,
                 round(max(now.wall, float(last)), 3), last, watts, source or None, limits, domains,
+                self._equipment,
             )
         )  # fmt: skip
 
@@ -161,6 +167,15 @@ class RackMonitor:
             latest = self._ledger.latest(now.wall)
             power = [Reading(series, latest[run]) for run, series in self._peers.power_series() if run in latest]
             return (*power, *self._foreign_limits.readings(self._peers.reports()))
+
+    def is_my_turn(self, service: str) -> bool:
+        """Whether this agent is the one to ask a service that serves the rack; for any thread, about once a second."""
+        now = self._clock()
+        with self._lock:
+            if not self._is_settled(now):
+                return False
+            others = [report.instance for report in self._peers.reports() if service in report.equipment]
+            return self._turns.is_mine(service, others, now.mono)
 
     # Called by the poller.
 

@@ -17,6 +17,8 @@ MOST_LIMITS = 64
 MOST_NAME = 255
 MOST_SHARES = 16
 """Most NVLink domains that the GPUs of one node may be in."""
+MOST_EQUIPMENT = 32
+"""Most services of rack equipment that an agent may be ready to ask."""
 MOST_NODES = 1000
 """Most nodes that a report may give a rack: as many as the configuration allows."""
 
@@ -32,7 +34,7 @@ class Report(msgspec.Struct, frozen=True):
     `run` identifies one run of one agent. `watts` are those of the seconds up to `last`, the newest one last; None
     where its node's power was not known. `source` is what measures it now. `limits` are the numbers that its rack is
     configured with, by name (see `agreement`); None if the agent does not report them. `domains` are the NVLink domains
-    of its GPUs; none where NVLink ends at the node.
+    of its GPUs; none where NVLink ends at the node. `equipment` names the services of the rack that it could ask.
     """
 
     version: int
@@ -47,6 +49,7 @@ class Report(msgspec.Struct, frozen=True):
     source: _Name | None = None
     limits: Annotated[dict[_Name, _Limit], msgspec.Meta(max_length=MOST_LIMITS)] | None = None
     domains: Annotated[tuple[DomainShare, ...], msgspec.Meta(max_length=MOST_SHARES)] = ()
+    equipment: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=MOST_EQUIPMENT)] = ()
 
     def seconds(self) -> list[tuple[int, float]]:
         """Each second whose power is known."""
@@ -87,6 +90,7 @@ def decode(body: bytes) -> Report:
         report.job,
         report.source or "",
         *limits,
+        *report.equipment,
         *(text for share in report.domains for text in share[:2]),
     ):
         if not text.isprintable():

@@ -15,12 +15,12 @@ from agent.recording.provenance import Provenance
 
 KEPT = frozenset(
     """
-    action alertname alertstate architecture backend board_id board_part cause chassis clique component
-    compute_capability compute_instance connector detector device distance domain driver_version expectation feed
-    file firmware_version form_factor gpu gpu_instance grade hca_type high kernel lane layer level link link_layer
-    low machine media metric mig minor mode model notifier numa_node outcome part_number pci port problem process
-    profile push python reason recorded resource rule_group scenario scheduler sensor setting severity shared slot
-    socket source split state sxid thread type vbios vendor version xid
+    action alertname alertstate architecture backend board_id board_part cause chassis circuit clique component
+    compute_capability compute_instance connector detector device distance domain driver_version expectation feed file
+    firmware_version form_factor gpu gpu_instance grade hca_type high kernel kind lane layer level line link link_layer
+    loop low machine media metric mig minor mode model notifier numa_node outcome part part_number pci port problem
+    process profile push python reason recorded resource rule_group scenario scheduler sensor setting severity shared
+    slot socket source split state sxid thread type unit vbios vendor version xid
     """.split()  # noqa: SIM905 - a table to read, not a list to edit
 )
 """Labels whose values say what something is, and not whose."""
@@ -30,6 +30,7 @@ KINDS = {
     "serial": "serial", "previous_serial": "serial", "job_id": "job", "array": "job", "name": "name", "user": "user",
     "account": "account", "partition": "partition", "namespace": "namespace", "pod": "pod", "container": "container",
     "mountpoint": "path",
+    "equipment": "name",
     "expectations": "path", "peer": "host", "url": "url", "rack": "rack", "instance": "host", "node": "host",
 }  # fmt: skip
 """What the values of a label stand for, by its name. It is the beginning of the pseudonym."""

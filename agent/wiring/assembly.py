@@ -87,7 +87,9 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     request = drill_file(config, REQUEST)
     pause = PauseWatch(request.parent if request else None, boot_of(options.procfs), clock, threads)
     ranges = ranges_of(alerting.rules.groups)
-    sampling = make_sampling_loop(config, options, hub, tellers, files.put, threads, pause, now, governing, ranges)
+    sampling = make_sampling_loop(
+        config, options, hub, tellers, files.put, threads, pause, now, governing, ranges, rack.is_my_turn
+    )
     change = Reconfiguration(
         options, read_config, config, alerting, receivers, exposed, sampling, rack, rules, expectations, protection
     )

@@ -82,7 +82,7 @@ def make_rack_monitor(
     """
     keep = None if path is None or put is None else partial(_put, put, path)
     member = Member(rack_name(config), config.node.cluster or "", os.urandom(12).hex(), instance(config), SCRAPE_JOB)
-    made = RackMonitor(member, options, clock, lambda: os.urandom(1)[0] / 256, threads, keep)
+    made = RackMonitor(member, options, clock, lambda: os.urandom(1)[0] / 256, threads, keep, config.rack.equipment)
     if path is not None and options.breakers:
         _restore(made, path)
     return made

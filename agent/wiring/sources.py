@@ -57,11 +57,12 @@ def make_sampling_loop(
     now: Callable[[], Instant] = clock,
     governing: Governing | None = None,
     ranges: Ranges = Ranges(),  # noqa: B008 - it is frozen
+    is_my_turn: Callable[[str], bool] = lambda _: False,
 ) -> SamplingLoop:
     """The loop over all configured sources. Raises ConfigError.
 
     `save` writes the inventory; `pause` knows when the driver is to be released; `now` is the clock. `governing` slows
-    lanes down within the `ranges` of the rules.
+    lanes down within the `ranges` of the rules. `is_my_turn` says which equipment of the rack to ask; none without it.
     """
     if config.backends.devices == "replay":
         from agent.wiring.replaying import make_replayed_node  # 20 ms of a processor that no other node needs
@@ -82,6 +83,7 @@ def make_sampling_loop(
         processes=sampler.processes,
         readings=lambda: () if hub.latest is None else hub.latest,
         clock=clock,
+        is_my_turn=is_my_turn,
     )
     supervisor, backends = _supervisor(config, options), make_backends(context)
     return SamplingLoop(sampler, supervisor, backends, clock, hub, tellers, threads, pause, governing)

@@ -1,7 +1,8 @@
 """`make mockups DIR=...`: what the agent reads from Redfish mockups, such as DMTF's public ones (DSP2043).
 
 A mockup is a folder of documents, `index.json` in a folder for each resource. Each one below DIR is served by a real
-HTTP server on loopback, and read as a node's controller. Nothing of them is kept. Exit status 1 if DIR has none.
+HTTP server on loopback, and read as a node's controller and as equipment that serves a rack. Nothing of them is kept.
+Exit status 1 if DIR has none.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from agent.backends.equipment.cooling_watch import CoolingWatch
+from agent.backends.equipment.rack_watch import RackWatch
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.lib.http_target import HttpTarget
 
@@ -55,19 +57,41 @@ def served(mockup: Path) -> Iterator[str]:
 def lines_of(mockup: Path) -> Iterator[str]:
     """What is read from a mockup, a line for each detector and each value."""
     with served(mockup) as url:
-        watch = CoolingWatch(HttpTarget(url, timeout=5.0), None, time.monotonic)
-        try:
-            seen = watch.look()
-        except (AbsentError, DeviceError) as error:
-            yield str(error)
-            return
-        finally:
-            watch.close()
+        target = HttpTarget(url, timeout=5.0)
+        yield from of_the_node(CoolingWatch(target, None, time.monotonic))
+        yield from of_the_rack(RackWatch(mockup.name, target, time.monotonic))
+
+
+def of_the_node(watch: CoolingWatch) -> Iterator[str]:
+    """What a node's controller tells."""
+    try:
+        seen = watch.look()
+    except (AbsentError, DeviceError) as error:
+        yield f"node: {error}"
+        return
+    finally:
+        watch.close()
     for part, state in seen.leaks.items():
         yield f"leak detector {part.chassis}/{part.name}: {state}"
     for part, values in seen.connectors.items():
         for row, value in values.items():
             yield f"{row.name} {part.chassis}/{part.name}: {value:g}"
+
+
+def of_the_rack(watch: RackWatch) -> Iterator[str]:
+    """What equipment that serves a rack tells."""
+    try:
+        seen = watch.look()
+    except DeviceError as error:
+        yield f"rack: {error}"
+        return
+    finally:
+        watch.close()
+    for part, state in seen.states.items():
+        yield f"{part.kind} {part.unit}/{part.name}: {state}"
+    for (row, labels), value in seen.values.items():
+        yield f"{row.name} {'/'.join(word for _, word in labels)}: {value:g}"
+    yield from seen.problems
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -179,7 +179,13 @@ def test_an_endless_list_is_read_up_to_a_bound(cooled: Make) -> None:
 
 def test_a_folder_of_mockups_is_served_and_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     thermal = "/redfish/v1/Chassis/1U/ThermalSubsystem"
+    units = "/redfish/v1/ThermalEquipment/CDUs"
     documents = {
+        "": {"ThermalEquipment": {"@odata.id": "/redfish/v1/ThermalEquipment"}},
+        "ThermalEquipment": {"CDUs": {"@odata.id": units}},
+        "ThermalEquipment/CDUs": {"Members": [{"@odata.id": f"{units}/A"}]},
+        "ThermalEquipment/CDUs/A": {"EnvironmentMetrics": {"@odata.id": f"{units}/A/Air"}},
+        "ThermalEquipment/CDUs/A/Air": {"DewPointCelsius": {"Reading": 9.5}},
         "Chassis": {"Members": [{"@odata.id": "/redfish/v1/Chassis/1U"}]},
         "Chassis/1U": {"ThermalSubsystem": {"@odata.id": thermal}},
         "Chassis/1U/ThermalSubsystem": {"CoolantConnectors": {"@odata.id": f"{thermal}/CoolantConnectors"}},
@@ -191,6 +197,8 @@ def test_a_folder_of_mockups_is_served_and_read(tmp_path: Path, capsys: pytest.C
         place.mkdir(parents=True, exist_ok=True)
         (place / "index.json").write_text(json.dumps(document))
     assert mockups.main([str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "server\n  coldplate_coolant_supply_temperature_celsius 1U/A: 14.5\n"
+    assert capsys.readouterr().out == (
+        "server\n  coldplate_coolant_supply_temperature_celsius 1U/A: 14.5\n  coldplate_rack_dew_point_celsius A: 9.5\n"
+    )
     assert mockups.main([str(tmp_path / "server" / "Chassis" / "1U")]) == 1
     assert "no mockup with a Chassis below" in capsys.readouterr().err

@@ -88,6 +88,13 @@ HIGHEST = (
     (r"coolant_(rated_)?flow_liters_per_second", 10),
     (r"coolant_heat_removed_watts", 2e5),
     (r"coolant_delta_pressure_pascals", 1e6),
+    (r"rack_(coolant_(supply|return)|air)_temperature_celsius|rack_dew_point_celsius", 90),
+    (r"rack_coolant_(rated_)?flow_liters_per_second", 100),
+    (r"rack_coolant_heat_removed_watts", 4e6),
+    (r"rack_(distribution|circuit)_power_watts", 1e6),
+    (r"rack_circuit_(current|rated)_amperes", 2e4),
+    (r"rack_supply_(power|rated)_watts", 4e4),
+    (r"rack_(coolant_(supply|return|delta)|filter_delta)_pressure_pascals", 2e6),
 )
 
 

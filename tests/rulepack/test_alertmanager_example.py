@@ -38,7 +38,7 @@ RECEIVERS = {
     "monitoring": "AgentThreadDown BackendFailing ConfigurationRefused FlightRecorderFailing MetricsMissing "
     "NotificationsDropped NotificationsFailing PushBehind RuleFailures RuleWindowsFull SamplerStalled SamplingSlowed "
     "ShardRulesLate ShardTargetsLost ShardWriteBehind StateNotWritten WebCertificateExpiring WorkerRestarting",
-    "pager,facility-pager": "LeakDetected",
+    "pager,facility-pager": "LeakDetected RackLeakDetected",
     "facility-pager": "CoolantFlowLow CoolantSupplyCritical",
     "facility-tickets": "CoolantSupplyHot LeakDetectorBlind LeakSuspected",
     "archive": "GpuPowerLimitLow GpuReplaced GpuXidInfo InfinibandCongestion JobStandsStill TransceiverReplaced",
@@ -83,7 +83,7 @@ def takes(matcher: str, labels: dict[str, str]) -> bool:
 
 def test_an_alertmanager_loads_it_with_its_texts() -> None:
     shown = amtool("check-config", str(EXAMPLE))
-    assert "28 inhibit rules" in shown
+    assert "31 inhibit rules" in shown
     assert "1 templates" in shown
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 from agent.backends.equipment.cooling_watch import CoolingWatch
+from agent.backends.equipment.rack_watch import RackWatch
 from agent.backends.jobs.pods import pod_devices
 from agent.backends.jobs.protobuf import ProtobufError
 from agent.backends.power.redfish import Redfish
@@ -146,6 +147,22 @@ def use_cooling(data: bytes, folder: Path) -> None:
     assert all(-1e13 < value < 1e13 for values in seen.connectors.values() for value in values.values())
 
 
+def use_rack_equipment(data: bytes, folder: Path) -> None:
+    """Likewise, of a service that may have units of every kind."""
+    parts = data.split(b"\n---\n")
+
+    def exchange(self: HttpClient, request: object, deadline: float) -> HttpAnswer:
+        return HttpAnswer(200, {}, parts.pop(0) if len(parts) > 1 else parts[0], False, False)
+
+    watch = RackWatch("cdu", HttpTarget("http://cdu:80", timeout=5.0), lambda: 0.0)
+    with mock.patch.object(HttpClient, "exchange", exchange):
+        seen = watch.look()
+    assert set(seen.states.values()) <= set(LEAK_STATES)
+    assert all(-1e13 < value < 1e13 for value in seen.values.values())
+    assert all(word.isprintable() for part in seen.states for word in part)
+    assert all(problem.isprintable() for problem in seen.problems), seen.problems
+
+
 def use_history(data: bytes, folder: Path) -> None:
     def exchange(self: HttpClient, request: object, deadline: float) -> HttpAnswer:
         return HttpAnswer(200, {}, data, False, False)
@@ -202,6 +219,44 @@ BMC = b"\n---\n".join(
         {"PowerControl": [{"PowerConsumedWatts": 5000.5}], "PowerWatts": {"Reading": 1}},
     )
 )
+UNIT = "/redfish/v1/ThermalEquipment/CDUs/1"
+SHELF = "/redfish/v1/PowerEquipment/PowerShelves/1"
+PLANT_DOCUMENTS: tuple[object, ...] = (
+    {"ThermalEquipment": {"@odata.id": "/redfish/v1/T"}, "PowerEquipment": {"@odata.id": "/redfish/v1/P"}},
+    {"CDUs": {"@odata.id": "/redfish/v1/T/CDUs"}},
+    {"Members": [{"@odata.id": UNIT}]},
+    {
+        "Pumps": {"@odata.id": f"{UNIT}/Pumps"},
+        "Reservoirs": {"@odata.id": f"{UNIT}/Reservoirs"},
+        "Filters": {"@odata.id": f"{UNIT}/Filters"},
+        "SecondaryCoolantConnectors": {"@odata.id": f"{UNIT}/Secondary"},
+        "LeakDetection": {"@odata.id": f"{UNIT}/Leaks"},
+        "EnvironmentMetrics": {"@odata.id": f"{UNIT}/Air"},
+    },
+    {"Members": [{"@odata.id": f"{UNIT}/Pumps/1"}]},
+    {"Members": [{"@odata.id": f"{UNIT}/Reservoirs/1"}]},
+    {"Members": [{"@odata.id": f"{UNIT}/Filters/1"}]},
+    {"Members": [{"@odata.id": f"{UNIT}/Secondary/1"}]},
+    {"LeakDetectorGroups": []},
+    {"PowerShelves": {"@odata.id": "/redfish/v1/P/Shelves"}},
+    {"Members": [{"@odata.id": SHELF}]},
+    {"Mains": {"@odata.id": f"{SHELF}/Mains"}, "PowerSupplies": {"@odata.id": f"{SHELF}/Supplies"}},
+    {"Members": [{"@odata.id": f"{SHELF}/Mains/1"}]},
+    {"Members": [{"@odata.id": f"{SHELF}/Supplies/1"}]},
+    {"Metrics": {"@odata.id": f"{SHELF}/Supplies/1/Metrics"}},
+    {"Status": {"State": "Enabled", "Health": "OK"}, "PumpRedundancy": [{"Status": {"Health": "Critical"}}]},
+    {"Status": {"Health": "OK"}, "PumpSpeedPercent": {"Reading": 50}},
+    {"FluidLevelStatus": "OK", "FluidLevelPercent": {"Reading": 80}},
+    {"ServiceHours": 1, "RatedServiceHours": 2, "DeltaLiquidPressurekPa": {"Reading": 3}},
+    {"SupplyTemperatureCelsius": {"Reading": 30}, "FlowLitersPerMinute": {"Reading": 90}},
+    {"LeakDetectorGroups": [{"Detectors": [{"DetectorState": "OK"}]}]},
+    {"TemperatureCelsius": {"Reading": 25}, "HumidityPercent": {"Reading": 50}},
+    {"MainsRedundancy": {"Status": {"Health": "Warning"}}},
+    {"Voltage": {"Reading": 230}, "PolyPhaseCurrentAmps": {"Line1": {"Reading": 5}}, "BreakerState": "Tripped"},
+    {"LineInputStatus": "LossOfInput", "PowerCapacityWatts": 5500},
+    {"OutputPowerWatts": {"Reading": 4000}},
+)
+PLANT = b"\n---\n".join(json.dumps(each).encode() for each in PLANT_DOCUMENTS)
 THERMAL = f"{CHASSIS}/c/ThermalSubsystem"
 COOLED = b"\n---\n".join(
     json.dumps(each).encode()
@@ -412,6 +467,29 @@ TARGETS = (
             b'"LeakDetectors"',
             b'"Status": {"State": "Absent"}',
             b'"Reading": NaN',
+            b"null",
+            b"[",
+            b"-1",
+        ),
+    ),
+    Target(
+        "redfish-rack-equipment",
+        (
+            "agent/backends/equipment/cooling_units.py",
+            "agent/backends/equipment/part_states.py",
+            "agent/backends/equipment/power_units.py",
+            "agent/backends/equipment/rack_watch.py",
+            "agent/backends/equipment/redfish_round.py",
+        ),
+        use_rack_equipment,
+        (PLANT, b"{}", b'{"error": {"message": "x\\n"}}'),
+        (DeviceError,),
+        words=(
+            b"\n---\n",
+            b'"Status": {"State": "Absent"}',
+            b'"PumpRedundancy": [{"Status": {"Health": "OK"}}]',
+            b'"Reading": NaN',
+            b'"Voltage": {"Reading": 0}',
             b"null",
             b"[",
             b"-1",

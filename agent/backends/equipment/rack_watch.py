@@ -1,0 +1,94 @@
+"""Reads what serves a rack in one Redfish service: finds its units by links, and reads each of their documents.
+
+Where they are is looked up again from time to time. A part that was there once stays known: one that is not listed any
+more, or cannot be read, is unavailable, and never well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agent.backends.equipment import cooling_units, power_units
+from agent.backends.equipment.cooling_documents import UNAVAILABLE
+from agent.backends.equipment.rack_findings import PartDocument, RackPart, RackSeen
+from agent.backends.equipment.redfish_round import RedfishRound
+from agent.backends.protocol import DeviceError
+from agent.backends.redfish_service import DENIED_RETRY_SECONDS, ROOT, RedfishService, link
+from agent.lib.http_target import HttpTarget
+from agent.model import Labels, Metric, Reason
+
+SEARCH_SECONDS = 600.0
+"""Seconds after which the service is searched again: for what was added."""
+SOON_SECONDS = 60.0
+"""The same where nothing was found, or something could not be read: a service that starts lists its parts later."""
+ROUND_SECONDS = 45.0
+"""Most seconds that a round may take; a controller takes up to 300 ms for each document."""
+MOST_DOCUMENTS = 128
+"""Documents that are read each round."""
+READERS = {**cooling_units.READERS, **power_units.READERS}
+
+
+class RackWatch:
+    """One service. Asked in a thread, with at most one question at a time."""
+
+    period = 15.0
+    configured = True
+    denied_retry = DENIED_RETRY_SECONDS
+    slow = True
+    grace = 0.0
+    patience = 60.0
+
+    def __init__(self, name: str, target: HttpTarget, clock: Callable[[], float]) -> None:
+        """`name` is that of the configuration; `clock` gives monotonic seconds."""
+        self.name = name
+        self._service = RedfishService(target, 10.0, clock)
+        self._clock = clock
+        self._found: list[PartDocument] | None = None
+        self._problems: list[str] = []
+        self._search_at = 0.0
+        self.known: dict[RackPart, str] = {}
+        """Every part that ever was there, with what it said last."""
+
+    def look(self) -> RackSeen:
+        """Everything, as it is now. Raises DeviceError if the service does not answer, or serves nothing of a rack."""
+        now = self._clock()
+        ask = RedfishRound(self._service, self._clock, now + ROUND_SECONDS)
+        if self._found is None or now >= self._search_at:
+            found = self._search(ask)
+            self._found, self._problems = found, ask.problems[:]
+            self._search_at = now + (SEARCH_SECONDS if found and not ask.problems else SOON_SECONDS)
+        if not self._found and not self.known:
+            text = "; ".join(["it lists no coolant distribution unit, power shelf or rack PDU", *self._problems])
+            raise self._service.error(Reason.UNSUPPORTED, ROOT, text)
+        states = dict.fromkeys(self.known, UNAVAILABLE)
+        values: dict[tuple[Metric, Labels], float] = {}
+        for part, path in self._found:
+            told = READERS[part.kind](part, ask.read(path))
+            states.update((each, state) for each, state in told.states if state is not None)
+            own = (("unit", part.unit),)
+            values.update(((row, (*own, *more)), value) for row, more, value in told.values if value is not None)
+        self.known = states
+        return RackSeen(dict(states), values, tuple(dict.fromkeys((*self._problems, *ask.problems))), ask.calls)
+
+    def close(self) -> None:
+        self._service.close()
+
+    def _search(self, ask: RedfishRound) -> list[PartDocument]:
+        """The documents of every unit that the service has, up to a bound. Raises DeviceError."""
+        root = ask.read(ROOT)
+        if root is None:
+            raise DeviceError(Reason.MALFORMED, "; ".join(ask.problems))
+        found: list[PartDocument] = []
+        thermal = ask.at(link(root.get("ThermalEquipment")))
+        for collection in cooling_units.COLLECTIONS:
+            for path in ask.members(link(thermal.get(collection))):
+                if len(found) < MOST_DOCUMENTS:
+                    found += cooling_units.cooling_documents_of(path, ask)
+        power = ask.at(link(root.get("PowerEquipment")))
+        for collection, kind in power_units.COLLECTIONS:
+            for path in ask.members(link(power.get(collection))):
+                if len(found) < MOST_DOCUMENTS:
+                    found += power_units.power_documents_of(path, kind, ask)
+        if len(found) > MOST_DOCUMENTS:
+            ask.note(f"{self.name} has more than {MOST_DOCUMENTS} parts; the rest is not read")
+        return found[:MOST_DOCUMENTS]
