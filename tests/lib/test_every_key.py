@@ -13,7 +13,7 @@ from agent.config import reading as config
 from agent.config.schema import Config
 
 HERE = Path(__file__).parent
-NAMED = (".rules.override", ".rack.breakers", ".push.remote_write")
+NAMED = (".rules.override", ".rack.breakers", ".rack.equipment", ".push.remote_write")
 """Where the names of the sections are the author's."""
 
 
