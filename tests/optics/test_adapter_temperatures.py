@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.protocol import AbsentError, DeviceError
-from agent.model import Reason
+from agent.backends.protocol import AbsentError, BackendSample, DeviceError
+from agent.model import Instant, Lane, Reason
 from tests.optics.conftest import Ports
 
 
@@ -44,6 +44,12 @@ def test_sensors_of_infiniband_and_ethernet_adapters_are_shown_once(ports: Ports
     }
     assert ports.gaps() == {}
     assert ports.last.calls == 3
+
+
+def test_adapters_without_an_ethernet_port_have_no_modules_and_are_no_reason_to_be_absent(ports: Ports) -> None:
+    name(ports, "infiniband", "mlx5_0", adapter(ports, 1, asic="41125"))
+    assert len(ports.read()) == 1
+    assert ports.backend.read(Lane.COLD, Instant(ports.now, 1e9)) == BackendSample()
 
 
 @pytest.mark.parametrize(

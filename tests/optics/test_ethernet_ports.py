@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from agent.backends.protocol import AbsentError, DeviceError
-from agent.model import Reason
+from agent.model import Instant, Lane, Reason
 from tests.optics.conftest import (
     FEC_GET,
     LINKMODES_GET,
@@ -169,6 +169,14 @@ def test_a_node_without_a_port_is_absent(ports: Ports) -> None:
     with pytest.raises(AbsentError, match="no Ethernet port"):
         ports.read()
     assert ports.kernel.asked == []
+
+
+def test_a_node_without_a_port_is_absent_in_every_lane(ports: Ports) -> None:
+    """Else the backend would come to the page once a minute, and leave it again."""
+    with pytest.raises(AbsentError):
+        ports.read()
+    with pytest.raises(AbsentError, match="no Ethernet port"):
+        ports.backend.read(Lane.COLD, Instant(ports.now, 1e9))
 
 
 def test_a_kernel_without_the_interface_is_absent(ports: Ports) -> None:

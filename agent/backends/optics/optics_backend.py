@@ -29,6 +29,8 @@ class OpticsBackend:
             AdapterTemperatures(str(sysfs), self._relay),
         )
         self._transceivers = Transceivers(str(sysfs), census, connect)
+        self._is_absent = True
+        """Whether both other parts were absent when they were last read."""
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:
         """The modules in the cold lane, else both other parts.
@@ -36,7 +38,7 @@ class OpticsBackend:
         Raises AbsentError if the node has neither, and DeviceError if what it has cannot be read.
         """
         if lane is Lane.COLD:
-            return self._transceivers.read(now.mono)
+            return self._read_modules(now)
         readings: list[Reading] = []
         gaps: list[Gap] = []
         absences: list[str] = []
@@ -54,11 +56,21 @@ class OpticsBackend:
                 readings += sample.readings
                 gaps += sample.gaps
                 calls += sample.calls
-        if len(absences) == len(self._parts):
+        self._is_absent = len(absences) == len(self._parts)
+        if self._is_absent:
             raise AbsentError("; ".join(absences))
         if len(absences) + len(faults) == len(self._parts):
             raise faults[0]
         return BackendSample(readings, gaps, calls=calls)
+
+    def _read_modules(self, now: Instant) -> BackendSample:
+        """The modules. A node without ports may have adapters with sensors: only without either is it absent."""
+        try:
+            return self._transceivers.read(now.mono)
+        except AbsentError:
+            if self._is_absent:
+                raise
+            return BackendSample()
 
     def close(self) -> None:
         self._relay.close()

@@ -19,7 +19,7 @@ from agent.backends.optics.modules.module_figures import LimitPair
 from agent.backends.optics.modules.module_reading import KnownModule, ModuleReading
 from agent.backends.optics.port_census import PortCensus
 from agent.backends.optics.relayed_questions import NoAnswer
-from agent.backends.protocol import AbsentError, BackendSample, DeviceError
+from agent.backends.protocol import BackendSample, DeviceError
 from agent.backends.sysfs import printable
 from agent.catalogue import transceivers as rows
 from agent.model import Gap, Labels, Metric, Node, Reading, Reason, Series
@@ -67,12 +67,10 @@ class Transceivers:
         self._ports: dict[str, PortModule] = {}
 
     def read(self, mono: float) -> BackendSample:
-        """What all modules said last. Without ports there is nothing to say."""
+        """What all modules said last. Raises AbsentError without ports or without the kernel's interface."""
         try:
             ports = self._census.find_ports(mono)
             family = self._census.find_family(mono)
-        except AbsentError:
-            return BackendSample()
         except DeviceError as fault:
             return BackendSample(gaps=[Gap(rows.INFO, Node(), fault.reason, fault.detail)])
         self._ports = {port: self._ports.get(port) or PortModule() for port in ports}
