@@ -37,7 +37,7 @@ FIRST_SILENCE_SECONDS = 10.0
 """The same for one that has not answered yet: its modules may have to be read from a slow disk."""
 LOOK_SECONDS = 2.0
 """Most seconds of silence between two checks that count: if it was longer, this process was suspended."""
-OPENING_SECONDS = 4.0
+OPENING_SECONDS = 3.0
 """Seconds of opening a source after which the devices are reported as out of order."""
 STUCK_SECONDS = 90.0
 """Seconds for which a worker that answers may neither open its source nor report any device: two timeouts of the GPU's
