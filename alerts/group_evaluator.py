@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from agent.lib.precedence import give_way
 from agent.model import Alert, GroupReport, Labels, Phase, RuleHealth, RuleReport, Transition
 from alerts.lifecycle import AlertRecord
 from alerts.limits import DEADLINE_SECONDS, LONGEST_REST_SECONDS, REST
@@ -106,6 +107,7 @@ class GroupEvaluator:
         first = self._next
         began = self._timer()
         for work in self._works[first:]:
+            give_way()
             self._next += 1
             error = self._work(work, store, at, stamp, transitions)
             if error:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from agent.lib.precedence import give_way
 from agent.model import Alert, Labels, Phase, RuleHealth, Transition
 from alerts.adhoc import AdHocQueries
 from alerts.lifecycle import AlertRecord, Condition, Holds, Silence, step
@@ -117,6 +118,7 @@ def work_of(
     rule: Rule, group: RuleGroup, context: TemplateContext, ledger: SampleLedger
 ) -> RecordingRuleEvaluator | AlertingRuleEvaluator:
     """A new evaluator for a rule."""
+    give_way()
     if isinstance(rule, RecordingRule):
         return RecordingRuleEvaluator(rule, group.limit, ledger)
     return AlertingRuleEvaluator(rule, group.limit, context, ledger, group.query_offset)

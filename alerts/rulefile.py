@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn, Union
 
 from agent.lib import textfile, yamltree
+from agent.lib.precedence import give_way
 from agent.lib.wording import one_line, shown
 from agent.lib.yamltree import Bounds, Node
 from alerts.garbage import no_passes_over_garbage
@@ -224,6 +225,7 @@ class _RuleFileLoader:
 
     def _unpacked(self, item: Node, where: str, shared: Mapping[str, tuple[str, Node]]) -> Rule | None:
         """The rule of an item, whose nodes exist only meanwhile."""
+        give_way()
         node, stored = yamltree.unpacked(item), yamltree.size_of(item)
         more = 0 if node is item else yamltree.size_of(node)
         self._room.hold(more)

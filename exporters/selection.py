@@ -48,6 +48,8 @@ class SeriesSelection:
     ) -> None:
         self._profile = Profile[profile.upper()]
         self._include, self._exclude, self._disable = tuple(include), tuple(exclude), tuple(disable)
+        self.terms = (self._profile, self._include, self._exclude, self._disable)
+        """What it was made of: one with the same terms need not take its place, and forget all layouts."""
         self._parts: dict[Metric, Part] = {}
         itself = weakref.proxy(self)  # who held whom in a ring would keep a snapshot for long after each reload
         self._layouts: RoundMemo[Layout, _LayoutSelection] = RoundMemo(lambda layout: itself._selection(layout))

@@ -73,7 +73,8 @@ class Reconfiguration:
         terms = self._protection.load()
         for key in keys_for_a_restart(self._booted, config):
             log.warning("%s has changed: the change takes effect at the next restart", key)
-        self._exposed.selection = selection
+        if selection.terms != self._exposed.selection.terms:
+            self._exposed.selection = selection
         self._exposed.neighbours = neighbours_of(config)
         self._sampling.reconfigure(settings)
         self._rack.reconfigure(rack)

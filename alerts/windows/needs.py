@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from agent.lib.precedence import give_way
 from alerts.promql import Selector
 from alerts.promql.labels import METRIC_NAME, Labels, label_value, make_labels
 from alerts.promql.matchers import Matcher, match_all, wanted_name
@@ -26,6 +27,7 @@ class Needs:
         self._wanting: dict[str, list[tuple[Selector, float]]] = {}
         for group in groups:
             for rule in group.rules:
+                give_way()
                 for selector in selectors_of(rule):
                     history = max(selector.history + group.query_offset, 0.0)
                     self._by_name.setdefault(wanted_name(selector.matchers), []).append((selector, history))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from agent.lib.picking import picker
+from agent.lib.precedence import give_way
 from agent.model import Frame, Layout, Reading, Series
 from alerts.promql import STALE, is_stale
 from alerts.promql.budget import Budget
@@ -155,6 +156,7 @@ class Windows:
         for layout in layouts:
             found = []
             for place, series in enumerate(layout.series):
+                give_way()
                 window = self._window_of(series, self._target)
                 if window is not None and window not in seen:
                     seen.add(window)

@@ -79,6 +79,16 @@ def test_every_part_gets_its_own_and_relative_paths_begin_beside_the_file(bench:
     assert bench.exposed.selection is not before
 
 
+def test_a_selection_that_does_not_change_keeps_what_it_knows_of_the_pages_series(bench: Bench) -> None:
+    before = bench.exposed.selection
+    bench.text = "{backends: {devices: none}, rules: {files: [mine.yml]}, sampling: {fast: 2s}}"
+    bench.reload()
+    assert bench.exposed.selection is before
+    bench.text = "{backends: {devices: none}, rules: {files: [mine.yml]}, metrics: {profile: lean}}"
+    bench.reload()
+    assert bench.exposed.selection is not before
+
+
 @pytest.mark.parametrize(
     "text",
     [
