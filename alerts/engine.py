@@ -25,6 +25,7 @@ from alerts.group_evaluator import GroupEvaluator, GroupOutcome, TemplateContext
 from alerts.lifecycle import AlertRecord
 from alerts.limits import QUICK_SECONDS, ROUND_SECONDS
 from alerts.promql.budget import SampleLedger
+from alerts.rule_evaluator import Explain
 from alerts.rulefile import Identity, RuleFile, RuleGroup
 from alerts.template.bodies import forget_bodies
 from alerts.windows import Needs, Windows
@@ -136,7 +137,7 @@ class RuleEngine:
     """Groups of rules, and the windows that they are evaluated on.
 
     `target` are the labels that a scrape would add to every series; `timer` measures how long rules take; `halted` says
-    whether the round should end after the current rule.
+    whether the round should end after the current rule; `explain` what else changed around an alert that fires.
     """
 
     def __init__(
@@ -146,8 +147,10 @@ class RuleEngine:
         now: Instant,
         timer: Callable[[], float] = lambda: 0.0,
         halted: Callable[[], bool] = lambda: False,
+        explain: Explain | None = None,
     ) -> None:
         self._timer = timer
+        self._explain = explain
         self._halted = halted
         self._offset = now.wall - now.mono
         self._rules = rules
@@ -303,7 +306,7 @@ class RuleEngine:
             key = f"{PurePath(group.file).name};{group.name}"
             keys[key] += 1
             unique = key if keys[key] == 1 else f"{key}#{keys[key]}"
-            made = GroupEvaluator(group, self._rules.context, self._timer, ledger)
+            made = GroupEvaluator(group, self._rules.context, self._timer, ledger, self._explain)
             slots.append(_Slot(unique, made, interval, first))
         return slots
 

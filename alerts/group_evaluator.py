@@ -22,6 +22,7 @@ from alerts.promql.budget import Budget, SampleLedger
 from alerts.promql.storage import OutOfOrderError
 from alerts.rule_evaluator import (
     AlertingRuleEvaluator,
+    Explain,
     RecordingRuleEvaluator,
     RuleError,
     SampleStore,
@@ -61,7 +62,10 @@ class GroupOutcome(NamedTuple):
 
 
 class GroupEvaluator:
-    """Evaluates one group. `timer` gives seconds, to measure the time of rules; `ledger` counts what all rules keep."""
+    """Evaluates one group. `timer` gives seconds, to measure the time of rules; `ledger` counts what all rules keep.
+
+    `explain` says what else changed around an alert that fires.
+    """
 
     def __init__(
         self,
@@ -69,6 +73,7 @@ class GroupEvaluator:
         context: TemplateContext = _ALONE,
         timer: Callable[[], float] = lambda: 0.0,
         ledger: SampleLedger | None = None,
+        explain: Explain | None = None,
     ) -> None:
         self.name = rules.name
         self.rules = rules
@@ -76,7 +81,7 @@ class GroupEvaluator:
         self.duration = 0.0
         self._timer = timer
         self._ledger = SampleLedger() if ledger is None else ledger
-        self._works = [work_of(rule, rules, context, self._ledger) for rule in rules.rules]
+        self._works = [work_of(rule, rules, context, self._ledger, explain) for rule in rules.rules]
         self._next = 0
         """The position of the next rule, and the time that those before it took in this evaluation."""
         self._spent = 0.0

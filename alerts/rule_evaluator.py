@@ -6,12 +6,14 @@ A rule writes what Prometheus writes: the result under the recorded name, or `AL
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from agent.lib.precedence import give_way
 from agent.model import Alert, Labels, Phase, RuleHealth, Transition
 from alerts.adhoc import AdHocQueries
+from alerts.changes import ANNOTATION as CHANGES
 from alerts.lifecycle import AlertRecord, Condition, Holds, Silence, step
 from alerts.limits import ALERT, ALWAYS_KEPT, ELEMENT, LABEL_SET, LONGEST_QUERY, MOST_KEPT, TEXT
 from alerts.promql import EvaluationError, PromqlError, Query, Sample, Scalar
@@ -47,6 +49,10 @@ class TemplateContext(NamedTuple):
 
     external_labels: Mapping[str, str] = {}
     external_url: str = ""
+
+
+Explain = Callable[[Alert, float], str]
+"""What else changed around an alert that fires now, in wall seconds; see `alerts.changes`."""
 
 
 class RuleError(Exception):
@@ -115,13 +121,13 @@ def _told(rule: Rule) -> tuple[str, bool, str, Labels, Labels, float, float]:
 
 
 def work_of(
-    rule: Rule, group: RuleGroup, context: TemplateContext, ledger: SampleLedger
+    rule: Rule, group: RuleGroup, context: TemplateContext, ledger: SampleLedger, explain: Explain | None = None
 ) -> RecordingRuleEvaluator | AlertingRuleEvaluator:
     """A new evaluator for a rule."""
     give_way()
     if isinstance(rule, RecordingRule):
         return RecordingRuleEvaluator(rule, group.limit, ledger)
-    return AlertingRuleEvaluator(rule, group.limit, context, ledger, group.query_offset)
+    return AlertingRuleEvaluator(rule, group.limit, context, ledger, group.query_offset, explain)
 
 
 def _vector(query: Query, store: SampleStore, stamp: float, budget: Budget) -> Sequence[Sample]:
@@ -175,9 +181,10 @@ class AlertingRuleEvaluator(RuleEvaluator):
     """Evaluates an alerting rule.
 
     `patience` gives the time until which silence does not end a restored alert: some source may not have answered yet.
+    An alert that fires gets one more annotation, what `explain` says of it at that moment, and keeps it.
     """
 
-    __slots__ = ("_context", "_limit", "_query_offset", "patience", "records", "rule", "told")
+    __slots__ = ("_context", "_explain", "_limit", "_query_offset", "patience", "records", "rule", "told")
 
     def __init__(
         self,
@@ -186,9 +193,12 @@ class AlertingRuleEvaluator(RuleEvaluator):
         context: TemplateContext,
         ledger: SampleLedger,
         query_offset: float = 0.0,
+        explain: Explain | None = None,
     ) -> None:
         super().__init__(ledger)
         self._query_offset = query_offset
+        has_own = any(name == CHANGES for name, _ in rule.annotations)
+        self._explain = None if has_own else explain
         self.rule = rule
         self.told = _told(rule)
         self.records: dict[Labels, AlertRecord] = {}
@@ -210,11 +220,12 @@ class AlertingRuleEvaluator(RuleEvaluator):
         for labels in budget.each([*{**self.records, **holding}], _STEP):
             silence = Silence.FAILED if labels in self.patience else Silence.CLEAR
             condition: Condition = holding.get(labels, silence)
-            record, transition = step(self.records.get(labels), condition, at, self.rule.terms)
+            before = self.records.get(labels)
+            record, transition = step(before, condition, at, self.rule.terms)
             if record is not None:
-                records[labels] = record
+                records[labels] = record = self._explained(record, before, at)
             if transition is not None:
-                found.append(transition)
+                found.append(transition if record is None else replace(transition, alert=record.alert))
         active = [record.alert for record in records.values() if record.alert.phase is not Phase.RESOLVED]
         if 0 < self._limit < len(active):
             self.resume({})
@@ -222,6 +233,17 @@ class AlertingRuleEvaluator(RuleEvaluator):
         self.records = self._kept_of(records, found)
         transitions.extend(found)
         return list(_series(active))
+
+    def _explained(self, record: AlertRecord, before: AlertRecord | None, at: float) -> AlertRecord:
+        """The record of an alert that fires with what else changed when it began to fire."""
+        alert = record.alert
+        if self._explain is None or alert.phase is not Phase.FIRING or CHANGES in alert.annotations:
+            return record
+        told = (
+            None if before is None or before.alert.phase is not Phase.FIRING else before.alert.annotations.get(CHANGES)
+        )
+        text = self._explain(alert, at) if told is None else told
+        return replace(record, alert=replace(alert, annotations={**alert.annotations, CHANGES: text}))
 
     def _kept_of(self, records: dict[Labels, AlertRecord], found: Sequence[Transition]) -> dict[Labels, AlertRecord]:
         """The records for which there is room; an alert that ended before this evaluation need not be remembered."""

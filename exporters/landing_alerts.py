@@ -159,10 +159,21 @@ def _row(alert: Alert, now: float | None, served: Container[str]) -> str:
         cell("Alert", f"<b>{cut(alert.rule)}</b>"),
         cell("Where", cut(where), "where"),
         cell("Since", ABSENT if now is None else age(now - alert.active_at), "since"),
-        cell("Summary", cut(alert.annotations.get("summary", "")), "wide"),
+        cell("Summary", _summary(alert), "wide"),
         cell("Runbook", to_runbook),
     )
     return row(tone, "".join(cells))
+
+
+def _summary(alert: Alert) -> str:
+    """What the rule says, and below it what else changed on the node when the alert began, and where to look."""
+    said = alert.annotations.get
+    parts = [cut(said("summary", ""))]
+    if changes := said("changes"):
+        parts.append(f"<div>{cut(changes)}</div>")
+    if command := said("command"):
+        parts.append(f"<div><code>{cut(command)}</code></div>")
+    return "".join(parts)
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -19,6 +19,8 @@ from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
 from agent.lib.threads import KeptThread, Threads
 from agent.model import EMPTY_FRAME, Frame, Framer, GroupReport, Instant, Labels, Reading
+from alerts.changes.change_journal import ChangeJournal
+from alerts.changes.explanation import explain
 from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.exposition import Exposition
 from alerts.garbage import no_passes_over_garbage
@@ -76,7 +78,10 @@ class RuleManager:
         self._asking = threading.Lock()
         self._broken = ""
         self._failing: set[tuple[str, str]] = set()
-        self._engine = RuleEngine(alerting.rules, target, clock(), time.perf_counter, self._stopping.is_set)
+        self._journal = ChangeJournal()
+        self._engine = RuleEngine(
+            alerting.rules, target, clock(), time.perf_counter, self._stopping.is_set, partial(explain, self._journal)
+        )
         self._announce(alerting)
         self._dispatcher = Dispatcher(alerting.receivers, alerting.resend, alerting.external_labels, self._threads)
         self._framer = Framer()
@@ -150,10 +155,12 @@ class RuleManager:
         snapshot = self._hub.latest
         if snapshot is None:
             return
+        self._journal.take(snapshot.frames, self._engine.time(now))
         done = self._engine.round(snapshot, now, self._foreign(now))
         step = self._engine.take_step()
         if step:
             self._dispatcher.shift(step)
+            self._journal.shift(step)
         for each in done:
             self._tell(each)
         self._show()

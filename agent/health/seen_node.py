@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
+from agent.lib.index_runs import index_runs
 from agent.model import BackendReport, Entity, Gpu, Reason, Snapshot
 
 UP = "coldplate_gpu_up"
@@ -102,14 +103,5 @@ def name_of(gpu: Gpu) -> str:
 
 def numbers(gpus: Iterable[Gpu]) -> str:
     """Several GPUs in few words: GPU 3, or GPUs 0-2, 5."""
-    indexes = sorted((gpu.index for gpu in gpus), key=lambda text: (len(text), text))
-    if len(indexes) == 1:
-        return f"GPU {indexes[0]}"
-    runs: list[list[str]] = []
-    for index in indexes:
-        if runs and index.isdecimal() and runs[-1][-1].isdecimal() and int(index) == int(runs[-1][-1]) + 1:
-            runs[-1].append(index)
-        else:
-            runs.append([index])
-    shown = (f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
-    return f"GPUs {', '.join(shown)}"
+    indexes = [gpu.index for gpu in gpus]
+    return f"GPU{'' if len(indexes) == 1 else 's'} {index_runs(indexes)}"

@@ -129,16 +129,22 @@ def test_an_inhibition_is_between_alerts_that_are_there_with_labels_that_they_ha
         assert all(ranks[labels["severity"]] <= strongest for labels in having), "what is worse is never left out"
 
 
-def test_a_text_has_owner_and_runbook_and_a_title_says_how_many(tmp_path: Path) -> None:
+def test_a_text_has_owner_changes_command_and_runbook_and_a_title_says_how_many(tmp_path: Path) -> None:
     alert = next(each for each in told() if each.name == "GpuLost" and "uuid" in each.labels)
-    one = {"status": "firing", "labels": dict(alert.labels), "annotations": dict(alert.notes)}
+    changes = {"changes": "22:01:40Z GPU 0: XID 79 (from 22:00:00Z to 22:02:00Z)"}
+    one = {"status": "firing", "labels": dict(alert.labels), "annotations": {**alert.notes, **changes}}
     title, text = (
         rendered(tmp_path, [one], {"cluster": "c1", "rack": "r12"}, name)
         for name in ("coldplate.title", "coldplate.text")
     )
     assert title == "[FIRING 1] c1 rack r12: GPU 0 of n1 does not answer"
     assert text.startswith("firing critical: GPU 0 of n1 does not answer\nGPU-0 is missing")
-    assert text.rstrip().endswith("Owner: slurm job 4711 of alice\nRunbook: http://n1/runbooks/GpuLost")
+    assert text.rstrip().endswith(
+        "Owner: slurm job 4711 of alice\n"
+        "Changes: 22:01:40Z GPU 0: XID 79 (from 22:00:00Z to 22:02:00Z)\n"
+        "Look: journalctl -k --grep 'NVRM|Xid' -n 50\n"
+        "Runbook: http://n1/runbooks/GpuLost"
+    )
     many = rendered(tmp_path, [one] * 3, {"alertname": "GpuLost"}, "coldplate.title")
     assert many == "[FIRING 3]: 3 alerts, all GpuLost"
 

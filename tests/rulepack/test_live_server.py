@@ -25,6 +25,7 @@ from typing import NamedTuple
 import pytest
 
 from agent.backends.synthetic.loader import SHIPPED
+from alerts.changes import ANNOTATION as CHANGES
 from tests.rack.conftest import Daemon, until
 from tests.servers import fetch, free_ports, need_recent, prometheus
 
@@ -206,14 +207,17 @@ def still(text: str, name: str) -> str:
 
 
 def test_server_and_nodes_send_the_same_texts(told: tuple[Alerts, Alerts]) -> None:
+    """But for what else changed, which only a node knows."""
     by_server, by_nodes = (
         {
-            labels: {key: still(text, name_of(labels)) for key, text in told.annotations.items()}
+            labels: {key: still(text, name_of(labels)) for key, text in told.annotations.items() if key != CHANGES}
             for labels, told in each.items()
         }
         for each in told
     )
     assert by_nodes == by_server
+    for server, node in ((told[0][labels], told[1][labels]) for labels in told[1]):
+        assert (CHANGES in server.annotations, CHANGES in node.annotations) == (False, node.state == "firing")
 
 
 def test_values_that_do_not_change_are_written_alike(told: tuple[Alerts, Alerts]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,9 +85,39 @@ def test_every_alert_has_a_severity_and_says_what_to_do(pack: list[RuleFile]) ->
         assert re.fullmatch(r"([A-Z][a-z0-9]*)+", rule.name)
         labels = {name: template.render for name, template in rule.labels}
         assert set(labels) == ({"severity", "level"} if rule.name in LADDERS else {"severity"}), rule.name
-        assert {name for name, _ in rule.annotations} - {"owner"} == {"summary", "description", "runbook_url"}, (
-            rule.name
-        )
+        assert {name for name, _ in rule.annotations} - {"owner"} == {
+            "summary", "description", "command", "runbook_url",
+        }, rule.name  # fmt: skip
+
+
+LOOKS = {
+    "chronyc", "coldplate", "curl", "df", "ethtool", "for", "grep", "ibstat", "iostat", "ipmitool", "journalctl",
+    "lspci", "mlxlink", "nvidia-smi", "openssl", "perfquery", "py-spy", "python3", "sensors", "sort", "systemctl",
+}  # fmt: skip
+"""Programs that a command may run: with the arguments there they only show."""
+CHANGES = re.compile(r"-pl\b|-r\b|--gpu-reset|\b(start|stop|restart|reload|set|clear|makestep|cycle)\b|-C\b")
+
+
+def commands(pack: list[RuleFile]) -> dict[str, str]:
+    return {rule.name: dict(rule.annotations)["command"].source for rule in alerting(pack)}
+
+
+def test_every_command_is_one_line_for_a_shell_and_only_looks(pack: list[RuleFile]) -> None:
+    for name, command in commands(pack).items():
+        shown = re.sub(r"\{\{ \$labels\.\w+ \}\}", "x", command)
+        assert "{{" not in shown and "\n" not in shown, name
+        assert subprocess.run(["bash", "-n", "-c", shown], check=False, capture_output=True).stderr == b"", name
+        outside = re.sub(r"'[^']*'", "''", shown)
+        programs = re.findall(r"(?:^|[|;(] ?|\bdo )([a-z][\w-]*)", outside)
+        assert set(programs) - {"do", "done"} <= LOOKS, (name, programs)
+        assert not CHANGES.search(re.sub(r"perfquery -x -C x|'[^']*'", "", shown)), name
+
+
+def test_a_runbook_begins_with_the_alerts_command(pack: list[RuleFile]) -> None:
+    for name, command in commands(pack).items():
+        shown = re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda label: label[1].upper(), command)
+        text = (RUNBOOKS / f"{name}.md").read_text()
+        assert re.search(rf"^## Do first\n\nOn [a-z ]+: `{re.escape(shown)}`\n\n", text, re.MULTILINE), name
 
 
 def test_every_severity_is_one_of_three_and_every_runbook_is_the_alerts_own() -> None:

@@ -41,8 +41,14 @@ def zoom_lines(node: NodeView, gpu: GpuView, look: Look) -> list[Text]:
 
 
 def _alerts(node: NodeView, gpu: GpuView, look: Look) -> list[Text]:
-    mine = NodeView(node.name, node.origin, alerts=gpu.row.alerts)
-    return alert_lines([mine], node.wall, look)
+    """The alerts of the GPU, each with what else changed on the node when it began, and where to look."""
+    lines = []
+    for alert in gpu.row.alerts:
+        lines += alert_lines([NodeView(node.name, node.origin, alerts=[alert])], node.wall, look)
+        for name in ("changes", "command"):
+            if text := alert.annotations.get(name):
+                lines += sentence(look, Tone.CALM, text, most=6)
+    return lines
 
 
 def _values(gpu: GpuView, look: Look) -> Iterator[tuple[str, Part]]:

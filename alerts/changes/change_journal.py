@@ -1,0 +1,173 @@
+"""Notes what changed on the node in the last minutes, from one snapshot to the next.
+
+It reads no clock and touches no device. A round in which nothing of what is watched moved costs one comparison for
+each frame; the places of what is watched are looked up once for each layout.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import NamedTuple
+
+from agent.lib.picking import picker
+from agent.model import Entity, Frame, Layout, Series
+from alerts.changes.watched import LEVEL_LABELS, LEVELS, MOMENTS, STEADY_SECONDS, STEADY_SHARE, STEPS
+
+KEPT_SECONDS = 900.0
+"""Seconds for which a change is remembered."""
+MOST = 1000
+"""Changes that are remembered; the oldest are forgotten first."""
+QUIET_SECONDS = 60.0
+"""Seconds in which the same change of the same thing is noted once: what flaps would push everything else out."""
+SPARE = 256
+"""Series that are gone whose last value is remembered: they may come back with another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happened to a part of the node, at a wall second. `job` is the number of the job that it is about."""
+
+    at: float
+    entity: Entity
+    text: str
+    job: str = ""
+
+
+@dataclass(slots=True)
+class _Level:
+    """A figure that wanders: where it was for long, where it is now, and since when it has been elsewhere."""
+
+    usual: float
+    now: float
+    since: float | None = None
+
+    def move(self, value: float, at: float) -> bool:
+        """Take a value; whether it is elsewhere."""
+        self.now = value
+        if abs(value - self.usual) <= STEADY_SHARE * self.usual:
+            self.since = None
+        elif self.since is None:
+            self.since = at
+        return self.since is not None
+
+
+class _Watched(NamedTuple):
+    """What is watched of the frames of one layout: a function that picks it, and its series."""
+
+    pick: Callable[[Sequence[float]], tuple[float, ...]]
+    series: tuple[Series, ...]
+
+
+class ChangeJournal:
+    """The changes of the last minutes. Used by one thread."""
+
+    def __init__(self) -> None:
+        self.began: float | None = None
+        """The wall second of the first snapshot: of what was before nothing is known."""
+        self._changes: deque[Change] = deque(maxlen=MOST)
+        self._watched: dict[Layout, _Watched] = {}
+        self._picked: dict[Layout, tuple[float, ...]] = {}
+        self._values: dict[Series, float] = {}
+        self._levels: dict[Series, _Level] = {}
+        self._wandering: dict[Series, _Level] = {}
+
+    def take(self, frames: Sequence[Frame], at: float) -> None:
+        """Note what changed since the snapshot before; `at` is in wall seconds."""
+        if self.began is None:
+            self.began = at
+        for layout, values in frames:
+            watched = self._watched.get(layout) or self._look_up(layout)
+            picked = watched.pick(values)
+            before = self._picked.get(layout)
+            self._picked[layout] = picked
+            if picked != before:
+                for series, value, old in zip_longest(watched.series, picked, before or ()):
+                    if value != old:
+                        self._see(series, value, at)
+        if len(self._watched) > len(frames):
+            self._forget([frame.layout for frame in frames])
+        self._settle(at)
+        while self._changes and self._changes[0].at < at - KEPT_SECONDS:
+            self._changes.popleft()
+
+    def between(self, start: float, end: float) -> Iterator[Change]:
+        """The changes within a span of wall seconds."""
+        return (change for change in self._changes if start <= change.at <= end)
+
+    def shift(self, seconds: float) -> None:
+        """Move the past along: the clock was set."""
+        if self.began is not None:
+            self.began += seconds
+        self._changes = deque((replace(each, at=each.at + seconds) for each in self._changes), MOST)
+        for level in self._levels.values():
+            if level.since is not None:
+                level.since += seconds
+
+    def _look_up(self, layout: Layout) -> _Watched:
+        places = [place for place, series in enumerate(layout.series) if _is_watched(series)]
+        made = self._watched[layout] = _Watched(picker(places), tuple(layout.series[place] for place in places))
+        return made
+
+    def _forget(self, present: Sequence[Layout]) -> None:
+        """Let go of layouts that are gone, and of series that are gone for good."""
+        self._watched = {layout: self._watched[layout] for layout in present}
+        self._picked = {layout: self._picked[layout] for layout in present}
+        known = {series for watched in self._watched.values() for series in watched.series}
+        if len(self._values) + len(self._levels) > len(known) + SPARE:
+            self._values = {series: value for series, value in self._values.items() if series in known}
+            self._levels = {series: level for series, level in self._levels.items() if series in known}
+        self._wandering = {series: level for series, level in self._wandering.items() if series in self._levels}
+
+    def _see(self, series: Series, value: float, at: float) -> None:
+        name = series.metric.name
+        if name in LEVELS:
+            self._follow(series, value, at)
+            return
+        before = self._values.get(series)
+        self._values[series] = value
+        if value == before:
+            return
+        if name in MOMENTS:
+            self._note_moment(series, value, at)
+        elif before is not None and (text := STEPS[name](series, before, value)):
+            self._note(Change(at, series.entity, text))
+
+    def _follow(self, series: Series, value: float, at: float) -> None:
+        level = self._levels.setdefault(series, _Level(value, value))
+        if level.move(value, at):
+            self._wandering[series] = level
+        else:
+            self._wandering.pop(series, None)
+
+    def _settle(self, at: float) -> None:
+        """Note the levels that have stayed elsewhere for long enough; from then on they are usual there."""
+        for series, level in list(self._wandering.items()):
+            if level.since is not None and at - level.since >= STEADY_SECONDS:
+                what, factor, unit = LEVELS[series.metric.name]
+                text = f"{what} from {level.usual * factor:.1f} to {level.now * factor:.1f} {unit}"
+                self._note(Change(level.since, series.entity, text))
+                self._levels[series] = _Level(level.now, level.now)
+                del self._wandering[series]
+
+    def _note_moment(self, series: Series, moment: float, at: float) -> None:
+        """What happened at a moment that the row itself tells. A start of the agent is told by `began`."""
+        if self.began is not None and self.began < moment < at + QUIET_SECONDS:  # clocks of others may be ahead
+            labels = dict(series.labels)
+            text = MOMENTS[series.metric.name].format(**labels)
+            self._note(Change(min(moment, at), series.entity, text, labels.get("job_id", "")))
+
+    def _note(self, change: Change) -> None:
+        for other in reversed(self._changes):
+            if other.at < change.at - QUIET_SECONDS:
+                break
+            if (other.entity, other.text) == (change.entity, change.text):
+                return
+        self._changes.append(change)
+
+
+def _is_watched(series: Series) -> bool:
+    name = series.metric.name
+    return name in STEPS or name in MOMENTS or (name in LEVELS and set(series.labels) >= LEVEL_LABELS)
