@@ -54,7 +54,7 @@ class Shown(Enum):
     """How a page shows a row that the configuration does not mention."""
 
     DEFAULT = "default"
-    COUNTED = "counted"  # each series once it has not been 0; another row, always shown, has their sum
+    COUNTED = "counted"  # each series while it is not 0; the sum of counters is another row, which is always shown
     FULL = "full"  # only in the full profile
 
 

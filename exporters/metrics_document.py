@@ -25,8 +25,8 @@ has no series: never 0, and never a placeholder. `coldplate_metric_missing` show
   configuration (1 s, 15 s and 60 s by default), `event` is when it happens.
 * **Origin**: several sources are alternatives (the first that a device supports is used), or one for each label value.
 * **Profile**: the smallest that shows it: `lean`, `default` or `full`. A `counted` one shows each series from its first
-  error on in the default profile, and from the start in the full one. How many series that makes, and how to switch
-  groups off: [configuration.md](configuration.md#how-many-series).
+  error on in the default profile (a state while it is 1), and from the start in the full one. How many series that
+  makes, and how to switch groups off: [configuration.md](configuration.md#how-many-series).
 * **Also as**: the name of the same value in another exporter, and how to convert it to ours.
 """
 

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.catalogue import agent, equipment, gpu, infiniband, jobs, links, node, optics, rack, rack_parts, transceivers
+from agent.catalogue import (
+    agent,
+    equipment,
+    gpu,
+    infiniband,
+    jobs,
+    links,
+    node,
+    nvlink_quality,
+    optics,
+    rack,
+    rack_parts,
+    transceivers,
+)
 from agent.catalogue.bindings import Derived
 from agent.model import Kind, Metric
 
@@ -56,6 +69,7 @@ _BASE: tuple[Metric, ...] = (
     gpu.ROWS
     + jobs.ROWS
     + links.ROWS
+    + nvlink_quality.ROWS
     + infiniband.ROWS
     + optics.ROWS
     + transceivers.ROWS

@@ -20,7 +20,8 @@ class Field:
     """A value of `nvmlDeviceGetFieldValues`: `raw * scale` is in the row's unit.
 
     `labels` are the values of the row's own labels, in order. `per_link` asks once for each link,
-    with the link number as scope; a row of the GPU takes the sum of them.
+    with the link number as scope; a row of the GPU takes the sum of them. `packed` is for a bit error ratio that the
+    driver gives as a mantissa and an exponent; of these, which have no sum, a row of the GPU takes the highest.
     """
 
     id: int
@@ -28,6 +29,7 @@ class Field:
     scope: int = 0
     labels: tuple[str, ...] = ()
     per_link: bool = False
+    packed: bool = False
 
     def __str__(self) -> str:
         return f"NVML field {self.id}"

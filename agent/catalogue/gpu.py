@@ -112,18 +112,18 @@ WORK = (
 _MEMORY_CALL = "nvmlDeviceGetMemoryInfo_v2"
 
 
-def _memory(part: str, help: str) -> Metric:
+def _memory(part: str, help: str, shown: Shown = Shown.DEFAULT) -> Metric:
     return Metric(
         f"coldplate_gpu_memory_{part}_bytes", Kind.GAUGE, Unit.BYTES, Gpu, help, Lane.FAST,
         (Call(_MEMORY_CALL, (part,)),), span=(0.0, 2.0**44), simulated=(0.0, 2.0**38),
-        rolling=part == "used", statistics_shown=Shown.FULL,
+        rolling=part == "used", shown=shown, statistics_shown=Shown.FULL,
     )  # fmt: skip
 
 
 MEMORY = (
     _memory("used", "Device memory in use, excluding memory reserved by the driver."),
     _memory("free", "Device memory that can be allocated."),
-    _memory("reserved", "Device memory reserved by the driver and the firmware."),
+    _memory("reserved", "Device memory reserved by driver and firmware: the total less used and free.", Shown.FULL),
     _memory("total", "Total device memory."),
 )  # fmt: skip
 

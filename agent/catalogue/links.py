@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.bindings import ALL_LINKS, Call, Field
 from agent.model import Gpu, Kind, Lane, Metric, NvLink, Shown, Unit
@@ -89,10 +92,48 @@ FABRIC = (
     Metric("coldplate_gpu_fabric_state", Kind.STATE, Unit.NONE, Gpu,
            "1 for the state of the GPU's registration with the NVLink fabric, 0 for the others.",
            Lane.COLD, (Call("nvmlDeviceGetGpuFabricInfoV"),), labels=("state",), span=(0, 1), simulated=(0, 1)),
+    Metric("coldplate_gpu_fabric_problem", Kind.STATE, Unit.NONE, Gpu,
+           "1 while the fabric has this problem with the GPU, 0 if the driver says that it has not.",
+           Lane.COLD, (Call("nvmlDeviceGetGpuFabricInfoV"),), labels=("problem",), span=(0, 1), simulated=(0, 1),
+           shown=Shown.COUNTED),
 )  # fmt: skip
 
 FABRIC_STATES = ("not_supported", "not_started", "in_progress", "completed")
 """Names of NVML's GPU fabric states 0 to 3."""
+
+
+@dataclass(frozen=True, slots=True)
+class FabricAspect:
+    """Some bits of the mask that tells the fabric's health: a code of `width` bits at `shift`.
+
+    0 means that the driver cannot tell, `good` that there is no problem, and each code of `bad` is one by its name.
+    """
+
+    shift: int
+    width: int
+    good: int
+    bad: Mapping[int, str]
+
+
+FABRIC_HEALTH = (
+    FabricAspect(0, 2, 2, {1: "degraded_bandwidth"}),
+    FabricAspect(2, 2, 2, {1: "route_recovery"}),
+    FabricAspect(4, 2, 2, {1: "route_unhealthy"}),
+    FabricAspect(6, 2, 2, {1: "access_timeout_recovery"}),
+    FabricAspect(8, 4, 1, {
+        2: "wrong_system_guid",
+        3: "wrong_chassis_serial",
+        4: "no_partition",
+        5: "insufficient_nvlinks",
+        6: "incompatible_firmware",
+        7: "invalid_location",
+        8: "invalid_gpu_state",
+    }),
+    FabricAspect(12, 2, 1, {2: "partition_unassigned"}),
+    FabricAspect(14, 2, 1, {2: "manager_disconnected"}),
+)  # fmt: skip
+"""NVML_GPU_FABRIC_HEALTH_MASK_* (nvidia-ml-py): 8 is one of the wrong configurations, 14 the global fabric manager."""
+FABRIC_PROBLEMS = tuple(name for aspect in FABRIC_HEALTH for name in aspect.bad.values())
 
 PCIE = (
     Metric("coldplate_gpu_pcie_transmit_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,

@@ -15,6 +15,8 @@ _WATTS = (0.0, 1.0)
 _AMPERES = (0.0, 1.0)
 """A laser takes some milliamperes; the field ends at 0.53 A."""
 _CELSIUS = (-128.0, 128.0)
+_POWERS = (1.0, 4e25)
+"""A ratio; the field begins at 0 dB and ends at 256 dB."""
 
 
 def _gauge(what: str, unit: Unit, span: tuple[float, float], help: str, *labels: str, full: bool = False) -> Metric:
@@ -47,6 +49,27 @@ TRANSMIT_LANE = _gauge("lane_transmit_power", Unit.WATTS, _WATTS, "Light sent on
 BIAS_LANE = _gauge(
     "lane_transmit_bias", Unit.AMPERES, _AMPERES, "Current through the laser of the lane.", "lane", full=True
 )
+ERRORS_HIGHEST = _gauge(
+    "pre_fec_error_highest", Unit.RATIO, (0, 1),
+    "Bit error ratio before correction, as the module measures it, on the worst lane of a side: media or host.",
+    "side",
+)  # fmt: skip
+ERRORS_LANE = _gauge(
+    "lane_pre_fec_error",
+    Unit.RATIO,
+    (0, 1),
+    "Bit error ratio before correction on the lane.",
+    "side",
+    "lane",
+    full=True,
+)
+SIGNAL_LOWEST = _gauge(
+    "snr_lowest", Unit.RATIO, _POWERS,
+    "Signal to noise on the worst lane of a side, media or host, as a ratio of powers: 100 is 20 dB.", "side",
+)  # fmt: skip
+SIGNAL_LANE = _gauge(
+    "lane_snr", Unit.RATIO, _POWERS, "Signal to noise on the lane, as a ratio of powers.", "side", "lane", full=True
+)
 TEMPERATURE_LIMIT = _gauge(
     "temperature_limit", Unit.CELSIUS, _CELSIUS, "The module's own upper limit of its temperature: warning or alarm.",
     "level",
@@ -67,5 +90,5 @@ BIAS_LIMIT = _gauge(
 LIMITS = (TEMPERATURE_LIMIT, RECEIVE_LIMIT, TRANSMIT_LIMIT, BIAS_LIMIT)
 ROWS: tuple[Metric, ...] = (
     INFO, TEMPERATURE, SUPPLY, RECEIVE_LOWEST, RECEIVE_HIGHEST, TRANSMIT_LOWEST, BIAS_HIGHEST, RECEIVE_LANE,
-    TRANSMIT_LANE, BIAS_LANE, *LIMITS,
+    TRANSMIT_LANE, BIAS_LANE, ERRORS_HIGHEST, ERRORS_LANE, SIGNAL_LOWEST, SIGNAL_LANE, *LIMITS,
 )  # fmt: skip

@@ -20,7 +20,7 @@ KEPT = frozenset(
     firmware_version form_factor gpu gpu_instance grade hca_type high kernel kind lane layer level line link link_layer
     loop low machine media metric mig minor mode model notifier numa_node outcome part part_number pci port problem
     process profile push python reason recorded resource rule_group scenario scheduler sensor setting severity shared
-    slot socket source split state sxid thread type unit vbios vendor version xid
+    side slot socket source split state sxid symbols thread type unit vbios vendor version xid
     """.split()  # noqa: SIM905 - a table to read, not a list to edit
 )
 """Labels whose values say what something is, and not whose."""

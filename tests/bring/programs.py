@@ -114,6 +114,7 @@ WANTED = (
             other_name="alertmanager"),
     Program("amtool", (("prometheus-alertmanager",),)),
     Program("curl", (("curl",),), wrappers.with_its_libraries, dependencies=True),
+    Program("ethtool", (("ethtool",),), wrappers.with_its_libraries, dependencies=True),
     Program("cc", (("gcc", "libc6-dev"),), wrappers.compiler, compiles, dependencies=True),
     Program("systemd-analyze", (("systemd",),), wrappers.judge_of_units, judges_units_offline, dependencies=True),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from tests.bring.archive import Archive
 from tests.bring.conftest import Mirror
 from tests.bring.programs import Program, Programs, compiles, judges_units_offline, tells_its_version
 from tests.bring.shortage import ShortageError
-from tests.bring.wrappers import with_its_templates
+from tests.bring.wrappers import program_in, with_its_templates
 
 HELLO = Program("hello", (("hello",),))
 
@@ -162,3 +162,9 @@ def test_the_alertmanager_finds_its_templates_wherever_it_is(tmp_path: Path) -> 
 def test_a_tree_without_its_program_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ShortageError, match="holds no hello"):
         HELLO.publish(tmp_path, tmp_path / "hello")
+
+
+def test_a_program_for_administrators_is_found_as_well(tmp_path: Path) -> None:
+    (tmp_path / "sbin").mkdir()
+    (tmp_path / "sbin" / "hello").touch()
+    assert program_in(tmp_path, "hello") == Path("sbin/hello")

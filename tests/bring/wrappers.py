@@ -97,7 +97,7 @@ def compiler(tree: Path, ours: Path) -> None:
 
 def program_in(tree: Path, name: str) -> Path:
     """Where a program lies in its tree."""
-    for folder in ("usr/bin", "bin"):
+    for folder in ("usr/bin", "bin", "usr/sbin", "sbin"):
         if (tree / folder / name).exists():
             return Path(folder, name)
     raise ShortageError(f"{tree.name} holds no {name}")

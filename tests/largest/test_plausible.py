@@ -14,7 +14,7 @@ from agent.backends.host import HostBackend
 from agent.backends.host.kernel import CPU_MODES
 from agent.backends.infiniband import InfinibandBackend
 from agent.backends.protocol import BackendProtocol
-from agent.catalogue import gpu, infiniband, jobs, links, node
+from agent.catalogue import gpu, infiniband, jobs, links, node, nvlink_quality
 from agent.catalogue.growth import growth_of
 from agent.catalogue.infiniband import driver_counter
 from agent.model import Instant, Kind, Metric, Outcome, Reading, Unit
@@ -25,7 +25,7 @@ from agent.sampler.settings import Settings
 from tests.frames import read_of
 from tests.largest import machine
 
-MEASURED = (*gpu.ROWS, *links.ROWS, *infiniband.ROWS, *node.ROWS, *jobs.ROWS)
+MEASURED = (*gpu.ROWS, *links.ROWS, *nvlink_quality.ROWS, *infiniband.ROWS, *node.ROWS, *jobs.ROWS)
 """The rows that some backend reads, and that pass the plausibility checks."""
 
 SPARE = 1.5
@@ -47,6 +47,8 @@ FASTEST = (
     (r"gpu_energy_joules_total", 1400),  # B300
     (r"gpu_(busy|(thermal_)?throttle)_seconds_total", 1),
     (r"gpu_nvlink_\w+_bytes_total", 1.8e12),  # NVLink 5, both directions
+    # Blocks and codewords of 18 links of 50 GB/s: none is known to be shorter than the 340 bytes of RS(272,258).
+    (r"gpu_nvlink_(fec_bin|plr|plr_retried)_blocks_total", 18 * 50e9 / 340),
     (r"gpu_pcie_\w+_bytes_total", 128e9),  # sixteen lanes of PCIe 6
     (r"gpu_xid(_graded)?(_error)?s_total", 1e3),
     (r"gpu_row_remaps_total", 1),

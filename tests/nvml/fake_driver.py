@@ -180,7 +180,7 @@ def _common(gpu: FakeGpu) -> FakeGpu:
         "nvmlDeviceGetPowerUsage": 400_000,
         "nvmlDeviceGetPowerManagementLimit": 640_000,
         "nvmlDeviceGetPowerManagementDefaultLimit": 690_000,
-        "nvmlDeviceGetGpuFabricInfoV": {"cluster_uuid": "00" * 16, "clique": 0, "state": 3, "status": 0},
+        "nvmlDeviceGetGpuFabricInfoV": {"cluster_uuid": "00" * 16, "clique": 0, "state": 3, "status": 0, "health": 0},
     }  # fmt: skip
     return gpu
 
@@ -212,7 +212,7 @@ def a100(number: int = 0) -> FakeGpu:
 
 
 def b200(number: int = 0) -> FakeGpu:
-    """Blackwell: NVLink 5's own counters, in bytes and by link, and none of the older ones."""
+    """Blackwell: NVLink 5's own counters and error ratios, by link, and none of the older ones."""
     gpu = h100(number)
     gpu.calls |= {"nvmlDeviceGetName": "NVIDIA B200", "nvmlDeviceGetArchitecture": 10}
     for field, scope in list(gpu.fields):
@@ -220,5 +220,7 @@ def b200(number: int = 0) -> FakeGpu:
             del gpu.fields[field, scope]
     for link in range(18):
         gpu.fields |= {(202, link): (U64, 100), (204, link): (U64, 200 + link)}
-        gpu.fields |= {(field, link): (U64, 0) for field in (*range(206, 215), 219, 221)}
+        gpu.fields |= {(field, link): (U64, 0) for field in (*range(206, 215), 219, 221, *range(235, 251), 289, 290)}
+        gpu.fields |= {(220, link): (U64, 0xFFF), (222, link): (U64, 0xFFF), (293, link): (U64, 0x109)}
+        gpu.fields |= {(294, link): (U64, 1000), (295, link): (U64, 0)}
     return gpu

@@ -136,6 +136,7 @@ def test_the_source_gives_what_the_library_says(start: Start) -> None:
     assert slow[f'coldplate_nvlink_up{{{labels},link="17"}}'] == 1.0
     assert slow[f'coldplate_nvlink_errors_total{{{labels},link="3",type="crc"}}'] == 1.0
     assert cold[f'coldplate_gpu_fabric_state{{{labels},state="completed"}}'] == 1.0
+    assert cold[f'coldplate_gpu_fabric_problem{{{labels},problem="manager_disconnected"}}'] == 0.0
 
 
 def test_xids_lost_and_denied_gpus_and_a_driver_that_goes(start: Start) -> None:

@@ -51,9 +51,9 @@ def fec(mode: int | None, *statistics: bytes) -> bytes:
 
 
 def group(number: int, **statistics: int) -> bytes:
-    """One group of a STATS_GET answer: `_4=7` is the statistic 4 with the value 7."""
+    """One group of a STATS_GET answer: `_4=7` is the statistic 4 with the value 7. Each group has names of its own."""
     told = b"".join(attr(4 | 0x8000, u64s(int(name[1:]), value)) for name, value in statistics.items())
-    return attr(4 | 0x8000, u32(2, number) + u32(3, 17) + told)
+    return attr(4 | 0x8000, u32(2, number) + u32(3, 17 + number) + told)
 
 
 def message(kind: int, payload: bytes, sequence: int = 1) -> bytes:
@@ -105,9 +105,9 @@ class StandInKernel:
         device = os.fsdecode(about[2].rstrip(b"\0"))
         assert (kind, version, sequence) == (FAMILY, 1, 1)
         self.asked.append((device, command))
-        self.flags[command] = struct.unpack("=I", about[3])[0]
+        self.flags[command] = struct.unpack("=I", about.get(3, bytes(4)))[0]
         if command == STATS_GET:
-            self.groups = dict(_attributes(told[3]))[4]
+            self.groups = dict(_attributes(told[3])).get(4, b"")
         if (device, command) in self.raw:
             return list(self.raw[device, command])
         if command == MODULE_EEPROM_GET:

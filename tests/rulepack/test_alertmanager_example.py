@@ -28,11 +28,12 @@ RECEIVERS = {
     "GpuPowerBrake GpuRecoveryActionNeeded GpuRowRemapFailure GpuXidNode GpuXidReset InfinibandPortDown "
     "InfinibandPortSilent NvLinkDown NvSwitchFatal RackNvlinkSplit RackNvlinkUnjoined",
     "tickets": "AdapterHot EthernetFecUncorrectable EthernetFlapping EthernetPreFecErrors GpuEccStorm "
-    "GpuHardwareSlowdown GpuHot GpuHotterThanBefore GpuLemon GpuMemoryHot GpuPcieDowntrained GpuPcieReplays "
-    "GpuPowerStraggler GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidPower GpuXidUnknown InfinibandBelowRate "
-    "InfinibandFlapping InfinibandLinkRecoveries InfinibandRailLagging InfinibandSymbolErrors JobGpuSlow JobRailSlow "
-    "NodeExpectationNotMet NodePowerEstimated NodePowerOverShare NvLinkErrors NvSwitchErrors RackClockSkew "
-    "RackSettingsDiffer TransceiverBiasHigh TransceiverHot TransceiverLanesUneven TransceiverReceivePowerLow",
+    "GpuFabricDegraded GpuHardwareSlowdown GpuHot GpuHotterThanBefore GpuLemon GpuMemoryHot GpuPcieDowntrained "
+    "GpuPcieReplays GpuPowerStraggler GpuRowRemapPending GpuSoftwareThermalThrottle GpuXidPower GpuXidUnknown "
+    "InfinibandBelowRate InfinibandFlapping InfinibandLinkRecoveries InfinibandRailLagging InfinibandSymbolErrors "
+    "JobGpuSlow JobRailSlow NodeExpectationNotMet NodePowerEstimated NodePowerOverShare NvLinkErrorRateHigh "
+    "NvLinkErrors NvSwitchErrors RackClockSkew RackSettingsDiffer TransceiverBiasHigh TransceiverHot "
+    "TransceiverLanesUneven TransceiverReceivePowerLow",
     "job-owners": "GpuAllocatedIdle GpuAwaited GpuDataStarvation GpuImbalance GpuImbalanceBlocked GpuImbalanceSharp "
     "GpuJobSyncStall JobHung",
     "monitoring": "AgentThreadDown BackendFailing ConfigurationRefused FlightRecorderFailing MetricsMissing "
@@ -83,7 +84,7 @@ def takes(matcher: str, labels: dict[str, str]) -> bool:
 
 def test_an_alertmanager_loads_it_with_its_texts() -> None:
     shown = amtool("check-config", str(EXAMPLE))
-    assert "31 inhibit rules" in shown
+    assert "33 inhibit rules" in shown
     assert "1 templates" in shown
 
 

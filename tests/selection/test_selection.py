@@ -15,7 +15,7 @@ from agent.commands.rules.advice import SUMS
 from agent.config.profile_words import PROFILES
 from agent.config.reading import parse
 from agent.config.schema import ConfigError
-from agent.model import Gpu, Instant, Node, NvLink, Reading, Series, Shown
+from agent.model import Gpu, Instant, Kind, Node, NvLink, Reading, Series, Shown
 from agent.wiring.start_checks import check
 from exporters.selection import SeriesSelection
 from tests.frames import snapshot_of
@@ -112,7 +112,9 @@ def test_what_is_lean_is_shown_by_default_from_the_start() -> None:
 
 
 def test_what_is_shown_from_its_first_error_on_has_a_sum_that_is_always_there() -> None:
-    assert {row.name for row in ROWS if row.shown is Shown.COUNTED} == set(SUMS)
+    counted = [row for row in ROWS if row.shown is Shown.COUNTED]
+    assert {row.name for row in counted if row.kind is Kind.COUNTER} == set(SUMS)
+    assert {row.kind for row in counted} == {Kind.COUNTER, Kind.STATE}
     assert all(BY_NAME[name].shown is Shown.DEFAULT for name in SUMS.values())
 
 

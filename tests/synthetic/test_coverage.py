@@ -7,7 +7,7 @@ import pytest
 from agent.backends.protocol import BackendSample
 from agent.backends.synthetic.machines import TOPOLOGIES
 from agent.backends.synthetic.offered_series import measured, port_offered
-from agent.catalogue import BY_NAME, ROWS
+from agent.catalogue import BY_NAME, ROWS, nvlink_quality
 from agent.catalogue.jobs import FACTS
 from agent.model import Gpu, IbPort, Lane, NvLink, Reason
 
@@ -16,6 +16,7 @@ NOT_ON_A_DGX_H100 = {
     "coldplate_nvlink_receive_errors_total": "from Blackwell on",
     "coldplate_nvlink_symbol_errors_total": "from Blackwell on",
     "coldplate_nvlink_effective_errors_total": "from Blackwell on",
+    **{row.name: "from Blackwell on" for row in nvlink_quality.ROWS},
     "coldplate_gpu_mig_info": "MIG is off on synthetic GPUs",
     "coldplate_gpu_mig_memory_used_bytes": "MIG is off on synthetic GPUs",
     "coldplate_gpu_mig_memory_total_bytes": "MIG is off on synthetic GPUs",
@@ -78,6 +79,12 @@ def test_a_blackwell_link_has_the_error_counters_of_its_own_kind(play, write):
     assert {"nvlink_errors_total/0/recovery_failed", "nvlink_errors_total/recovery_failed"} <= set(values)
     assert {"nvlink_symbol_errors_total/0", "nvlink_receive_errors_total/0"} <= set(values)
     assert not {"nvlink_errors_total/0/crc", "nvlink_errors_total/crc_flit"} & set(values)
+    cold = node.values(0, 10.0, Lane.COLD)
+    assert {
+        "nvlink_symbol_error_highest_ratio",
+        "nvlink_symbol_error_ratio/0",
+        "nvlink_fec_bin_blocks_total/15",
+    } <= set(cold)
     assert "fabric_info/9a6f1c52-3d0b-4e8e-9a41-5f27c0d1be64/0" in node.values(0, 10.0, Lane.COLD)
 
 

@@ -1,9 +1,10 @@
-"""The GPU's place in the NVLink fabric: the state of its registration, and its domain."""
+"""The GPU's place in the NVLink fabric: the state of its registration, its domain, and the fabric's health."""
 
 from __future__ import annotations
 
 from agent.backends.nvml.codes import fabric_codes
 from agent.backends.nvml.driver import GpuHandle
+from agent.backends.nvml.fabric_health import PROBLEM, FabricHealth
 from agent.backends.nvml.return_codes import PERMANENT_CODES, DriverError, describe, escalate, reason_of
 from agent.catalogue import metric
 from agent.catalogue.links import FABRIC_STATES
@@ -22,11 +23,12 @@ class FabricReader:
         self._device = device
         self._gpu = gpu
         self._codes = fabric_codes(_STATE, gpu)
+        self._health = FabricHealth(gpu)
         self._absent: tuple[Gap, ...] = ()
         self._info: dict[tuple[str, int], Reading] = {}
 
     def read(self, readings: list[Reading], gaps: list[Gap]) -> None:
-        """The state, and the domain once the registration is completed."""
+        """The state and the health, and the domain once the registration is completed."""
         if self._absent:
             gaps.extend(self._absent)
             return
@@ -34,7 +36,7 @@ class FabricReader:
             answer = self._device.call(CALL)
         except DriverError as error:
             escalate(error)
-            absent = tuple(Gap(row, self._gpu, reason_of(error.code), str(error)) for row in (_INFO, _STATE))
+            absent = tuple(Gap(row, self._gpu, reason_of(error.code), str(error)) for row in (_INFO, _STATE, PROBLEM))
             if error.code in PERMANENT_CODES:
                 self._absent = absent
             gaps.extend(absent)
@@ -45,6 +47,8 @@ class FabricReader:
             gaps.extend(Gap(row, self._gpu, Reason.MALFORMED, detail) for row in (_INFO, _STATE))
             return
         readings.extend(state)
+        # Before the registration is completed, too: a wrong configuration is why it is not.
+        self._health.read(answer.get("health", 0), readings, gaps)
         self._read_domain(answer["state"], answer["status"], (answer["cluster_uuid"], answer["clique"]), readings, gaps)
 
     def _read_domain(

@@ -12,6 +12,7 @@ from agent.backends.nvml.arrays import FieldArray, Slot, SlotFault
 from agent.backends.nvml.calls import factors
 from agent.backends.nvml.codes import CodeTable
 from agent.backends.nvml.driver import GpuHandle
+from agent.backends.nvml.error_ratios import highest_of
 from agent.backends.nvml.return_codes import DriverError, escalate, reason_of
 from agent.backends.nvml.scaled_columns import ScaledColumns
 from agent.catalogue.bindings import Field
@@ -36,6 +37,7 @@ class FieldBatch:
         self._columns: _Numbers | None = None
         self._codes: list[tuple[int, CodeTable, Metric, Entity]] = []
         self._sums: list[tuple[tuple[int, ...], float, float, Series]] = []
+        self._ratios: list[tuple[tuple[int, ...], Series]] = []
         self._array: FieldArray | None = None
 
     def __bool__(self) -> bool:
@@ -57,6 +59,10 @@ class FieldBatch:
     def add_sum(self, pairs: Sequence[Pair], binding: Field, series: Series) -> None:
         """Add the sum of these fields; it is absent while any of them is."""
         self._sums.append((tuple(self._slot(pair) for pair in pairs), *factors(binding.scale), series))
+
+    def add_ratios(self, pairs: Sequence[Pair], series: Series) -> None:
+        """Add the highest of these packed ratios, of those that are there."""
+        self._ratios.append((tuple(self._slot(pair) for pair in pairs), series))
 
     def read(self, device: GpuHandle, readings: list[Reading], gaps: list[Gap]) -> None:
         """Fetch all fields. Raises DeviceError or SourceError; any other failure affects only its own readings."""
@@ -80,6 +86,8 @@ class FieldBatch:
             self._read_codes(slots, readings, gaps)
         if self._sums:
             self._read_sums(slots, readings, gaps)
+        if self._ratios:
+            self._read_ratios(slots, readings, gaps)
 
     def _lay_out(self) -> _Numbers:
         self._columns = (picker([slot for slot, *_ in self._values]), ScaledColumns([row[1:] for row in self._values]))
@@ -116,6 +124,14 @@ class FieldBatch:
                 total += value
             else:
                 readings.append(Reading(series, total * multiplier / divisor))
+
+    def _read_ratios(self, slots: Sequence[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
+        for parts, series in self._ratios:
+            highest = highest_of([slots[slot] for slot in parts])
+            if isinstance(highest, SlotFault):
+                gaps.append(self._gap(parts[0], highest, series.metric, series.entity))
+            else:
+                readings.append(Reading(series, highest))
 
     def _gap(self, slot: int, fault: SlotFault, metric: Metric, entity: Entity) -> Gap:
         field, _ = list(self._slots)[slot]

@@ -144,6 +144,7 @@ class PynvmlDriver:
             "clique": info.cliqueId,
             "state": info.state,
             "status": info.status,
+            "health": info.healthMask,
         }
 
     def _batches(self) -> dict[str, Callable[..., Any]]:

@@ -199,12 +199,17 @@ class Prober:
         if not able:
             return faults[0]
         if not want.per_link:
-            plan.fields.add_sum(able, binding, self._series(want))
+            if binding.packed:
+                plan.fields.add_ratios(able, self._series(want))
+            else:
+                plan.fields.add_sum(able, binding, self._series(want))
             return None
         for pair in pairs:
             entity = NvLink(self._gpu, pair[1])
             table = field_codes(binding.id, want.metric, entity)
-            if table is not None:
+            if binding.packed:
+                plan.fields.add_ratios([pair], self._series(want, pair[1]))
+            elif table is not None:
                 plan.fields.add_codes(pair, table, want.metric, entity)
             else:
                 plan.fields.add(pair, binding, self._series(want, pair[1]))

@@ -15,6 +15,7 @@ from agent.backends.file_relay import FileRelay, Leg, Unread
 from agent.backends.optics.kernel_asking import Connect
 from agent.backends.optics.missing_rows import MissingRows
 from agent.backends.optics.module_questions import QUESTION, CardModules, PortMemory
+from agent.backends.optics.modules.diagnostics import Measure, Measurement
 from agent.backends.optics.modules.module_figures import LimitPair
 from agent.backends.optics.modules.module_reading import KnownModule, ModuleReading
 from agent.backends.optics.port_census import PortCensus
@@ -128,6 +129,8 @@ def _readings_of(device: str, said: ModuleReading) -> Iterator[Reading]:
     yield from _lanes(device, values.receive_power, rows.RECEIVE_LANE, rows.RECEIVE_LOWEST, rows.RECEIVE_HIGHEST)
     yield from _lanes(device, values.transmit_power, rows.TRANSMIT_LANE, rows.TRANSMIT_LOWEST, None)
     yield from _lanes(device, values.transmit_bias, rows.BIAS_LANE, None, rows.BIAS_HIGHEST)
+    if not isinstance(said.diagnostics, NoAnswer):
+        yield from _diagnosed(device, said.diagnostics)
     if limits is not None and not isinstance(limits, NoAnswer):
         yield from _bounds(device, rows.TEMPERATURE_LIMIT, limits.temperature)
         if said.known.traits.lanes:
@@ -147,6 +150,19 @@ def _lanes(
         yield _reading(each, device, value, ("lane", str(lane)))
 
 
+def _diagnosed(device: str, values: Mapping[Measurement, float]) -> Iterator[Reading]:
+    for measure, each, worst, choose in (
+        (Measure.ERRORS, rows.ERRORS_LANE, rows.ERRORS_HIGHEST, max),
+        (Measure.SIGNAL, rows.SIGNAL_LANE, rows.SIGNAL_LOWEST, min),
+    ):
+        for side in ("media", "host"):
+            lanes = {one.lane: value for one, value in values.items() if (one.measure, one.side) == (measure, side)}
+            if lanes:
+                yield _reading(worst, device, choose(lanes.values()), ("side", side))
+            for lane, value in sorted(lanes.items()):
+                yield _reading(each, device, value, ("side", side), ("lane", str(lane)))
+
+
 def _bounds(device: str, row: Metric, bounds: LimitPair) -> Iterator[Reading]:
     for level, value in bounds._asdict().items():
         if value is not None:
@@ -164,3 +180,5 @@ def _lacking(said: ModuleReading) -> Iterator[tuple[Metric, NoAnswer]]:
         yield rows.RECEIVE_LOWEST, NoAnswer(Reason.LOST, said.values.trouble)
     if isinstance(said.known.limits, NoAnswer):
         yield rows.RECEIVE_LIMIT, said.known.limits
+    if isinstance(said.diagnostics, NoAnswer):
+        yield rows.ERRORS_HIGHEST, said.diagnostics

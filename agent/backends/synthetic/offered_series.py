@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from agent.backends.synthetic.machines import Topology
-from agent.catalogue import BY_NAME, ROWS
+from agent.catalogue import BY_NAME, ROWS, nvlink_quality
 from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.bindings import Call, Derived, Field, Gpm
 from agent.catalogue.gpu import EVENT_REASONS, MIG, RECOVERY_ACTIONS
 from agent.catalogue.infiniband import NEAREST_HCA
 from agent.catalogue.jobs import HOLDERS
-from agent.catalogue.links import FABRIC_STATES
+from agent.catalogue.links import FABRIC_PROBLEMS, FABRIC_STATES
 from agent.model import Gap, Gpu, IbPort, Kind, Lane, Metric, NvLink, Reason
 
 Key = tuple[str, ...]
@@ -30,12 +30,18 @@ PORT_DERIVED = ("coldplate_infiniband_port_up", "coldplate_infiniband_link_down_
 
 BLACKWELL_ERRORS = 5
 """The NVLink version from which a link has error counters of its own kind."""
-_OF_BLACKWELL = tuple(f"coldplate_nvlink_{kind}_errors_total" for kind in ("receive", "symbol", "effective"))
+_OF_BLACKWELL = frozenset(
+    (
+        *(f"coldplate_nvlink_{kind}_errors_total" for kind in ("receive", "symbol", "effective")),
+        *(row.name for row in nvlink_quality.ROWS),
+    )
+)
 
 _WORDS: dict[str, tuple[str, ...]] = {
     "coldplate_gpu_throttle_active": tuple(name for _, name in EVENT_REASONS),
     "coldplate_gpu_recovery_action": RECOVERY_ACTIONS,
     "coldplate_gpu_fabric_state": FABRIC_STATES,
+    "coldplate_gpu_fabric_problem": FABRIC_PROBLEMS,
 }
 """Label values that the catalogue keeps beside the row."""
 

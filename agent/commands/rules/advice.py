@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Iterator
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.profiles import Profile, profile_of
-from agent.model import Metric, Shown
+from agent.model import Metric
 from alerts.promql import Matcher, Query
 from alerts.promql.matchers import wanted_name
 from alerts.promql.syntax import parse
@@ -33,7 +33,7 @@ SUMS = {
     "coldplate_ethernet_fec_lane_uncorrectable_blocks_total": "coldplate_ethernet_fec_uncorrectable_blocks_total",
     "coldplate_ethernet_fec_lane_corrected_bit_errors_total": "coldplate_ethernet_fec_corrected_bit_errors_total",
 }
-"""What is there from the start, for each metric whose series begin with their first error."""
+"""What is there from the start, for each counter whose series begin with their first error."""
 _LABELS = {label for row in BY_NAME.values() for label in labels_of(row)} - OF_TARGETS
 _STEMS = [name.removeprefix(PREFIX) for name in BY_NAME]
 
@@ -74,7 +74,7 @@ def _of_growth(tree: Expression) -> Iterator[str]:
             continue
         for part in parts_of(call):
             row = BY_NAME.get(wanted_name(part.matchers) or "") if isinstance(part, VectorSelector) else None
-            if row is not None and row.shown is Shown.COUNTED:
+            if row is not None and row.name in SUMS:
                 yield (
                     f"{call.name}() of {row.name} misses the first error of each series, which starts with it; "
                     f"use {SUMS[row.name]}, or compare with > 0"

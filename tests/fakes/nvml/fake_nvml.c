@@ -443,7 +443,7 @@ API int nvmlDeviceGetGpuFabricInfoV(gpu_t *gpu, void *out) {
     info->status = 0;
     info->clique = 0;
     info->state = 3;
-    info->health = 0;
+    info->health = 0x51AA; /* nothing is wrong with it */
     return OK;
 }
 

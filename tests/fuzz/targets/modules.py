@@ -9,9 +9,12 @@ from agent.model import Instant, Lane
 from tests.fuzz.target import Target
 from tests.fuzz.targets.kernel import check_sample
 from tests.optics.conftest import StandInKernel
-from tests.optics.stand_in_module import LOWER, StandInModule, copper_osfp, copper_qsfp, osfp, qsfp28
+from tests.optics.stand_in_module import LOWER, StandInModule, copper_osfp, copper_qsfp, diagnosed_osfp, osfp, qsfp28
 
-HALVES = ((0, LOWER), (0, 0), (0, 1), (0, 2), (0, 3), (0, 0x11), (1, 0x11))
+HALVES = (
+    (0, LOWER), (0, 0), (0, 1), (0, 2), (0, 3), (0, 0x11), (1, 0x11),
+    (0, 0x2F), *((0, page) for page in range(0x20, 0x28)),
+)  # fmt: skip
 """Bank and page of each 128 bytes of an input, in order. What is behind its end is not there."""
 
 
@@ -34,11 +37,13 @@ def use_module(data: bytes, folder: Path) -> None:
             sample = backend.read(Lane.COLD, Instant(100.0 + seconds, 1.7e9))
             check_sample(sample)
             assert sample.readings or sample.gaps
-            assert len(module.transfers) <= 20
+            assert len(module.transfers) <= 18
             for page, offset, length, _ in module.transfers:
                 assert page != 0x11 or offset >= 154, "flags of lanes"
+                assert page != 0x2F or (offset, length) == (128, 1), "what freezes diagnostics"
                 assert offset >= 128 or page == 0
                 assert length <= 128
+            module.transfers.clear()
     finally:
         backend.close()
 
@@ -49,11 +54,23 @@ TARGETS = (
         (
             "agent/backends/optics/modules/sff8636.py",
             "agent/backends/optics/modules/cmis.py",
+            "agent/backends/optics/modules/diagnostics.py",
             "agent/backends/optics/modules/module_reading.py",
             "agent/backends/optics/modules/module_figures.py",
         ),
         use_module,
-        tuple(dump(module) for module in (qsfp28(), osfp(), osfp(banks=1), copper_qsfp(), copper_osfp())),
+        tuple(
+            dump(module)
+            for module in (
+                qsfp28(),
+                osfp(),
+                osfp(banks=1),
+                copper_qsfp(),
+                copper_osfp(),
+                diagnosed_osfp(),
+                diagnosed_osfp(4),
+            )
+        ),
         words=(b"\xff" * 16, bytes(16), b"\x11", b"\x19", b"\x18", b"\x7f\xff\x80\0"),
     ),
 )

@@ -2,8 +2,7 @@
 00h to 02h and 11h are the same.
 
 Only values are read. The flags in bytes 8 to 13 of the lower page and 134 to 153 of page 11h clear when they are read,
-which would take them from whoever else waits for them; no span touches them. Error rates of the diagnostics pages (VDM)
-are not read.
+which would take them from whoever else waits for them; no span touches them. See `diagnostics.py` for its pages.
 """
 
 from __future__ import annotations
@@ -44,6 +43,8 @@ _COPPER = range(0x0A, 0x10)
 _LANES = 8
 """Of one bank."""
 _ADVERTISED = 142
+_DIAGNOSED, _DIAGNOSED_MAJOR = 1 << 6, 4
+"""Byte 142: there are diagnostics pages, from CMIS 4 on."""
 _BANKS, _MOST_BANKS = 0b11, 2
 """Bytes 142: one, two or four banks; a port has sixteen lanes at most."""
 _LANE_MONITORS = 160
@@ -89,6 +90,7 @@ class Cmis:
             biases=bool(monitors & _BIASES) and factor < len(_BIAS_FACTORS),
             ampere_step=AMPERES * _BIAS_FACTORS[factor] if factor < len(_BIAS_FACTORS) else AMPERES,
             banks=banks,
+            diagnosed=bool(parts[0][0] & _DIAGNOSED) and head[1] >> 4 >= _DIAGNOSED_MAJOR,
         )  # fmt: skip
 
     def limits_span(self, head: bytes) -> ModuleSpan | None:
@@ -120,7 +122,8 @@ class Cmis:
         temperature, supply = degrees_in(now, _TEMPERATURE - _MONITORS), volts_in(now, _SUPPLY - _MONITORS)
         stage = state[0] >> 1 & 0b111
         if stage != _READY:
-            return ModuleValues(temperature, supply, trouble="the module reports a fault" if stage == _FAULT else "")
+            trouble = "the module reports a fault" if stage == _FAULT else ""
+            return ModuleValues(temperature, supply, trouble=trouble, ready=False)
         return ModuleValues(
             temperature,
             supply,

@@ -49,6 +49,7 @@ class ModuleTraits:
     """What a module measures, which does not change while it is plugged in. `lanes` are numbered from 1.
 
     `ampere_step` is the value of one step of a laser's current, `banks` how many times eight lanes there are.
+    `diagnosed`: it has pages of `diagnostics.py`.
     """
 
     lanes: tuple[int, ...] = ()
@@ -58,6 +59,7 @@ class ModuleTraits:
     biases: bool = False
     ampere_step: float = AMPERES
     banks: int = 1
+    diagnosed: bool = False
 
 
 class LimitPair(NamedTuple):
@@ -78,7 +80,10 @@ class ModuleLimits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ModuleValues:
-    """What a module measures now: degrees, volts, and by lane watts and amperes. `trouble`: why it has no lanes."""
+    """What a module measures now: degrees, volts, and by lane watts and amperes.
+
+    `trouble`: why it has no lanes. One that is not `ready` has none either, and diagnoses nothing.
+    """
 
     temperature: float | None = None
     supply: float | None = None
@@ -86,6 +91,7 @@ class ModuleValues:
     transmit_power: Mapping[int, float] = field(default_factory=dict)
     transmit_bias: Mapping[int, float] = field(default_factory=dict)
     trouble: str = ""
+    ready: bool = True
 
 
 class MemoryMap(Protocol):

@@ -6,11 +6,12 @@ than one module's values under another's name.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from agent.backends.optics.modules import cmis, sff8636
+from agent.backends.optics.modules import cmis, diagnostics, sff8636
+from agent.backends.optics.modules.diagnostics import Measurement, Places
 from agent.backends.optics.modules.module_figures import (
     MemoryMap,
     ModuleIdentity,
@@ -30,13 +31,17 @@ HEAD = ModuleSpan(0, 0, 3)
 _UNWRITTEN = 0xFF
 """What an open bus reads as."""
 
+_Read = TypeVar("_Read")
 Memory = Callable[[ModuleSpan], bytes]
 """Reads bytes of a module. Raises OSError, and NetlinkFormatError."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownModule:
-    """What is read once for each module. `limits` may be why there are none; None: it has no such page."""
+    """What is read once for each module. `limits` may be why there are none; None: it has no such page.
+
+    `diagnosed` is where its diagnostics are, or why that is not known.
+    """
 
     layout: MemoryMap
     head: bytes
@@ -44,13 +49,20 @@ class KnownModule:
     identity: ModuleIdentity
     traits: ModuleTraits
     limits: ModuleLimits | NoAnswer | None
+    diagnosed: Places | NoAnswer
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing of it must be asked for again."""
+        return not isinstance(self.limits, NoAnswer) and not isinstance(self.diagnosed, NoAnswer)
 
 
 class ModuleReading(NamedTuple):
-    """A module, and what it measures now."""
+    """A module, and what it measures now; of its diagnostics perhaps why there are none."""
 
     known: KnownModule
     values: ModuleValues
+    diagnostics: Mapping[Measurement, float] | NoAnswer
 
 
 def read_module(memory: Memory, known: KnownModule | None) -> ModuleReading:
@@ -60,14 +72,15 @@ def read_module(memory: Memory, known: KnownModule | None) -> ModuleReading:
     upper = _read(memory, layout.identity)
     if upper[0] != head[0]:
         raise malformed(f"changes while it is read: byte 0 is {head[0]:#04x}, and byte 128 {upper[0]:#04x}")
-    if known is None or (head[:2], upper) != (known.head, known.upper) or isinstance(known.limits, NoAnswer):
+    if known is None or (head[:2], upper) != (known.head, known.upper) or not known.complete:
         known = _know(memory, layout, head, upper)
     parts = [_read(memory, span) for span in layout.values_spans(known.traits)]
     values = layout.values(known.traits, parts)
+    diagnosed = _diagnose(memory, known.diagnosed) if values.ready else {}
     at = layout.serial.offset - layout.identity.offset
     if _read(memory, layout.serial, blank=True) != upper[at : at + layout.serial.length]:
         raise malformed("changes while it is read: two serials")
-    return ModuleReading(known, values)
+    return ModuleReading(known, values, diagnosed)
 
 
 def _know(memory: Memory, layout: MemoryMap, head: bytes, upper: bytes) -> KnownModule:
@@ -76,13 +89,32 @@ def _know(memory: Memory, layout: MemoryMap, head: bytes, upper: bytes) -> Known
     limits: ModuleLimits | NoAnswer | None = None
     span = layout.limits_span(head)
     if span is not None:
-        try:
-            limits = layout.limits(traits, _read(memory, span, blank=True))
-        except (OSError, NetlinkFormatError) as error:
-            limits = no_answer(error)
-        except DeviceError as error:
-            limits = NoAnswer(error.reason, error.detail)
-    return KnownModule(layout, head[:2], upper, identity, traits, limits)
+        limits = _tried(lambda: layout.limits(traits, _read(memory, span, blank=True)))
+    diagnosed = _tried(lambda: _places(memory, traits)) if traits.diagnosed else {}
+    return KnownModule(layout, head[:2], upper, identity, traits, limits, diagnosed)
+
+
+def _places(memory: Memory, traits: ModuleTraits) -> Places:
+    groups = _read(memory, diagnostics.GROUPS)
+    pages = [_read(memory, span, blank=True) for span in diagnostics.description_spans(groups)]
+    return diagnostics.places_in(pages, traits.lanes)
+
+
+def _diagnose(memory: Memory, places: Places | NoAnswer) -> Mapping[Measurement, float] | NoAnswer:
+    if isinstance(places, NoAnswer):
+        return places
+    spans = diagnostics.value_spans(places)
+    return _tried(lambda: diagnostics.measured_in(places, [_read(memory, span) for span in spans]))
+
+
+def _tried(read: Callable[[], _Read]) -> _Read | NoAnswer:
+    """What is read, or why it cannot be, which costs the module nothing else."""
+    try:
+        return read()
+    except (OSError, NetlinkFormatError) as error:
+        return no_answer(error)
+    except DeviceError as error:
+        return NoAnswer(error.reason, error.detail)
 
 
 def _layout_of(identifier: int) -> MemoryMap:

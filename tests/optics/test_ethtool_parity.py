@@ -1,0 +1,276 @@
+"""The real ethtool asks the stand-in kernel what the backend asks it, and both say the same."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import re
+import struct
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.backends.optics import OpticsBackend
+from agent.backends.optics.kernel_asking import connect_netlink, find_family
+from agent.backends.protocol import AbsentError
+from agent.model import Instant, Lane
+from tests.fakes.netlink.redirected import build, redirected
+from tests.fakes.nvml.build import compiler
+from tests.optics.conftest import FAMILY, FEC_GET, REPLIES, STATS_GET, Ports, fec, group, refused, u64s
+from tests.optics.stand_in_module import StandInModule, copper_osfp, copper_qsfp, osfp, qsfp28
+from tests.optics.test_transceivers import plug
+from tests.servers import need
+
+LEFT_OUT = "NOTHING shows here that ports and modules are shown as ethtool shows them"
+DEVICE = "eth0"
+COUNTERS = {
+    "corrected_blocks": "corrected_blocks",
+    "uncorrectable_blocks": "uncorrectable_blocks",
+    "corrected_bits": "corrected_bit_errors",
+}
+"""ethtool's names of counters, and ours."""
+LIMITS = {
+    "Module temperature": "temperature_limit_celsius",
+    "Laser bias current": "transmit_bias_limit_amperes",
+    "Laser output power": "transmit_power_limit_watts",
+    "Laser rx power": "receive_power_limit_watts",
+}
+FIXED = {"Module temperature": f"temperature_celsius {DEVICE}", "Module voltage": f"supply_volts {DEVICE}"}
+UPPER = ("Module temperature", "Laser bias current")
+LISTS = {
+    "laser_tx_bias_current": ("Laser tx bias current", 1e-3),
+    "transmit_avg_optical_power": ("Transmit avg optical power", 1e-3),
+    "rx_power": ("Receiver signal OMA", 1e-3),
+}
+"""Names of what JSON has a list of, by lane, with those of the text."""
+UNITS = {"degrees": 1.0, "V": 1.0, "mA": 1e-3, "mW": 1e-3}
+
+Ask = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if compiler() is None:
+        message = f"no C compiler (apt-get install gcc): {LEFT_OUT}"
+        pytest.fail(message) if os.environ.get("CI") == "true" else pytest.skip(message)
+    return build(tmp_path_factory.mktemp("redirect"))
+
+
+@pytest.fixture
+def ask(ports: Ports, library: Path, tmp_path: Path) -> Iterator[Ask]:
+    """Runs ethtool: the stand-in answers what it asks about DEVICE, the machine's kernel the rest: names."""
+    program = need("ethtool", left_out=LEFT_OUT)
+    try:
+        find_family(connect_netlink, "ethtool")
+    except OSError as error:
+        pytest.skip(f"this machine offers no ethtool netlink ({error}): {LEFT_OUT}")
+
+    def reply(question: bytes) -> list[bytes]:
+        length, _, flags = struct.unpack_from("=IHH", question)
+        if question[16] not in REPLIES:
+            return [refused(errno.EOPNOTSUPP, question)]
+        return ports.kernel.reply(struct.pack("=IHHII", length, FAMILY, flags, 1, 0) + question[16:])
+
+    with redirected(library, tmp_path / "netlink", DEVICE, reply) as preloaded:
+
+        def run(*arguments: str, refuses: str = "") -> str:
+            done = preloaded.run(program, *arguments)
+            if refuses and refuses in done.stderr:
+                return ""
+            assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+            return done.stdout
+
+        yield run
+
+
+@pytest.mark.parametrize(("mode", "active"), [(50, "RS"), (51, "BaseR"), (74, "LLRS")])
+def test_the_code_and_its_counters_are_those_of_show_fec(ports: Ports, ask: Ask, mode: int, active: str) -> None:
+    rng = random.Random(mode)
+    counts = [[rng.randrange(2**40) for _ in range(1 + lanes)] for lanes in (4, 2, 0)]
+    ports.healthy(DEVICE)
+    ports.kernel.answers[DEVICE, FEC_GET] = fec(
+        mode, *(u64s(2 + place, *values) for place, values in enumerate(counts))
+    )
+    shown = ports.read()
+    (told,) = json.loads(ask("--json", "-I", "--show-fec", DEVICE))
+    assert told["active"] == [active]
+    assert shown[f"fec_info {DEVICE} {active.lower()}"] == 1
+    for place, (name, ours) in enumerate(COUNTERS.items()):
+        said = told["statistics"][name]
+        assert [said["total"], *said.get("lanes", [])] == counts[place]
+        assert shown[f"fec_{ours}_total {DEVICE}"] == said["total"]
+        lanes = [value for key, value in shown.items() if key.startswith(f"fec_lane_{ours}_total")]
+        assert lanes == said.get("lanes", [])
+
+
+def test_statistics_are_those_of_s_with_groups(ports: Ports, ask: Ask) -> None:
+    ports.healthy(DEVICE)
+    ports.kernel.answers[DEVICE, STATS_GET] = group(0, _0=12) + group(1, _3=10**9, _4=7)
+    (told,) = json.loads(ask("--json", "-S", DEVICE, "--groups", "eth-phy", "eth-mac"))
+    shown = ports.read()
+    assert shown[f"symbol_errors_total {DEVICE}"] == told["eth-phy"]["SymbolErrorDuringCarrier"] == 12
+    assert shown[f"fcs_errors_total {DEVICE}"] == told["eth-mac"]["FrameCheckSequenceErrors"] == 7
+
+
+def test_the_rate_is_the_speed_and_a_link_that_went_down_did_so_as_often(ports: Ports, ask: Ask) -> None:
+    ports.healthy(DEVICE)
+    text, shown = ask("-I", DEVICE), ports.read()
+    assert "Speed: 400000Mb/s" in text
+    assert shown[f"rate_bytes_per_second {DEVICE}"] == 400_000e6 / 8
+    if told := re.search(r"Link Down Events: (\d+)", text):  # newer than 6.1
+        assert shown[f"link_down_events_total {DEVICE}"] == int(told[1])
+
+
+def scattered(module: StandInModule, rng: random.Random) -> StandInModule:
+    """Any values, and limits in their order; its currents are in single steps."""
+    is_cmis = (0, 0x11) in module.halves
+    values, limits = (0x11, 2) if is_cmis else (0, 3)
+    module.words(0, 14 if is_cmis else 22, [rng.randrange(-40 * 256, 100 * 256) or 1])
+    module.words(0, 16 if is_cmis else 26, [rng.randrange(30_000, 36_000)])
+    lanes = 8 if is_cmis else 4
+    for at in (154, 170, 186) if is_cmis else (34, 42, 50):
+        module.words(values, at, [rng.randrange(65_536) for _ in range(lanes)])
+    for at in (128, 176, 184, 192):
+        low, warning_low, warning, high = sorted(
+            rng.sample(range(-50 * 256, 120 * 256) if at == 128 else range(65_535), 4)
+        )
+        module.words(limits, at, [high, low, warning, warning_low])
+    if is_cmis:
+        module.set(1, 160, b"\x07")
+    return module
+
+
+def numbers_in(text: str) -> dict[str, float]:
+    """What ethtool says with a unit, in base units."""
+    found = re.findall(r"(?m)^\s*([^:]+?)\s*: (-?[\d.]+) (degrees|V|mA|mW)\b", text)
+    return {
+        re.sub(r"\s+|(?=\()", " ", key).replace("  ", " "): float(number) * UNITS[unit] for key, number, unit in found
+    }
+
+
+def numbers_in_json(text: str) -> dict[str, float]:
+    """The same of its JSON, in which a name may be there twice: once with a value, and once with its limits."""
+    found: dict[str, float] = {}
+    for name, content in json.loads(text, object_pairs_hook=list)[0]:
+        key, unit = LISTS.get(name) or (name.replace("_", " ").capitalize(), 1.0 if name.startswith("module") else 1e-3)
+        parts = dict(content) if isinstance(content, list) and content and isinstance(content[0], tuple) else {}
+        values = parts.get("values", content)
+        if name in LISTS:
+            found |= {f"{key} (Channel {place})": value * unit for place, value in enumerate(values, 1)}
+        elif parts:
+            found |= {f"{key} {limit.replace('_', ' ')}": value * unit for limit, value in parts.items()
+                      if limit.endswith("threshold")}  # fmt: skip
+        elif key in FIXED:
+            found[key] = content
+    return found
+
+
+def ours_of(key: str) -> str | None:
+    """Our name of what ethtool calls `key`; None for what is not shown, like the limits on the other side."""
+    if key in FIXED:
+        return FIXED[key]
+    if lane := re.search(r"\(Channel (\d+)\)$", key):
+        what = "bias_amperes" if "bias" in key else "power_watts"
+        side = "receive" if key.startswith("Receiver") else "transmit"
+        return f"lane_{side}_{what} {DEVICE} {lane[1]}"
+    limit = re.fullmatch(r"(.+) (high|low) (alarm|warning) threshold", key)
+    if limit is None or limit[1] not in LIMITS or limit[2] != ("high" if limit[1] in UPPER else "low"):
+        return None
+    return f"{LIMITS[limit[1]]} {DEVICE} {limit[3]}"
+
+
+def compared(shown: dict[str, float], told: dict[str, float]) -> int:
+    """How many values of ethtool's are the same in ours."""
+    found = {key: ours for key in told if (ours := ours_of(key)) is not None}
+    for key, ours in found.items():
+        step = 0.0051 if "temperature" in key else 1e-9  # ethtool rounds temperatures to hundredths, and no other
+        assert shown[ours] == pytest.approx(told[key], abs=step), (key, ours)
+    return len(found)
+
+
+@pytest.mark.parametrize(("make", "lanes"), [(qsfp28, 4), (osfp, 8)])
+def test_a_module_shows_what_ethtool_shows_of_it(
+    ports: Ports, ask: Ask, make: Callable[[bytes], StandInModule], lanes: int
+) -> None:
+    rng = random.Random(lanes)
+    for number in range(6):
+        plug(ports, scattered(make(b"SN%d" % number), rng))
+        shown, text = ports.modules(), ask("-m", DEVICE)
+        every = 2 + 3 * lanes + 2 * len(LIMITS)
+        assert compared(shown, numbers_in(text)) == every
+        if in_json := ask("--json", "-m", DEVICE, refuses="bad command line"):  # before 6.14 there is none of modules
+            assert compared(shown, numbers_in_json(in_json)) == every
+        info = next(key for key in shown if key.startswith("info"))
+        for what in ("name", "PN", "SN"):
+            said = re.search(rf"(?m)^\s*Vendor {what}\s*: (.*)$", text)
+            assert said is not None
+            assert said[1].strip() in info
+
+
+def test_a_current_in_larger_steps_is_multiplied_where_ethtool_divided(ports: Ports, ask: Ask) -> None:
+    """CMIS calls it a multiplier, and SONiC multiplies; ethtool up to 6.14 shifts the other way."""
+    plug(ports, osfp())
+    shown, told = ports.modules(), numbers_in(ask("-m", DEVICE))
+    ours, theirs = shown["lane_transmit_bias_amperes eth0 1"], told["Laser tx bias current (Channel 1)"]
+    assert ours == pytest.approx(0.12)
+    assert theirs in (pytest.approx(ours), pytest.approx(ours / 16))
+
+
+@pytest.mark.parametrize("make", [copper_qsfp, copper_osfp])
+def test_a_cable_has_a_name_and_no_light_in_either(ports: Ports, ask: Ask, make: Callable[[], StandInModule]) -> None:
+    plug(ports, make())
+    shown, text = ports.modules(), ask("-m", DEVICE)
+    assert "COLDPLATE OPTICS" in text
+    assert not [key for key in numbers_in(text) if "Channel" in key]
+    assert not [key for key in shown if "power" in key or "bias" in key]
+
+
+def statistics_of(fec_told: dict[str, Any], told: dict[str, Any]) -> dict[str, float]:
+    """What `--show-fec` and `-S` say of a port, by our names."""
+    counted = fec_told.get("statistics", {})
+    found = {f"fec_{ours}_total": counted.get(name, {}).get("total") for name, ours in COUNTERS.items()}
+    found["symbol_errors_total"] = told.get("eth-phy", {}).get("SymbolErrorDuringCarrier")
+    found["fcs_errors_total"] = told.get("eth-mac", {}).get("FrameCheckSequenceErrors")
+    return {name: float(count) for name, count in found.items() if count is not None}
+
+
+def test_the_ports_of_this_machine_show_what_ethtool_shows_of_them() -> None:
+    """Whatever their drivers offer; a counter may go on in between."""
+    program = need("ethtool", left_out=LEFT_OUT)
+    backend = OpticsBackend()
+
+    def read() -> dict[tuple[str, str], float]:
+        sample = backend.read(Lane.SLOW, Instant(1.0, 1e9))
+        named = {(each.labels[0][1], each.metric.name): each.value for each in sample.readings if len(each.labels) == 1}
+        return {(port, name.removeprefix("coldplate_ethernet_")): value for (port, name), value in named.items()}
+
+    def say(*arguments: str) -> dict[str, Any]:
+        done = subprocess.run([program, "--json", *arguments], capture_output=True, text=True, timeout=60, check=False)
+        told = json.loads(done.stdout) if done.returncode == 0 else []
+        return told[0] if told else {}
+
+    try:
+        before = read()
+        ports = sorted(os.listdir("/sys/class/net"))
+        told = {
+            (port, name): count
+            for port in ports
+            if os.path.exists(f"/sys/class/net/{port}/device")
+            for name, count in statistics_of(
+                say("-I", "--show-fec", port), say("-S", port, "--groups", "eth-phy", "eth-mac")
+            ).items()
+        }
+        after = read()
+    except AbsentError as absent:
+        pytest.skip(str(absent))
+    finally:
+        backend.close()
+    names = {*(f"fec_{ours}_total" for ours in COUNTERS.values()), "symbol_errors_total", "fcs_errors_total"}
+    counted = {key for key in before if key[1] in names}
+    assert counted == set(told)
+    assert all(before[key] <= count <= after[key] for key, count in told.items())
