@@ -86,29 +86,37 @@ class StateFiles:
         return states
 
     def _run(self) -> None:
-        while True:
-            with self._work:
-                self._work.wait_for(lambda: self._wanted or self._stopping)
-                if not self._wanted:
-                    return
-                path, content = next(iter(self._wanted.items()))
-            good = self._write(path, content)
-            with self._work:
-                answers = good and path in self._hanging
-                if answers:
-                    self._hanging.discard(path)
-                if self._wanted[path] is content:  # else there is newer content
-                    del self._wanted[path]
-                    if not good and not self._stopping:
-                        self._wanted[path] = content  # after the others
-                    else:
-                        del self._since[path]
-                elif good:
-                    self._since[path] = self._mono()
-                if not good:
-                    self._work.wait_for(lambda: self._stopping, AGAIN_SECONDS)
+        while self._write_next():
+            pass
+
+    def _write_next(self) -> bool:
+        """Wait for a file and write it; False at the end.
+
+        A function of its own, so that nothing holds the megabytes of the last file while it waits for the next.
+        """
+        with self._work:
+            self._work.wait_for(lambda: self._wanted or self._stopping)
+            if not self._wanted:
+                return False
+            path, content = next(iter(self._wanted.items()))
+        good = self._write(path, content)
+        with self._work:
+            answers = good and path in self._hanging
             if answers:
-                log.info("%s can be written again", path)
+                self._hanging.discard(path)
+            if self._wanted[path] is content:  # else there is newer content
+                del self._wanted[path]
+                if not good and not self._stopping:
+                    self._wanted[path] = content  # after the others
+                else:
+                    del self._since[path]
+            elif good:
+                self._since[path] = self._mono()
+            if not good:
+                self._work.wait_for(lambda: self._stopping, AGAIN_SECONDS)
+        if answers:
+            log.info("%s can be written again", path)
+        return True
 
     def _write(self, path: Path, content: bytes) -> bool:
         before = self._states[path]

@@ -75,6 +75,22 @@ def test_only_the_newest_content_counts(files: StateFiles, disk: Disk, tmp_path:
     assert [each.name for each in path.parent.iterdir()] == ["alerts.state"]
 
 
+class Content(bytes):
+    """Says when nobody holds it any more."""
+
+    gone = threading.Event()
+
+    def __del__(self) -> None:
+        self.gone.set()
+
+
+def test_what_is_written_is_let_go_while_nothing_else_is_to_be_written(files: StateFiles, tmp_path: Path) -> None:
+    """It is megabytes, and the next may be a quarter of a minute later."""
+    files.put(tmp_path / "state", Content(b"x"))
+    assert Content.gone.wait(WAIT)
+    assert (tmp_path / "state").read_bytes() == b"x"
+
+
 def test_what_a_full_disk_did_not_take_is_written_once_it_can_be(
     files: StateFiles, disk: Disk, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
