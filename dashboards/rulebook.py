@@ -20,7 +20,7 @@ FLEET = ROOT / "packaging" / "prometheus" / "fleet.rules.yml"
 BOUNDS = yamltree.Bounds(depth=16, nodes=50_000)
 
 _STRING = re.compile(r'"[^"]*"')
-_COMPARISON = re.compile(r"(>=|<=|==|>|<)\s*(?:bool\s+)?(-?\d+(?:\.\d+)?(?:e\d+)?)(?![\w.])")
+_COMPARISON = re.compile(r"(>=|<=|==|>|<)\s*(?:bool\s+)?(-?\d+(?:\.\d+)?(?:e-?\d+)?)(?![\w.])")
 _COLORS = {"info": "blue", "warning": "orange", "critical": "red"}
 GOOD = "green"
 Steps = tuple[tuple[str, float | None], ...]

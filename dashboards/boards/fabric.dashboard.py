@@ -29,6 +29,22 @@ SLOW_LINKS = per_port(
     f"{OF_KIND} < on (instance, board_id) group_left () 0.95 * quantile by (instance, board_id) (0.5, {OF_KIND})",
 )
 
+
+def per_device(expr: str) -> str:
+    """One value for each Ethernet port."""
+    return f"max by (instance, device) ({expr})"
+
+
+LIGHT = (
+    "min by (instance, device) (coldplate_transceiver_receive_power_lowest_watts) / on (instance, device) "
+    'min by (instance, device) (coldplate_transceiver_receive_power_limit_watts{level="warning"})'
+)
+DARKEST = f"bottomk(20, {LIGHT})"
+FACTS = (
+    "({}) * on (instance, device) group_left (vendor, part_number, serial) "
+    "max by (instance, device, vendor, part_number, serial) (coldplate_transceiver_info)"
+)
+
 dashboard = Board("fabric", "Is every NVLink and InfiniBand port up and free of errors, and is any of them congested?")
 dashboard.row("Is every link up and free of errors?")
 dashboard.add(
@@ -103,6 +119,37 @@ dashboard.add(
     graph([("topk(16, sum by (instance, gpu, link, type) (coldplate_nvlink_errors_total) > 0)")],
         "empty: a link appears at its first error. A single link points to a cable or port, all links to the GPU.",
         title="NVLink errors by link, total"),
+    graph([("topk(16, " + per_gpu("max", "coldplate_gpu_nvlink_symbol_error_highest_ratio") + ")")],
+        "below the line.", title="Symbol errors left after correction (NVLink 5)", unit="sci",
+        limits=steps("NvLinkErrorRateHigh")),
+    graph([("sum by (problem) (coldplate_gpu_fabric_problem)", "{{problem}}")], "empty: each is there while it lasts.",
+        title="What the fabric has against GPUs", what="GPUs with each problem that the driver tells of its fabric."),
+)  # fmt: skip
+dashboard.row("Ethernet and RoCE: light, and what error correction does")
+dashboard.add(
+    stat("round(sum(increase(coldplate_ethernet_fec_uncorrectable_blocks_total[1h])))", "0.",
+        title="Blocks lost in an hour", what="Codewords that forward error correction could not correct: lost packets.",
+        unit="short", limits=FEW, decimals=0),
+    stat("round(sum(increase(coldplate_ethernet_link_down_events_total[1h])))", "0.", title="Ethernet flaps in an hour",
+        what="Times that drivers saw a physical link go down.", unit="short", limits=FEW, decimals=0),
+    stat(f"count({LIGHT} < 1) or vector(0)", "0.", title="Modules short of light",
+        what="Modules that receive less light on their worst lane than their own limit.", limits=NONE),
+    table("Modules nearest to their limit", [
+        Column("Light, of its limit", f"{FACTS.format(LIGHT)} and on (instance, device) {DARKEST}", unit="none",
+            limits=(("red", None), ("green", 1)), decimals=2),
+    ], "well above 1: at 1 a module receives as little as its maker allows.",
+        what="Light received on the worst lane, divided by the module's own lower limit; the twenty lowest.",
+        labels={"instance": "Node", "device": "Port", "vendor": "Vendor", "part_number": "Part", "serial": "Serial"},
+        links=(("Node", "node"),), size=(12, 8), sort="+Light, of its limit"),
+    graph([(f"topk(16, {per_device('port:ethernet_pre_fec_error_ratio:rate10m')})", "{{instance}} {{device}}")],
+        "below 1e-8, and far below the line.", title="Bits that need correction", unit="sci",
+        what="Share of the link's bits that error correction had to correct, worst ports. It can correct 2.4e-4.",
+        limits=steps("EthernetPreFecErrors"), size=(8, 8)),
+    graph([(f"topk(16, {per_device('coldplate_transceiver_temperature_celsius')})", "{{instance}} {{device}}")],
+        "below 70 °C, or the module's own limit.", title="Hottest modules", size=(8, 8)),
+    graph([(f"topk(16, {per_device('coldplate_transceiver_transmit_bias_highest_amperes')})",
+        "{{instance}} {{device}}")], "steady for months: a laser that needs more and more current is ageing.",
+        title="Current of lasers", size=(8, 8)),
 )  # fmt: skip
 dashboard.row("NVLink domains (NVL72)")
 dashboard.add(

@@ -11,6 +11,15 @@ for value in dict.fromkeys(each.value for each in limits("RackPower")):
     names = ", ".join(each.level for each in limits("RackPower") if each.value == value)
     LEVELS.append((f"rack:power_budget_watts:min * {value:g}", f"limit of {names} ({value:.0%})"))
 NONE = (("green", None), ("red", 1))
+
+
+def not_ok(state: str) -> str:
+    """The states of parts that are not ok, as numbers."""
+    words = (("warning", 1), ("critical", 2), ("unavailable", 3))
+    return " or ".join(f'({state}{{state="{word}"}} == 1) * {number}' for word, number in words)
+
+
+NOT_OK = ((1, "warning", "orange"), (2, "critical", "red"), (3, "unavailable", "purple"))
 TOP = max(each.value for each in limits("RackPower"))
 
 dashboard = Board(
@@ -95,6 +104,49 @@ dashboard.add(
     graph([("feed:breaker_trip_seconds:min", "{{feed}}")], "empty: no breaker trips at this load.",
         title="Trips in", what="When a breaker trips if its load stays, by its class and its past load.",
         limits=steps("RackBreakerHeating"), size=(8, 8), few=True),
+)  # fmt: skip
+dashboard.row("Water")
+dashboard.add(
+    states([(f"max by (equipment, kind, part) ({not_ok('coldplate_rack_part_state')})",
+        "{{equipment}} {{kind}} {{part}}")],
+        "empty: a part has a row only while it is not ok.", title="Parts of the equipment that are not ok",
+        what="Leak detectors, pumps, reservoirs, filters, shelves, supplies and feeds, as they tell. One that cannot "
+        "be read is not known to be well.", mapped=NOT_OK, size=(12, 9)),
+    table("Leak detectors of the nodes", [Column("State", in_rack(
+        f"max by (instance, chassis, detector) ({not_ok('coldplate_leak_detector_state')})"),
+        unit="short", mapped=NOT_OK)], "empty.", what="Detectors in the trays that report coolant or cannot be read.",
+        labels={"instance": "Node", "chassis": "Chassis", "detector": "Detector"}, links=(("Node", "node"),),
+        size=(12, 9), sort="State"),
+    graph([("max by (equipment, unit, loop) (coldplate_rack_coolant_supply_temperature_celsius)",
+        "{{equipment}} {{loop}} supply"),
+        ("max by (equipment, unit, loop) (coldplate_rack_coolant_return_temperature_celsius)",
+        "{{equipment}} {{loop}} return"),
+        ("max by (equipment, unit) (coldplate_rack_dew_point_celsius)", "{{equipment}} dew point")],
+        "supply below its limit and above the dew point, the loop named secondary is the rack's.",
+        title="Coolant supplied and returned", what="At the distribution units; below the dew point water condenses.",
+        limits=steps("RackCoolantSupplyHot"), few=True),
+    graph([("sum by (equipment, unit, loop) (coldplate_rack_coolant_flow_liters_per_second)",
+        "{{equipment}} {{loop}}")], "steady, near what the unit is rated for.",
+        title="Coolant flow", what="Litres a second, by loop.", few=True),
+    graph([("sum by (equipment, unit, loop) (coldplate_rack_coolant_heat_removed_watts)", "{{equipment}} {{loop}}"),
+        ("rack:power_watts:max", "power of the rack")], "the heat follows the power.",
+        title="Heat that the coolant carries away", size=(8, 8), few=True),
+    graph([("coldplate_rack_pump_speed_ratio", "{{equipment}} {{part}}")],
+        "alike: one pump that is far below the others has failed, and the others run faster for it.", title="Pumps",
+        size=(8, 8), few=True),
+    graph([("rack:filter_delta_pressure_pascals:max", "{{equipment}} {{part}}")],
+        "steady: it rises as a filter clogs.",
+        title="Pressure lost in filters", what="Pressure that the coolant loses in each filter.", size=(8, 8),
+        few=True),
+)  # fmt: skip
+dashboard.row("Power shelves and PDUs")
+dashboard.add(
+    graph([("coldplate_rack_distribution_power_watts", "{{equipment}} {{unit}}")],
+        "shelves alike; the feeds of a PDU pair each below half of what one may carry.", title="Power by shelf and PDU",
+        what="As the equipment measures it.", size=(12, 8), few=True),
+    states([("min by (equipment) (coldplate_rack_equipment_up)", "{{equipment}}")], "all green.",
+        title="Equipment that answers", what="Whether its service answers the agent of the rack that asks it.",
+        mapped=UP_DOWN, size=(12, 8)),
 )  # fmt: skip
 dashboard.row("Is all of it known?")
 dashboard.add(

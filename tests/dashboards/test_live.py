@@ -18,7 +18,17 @@ EMPTY = {
     ("agents", "Worker restarts in 10 minutes"): "no worker restarted",
     ("agents", "Rule failures"): "no rule fails",
     ("agents", "Readings rejected"): "the synthetic devices here say nothing that cannot be",
-}
+    **{("fabric", title): "the nodes here have neither Ethernet ports nor NVLink 5" for title in (
+        "Symbol errors left after correction (NVLink 5)", "What the fabric has against GPUs", "Blocks lost in an hour",
+        "Ethernet flaps in an hour", "Modules nearest to their limit", "Bits that need correction", "Hottest modules",
+        "Current of lasers",
+    )},
+    **{("rack", title): "no equipment serves the rack here" for title in (
+        "Parts of the equipment that are not ok", "Leak detectors of the nodes", "Coolant supplied and returned",
+        "Coolant flow", "Heat that the coolant carries away", "Pumps", "Pressure lost in filters",
+        "Power by shelf and PDU", "Equipment that answers",
+    )},
+}  # fmt: skip
 """What is legitimately empty on these scenarios, and why."""
 
 
