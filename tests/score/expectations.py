@@ -27,6 +27,10 @@ RACK = PlayedRack("r12", 40_800.0, 4)
 """Four nodes of this kind on 40.8 kW, as the scenarios about power assume. Healthy ones stay below 80% of it."""
 
 
+TRAYS = PlayedRack("r14", 144_000.0, 18)
+"""An NVL72 of eighteen trays, below 80% of its power when it is well."""
+
+
 @dataclass(frozen=True, slots=True)
 class Expected:
     """An alert, explained by the fault with this number, or by the first job's start where it is None.
@@ -225,6 +229,11 @@ EXPECTED: dict[str, Expectation] = {
             Expected("LeakSuspected", 0, of="detector", within=30),
             Expected("LeakDetected", 1, of="detector", within=30),
         ),
+    ),
+    "clique-split": Expectation(
+        400,
+        must=(Expected("RackNvlinkSplit", of="node", labels={"rack": "r14"}, within=120),),
+        rack=TRAYS,
     ),
     "coolant-warm": Expectation(
         1800,
