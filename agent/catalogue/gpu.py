@@ -172,11 +172,11 @@ POWER = (
             Call("nvmlDeviceGetClockInfo", ("memory",), Lane.SLOW),
             Call("nvmlDeviceGetClockInfo", ("video",), Lane.SLOW)),
            labels=("domain",),
-           span=(0, 1e10), simulated=(0, 3e9), rolling=True),
+           span=(0, 1e10), simulated=(0, 4e9), rolling=True),
     Metric("coldplate_gpu_clock_limit_hertz", Kind.GAUGE, Unit.HERTZ, Gpu,
            "Highest possible clock of a domain.",
            Lane.COLD, (Call("nvmlDeviceGetMaxClockInfo", ("sm",)), Call("nvmlDeviceGetMaxClockInfo", ("memory",))),
-           labels=("domain",), span=(0, 1e10), simulated=(0, 3e9)),
+           labels=("domain",), span=(0, 1e10), simulated=(0, 4e9)),
 )  # fmt: skip
 
 THROTTLING = (

@@ -54,7 +54,8 @@ How it is played:
 * Only nodes are played. The rules by which servers judge jobs that span nodes have unit tests, and trials on real
   servers: [fleet.md](fleet.md#whole-jobs).
 * In the scenarios about power and in those where nothing is wrong the node is in a rack of four such nodes that work in
-  step. Each knows the power of all of them a second later; the exchange between agents is not played.
+  step, in the one about the NVLink domain in one of eighteen. Each knows the power and the domains of all of them a
+  second later; the exchange between agents is not played.
 """
 
 _ALERTS = """## Alerts

@@ -27,13 +27,17 @@ RACK = PlayedRack("r12", 40_800.0, 4)
 """Four nodes of this kind on 40.8 kW, as the scenarios about power assume. Healthy ones stay below 80% of it."""
 
 
+TRAYS = PlayedRack("r14", 144_000.0, 18)
+"""An NVL72 of eighteen trays, below 80% of its power when it is well."""
+
+
 @dataclass(frozen=True, slots=True)
 class Expected:
     """An alert, explained by the fault with this number, or by the first job's start where it is None.
 
-    `of`: what it is told of, `gpu` and `port` once for each of the fault's, `job` for the first job, or `node`.
-    `labels` are further ones that it must have. `occurrence` is that of a fault which repeats. `within` is a limit
-    in seconds, where there is one.
+    `of`: what it is told of, `gpu`, `port` and `detector` once for each of the fault's, `job` for the first job, or
+    `node`. `labels` are further ones that it must have. `occurrence` is that of a fault which repeats. `within` is a
+    limit in seconds, where there is one.
     """
 
     alert: str
@@ -200,6 +204,42 @@ EXPECTED: dict[str, Expectation] = {
         must=(
             Expected("InfinibandSymbolErrors", 0, of="port"),
             Expected("InfinibandLinkRecoveries", 1, of="port"),
+        ),
+    ),
+    "optic-decay": Expectation(
+        3600,
+        must=(
+            Expected("EthernetPreFecErrors", of="port"),
+            Expected("TransceiverReceivePowerLow", of="port"),
+        ),
+    ),
+    "dirty-fibre": Expectation(
+        2400,
+        must=(
+            Expected("EthernetFecUncorrectable", of="port", within=120),
+            Expected("EthernetPreFecErrors", of="port"),
+            Expected("TransceiverReceivePowerLow", of="port"),
+            Expected("TransceiverLanesUneven", of="port"),
+        ),
+    ),
+    "module-swap": Expectation(600, must=(Expected("TransceiverReplaced", of="port"),)),
+    "leak": Expectation(
+        400,
+        must=(
+            Expected("LeakSuspected", 0, of="detector", within=30),
+            Expected("LeakDetected", 1, of="detector", within=30),
+        ),
+    ),
+    "clique-split": Expectation(
+        400,
+        must=(Expected("RackNvlinkSplit", of="node", labels={"rack": "r14"}, within=120),),
+        rack=TRAYS,
+    ),
+    "coolant-warm": Expectation(
+        1800,
+        must=(
+            Expected("CoolantSupplyHot", 0, of="node"),
+            Expected("CoolantSupplyCritical", 1, of="node"),
         ),
     ),
     "sensor-gaps": Expectation(1200),

@@ -23,8 +23,9 @@ from agent.daemon.sampling import Teller
 from agent.daemon.self_metrics import SelfMetrics
 from agent.health.expectation_series import ExpectationChoice, ExpectationSeries
 from agent.model import Alert, Framer, Instant, Labels, Lane, Phase, Rack, Reading, Series, Snapshot
+from agent.rack.nvlink_domain import DomainCensus, DomainShare, add_up
 from agent.rack.rack_options import RackOptions
-from agent.rack.series import ConfiguredRack
+from agent.rack.series import ConfiguredRack, RackSeries
 from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
@@ -66,19 +67,31 @@ class Firing:
 
 
 class Peers:
-    """The other nodes of a rack: all like the one that is played, and in step with it."""
+    """The other nodes of a rack: all like the one that is played, and in step with it.
+
+    The NVLink domain of the others is that in which the node was first seen, whatever becomes of its own GPUs.
+    """
 
     def __init__(self, rack: PlayedRack) -> None:
         self._nodes = rack.nodes_expected or 1
         self._power = Series(RACK_POWER, Rack(rack.name))
         self._reporting = Series(REPORTING, Rack(rack.name))
+        self._census, self._series = DomainCensus(), RackSeries(rack.name)
+        self._domains: tuple[DomainShare, ...] = ()
 
     def sum(self, snapshot: Snapshot) -> tuple[Reading, ...]:
         """What all drew together in this second; they know it in the next one."""
         node = next((value for series, value in snapshot.readings if series.metric is NODE_POWER), None)
         if node is None:
             return ()
-        return Reading(self._power, self._nodes * node), Reading(self._reporting, self._nodes)
+        return Reading(self._power, self._nodes * node), Reading(self._reporting, self._nodes), *self._joined(snapshot)
+
+    def _joined(self, snapshot: Snapshot) -> list[Reading]:
+        """The NVLink domains of all nodes, if they have one."""
+        own = self._census.of(snapshot.frames)
+        self._domains = self._domains or own
+        others = ((f"node-{number}:19400", self._domains) for number in range(1, self._nodes))
+        return self._series.of_domains(add_up((("node:19400", own), *others)))
 
 
 def _configured(rack: PlayedRack | None) -> ConfiguredRack:

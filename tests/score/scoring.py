@@ -104,7 +104,9 @@ def _subjects(expected: Expected, scenario: Scenario) -> Sequence[Mapping[str, s
     assert expected.fault is not None, f"{expected.alert}: only a fault has a GPU or a port"
     fault = scenario.faults[expected.fault]
     if expected.of == "port":
-        return [{"device": fault.port}]
+        return [{"device": fault.port or fault.optic}]
+    if expected.of == "detector":
+        return [{"detector": fault.detector}]
     return [{"gpu": str(gpu)} for gpu in fault.gpus]
 
 

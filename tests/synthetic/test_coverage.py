@@ -10,6 +10,7 @@ from agent.backends.synthetic.offered_series import measured, port_offered
 from agent.catalogue import BY_NAME, ROWS, nvlink_quality
 from agent.catalogue.jobs import FACTS
 from agent.model import Gpu, IbPort, Lane, NvLink, Reason
+from agent.worker.permitted_rows import rows_of
 
 NOT_ON_A_DGX_H100 = {
     "coldplate_gpu_module_power_watts": "Grace-based boards only",
@@ -62,6 +63,13 @@ def test_what_a_machine_lacks_is_a_gap_and_what_it_has_is_not(play, write, topol
     assert ("coldplate_nvlink_up" in readings) == (machine.nvlinks > 0)
     assert ("coldplate_gpu_module_power_watts" in readings) == (machine.module_power > 0)
     assert len(node.channels) == machine.gpus + 1
+
+
+@pytest.mark.parametrize("topology", sorted(TOPOLOGIES))
+def test_the_worker_may_report_every_row_that_a_node_shows(play, write, topology):
+    """What it may not report is taken for garbage, and costs the lane of all that the channel shows."""
+    node = play(write(f"{{description: d, topology: {topology}, faults: [{{kind: sxid, code: 12028}}]}}"))
+    assert set(seen_on(node)) <= set(rows_of("synthetic"))
 
 
 def test_identities_look_like_real_ones_and_are_the_same_in_every_process(play):

@@ -21,8 +21,9 @@ def announced(scenario: Scenario, wall: float) -> Iterator[str]:
 
 
 def _where(fault: ScenarioFault) -> str:
-    if fault.port:
-        return f" of {fault.port}"
+    part = fault.port or fault.optic or fault.detector
+    if part:
+        return f" of {part}"
     if not fault.gpus:
         return ""
     gpus = f"GPU {', '.join(map(str, fault.gpus))}"

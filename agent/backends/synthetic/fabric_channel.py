@@ -1,4 +1,4 @@
-"""The channel of everything except GPUs: InfiniBand ports, NVSwitches, the node's power, and the jobs.
+"""The channel of everything except GPUs: ports, optical modules, NVSwitches, the node's power and water, and the jobs.
 
 It has its own tracks and shares none with the GPUs' channels, so that no lock is needed and a GPU
 whose read hangs does not block the ports.
@@ -17,7 +17,9 @@ from agent.backends.synthetic.placement import PlacedJob
 from agent.backends.synthetic.ports import SyntheticPort
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault
 from agent.backends.synthetic.switch_errors import SwitchErrors
+from agent.backends.synthetic.synthetic_optics import SyntheticOptic
 from agent.backends.synthetic.track import Track
+from agent.backends.synthetic.tray_water import TrayWater
 from agent.backends.synthetic.xid_feed import XidFeed
 from agent.catalogue import metric
 from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, Node, Reading, Series
@@ -29,7 +31,7 @@ CALLS = {Lane.FAST: 11, Lane.SLOW: 40, Lane.COLD: 4}
 
 
 class FabricChannel:
-    """Ports, switches, power and jobs of a synthetic node."""
+    """Ports, modules, switches, power, water and jobs of a synthetic node."""
 
     key = "fabric"
     identity: GpuIdentity | None = None
@@ -59,6 +61,8 @@ class FabricChannel:
         self._power = Series(metric("coldplate_node_power_watts"), Node(), (("source", "synthetic"),))
         self._draw = PowerDraw(scenario, self._tracks)
         self._switch_errors = SwitchErrors(scenario)
+        self._optics = [SyntheticOptic(scenario, number) for number in range(len(machine.optics))]
+        self._water = TrayWater(scenario, self._tracks)
         self._jobs = [
             PlacedJob(job, [gpus[number] for number in job.gpus], [self._tracks[number] for number in job.gpus])
             for job in scenario.jobs
@@ -75,6 +79,8 @@ class FabricChannel:
             found, missing = port.readings(lane, t)
             readings += found
             gaps += missing
+        for optic in self._optics:
+            readings += optic.readings(lane, t)
         if lane is Lane.FAST:
             readings.append(Reading(self._power, self._draw.watts(t)))
             readings += self._switch_errors.readings(t)
@@ -82,6 +88,7 @@ class FabricChannel:
             unnamed = {identity.gpu for identity in list(self._waiting.values())}
             for job in self._jobs:
                 readings += [each for each in job.readings(t, now) if each.entity not in unnamed]
+            readings += self._water.readings(t)
         return BackendSample(readings, gaps, calls=CALLS.get(lane, 0) * len(self._ports))
 
 

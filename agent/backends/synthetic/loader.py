@@ -217,18 +217,28 @@ class ScenarioReader:
             given = [word for word in target.split("|") if word in keys]
             if len(given) != 1:
                 self.fail(_join(path, target.replace("|", " or ")), "is missing" if not given else "name only one")
+        if name == "coolant-warm" and not machine.connectors:
+            self.fail(f"{path}.kind", f"{machine.name} is not cooled by water")
         values = {key: self.value(keys, key, path, each) for key, each in kind.parameters.items()}
         if name == "checkpoint-stall" and float(values["takes"]) >= float(values["every"]):
             self.fail(f"{path}.takes", "must be shorter than `every`")
         return ScenarioFault(
             name,
             self.window(keys, path),
-            self.gpus(keys["gpu"], f"{path}.gpu", machine) if "gpu" in keys else (),
+            self._gpus_of(name, keys, path, machine),
             self._port(keys, path, machine) if "port" in keys else "",
             self._link(keys, path, machine) if "link" in keys else 0,
             {key: value for key, value in values.items() if isinstance(value, float)},
             {key: value for key, value in values.items() if isinstance(value, str)},
+            self._part("optic", machine.optics, keys, path, machine),
+            self._part("detector", machine.leak_detectors, keys, path, machine),
         )
+
+    def _gpus_of(self, kind: str, keys: Mapping[str, object], path: str, machine: Topology) -> tuple[int, ...]:
+        """The GPUs that a fault is done to; warm coolant reaches all of them."""
+        if kind == "coolant-warm":
+            return self.gpus("all", path, machine)
+        return self.gpus(keys["gpu"], f"{path}.gpu", machine) if "gpu" in keys else ()
 
     def window(self, keys: Mapping[str, object], path: str) -> Window:
         """When something holds: its keys `at`, `duration` and `repeat`."""
@@ -246,6 +256,14 @@ class ScenarioReader:
 
     def _port(self, keys: Mapping[str, object], path: str, machine: Topology) -> str:
         return str(self.value(keys, "port", path, Parameter(choice(machine.ports), None)))
+
+    def _part(self, key: str, parts: Sequence[str], keys: Mapping[str, object], path: str, machine: Topology) -> str:
+        """The name of a part that only some machines have; empty if the fault names none."""
+        if key not in keys:
+            return ""
+        if not parts:
+            self.fail(_join(path, key), f"{machine.name} has none")
+        return str(self.value(keys, key, path, Parameter(choice(parts), None)))
 
     def _link(self, keys: Mapping[str, object], path: str, machine: Topology) -> int:
         link = keys["link"]

@@ -42,6 +42,11 @@ class Topology:
     module_power: float = 0.0  # watts of the CPU side of a Grace module; 0: no such module
     ports: tuple[str, ...] = ()  # InfiniBand devices, port 1 each
     port_rate: float = 400 * GIGABIT
+    optics: tuple[str, ...] = ()  # Ethernet interfaces, each with an optical module of four lanes
+    optic_rate: float = 400 * GIGABIT
+    leak_detectors: tuple[str, ...] = ()
+    connectors: tuple[str, ...] = ()  # of coolant
+    rated_flow: float = 0.0  # liters/s of all connectors together
     cluster: str = ""  # NVLink domain; empty: no fabric
     inlet: float = 28.0  # celsius of the air or water that cools
     full_load_rise: float = 30.0  # celsius of the coolest slot above the inlet at the power limit
@@ -87,8 +92,36 @@ _A100_BUSES = ("07", "0f", "47", "4e", "87", "90", "b7", "bd")
 _GB200_BUSES = ("0008:01", "0009:01", "0018:01", "0019:01")
 _L40S_BUSES = ("16", "27", "38", "5a", "98", "a8", "c8", "d8")
 
+_GB200 = Topology(
+    name="gb200-tray",
+    model="NVIDIA GB200",
+    architecture="blackwell",
+    capability="10.0",
+    slots=tuple(f"{bus}:00.0" for bus in _GB200_BUSES),
+    memory=189_471 * MIB,
+    reserved=800 * MIB,
+    power_limit=1200.0,
+    power_idle=150.0,
+    clock_sm=2062 * MHZ,
+    clock_idle=120 * MHZ,
+    clock_memory=3996 * MHZ,
+    clock_video=1965 * MHZ,
+    slot_warmth=(0.0, 2.0, 3.0, 5.0),
+    nvlinks=18,
+    nvlink_speed=53.125e9,
+    nvlink_version=5,
+    module_power=110.0,
+    ports=("mlx5_0", "mlx5_1", "mlx5_4", "mlx5_5"),
+    cluster="9a6f1c52-3d0b-4e8e-9a41-5f27c0d1be64",
+    inlet=25.0,
+    full_load_rise=25.0,
+    base_power=350.0,
+    power_overhead=1.05,
+)
+
 _ALL = (
     _H100,
+    replace(_H100, name="dgx-h100-optics", optics=("enp41s0f0np0", "enp170s0f0np0")),
     replace(
         _H100,
         name="dgx-h200",
@@ -137,31 +170,14 @@ _ALL = (
         nvlink_version=5,
         base_power=2000.0,
     ),
-    Topology(
-        name="gb200-tray",
-        model="NVIDIA GB200",
-        architecture="blackwell",
-        capability="10.0",
-        slots=tuple(f"{bus}:00.0" for bus in _GB200_BUSES),
-        memory=189_471 * MIB,
-        reserved=800 * MIB,
-        power_limit=1200.0,
-        power_idle=150.0,
-        clock_sm=2062 * MHZ,
-        clock_idle=120 * MHZ,
-        clock_memory=3996 * MHZ,
-        clock_video=1965 * MHZ,
-        slot_warmth=(0.0, 2.0, 3.0, 5.0),
-        nvlinks=18,
-        nvlink_speed=53.125e9,
-        nvlink_version=5,
-        module_power=110.0,
-        ports=("mlx5_0", "mlx5_1", "mlx5_4", "mlx5_5"),
-        cluster="9a6f1c52-3d0b-4e8e-9a41-5f27c0d1be64",
-        inlet=25.0,
-        full_load_rise=25.0,
-        base_power=350.0,
-        power_overhead=1.05,
+    _GB200,
+    replace(
+        _GB200,
+        name="nvl72-tray",
+        optics=("enp3s0f0np0", "enp3s0f1np1"),
+        leak_detectors=("Chassis_0_LeakDetector_0_ColdPlate", "Chassis_0_LeakDetector_0_Manifold"),
+        connectors=("Tray",),
+        rated_flow=0.17,
     ),
     Topology(
         name="l40s-pcie",

@@ -15,7 +15,7 @@ WHOLE_JOB = frozenset({"checkpoint-stall", "lost"})
 PACED = frozenset({"checkpoint-stall", "straggler"})
 """Faults that make those who wait alternate between work and waiting, in step from their onset."""
 
-PHYSICAL = WHOLE_JOB | {"straggler", "slow", "hot", "power-brake", "power-limit"}
+PHYSICAL = WHOLE_JOB | {"straggler", "slow", "hot", "power-brake", "power-limit", "coolant-warm"}
 """Faults that change what a GPU does; all others change only what is read."""
 
 
@@ -110,7 +110,8 @@ class Director:
             self._cycles[key],
             origin,
             max([each["resistance"] for each in hot], default=1.0),
-            sum(each["inlet"] for each in hot),
+            sum(each["inlet"] for each in hot)
+            + sum(fault.parameters["degrees"] for _, fault in mine if fault.kind == "coolant-warm"),
         )
 
     def healthy(self, t: float) -> Cycle:

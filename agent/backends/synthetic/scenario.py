@@ -87,7 +87,8 @@ class ScenarioJob:
 class ScenarioFault:
     """Something that goes wrong, or is done to the node, while its window holds.
 
-    `gpus`, `port` and `link` are set if the kind needs them. `parameters` are numbers, `options` words.
+    `gpus`, `port`, `link`, `optic` (an interface) and `detector` are set if the kind needs them.
+    `parameters` are numbers, `options` words.
     """
 
     kind: str
@@ -97,6 +98,8 @@ class ScenarioFault:
     link: int = 0
     parameters: Mapping[str, float] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
+    optic: str = ""
+    detector: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,11 @@ _NOTES = """## What is modelled
   last whole sixth of a second in whole percent, SM, tensor and DRAM activity means over the last second.
 * NVLink, PCIe and InfiniBand counters follow the job's parallelism. A port that is down carries nothing; the job does
   not wait for it.
+* Optical modules are 400GBASE-DR4. Light sets the share of wrong bits: 1e-10 while there is enough of it, 2e-8 after
+  4 dB are lost, 6e-6 after 5, 2e-4 after 6, where the code is at its end. Codewords with more than 15 wrong symbols
+  are lost. The link stays up, and the job does not notice.
+* The water of a tray flows steadily and takes up the heat of its modules, some 8 degrees. It warms within minutes (60 s
+  time constant), and the GPUs with it, from the fault's onset on.
 * Node power is the GPUs' with losses, plus a constant, in steps of 25 W with 1.5% of noise.
 * XID errors come due when a channel is read. Those before a restart of the worker are not told again.
 * While `hang` holds, a read blocks until the source is closed, or until the fault's duration has passed.
@@ -128,11 +133,14 @@ def _machines() -> str:
     rows = [
         "## Topologies",
         "",
-        "| topology | GPUs | power limit | NVLinks a GPU | InfiniBand ports |",
-        "|---|---|---|---|---|",
+        "| topology | GPUs | power limit | NVLinks a GPU | InfiniBand ports | optical ports | leak detectors |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, machine in TOPOLOGIES.items():
         ports = ", ".join(machine.ports) if len(machine.ports) < 8 else f"{machine.ports[0]} to {machine.ports[-1]}"
         gpus = f"{machine.gpus} x {machine.model}"
-        rows.append(f"| `{name}` | {gpus} | {machine.power_limit:g} W | {machine.nvlinks or 'none'} | {ports} |")
+        links = machine.nvlinks or "none"
+        parts = " | ".join(", ".join(each) or "none" for each in (machine.optics, machine.leak_detectors))
+        power = f"{machine.power_limit:g} W"
+        rows.append(f"| `{name}` | {gpus} | {power} | {links} | {ports} | {parts} |")
     return "\n".join([*rows, ""])

@@ -11,8 +11,10 @@ from math import isfinite
 from typing import NamedTuple, Union
 
 from agent.backends.synthetic.fault_effects import SENTINELS
+from agent.backends.synthetic.light_budget import LANES
 from agent.catalogue import BY_NAME, ROWS
 from agent.catalogue.bindings import Field
+from agent.catalogue.equipment import LEAK_STATES
 from agent.lib.wording import shown
 from agent.model import Gpu, IbPort, Kind, Metric, Reason
 
@@ -36,7 +38,7 @@ class Parameter(NamedTuple):
 class FaultKind(NamedTuple):
     """What a fault applies to, the parameters it takes, and what it does, for the documentation."""
 
-    targets: tuple[str, ...]  # of gpu, link, port; two alternatives are "gpu|port"
+    targets: tuple[str, ...]  # of gpu, link, port, optic, detector; two alternatives are "gpu|port"
     parameters: dict[str, Parameter]
     help: str
 
@@ -166,6 +168,7 @@ PHASES: dict[str, PhaseKind] = {
 
 _ON_GPU = ("gpu",)
 _ON_PORT = ("port",)
+_ON_OPTIC = ("optic",)
 _ON_EITHER = ("gpu|port",)
 _ZERO = Parameter(number, 0.0)
 _XID_WORDS = ("unsaid", "fatal", "nonfatal")
@@ -257,6 +260,30 @@ FAULTS: dict[str, FaultKind] = {
         "A counter of the port grows by `burst` at each onset and `rate` per second.",
     ),
     "ib-rate": FaultKind(_ON_PORT, {"rate": Parameter(bandwidth, REQUIRED)}, "The link trained to a lower rate."),
+    "light-loss": FaultKind(
+        _ON_OPTIC,
+        {
+            "loss": Parameter(quantity({"dB": 1.0}, "6dB", high=8.0), REQUIRED),
+            "ramp": Parameter(duration, 0.0),
+            "lane": Parameter(whole(0, LANES), 0.0),
+        },
+        "The module receives `loss` decibels less light on `lane` (0: on all), lost over `ramp`, and errors follow.",
+    ),
+    "module-swap": FaultKind(
+        _ON_OPTIC,
+        {"out": Parameter(span, 30.0)},
+        "The module is taken out at each onset, and after `out` one with another serial number is in its place.",
+    ),
+    "leak": FaultKind(
+        ("detector",),
+        {"state": Parameter(choice(LEAK_STATES[1:]), "critical")},
+        "The detector says so; `unavailable` is one that cannot be read.",
+    ),
+    "coolant-warm": FaultKind(
+        (),
+        {"degrees": Parameter(degrees, REQUIRED)},
+        "The coolant comes in so much warmer, and all GPUs get warmer with it.",
+    ),
     "node-power": FaultKind(
         (),
         {"watts": Parameter(watts, REQUIRED), "ramp": Parameter(duration, 0.0)},
