@@ -1,12 +1,13 @@
-"""The rows of what cools the node, as its management controller tells it: leak detectors and coolant connectors.
+"""The rows of what cools the node, as its management controller tells it: leak detectors, coolant connectors, fans.
 
-Names and units of the sources are those of DMTF's schemas LeakDetector and CoolantConnector (Redfish DSP8010).
+Names and units of the sources are those of DMTF's schemas LeakDetector, CoolantConnector, Fan, ThermalMetrics and
+Thermal (Redfish DSP8010).
 """
 
 from __future__ import annotations
 
 from agent.catalogue.bindings import Source
-from agent.model import Kind, Lane, Metric, Node, Unit
+from agent.model import Kind, Lane, Metric, Node, Shown, Unit
 
 LEAK_STATES = ("ok", "warning", "critical", "unavailable")
 """What a leak detector can say; `unavailable` is one that cannot be read, which is never the same as dry."""
@@ -38,4 +39,23 @@ PRESSURE = _coolant("delta_pressure_pascals", Unit.PASCALS, "DeltaPressurekPa",
                     "Difference in pressure between supply and return.", (-1e7, 1e7))  # fmt: skip
 COOLANT = (SUPPLY, RETURN, FLOW, RATED_FLOW, HEAT, PRESSURE)
 
-ROWS: tuple[Metric, ...] = LEAKS + COOLANT
+_FAN = ("chassis", "fan")
+FAN_STATE = Metric("coldplate_chassis_fan_state", Kind.STATE, Unit.NONE, Node,
+                   "1 for the state of a fan of the node, 0 for the others; unavailable: it cannot be read.",
+                   Lane.SLOW, (Source("Redfish: Fan.Status, Thermal.Fans.Status"),), labels=(*_FAN, "state"),
+                   span=(0, 1), shown=Shown.COUNTED)  # fmt: skip
+FAN_SPEED = Metric("coldplate_chassis_fan_speed_ratio", Kind.GAUGE, Unit.RATIO, Node,
+                   "Speed of a fan of the node, as a share of its highest.",
+                   Lane.SLOW, (Source("Redfish: Fan.SpeedPercent, Thermal.Fans.Reading"),), labels=_FAN,
+                   span=(0, 1.5))  # fmt: skip
+FAN_ROTATION = Metric("coldplate_chassis_fan_rotation_hertz", Kind.GAUGE, Unit.HERTZ, Node,
+                      "Turns of a fan of the node in a second.",
+                      Lane.SLOW, (Source("Redfish: Fan.SpeedPercent.SpeedRPM, Thermal.Fans.Reading"),), labels=_FAN,
+                      span=(0, 2000), shown=Shown.FULL)  # fmt: skip
+INTAKE = Metric("coldplate_chassis_intake_temperature_celsius", Kind.GAUGE, Unit.CELSIUS, Node,
+                "Temperature of the air that the chassis takes in.",
+                Lane.SLOW, (Source("Redfish: ThermalMetrics.TemperatureSummaryCelsius.Intake, Thermal.Temperatures"),),
+                labels=("chassis", "sensor"), span=(-40, 150))  # fmt: skip
+AIR = (FAN_STATE, FAN_SPEED, FAN_ROTATION, INTAKE)
+
+ROWS: tuple[Metric, ...] = LEAKS + COOLANT + AIR

@@ -97,6 +97,7 @@ GROUPS: tuple[Group, ...] = (
     _group("node-gpus", "Node: sums over GPUs", node.GPU_SUMS),
     _group("equipment-leaks", "Equipment: leaks", equipment.LEAKS),
     _group("equipment-coolant", "Equipment: coolant", equipment.COOLANT),
+    _group("equipment-air", "Equipment: fans and air", equipment.AIR),
     _group("rack-limits", "Rack: limits", rack.LIMITS),
     _group("rack-power", "Rack: power", rack.POWER),
     _group("rack-peers", "Rack: peers", rack.PEERS),

@@ -143,7 +143,7 @@ def test_a_connector_that_loses_its_values_is_missing_and_the_other_is_shown(coo
 def test_a_controller_without_any_is_absent_and_is_not_searched_at_each_read(cooled: Make) -> None:
     node = cooled()
     node.serve("c", Fans={"@odata.id": f"{BASE}/c/ThermalSubsystem/Fans"})
-    with pytest.raises(AbsentError, match="neither leak detectors nor coolant connectors"):
+    with pytest.raises(AbsentError, match="neither leak detectors, coolant connectors nor fans"):
         node.read()
     asked = len(node.controller.asked)
     with pytest.raises(AbsentError):

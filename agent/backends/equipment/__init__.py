@@ -1,9 +1,9 @@
-"""Leak detectors and coolant of the node, from its management controller (`backends.redfish`).
+"""What cools the node, from its management controller (`backends.redfish`): leak detectors, coolant, fans, intake.
 
-Only what belongs to this node: what serves a rack, such as a coolant distribution unit, is not read yet.
+Only what belongs to this node: what serves a rack is read by `agent.backends.rack_equipment`.
 
 The controller is asked every 15 s, in a thread of its own (`agent.backends.pacing`). While it does not answer, every
-known detector is unavailable, and the coolant's values are missing: what cannot be read is never dry.
+known detector and fan is unavailable, and all values are missing: what cannot be read is never dry.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from agent.backends.pacing import Paced, Spawn, spawn_thread
 from agent.backends.protocol import AbsentError, BackendSample
 from agent.backends.redfish_service import target_of
 from agent.backends.registration import BackendContext
-from agent.catalogue.equipment import LEAK_STATES, LEAKS, ROWS
+from agent.catalogue.equipment import FAN_ROTATION, FAN_SPEED, FAN_STATE, INTAKE, LEAK_STATES, LEAKS, ROWS
 from agent.model import Gap, Instant, Lane, Metric, Node, Reading, Reason, Series
 
 __all__ = ["EquipmentBackend", "make_backend"]
 
 (LEAK_STATE,) = LEAKS
+_OWN_LABELS = {LEAK_STATE: "detector", INTAKE: "sensor", **dict.fromkeys((FAN_STATE, FAN_SPEED, FAN_ROTATION), "fan")}
+"""What a part is called in the labels of a row; in all others it is a connector."""
 
 
 def make_backend(context: BackendContext) -> EquipmentBackend | None:
@@ -44,7 +46,7 @@ class EquipmentBackend:
         self._series: dict[tuple[Metric, CoolingPart, str], Series] = {}
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
-        """Every detector's state and the coolant's values. Raises AbsentError where the controller knows of neither."""
+        """The state of every detector and fan, and all values. Raises AbsentError where there are none."""
         calls = self._paced.poll(now.mono)
         seen = self._paced.value
         if self._paced.absence:
@@ -52,23 +54,28 @@ class EquipmentBackend:
         readings: list[Reading] = []
         gaps: list[Gap] = []
         if seen is not None:
-            self._show_leaks(readings, seen.leaks)
+            self._show_states(readings, LEAK_STATE, seen.leaks)
+            self._show_states(readings, FAN_STATE, {place: fan.state for place, fan in seen.fans.items()})
+            readings += [Reading(self._of(INTAKE, place), value) for place, value in seen.intakes.items()]
+            for place, fan in seen.fans.items():
+                readings += [Reading(self._of(row, place), value) for row, value in fan.speeds.items()]
             for place, values in seen.connectors.items():
                 readings += [Reading(self._of(row, place), value) for row, value in values.items()]
             gaps = [self._silent(row, place) for row, place, _ in self._series if place in seen.silent]
             calls = seen.calls if calls else 0
         elif self._paced.fault is not None:
             fault = self._paced.fault
-            self._show_leaks(readings, dict.fromkeys(self._watch.known, UNAVAILABLE))
+            self._show_states(readings, LEAK_STATE, dict.fromkeys(self._watch.known, UNAVAILABLE))
+            self._show_states(readings, FAN_STATE, dict.fromkeys(self._watch.known_fans, UNAVAILABLE))
             gaps = [Gap(row, Node(), fault.reason, fault.detail) for row in self._shown_once()]
         return BackendSample(readings, gaps, calls=calls)
 
     def close(self) -> None:
         self._paced.close()
 
-    def _show_leaks(self, readings: list[Reading], leaks: dict[CoolingPart, str]) -> None:
-        for place, said in leaks.items():
-            readings += [Reading(self._of(LEAK_STATE, place, state), int(state == said)) for state in LEAK_STATES]
+    def _show_states(self, readings: list[Reading], row: Metric, parts: dict[CoolingPart, str]) -> None:
+        for place, said in parts.items():
+            readings += [Reading(self._of(row, place, state), int(state == said)) for state in LEAK_STATES]
 
     @staticmethod
     def _silent(row: Metric, place: CoolingPart) -> Gap:
@@ -78,13 +85,13 @@ class EquipmentBackend:
 
     def _shown_once(self) -> list[Metric]:
         """The rows that are missing now: those that there have been, or the leak detectors if nothing ever was."""
-        seen = {metric for metric, _, _ in self._series if metric is not LEAK_STATE}
+        seen = {metric for metric, _, _ in self._series if metric not in (LEAK_STATE, FAN_STATE)}
         return [row for row in ROWS if row in seen] or [LEAK_STATE]
 
     def _of(self, row: Metric, place: CoolingPart, state: str = "") -> Series:
         series = self._series.get((row, place, state))
         if series is None:
-            own = ("detector", place.name) if row is LEAK_STATE else ("connector", place.name)
+            own = (_OWN_LABELS.get(row, "connector"), place.name)
             more = (("state", state),) if state else ()
             series = self._series[row, place, state] = Series(row, Node(), (("chassis", place.chassis), own, *more))
         return series

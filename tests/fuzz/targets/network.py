@@ -273,6 +273,17 @@ COOLED = b"\n---\n".join(
         {"SupplyTemperatureCelsius": {"Reading": 30.5}, "FlowLitersPerMinute": {"Reading": 90}},
     )
 )
+FANS = b"\n---\n".join(
+    json.dumps(each).encode()
+    for each in (
+        {"Members": [{"@odata.id": f"{CHASSIS}/c"}]},
+        {"Id": "c", "ThermalSubsystem": {"@odata.id": THERMAL}, "Thermal": {"@odata.id": f"{CHASSIS}/c/Thermal"}},
+        {"Fans": {"@odata.id": f"{THERMAL}/Fans"}, "ThermalMetrics": {"@odata.id": f"{THERMAL}/ThermalMetrics"}},
+        {"Members": [{"@odata.id": f"{THERMAL}/Fans/1"}]},
+        {"SpeedPercent": {"Reading": 50, "SpeedRPM": 9000}, "Status": {"State": "Enabled", "Health": "OK"}},
+        {"TemperatureSummaryCelsius": {"Intake": {"Reading": 25}}},
+    )
+)
 METRIC = {
     "__name__": "coldplate_gpu_power_watts",
     "gpu": "0",
@@ -455,16 +466,19 @@ TARGETS = (
     Target(
         "redfish-cooling",
         (
+            "agent/backends/equipment/air_documents.py",
             "agent/backends/equipment/cooling_documents.py",
             "agent/backends/equipment/cooling_watch.py",
             "agent/backends/redfish_service.py",
         ),
         use_cooling,
-        (COOLED, b"{}", b'{"Members": [null, {"@odata.id": 5}]}'),
+        (COOLED, FANS, b"{}", b'{"Members": [null, {"@odata.id": 5}]}'),
         (DeviceError, AbsentError),
         words=(
             b"\n---\n",
             b'"LeakDetectors"',
+            b'"PhysicalContext": "Intake"',
+            b'"SpeedPercent"',
             b'"Status": {"State": "Absent"}',
             b'"Reading": NaN',
             b"null",

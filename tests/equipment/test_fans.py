@@ -1,0 +1,136 @@
+"""Fans and the intake of a node, in both shapes in which controllers tell of them; what is blind is never well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agent.model import Reason
+from tests.equipment.conftest import BASE, Cooled
+
+Make = Callable[..., Cooled]
+WELL = {"State": "Enabled", "Health": "OK"}
+
+
+def fan(percent: Any = 55, rpm: Any = 12_000, **status: Any) -> dict[str, Any]:
+    """A Fan resource."""
+    return {"Id": "x", "SpeedPercent": {"Reading": percent, "SpeedRPM": rpm}, "Status": {**WELL, **status}}
+
+
+def newer(node: Cooled, chassis: str = "c", intake: Any = 27.5, **fans: Any) -> None:
+    """A chassis whose fans are documents of their own."""
+    below = f"{BASE}/{chassis}/ThermalSubsystem"
+    node.controller.documents[f"{below}/ThermalMetrics"] = {
+        "TemperatureSummaryCelsius": {"Intake": {"Reading": intake}}
+    }
+    node.serve(
+        chassis,
+        Fans=node.collection(f"{below}/Fans", fans),
+        ThermalMetrics={"@odata.id": f"{below}/ThermalMetrics"},
+    )
+
+
+def older(node: Cooled, chassis: str = "c", **thermal: Any) -> None:
+    """A chassis with the one document that lists everything."""
+    node.serve(chassis)
+    node.controller.documents[f"{BASE}/{chassis}"]["Thermal"] = {"@odata.id": f"{BASE}/{chassis}/Thermal"}
+    node.controller.documents[f"{BASE}/{chassis}/Thermal"] = thermal
+
+
+def shown(node: Cooled) -> dict[str, float]:
+    """All values of a read; of states those that are 1."""
+    found = {}
+    for each in node.read().readings:
+        labels = dict(each.labels)
+        name = each.metric.name.removeprefix("coldplate_chassis_")
+        part = labels.get("fan") or labels.get("sensor", "")
+        if "state" not in labels:
+            found[f"{name} {part}"] = each.value
+        elif each.value == 1:
+            found[f"{part} {labels['state']}"] = each.value
+    return found
+
+
+def test_fans_of_their_own_and_the_summed_up_intake(cooled: Make) -> None:
+    node = cooled()
+    newer(node, Fan1=fan(), Fan2=fan(100, 18_000, Health="Warning"))
+    assert shown(node) == {
+        "Fan1 ok": 1, "Fan2 warning": 1, "fan_speed_ratio Fan1": 0.55, "fan_speed_ratio Fan2": 1.0,
+        "fan_rotation_hertz Fan1": 200.0, "fan_rotation_hertz Fan2": 300.0,
+        "intake_temperature_celsius intake": 27.5,
+    }  # fmt: skip
+
+
+def test_the_older_document_with_fans_in_turns_or_percent_and_a_sensor_at_the_intake(cooled: Make) -> None:
+    node = cooled()
+    older(
+        node,
+        Fans=[
+            {"Name": "FAN A", "Reading": 9000, "ReadingUnits": "RPM", "Status": WELL},
+            {"FanName": "FAN B", "Reading": 40, "ReadingUnits": "Percent", "Status": {**WELL, "Health": "Critical"}},
+            {"Name": "bay 3", "Status": {"State": "Absent"}},
+            "no fan",
+        ],
+        Temperatures=[
+            {"Name": "Inlet Temp", "PhysicalContext": "Intake", "ReadingCelsius": 24, "Status": WELL},
+            {"Name": "CPU", "PhysicalContext": "CPU", "ReadingCelsius": 60, "Status": WELL},
+            {"Name": "blind", "PhysicalContext": "Intake", "ReadingCelsius": 0, "Status": {"State": "Disabled"}},
+            {"Name": "silent", "PhysicalContext": "Intake", "ReadingCelsius": None, "Status": WELL},
+        ],
+    )
+    assert shown(node) == {
+        "FAN A ok": 1, "FAN B critical": 1, "fan_rotation_hertz FAN A": 150.0, "fan_speed_ratio FAN B": 0.4,
+        "intake_temperature_celsius Inlet Temp": 24,
+    }  # fmt: skip
+
+
+def test_a_controller_with_both_is_read_once(cooled: Make) -> None:
+    node = cooled()
+    newer(node, Fan1=fan())
+    node.controller.documents[f"{BASE}/c"]["Thermal"] = {"@odata.id": f"{BASE}/c/Thermal"}
+    node.controller.documents[f"{BASE}/c/Thermal"] = {"Fans": [{"Name": "Fan1", "Status": WELL}]}
+    assert {key for key in shown(node) if key.startswith("Fan")} == {"Fan1 ok"}
+    assert f"{BASE}/c/Thermal" not in node.controller.asked
+
+
+@pytest.mark.parametrize(
+    "status",
+    [{"State": "Disabled"}, {"State": "UnavailableOffline"}, {"Health": None}, {"Health": "Fine"}, {"State": 7}],
+)
+def test_a_fan_that_is_not_known_to_work_is_unavailable_and_its_speed_is_nothing(cooled: Make, status: Any) -> None:
+    node = cooled()
+    newer(node, intake=None, Fan1=fan(0, 0, **status))
+    assert shown(node) == {"Fan1 unavailable": 1}
+
+
+def test_a_fan_that_stands_still_is_shown_as_such(cooled: Make) -> None:
+    node = cooled()
+    newer(node, intake=None, Fan1=fan(0, 0, Health="Critical"))
+    assert shown(node) == {"Fan1 critical": 1, "fan_speed_ratio Fan1": 0, "fan_rotation_hertz Fan1": 0}
+
+
+def test_a_fan_that_is_not_listed_any_more_is_unavailable(cooled: Make) -> None:
+    node = cooled()
+    newer(node, intake=None, Fan1=fan(), Fan2=fan())
+    node.read()
+    node.controller.documents[f"{BASE}/c/ThermalSubsystem/Fans"] = {
+        "Members": [{"@odata.id": f"{BASE}/c/ThermalSubsystem/Fans/Fan2"}]
+    }
+    node.read(700.0)
+    assert {key for key in shown(node) if " " in key and key.startswith("Fan")} == {"Fan1 unavailable", "Fan2 ok"}
+
+
+def test_while_the_controller_is_silent_no_fan_is_well_and_values_are_missing(cooled: Make) -> None:
+    node = cooled()
+    newer(node, Fan1=fan())
+    node.read()
+    node.controller.expect_login("bmc", "secret")
+    node.read()
+    sample = node.read()
+    states = {dict(each.labels)["state"]: each.value for each in sample.readings}
+    assert states == {"ok": 0, "warning": 0, "critical": 0, "unavailable": 1}
+    missing = {each.metric.name for each in sample.gaps}
+    assert {"coldplate_chassis_fan_speed_ratio", "coldplate_chassis_intake_temperature_celsius"} <= missing
+    assert {each.reason for each in sample.gaps} <= set(Reason)
