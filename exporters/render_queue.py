@@ -139,6 +139,7 @@ class RenderQueue:
                 line.steps = self._make(order)
             else:
                 line.begun = None
+                return  # so that those who waited for it have it before the next one is made
 
     def _make(self, order: _Order) -> Iterator[None]:
         rendering, now = order.rendering, self._clock()

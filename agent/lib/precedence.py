@@ -2,14 +2,14 @@
 
 Python runs one thread at a time and shares the time evenly, so that a page of 10 ms takes 30 beside two threads that
 compute. Those that may compute for long call `give_way` after each small step, and wait there while a page is made: for
-20 ms at most, and for a fifth of the time in all, so that no flood of scrapes stops them.
+50 ms at most, and for a fifth of the time in all, so that no flood of scrapes stops them.
 """
 
 from __future__ import annotations
 
 import threading
 
-LONGEST_SECONDS = 0.02
+LONGEST_SECONDS = 0.05
 """Most seconds for which a claim is respected."""
 REST = 4.0
 """As many times as long as a claim lasted, there is no other."""
