@@ -15,8 +15,12 @@ PORT = "ethernet_fec_{}_total/" + "enp41s0f0np0"
 LATER = {
     "coldplate_ethernet_fec_bin_blocks_total", "coldplate_ethernet_fec_lane_corrected_blocks_total",
     "coldplate_ethernet_fec_lane_uncorrectable_blocks_total", "coldplate_ethernet_fec_lane_corrected_bit_errors_total",
+    "coldplate_transceiver_pre_fec_error_highest_ratio", "coldplate_transceiver_lane_pre_fec_error_ratio",
+    "coldplate_transceiver_snr_lowest_ratio", "coldplate_transceiver_lane_snr_ratio", "coldplate_chassis_fan_state",
+    "coldplate_chassis_fan_speed_ratio", "coldplate_chassis_fan_rotation_hertz",
+    "coldplate_chassis_intake_temperature_celsius",
 }  # fmt: skip
-"""What not every driver tells."""
+"""What not every driver, module or controller tells, and synthetic ones do not."""
 
 
 def scenario(topology: str, *faults: str) -> str:
