@@ -16,8 +16,8 @@ from agent.lib.picking import picker
 from agent.model import Entity, Frame, Layout, Series
 from alerts.changes.watched import LEVEL_LABELS, LEVELS, MOMENTS, STEADY_SECONDS, STEADY_SHARE, STEPS
 
-KEPT_SECONDS = 900.0
-"""Seconds for which a change is remembered."""
+KEPT_SECONDS = 2700.0
+"""Seconds for which a change is remembered: some alerts wait for half an hour until they fire."""
 MOST = 1000
 """Changes that are remembered; the oldest are forgotten first."""
 QUIET_SECONDS = 60.0
@@ -92,6 +92,12 @@ class ChangeJournal:
         self._settle(at)
         while self._changes and self._changes[0].at < at - KEPT_SECONDS:
             self._changes.popleft()
+
+    def known_since(self, now: float) -> float:
+        """The wall second from which on every change is remembered."""
+        began = now if self.began is None else self.began
+        is_full = len(self._changes) == MOST
+        return max(began, now - KEPT_SECONDS, self._changes[0].at if is_full else began)
 
     def between(self, start: float, end: float) -> Iterator[Change]:
         """The changes within a span of wall seconds."""

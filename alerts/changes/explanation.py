@@ -6,7 +6,7 @@ The text says over which time nothing else is known, so that an empty one is an 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from datetime import datetime, timezone
 from typing import NamedTuple
 
@@ -34,11 +34,12 @@ class _Story(NamedTuple):
 def explain(journal: ChangeJournal, alert: Alert, now: float) -> str:
     """What changed on the node from two minutes before the alert began until `now`, in wall seconds."""
     start = alert.active_at - BEFORE_SECONDS
-    began = journal.began
-    beginning = (
-        f"from {_clock(start)}" if began is None or began <= start else f"from the agent's start at {_clock(began)}"
-    )
-    span = f"{beginning} to {_clock(now)}"
+    known = journal.known_since(now)
+    if known > start:
+        why = "the agent's start" if known == journal.began else "as far back as it remembers"
+        span = f"from {_clock(known)}, {why}, to {_clock(now)}"
+    else:
+        span = f"from {_clock(start)} to {_clock(now)}"
     found = _joined(journal.between(start, now), dict(alert.labels))
     stories = sorted(found, key=lambda story: (story.nearness, story.at))
     told = sorted(stories[:MOST_TOLD], key=lambda story: (story.at, story.nearness))
@@ -83,14 +84,15 @@ def _part(entity: Entity) -> Entity:
 def _who(entities: Sequence[Entity]) -> str:
     """The parts in words, with what leads to the words of the change; nothing for the node itself."""
     if isinstance(entities[0], (Gpu, NvLink)):
-        gpus = index_runs(_part(each).labels[0][1] for each in entities)
-        return f"{'NVLink of ' if isinstance(entities[0], NvLink) else ''}{_plural('GPU', entities)} {gpus}: "
+        gpus = {_part(each).labels[0][1] for each in entities}
+        links = f"{_plural('NVLink', entities)} of " if isinstance(entities[0], NvLink) else ""
+        return f"{links}{_plural('GPU', gpus)} {index_runs(gpus)}: "
     names = sorted({"/".join(value for _, value in each.labels) for each in entities})
     kind = _KINDS.get(type(entities[0]))
     return f"{_plural(kind, names)} {', '.join(names)}: " if kind else ""
 
 
-def _plural(kind: str, members: Sequence[object]) -> str:
+def _plural(kind: str, members: Sized) -> str:
     return kind if len(members) == 1 else f"{kind}s"
 
 

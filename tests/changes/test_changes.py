@@ -22,7 +22,7 @@ from agent.model import (
     Reading,
     Series,
 )
-from alerts.changes.change_journal import QUIET_SECONDS, SPARE, ChangeJournal
+from alerts.changes.change_journal import KEPT_SECONDS, MOST, QUIET_SECONDS, SPARE, ChangeJournal
 from alerts.changes.explanation import MOST_TOLD, explain
 from alerts.changes.watched import LEVELS, MOMENTS, STEPS
 
@@ -76,7 +76,7 @@ def test_nothing_changed_is_an_answer_with_its_span() -> None:
 
 
 def test_what_was_before_the_agent_began_to_look_is_not_claimed() -> None:
-    assert Told().seconds(0, 60, {UP: 1.0}).of(30, 60).endswith("from the agent's start at 22:00:00Z to 22:01:00Z")
+    assert Told().seconds(0, 60, {UP: 1.0}).of(30, 60).endswith("from 22:00:00Z, the agent's start, to 22:01:00Z")
 
 
 def test_a_step_is_told_with_its_second_and_its_part() -> None:
@@ -139,6 +139,28 @@ def test_the_same_of_several_parts_is_told_together() -> None:
     others: dict[Key, float] = {("coldplate_gpu_up", Gpu(str(each), f"GPU-{each}"), ()): 1.0 for each in range(4)}
     told = Told().seconds(0, 100, others).seconds(101, 101, dict.fromkeys(others, 0.0))
     assert "22:01:41Z GPUs 0-3: not answering (" in told.of(101, 110)
+
+
+def test_links_are_counted_and_so_are_the_gpus_that_they_are_of() -> None:
+    links: dict[Key, float] = {("coldplate_nvlink_up", NvLink(GPU_3, each), ()): 1.0 for each in range(2)}
+    told = Told().seconds(0, 100, links).seconds(101, 101, dict.fromkeys(links, 0.0))
+    assert "22:01:41Z NVLinks of GPU 3: down (" in told.of(101, 110)
+
+
+def test_what_is_forgotten_is_not_claimed() -> None:
+    """An alert that waited for long fires when its beginning is out of memory."""
+    told = Told().seconds(0, 1, {UP: 1.0})
+    told.journal.take([], BEGAN + KEPT_SECONDS + 600)
+    assert told.of(60, KEPT_SECONDS + 600).endswith("from 22:10:00Z, as far back as it remembers, to 22:55:00Z")
+
+
+def test_a_memory_that_is_full_knows_since_its_oldest_change() -> None:
+    told = Told()
+    for second in range(MOST + 5):
+        gpu = Gpu(str(second), f"GPU-{second}")
+        told.seconds(second, second, {("coldplate_gpu_row_remap_pending", gpu, ()): 0.0})
+        told.seconds(second, second, {("coldplate_gpu_row_remap_pending", gpu, ()): 1.0})
+    assert told.journal.known_since(BEGAN + MOST + 10) == BEGAN + 5
 
 
 def test_the_nearest_come_first_and_the_rest_is_counted() -> None:
