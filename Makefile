@@ -4,16 +4,16 @@ PYTHON ?= python3
 ARGS ?=
 EXTRAS ?= top
 BIN := .venv/bin
-BRING = $(PYTHON) -ES tests/bring/__main__.py
+BRING = $(PYTHON) -ES tests/lab/bring/__main__.py
 export PATH := $(CURDIR)/.programs/usr/bin:$(PATH)
 # Set in many a container. The tests start hundreds of processes, and each would compile what it imports anew: a third of their time.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR BINDIR SHAREDIR ZSHDIR
-.PHONY: help run test coverage test-bare lock test-all test-systemd test-ansible install uninstall check format bench score generate screenshots
-.PHONY: deb rpm single test-packages fleet bench-scale drill soak siege hardware clean mockups parity programs recent newest engines deployers python mutate fuzz
-.PHONY: .venv/run.stamp .venv/dev.stamp .venv/bench.stamp .venv/mutate.stamp
+.PHONY: help run test test-release test-bare lock test-all test-systemd test-ansible install uninstall check format bench score generate screenshots
+.PHONY: deb rpm single test-packages fleet bench-scale drill soak siege hardware clean mockups parity programs recent newest engines deployers python fuzz
+.PHONY: .venv/run.stamp .venv/dev.stamp .venv/bench.stamp
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,25 +27,26 @@ run: .venv/run.stamp ## Run the daemon: on real GPUs if there is a driver, else 
 	echo "No NVIDIA driver here: running a synthetic node. For real sources only: make run ARGS='--backend none'"; \
 	exec $(BIN)/coldplate run --backend synthetic $(ARGS)
 
-test: .venv/dev.stamp programs recent engines deployers ## Run the tests
-	$(BIN)/python -m $(PYTEST)
+test: .venv/dev.stamp programs ## Run the tests of the product, four minutes on two cores: ARGS='-k encoder'; COVERAGE=1 measures and judges the lines run
+	@$(if $(COVERAGE),rm -rf $(COVERED) && mkdir -p $(COVERED))
+	$(if $(COVERAGE),$(BIN)/python -m coverage run -m pytest,$(BIN)/python -m pytest) -n 3 $(ARGS)
+	@$(if $(COVERAGE),sh tests/lab/coverage.sh $(BIN)/python)
 
-PYTEST = pytest -n 5 --dist loadfile --no-loadscope-reorder $(ARGS)
-COVERED := .programs/covered
-# A test that weighs a process fails beside the measurement: whether the tests pass is for `make test` to say.
-coverage: export COVERAGE_FILE := $(CURDIR)/$(COVERED)/data
-coverage: .venv/dev.stamp programs recent engines deployers ## Print what share of the product's lines the tests run, by folder
-	@rm -rf $(COVERED) && mkdir -p $(COVERED)
-	$(BIN)/python -m coverage run -m $(PYTEST) || [ $$? -eq 1 ]
-	@$(BIN)/python -m coverage combine --quiet && $(BIN)/python -m tests.covered
+COVERED := $(CURDIR)/.programs/covered
+ifdef COVERAGE
+export COVERAGE_FILE := $(COVERED)/data
+endif
+
+test-release: .venv/dev.stamp programs recent engines deployers ## Run every test, as before a release: docs/testing.md has the list (an hour, root for all of it)
+	@sh tests/lab/release.sh
 
 SUITES ?= bookworm trixie sid
 AS = root user
 test-bare: python ## Run the tests in bare Debian roots: SUITES='trixie sid' AS=user MIRROR=... (root)
-	@$(PYTHON) -ES tests/bare/__main__.py roots --suites $(SUITES) --as $(AS) $(if $(MIRROR),--mirror $(MIRROR)) --tests="$(ARGS)"
+	@$(PYTHON) -ES tests/lab/bare/__main__.py roots --suites $(SUITES) --as $(AS) $(if $(MIRROR),--mirror $(MIRROR)) --tests="$(ARGS)"
 
 test-all: python ## Run the tests with every installed Python from 3.10 to 3.14: PYTHONS='python3.12 ...'
-	@$(PYTHON) -ES tests/bare/__main__.py pythons $(if $(PYTHONS),--pythons $(PYTHONS)) --tests="$(ARGS)"
+	@$(PYTHON) -ES tests/lab/bare/__main__.py pythons $(if $(PYTHONS),--pythons $(PYTHONS)) --tests="$(ARGS)"
 
 check: .venv/dev.stamp ## Check format, style and types
 	$(BIN)/ruff format --check .
@@ -53,20 +54,20 @@ check: .venv/dev.stamp ## Check format, style and types
 	$(BIN)/mypy
 
 parity: .venv/dev.stamp newest ## Compare rules with the newest Prometheus, query by query: ARGS='queries --seed 7 --queries 30000'
-	$(BIN)/python -m tests.parity $(ARGS)
+	$(BIN)/python -m tests.lab.parity $(ARGS)
 
 MACHINE ?= any
 test-systemd: .venv/dev.stamp ## Test the installed units on a real systemd: MACHINE=namespace (quick), full (its own kernel), any
-	$(BIN)/python -m tests.systemd --machine $(MACHINE) $(ARGS)
+	$(BIN)/python -m tests.lab.systemd --machine $(MACHINE) $(ARGS)
 
 test-packages: .venv/dev.stamp deb rpm single ## Build the packages twice; install them in bare roots and on a real systemd (root)
-	$(BIN)/python -m tests.packages $(ARGS)
+	$(BIN)/python -m tests.lab.packages $(ARGS)
 
 mockups: .venv/dev.stamp ## Read Redfish mockups as a node's controller: DIR=FOLDER, such as DMTF's DSP2043
 	@$(BIN)/python -m tests.equipment.mockups "$(DIR)"
 
 test-ansible: .venv/dev.stamp deployers ## Play the Ansible role with the real Ansible, against directories of its own
-	$(BIN)/python -m pytest -n 2 tests/ansible/real_role.py $(ARGS)
+	$(BIN)/python -m pytest -n 2 -m '' tests/lab/ansible $(ARGS)
 
 install: ## Install on this machine, as root: DESTDIR, PREFIX=/opt/coldplate, PYTHON, EXTRAS (packaging/install.sh)
 	@PYTHON='$(PYTHON)' sh packaging/install.sh install
@@ -94,34 +95,30 @@ format: .venv/dev.stamp ## Format the code
 	$(BIN)/ruff check --fix .
 
 bench: .venv/bench.stamp programs ## Measure against peers and print ratios
-	$(BIN)/python -m tests.bench $(ARGS)
+	$(BIN)/python -m tests.lab.bench $(ARGS)
 
 drill: .venv/dev.stamp programs ## Try the daemon under every fault, and write docs/reliability.md: ARGS='--short', ARGS='--only GPU'
-	$(BIN)/python -m tests.drill $(ARGS)
+	$(BIN)/python -m tests.lab.drill $(ARGS)
 
 fleet: .venv/dev.stamp ## Start a fleet's servers over a simulated site, take a rack's power away, see who is told: ARGS=--stay
 	@$(BRING) engines needed
-	@$(BIN)/python -m tests.fleet $(ARGS)
+	@$(BIN)/python -m tests.lab.fleet $(ARGS)
 
 bench-scale: .venv/dev.stamp ## Measure a fleet's servers, and write the table of docs/scale.md: ARGS='--nodes 100 400 --print'
 	@$(BRING) engines needed
-	$(BIN)/python -m tests.fleet.scale_study $(ARGS)
+	$(BIN)/python -m tests.lab.fleet.scale_study $(ARGS)
 
 soak: .venv/dev.stamp programs ## See whether anything grows in hours, and write docs/reliability.md: ARGS='--seconds 5400 --hours 12'
-	@exec nice -n 5 $(BIN)/python -m tests.soak $(ARGS)
+	@exec nice -n 5 $(BIN)/python -m tests.lab.soak $(ARGS)
 
 siege: .venv/dev.stamp programs ## Scrape a daemon beside 420 rude TLS clients, and say what was met: ARGS=20 (seconds)
-	@$(BIN)/python -m tests.bench.tls_siege $(ARGS)
-
-mutate: .venv/mutate.stamp programs recent engines deployers ## Mutation testing: break the code in a copy and see which tests notice: ARGS='--sample 150 --only agent/rack'
-	@$(BIN)/python -m pytest -q -n 0 --no-header tests/mutation
-	@exec nice $(BIN)/python -m tests.mutation $(ARGS)
+	@$(BIN)/python -m tests.lab.bench.tls_siege $(ARGS)
 
 fuzz: .venv/dev.stamp ## Fuzz every parser of what others wrote: ARGS='--target promql --seconds 60 --seed 7'
-	@exec nice $(BIN)/python -W ignore -m tests.fuzz $(ARGS)
+	@exec nice $(BIN)/python -W ignore -m tests.lab.fuzz $(ARGS)
 
 score: .venv/dev.stamp ## Play every scenario and write docs/detection.md
-	$(BIN)/python -m tests.score $(ARGS)
+	$(BIN)/python -m tests.lab.score $(ARGS)
 
 generate: .venv/dev.stamp ## Regenerate the generated documents, manual pages and completion
 	$(BIN)/coldplate render metrics --out docs/metrics.md
@@ -138,9 +135,9 @@ generate: .venv/dev.stamp ## Regenerate the generated documents, manual pages an
 	$(BIN)/coldplate render completion fish --out packaging/completion/coldplate.fish
 	$(BIN)/python -m dashboards.generate
 	$(BIN)/python -m tests.screen.panes
-	$(BIN)/python -m tests.helm.chart_files
-	$(BIN)/python -m tests.ansible.role_files
-	$(BIN)/python -m tests.fleet.fleet_files
+	$(BIN)/python -m tests.deployment.chart_files
+	$(BIN)/python -m tests.deployment.role_files
+	$(BIN)/python -m tests.deployment.fleet_files
 
 LOCK := .programs/lock
 LOCKED = $(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --no-annotate --upgrade \
@@ -157,7 +154,7 @@ lock: python ## Lock tools and what is installed to their newest versions, with 
 	$(LOCK)/bin/uv pip install --quiet --python $(LOCK)/installed/bin/python --require-hashes \
 		-r packaging/locks/top.txt -r packaging/locks/kubernetes.txt
 	$(LOCK)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible $(LOCK)/installed \
-		| $(PYTHON) tests/bring/bill_of_materials.py > packaging/sbom.cdx.json
+		| $(PYTHON) tests/lab/bring/bill_of_materials.py > packaging/sbom.cdx.json
 
 PICTURES := .programs/pictures
 screenshots: .venv/dev.stamp programs ## Draw overview and dashboards into docs/images, with Grafana's own components (npm, Chromium)
@@ -170,7 +167,7 @@ screenshots: .venv/dev.stamp programs ## Draw overview and dashboards into docs/
 	cd $(PICTURES) && node shoot.mjs data.json $(CURDIR)/docs/images
 
 hardware: .venv/dev.stamp ## Check the agent against nvidia-smi on a machine with a GPU
-	$(BIN)/python -m tests.hardware $(ARGS)
+	$(BIN)/python -m tests.lab.hardware $(ARGS)
 
 python:
 	@command -v $(PYTHON) >/dev/null || { echo "coldplate needs Python 3.10 or newer, and there is no $(PYTHON) here:" \
@@ -196,5 +193,5 @@ clean: ## Remove what the other targets created
 
 # These look at .venv each time: one that is interrupted, moved or of a Python that is gone looks up to date to make.
 NAMED := $(if $(filter-out file,$(origin PYTHON)),named)
-.venv/run.stamp .venv/dev.stamp .venv/bench.stamp .venv/mutate.stamp: python
+.venv/run.stamp .venv/dev.stamp .venv/bench.stamp: python
 	@$(BRING) environment $(@F:.stamp=) $(NAMED)

@@ -4,7 +4,7 @@
 #   program.sh FOLDER WHEELS PYTHON      PYTHON: the path of the node's, which bin/python leads to
 #
 # lib/common holds what every Python can load, lib/pythonX.Y/site-packages what is compiled for one; a Python looks into
-# its own and is led from there to lib/common. WHEELS is what `tests/bring wheels` fetched.
+# its own and is led from there to lib/common. WHEELS is what `tests/lab/bring wheels` fetched.
 set -eu
 umask 022
 cd "$(dirname "$0")/.."

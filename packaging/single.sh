@@ -14,5 +14,5 @@ sh packaging/program.sh "$tree" "$wheels" /usr/bin/python3
 mkdir -p "$out"
 file=$out/coldplate-$version-$machine.pyz
 echo "packing $file ..."
-.venv/bin/python -I tests/bring/single_file.py "$tree" "$machine" "$file"
+.venv/bin/python -I tests/lab/bring/single_file.py "$tree" "$machine" "$file"
 echo "built      $file ($(du -k "$file" | cut -f1) KB)"

@@ -7,13 +7,18 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.budget import CpuBudgets
+
 # A machine that is busy is no reason to fail: nothing in the suite is judged by how long it takes.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
+
+LAB = Path(__file__).with_name("lab")
 
 KEPT = 30
 """Descriptors that a file of tests may leave open: what is made once for all files, and what libraries keep."""
@@ -21,6 +26,15 @@ KEPT = 30
 LONG = ("daemon", "rack", "worker", "dashboards", "rulepack", "engine", "lib", "commands", "additions", "promql",
         "protection", "screen", "soak", "export", "push", "packages", "infiniband", "hardware")  # fmt: skip
 """Folders whose tests start daemons and servers and wait for them."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(CpuBudgets(config), "cpu-budgets")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The lab is collected where it is named: `make test` is about the product."""
+    return True if collection_path == LAB and not any("lab" in each for each in config.args) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.parity.oracles import MissingError, Recent, find
+from tests.lab.parity.oracles import MissingError, Recent, find
 
 
 def need(*names: str, left_out: str = "NOTHING is tried against it here") -> str:
@@ -160,3 +160,8 @@ class Alertmanager:
         command = [self._amtool, f"--alertmanager.url={self.url}", "alert", "query", "--output=json"]
         done = subprocess.run(command, capture_output=True, check=True, timeout=10)
         return json.loads(done.stdout) or []
+
+
+def unmeasured() -> dict[str, str]:
+    """Return the environment without the variables that make a Python started in it measure its own coverage."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}

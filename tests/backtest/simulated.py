@@ -12,8 +12,8 @@ from agent.catalogue import BY_NAME
 from agent.model import Framer, Gpu, Instant, Labels, Phase, Reading, Series, Snapshot
 from alerts import rulefile
 from alerts.engine import Ruleset
+from tests.lab.score.play import Play, load_pack
 from tests.recording.played import record
-from tests.score.play import Play, load_pack
 
 TEMPERATURE = BY_NAME["coldplate_gpu_temperature_celsius"]
 

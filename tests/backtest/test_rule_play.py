@@ -15,7 +15,7 @@ from alerts.backtest.recorded_rounds import RecordedRounds
 from alerts.backtest.rule_play import NodePlay, RulePlay
 from alerts.engine import Ruleset
 from tests.backtest.simulated import Lived, heat, lived, recorded, rules, ruleset, temperatures
-from tests.score.play import TARGET, load_pack
+from tests.lab.score.play import TARGET, load_pack
 
 ENGINE = Ruleset(load_pack())
 BEGIN = 1_700_000_000.0

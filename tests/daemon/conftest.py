@@ -17,10 +17,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests import warm
-from tests.covered.unmeasured import unmeasured
 from tests.daemon.standin import FAST, Node
 from tests.fakes.nvml import build
-from tests.servers import fetch
+from tests.servers import fetch, unmeasured
 
 ROOT = Path(__file__).resolve().parents[2]
 Page = dict[tuple[str, tuple[tuple[str, str], ...]], float]

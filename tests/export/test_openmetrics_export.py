@@ -23,8 +23,8 @@ from alerts.promql import Sample
 from alerts.promql.budget import Budget, SampleLedger
 from exporters.families import labels_of
 from tests.backtest.simulated import heat, lived, recorded, temperatures
+from tests.lab.score.play import TARGET, load_pack
 from tests.recording.played import record
-from tests.score.play import TARGET, load_pack
 from tests.servers import fetch, free_port, need_recent, program
 
 Value = dict[frozenset[tuple[str, str]], float]

@@ -37,7 +37,7 @@ from agent.health.verdicts import HealthFinding, Verdict
 from agent.lib.clock import clock
 from agent.lib.user_error import UserError
 from agent.model import Gpu
-from tests.covered.unmeasured import unmeasured
+from tests.servers import unmeasured
 
 GPUS = [Gpu(str(number), f"GPU-{number}") for number in range(8)]
 H100 = load_expectations("dgx-h100")

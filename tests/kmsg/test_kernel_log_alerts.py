@@ -16,7 +16,7 @@ from alerts.engine import RuleEngine, Ruleset
 from exporters.encoder import Encoder, Format
 from tests.frames import read_of
 from tests.kmsg.conftest import BOOT, FakeLog
-from tests.score.play import TARGET, load_pack
+from tests.lab.score.play import TARGET, load_pack
 
 BEGAN = 50
 PACK = tuple(file for file in load_pack() if file.path.endswith(("xid.yml", "nvswitch.yml")))

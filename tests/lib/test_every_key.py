@@ -1,4 +1,4 @@
-"""The configuration with every key, from which inputs are made (tests/fuzz)."""
+"""The configuration with every key, from which inputs are made (tests/lab/fuzz)."""
 
 from __future__ import annotations
 

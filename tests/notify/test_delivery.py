@@ -17,7 +17,7 @@ from alerts.notify.alertmanager import Alertmanager
 from alerts.notify.delivery import Pace
 from alerts.notify.notice import Notice, rfc3339
 from alerts.notify.webhook import Webhook
-from tests.covered.unmeasured import unmeasured
+from tests.servers import unmeasured
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -439,6 +439,7 @@ from alerts.notify.dispatch import Dispatcher
 from alerts.notify.log import LogReceiver
 from agent.lib.http_target import HttpTarget
 from alerts.notify.webhook import Webhook
+from tests.servers import unmeasured
 clock = lambda: Instant(time.monotonic(), time.time())
 receivers = [kind(HttpTarget(sys.argv[1]), clock) for kind in (Alertmanager, Webhook)]
 dispatcher = Dispatcher(receivers)

@@ -15,7 +15,7 @@ from agent.backends.nvml.trace.replay_driver import ReplayDriver
 from agent.backends.nvml.trace.trace import Trace, TraceError
 from agent.backends.protocol import BackendSample
 from agent.model import Instant
-from tests.hardware.node import LANES, Node, families
+from tests.lab.hardware.node import LANES, Node, families
 from tests.nvml.fake_driver import LOST, U32, UNKNOWN, UNSUPPORTED, FakeDriver, FakeGpu, a100, b200, h100
 
 MACHINES = [h100, a100, b200]

@@ -15,7 +15,7 @@ from agent.backends.nvml.trace.replay_driver import ReplayDriver
 from agent.backends.nvml.trace.trace import Trace
 from agent.backends.protocol import BackendSample
 from agent.model import Instant, Kind, Lane, Reason
-from tests.hardware.node import FAST_CALLS, LANES, Node, families, violations
+from tests.lab.hardware.node import FAST_CALLS, LANES, Node, families, violations
 
 TRACES = sorted((Path(__file__).parent / "traces").glob("*.jsonl"))
 STEP = 0.25

@@ -1,4 +1,4 @@
-"""Answers that Prometheus 3.5.3 gave over the samples of `tests.parity`, held where there is no such Prometheus.
+"""Answers that Prometheus 3.5.3 gave over the samples of `tests.lab.parity`, held where there is no such Prometheus.
 
 They are of the corners in which one goes wrong. Where there is a recent one, it is asked again, and more at random.
 """
@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from alerts.promql import EvaluationError, Storage, compile_query
-from tests.parity import queries
-from tests.parity.dataset import END, samples
-from tests.parity.oracles import Recent
+from tests.lab.parity import queries
+from tests.lab.parity.dataset import END, samples
+from tests.lab.parity.oracles import Recent
 from tests.promql import oracle
 from tests.promql.answers import Refusal, ours, same, theirs
 from tests.servers import need_recent

@@ -20,7 +20,7 @@ from agent.wiring.start_checks import check
 from exporters.push.otlp_push import OtlpPush
 from exporters.push.push_figures import PushFigures, PushSeries
 from exporters.push.remote_write import RemoteWrite
-from tests.covered.unmeasured import unmeasured
+from tests.servers import unmeasured
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = "push: {remote_write: {central: {url: 'https://mimir.example/api/v1/push'}}}\n"

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.covered.unmeasured import unmeasured
 from tests.daemon.conftest import RunningDaemon
-from tests.servers import fetch, free_port, need, program
+from tests.servers import fetch, free_port, need, program, unmeasured
 
 CONFIG = """
 backends: {{devices: synthetic, host: false}}

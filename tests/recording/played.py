@@ -12,7 +12,7 @@ from agent.model import Snapshot
 from agent.recording.provenance import Provenance
 from agent.recording.recording_file import RecordingFile
 from agent.recording.redaction import Redaction
-from tests.score.play import Play, load_pack
+from tests.lab.score.play import Play, load_pack
 
 
 @functools.cache

@@ -29,8 +29,8 @@ from exporters.http_messages import Request
 from exporters.route_context import RouteContext
 from exporters.routes import Routes
 from tests.asking import ask
+from tests.lab.score.play import TARGET, load_pack
 from tests.recording.played import played, record
-from tests.score.play import TARGET, load_pack
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 100

@@ -13,7 +13,7 @@ from agent import cli
 from agent.backends.synthetic import load_scenario
 from agent.model import Alert
 from alerts.rulefile import RuleFile, load
-from tests.score.play import Play
+from tests.lab.score.play import Play
 from tests.servers import need
 
 ROOT = Path(__file__).resolve().parents[2]

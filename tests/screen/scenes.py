@@ -11,7 +11,7 @@ from agent.commands.top.screen.scene import Scene
 from agent.commands.top.screen.sightings import Sighting
 from agent.commands.top.screen.view_keeper import ViewKeeper
 from agent.model import Alert, Snapshot
-from tests.score.play import Play, load_pack
+from tests.lab.score.play import Play, load_pack
 
 NODE = "node7"
 SEEN_SECONDS = 70

@@ -13,7 +13,7 @@ import pytest
 
 from agent.cli import make_parser
 from agent.lib.commandline import Parser
-from tests.covered.unmeasured import unmeasured
+from tests.servers import unmeasured
 
 ROOT = Path(__file__).resolve().parents[2]
 SHELL = frozenset({"|", ">", "<", "&&", ";", "&"})

@@ -8,27 +8,13 @@ ROOT = Path(__file__).resolve().parents[2]
 CODE = ("agent", "alerts", "dashboards", "exporters")
 
 KINDS = {
-    "additions": "things are added to a copy of the product",
-    "ansible": "the role, and what it has from the schema",
-    "bare": "machines that nobody prepared",
-    "bench": "measurements against peers",
-    "bring": "what make needs first",
-    "covered": "which lines the tests run",
-    "drill": "the daemon under every fault",
+    "deployment": "the chart, the Ansible role and the files of a fleet",
     "fakes": "stand-ins for what a machine lacks",
-    "fleet": "the servers of a fleet, and a simulated site under them",
-    "fuzz": "parsers against inputs that nobody wrote",
-    "hardware": "the agent beside nvidia-smi",
-    "helm": "the chart, as helm renders it",
+    "lab": "machinery: benchmarks, drills, packages, machines; docs/testing.md lists it",
     "largest": "the largest node there is",
-    "mutation": "the code with a mistake in it",
-    "packages": "what is built for nodes, and what it does there",
-    "parity": "rules on two Prometheus",
+    "parsers": "inputs that once broke a parser",
     "rulepack": "the rules that ship",
-    "score": "what the rules find in each scenario",
-    "soak": "what grows in a daemon that runs for long",
     "structure": "how the code is arranged",
-    "systemd": "the units on a real systemd",
 }
 """Folders that test no part by itself, and what they are for."""
 

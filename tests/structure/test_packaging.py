@@ -36,7 +36,7 @@ def test_every_extra_is_for_something_that_the_code_imports() -> None:
     section = (
         (ROOT / "pyproject.toml").read_text().partition("[project.optional-dependencies]\n")[2].partition("\n[")[0]
     )
-    assert set(re.findall(r"^(\w+) = \[", section, re.MULTILINE)) - {"bench", "mutate"} == set(EXTRAS)
+    assert set(re.findall(r"^(\w+) = \[", section, re.MULTILINE)) - {"bench"} == set(EXTRAS)
     code = [path.read_text() for name in ("agent", "alerts", "dashboards", "exporters")
             for path in (ROOT / name).rglob("*.py")]  # fmt: skip
     for module in EXTRAS.values():

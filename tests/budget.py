@@ -1,0 +1,77 @@
+"""Counts the processor time of the tests by folder, and prints it at the end of a run beside each folder's budget.
+
+Counted are pytest's processes, the ended processes that they started, and those of tests/warm.py.
+In CI a folder that takes twice its budget fails the run: the suite stays one that people run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Generator
+from multiprocessing import forkserver
+from pathlib import Path
+
+import pytest
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+BUDGETS: dict[str, float] = {}
+"""Processor seconds of each folder on the machine that CI has."""
+
+OTHERS = 3.0
+"""The budget of a folder without one of its own."""
+
+
+def used() -> float:
+    """Return the processor seconds of this process, its ended children, and the processes forked from the warm one."""
+    times = os.times()
+    total = times.user + times.system + times.children_user + times.children_system
+    pid = getattr(forkserver._forkserver, "_forkserver_pid", None)
+    if pid is not None:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return total
+        total += sum(map(int, fields[11:15])) / TICK  # utime, stime, cutime, cstime of proc(5)
+    return total
+
+
+class CpuBudgets:
+    """Adds up what each test took; with xdist, each worker sends the figure along with the test's report."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._strict = os.environ.get("CI") == "true" and config.args_source is pytest.Config.ArgsSource.TESTPATHS
+        self._by_folder: Counter[str] = Counter()
+        self._before = used()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if call.when == "teardown":
+            now = used()
+            report.user_properties.append(("cpu", now - self._before))
+            self._before = now
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        folder = report.nodeid.partition("tests/")[2].partition("/")[0]
+        if report.when == "teardown":
+            self._by_folder[folder] += sum(value for name, value in report.user_properties if name == "cpu")
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        ranked = self._by_folder.most_common()
+        terminalreporter.section("processor seconds by folder (budget)")
+        cells = [f"{folder} {taken:.0f} ({BUDGETS.get(folder, OTHERS):.0f})" for folder, taken in ranked if taken >= 1]
+        terminalreporter.write_line(f"{sum(self._by_folder.values()):.0f} in all: " + ", ".join(cells))
+        for folder in self._exceeded():
+            terminalreporter.write_line(f"{folder} took more than twice its budget of tests/budget.py", red=True)
+
+    def _exceeded(self) -> list[str]:
+        return [folder for folder, taken in self._by_folder.items() if taken > 2 * BUDGETS.get(folder, OTHERS)]
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._strict and self._exceeded() and session.exitstatus == 0:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,0 +1,107 @@
+"""A copy of the product, to which a test adds something, and the program that is run from it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.conftest import RunningDaemon, library
+
+__all__ = ["library"]
+
+ROOT = Path(__file__).resolve().parents[3]
+PARTS = ("agent", "alerts", "dashboards", "exporters", "docs", "tests", "packaging", "pyproject.toml")
+
+
+class ProductCopy:
+    """The product in a folder of its own; it remembers which of its files were touched.
+
+    What was compiled is copied along, and is good for a file that keeps its time: to compile the product anew for each
+    program would be most of what these tests cost.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.touched: set[str] = set()
+        for part in PARTS:
+            if (ROOT / part).is_dir():
+                shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("images"))
+            else:
+                shutil.copy(ROOT / part, root / part)
+
+    def add(self, path: str, text: str) -> None:
+        """Put a file where none was."""
+        place = self.root / path
+        assert not place.exists(), f"{path} is there already"
+        place.parent.mkdir(exist_ok=True)
+        place.write_text(text)
+        self.touched.add(path)
+
+    def edit(self, path: str, before: str, text: str) -> None:
+        """Put a text before another one, which must be there once."""
+        place = self.root / path
+        old = place.read_text()
+        assert old.count(before) == 1, f"{path} has {before!r} {old.count(before)} times"
+        place.write_text(old.replace(before, text + before))
+        self.touched.add(path)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """What programs run with: the copy goes before the product that is installed for development."""
+        return {**os.environ, "PYTHONPATH": str(self.root), **more}
+
+    def run(self, *arguments: str, **environment: str) -> str:
+        """Run `coldplate`; what it printed. It must not fail."""
+        return self.python("-m", "agent.cli", *arguments, **environment)
+
+    def python(self, *arguments: str, **environment: str) -> str:
+        """Run Python in the copy; what it printed. It must not fail."""
+        done = subprocess.run(
+            [sys.executable, *arguments], cwd=self.root, env=self.environment(**environment), text=True,
+            capture_output=True, stdin=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+        return done.stdout
+
+    def touches_what_is_said_of(self, addition: str) -> None:
+        """Hold what was touched against the table of docs/architecture.md, both ways."""
+        named = table()[addition]
+        strange = [path for path in self.touched if not any(path == each or path.startswith(each) for each in named)]
+        assert strange == [], f"the table does not name {strange}"
+        idle = [each for each in named if not any(path == each or path.startswith(each) for path in self.touched)]
+        assert idle == [], f"the table names {idle}, and nothing was to be done there"
+
+
+def table() -> dict[str, list[str]]:
+    """The table "Adding things" of docs/architecture.md: what is to be touched for each addition."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    section = text.partition("\n## Adding things\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (?!to add|---)(.+?) \| (.+) \|$", section, re.MULTILINE)
+    return {what: re.findall(r"`((?:agent|alerts|exporters|dashboards|docs)/[^`]*)`", touch) for what, touch in rows}
+
+
+@pytest.fixture
+def product(tmp_path: Path) -> ProductCopy:
+    return ProductCopy(tmp_path / "product")
+
+
+@pytest.fixture
+def serve(product: ProductCopy, tmp_path: Path) -> Iterator[Callable[..., RunningDaemon]]:
+    """Starts the daemon of the copy, and ends it with the test."""
+    running: list[RunningDaemon] = []
+
+    def start(*arguments: str, **environment: str) -> RunningDaemon:
+        daemon = RunningDaemon(arguments, tmp_path / "log", product.environment(**environment), root=product.root)
+        running.append(daemon)
+        daemon.await_url()
+        return daemon
+
+    yield start
+    for daemon in running:
+        daemon.stop()

@@ -1,0 +1,362 @@
+"""Each kind of thing that the table "Adding things" names is added to a copy of the product, which then has it.
+
+What is to be touched is read from the table, so that it says neither too little nor too much.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+from tests.daemon.conftest import RunningDaemon
+from tests.fakes.nvml import build
+from tests.jobs.rig import Proc
+from tests.lab.additions.conftest import ProductCopy, table
+
+Serve = Callable[..., RunningDaemon]
+
+NOTHING_ELSE = "backends: {host: false, infiniband: false, power: [], devices: none}\n"
+"""A configuration in which no source is read but those that have no key."""
+
+METRIC = """\
+    Metric("coldplate_gpu_power_limit_requested_watts", Kind.GAUGE, Unit.WATTS, Gpu,
+           "Power limit that was asked for.",
+           Lane.FAST, (Field(nvml.FI_DEV_POWER_REQUESTED_LIMIT, MILLI),), span=WATTS_SPAN, simulated=(100, 1500)),
+"""
+BEFORE_METRIC = '    Metric("coldplate_gpu_energy_joules_total"'
+
+
+def test_an_nvml_metric(product: ProductCopy, library: Path, tmp_path: Path) -> None:
+    product.edit("agent/catalogue/gpu.py", BEFORE_METRIC, METRIC)
+    product.edit("agent/catalogue/nvml_constants.py", "FI_DEV_REMAPPED_COR", "FI_DEV_POWER_REQUESTED_LIMIT = 192\n")
+    product.touches_what_is_said_of("a metric that NVML or sysfs already serves")
+    page = product.run("once", "--backend", "nvml", LD_LIBRARY_PATH=str(library))
+    assert re.search(r'(?m)^coldplate_gpu_power_limit_requested_watts\{gpu="0",uuid=".*"\} 700\.0$', page)
+    page = product.run("once", "--backend", "synthetic")
+    assert page.count("coldplate_gpu_power_limit_requested_watts{") == 8
+    assert "`coldplate_gpu_power_limit_requested_watts`" in product.run("render", "metrics")
+    # What is generated is made anew, and the tests that go by the catalogue pass: no trace is recorded anew.
+    product.run("render", "metrics", "--out", "docs/metrics.md")
+    suites = (
+        *(f"tests/nvml/test_{what}.py" for what in ("trace", "traces", "nvml_source", "constants")),
+        "tests/structure/test_catalogue.py",
+        "tests/largest/test_plausible.py",
+    )
+    product.python("-m", "pytest", "-q", "-p", "no:cacheprovider", *suites)
+
+
+BACKEND = '''\
+"""How loud it is in the room."""
+
+from agent.backends.protocol import BackendSample
+from agent.backends.registration import BackendContext
+from agent.catalogue import metric
+from agent.model import Lane, Node, Reading, Series
+
+
+class MicrophoneBackend:
+    name = "microphone"
+    lanes = frozenset({Lane.FAST})
+    shortest = 0.0
+
+    def read(self, lane, now):
+        return BackendSample([Reading(Series(metric("coldplate_node_noise_ratio"), Node()), 0.25)], calls=1)
+
+    def close(self):
+        pass
+
+
+def make_backend(context: BackendContext) -> MicrophoneBackend:
+    return MicrophoneBackend()
+'''
+BACKEND_ROW = """\
+    Metric("coldplate_node_noise_ratio", Kind.GAUGE, Unit.RATIO, Node, "How loud it is.",
+           Lane.FAST, (Source("a microphone"),), span=(0, 1), simulated=(0, 1)),
+"""
+
+
+def test_a_source_of_readings(product: ProductCopy, tmp_path: Path) -> None:
+    product.add("agent/backends/microphone.py", BACKEND)
+    product.edit("agent/catalogue/node.py", '    Metric("coldplate_node_cpus"', BACKEND_ROW)
+    product.touches_what_is_said_of("a source of readings")
+    (tmp_path / "c.yaml").write_text(NOTHING_ELSE)
+    page = product.run("once", "--config.file", str(tmp_path / "c.yaml")).splitlines()
+    assert "coldplate_node_noise_ratio 0.25" in page
+    assert 'coldplate_backend_up{backend="microphone"} 1' in page
+
+
+FAMILY = '''\
+"""GPUs of another maker."""
+
+from agent.backends.protocol import BackendSample, Roster
+from agent.catalogue import metric
+from agent.model import Gpu, GpuIdentity, Lane, Reading, Series
+
+
+class AcmeGpu:
+    def __init__(self, index):
+        self.gpu = Gpu(str(index), f"ACME-{index}")
+        self.key = self.gpu.uuid
+        self.identity = GpuIdentity(self.gpu, slot=f"0000:{index:02x}:00.0", serial=str(index), model="Acme One")
+
+    def read(self, lane, now):
+        if lane is not Lane.FAST:
+            return BackendSample()
+        rows = {"coldplate_gpu_temperature_celsius": 91.0, "coldplate_gpu_acme_fan_ratio": 0.5}
+        return BackendSample([Reading(Series(metric(name), self.gpu), value) for name, value in rows.items()], calls=1)
+
+
+class AcmeSource:
+    name = "acme"
+
+    def __init__(self):
+        self.gpus = [AcmeGpu(index) for index in range(2)]
+
+    def open(self, now):
+        return self.gpus
+
+    def roster(self, now):
+        return Roster(tuple(self.gpus))
+
+    def events(self, timeout):
+        return ()
+
+    def close(self):
+        pass
+
+
+def make_source(options):
+    return AcmeSource()
+'''
+FAMILY_ROW = """\
+    Metric("coldplate_gpu_acme_fan_ratio", Kind.GAUGE, Unit.RATIO, Gpu, "Speed of the fan.",
+           Lane.FAST, (DeviceValue("acme", "fan1_input"),), span=(0, 1), simulated=(0, 1)),
+"""
+
+
+def test_a_family_of_devices(product: ProductCopy, serve: Serve, tmp_path: Path) -> None:
+    product.add("agent/backends/acme/__init__.py", FAMILY)
+    product.edit("agent/config/device_words.py", '"replay", "none")', '"acme", ')
+    product.edit("agent/catalogue/gpu.py", BEFORE_METRIC, FAMILY_ROW)
+    product.edit("agent/catalogue/gpu.py", "Derived, Field, Gpm, Source\n", "DeviceValue, ")
+    product.edit(
+        "agent/catalogue/gpu.py", 'Call("nvmlDeviceGetTemperatureV"),), span', 'DeviceValue("acme", "temp1_input"), '
+    )
+    product.touches_what_is_said_of("a family of devices beside NVIDIA's")
+    assert "auto, nvml, synthetic, acme, replay, none" in " ".join(product.run("run", "--help").split())
+    assert "acme: fan1_input" in product.run("render", "metrics")
+    rule = 'groups: [{name: g, rules: [{alert: Warm, expr: "coldplate_gpu_temperature_celsius > 90"}]}]\n'
+    (tmp_path / "warm.yml").write_text(rule)
+    (tmp_path / "c.yaml").write_text(
+        f"state_dir: {tmp_path}/state\nrules: {{files: [warm.yml]}}\nsampling: {{fast: 200ms}}\n{NOTHING_ELSE}"
+    )
+    daemon = serve("--backend", "acme", "--config.file", str(tmp_path / "c.yaml"))
+
+    def fires() -> bool:
+        alerts = json.loads(daemon.get("/api/v1/alerts"))["data"]["alerts"]
+        return {each["labels"]["gpu"] for each in alerts if each["state"] == "firing"} == {"0", "1"}
+
+    daemon.until("the rule fires for both GPUs", fires, 30)
+    assert daemon.family("coldplate_gpu_up") == {"0": 1.0, "1": 1.0}
+    assert daemon.family("coldplate_gpu_acme_fan_ratio") == {"0": 0.5, "1": 0.5}
+    assert daemon.family("coldplate_backend_up", "backend")["acme"] == 1.0
+    assert "Acme One" in daemon.get("/")
+
+
+SCHEDULER = '''\
+"""Cobalt."""
+
+import re
+
+from agent.backends.jobs.job import Job
+from agent.backends.jobs.scheduler import Scheduler
+
+
+def job(env, within):
+    return Job("cobalt", within, name=env.get("COBALT_JOBNAME", ""))
+
+
+SCHEDULER = Scheduler(
+    "cobalt", 15, (re.compile(r"/cobalt/job-(?P<id>[0-9]+)"),), frozenset({"COBALT_JOBNAME"}), job
+)
+'''
+
+
+def test_a_scheduler(product: ProductCopy, serve: Serve, library: Path, tmp_path: Path) -> None:
+    product.add("agent/backends/jobs/schedulers/cobalt.py", SCHEDULER)
+    product.edit("agent/broker/job_variables.py", 'b"SLURM_JOB_ID', 'b"COBALT_JOBNAME "\n    ')
+    product.touches_what_is_said_of("a scheduler")
+    proc = Proc(tmp_path / "proc")
+    proc.process(4711, "/cobalt/job-7/x", {"COBALT_JOBNAME": "weather"}, uid=os.getuid())
+    build.command(tmp_path / "control", "process 0 4711")
+    (tmp_path / "c.yaml").write_text(
+        f"backends: {{host: false, infiniband: false, power: []}}\nrules: {{files: []}}\nstate_dir: {tmp_path}/state\n"
+        "sampling: {fast: 200ms, slow: 400ms}\n"
+    )
+    arguments = ("--backend", "nvml", "--path.procfs", str(proc.root), "--config.file", str(tmp_path / "c.yaml"))
+    told = {"LD_LIBRARY_PATH": str(library), build.CONTROL: str(tmp_path / "control")}
+    daemon = serve(*arguments, **told)
+
+    def jobs() -> list[dict[str, str]]:
+        return [dict(labels) for name, labels in daemon.page() if name == "coldplate_gpu_job_info"]
+
+    daemon.until("the job is found", lambda: bool(jobs()), 30)
+    (found,) = jobs()
+    assert (found["scheduler"], found["job_id"], found["gpu"]) == ("cobalt", "7", "0")
+    assert 'name="weather"' in daemon.get()
+
+
+RECEIVER = '''\
+"""Alerts to a pager."""
+
+from alerts.notify.delivery import HttpReceiver
+
+
+class Pager(HttpReceiver):
+    name = "pager"
+    repeats = False
+    expires = False
+
+    def __init__(self, target, clock, external_url="", *, threads=None):
+        super().__init__(target, "/page", clock, threads=threads)
+
+    def encode(self, notices):
+        return "\\n".join(dict(notice.alert.labels)["alertname"] for notice in notices).encode()
+
+
+RECEIVER = Pager
+'''
+
+
+class Pagers(HTTPServer):
+    """Takes what a pager is sent, and says when something came."""
+
+    def __init__(self) -> None:
+        self.came = threading.Event()
+        self.posts: list[tuple[str, bytes]] = []
+        pagers = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                pagers.posts.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                pagers.came.set()
+
+            def log_message(self, *_: object) -> None: ...
+
+        super().__init__(("127.0.0.1", 0), Handler)
+
+
+def test_a_notifier(product: ProductCopy, serve: Serve, tmp_path: Path) -> None:
+    product.add("alerts/notify/pager.py", RECEIVER)
+    product.edit(
+        "agent/config/schema.py", "    webhook: ReceiverConfig", "    pager: ReceiverConfig = ReceiverConfig()\n"
+    )
+    product.touches_what_is_said_of("a notifier")
+    assert "`notify.pager.urls`" in product.run("render", "configuration")
+    (tmp_path / "r.yml").write_text('groups: [{name: g, rules: [{alert: Always, expr: "vector(1)"}]}]\n')
+    with Pagers() as pagers:
+        thread = threading.Thread(target=pagers.serve_forever, daemon=True)
+        thread.start()
+        (tmp_path / "c.yaml").write_text(
+            f"{NOTHING_ELSE}state_dir: {tmp_path}/state\nrules: {{files: [r.yml]}}\n"
+            f"notify: {{pager: {{urls: ['http://127.0.0.1:{pagers.server_port}']}}}}\n"
+        )
+        daemon = serve("--config.file", str(tmp_path / "c.yaml"))
+        assert pagers.came.wait(30), daemon.log.read_text()
+        pagers.shutdown()
+        thread.join()
+    assert pagers.posts[0] == ("/page", b"Always")
+    told = "coldplate_notifications_total"
+    daemon.until("it is counted", lambda: daemon.family(told, "notifier")["pager"] >= 1, 30)
+
+
+ENDPOINT = '''\
+"""`/api/v1/greeting`: whoever asks is greeted."""
+
+from http import HTTPStatus
+
+from exporters.endpoint import Endpoint, text
+
+
+def _greet(context, request):
+    return text(HTTPStatus.OK, f"good day from {context.view.node}")
+
+
+ENDPOINT = Endpoint("/api/v1/greeting", _greet, what="a greeting")
+'''
+
+
+def test_an_endpoint(product: ProductCopy, serve: Serve, tmp_path: Path) -> None:
+    product.add("exporters/endpoints/greeting.py", ENDPOINT)
+    product.edit("docs/http.md", "| `/api/v1/rack`", "| `/api/v1/greeting` | GET | a greeting |\n")
+    product.touches_what_is_said_of("an endpoint")
+    (tmp_path / "c.yaml").write_text(f"{NOTHING_ELSE}node: {{name: n7}}\nstate_dir: {tmp_path}/state\n")
+    daemon = serve("--config.file", str(tmp_path / "c.yaml"))
+    assert daemon.get("/api/v1/greeting") == "good day from n7\n"
+    assert '<li><a href="/api/v1/greeting">/api/v1/greeting</a> a greeting</li>' in daemon.get("/")
+    taken = "import sys; from exporters.routes import is_reserved; sys.exit(not is_reserved('/api/v1/greeting'))"
+    product.python("-c", taken)
+
+
+COMMAND = '''\
+"""`coldplate greet`: says good day."""
+
+HELP = "say good day"
+DESCRIPTION = "Say good day."
+EXAMPLES = (("coldplate greet world", "good day to everybody"),)
+EXIT_STATUSES = {0: "said"}
+
+
+def add_arguments(parser):
+    parser.add_argument("whom")
+
+
+def run(arguments):
+    print(f"good day, {arguments.whom}")
+    return 0
+'''
+
+
+def test_a_command(product: ProductCopy) -> None:
+    product.add("agent/commands/greet.py", COMMAND)
+    product.touches_what_is_said_of("a command")
+    assert re.search(r"(?m)^ +greet +say good day$", product.run("--help"))
+    assert product.run("greet", "world") == "good day, world\n"
+
+
+SCENARIO = "description: Nothing at all happens.\ntopology: dgx-h100\n"
+
+
+def test_a_scenario(product: ProductCopy) -> None:
+    product.add("agent/backends/synthetic/scenarios/nothing.yaml", SCENARIO)
+    product.touches_what_is_said_of("a scenario")
+    assert "Nothing at all happens." in product.run("render", "scenarios")
+    assert 'coldplate_synthetic_info{scenario="nothing"}' in product.run("once", "--scenario", "nothing")
+
+
+KEY = '    loudness: Annotated[int, Key("How loud.", least="0", most="11")] = 3\n'
+
+
+def test_a_configuration_key(product: ProductCopy, tmp_path: Path) -> None:
+    product.edit("agent/config/schema.py", "    per_gpu: Annotated", KEY)
+    product.touches_what_is_said_of("a configuration key")
+    assert "`backends.estimate.loudness`" in product.run("render", "configuration")
+    assert re.search(r"loudness: 3\b", product.run("render", "config-file"))
+    (tmp_path / "c.yaml").write_text("backends: {estimate: {loudness: 12}}\n")
+    refused = (
+        f"import sys; from agent.cli import main; sys.exit(main(['once', '--config.file={tmp_path}/c.yaml']) != 2)"
+    )
+    product.python("-c", refused)
+
+
+def test_every_row_of_the_table_is_tried_here_or_by_the_tests_of_rules() -> None:
+    tried = set(re.findall(r'touches_what_is_said_of\("(.*)"\)', Path(__file__).read_text(encoding="utf-8")))
+    assert set(table()) - tried == {"a rule"}

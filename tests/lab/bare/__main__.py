@@ -1,0 +1,13 @@
+"""`make test-bare` and `make test-all`: the project on machines that nobody prepared, and on every Python.
+
+docs/testing.md says how to use them.
+"""
+
+import os
+import sys
+
+sys.path[0] = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from tests.lab.bare.command import main  # noqa: E402 - the checkout must be on the path first
+
+sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,85 @@
+"""The command line: which places and users, one after the other, and the table at the end."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from tests.lab.bare.checkout import Checkout
+from tests.lab.bare.machine import Machine
+from tests.lab.bare.outcome import Outcome, table
+from tests.lab.bare.place import BareRoot, Here, Place, why_no_root_can_be_entered
+from tests.lab.bare.pythons import SUPPORTED, installed
+from tests.lab.bare.roots import Roots
+from tests.lab.bring.archive import Archive
+from tests.lab.bring.shortage import ShortageError
+
+ROOT = Path(__file__).resolve().parents[3]
+SUITES = ("bookworm", "trixie", "sid")
+USERS = ("root", "user")
+
+
+def options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="tests/lab/bare", description="Run the project on unprepared machines.")
+    what = parser.add_subparsers(dest="what", required=True)
+    roots = what.add_parser("roots", help="in bare Debian roots")
+    roots.add_argument("--suites", nargs="+", default=SUITES, metavar="SUITE")
+    roots.add_argument("--as", dest="users", nargs="+", default=USERS, choices=USERS)
+    roots.add_argument("--mirror", help="a Debian mirror; by default the one in this machine's apt sources")
+    pythons = what.add_parser("pythons", help="here, with every Python from 3.10 to 3.14 that is found")
+    pythons.add_argument("--pythons", nargs="+", metavar="PATH", help="these, in place of those that are found")
+    for each in (roots, pythons):
+        each.add_argument("--tests", default="", help="arguments for pytest, such as '-k host'")
+    return parser.parse_args(arguments)
+
+
+def cannot(why: str, tried: Sequence[Outcome] = ()) -> int:
+    """What this machine does not let us try is no failure, but nobody may take it for a success."""
+    shout(f"test-bare: SKIPPED: {'NOTHING was tried' if not tried else f'only {len(tried)} of them were tried'}: {why}")
+    return int(any(not each.good for each in tried))
+
+
+def shout(told: str) -> None:
+    print(f"\n{'!' * 80}\n{told}\n{'!' * 80}", file=sys.stderr, flush=True)
+
+
+def tell_missing(found: Collection[str]) -> None:
+    """Say which supported Pythons are not among those that were found."""
+    missing = [each for each in SUPPORTED if each not in found]
+    if missing:
+        shout(f"test-all: SKIPPED: NOTHING was tried with Python {', '.join(missing)}: not on the PATH, nor with pyenv")
+
+
+def places(chosen: argparse.Namespace, folder: Path) -> list[Place]:
+    machine = Machine.found()
+    if chosen.what == "pythons":
+        return [Here(Path(each), folder) for each in chosen.pythons or installed().values()]
+    roots = Roots(folder, Archive(folder.parent / "apt"), machine, chosen.mirror)
+    return [BareRoot(roots, suite, user, folder, machine) for suite in chosen.suites for user in chosen.users]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """0 where all that could be tried passed and nothing was left out that could be had."""
+    chosen = options(arguments)
+    if chosen.what == "roots" and (why := why_no_root_can_be_entered()):
+        return cannot(why)
+    folder = ROOT / ".programs" / "bare"
+    folder.mkdir(parents=True, exist_ok=True)
+    checkout = Checkout(ROOT)
+    print(f"trying {checkout.title}", flush=True)
+    outcomes: list[Outcome] = []
+    try:
+        for place in places(chosen, folder):
+            print(f"\n== {place.title}", flush=True)
+            outcomes.append(place.run(checkout, chosen.tests))
+            print(outcomes[-1].words(), flush=True)
+    except ShortageError as shortage:
+        return cannot(str(shortage), outcomes)
+    finally:
+        if outcomes:
+            print(f"\n{table(outcomes)}", flush=True)
+        if chosen.what == "pythons" and not chosen.pythons:
+            tell_missing(installed())
+    return int(not all(each.good for each in outcomes))

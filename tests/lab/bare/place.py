@@ -1,0 +1,163 @@
+"""Where the project is tried: in a bare root as one of two users, or on this machine with one of its Pythons."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.lab.bare.checkout import Checkout
+from tests.lab.bare.machine import Machine
+from tests.lab.bare.outcome import Outcome
+from tests.lab.bare.roots import Roots
+from tests.lab.bring.archive import Archive
+
+TRIED = Path(__file__).with_name("inside.py")
+ENTER = Path(__file__).with_name("enter.sh")
+UID = 1000
+CHECKOUT = "my work/coldplate"
+"""Below the home folder; the space is meant."""
+LIMIT = 45 * 60
+OF_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
+APART = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child"]
+
+
+class Place(ABC):
+    """One line of the table."""
+
+    title: str
+
+    @abstractmethod
+    def run(self, checkout: Checkout, tests: str) -> Outcome:
+        """Try it. Its processes and mounts, and what it writes outside `.programs/bare`, are gone afterwards."""
+
+
+class BareRoot(Place):
+    """A copy of a bare root, thrown away afterwards, with nothing but the checkout and the ways to the network."""
+
+    def __init__(self, roots: Roots, suite: str, user: str, folder: Path, machine: Machine) -> None:
+        self.title = f"{suite} as {user}"
+        self._roots, self._suite, self._user, self._folder, self._machine = roots, suite, user, folder, machine
+
+    def run(self, checkout: Checkout, tests: str) -> Outcome:
+        base = self._roots.of(self._suite)
+        run = Path(tempfile.mkdtemp(prefix="run-", dir=self._folder))
+        kept = self._folder / f"{self._suite}-{self._user}"
+        try:
+            home = self._prepare(run, checkout)
+            self._enter(base, run, home, tests)
+            return Outcome.read(self._suite, self._user, run / "out", touched(run, home))
+        finally:
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.copytree(run / "out", kept, dirs_exist_ok=True)
+            shutil.rmtree(run)
+
+    def _prepare(self, run: Path, checkout: Checkout) -> Path:
+        """Fill the upper layer before it is mounted; gives the home folder, as it is seen inside."""
+        home = Path("/root" if self._user == "root" else "/home/someone")
+        upper, out = run / "upper", run / "out"
+        run.chmod(0o755)
+        for each in (upper, upper / "etc", out):
+            each.mkdir()
+        self._machine.furnish(upper)
+        base = self._roots.of(self._suite)
+        for name, line in (("passwd", f"someone:x:{UID}:{UID}::/home/someone:/bin/sh"), ("group", f"someone:x:{UID}:")):
+            shutil.copy2(base / "etc" / name, upper / "etc" / name)
+            with (upper / "etc" / name).open("a") as file:
+                file.write(line + "\n")
+        (upper / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
+        (run / "bind").write_text("".join(f"{each}\n" for each in self._machine.folders))
+        checkout.put(upper / str(home)[1:] / CHECKOUT)
+        shutil.copy2(TRIED, upper / "inside.py")
+        if self._user != "root":
+            for each in [out, upper / "home/someone", *(upper / "home/someone").rglob("*")]:
+                os.chown(each, UID, UID)
+        return home
+
+    def _enter(self, base: Path, run: Path, home: Path, tests: str) -> None:
+        number = "root" if self._user == "root" else str(UID)
+        environment = {
+            **self._machine.environment, "HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            "USER": "root" if self._user == "root" else "someone", "TERM": "dumb",
+        }  # fmt: skip
+        inside = f'cd "{home}/{CHECKOUT}" && touch /mnt/out/began && exec python3 /inside.py /mnt/out python3 "$0"'
+        command = [*APART, "sh", str(ENTER), str(base), str(run), number, "env", "-i",
+                   *(f"{name}={value}" for name, value in environment.items()), "sh", "-c", inside, tests]  # fmt: skip
+        within_limit(command, run / "out" / "place.log")
+
+
+def within_limit(command: list[str], log: Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
+    """Run it to its end or to `LIMIT`, which the log then says. Whatever it came to is in its folder."""
+    with log.open("wb") as file:
+        try:
+            subprocess.run(
+                command, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, timeout=LIMIT, check=False,
+                cwd=cwd, env=env,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            file.write(f"it was ended after {LIMIT // 60} minutes\n".encode())
+
+
+def why_no_root_can_be_entered() -> str:
+    """What keeps this user from it, in a few words; nothing if nothing does."""
+    if os.geteuid() != 0:
+        return "only root can enter another root"
+    lacking = [each for each in ("unshare", "setpriv", "mount", "chroot", "tar") if shutil.which(each) is None]
+    if lacking or not Archive.exists():
+        return "it needs a Debian or one of its derivatives, with util-linux and tar"
+    with tempfile.TemporaryDirectory() as folder:  # root of a container often may not
+        mounts = 'mount --make-rprivate / && mount -t tmpfs tmpfs "$0" && mkdir "$0/p" && mount -t proc proc "$0/p"'
+        tried = subprocess.run([*APART, "sh", "-c", mounts, folder], capture_output=True, text=True, check=False)
+    return f"this root may not mount: {tried.stderr.strip()}" if tried.returncode != 0 else ""
+
+
+def surroundings(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """The environment of a stranger's own make: without what the make that tries it hands down, its ARGS among it."""
+    kept = {name: value for name, value in environment.items() if name not in ("ARGS", "PYTHONS", *OF_MAKE)}
+    kept.setdefault("PIP_CACHE_DIR", str(folder / "pip"))
+    return kept
+
+
+def touched(run: Path, home: Path) -> list[str]:
+    """What changed in the root since it was entered, but for the checkout."""
+    began = run / "out" / "began"
+    if not began.exists():
+        return []
+    copied = run / "root" if (run / "root" / "usr").exists() else run / "upper"
+    return changes(copied, home / CHECKOUT, began.stat().st_ctime)
+
+
+def changes(root: Path, checkout: Path, since: float) -> list[str]:
+    """Files of a root that were made or changed since a moment, outside the checkout."""
+    found = []
+    for folder, folders, files in os.walk(root):
+        seen = Path("/", os.path.relpath(folder, root))
+        if seen == checkout:
+            folders.clear()
+            continue
+        found += [str(seen / name) for name in files if Path(folder, name).lstat().st_ctime > since]
+    return found
+
+
+class Here(Place):
+    """This machine, with one of its Pythons, in a copy of its own of the checkout."""
+
+    def __init__(self, python: Path, folder: Path) -> None:
+        self.title = f"this machine with {python}"
+        self._python, self._folder = python, folder
+
+    def run(self, checkout: Checkout, tests: str) -> Outcome:
+        kept = self._folder / f"here-{self._python.name}"
+        shutil.rmtree(kept, ignore_errors=True)
+        kept.mkdir()
+        with tempfile.TemporaryDirectory(prefix="run-", dir=self._folder) as run:
+            work = Path(run, "coldplate")
+            checkout.put(work)
+            command = [sys.executable, str(TRIED), str(kept), str(self._python), tests]
+            within_limit(command, kept / "place.log", work, surroundings(os.environ, self._folder))
+        return Outcome.read("this machine", "root" if os.geteuid() == 0 else "user", kept, [])

@@ -1,0 +1,84 @@
+"""`make bench`: coldplate beside its peers on this machine, as ratios of one run.
+
+Exit status 0 if everything was measured, whether targets are met or not; 1 if something could not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+from tests.lab.bench import abuse, encoder, memory, rules, sampling, scrapes, wide
+from tests.lab.bench.machine import description, peers
+from tests.lab.bench.report import CannotRunError, Line, Progress, Section, Verdict, table
+from tests.lab.bench.rig import QUICK, Pace, Rig
+
+MEASUREMENTS: dict[str, Callable[[Rig], Section]] = {
+    "sampling": sampling.every_second,
+    "fast": sampling.ten_times_a_second,
+    "memory": memory.resident,
+    "scrapes": scrapes.beside_node_exporter,
+    "unscraped": scrapes.once_a_second,
+    "rules": rules.whole_pack,
+    "wide": wide.a_hundred_thousand,
+    "encoder": encoder.beside_prometheus_client,
+    "abuse": abuse.under_abuse,
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure what was asked for, and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.lab.bench", description="Measure coldplate and its peers.")
+    parser.add_argument("--only", action="append", choices=MEASUREMENTS, help="measure this alone; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="take little time: tries the benchmark, proves nothing")
+    parsed = parser.parse_args(arguments)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
+    progress = Progress()
+    names = parsed.only or list(MEASUREMENTS)
+    try:
+        sections = _measure(names, QUICK if parsed.quick else Pace(), progress)
+    except KeyboardInterrupt:
+        progress.say("stopped; every program that was started has been ended")
+        return 130
+    print(table(sections))
+    print(f"\n{description()}\n{peers()}")
+    if parsed.quick:
+        print("--quick: these figures prove nothing.")
+    return 0 if all(section.complete for section in sections) else 1
+
+
+def _stop(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _measure(names: Sequence[str], pace: Pace, progress: Progress) -> list[Section]:
+    sections: list[Section] = []
+    progress.say(f"setting up; load average {os.getloadavg()[0]:.2f} on {os.cpu_count()} processors")
+    try:
+        with Rig(pace, progress) as rig:
+            for file in rig.uncompiled:
+                progress.say(f"no byte-code: {file}; memory and start will look worse than installed")
+            sections.extend(_one(name, rig) for name in names)
+    except CannotRunError as error:
+        sections.append(_failed("setting up", error))
+    return sections
+
+
+def _one(name: str, rig: Rig) -> Section:
+    try:
+        return MEASUREMENTS[name](rig)
+    except CannotRunError as error:
+        return _failed(name, error)
+
+
+def _failed(name: str, error: CannotRunError) -> Section:
+    return Section(name, (Line("could not run", str(error), "", Verdict.NOT_RUN),))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,223 @@
+"""Sets the programs up as an installation would, and starts and ends them."""
+
+from __future__ import annotations
+
+import compileall
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.fakes.nvml import build
+from tests.lab.bench import client
+from tests.lab.bench.node import make_sysfs
+from tests.lab.bench.processes import Program, children, machine_times
+from tests.lab.bench.report import CannotRunError, Progress
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # of typing only since Python 3.11
+
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGES = ("agent", "alerts", "exporters")
+NODE_EXPORTER = "prometheus-node-exporter"
+NVITOP = "nvitop-exporter"
+START_PATIENCE = 30.0
+
+_SCRIPT = """\
+import sys
+from agent.cli import entry
+sys.exit(entry())
+"""
+_UNCOMPILED = """\
+import importlib.util, os, sys
+import agent.cli, agent.daemon.service, agent.worker.loop, agent.backends.nvml
+files = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
+missing = [f for f in files if f.endswith(".py") and not os.path.exists(importlib.util.cache_from_source(f))]
+print(agent.__file__, *missing, sep="\\n")
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long things take, in seconds; `scrapes` is a number of scrapes a round and program."""
+
+    warm: float = 8.0
+    sampling: float = 60.0
+    fast: float = 45.0
+    scrapes: int = 200
+    rounds: int = 5
+    unscraped: float = 40.0
+    repeats: int = 25
+    abuse: float = 9.0
+    fault: float = 8.0
+
+
+QUICK = Pace(warm=3.0, sampling=8.0, fast=6.0, scrapes=20, rounds=2, unscraped=5.0, repeats=5, abuse=2.0, fault=2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """A running coldplate."""
+
+    pids: tuple[int, ...]
+    """Its main process and its worker, if that runs: without a driver it ends and begins again."""
+    address: client.Address
+    folder: Path
+    """With its configuration, its log and mostly its state."""
+
+    def page(self, accept: str = client.OPENMETRICS) -> str:
+        return client.scrape(self.address, client.request(self.address, accept)).text
+
+
+class Rig:
+    """A temporary directory with everything in it. Use as a context manager."""
+
+    def __init__(self, pace: Pace, progress: Progress) -> None:
+        self.pace = pace
+        self.progress = progress
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self.directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="coldplate-bench-")))
+        try:
+            self._set_up()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _set_up(self) -> None:
+        self.site = self.directory / "site"
+        for package in PACKAGES:
+            shutil.copytree(ROOT / package, self.site / package, ignore=shutil.ignore_patterns("__pycache__"))
+        # An installation is byte-compiled. Without byte-code both processes compile everything at each start, and
+        # the compiler's memory stays with them.
+        compileall.compile_dir(self.site, quiet=1)
+        (self.directory / "coldplate").write_text(_SCRIPT)
+        (self.directory / "driver").mkdir()
+        try:
+            build.build(self.directory / "driver")
+        except (FileNotFoundError, subprocess.CalledProcessError) as error:
+            raise CannotRunError(f"the stand-in for the NVIDIA library cannot be compiled: {error}") from error
+        self.sysfs = make_sysfs(self.directory)
+        self.environment = {
+            **os.environ,
+            "PYTHONPATH": str(self.site),
+            "LD_LIBRARY_PATH": str(self.directory / "driver"),
+        }
+        self.environment.pop(build.CONTROL, None)
+        self.uncompiled = self._check_installation()
+
+    def _check_installation(self) -> list[str]:
+        """Modules of the agent, of libraries or of Python that have no byte-code."""
+        done = subprocess.run(
+            [sys.executable, "-c", _UNCOMPILED], env=self.environment, cwd=self.directory,
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        agent, *missing = done.stdout.splitlines()
+        if not agent.startswith(str(self.site)):
+            raise CannotRunError(f"the agent that would run is {agent}, not the copy in {self.site}")
+        return missing
+
+    @contextmanager
+    def coldplate(
+        self,
+        fast: str = "1s",
+        judging: bool = True,
+        more: str = "",
+        state: Path | None = None,
+        program: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+    ) -> Iterator[Daemon]:
+        """A daemon with eight GPUs and eight ports that samples at this period, and evaluates the rule pack or none.
+
+        `more` are further sections of its configuration, `state` is its state directory, `program` is what Python runs
+        in the place of the installed program, `environment` is laid over the rig's, and `folder` is that of a daemon
+        that ended, for it to go on.
+        """
+        folder = folder or Path(tempfile.mkdtemp(dir=self.directory))
+        config = folder / "coldplate.yaml"
+        rules = "" if judging else "rules: {files: []}\n"
+        config.write_text(f"sampling: {{fast: {fast}}}\nstate_dir: {state or folder}\n{rules}{more}")
+        run = program or [str(self.directory / "coldplate")]
+        command = [sys.executable, *run, "run", "--backend", "nvml"]
+        command += [
+            "--path.sysfs",
+            str(self.sysfs),
+            "--config.file",
+            str(config),
+            "--web.listen-address",
+            "127.0.0.1:0",
+        ]
+        around = {**self.environment, **(environment or {})}
+        with Program(command, folder / "log", around, self.directory) as process:
+            found: list[int] = []
+
+            def serves() -> bool:
+                match = re.search(r"http://127\.0\.0\.1:(\d+)/", process.log.read_text())
+                found[:] = [int(match[1])] if match else []
+                return bool(match)
+
+            self._await("coldplate", process, serves)
+            yield Daemon((process.pid, *children(process.pid)), ("127.0.0.1", found[0]), folder)
+
+    @contextmanager
+    def nvitop(self) -> Iterator[tuple[int, client.Address]]:
+        """nvitop-exporter on the same library, at its default interval of a second: its process and address."""
+        beside = Path(sys.executable).with_name(NVITOP)
+        command = str(beside) if beside.exists() else shutil.which(NVITOP)
+        if command is None:
+            raise CannotRunError(f"{NVITOP} is not installed: pip install {NVITOP}")
+        port = client.free_port()
+        arguments = [command, "--bind", "127.0.0.1", "--port", str(port), "--interval", "1", "--hostname", "node"]
+        with self._peer(NVITOP, arguments, port) as program:
+            yield program.pid, ("127.0.0.1", port)
+
+    @contextmanager
+    def node_exporter(self) -> Iterator[tuple[int, client.Address]]:
+        """node_exporter with its default collectors: its process and address."""
+        command = shutil.which(NODE_EXPORTER)
+        if command is None:
+            raise CannotRunError(f"{NODE_EXPORTER} is not installed: apt-get install {NODE_EXPORTER}")
+        port = client.free_port()
+        with self._peer(NODE_EXPORTER, [command, f"--web.listen-address=127.0.0.1:{port}"], port) as program:
+            yield program.pid, ("127.0.0.1", port)
+
+    @contextmanager
+    def _peer(self, name: str, command: list[str], port: int) -> Iterator[Program]:
+        with Program(command, self.directory / f"{name}.log", self.environment, self.directory) as program:
+
+            def serves() -> bool:
+                with socket.socket() as sock:
+                    return sock.connect_ex(("127.0.0.1", port)) == 0
+
+            self._await(name, program, serves)
+            yield program
+
+    def _await(self, name: str, program: Program, serves: Callable[[], bool]) -> None:
+        until = time.monotonic() + START_PATIENCE
+        while not serves():
+            if not program.alive or time.monotonic() > until:
+                raise CannotRunError(f"{name} does not serve:\n{program.log.read_text()[-2000:]}")
+            time.sleep(0.1)
+
+    def wait(self, seconds: float, what: str) -> None:
+        """Let time pass, saying what for, and how busy the machine was with this and everything else."""
+        self.progress.say(f"{what}, {seconds:.0f} s ...")
+        busy, total = machine_times()
+        time.sleep(seconds)
+        after, end = machine_times()
+        self.progress.say(f"  done; the machine was {(after - busy) / (end - total) * 100:.0f} % busy")

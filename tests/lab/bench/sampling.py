@@ -1,0 +1,145 @@
+"""What sampling costs while nobody scrapes: once a second beside nvitop-exporter, and ten times a second."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+from tests.lab.bench import client
+from tests.lab.bench.node import traffic
+from tests.lab.bench.processes import cpu_seconds
+from tests.lab.bench.report import (
+    CannotRunError,
+    Line,
+    Section,
+    Verdict,
+    at_least,
+    at_most,
+    count,
+    milliseconds,
+    percent,
+    times,
+)
+from tests.lab.bench.rig import Rig
+
+AGAINST_NVITOP = 0.5
+SERIES = 1_200
+SERIES_AGAINST_NVITOP = 2.0
+FAST_LANE = 3.0
+PART = 15.0
+"""Seconds of a part whose figure is shown as well, to see how far one figure can be trusted: one slow lane's period."""
+TICK = 0.1
+AGES = 60
+
+
+def every_second(rig: Rig) -> Section:
+    """Coldplate and nvitop-exporter at the same time, each sampling the same eight GPUs once a second.
+
+    At the same time, because then a noisy neighbour and the processor's clock are the same for both; at
+    about a hundredth of a core each they do not get into each other's way. One coldplate is as it is shipped, with
+    every rule; a second one evaluates none, which shows what sampling alone takes.
+    """
+    with (
+        traffic(rig.sysfs),
+        rig.nvitop() as (peer, peer_address),
+        rig.coldplate(judging=False) as daemon,
+        rig.coldplate() as judge,
+    ):
+        rig.wait(rig.pace.warm, "CPU at 1 s: coldplate and nvitop-exporter settle")
+        number_of_parts = _parts(rig.pace.sampling)
+        began, judged = time.monotonic(), cpu_seconds(judge.pids)
+        marks = [(cpu_seconds(daemon.pids), cpu_seconds([peer]))]
+        for number in range(number_of_parts):
+            rig.wait(
+                rig.pace.sampling / number_of_parts,
+                f"CPU at 1 s: all unscraped, part {number + 1} of {number_of_parts}",
+            )
+            marks.append((cpu_seconds(daemon.pids), cpu_seconds([peer])))
+        took, judged = time.monotonic() - began, cpu_seconds(judge.pids) - judged
+        series = client.values_of(daemon.page())
+        theirs = len(client.values_of(client.scrape(peer_address, client.request(peer_address)).text))
+    ours, other = marks[-1][0] - marks[0][0], marks[-1][1] - marks[0][1]
+    parts = [(b[0] - a[0]) / (b[1] - a[1]) for a, b in pairwise(marks)]
+    lines = (
+        at_most("CPU, main + worker, as shipped, of nvitop-exporter's", judged / other, AGAINST_NVITOP, times),
+        Line("  CPU of a core", f"{percent(judged / took * 100)} against {percent(other / took * 100)}"),
+        Line("the same without rules", f"{times(ours / other)}, {percent(ours / took * 100)}"),
+        Line(f"  lowest and highest of {number_of_parts} parts", f"{min(parts):.3g} to {max(parts):.3g} x"),
+        at_least("series", len(series), SERIES, count),
+        at_least("series, of nvitop-exporter's", len(series) / theirs, SERIES_AGAINST_NVITOP, times),
+        Line("  CPU for a series, of nvitop-exporter's", times(ours / len(series) / (other / theirs))),
+        *_soundness(series),
+    )
+    return Section(f"Sampling once a second, unscraped, {took:.0f} s, all at the same time", lines)
+
+
+def ten_times_a_second(rig: Rig) -> Section:
+    """The fast lane at its shortest period; the ages are read after the CPU time, since a scrape costs CPU time."""
+    judged = _as_shipped(rig)
+    with traffic(rig.sysfs), rig.coldplate("100ms", judging=False) as daemon:
+        rig.wait(rig.pace.warm, "CPU at 100 ms: coldplate settles")
+        number_of_parts = _parts(rig.pace.fast)
+        began, marks = time.monotonic(), [[cpu_seconds([pid]) for pid in daemon.pids]]
+        for number in range(number_of_parts):
+            rig.wait(
+                rig.pace.fast / number_of_parts, f"CPU at 100 ms: unscraped, part {number + 1} of {number_of_parts}"
+            )
+            marks.append([cpu_seconds([pid]) for pid in daemon.pids])
+        took = time.monotonic() - began
+        rig.progress.say("ages of the GPUs' samples, 8 s ...")
+        pages = []
+        for number in range(AGES):
+            pages.append(client.values_of(daemon.page()))
+            time.sleep(TICK + 0.007 * (number % 10))
+    main, worker = (b - a for a, b in zip(marks[0], marks[-1], strict=True))
+    parts = [(sum(b) - sum(a)) / (took / number_of_parts) * 100 for a, b in pairwise(marks)]
+    last = pages[-1]
+    served, missed = last["coldplate_ticks_total"], last["coldplate_ticks_missed_total"]
+    ages = [age for page in pages for age in _gpu_ages(page)]
+    lines = (
+        at_most("CPU of a core, main + worker, as shipped", judged, FAST_LANE, percent),
+        Line("the same without rules", percent((main + worker) / took * 100)),
+        Line(f"  lowest and highest of {number_of_parts} parts", f"{min(parts):.2f} to {max(parts):.2f} %"),
+        Line("  main, worker", f"{percent(main / took * 100)}, {percent(worker / took * 100)}"),
+        Line("  CPU for one sample of the whole node", milliseconds((main + worker) / took * TICK)),
+        Line("  series", count(len(last))),
+        Line("ticks missed", f"{missed:.0f} of {served + missed:.0f}"),
+        Line("age of a GPU's sample on the page, median", milliseconds(client.middle(ages))),
+        Line(
+            "  99th percentile, highest", f"{milliseconds(client.highest_hundredth(ages))}, {milliseconds(max(ages))}"
+        ),
+        *_soundness(last),
+    )
+    return Section(f"Sampling every 100 ms, unscraped, {took:.0f} s", lines)
+
+
+def _as_shipped(rig: Rig) -> float:
+    """The share of a core, in percent, with the rule pack evaluated; in a time of its own, lest it slow the other."""
+    with traffic(rig.sysfs), rig.coldplate("100ms") as daemon:
+        rig.wait(rig.pace.warm, "CPU at 100 ms with rules: coldplate settles")
+        began, before = time.monotonic(), cpu_seconds(daemon.pids)
+        rig.wait(rig.pace.fast / 2, "CPU at 100 ms with rules: unscraped")
+        return (cpu_seconds(daemon.pids) - before) / (time.monotonic() - began) * 100
+
+
+def _parts(seconds: float) -> int:
+    return max(2, round(seconds / PART))
+
+
+def _gpu_ages(page: dict[str, float]) -> list[float]:
+    """Seconds from each GPU's reading to the making of the page."""
+    since = page["coldplate_sample_age_seconds"]
+    return [age + since for name, age in page.items() if name.startswith("coldplate_gpu_sample_age_seconds{")]
+
+
+def _soundness(series: dict[str, float]) -> tuple[Line, ...]:
+    """What would make the figures worthless: an agent that did not do its work."""
+    gpus = sum(value for name, value in series.items() if name.startswith("coldplate_gpu_up{"))
+    ports = sum(1 for name in series if name.startswith("coldplate_infiniband_port_data_received_bytes_total{"))
+    rejected = {name: value for name, value in series.items() if name.startswith("coldplate_readings_rejected_total")}
+    if (gpus, ports) != (8, 8):
+        raise CannotRunError(f"the daemon reads {gpus:.0f} GPUs and {ports} ports instead of 8 and 8")
+    why = "".join(f" {name.partition('{')[2].rstrip('}')}" for name, value in rejected.items() if value)
+    lost = sum(rejected.values())
+    verdict = Verdict.MISSED if lost else Verdict.MET
+    return (Line("  readings and messages refused as garbage", count(lost) + why, "0", verdict),)

@@ -1,0 +1,156 @@
+"""What a scrape costs beside node_exporter, which collects when it is asked; what a page costs that nobody asks for."""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import ExitStack
+
+from tests.lab.bench import client
+from tests.lab.bench.processes import cpu_seconds, thread_cpu
+from tests.lab.bench.report import CannotRunError, Line, Section, Verdict, at_most, milliseconds, times
+from tests.lab.bench.rig import Daemon, Rig
+
+LATENCY = 1 / 5
+CPU = 1 / 10
+FRESH = 0.0015
+"""Seconds of CPU time."""
+IDLE = 0.01
+"""Share of a scrape's CPU time that the serving thread may use for a snapshot nobody scraped: a wake-up, no page."""
+
+
+def beside_node_exporter(rig: Rig) -> Section:
+    """Turns of paced scrapes: first one program, then the other, several times.
+
+    In turns, so that neither waits for the other's work, which would be to node_exporter's credit.
+    """
+    rng = random.Random(1)
+    pace = rig.pace
+    with rig.node_exporter() as (peer, peer_address), rig.coldplate() as daemon:
+        rig.wait(min(pace.warm, 4.0), "scrapes: coldplate and node_exporter settle")
+        programs = [(daemon.pids, daemon.address), ((peer,), peer_address)]
+        idle = _idle(daemon)
+        rounds: list[list[tuple[list[float], float, float]]] = [[], []]
+        for address in (daemon.address, peer_address):
+            client.paced(address, client.request(address), 5, rng)
+        for number in range(pace.rounds):
+            rig.progress.say(f"scrapes: {pace.scrapes} each, paced, round {number + 1} of {pace.rounds} ...")
+            for found, (pids, address) in zip(rounds, programs, strict=True):
+                cpu, began = cpu_seconds(pids), time.monotonic()
+                taken = client.paced(address, client.request(address), pace.scrapes, rng)
+                found.append((taken, cpu_seconds(pids) - cpu, time.monotonic() - began))
+        sizes = [len(client.values_of(client.scrape(address, client.request(address)).text)) for _, address in programs]
+    return _compare(rounds, sizes, idle)
+
+
+def _idle(daemon: Daemon) -> float:
+    """CPU time a second of the daemon while nobody scrapes, measured over a few seconds."""
+    cpu, began = cpu_seconds(daemon.pids), time.monotonic()
+    time.sleep(4.0)
+    return (cpu_seconds(daemon.pids) - cpu) / (time.monotonic() - began)
+
+
+def _compare(rounds: list[list[tuple[list[float], float, float]]], sizes: list[int], idle: float) -> Section:
+    latencies = [[latency for taken, _, _ in found for latency in taken] for found in rounds]
+    costs = [sum(cpu for _, cpu, _ in found) / sum(len(taken) for taken, _, _ in found) for found in rounds]
+    seconds = sum(took for _, _, took in rounds[0])
+    net = costs[0] - idle * seconds / len(latencies[0])
+    p50, p99 = map(client.middle, latencies), map(client.highest_hundredth, latencies)
+    (our50, their50), (our99, their99) = p50, p99
+    tails = [client.highest_hundredth(a[0]) / client.highest_hundredth(b[0]) for a, b in zip(*rounds, strict=True)]
+    lines = (
+        at_most("p99 of the latency, of node_exporter's", our99 / their99, LATENCY, times),
+        Line(f"  lowest and highest of {len(tails)} rounds", f"{min(tails):.3g} to {max(tails):.3g} x"),
+        Line("p50 of the latency, of node_exporter's", times(our50 / their50)),
+        at_most("CPU for a scrape, of node_exporter's, sampling included", costs[0] / costs[1], CPU, times),
+        Line("  without the sampling meanwhile", times(net / costs[1])),
+        Line(
+            "  p50, p99",
+            f"{milliseconds(our50)}, {milliseconds(our99)} against {milliseconds(their50)}, {milliseconds(their99)}",
+        ),
+        Line("  CPU for a scrape", f"{milliseconds(costs[0])} against {milliseconds(costs[1])}"),
+        Line("  series on a page", f"{sizes[0]:,} against {sizes[1]:,}"),
+    )
+    number = len(latencies[0])
+    pause = f"{client.SHORTEST * 1000:.0f} to {client.LONGEST * 1000:.0f} ms"
+    return Section(f"Scrapes as Prometheus makes them, {number} each in turns, {pause} apart", lines)
+
+
+def once_a_second(rig: Rig) -> Section:
+    """The serving thread's CPU time while nobody scrapes, and while each snapshot is scraped once.
+
+    A page is made in the thread that serves it. If that thread uses no CPU time while snapshots are
+    made, then no page was made of them.
+    """
+    seconds = rig.pace.unscraped
+    with ExitStack() as stack:
+        peer: tuple[int, client.Address] | None = None
+        try:
+            peer = stack.enter_context(rig.node_exporter())
+        except CannotRunError as error:
+            rig.progress.say(str(error))
+        daemon = stack.enter_context(rig.coldplate())
+        rig.wait(min(rig.pace.warm, 4.0), "unscraped pages: coldplate settles")
+        first = client.values_of(daemon.page())["coldplate_ticks_total"]
+        time.sleep(0.5)
+        threads, cpu = thread_cpu(daemon.pids[0]), cpu_seconds(daemon.pids)
+        rig.wait(seconds, "unscraped pages: nobody scrapes")
+        quiet, quiet_cpu = thread_cpu(daemon.pids[0]), cpu_seconds(daemon.pids)
+        snapshots = client.values_of(daemon.page())["coldplate_ticks_total"] - first
+        time.sleep(0.5)
+        return _scraped(rig, daemon, peer, (threads, quiet, quiet_cpu - cpu), snapshots)
+
+
+def _scraped(
+    rig: Rig,
+    daemon: Daemon,
+    peer: tuple[int, client.Address] | None,
+    quiet: tuple[dict[int, float], dict[int, float], float],
+    snapshots: float,
+) -> Section:
+    number = max(4, int(rig.pace.unscraped))
+    rig.progress.say(f"unscraped pages: {number} scrapes, one a second ...")
+    before, cpu, began = thread_cpu(daemon.pids[0]), cpu_seconds(daemon.pids), time.monotonic()
+    peer_cpu = cpu_seconds([peer[0]]) if peer else 0.0
+    ours, theirs = [], []
+    for scraped in range(number):
+        ours.append(client.scrape(daemon.address, client.request(daemon.address)).seconds)
+        time.sleep(0.5)
+        if peer:
+            theirs.append(client.scrape(peer[1], client.request(peer[1])).seconds)
+        time.sleep(max(0.0, began + (scraped + 1) * 1.01 - time.monotonic()))
+    after = thread_cpu(daemon.pids[0])
+    peer_cost = (cpu_seconds([peer[0]]) - peer_cpu) / number if peer else 0.0
+    took = time.monotonic() - began
+    total = (cpu_seconds(daemon.pids) - cpu) / took
+    server = max(
+        before,
+        key=lambda thread: (after[thread] - before[thread]) - (quiet[1].get(thread, 0.0) - quiet[0].get(thread, 0.0)),
+    )
+    page = (after[server] - before[server]) / number
+    unscraped = (quiet[1][server] - quiet[0][server]) / max(1.0, snapshots)
+    lines = [
+        at_most(f"serving thread, unscraped, for each of {snapshots:.0f} snapshots", unscraped / page, IDLE, times),
+        at_most("CPU for a scrape that renders: that thread's", page, FRESH, milliseconds),
+        Line("  whole agent, scraped once a second, of unscraped", times(total / (quiet[2] / rig.pace.unscraped))),
+        Line(
+            "  latency of a scrape that renders, p50, highest",
+            f"{milliseconds(client.middle(ours))}, {milliseconds(max(ours))}",
+        ),
+    ]
+    if peer:
+        lines += [
+            at_most(
+                "latency of a scrape that renders, of node_exporter's, p99",
+                client.highest_hundredth(ours) / client.highest_hundredth(theirs),
+                LATENCY,
+                times,
+            ),
+            Line("  p50", times(client.middle(ours) / client.middle(theirs))),
+            Line("CPU of a scrape that renders, of node_exporter's", times(page / peer_cost)),
+        ]
+    else:
+        lines.append(Line("of node_exporter's", "it is not installed", "", Verdict.NOT_RUN))
+    return Section(
+        f"A page that nobody asks for is not made; {number} scrapes, one a second, each of a fresh page", tuple(lines)
+    )

@@ -1,0 +1,200 @@
+"""The real programs that tests use: the machine's where they are of use, else Debian's, unpacked and never installed.
+
+Installing would start services and change the machine. What is unpacked lies in .programs/unpacked; .programs/usr/bin,
+which comes first on make's PATH, holds only what the machine lacks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.lab.bring import wrappers
+from tests.lab.bring.archive import Archive, whole
+from tests.lab.bring.shortage import ShortageError
+
+RECENT = (3, 5)
+"""The version of Prometheus whose language is spoken here; a later one of 3 will do."""
+
+RECENT_ALERTMANAGER = (0, 28)
+"""The first Alertmanager that takes what Prometheus 3 may send."""
+
+MACHINES_OWN = frozenset({"libc6", "libc6.1", "libc-bin"})
+"""Never unpacked: a C library beside the machine's own loader ends every program that meets both."""
+
+
+def tells_its_version(program: Path) -> str:
+    return run(program, "--version")
+
+
+def starts(program: Path) -> str:
+    """What is wrong with a program of VictoriaMetrics, which knows its version by one dash."""
+    return run(program, "-version")
+
+
+def is_recent(program: Path) -> str:
+    """What is wrong with a program of Prometheus: nothing, or that its language is older than the one spoken here."""
+    return _at_least(program, RECENT)
+
+
+def is_recent_alertmanager(program: Path) -> str:
+    """The same of Alertmanager's, which knows Prometheus 3's names from some version on."""
+    return _at_least(program, RECENT_ALERTMANAGER)
+
+
+def _at_least(program: Path, wanted: tuple[int, int]) -> str:
+    try:
+        done = subprocess.run([str(program), "--version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    told = re.search(r"version (\d+)\.(\d+)", done.stdout + done.stderr)
+    if told is None or (int(told[1]), int(told[2])) < wanted:
+        return f"its version is {told[0].split()[1] if told else 'unknown'}, and {'.'.join(map(str, wanted))} is wanted"
+    return ""
+
+
+def compiles(compiler: Path) -> str:
+    """A compiler is often there without the C library's headers."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "proof.c")
+        source.write_text(
+            "#include <math.h>\n#include <pthread.h>\n#include <stdio.h>\n"
+            "double proof(double x) { pthread_self(); printf(\"\"); return sqrt(x); }\n"
+        )  # fmt: skip
+        flags = ("-std=gnu11", "-fPIC", "-shared", "-o", f"{folder}/proof.so", str(source), "-lm", "-lpthread")
+        return run(compiler, *flags)
+
+
+def judges_units_offline(program: Path) -> str:
+    """systemd is asked about a unit without being the one that runs; those before 250 cannot."""
+    with tempfile.TemporaryDirectory() as folder:
+        unit = Path(folder, "proof.service")
+        unit.write_text("[Service]\nExecStart=/bin/true\n")
+        said = run(program, "security", "--offline=true", "--no-pager", str(unit))
+        return said or run(program, "verify", str(unit))
+
+
+def run(*command: str | Path) -> str:
+    """What is wrong with a program: nothing, or its last line, or the reason that it does not start."""
+    try:
+        done = subprocess.run(
+            [str(each) for each in command], capture_output=True, text=True, errors="replace", timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    said = (done.stderr.strip() or done.stdout.strip()).splitlines() or [""]
+    return "" if done.returncode == 0 else f"exit status {done.returncode}: {said[-1]}"
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program: where Debian has it, how it is made to run uninstalled, and what proves that it does."""
+
+    name: str
+    packages: tuple[tuple[str, ...], ...]
+    """Sets of packages: the first set that the archive has is taken."""
+    publish: Callable[[Path, Path], None] = wrappers.as_it_is
+    proof: Callable[[Path], str] = tells_its_version
+    dependencies: bool = False
+    other_name: str | None = None
+
+
+WANTED = (
+    Program("promtool", (("promtool",), ("prometheus",))),  # part of the server's package up to bookworm
+    Program("prometheus", (("prometheus",),)),
+    Program("prometheus-node-exporter", (("prometheus-node-exporter",),)),
+    Program("prometheus-alertmanager", (("prometheus-alertmanager",),), wrappers.with_its_templates,
+            other_name="alertmanager"),
+    Program("amtool", (("prometheus-alertmanager",),)),
+    Program("curl", (("curl",),), wrappers.with_its_libraries, dependencies=True),
+    Program("ethtool", (("ethtool",),), wrappers.with_its_libraries, dependencies=True),
+    Program("cc", (("gcc", "libc6-dev"),), wrappers.compiler, compiles, dependencies=True),
+    Program("systemd-analyze", (("systemd",),), wrappers.judge_of_units, judges_units_offline, dependencies=True),
+)  # fmt: skip
+
+RECENT_ONES = (
+    Program("promtool", (("promtool",),), proof=is_recent),
+    Program("prometheus", (("prometheus",),), proof=is_recent),
+)
+"""What `make parity` holds us against. Releases of Debian are years behind."""
+
+ENGINES = (
+    *RECENT_ONES,
+    Program("prometheus-alertmanager", (("prometheus-alertmanager",),), wrappers.with_its_templates,
+            is_recent_alertmanager, other_name="alertmanager"),
+    Program("amtool", (("prometheus-alertmanager",),), proof=is_recent_alertmanager),
+    *(Program(name, (("victoria-metrics",),), proof=starts) for name in ("victoria-metrics", "vmagent", "vmalert")),
+)  # fmt: skip
+"""What `make fleet` and `make bench-scale` run a fleet on."""
+
+
+PACKAGERS = tuple(
+    Program(name, (("rpm",),), wrappers.with_its_macros, dependencies=True) for name in ("rpmbuild", "rpm")
+)
+"""What `make rpm` builds with, and what its package is looked into with."""
+
+
+class Programs:
+    """The programs of `WANTED`, in `folder` where the machine has none of use."""
+
+    def __init__(self, folder: Path, archive: Archive, wanted: tuple[Program, ...] = WANTED) -> None:
+        self._folder = folder
+        self._archive = archive
+        self._wanted = wanted
+
+    def provide(self, *, strict: bool) -> int:
+        """Find or bring each; say what is missing. 1 if something is and `strict`, else 0."""
+        missing = {program.name: reason for program in self._wanted if (reason := self._provide(program))}
+        if not missing:
+            self._archive.tidy()
+        for name, reason in missing.items():
+            print(f"missing: {name} ({reason}); the tests that need it are left out", file=sys.stderr)
+        return int(bool(missing) and strict)
+
+    def _provide(self, program: Program) -> str:
+        """The reason that there is none, or nothing."""
+        ours = self._folder / "usr" / "bin" / program.name
+        if self._machine_has(program):
+            ours.unlink(missing_ok=True)
+            return ""
+        if os.path.lexists(ours) and not program.proof(ours):
+            return ""
+        try:
+            self._bring(program, ours)
+            useless = program.proof(ours)
+        except (ShortageError, OSError) as error:
+            useless = str(error)
+        if useless:
+            ours.unlink(missing_ok=True)
+        return useless
+
+    def _machine_has(self, program: Program) -> bool:
+        names = (program.name, program.other_name) if program.other_name else (program.name,)
+        path = os.pathsep.join(
+            each for each in os.get_exec_path() if Path(each).resolve() != (self._folder / "usr" / "bin").resolve()
+        )
+        found = (shutil.which(name, path=path) for name in names)
+        return any(each is not None and not program.proof(Path(each)) for each in found)
+
+    def _bring(self, program: Program, ours: Path) -> None:
+        for last, packages in ((each is program.packages[-1], each) for each in program.packages):
+            tree = self._folder / "unpacked" / packages[0]
+            try:
+                if not whole(tree):
+                    files = self._archive.fetch(*packages, dependencies=program.dependencies)
+                    print(f"unpacking {', '.join(packages)} into .programs ...", flush=True)
+                    self._archive.unpack(files, tree, MACHINES_OWN)
+                ours.parent.mkdir(parents=True, exist_ok=True)
+                ours.unlink(missing_ok=True)
+                program.publish(tree, ours)
+                return
+            except ShortageError:
+                if last:
+                    raise

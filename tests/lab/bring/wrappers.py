@@ -1,0 +1,120 @@
+"""How a program that is only unpacked is made to run: for each kind, from its tree to a name in .programs/usr/bin.
+
+All paths are relative to where the program is found, so that a checkout can be moved.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from tests.lab.bring.shortage import ShortageError
+
+LIBRARY = re.compile(r"\.so(\.\d+)*$")
+HERE = 'here=$(cd "$(dirname "$0")" && pwd)'
+
+
+def as_it_is(tree: Path, ours: Path) -> None:
+    """A program that needs nothing beside it."""
+    ours.symlink_to(os.path.relpath(tree / program_in(tree, ours.name), ours.parent))
+
+
+def with_its_templates(tree: Path, ours: Path) -> None:
+    """Debian's Alertmanager looks for its templates below /usr, where one that is only unpacked has none, and no option
+    says otherwise: the path in it becomes a relative one of the same length, and it is started where that leads."""
+    templates = b"/usr/share/prometheus/alertmanager"
+    program = tree / program_in(tree, ours.name)
+    relocated = program.with_suffix(".relocated")
+    relocated.write_bytes(
+        program.read_bytes().replace(templates, templates.replace(b"/", b"", 1).replace(b"/", b"//", 1))
+    )
+    relocated.chmod(0o755)
+    script(ours, f'cd "$here/{inside(tree, ours)}" && exec usr/bin/{relocated.name} "$@"')
+
+
+def with_its_libraries(tree: Path, ours: Path) -> None:
+    """A program that takes more than the C library."""
+    script(
+        ours,
+        f'tree="$here/{inside(tree, ours)}"',
+        f'exec env LD_LIBRARY_PATH="{libraries(tree)}" "$tree/{program_in(tree, ours.name)}" "$@"',
+    )
+
+
+def with_its_macros(tree: Path, ours: Path) -> None:
+    """A program of rpm's, which looks for the macros of its language where it would be installed, and takes the path of
+    these apart at spaces: so it gets one that has none."""
+    script(
+        ours,
+        "short=$(mktemp -d)",
+        "trap 'rm -rf \"$short\"' EXIT",
+        f'ln -s "$here/{inside(tree, ours)}" "$short/tree"',
+        'tree="$short/tree"',
+        'export RPM_CONFIGDIR="$tree/usr/lib/rpm" MAGIC="$tree/usr/lib/file/magic.mgc"',
+        f'LD_LIBRARY_PATH="{libraries(tree)}" "$tree/{program_in(tree, ours.name)}" "$@"',
+    )
+
+
+def judge_of_units(tree: Path, ours: Path) -> None:
+    """systemd-analyze with the units and libraries beside it. It wants to make /run/systemd, which an ordinary user may
+    not and nobody should where no systemd runs: so it gets a /run of its own, in a user namespace, where the kernel
+    allows one."""
+    units = ":".join(
+        f"$tree/{each}" for each in ("usr/lib/systemd/system", "lib/systemd/system") if (tree / each).is_dir()
+    )
+    script(
+        ours,
+        f'tree="$here/{inside(tree, ours)}"',
+        f'export SYSTEMD_UNIT_PATH="{units}:"',
+        f'set -- env LD_LIBRARY_PATH="{libraries(tree)}" "$tree/{program_in(tree, ours.name)}" "$@"',
+        "if unshare --user --map-root-user --mount mount -t tmpfs tmpfs /run 2>/dev/null; then",
+        '\texec unshare --user --map-root-user --mount sh -c \'mount -t tmpfs tmpfs /run && exec "$@"\' sh "$@"',
+        "fi",
+        'exec "$@"',
+    )
+
+
+def compiler(tree: Path, ours: Path) -> None:
+    """gcc, which finds its own parts, with its tree as the root of headers and libraries.
+
+    The C library is the machine's own: what the link names of the development package lead to is linked to there.
+    """
+    for name in ("libc.so", "libm.so"):
+        for found in tree.glob(f"usr/lib/*/{name}"):
+            for target in re.findall(r"/\S+", found.read_text(errors="replace").partition("GROUP")[2]):
+                beside = tree / target[1:]
+                if not beside.exists() and Path(target).exists():
+                    beside.parent.mkdir(parents=True, exist_ok=True)
+                    beside.symlink_to(target)
+    script(
+        ours,
+        f'tree="$here/{inside(tree, ours)}"',
+        f'exec env PATH="$tree/usr/bin:$PATH" LD_LIBRARY_PATH="{libraries(tree)}" '
+        f'"$tree/{program_in(tree, "gcc")}" --sysroot="$tree" "$@"',
+    )  # fmt: skip
+
+
+def program_in(tree: Path, name: str) -> Path:
+    """Where a program lies in its tree."""
+    for folder in ("usr/bin", "bin", "usr/sbin", "sbin"):
+        if (tree / folder / name).exists():
+            return Path(folder, name)
+    raise ShortageError(f"{tree.name} holds no {name}")
+
+
+def libraries(tree: Path) -> str:
+    """The folders of shared libraries in a tree, as a path for a shell that knows the tree as $tree."""
+    folders = sorted({each.parent.relative_to(tree) for each in tree.rglob("*.so*") if LIBRARY.search(each.name)})
+    return ":".join(f"$tree/{each}" for each in folders)
+
+
+def inside(tree: Path, ours: Path) -> str:
+    return os.path.relpath(tree, ours.parent)
+
+
+def script(ours: Path, *lines: str) -> None:
+    fresh = ours.with_suffix(".new")
+    fresh.write_text("\n".join(("#!/bin/sh", HERE, *lines)) + "\n")
+    fresh.chmod(0o755)
+    fresh.rename(ours)

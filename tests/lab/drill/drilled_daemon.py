@@ -1,0 +1,314 @@
+"""A daemon with everything around it that can fall sick, and the means to make it so."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from tests.fakes.firmware.preload import FakeFirmware
+from tests.fakes.nvml import build
+from tests.lab.bench import client
+from tests.lab.bench.abuse import PRIORITY, prefer
+from tests.lab.bench.processes import Program, children
+from tests.lab.bench.report import CannotRunError
+from tests.lab.bench.rig import ROOT, Daemon, Rig
+
+GPUS = 8
+START_PATIENCE = 30.0
+SETTLED_AFTER = 60.0
+"""Seconds within which a daemon that was started is to be well."""
+
+RULES = """\
+groups:
+- name: site
+  rules:
+  - {alert: Always, expr: 'vector(1)'}
+  - {alert: Waits, expr: 'vector(1)', for: 1d}
+  - {alert: Refused, expr: 'coldplate_config_last_reload_successful == 0'}
+"""
+CONFIG = """\
+web: {{enable_lifecycle: true}}
+backends: {{power: [redfish, estimate], redfish: {{url: 'http://127.0.0.1:{controller}'}}}}
+rules: {{files: [builtin, {rules}/site*.yml]}}
+notify:
+  resend: 1s
+  alertmanager: {{urls: ['http://127.0.0.1:{receiver}'], timeout: 3s}}
+  webhook: {{urls: ['http://127.0.0.1:{receiver}/hook'], timeout: 3s}}
+rack: {{name: r1, peers: [{rules}/peers.json]}}
+"""
+FIRING, PENDING = "Always", "Waits"
+"""The alerts of RULES that are to survive everything."""
+MOUNT = ("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs")
+SABOTAGE = ("-m", "tests.daemon.sabotage")
+
+_NAME = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+DEVICES = ("coldplate_gpu_up", "coldplate_infiniband_port_up", "coldplate_worker_up", "coldplate_backend_up")
+"""What a page has to show as it did before the fault, for the devices to be back."""
+STATE_WRITTEN = "coldplate_state_write_successful"
+EVERYTHING = (
+    *DEVICES,
+    "coldplate_thread_up",
+    "coldplate_config_last_reload_successful",
+    STATE_WRITTEN,
+    "coldplate_rack_peer_up",
+    "coldplate_metric_missing",
+)
+"""What it has to show besides, for all to be well."""
+FRESH = 3.0
+"""Seconds that a sample may be old on a page that is well."""
+
+
+class Page:
+    """What a daemon shows at a moment."""
+
+    def __init__(self, text: str) -> None:
+        self._values: dict[str, dict[str, float]] = {}
+        for key, value in client.values_of(text).items():
+            name, _, labels = key.partition("{")
+            self._values.setdefault(name, {})[labels] = value
+
+    def family(self, name: str, label: str = "") -> dict[str, float]:
+        """Values of one metric by one of its labels; added up where several have the same."""
+        found: dict[str, float] = {}
+        for labels, value in self._values.get(name, {}).items():
+            key = dict(_NAME.findall(labels)).get(label, "")
+            found[key] = found.get(key, 0.0) + value
+        return found
+
+    def total(self, name: str, **labels: str) -> float:
+        """The sum of a metric's values, of those series that have these labels."""
+        wanted = set(labels.items())
+        return sum(value for own, value in self._values.get(name, {}).items() if wanted <= set(_NAME.findall(own)))
+
+    @property
+    def fires(self) -> bool:
+        """Whether the alert fires that always does."""
+        return self.total("coldplate_alert", alertname=FIRING, alertstate="firing") == 1
+
+    def differs(self, before: Page, names: Sequence[str]) -> str:
+        """What is not as it was of these metrics, or not fresh; empty if nothing.
+
+        An empty page says of nothing how it was.
+        """
+        for name in names:
+            was, now = before._values.get(name, {}), self._values.get(name, {})
+            keys = sorted(key for key in was.keys() | now.keys() if was.get(key) != now.get(key))
+            # A thread that has begun meanwhile, such as one that writes a file, is no harm.
+            if name == "coldplate_thread_up":
+                keys = [key for key in keys if key in was or not now[key]]
+            if before._values and keys:
+                return f"{name}{{{keys[0]}"
+        for name in ("coldplate_gpu_sample_age_seconds", "coldplate_sample_age_seconds"):
+            if any(age > FRESH for age in self._values.get(name, {}).values()):
+                return f"{name} above {FRESH:.0f} s"
+        return ""
+
+
+class Drill:
+    """One daemon, the files that it reads, and those whom it talks to."""
+
+    def __init__(
+        self,
+        start: Callable[[Path | None], AbstractContextManager[Daemon]],
+        folder: Path,
+        firmware: FakeFirmware,
+        state: Path,
+        limited: bool,
+    ) -> None:
+        self._start = start
+        self._running = ExitStack()
+        self.daemon = self._running.enter_context(start(None))
+        self._prefer()
+        self.killed = 0.0
+        """The monotonic second at which the daemon was last killed by `kill_and_restart`."""
+        self.folder = folder
+        self.firmware = firmware
+        self.state = state
+        self.limited = limited
+        """Whether the state directory is a small file system of its own."""
+        self.config = self.daemon.folder / "coldplate.yaml"
+        self.good = self.config.read_text()
+        self.sysfs = folder / "sysfs"
+
+    def close(self) -> None:
+        self._running.close()
+
+    def _prefer(self) -> None:
+        for pid in self.daemon.pids:
+            prefer(pid, PRIORITY)
+
+    def kill_and_restart(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """SIGKILL, whatever it is doing, and another daemon in the same place, on another port."""
+        os.kill(self.pid, signal.SIGKILL)
+        self.killed = time.monotonic()
+        self._running.close()
+        meanwhile()
+        self.daemon = self._running.enter_context(self._start(self.daemon.folder))
+        self._prefer()
+
+    @property
+    def pid(self) -> int:
+        return self.daemon.pids[0]
+
+    @property
+    def worker(self) -> int:
+        return children(self.pid)[0]
+
+    @property
+    def log(self) -> str:
+        return (self.daemon.folder / "log").read_text(errors="replace")
+
+    def page(self) -> Page | None:
+        """None if there is none to be had."""
+        try:
+            return Page(self.daemon.page())
+        except (OSError, ValueError):
+            return None
+
+    def healthy(self) -> bool:
+        try:
+            client.scrape(self.daemon.address, client.request(self.daemon.address, path="/-/healthy"))
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def active_since(self) -> dict[str, int]:
+        """Since when the alerts are active that are to survive everything, seconds; empty without an answer."""
+        request = client.request(self.daemon.address, path="/api/v1/alerts")
+        try:
+            alerts = json.loads(client.scrape(self.daemon.address, request).text)["data"]["alerts"]
+        except (OSError, ValueError):
+            return {}
+        begun = {each["labels"]["alertname"]: each["activeAt"] for each in alerts}
+        return {name: round(_seconds(begun[name])) for name in (FIRING, PENDING) if name in begun}
+
+    def driver(self, *commands: str) -> None:
+        """Tell the stand-in for the driver's library what to do from now on."""
+        build.command(self.folder / "control", *commands)
+
+    def behave(self, **manners: str) -> None:
+        """Tell the receiver, the peer and the management controller how to answer from now on; by default, well."""
+        _tell_outsiders(self.folder, manners)
+
+    def reload(self) -> int:
+        """Have the configuration read again; the status of the answer, 0 without one."""
+        host, port = self.daemon.address
+        request = urllib.request.Request(f"http://{host}:{port}/-/reload", b"")
+        try:
+            with urllib.request.urlopen(request, timeout=60.0) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            error.close()
+            return error.code
+        except OSError:
+            return 0
+
+    def configure(self, put: Callable[[Path], object] | None = None) -> None:
+        """Put something in the place of the configuration, or what belongs there, and have it read."""
+        self.config.unlink(missing_ok=True)
+        if put is None:
+            self.config.write_text(self.good)
+        else:
+            put(self.config)
+        self.reload()
+
+    def rules(self, text: str | None = None) -> int:
+        """Give it one more rule file, or take that away, and have it read; the status of the answer."""
+        path = self.folder / "site-more.yml"
+        if text is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.write_text(text)
+        return self.reload()
+
+    def sabotage(self, **plan: object) -> None:
+        """Do the daemon's threads harm from within; it must have been started with `SABOTAGE`."""
+        (self.folder / "plan").write_text(json.dumps(plan))
+        os.kill(self.pid, 10)
+
+
+def _seconds(time_text: str) -> float:
+    return datetime.fromisoformat(time_text.replace("Z", "+00:00")).timestamp()
+
+
+@contextmanager
+def drilled(rig: Rig, *commands: str, sabotaged: bool = False, fast: str = "1s", further: str = "") -> Iterator[Drill]:
+    """A daemon whose driver was told these commands before; `sabotaged` is for one whose threads come to harm.
+
+    It samples at the period `fast`, and `further` sections go to the end of its configuration.
+    """
+    folder = Path(tempfile.mkdtemp(dir=rig.directory, prefix="drill-"))
+    (folder / "site.yml").write_text(RULES)
+    (folder / "sysfs").symlink_to(rig.sysfs)
+    build.command(folder / "control", *commands)
+    _tell_outsiders(folder, {})
+    try:
+        firmware = FakeFirmware(folder)
+    except (FileNotFoundError, subprocess.CalledProcessError) as error:
+        raise CannotRunError(f"the stand-in for firmware that hangs cannot be compiled: {error}") from error
+    environment = {build.CONTROL: str(folder / "control"), **firmware.environment}
+    program: Sequence[str] = ()
+    if sabotaged:
+        program = (*SABOTAGE, json.dumps({"told": str(folder / "plan"), "settled": 2.0}))
+        environment["PYTHONPATH"] = os.pathsep.join((str(rig.site), str(ROOT)))
+    with ExitStack() as stack:
+        state = folder / "state"
+        limited = stack.enter_context(_small_file_system(state))
+        ports = stack.enter_context(_outsiders(rig, folder))
+        (folder / "peers.json").write_text(json.dumps([{"targets": [f"127.0.0.1:{ports['peer']}"]}]))
+        more = CONFIG.format(rules=folder, receiver=ports["receiver"], controller=ports["controller"]) + further
+
+        def start(before: Path | None) -> AbstractContextManager[Daemon]:
+            return rig.coldplate(fast, True, more, state, program, environment, before)
+
+        drill = Drill(start, folder, firmware, state, limited)
+        stack.callback(drill.close)
+        yield drill
+
+
+def _tell_outsiders(folder: Path, manners: Mapping[str, str]) -> None:
+    fresh = folder / "manners.new"
+    fresh.write_text(json.dumps({"receiver": "well", "peer": "well", "controller": "well", **manners}))
+    fresh.replace(folder / "manners")
+
+
+@contextmanager
+def _outsiders(rig: Rig, folder: Path) -> Iterator[dict[str, int]]:
+    """The receiver, the peer and the management controller; their ports."""
+    command = [sys.executable, "-m", "tests.lab.drill.outsiders", str(folder / "manners")]
+    with Program(command, folder / "outsiders.log", rig.environment, ROOT) as program:
+        until = time.monotonic() + START_PATIENCE
+        while len(words := program.log.read_text().split()) < 6:
+            if not program.alive or time.monotonic() > until:
+                raise CannotRunError(
+                    f"the receiver, peer and management controller do not serve: {program.log.read_text()[-500:]}"
+                )
+            time.sleep(0.05)
+        yield {name: int(port) for name, port in zip(words[::2], words[1::2], strict=True)}
+
+
+@contextmanager
+def _small_file_system(path: Path) -> Iterator[bool]:
+    """A folder that can be full: a file system of 8 MiB in memory, where mounting is allowed; whether it was."""
+    path.mkdir()
+    try:
+        mounted = subprocess.run([*MOUNT, str(path)], capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        mounted = False
+    try:
+        yield mounted
+    finally:
+        if mounted:
+            subprocess.run(["umount", "-l", str(path)], capture_output=True, check=False)

@@ -1,0 +1,76 @@
+"""Every fault there is, each on a daemon that has got over the one before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from tests.lab.bench.processes import MIB, Peak
+from tests.lab.bench.rig import Rig
+from tests.lab.drill.drilled_daemon import Page, drilled
+from tests.lab.drill.driver_faults import STARTS
+from tests.lab.drill.fault import Fault
+from tests.lab.drill.faults import PLAIN
+from tests.lab.drill.measured_fault import MEMORY, MeasuredFault, attempt, measure, scraper, settle
+from tests.lab.drill.restart_faults import restarts
+from tests.lab.drill.shortage_faults import THREADS_SHORTAGE, fallen
+
+Chosen = Callable[[str], bool]
+"""Whether the fault of this title is to be tried."""
+
+
+def in_turn(rig: Rig, chosen: Chosen, seed: int) -> Iterator[MeasuredFault]:
+    """Each as it has been measured. Raises CannotRunError where no daemon can be had at all."""
+    yield from _of_one_daemon(rig, [fault for fault in PLAIN if chosen(fault.title)])
+    for fault, told in STARTS:
+        if chosen(fault.title):
+            yield _at_the_start(rig, fault, told)
+    yield from _of_threads(rig, chosen)
+    yield from _of_restarts(rig, [fault for fault in restarts(seed) if chosen(fault.title)])
+
+
+def _of_one_daemon(rig: Rig, faults: Sequence[Fault]) -> Iterator[MeasuredFault]:
+    if not faults:
+        return
+    with drilled(rig) as drill, scraper(rig, drill.daemon.address) as asking:
+        settle(rig, drill)
+        held = Peak(drill.pid)
+        for fault in faults:
+            yield attempt(rig, drill, asking, fault)
+        rig.progress.say(f"all of these: {held.now() / MIB:+.1f} MiB are kept in the end")
+        yield _kept(held.now())
+
+
+def _kept(held: float) -> MeasuredFault:
+    """What the process holds at the end beyond what it held at the beginning."""
+    fault = Fault("all of these, in the end", "no more memory is held", lambda drill: None, answers=False)
+    found = MeasuredFault(fault, whole=0.0, memory=held)
+    assert (held > MEMORY) == bool(found.missed())
+    return found
+
+
+def _at_the_start(rig: Rig, fault: Fault, told: Sequence[str]) -> MeasuredFault:
+    """The times count from the start of the process."""
+    began = time.monotonic()
+    with drilled(rig, *told) as drill, scraper(rig, drill.daemon.address) as asking:
+        return measure(rig, drill, asking, fault, Page(""), began)
+
+
+def _of_threads(rig: Rig, chosen: Chosen) -> Iterator[MeasuredFault]:
+    if not (chosen(fallen("").title) or chosen(THREADS_SHORTAGE.title)):
+        return
+    with drilled(rig, sabotaged=True) as drill, scraper(rig, drill.daemon.address) as asking:
+        page = settle(rig, drill)
+        names = sorted(page.family("coldplate_thread_up", "thread"))
+        for fault in (*map(fallen, names), THREADS_SHORTAGE):
+            if chosen(fault.title):
+                yield attempt(rig, drill, asking, fault)
+
+
+def _of_restarts(rig: Rig, faults: Sequence[Fault]) -> Iterator[MeasuredFault]:
+    if not faults:
+        return
+    with drilled(rig) as drill:
+        settle(rig, drill)
+        for fault in faults:
+            yield attempt(rig, drill, None, fault)

@@ -1,0 +1,117 @@
+"""Thousands of nodes for a scale study: the pages of one simulated rack, served under as many names as are asked for.
+
+`coldplate simulate` samples every node, which is more than a core can do for thousands. Here four nodes are sampled
+once in a scrape interval, and each page is told again with the name of another rack and job. What scrapes cannot tell
+the difference: series, values and their changes are those of real pages. One node in fifty has an alert that fires.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from agent.commands.simulate.site_pages import NodePage
+from agent.commands.simulate.site_reader import SiteReader
+from agent.commands.simulate.site_service import make_nodes
+from exporters.encoder import Format
+from tests.lab.fleet.job_faults import injected
+
+RACK = 4
+INTERVAL_SECONDS = 15
+ALERTING = 50
+SITE = {"nodes_per_job": RACK, "racks": [{"count": 1, "nodes": RACK, "power_budget": "40.8kW"}]}
+ALERT = (
+    b'coldplate_alert{alertname="GpuImbalance",alertstate="firing",gpu="3",uuid="GPU-0",scheduler="slurm",'
+    b'job_id="4711_0",severity="warning"} 1\n'
+)
+JOB = b'job_id="4711_0"'
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
+
+
+class Plan(NamedTuple):
+    """How the nodes work together, and how fast time passes there."""
+
+    job_nodes: int = RACK
+    pace: float = 1.0
+    faults: bool = False
+
+
+class CannedSite:
+    """The pages of a rack, sampled anew once an interval, and the list of all that are served of them."""
+
+    def __init__(self, nodes: int, profile: str, address: str, plan: Plan) -> None:
+        self._plan = plan
+        self._began = time.time()
+        site = SiteReader("the scale study", Path()).site(SITE)
+        self._pages = [NodePage(node, profile) for node in make_nodes(site, INTERVAL_SECONDS, int(self._began))]
+        self._texts: list[bytes] = []
+        self._sampled = -1
+        self.targets = json.dumps(
+            [
+                {"targets": [address], "labels": {"__metrics_path__": f"/{each}", "instance": f"node{each}:19400",
+                                                  "rack": f"r{each // RACK}"}}
+                for each in range(nodes)
+            ]
+        ).encode()  # fmt: skip
+
+    def page(self, number: int) -> bytes:
+        """The page of one node."""
+        tick = int((time.time() - self._began) * self._plan.pace / INTERVAL_SECONDS)
+        if tick != self._sampled:
+            self._sampled = tick
+            self._texts = [b"".join(page.pieces(Format.TEXT, tick * INTERVAL_SECONDS)) for page in self._pages]
+        rack, job = number // RACK, number // self._plan.job_nodes
+        text = self._texts[number % RACK] + (b"" if number % ALERTING else ALERT)
+        text = text.replace(b'rack="r1"', b'rack="r%d"' % rack).replace(JOB, b'job_id="4711_%d"' % job)
+        return injected(number, text) if self._plan.faults else text
+
+
+class _Asked(asyncio.Protocol):
+    def __init__(self, site: CannedSite) -> None:
+        self._site, self._waiting = site, b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        *requests, self._waiting = (self._waiting + data).split(b"\r\n\r\n")
+        for request in requests:
+            path = request.split(b" ", 2)[1]
+            body, kind = (
+                (self._site.targets, b"application/json") if path == b"/sd"
+                else (self._site.page(int(path[1:])), Format.TEXT.value.encode())
+            )  # fmt: skip
+            self._transport.write(HEAD % (kind, len(body)) + body)
+
+
+async def _serve(nodes: int, profile: str, port: int, plan: Plan) -> None:
+    site = CannedSite(nodes, profile, f"127.0.0.1:{port}", plan)
+    server = await asyncio.get_running_loop().create_server(lambda: _Asked(site), "127.0.0.1", port, backlog=4096)
+    await server.serve_forever()
+
+
+def main() -> None:
+    """Serve until ended."""
+    parser = argparse.ArgumentParser(prog="python -m tests.lab.fleet.canned_site")
+    parser.add_argument("--nodes", type=int, required=True)
+    parser.add_argument("--profile", default="lean")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--job-nodes", type=int, default=RACK, help="nodes of each job")
+    parser.add_argument("--pace", type=float, default=1.0, help="seconds of the simulation in a second")
+    parser.add_argument("--faults", action="store_true", help="with what job_faults.py has")
+    parsed = parser.parse_args()
+    try:
+        plan = Plan(parsed.job_nodes, parsed.pace, parsed.faults)
+        asyncio.run(_serve(parsed.nodes, parsed.profile, parsed.port, plan))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""The programs of a fleet, started on free ports of the loopback interface, each with its log, and ended together."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+import psutil
+
+from tests.deployment.fleet_files import ROOT
+from tests.servers import fetch, free_port
+
+BROUGHT = ROOT / ".programs" / "newest" / "usr" / "bin"
+READY_SECONDS = 60.0
+
+
+class StartError(Exception):
+    """A program that does not come up, with the last lines of its log."""
+
+
+class Engine(NamedTuple):
+    """One that runs."""
+
+    name: str
+    url: str
+    process: subprocess.Popen[bytes]
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of processor time so far."""
+        times = self._process.cpu_times()
+        return float(times.user + times.system)
+
+    @property
+    def resident(self) -> int:
+        """Bytes of memory that are its own: without the pages of files that it has mapped."""
+        memory = self._process.memory_info()
+        return int(memory.rss - memory.shared)
+
+    @property
+    def _process(self) -> psutil.Process:
+        return psutil.Process(self.process.pid)
+
+
+def program(name: str) -> str:
+    """One that `make` has brought, else one of the machine: where both lack, the start fails in words."""
+    ours = BROUGHT / name
+    return str(ours) if ours.exists() else name
+
+
+class Engines:
+    """What was started, by name; all end when the block does, the last one first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.running: dict[str, Engine] = {}
+
+    def __enter__(self) -> Engines:  # noqa: PYI034 Python 3.10 has no Self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for engine in reversed(self.running.values()):
+            engine.process.terminate()
+        for engine in self.running.values():
+            try:
+                engine.process.wait(20)
+            except subprocess.TimeoutExpired:
+                engine.process.kill()
+                engine.process.wait()
+
+    def start(self, name: str, command: Callable[[int], Sequence[str]], ready: str, port: int | None = None) -> Engine:
+        """Start what `command` makes of a port, and wait until it answers at `ready`. Raises StartError."""
+        chosen = port or free_port()
+        log = self.folder / f"{name}.log"
+        try:
+            with log.open("wb") as file:
+                process = subprocess.Popen(command(chosen), stdout=file, stderr=subprocess.STDOUT, cwd=self.folder)
+        except OSError as error:
+            raise StartError(f"{name}: {error}; make engines brings it") from error
+        engine = self.running[name] = Engine(name, f"http://127.0.0.1:{chosen}", process)
+        until = time.monotonic() + READY_SECONDS
+        while time.monotonic() < until and process.poll() is None:
+            with suppress(OSError):
+                fetch(f"{engine.url}{ready}", 2)
+                return engine
+            time.sleep(0.1)
+        told = log.read_text(errors="replace").splitlines()[-5:]
+        raise StartError(f"{name} does not come up:\n" + "\n".join(told))
+
+    def prometheus(self, name: str, config: str, *more: str) -> Engine:
+        """A Prometheus with this configuration."""
+        path = self.folder / f"{name}.yml"
+        path.write_text(config)
+        words = [program("prometheus"), f"--config.file={path}", f"--storage.tsdb.path={self.folder / name}", *more]
+        return self.start(name, lambda port: [*words, f"--web.listen-address=127.0.0.1:{port}"], "/-/ready")
+
+    def store(self, name: str, *more: str) -> Engine:
+        """A VictoriaMetrics of one node."""
+        words = [program("victoria-metrics"), f"-storageDataPath={self.folder / name}", "-retentionPeriod=1d", *more]
+        return self.start(name, lambda port: [*words, f"-httpListenAddr=127.0.0.1:{port}"], "/health")
+
+    def scraper(self, name: str, config: Path, *more: str) -> Engine:
+        """A vmagent."""
+        buffer = f"-remoteWrite.tmpDataPath={self.folder / name}"
+        words = [program("vmagent"), f"-promscrape.config={config}", buffer, *more]
+        return self.start(name, lambda port: [*words, f"-httpListenAddr=127.0.0.1:{port}"], "/health")

@@ -1,0 +1,181 @@
+"""Measure what a fleet costs its servers, for docs/scale.md: `python -m tests.lab.fleet.scale_study`.
+
+For each number of nodes a real Prometheus scrapes canned pages (canned_site.py) and evaluates the whole pack and the
+rules of a shard, so that all that they record is there. Then each rule is asked for alone, at that moment: what
+counts is the processor time of the server, by the kernel's account, which hardly depends on who shares the machine.
+Last, a vmagent and a VictoriaMetrics scrape the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+from alerts import rulefile
+from tests.deployment.fleet_files import FLEET, ROOT
+from tests.lab.fleet.canned_site import INTERVAL_SECONDS
+from tests.lab.fleet.engines import Engine, Engines
+from tests.lab.fleet.scale_table import Figures, Times, table
+from tests.servers import fetch, free_port
+
+SIZES = (100, 400, 1600)
+FLEET_RULES = ROOT / "packaging" / "prometheus" / "fleet.rules.yml"
+PAGE = ROOT / "docs" / "scale.md"
+BEGIN, END = "<!-- measured: made by `make bench-scale` -->\n", "<!-- measured: end -->\n"
+RULES_SECONDS, STORE_SECONDS = 150, 60
+LEAST_CPU_SECONDS, MOST_TIMES = 0.2, 15
+"""A rule is asked for until the server has taken so long, or so often: the kernel counts in hundredths of a second."""
+CONFIG = """
+global: {{scrape_interval: {interval}s, evaluation_interval: {interval}s, external_labels: {{cluster: main}}}}
+rule_files: ["{rules}/*.yml"]
+scrape_configs:
+- job_name: coldplate
+  honor_labels: true
+  http_sd_configs: [{{url: "{site}/sd"}}]
+"""
+
+
+def measure(nodes: int, profile: str) -> Figures:
+    """Run both kinds of server with so many nodes."""
+    with tempfile.TemporaryDirectory(prefix="coldplate-scale-") as place, Engines(Path(place)) as engines:
+        folder, rules = Path(place), Path(place) / "rules"
+        rules.mkdir()
+        words = [sys.executable, "-m", "tests.lab.fleet.canned_site", "--nodes", str(nodes), "--profile", profile]
+        os.environ["PYTHONPATH"] = str(ROOT)
+        site = engines.start("site", lambda port: [*words, "--port", str(port)], "/sd", free_port())
+        config = CONFIG.format(interval=INTERVAL_SECONDS, rules=rules, site=site.url)
+        server = engines.prometheus("prometheus", config, "--web.enable-lifecycle")
+        time.sleep(2 * INTERVAL_SECONDS)
+        cpu, at = server.cpu, time.monotonic()
+        time.sleep(2 * INTERVAL_SECONDS)
+        ingesting = (server.cpu - cpu) / (time.monotonic() - at)
+        whole, shard = whole_pack(folder / "whole"), shard_rules(folder / "shard")
+        load(server, rules, [*whole, *(path for path in shard if path.parent != folder / "shard")])
+        time.sleep(RULES_SECONDS)
+        series = int(ask(server, 'count({__name__=~".+"})'))
+        samples = ask(server, "sum(scrape_samples_post_metric_relabeling)")
+        disk, memory = on_disk(folder / "prometheus"), server.resident
+        moment = time.time()
+        (folder / "prometheus.yml").write_text("{}")
+        reload(server)
+        time.sleep(3)
+        pack, of_a_shard = taken(server, whole, moment), taken(server, shard, moment)
+        engines.running.pop("prometheus").process.kill()
+        store, scraper, took = stored(engines, site)
+        return Figures(
+            nodes, samples / INTERVAL_SECONDS, series, memory, ingesting, disk, pack, of_a_shard,
+            store.resident, took[0], scraper.resident, took[1], on_disk(folder / "store"),
+        )  # fmt: skip
+
+
+def stored(engines: Engines, site: Engine) -> tuple[Engine, Engine, tuple[float, float]]:
+    """The same nodes under vmagent and VictoriaMetrics; the processor time of store and scraper, in cores."""
+    config = engines.folder / "vmagent.yml"
+    config.write_text(CONFIG.partition("rule_files")[0].format(interval=INTERVAL_SECONDS).replace(
+        "evaluation_interval: 15s, ", "") + "scrape_configs:" + CONFIG.partition("scrape_configs:")[2].format(
+        site=site.url))  # fmt: skip
+    store = engines.store("store")
+    keep = f"-remoteWrite.urlRelabelConfig={FLEET / 'vmagent' / 'keep.yml'}"
+    scraper = engines.scraper("scraper", config, f"-remoteWrite.url={store.url}/api/v1/write", keep)
+    time.sleep(3 * INTERVAL_SECONDS)
+    before, at = (store.cpu, scraper.cpu), time.monotonic()
+    time.sleep(STORE_SECONDS)
+    span = time.monotonic() - at
+    return store, scraper, ((store.cpu - before[0]) / span, (scraper.cpu - before[1]) / span)
+
+
+def whole_pack(folder: Path) -> list[Path]:
+    """What a single server loads, at an interval that lets it keep up while this is measured."""
+    return [*rendered(folder, "--interval-at-least", "30s"), FLEET_RULES]
+
+
+def shard_rules(folder: Path) -> list[Path]:
+    """What a shard loads, as docs/fleet.md has it."""
+    ours = [FLEET / "rules" / f"{name}.rules.yml" for name in ("shard", "relay")]
+    return [*rendered(folder, "--for-shard"), FLEET_RULES, *ours]
+
+
+def rendered(folder: Path, *options: str) -> list[Path]:
+    command = [sys.executable, "-m", "agent.cli", "render", "rules", *options, "--out", str(folder)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+    return sorted(folder.glob("*.yml"))
+
+
+def load(server: Engine, rules: Path, files: list[Path]) -> None:
+    """Have the server evaluate these files."""
+    for path in files:
+        shutil.copy(path, rules / path.name)
+    reload(server)
+
+
+def reload(server: Engine) -> None:
+    urllib.request.urlopen(urllib.request.Request(f"{server.url}/-/reload", method="POST"), timeout=120).close()
+
+
+def taken(server: Engine, files: list[Path], moment: float) -> Times:
+    """Processor seconds of one evaluation of each rule at that moment; its result is counted, and not stored."""
+    found: Times = {}
+    for path in files:
+        for group in rulefile.load(path).groups:
+            for rule in group.rules:
+                key = (group.name, rule.name)
+                found[key] = found.get(key, 0.0) + _evaluated(server, f"count({rule.expression})", moment)
+    return found
+
+
+def _evaluated(server: Engine, query: str, moment: float) -> float:
+    before, times = server.cpu, 0
+    while times < MOST_TIMES and server.cpu - before < LEAST_CPU_SECONDS:
+        ask(server, f"{query} or vector(0)", moment)
+        times += 1
+    return (server.cpu - before) / times
+
+
+def ask(server: Engine, query: str, moment: float | None = None) -> float:
+    """The result of a query that has one."""
+    asked = {"query": query, **({} if moment is None else {"time": f"{moment:.3f}"})}
+    found = json.loads(fetch(f"{server.url}/api/v1/query?{urllib.parse.urlencode(asked)}", 120))
+    return float(found["data"]["result"][0]["value"][1])
+
+
+def on_disk(folder: Path) -> float:
+    """Bytes in all files of a folder."""
+    return float(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
+
+
+def put_in(page: str, text: str) -> str:
+    """The page with this text between its markers."""
+    before, _, rest = page.partition(BEGIN)
+    return f"{before}{BEGIN}{text}{END}{rest.partition(END)[2]}"
+
+
+def main() -> int:
+    """Measure, print, and write the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.lab.fleet.scale_study")
+    parser.add_argument("--nodes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--profile", default="lean")
+    parser.add_argument("--print", action="store_true", help="print the table, and leave docs/scale.md as it is")
+    parsed = parser.parse_args()
+    figures = []
+    for nodes in parsed.nodes:
+        print(f"{nodes} nodes ...", file=sys.stderr, flush=True)
+        figures.append(measure(nodes, parsed.profile))
+    text = table(figures, parsed.profile, os.getloadavg()[1])
+    print(text)
+    if not parsed.print:
+        PAGE.write_text(put_in(PAGE.read_text(encoding="utf-8"), text), encoding="utf-8")
+    return int(any(math.isnan(each.samples) for each in figures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""A fleet on the loopback interface: a simulated site, and both ways to run its servers at once, from packaging/fleet.
+
+Two Prometheus share the racks and write what is worth keeping to one store, over which a vmalert evaluates the global
+rules. Two vmagents share the nodes and write to the other store, over which another vmalert evaluates everything. All
+of them send to one Alertmanager: what both find must be one alert. Minutes of rules and waits are seconds here, and
+nothing else differs.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.deployment.fleet_files import FLEET, ROOT
+from tests.lab.fleet.engines import Engine, Engines, program
+from tests.lab.fleet.inbox import Inbox
+
+SCRAPE = "5s"
+RACK, RACKS = 4, 4
+_PACE = {"15s": SCRAPE, "30s": SCRAPE, "1m": "10s", "2m": "25s", "5m": "30s"}
+ALERTMANAGER = ROOT / "packaging" / "alertmanager"
+
+Document = dict[str, Any]
+
+
+class Fleet:
+    """All programs of a fleet, started in the order in which they need each other."""
+
+    def __init__(self, engines: Engines, inbox: Inbox, lost: str, at: float) -> None:
+        """Rack `lost` loses its power so many seconds after the site starts."""
+        self._engines, self._folder = engines, engines.folder
+        self.alertmanager = self._alertmanager(inbox)
+        self._rules("shard-rules", "shard", packed=True)
+        self._rules("global-rules", "global", packed=False)
+        self._rules("cluster-rules", "clusters", packed=False)
+        self.stores = [engines.store(f"store-{number}", "-search.latencyOffset=1s") for number in range(2)]
+        self.site = self._site(lost, at)
+        self.shards = [self._shard(number) for number in range(2)]
+        self.scrapers = [self._scraper(number) for number in range(2)]
+        self.vmalerts = [
+            self._vmalert(0, self.stores[0], "shard-rules", "global-rules"),
+            self._vmalert(1, self.stores[1], "cluster-rules", "global-rules"),
+        ]
+
+    def _site(self, lost: str, at: float) -> Engine:
+        words = [
+            sys.executable,
+            "-m",
+            "agent.cli",
+            "simulate",
+            "--nodes",
+            str(RACK * RACKS),
+            "--nodes-per-rack",
+            str(RACK),
+        ]
+        words += ["--nodes-per-job", "8", "--rack-budget", "40.8kW", "--cluster", "main"]
+        words += ["--fault", f"power-loss@{lost},at={at:.0f}s", "--metrics.profile", "lean"]
+        return self._engines.start(
+            "site", lambda port: [*words, "--web.listen-address", f"127.0.0.1:{port}"], "/-/ready"
+        )
+
+    def _alertmanager(self, inbox: Inbox) -> Engine:
+        text = re.sub(r"http://\w+\.example", inbox.url, (ALERTMANAGER / "alertmanager.yml").read_text())
+        config = self._folder / "alertmanager.yml"
+        config.write_text(re.sub(r"group_wait: \w+", f"group_wait: {SCRAPE}", text))
+        shutil.copy(ALERTMANAGER / "coldplate.tmpl", self._folder)
+        words = [program("prometheus-alertmanager"), f"--config.file={config}", f"--storage.path={self._folder / 'am'}"]
+        words.append("--cluster.listen-address=")
+        return self._engines.start(
+            "alertmanager", lambda port: [*words, f"--web.listen-address=127.0.0.1:{port}"], "/-/ready"
+        )
+
+    def _rules(self, name: str, own: str, *, packed: bool) -> None:
+        out = self._folder / name
+        out.mkdir()
+        if packed:
+            command = [sys.executable, "-m", "agent.cli", "render", "rules", "--for-shard", "--out", str(out)]
+            subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+            shutil.copy(ROOT / "packaging" / "prometheus" / "fleet.rules.yml", out)
+        shutil.copy(FLEET / "rules" / f"{own}.rules.yml", out)
+        for path in out.glob("*.yml"):
+            path.write_text(re.sub(r"\b(interval|for): (\w+)$", _hurried, path.read_text(), flags=re.MULTILINE))
+
+    def _shard(self, number: int) -> Engine:
+        config = yaml.safe_load((FLEET / "prometheus" / "shard.yml").read_text())
+        self._hurry(config)
+        config["global"]["external_labels"]["shard"] = str(number)
+        config["rule_files"] = ["shard-rules/*.yml"]
+        (scrape,) = config["scrape_configs"]
+        scrape["relabel_configs"][-1]["regex"] = str(number)
+        config["alerting"]["alertmanagers"] = [{"static_configs": [{"targets": [_address(self.alertmanager)]}]}]
+        config["remote_write"][0]["url"] = f"{self.stores[1].url}/api/v1/write"
+        return self._engines.prometheus(f"prometheus-{number}", yaml.safe_dump(config))
+
+    def _scraper(self, number: int) -> Engine:
+        config = yaml.safe_load((FLEET / "vmagent" / "scrape.yml").read_text())
+        self._hurry(config)
+        path = self._folder / "scrape.yml"
+        path.write_text(yaml.safe_dump(config))
+        return self._engines.scraper(
+            f"vmagent-{number}", path, "-promscrape.cluster.membersCount=2", f"-promscrape.cluster.memberNum={number}",
+            f"-remoteWrite.url={self.stores[0].url}/api/v1/write",
+            f"-remoteWrite.urlRelabelConfig={FLEET / 'vmagent' / 'keep.yml'}",
+        )  # fmt: skip
+
+    def _hurry(self, config: Document) -> None:
+        """The simulated site as targets, in place of files, and its own pace."""
+        config["global"] |= {"scrape_interval": SCRAPE}
+        if "evaluation_interval" in config["global"]:
+            config["global"]["evaluation_interval"] = SCRAPE
+        scrape = config["scrape_configs"][0]
+        del scrape["file_sd_configs"]
+        scrape["http_sd_configs"] = [{"url": f"{self.site.url}/sd"}]
+        machine = {"action": "labeldrop", "regex": "topology"}
+        scrape["relabel_configs"] = [machine, *scrape.get("relabel_configs", ())]
+
+    def _vmalert(self, number: int, store: Engine, *rules: str) -> Engine:
+        words = [program("vmalert"), *(f"-rule={self._folder / each}/*.yml" for each in rules)]
+        words += [f"-{each}.url={store.url}" for each in ("datasource", "remoteWrite", "remoteRead")]
+        words += [f"-notifier.url={self.alertmanager.url}", "-disableAlertgroupLabel", "-external.label=cluster=main"]
+        words += [f"-evaluationInterval={SCRAPE}", "-rule.evalDelay=1s", "-group.maxStartDelay=1s"]
+        return self._engines.start(
+            f"vmalert-{number}", lambda port: [*words, f"-httpListenAddr=127.0.0.1:{port}"], "/health"
+        )
+
+
+def _hurried(found: re.Match[str]) -> str:
+    return f"{found[1]}: {_PACE.get(found[2], found[2])}"
+
+
+def _address(engine: Engine) -> str:
+    return engine.url.removeprefix("http://")
+
+
+def listed(folder: Path, engines: dict[str, Engine], show: Callable[[str], None]) -> None:
+    """What is where, for whoever looks in."""
+    for name, engine in engines.items():
+        show(f"  {name:14} {engine.url}")
+    show(f"  logs           {folder}")

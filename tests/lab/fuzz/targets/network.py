@@ -1,0 +1,531 @@
+"""HTTP on both sides, and what servers, peers and kubelets answer."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from unittest import mock
+
+from agent.backends.equipment.cooling_watch import CoolingWatch
+from agent.backends.equipment.rack_watch import RackWatch
+from agent.backends.jobs.pods import pod_devices
+from agent.backends.jobs.protobuf import ProtobufError
+from agent.backends.power.redfish import Redfish
+from agent.backends.protocol import AbsentError, DeviceError
+from agent.catalogue.equipment import LEAK_STATES
+from agent.commands.check.asides import ask_agent
+from agent.commands.doctor.agent_view import parse_snapshot
+from agent.commands.import_.imported_readings import ImportProblems, UnsuitableLogError
+from agent.commands.import_.prometheus_history import Asked, node_ticks
+from agent.commands.top.screen.agent_answers import ForeignAnswerError, SnapshotReader, read_alerts, read_history
+from agent.lib.certificate_dates import first_expiry
+from agent.lib.http_answers import AnswerBounds, AnswerReader
+from agent.lib.http_client import HttpClient
+from agent.lib.http_outcomes import HttpAnswer, HttpError
+from agent.lib.http_target import HttpTarget
+from agent.model import Instant
+from agent.rack.heat import Heats
+from agent.rack.peer_messages import GarbageError, decode, encode
+from agent.wiring.own_agent import OwnAgent
+from alerts.notify.serverclock import ServerClock
+from exporters.http_messages import RefusedError, RequestReader
+from exporters.landing import refresh_of
+from exporters.negotiation import accepts_gzip, choose_format
+from exporters.protection.passwords import login_of
+from exporters.rule_selection import ParameterError, selection_of
+from tests.lab.fuzz.target import Target
+
+
+def use_requests(data: bytes, folder: Path) -> None:
+    """Whole, and byte by byte: where the cuts are must not matter."""
+    assert _requests(iter([data])) == _requests(
+        iter([data[at : at + 1] for at in range(min(len(data), 1500))] + [data[1500:]])
+    )
+
+
+def _requests(pieces: Iterator[bytes]) -> list[object]:
+    reader, found = RequestReader(), list[object]()
+    try:
+        for piece in pieces:
+            reader.feed(piece)
+            while (request := reader.next()) is not None:
+                found.append((request.method, request.path, request.query, request.body))
+                choose_format(request.headers.get("accept", ""))
+                accepts_gzip(request.headers.get("accept-encoding", ""))
+                refresh_of(request.query)
+                try:
+                    selection_of(request.query)
+                except ParameterError as error:
+                    assert str(error).isprintable(), error
+    except RefusedError as error:
+        found.append(error.response.status)
+    return found
+
+
+def use_logins(data: bytes, folder: Path) -> None:
+    """The header as the server has it: bytes as Latin-1."""
+    login = login_of(data.decode("latin-1"))
+    assert login is None or isinstance(login[1], bytes)
+
+
+def use_certificates(data: bytes, folder: Path) -> None:
+    """Whatever the file holds, there is a time that a page can show, or none."""
+    expires = first_expiry(data)
+    assert expires is None or math.isfinite(expires)
+
+
+def use_answers(data: bytes, folder: Path) -> None:
+    """As a lenient and as a strict reader, whole and byte by byte."""
+    for bounds in (AnswerBounds(body=4096), AnswerBounds(body=4096, head=1024, plain=True)):
+        whole = _answers(iter([data]), bounds)
+        if whole and isinstance(whole[0], HttpAnswer):
+            assert len(whole[0].body) <= 4096
+        _answers((data[at : at + 1] for at in range(min(len(data), 3000))), bounds)
+
+
+def _answers(pieces: Iterator[bytes], bounds: AnswerBounds) -> list[object]:
+    reader, found = AnswerReader(bounds), list[object]()
+    clock = ServerClock()
+    try:
+        for piece in pieces:
+            answer = reader.feed(piece)
+            if answer is not None:
+                found.append(answer)
+                clock.hear(answer.headers.get("date", ""), Instant(1.0, 1.7e9), Instant(1.1, 1.7e9))
+                return found
+        if (last := reader.hang_up()) is not None:
+            found.append(last)
+    except HttpError as error:
+        assert str(error).isprintable(), error
+        found.append(error.fault)
+    return found
+
+
+def use_peer(data: bytes, folder: Path) -> None:
+    report = decode(data)
+    assert decode(encode(report)) == report
+    report.seconds()
+
+
+def use_heats(data: bytes, folder: Path) -> None:
+    Heats("r1").restore(data, Instant(1.0, 1.7e9))
+
+
+def use_pods(data: bytes, folder: Path) -> None:
+    for each in pod_devices(data):
+        assert all(isinstance(part, str) for part in (each.namespace, each.pod, each.container, each.device))
+
+
+def use_redfish(data: bytes, folder: Path) -> None:
+    """Each part of the input, up to a line `---`, answers one request; the last one all that follow."""
+    parts = data.split(b"\n---\n")
+
+    def exchange(self: HttpClient, request: object, deadline: float) -> HttpAnswer:
+        return HttpAnswer(200, {}, parts.pop(0) if len(parts) > 1 else parts[0], False, False)
+
+    source = Redfish(HttpTarget("http://bmc:80", timeout=5.0), None, lambda: 0.0)
+    with mock.patch.object(HttpClient, "exchange", exchange):
+        watts = source.watts()
+    assert isinstance(watts, float)
+    assert -1e9 < watts < 1e9
+
+
+def use_cooling(data: bytes, folder: Path) -> None:
+    """Likewise, one answer after the other."""
+    parts = data.split(b"\n---\n")
+
+    def exchange(self: HttpClient, request: object, deadline: float) -> HttpAnswer:
+        return HttpAnswer(200, {}, parts.pop(0) if len(parts) > 1 else parts[0], False, False)
+
+    watch = CoolingWatch(HttpTarget("http://bmc:80", timeout=5.0), None, lambda: 0.0)
+    with mock.patch.object(HttpClient, "exchange", exchange):
+        seen = watch.look()
+    assert set(seen.leaks.values()) <= set(LEAK_STATES)
+    assert all(-1e13 < value < 1e13 for values in seen.connectors.values() for value in values.values())
+
+
+def use_rack_equipment(data: bytes, folder: Path) -> None:
+    """Likewise, of a service that may have units of every kind."""
+    parts = data.split(b"\n---\n")
+
+    def exchange(self: HttpClient, request: object, deadline: float) -> HttpAnswer:
+        return HttpAnswer(200, {}, parts.pop(0) if len(parts) > 1 else parts[0], False, False)
+
+    watch = RackWatch("cdu", HttpTarget("http://cdu:80", timeout=5.0), lambda: 0.0)
+    with mock.patch.object(HttpClient, "exchange", exchange):
+        seen = watch.look()
+    assert set(seen.states.values()) <= set(LEAK_STATES)
+    assert all(-1e13 < value < 1e13 for value in seen.values.values())
+    assert all(word.isprintable() for part in seen.states for word in part)
+    assert all(problem.isprintable() for problem in seen.problems), seen.problems
+
+
+def use_history(data: bytes, folder: Path) -> None:
+    def exchange(self: HttpClient, request: object, deadline: float) -> HttpAnswer:
+        return HttpAnswer(200, {}, data, False, False)
+
+    problems = ImportProblems("http://prometheus:9090")
+    with mock.patch.object(HttpClient, "exchange", exchange):
+        found = list(
+            node_ticks(
+                HttpTarget("http://prometheus:9090"), Asked("{}", 1.7e9, 1.7e9 + 60, 15.0), lambda: 0.0, problems
+            )
+        )
+    for each in found:
+        assert math.isfinite(each.tick.wall), each
+        for reading in each.tick.readings:
+            assert math.isfinite(reading.value), reading
+            assert all(isinstance(value, str) for _, value in reading.series.all_labels), reading
+    list(problems.all())
+
+
+def use_agent(data: bytes, folder: Path) -> None:
+    """As the live view, `doctor` and `check` read it."""
+    for read in (SnapshotReader().read, read_alerts, read_history):
+        with suppress(ForeignAnswerError):
+            read(data)
+    view, why = parse_snapshot(data, "http://n1")
+    assert (view is None) == bool(why)
+    if view is not None:
+        view.labelled("coldplate_gpu_up", "gpu", 1.0)
+    with mock.patch.object(HttpClient, "exchange", lambda *_: HttpAnswer(200, {}, data, False, False)):
+        told = ask_agent(OwnAgent(("http://127.0.0.1:19400",), {}), 0.0)
+    assert (told.firing is None) == bool(told.why)
+
+
+PEER = {
+    "version": 1,
+    "rack": "r1",
+    "cluster": "",
+    "run": "run-of-a-peer",
+    "instance": "n2:19400",
+    "job": "coldplate",
+    "now": 1.7e9 + 0.5,
+    "last": 1_700_000_000,
+    "watts": [1000.0, None, 3.5],
+    "source": "ipmi",
+    "limits": {"nodes": 18.0},
+}
+CHASSIS = "/redfish/v1/Chassis"
+BMC = b"\n---\n".join(
+    json.dumps(each).encode()
+    for each in (
+        {"Members": [{"@odata.id": f"{CHASSIS}/HGX_1"}, {"@odata.id": f"{CHASSIS}/Self"}]},
+        {"Id": "HGX_1", "ChassisType": "Module"},
+        {"Id": "Self", "ChassisType": "RackMount", "Power": {"@odata.id": f"{CHASSIS}/Self/Power"}},
+        {"PowerControl": [{"PowerConsumedWatts": 5000.5}], "PowerWatts": {"Reading": 1}},
+    )
+)
+UNIT = "/redfish/v1/ThermalEquipment/CDUs/1"
+SHELF = "/redfish/v1/PowerEquipment/PowerShelves/1"
+PLANT_DOCUMENTS: tuple[object, ...] = (
+    {"ThermalEquipment": {"@odata.id": "/redfish/v1/T"}, "PowerEquipment": {"@odata.id": "/redfish/v1/P"}},
+    {"CDUs": {"@odata.id": "/redfish/v1/T/CDUs"}},
+    {"Members": [{"@odata.id": UNIT}]},
+    {
+        "Pumps": {"@odata.id": f"{UNIT}/Pumps"},
+        "Reservoirs": {"@odata.id": f"{UNIT}/Reservoirs"},
+        "Filters": {"@odata.id": f"{UNIT}/Filters"},
+        "SecondaryCoolantConnectors": {"@odata.id": f"{UNIT}/Secondary"},
+        "LeakDetection": {"@odata.id": f"{UNIT}/Leaks"},
+        "EnvironmentMetrics": {"@odata.id": f"{UNIT}/Air"},
+    },
+    {"Members": [{"@odata.id": f"{UNIT}/Pumps/1"}]},
+    {"Members": [{"@odata.id": f"{UNIT}/Reservoirs/1"}]},
+    {"Members": [{"@odata.id": f"{UNIT}/Filters/1"}]},
+    {"Members": [{"@odata.id": f"{UNIT}/Secondary/1"}]},
+    {"LeakDetectorGroups": []},
+    {"PowerShelves": {"@odata.id": "/redfish/v1/P/Shelves"}},
+    {"Members": [{"@odata.id": SHELF}]},
+    {"Mains": {"@odata.id": f"{SHELF}/Mains"}, "PowerSupplies": {"@odata.id": f"{SHELF}/Supplies"}},
+    {"Members": [{"@odata.id": f"{SHELF}/Mains/1"}]},
+    {"Members": [{"@odata.id": f"{SHELF}/Supplies/1"}]},
+    {"Metrics": {"@odata.id": f"{SHELF}/Supplies/1/Metrics"}},
+    {"Status": {"State": "Enabled", "Health": "OK"}, "PumpRedundancy": [{"Status": {"Health": "Critical"}}]},
+    {"Status": {"Health": "OK"}, "PumpSpeedPercent": {"Reading": 50}},
+    {"FluidLevelStatus": "OK", "FluidLevelPercent": {"Reading": 80}},
+    {"ServiceHours": 1, "RatedServiceHours": 2, "DeltaLiquidPressurekPa": {"Reading": 3}},
+    {"SupplyTemperatureCelsius": {"Reading": 30}, "FlowLitersPerMinute": {"Reading": 90}},
+    {"LeakDetectorGroups": [{"Detectors": [{"DetectorState": "OK"}]}]},
+    {"TemperatureCelsius": {"Reading": 25}, "HumidityPercent": {"Reading": 50}},
+    {"MainsRedundancy": {"Status": {"Health": "Warning"}}},
+    {"Voltage": {"Reading": 230}, "PolyPhaseCurrentAmps": {"Line1": {"Reading": 5}}, "BreakerState": "Tripped"},
+    {"LineInputStatus": "LossOfInput", "PowerCapacityWatts": 5500},
+    {"OutputPowerWatts": {"Reading": 4000}},
+)
+PLANT = b"\n---\n".join(json.dumps(each).encode() for each in PLANT_DOCUMENTS)
+THERMAL = f"{CHASSIS}/c/ThermalSubsystem"
+COOLED = b"\n---\n".join(
+    json.dumps(each).encode()
+    for each in (
+        {"Members": [{"@odata.id": f"{CHASSIS}/c"}]},
+        {"Id": "c", "ThermalSubsystem": {"@odata.id": THERMAL}},
+        {
+            "LeakDetection": {"@odata.id": f"{THERMAL}/LeakDetection"},
+            "CoolantConnectors": {"@odata.id": f"{THERMAL}/CoolantConnectors"},
+        },
+        {"Members": [{"@odata.id": f"{THERMAL}/CoolantConnectors/1"}]},
+        {"LeakDetectorGroups": [{"GroupName": "g", "Detectors": [{"DetectorState": "OK"}]}]},
+        {"LeakDetectorGroups": [{"GroupName": "g", "Detectors": [{"DetectorState": "Warning"}]}]},
+        {"SupplyTemperatureCelsius": {"Reading": 30.5}, "FlowLitersPerMinute": {"Reading": 90}},
+    )
+)
+FANS = b"\n---\n".join(
+    json.dumps(each).encode()
+    for each in (
+        {"Members": [{"@odata.id": f"{CHASSIS}/c"}]},
+        {"Id": "c", "ThermalSubsystem": {"@odata.id": THERMAL}, "Thermal": {"@odata.id": f"{CHASSIS}/c/Thermal"}},
+        {"Fans": {"@odata.id": f"{THERMAL}/Fans"}, "ThermalMetrics": {"@odata.id": f"{THERMAL}/ThermalMetrics"}},
+        {"Members": [{"@odata.id": f"{THERMAL}/Fans/1"}]},
+        {"SpeedPercent": {"Reading": 50, "SpeedRPM": 9000}, "Status": {"State": "Enabled", "Health": "OK"}},
+        {"TemperatureSummaryCelsius": {"Intake": {"Reading": 25}}},
+    )
+)
+METRIC = {
+    "__name__": "coldplate_gpu_power_watts",
+    "gpu": "0",
+    "uuid": "GPU-1",
+    "instance": "n1:19400",
+    "job": "coldplate",
+}
+MATRIX = {
+    "status": "success",
+    "data": {
+        "resultType": "matrix",
+        "result": [
+            {"metric": METRIC, "values": [[1.7e9, "652.1"], [1.7e9 + 15, "NaN"], [1.7e9 + 30, "+Inf"]]},
+            {
+                "metric": {
+                    "__name__": "DCGM_FI_DEV_GPU_TEMP",
+                    "gpu": "1",
+                    "UUID": "GPU-2",
+                    "Hostname": "n2",
+                    "instance": "n2:9400",
+                },
+                "values": [[1.7e9, "60"]],
+            },
+        ],
+    },
+}
+POD = bytes.fromhex(
+    "0a4a0a0970797472617463682d12076d6c2d7465616d1a340a06776f726b6572122a0a0e6e76696469612e636f6d2f677075"
+    "120d4750552d616161612d62626262120d4750552d636363632d64646464"
+)
+AGENT = {
+    "status": "success",
+    "data": {
+        "sequence": 5,
+        "timestamp": 1.7e9,
+        "monotonic": 10.5,
+        "age": 0.1,
+        "readings": [
+            {
+                "metric": "coldplate_gpu_power_watts",
+                "labels": {"gpu": "0", "uuid": "GPU-1"},
+                "value": 650.5,
+                "unit": "watts",
+            }
+        ],
+        "reports": [{"backend": "nvml", "outcome": "ok", "duration": 0.1, "detail": "", "calls": 3}],
+        "gaps": [
+            {
+                "backend": "nvml",
+                "metric": "coldplate_gpu_ecc_errors_total",
+                "labels": {"gpu": "0", "uuid": "GPU-1"},
+                "reason": "unsupported",
+                "detail": "x",
+            }
+        ],
+    },
+}
+ALERTS = {
+    "status": "success",
+    "data": {
+        "alerts": [
+            {
+                "labels": {"alertname": "GpuHot", "severity": "warning"},
+                "annotations": {"summary": "x"},
+                "state": "firing",
+                "activeAt": "2026-11-21T08:00:00.123456789Z",
+                "value": "8e+01",
+            }
+        ]
+    },
+}
+
+TARGETS = (
+    Target(
+        "certificates",
+        ("agent/lib/certificate_dates.py",),
+        use_certificates,
+        (b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n",),
+    ),
+    Target(
+        "logins",
+        ("exporters/protection/passwords.py",),
+        use_logins,
+        (b"Basic YWxpY2U6c2VjcmV0", b"basic  OmE=", b"Bearer abc", b"Basic /////w=="),
+    ),
+    Target(
+        "http-requests",
+        ("exporters/http_messages.py", "exporters/negotiation.py", "exporters/rule_selection.py"),
+        use_requests,
+        (
+            b"GET /metrics?refresh=5 HTTP/1.1\r\nHost: n1\r\nAccept: application/openmetrics-text;version=1\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: n1\r\nAccept: text/plain;q=0.5\r\nAccept-Encoding: gzip;q=0.8, *;q=0\r\n\r\n",
+            b"POST /-/reload HTTP/1.1\r\nHost: n1\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\nabc",
+            b"GET http://n1/ HTTP/1.0\r\n\r\nGET / HTTP/1.0\r\n\r\n",
+            b"GET /api/v1/rules?type=alert&rule_name[]=A&file[]=%2Fa%zz&exclude_alerts=true HTTP/1.1\nHost: [::1]\n\n",
+            b"\r\n\r\nOPTIONS * HTTP/1.1\r\nHost:\r\nTransfer-Encoding: chunked\r\n\r\n",
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc",
+            b"GET / HTTP/2.0\r\n\r\n",
+            b"HEAD / HTTP/1.1\r\nhost: a\r\nHost: b\r\n folded: c\r\n\r\n",
+        ),
+        words=(
+            b"Content-Length: 0\r\n",
+            b"Content-Length: 99999999999999999999\r\n",
+            b"Connection: close\r\n",
+            b"\r\n",
+            b"\n",
+            b"%00",
+            b"Transfer-Encoding: gzip\r\n",
+            b"refresh=",
+            b"match[]=",
+            b"&" * 40,
+            b"q=nan",
+            b"q=1e999",
+            b";" * 30,
+        ),
+    ),
+    Target(
+        "http-answers",
+        ("agent/lib/http_answers.py",),
+        use_answers,
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nDate: Sat, 21 Nov 2026 08:00:00 GMT\r\n\r\nhello",
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nT: 1\r\n\r\n",
+            b"HTTP/1.0 503 x\r\nRetry-After: 5\r\n\r\nuntil the end",
+            b"HTTP/1.1 204 \r\nConnection: close\r\n\r\n",
+            b"HTTP/1.1 200 OK\nContent-Length: 2\nContent-Length: 2\n folded\n\nok",
+        ),
+        words=(
+            b"Content-Length: -1\r\n",
+            b"Content-Length: 5, 5\r\n",
+            b"Transfer-Encoding: identity\r\n",
+            b"\r\n",
+            b"0\r\n\r\n",
+            b"fffffffffffffffff\r\n",
+            b"HTTP/1.1 101 x\r\n\r\n",
+            b"Content-Encoding: gzip\r\n",
+            b"Date: Sat, 31 Feb 2026 25:61:61 GMT\r\n",
+            b"Date: Sat, 21 Nov 99999 08:00:00 +9999\r\n",
+        ),
+    ),
+    Target(
+        "peer-answers",
+        ("agent/rack/peer_messages.py",),
+        use_peer,
+        (json.dumps(PEER).encode(),),
+        (GarbageError,),
+        words=(b"null", b"1e999", b"-1", b"[]", b"{}", b"\\u0000"),
+    ),
+    Target(
+        "breaker-heats",
+        ("agent/rack/heat.py",),
+        use_heats,
+        (
+            b'{"at":1.7e9,"rack":"r1","breakers":{"a":{"heat":0.5,"load":0.9,"hold":1,"constant":2,"rating":3,"share":1}}}',
+        ),
+    ),
+    Target(
+        "pod-resources",
+        ("agent/backends/jobs/protobuf.py", "agent/backends/jobs/pods.py"),
+        use_pods,
+        (POD, b"", b"\x0a\x02\x0a\x00", b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x0d1234\x0912345678"),
+        (ProtobufError,),
+        words=(
+            b"nvidia.com/gpu",
+            b"k8s.gpu.nvidia.com/claim=gpu-0",
+            b"gpu.nvidia.com",
+            b"\x2a\x10\x22",
+            b"\xff\xff\xff\xff\x0f",
+        ),
+    ),
+    Target(
+        "redfish",
+        ("agent/backends/power/redfish.py", "agent/backends/redfish_service.py"),
+        use_redfish,
+        (BMC, b"{}", b"[]", b'{"Members": [null, {"@odata.id": 5}]}'),
+        (DeviceError,),
+        words=(b"\n---\n", b'"EnvironmentMetrics"', b'"Reading": NaN', b"1e999", b"null", b"[", b"-1", b"true"),
+    ),
+    Target(
+        "redfish-cooling",
+        (
+            "agent/backends/equipment/air_documents.py",
+            "agent/backends/equipment/cooling_documents.py",
+            "agent/backends/equipment/cooling_watch.py",
+            "agent/backends/redfish_service.py",
+        ),
+        use_cooling,
+        (COOLED, FANS, b"{}", b'{"Members": [null, {"@odata.id": 5}]}'),
+        (DeviceError, AbsentError),
+        words=(
+            b"\n---\n",
+            b'"LeakDetectors"',
+            b'"PhysicalContext": "Intake"',
+            b'"SpeedPercent"',
+            b'"Status": {"State": "Absent"}',
+            b'"Reading": NaN',
+            b"null",
+            b"[",
+            b"-1",
+        ),
+    ),
+    Target(
+        "redfish-rack-equipment",
+        (
+            "agent/backends/equipment/cooling_units.py",
+            "agent/backends/equipment/part_states.py",
+            "agent/backends/equipment/power_units.py",
+            "agent/backends/equipment/rack_watch.py",
+            "agent/backends/equipment/redfish_round.py",
+        ),
+        use_rack_equipment,
+        (PLANT, b"{}", b'{"error": {"message": "x\\n"}}'),
+        (DeviceError,),
+        words=(
+            b"\n---\n",
+            b'"Status": {"State": "Absent"}',
+            b'"PumpRedundancy": [{"Status": {"Health": "OK"}}]',
+            b'"Reading": NaN',
+            b'"Voltage": {"Reading": 0}',
+            b"null",
+            b"[",
+            b"-1",
+        ),
+    ),
+    Target(
+        "prometheus-history",
+        ("agent/commands/import_/prometheus_history.py",),
+        use_history,
+        (json.dumps(MATRIX).encode(), b'{"status":"error","error":"x"}'),
+        (UnsuitableLogError,),
+        words=(b"null", b'"NaN"', b'"0x1"', b"[]", b"{}", b"1e999", b'"1_0"', b'"gpu": ""'),
+    ),
+    Target(
+        "agent-answers",
+        (
+            "agent/commands/top/screen/agent_answers.py",
+            "agent/commands/doctor/agent_view.py",
+            "agent/commands/check/asides.py",
+        ),
+        use_agent,
+        (json.dumps(AGENT).encode(), json.dumps(ALERTS).encode()),
+        words=(b"null", b'"NaN"', b"1e999", b"[]", b"{}", b"true", b'"data": ', b', "x": ' + b"[" * 3000),
+    ),
+)

@@ -1,0 +1,516 @@
+"""What the agent itself wrote, once damaged: state files, recordings, traces; and what its worker says."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timezone
+from pathlib import Path
+
+from agent.backends.nvml.nvml_source import NvmlSource
+from agent.backends.nvml.trace.trace import Trace, TraceError
+from agent.backends.protocol import AbsentError, DeviceError, SourceError
+from agent.catalogue import BY_NAME
+from agent.commands.check.deep.course import Course
+from agent.commands.import_ import dcgm_log, nvidia_smi_log, smi_dmon_log
+from agent.commands.import_.imported_readings import ImportProblems, SnapshotMaker, Tick, UnsuitableLogError
+from agent.daemon.pausing import ANSWER, REQUEST, PauseError, read_answer, read_request
+from agent.health.deep_findings import MEMORY, PEER, DeepStep
+from agent.lib.durable import DamagedError, seal
+from agent.model import Gap, Gpu, GpuIdentity, Lane, NvLink, Reason, Series
+from agent.recording.column_reader import ColumnBlock
+from agent.recording.file_records import MAGIC, START, RecordingError, records
+from agent.recording.file_records import sealed as record_of
+from agent.recording.recording_reader import Recording
+from agent.recording.segment_packer import PREAMBLE
+from agent.sampler.inventory import FORM, Inventory
+from agent.worker.decode import Decoder
+from agent.worker.worker_messages import (
+    MessageError,
+    encode,
+    encode_events,
+    encode_gaps,
+    encode_identity,
+    encode_series,
+    unseal,
+)
+from alerts import alert_state
+from alerts.windows import archive
+from exporters.push.buffer_records import sealed as push_record
+from exporters.push.disk_buffer import DiskBuffer
+from exporters.push.write_request import WriteRequest
+from tests.lab.fuzz.target import Target
+from tests.lab.fuzz.targets.kernel import NOW, check
+from tests.nvml.fake_driver import Code, FakeDriver, FakeGpu, h100
+
+PUSHED = bytes(20) + push_record(WriteRequest(5.0, 2, b"first")) + push_record(WriteRequest(6.0, 2, b"second"))
+"""The buffer of a push as its run left it: nothing sent yet, and two requests."""
+
+
+def sealed(form: str):
+    """The body with its right checksum, so that what is behind it is tried; without the first byte S, as it is."""
+    return lambda data: seal(form, data[1:]) if data.startswith(b"S") else data
+
+
+def use_alert_state(data: bytes, folder: Path) -> None:
+    list(alert_state.decode(sealed(alert_state.FORMAT)(data)).all())
+
+
+def use_archive(data: bytes, folder: Path) -> None:
+    archive.decode(sealed(archive.FORM)(data))
+
+
+def use_inventory(data: bytes, folder: Path) -> None:
+    """It never raises; what cannot be used is set aside."""
+    path = folder / "inventory"
+    path.write_bytes(sealed(FORM)(data))
+    Inventory(path, lambda path, content: None)
+
+
+def use_push_buffer(data: bytes, folder: Path) -> None:
+    """A segment and how far it was sent. Whatever is there, what is found is what was written, and it ends."""
+    sent, segment = data[:20], data[20:]
+    if data.startswith(b"S"):  # with right checksums, so that what is behind them is tried
+        place = struct.pack("<QQ", 1, data[1])
+        sent, body = place + struct.pack("<I", zlib.crc32(place)), data[2:]
+        segment = b"".join(push_record(WriteRequest(5.0, 1, body)) for _ in range(2)) + body
+    (folder / "sent").write_bytes(sent)
+    (folder / "0000000001.segment").write_bytes(segment)
+    buffer = DiskBuffer(folder, 2.0**20)
+    assert buffer.bytes <= len(segment)
+    buffer.append(WriteRequest(7.0, 3, b"the last one"))
+    while (head := buffer.head()) is not None:
+        last = head
+        buffer.advance()
+    assert last == WriteRequest(7.0, 3, b"the last one")
+    assert buffer.bytes == 0
+
+
+def use_pause(data: bytes, folder: Path) -> None:
+    for name, read in ((REQUEST, read_request), (ANSWER, read_answer)):
+        (folder / name).write_bytes(data)
+        with suppress(PauseError):
+            read(folder)
+
+
+def use_worker(data: bytes, folder: Path) -> None:
+    """Lines of a worker, each with its right checksum where it begins with an S."""
+    decoder = Decoder("synthetic")
+    for line in data.split(b"\n"):
+        body = b"%08x %b" % (zlib.crc32(line[1:]), line[1:]) if line.startswith(b"S") else line
+        with suppress(MessageError):
+            message = decoder.decode(body + b"\n")
+            frame = getattr(getattr(message, "sample", None), "frame", None)
+            if frame is not None:
+                check(frame)
+
+
+COURSE = (
+    b'{"said": "loaded", "text": "PyTorch 2"}\n{"said": "ready", "text": "1", "value": 2}\n'
+    b'{"said": "begin", "step": 0}\n{"said": "value", "step": 0, "value": 2.5e12}\n'
+    b'{"said": "failed", "step": 1, "text": "CUDA error"}\n{"said": "done"}\n'
+)
+
+
+def use_course(data: bytes, folder: Path) -> None:
+    """Lines of what measures GPUs for `check --deep`; it never raises."""
+    gpus = (Gpu("0", "GPU-0"), Gpu("1", "GPU-1"))
+    course = Course([DeepStep(MEMORY, gpus[:1]), DeepStep(PEER, gpus)], len(gpus), 0.0)
+    for line in data.split(b"\n"):
+        course.take(line, 1.0)
+        course.hangs(100.0)
+        assert course.doing().isprintable()
+    assert all(0.0 < value < math.inf for value in course.values.values())
+    assert (course.why + course.broken + course.library).isprintable()
+
+
+def use_recording(data: bytes, folder: Path) -> None:
+    path = folder / "run.coldplate"
+    path.write_bytes(mended(data))
+    with Recording(path) as recording:
+        for snapshot in recording.snapshots():
+            for each in snapshot:
+                each.value + 0.0
+        recording.survey()
+        for block in recording.pieces(lambda *parts: iter([ColumnBlock(*parts)])):
+            assert block.holds == len(block.monos)
+        assert all(problem.isprintable() for problem in recording.problems)
+
+
+CUT = b"\n@@"
+"""Begins a record of a recording as it is fuzzed; its kind follows, then how many bytes of it are not compressed."""
+
+
+def mended(data: bytes) -> bytes:
+    """The recording as a file. An input that is none already holds its records unpacked and without checksums."""
+    if data.startswith(MAGIC[:4]):
+        return data
+    out = [START]
+    for part in (b"\n" + data).split(CUT)[1:40]:
+        kind, plain, payload = part[:1], part[1:2], part[2:]
+        if plain != b"-":
+            at = PREAMBLE.size if kind == b"B" else 0
+            payload = payload[:at] + zlib.compress(payload[at:])
+        out.append(record_of(kind or b"H", payload))
+    return b"".join(out)
+
+
+def taken_apart(recording: bytes) -> bytes:
+    """The way back, to make seeds of recordings."""
+    out = []
+    for record in records(io.BytesIO(recording), 0, len(recording)):
+        if record.kind is None:
+            continue
+        at = PREAMBLE.size if record.kind == b"B" else 0
+        packed = record.kind != b"H"
+        body = record.payload[:at] + zlib.decompress(record.payload[at:]) if packed else record.payload
+        out.append(CUT + record.kind + (b"z" if packed else b"-") + body)
+    return b"".join(out)[1:]
+
+
+def use_trace(data: bytes, folder: Path) -> None:
+    path = folder / "trace.jsonl"
+    path.write_bytes(data)
+    Trace(path)
+
+
+class OneGpu(FakeDriver):
+    """Whatever its handle is, and its UUID by now."""
+
+    def _gpu(self, handle: object) -> FakeGpu:
+        return self.gpus[0]
+
+
+class FuzzedGpu:
+    """The values of a line of input, where they are of the kind that the library gives for the call."""
+
+    def __init__(self, data: bytes) -> None:
+        self.gpu = h100(0)
+        self.driver = OneGpu(self.gpu)
+        for line in data.split(b"\n")[:200]:
+            with suppress(ValueError, RecursionError):
+                self._take(json.loads(line.decode("utf-8", "surrogateescape")))
+
+    def _take(self, said: object) -> None:
+        match said:
+            case [str(name), {"code": int(code)}]:
+                self.gpu.calls[name] = Code(code % 1000 or 999)
+            case [str(name), value] if type(value) is type(self.gpu.calls.get(name, self.driver.system.get(name))):
+                table = self.gpu.calls if name in self.gpu.calls else self.driver.system
+                if _alike(value, table[name]):
+                    table[name] = value
+            case [int(field), int(scope), int(kind), int(bits)]:
+                self.gpu.fields[field, scope] = _field(kind % 9, bits % 2**64)
+            case [int(metric), float(value)]:
+                self.gpu.gpm[metric] = value
+
+
+def _alike(value: object, known: object) -> bool:
+    if isinstance(value, dict) and isinstance(known, dict):
+        return value.keys() == known.keys() and all(_alike(value[key], known[key]) for key in value)
+    return type(value) is type(known) and (not isinstance(value, int) or abs(value) < 2**64)
+
+
+def _field(kind: int, bits: int):
+    """A value of that type of nvmlValue_t with these bits."""
+    if kind == 0:
+        return kind, struct.unpack("<d", struct.pack("<Q", bits))[0]
+    if kind in (4, 5):
+        return kind, bits % 2**31 - 2**30
+    return kind, bits % (2**32 if kind == 1 else 2**16 if kind == 6 else 2**64)
+
+
+def use_driver(data: bytes, folder: Path) -> None:
+    fuzzed = FuzzedGpu(data)
+    source = NvmlSource(fuzzed.driver, wall=lambda: 1.7e9, patience=5.0)
+    try:
+        for channel in source.open(NOW):
+            for lane in (Lane.FAST, Lane.SLOW, Lane.COLD, Lane.FAST):
+                sample = channel.read(lane, NOW)
+                check(sample.readings)
+                for gap in sample.gaps:
+                    encode_gaps([gap])
+        for event in source.events(0.0):
+            encode_events(0, [event])
+    finally:
+        source.close()
+
+
+def use_dcgm(data: bytes, folder: Path) -> None:
+    problems = ImportProblems("dmon.txt")
+    check_ticks(dcgm_log.ticks(_lines(data), 1.7e9, 1.0, problems), problems, data)
+
+
+def use_smi(data: bytes, folder: Path) -> None:
+    for zone in (timezone.utc, None):
+        problems = ImportProblems("gpu.csv")
+        check_ticks(nvidia_smi_log.ticks(_lines(data), zone, problems, "0"), problems, data)
+
+
+def use_smi_dmon(data: bytes, folder: Path) -> None:
+    problems = ImportProblems("dmon.txt")
+    check_ticks(smi_dmon_log.ticks(_lines(data), 1.7e9, 1.0, timezone.utc, problems), problems, data)
+
+
+def _lines(data: bytes) -> Iterator[str]:
+    return iter(io.StringIO(data.decode("utf-8", "replace"), newline=""))
+
+
+def check_ticks(ticks: Iterator[Tick], problems: ImportProblems, data: bytes) -> None:
+    maker = SnapshotMaker(1.0)
+    for tick in ticks:
+        assert math.isfinite(tick.wall), tick
+        check(tick.readings)
+        maker.make(tick)
+    said = list(problems.all())
+    assert len(said) < 50
+    assert all(each.isprintable() and len(each) < 1000 for each in said), said
+
+
+H100 = b"\n".join(
+    json.dumps(each).encode()
+    for each in (
+        ["nvmlDeviceGetName", "NVIDIA H100 80GB HBM3"],
+        ["nvmlDeviceGetPciInfo_v3", "00000000:1B:00.0"],
+        ["nvmlDeviceGetSerial", "1650001"],
+        ["nvmlDeviceGetUUID", "GPU-00000000"],
+        ["nvmlDeviceGetTemperature", 61],
+        ["nvmlDeviceGetUtilizationRates", {"gpu": 57, "memory": 29}],
+        ["nvmlDeviceGetMemoryInfo_v2", {"code": 3}],
+        [186, 0, 1, 430000],
+        [83, 0, 3, 12345678],
+        [230, 0, 0, 2**63],
+        [1, 55.5],
+        ["nvmlDeviceGetMinorNumber", 0],
+        ["nvmlDeviceGetSupportedEventTypes", 31],
+        ["nvmlSystemGetDriverVersion", "570.124.06"],
+    )
+)
+_GPU = Gpu("0", "GPU-a")
+_ROWS = [encode_identity("GPU-a", GpuIdentity(_GPU, "0000:1b:00.0", "S1", "H100", (("driver_version", "580.1"),)))]
+_SERIES = [
+    Series(BY_NAME["coldplate_gpu_power_watts"], _GPU),
+    Series(BY_NAME["coldplate_nvlink_errors_total"], NvLink(_GPU, 3), (("type", "replay"),)),
+]
+SAID = [encode("hello", "synthetic", _ROWS, ())] * 2 + [
+    encode("layout", 0, "fast", 1, encode_series(_SERIES)),
+    encode("gaps", 0, "fast", 1, encode_gaps([Gap(_SERIES[0].metric, _GPU, Reason.DENIED, "x")])),
+    encode("processes", 0, "fast", 1, [[10, 2**30, None]]),
+    encode("sample", 0, "fast", 12.5, 0.01, 5, [1, 1, 1], [412.5, 3.0], []),
+    encode("xid", 1, ["GPU-a", 79, 1.7e9, "nvml", "fallen off the bus"]),
+    encode("error", 0, "fast", 12.5, "lost", "x"),
+    encode("alive", 7),
+    encode("absent", "no driver"),
+]
+WORKER = b"\n".join(b"S" + unseal(line) for line in SAID)
+ALERTS = (
+    b"S"
+    + json.dumps(
+        {
+            "at": 1.7e9,
+            "source": "nvml",
+            "told": ["http://a/"],
+            "alerts": [
+                {
+                    "group": "g",
+                    "rule": "GpuHot",
+                    "rule_labels": [["severity", "warning"]],
+                    "labels": [["alertname", "GpuHot"], ["gpu", "0"]],
+                    "phase": "firing",
+                    "value": "81.5",
+                    "active_at": 1.69e9,
+                    "fired_at": 1.69e9,
+                    "resolved_at": None,
+                    "missing_since": None,
+                    "annotations": {"summary": "x"},
+                }
+            ],
+        }
+    ).encode()
+)
+WINDOWS = (
+    b"S"
+    + json.dumps(
+        {"at": 1.7e9, "source": "nvml", "order": "little", "series": [[[["__name__", "m"]], True, 2]]}
+    ).encode()
+    + b"\n"
+    + struct.pack("<4d", 1.0, 2.0, 5.0, float("nan"))
+)
+GPUS = (
+    b"S"
+    + json.dumps(
+        {
+            "gpus": [
+                {
+                    "index": "0",
+                    "uuid": "GPU-1",
+                    "slot": "0000:1b:00.0",
+                    "serial": "1",
+                    "model": "H100",
+                    "facts": [["a", "b"]],
+                }
+            ],
+            "replaced": {"0000:1b:00.0": ["GPU-0", "5"]},
+        }
+    ).encode()
+)
+SMI_DMON = b"""#Date       Time        gpu   pwr    fb
+#YYYYMMDD   HH:MM:SS    Idx     W    MB
+ 20261121   08:00:00      0   350  2048
+ 20261121   08:00:01      0     -  2049
+"""
+DMON = (
+    b"#Entity   GPUTL  POWER                TOTEC                XXX\nID                 W                    mJ\n"
+    b"GPU 0     98     652.105              123456               1\n"
+    b"GPU 1     N/A    N/A                  N/A                  N/A\n"
+    b"GPU 0     97     650.0                123556               1\n"
+)
+SMI = (
+    b"timestamp, index, uuid, utilization.gpu [%], power.draw [W], memory.used [MiB], "
+    b"clocks_throttle_reasons.hw_slowdown, fan.speed [%]\n"
+    b"2023/11/14 22:13:20.000, 0, GPU-0, 98 %, 450.10 W, 1024 MiB, Not Active, [N/A]\n"
+    b"2023/11/14 22:13:20.000, 1, GPU-1, [N/A], [Unknown Error], [GPU requires reset], Active, 30 %\n"
+    b"2023/11/14 22:13:21.000, 0, GPU-0, 0 %, 0.00 W, 0 MiB, Active, [N/A]\n"
+)
+
+TARGETS = (
+    Target(
+        "alert-state",
+        ("alerts/alert_state.py", "agent/lib/durable.py"),
+        use_alert_state,
+        (ALERTS, b""),
+        (DamagedError,),
+        shown=False,
+        words=(b"null", b"[]", b"{}", b"1e999", b"NaN"),
+    ),
+    Target(
+        "windows-archive",
+        ("alerts/windows/archive.py",),
+        use_archive,
+        (WINDOWS,),
+        (DamagedError,),
+        shown=False,
+        words=(b"null", b"-1", b"1e999"),
+    ),
+    Target(
+        "inventory", ("agent/sampler/inventory.py",), use_inventory, (GPUS, GPUS[1:]), words=(b"null", b"[]", b"{}")
+    ),
+    Target(
+        "pause-files",
+        ("agent/daemon/pausing.py",),
+        use_pause,
+        (b'{"until": 1700000000.5, "boot": "x"}', b'{"until": 1700000000, "pid": null}', b"[]"),
+        words=(b"null", b"NaN", b"1e999"),
+    ),
+    Target(
+        "worker-lines",
+        ("agent/worker/decode.py",),
+        use_worker,
+        (WORKER,),
+        words=(b"null", b"1e999", b"NaN", b"[]", b"{}", b"\nS", b'"fast"', b'"slow"', b"-1", b"true"),
+    ),
+    Target(
+        "deep-lines",
+        ("agent/commands/check/deep/course.py",),
+        use_course,
+        (COURSE,),
+        words=(b"null", b"1e999", b"NaN", b"-1", b'"broken"', b'"absent"'),
+    ),
+    Target(
+        "recordings",
+        (
+            "agent/recording/file_records.py",
+            "agent/recording/recording_reader.py",
+            "agent/recording/columns.py",
+            "agent/recording/column_reader.py",
+            "agent/recording/provenance.py",
+            "agent/recording/read_definitions.py",
+        ),
+        use_recording,
+        (),
+        (RecordingError,),
+        named=True,
+        words=(b"null", b"1e999", b"-1", b"[]", b"{}", b"H", b"D", b"B"),
+    ),
+    Target(
+        "driver-traces",
+        ("agent/backends/nvml/trace/trace.py",),
+        use_trace,
+        (b'{"trace": 1}\n{"call":"nvmlInit","args":[],"value":null}\n{"shown": {}}\n',),
+        (TraceError,),
+        named=True,
+    ),
+    Target(
+        "driver-answers",
+        (
+            "agent/backends/nvml/fields.py",
+            "agent/backends/nvml/calls.py",
+            "agent/backends/nvml/gpu_identity.py",
+            "agent/backends/nvml/gpm.py",
+        ),
+        use_driver,
+        (H100, b""),
+        (AbsentError, SourceError, DeviceError),
+        seconds=4.0,
+        words=(
+            b'"\\ud800"',
+            b'"\\u0000"',
+            b'{"code": 15}',
+            b"-1",
+            b"18446744073709551615",
+            b"4294967295",
+            b"NaN",
+            b"1e308",
+            b'""',
+            b'"nvmlDevice',
+            *sorted(f'["{name}", '.encode() for name in h100(0).calls if isinstance(name, str)),
+        ),
+    ),
+    Target(
+        "push-buffer",
+        ("exporters/push/buffer_records.py", "exporters/push/disk_buffer.py"),
+        use_push_buffer,
+        (PUSHED, PUSHED[:-3], b"S\x00body", b"S\x23body", b""),
+        words=(b"cppb", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00"),
+    ),
+    Target(
+        "dcgm-logs",
+        ("agent/commands/import_/dcgm_log.py",),
+        use_dcgm,
+        (DMON,),
+        (UnsuitableLogError,),
+        words=(b"N/A", b"GPU", b"#Entity", b"ID", b"1e999", b"nan", b"SMACT", b"# Entity"),
+    ),
+    Target(
+        "nvidia-smi-dmon-logs",
+        ("agent/commands/import_/smi_dmon_log.py",),
+        use_smi_dmon,
+        (SMI_DMON,),
+        (UnsuitableLogError,),
+        words=(b"-", b"#Date", b"# gpu", b"# Idx", b"1e999", b"nan", b"20261121", b"24:00:60", b"MB"),
+    ),
+    Target(
+        "nvidia-smi-logs",
+        ("agent/commands/import_/nvidia_smi_log.py",),
+        use_smi,
+        (SMI,),
+        (UnsuitableLogError,),
+        words=(
+            b"[N/A]",
+            b"[Not Supported]",
+            b"N/A",
+            b'"',
+            b", ",
+            b"1e999 W",
+            b"nan %",
+            b"kW",
+            b"9999/99/99 99:99:99.999",
+            b"0x1",
+        ),
+    ),
+)

@@ -1,0 +1,223 @@
+"""Files that users write: configuration, rules and their tests, scenarios, expectations, peers, credentials."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from agent.backends.protocol import DeviceError, SourceError
+from agent.backends.synthetic import ScenarioError, SyntheticSource, load_scenario
+from agent.commands.compat_check.found_queries import NoQueriesError, read_queries
+from agent.commands.compat_check.judged_queries import judge
+from agent.config import reading as config
+from agent.config.schema import ConfigError
+from agent.health.expectation_files import ExpectationError, load_expectations
+from agent.lib.clock import clock
+from agent.lib.credentials import certificates, secret
+from agent.model import Instant, Lane
+from agent.rack.targets import read_file
+from agent.wiring.alerting import Receivers, load_alerting
+from agent.wiring.peering import load_rack
+from agent.wiring.sources import load_settings
+from agent.wiring.start_checks import check
+from alerts import rulefile, rulewriter
+from alerts.rulefile import RuleFileError
+from alerts.unittests import runner, unit_test_file
+from alerts.unittests.unit_test_file import TestFileError
+from exporters.protection.web_file import WebFileError, read_web_file
+from tests.lab.fuzz.target import ROOT, Target
+
+SITE_RULES = ROOT / "tests" / "lib" / "site.rules.yml"
+
+
+def written(data: bytes, folder: Path, name: str) -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def use_config(data: bytes, folder: Path) -> None:
+    shutil.copy(SITE_RULES, folder)
+    path = written(data, folder, "coldplate.yaml")
+    try:
+        used = config.load(path)
+    except ConfigError as error:
+        assert str(path) in str(error)
+        raise
+    check(used)
+    if b"site.rules.yml" in data:  # the shipped rules take a second to load, and are not what is tried here
+        load_alerting(used, folder, Receivers(clock))
+    load_rack(used, folder, 1.0)
+    load_settings(used)
+
+
+def use_rules(data: bytes, folder: Path) -> None:
+    rules = rulefile.load(written(data, folder, "fuzzed.rules.yml"))
+    rulefile.parse(rulewriter.write(rules), "written")
+
+
+def use_tests(data: bytes, folder: Path) -> None:
+    for known in (ROOT / "tests" / "alerts" / "data").glob("*.rules.yml"):
+        shutil.copy(known, folder)
+    tests = unit_test_file.load(written(data, folder, "fuzzed.test.yml"))
+    rules = [rulefile.load(each) for each in tests.rule_files]
+    if sum(test.end / tests.interval for test in tests.tests) < 500:
+        runner.run(tests, rules)
+
+
+def use_scenario(data: bytes, folder: Path) -> None:
+    scenario = load_scenario(str(written(data, folder, "fuzzed.yaml")))
+    source = SyntheticSource(scenario, 0.0)
+    source.close()  # a read that hangs comes back at once
+    try:
+        channels = source.open(Instant(0.0, 1.7e9))
+        for t in (0.5, 61.0, 1e5):
+            for channel in channels:
+                for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
+                    channel.read(lane, Instant(t, 1.7e9 + t))
+    except (DeviceError, SourceError):
+        pass  # a fault of the scenario
+
+
+def use_peers(data: bytes, folder: Path) -> None:
+    try:
+        read_file(written(data, folder, "peers.yml"))
+    except ValueError as error:
+        assert "secret@" not in str(error) or "too large a number" in str(error)
+        raise
+
+
+def use_credentials(data: bytes, folder: Path) -> None:
+    path = str(written(data, folder, "password"))
+    for read in (certificates, secret):
+        try:
+            read(path)
+        except ValueError as error:
+            assert path in str(error)
+
+
+def use_web_file(data: bytes, folder: Path) -> None:
+    read_web_file(written(data, folder, "web.yml"))
+
+
+def use_expectations(data: bytes, folder: Path) -> None:
+    load_expectations(str(written(data, folder, "node.yaml")))
+
+
+def use_dashboard(data: bytes, folder: Path) -> None:
+    for query in read_queries(written(data, folder, "board.json")).queries:
+        judge(query)
+
+
+BOARD = b"""{"templating": {"list": [{"name": "v", "type": "query", "query": "label_values(DCGM_TEMP, gpu)"}]},
+"panels": [{"title": "T", "targets": [{"expr": "rate(a{gpu=~\\"$gpu\\"}[$__rate_interval]) or [[b]] default 0"}]}]}
+"""
+
+WEB = b"""tls_server_config:
+  cert_file: server.crt
+  key_file: server.key
+  client_auth_type: RequireAndVerifyClientCert
+  client_ca_file: ca.crt
+  min_version: TLS12
+  cipher_suites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
+http_server_config:
+  headers: {X-Frame-Options: deny}
+basic_auth_users:
+  alice: $2y$10$EYxs8IOG46m9CtpB/XlPxO1ei7E4BjAen0SUv6di7mD4keR/8JO6m
+"""
+
+TARGETS = (
+    Target(
+        "config",
+        ("agent/config/reading.py", "agent/config/quantities.py", "agent/lib/yamltree.py"),
+        use_config,
+        (b"sampling: {fast: 1s}\n", b""),
+        (ConfigError,),
+        files=("tests/lib/every-key.yaml",),
+        seconds=4.0,
+    ),
+    Target(
+        "rule-files",
+        ("alerts/rulefile.py", "alerts/yamlnodes.py"),
+        use_rules,
+        (b"groups: []\n",),
+        (RuleFileError,),
+        files=("tests/lib/site.rules.yml",),
+        named=True,
+        seconds=6.0,
+    ),
+    Target(
+        "rule-tests",
+        ("alerts/unittests/unit_test_file.py", "alerts/unittests/notation.py"),
+        use_tests,
+        (),
+        (TestFileError, RuleFileError),
+        files=("tests/alerts/data/*.test.yml",),
+        named=True,
+        seconds=10.0,
+    ),
+    Target(
+        "scenarios",
+        ("agent/backends/synthetic/loader.py",),
+        use_scenario,
+        (),
+        (ScenarioError,),
+        files=("agent/backends/synthetic/scenarios/[a-g]*.yaml",),
+        named=True,
+        seconds=6.0,
+    ),
+    Target(
+        "peer-files",
+        ("agent/rack/targets.py",),
+        use_peers,
+        (
+            b"- targets: ['n1:19400', n2:19400]\n  labels: {a: b}\n- {targets: ['[fd00::1]:19400']}\n",
+            b'[{"targets": ["n1:19400", "[::1]:19400"], "labels": {"a": "b"}}]',
+            b"- targets: ['u:p@n1:19400']\n",
+        ),
+        (ValueError,),
+        words=(b"dns+", b"targets", b"[::1]", b":19400"),
+    ),
+    Target(
+        "credentials",
+        ("agent/lib/credentials.py",),
+        use_credentials,
+        (b"a pass phrase, 3 words\n", b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n", b""),
+    ),
+    Target(
+        "dashboards",
+        ("agent/commands/compat_check/found_queries.py", "agent/commands/compat_check/query_names.py"),
+        use_dashboard,
+        (BOARD, b"kind: PrometheusRule\nspec: {groups: [{rules: [{alert: A, expr: sum by (gpu) (a) > $b}]}]}\n"),
+        (NoQueriesError,),
+        words=(
+            b"${v:regex}",
+            b"[[v]]",
+            b"$__range",
+            b"libraryPanel",
+            b"keep_metric_names",
+            b"__name__=~",
+            b"datasource",
+        ),
+        named=True,
+        seconds=4.0,
+    ),
+    Target(
+        "web-files",
+        ("exporters/protection/web_file.py", "exporters/protection/section_reader.py"),
+        use_web_file,
+        (WEB,),
+        (WebFileError,),
+        words=(b"rate_limit:", b"interval: 1s", b"burst: 10", b"client_allowed_sans:", b"null", b"1e999", b"cert: |"),
+        named=True,
+    ),
+    Target(
+        "expectations",
+        ("agent/health/expectation_files.py",),
+        use_expectations,
+        (b"gpus: 8\n",),
+        (ExpectationError,),
+        files=("agent/health/expectations/*.yaml", "agent/health/topologies/*.yaml"),
+        named=True,
+    ),
+)

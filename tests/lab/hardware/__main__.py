@@ -1,0 +1,270 @@
+"""Checks coldplate on a machine with a GPU: `make hardware`, or `python -m tests.lab.hardware`. See docs/hardware.md.
+
+The only file of these checks that reads the wall clock for the record, the command line and the host's name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import socket
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agent import __version__
+from agent.backends.nvml.trace.pseudonyms import Pseudonyms
+from agent.model import Instant
+from tests.lab.hardware import apart, steps
+from tests.lab.hardware.findings import STAND_IN, Report, Verdict
+from tests.lab.hardware.load import KINDS
+from tests.lab.hardware.node import Node
+from tests.lab.hardware.session import Plan, Session
+from tests.lab.hardware.spy import TimedDriver
+
+WELL, DIFFERENCE, USAGE, NOTHING = 0, 1, 2, 77
+PROGRAM = "python -m tests.lab.hardware"
+TRACED = ("GPUs", "driver", "VBIOS", "date", "coldplate", "Python", "command")
+BEGAN = time.monotonic()
+
+
+def clock() -> Instant:
+    return Instant(time.monotonic(), time.time())
+
+
+def say(text: str) -> None:
+    print(f"[{time.monotonic() - BEGAN:6.1f} s] {text}", file=sys.stderr, flush=True)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    chosen = tuple(each.strip() for each in text.split(",") if each.strip())
+    for each in chosen:
+        if each not in steps.STEPS:
+            raise argparse.ArgumentTypeError(f"{each!r} is no step; the steps are {', '.join(steps.STEPS)}")
+    return chosen
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Check coldplate on this machine's NVIDIA GPUs: its values against nvidia-smi's, the number and "
+        "the time of its driver calls, what an unprivileged user sees, power against energy under load, and what "
+        "sampling costs a workload. It changes no setting, provokes no XID, and puts a load on one GPU only.",
+        epilog="Exit status: 0 nothing that was checked failed (what was skipped is named), 1 something differs or "
+        "failed, 2 a mistake in the command line, 77 nothing was checked: there is no driver or no GPU.",
+    )
+    add = parser.add_argument
+    add("--quick", action="store_true", help="fewer samples and rounds: about a minute and a half in place of four")
+    add(
+        "--samples",
+        type=int,
+        metavar="N",
+        help="fast samples of each GPU to time and to record (default 40; 15 if quick)",
+    )
+    add("--only", type=_names, default=steps.STEPS, metavar="STEP,...",
+        help=f"run these steps only: {', '.join(steps.STEPS)}")  # fmt: skip
+    add("--skip", type=_names, default=(), metavar="STEP,...", help="leave these steps out")
+    add("--strict", action="store_true", help="a check that is skipped counts as failed (exit status 1)")
+    add("--gpu", type=int, default=0, metavar="N", help="position of the GPU that gets the load (default %(default)s)")
+    add("--load", choices=KINDS, default="auto",
+        help="what makes the load: PyTorch, CuPy, or a CUDA program by nvcc (default: what works)")  # fmt: skip
+    add("--load-python", metavar="PYTHON", help="a Python that has PyTorch or CuPy, if this one and python3 have not")
+    add("--load-command", metavar="COMMAND",
+        help="another load; it is called with OUT and SECONDS, see tests/lab/hardware/load.py")  # fmt: skip
+    add("--busy-ok", action="store_true", help="put the load on a GPU that is in use, too")
+    add(
+        "--nvidia-smi",
+        default="nvidia-smi",
+        metavar="PROGRAM",
+        help="the nvidia-smi to compare with (default: on the PATH)",
+    )
+    add(
+        "--record", type=Path, metavar="FILE", help="record every driver call of a few samples as JSON lines, to replay"
+    )
+    add("--report", type=Path, metavar="FILE", help="write the report as Markdown to FILE in place of standard output")
+    add("--json", type=Path, metavar="FILE", help="write the report as JSON to FILE")
+    add("--date", metavar="TEXT", help="the date for the record (default: today)")
+    add(
+        "--identifiers",
+        action="store_true",
+        help="leave UUIDs, serial numbers and host names in the report as they are",
+    )
+    add("--hide-bus-ids", action="store_true", help="replace PCI bus ids as well, in report and trace")
+    add("--limit", type=float, default=300.0, metavar="SECONDS",
+        help="give up after this long with what was found until then (default %(default)g)")  # fmt: skip
+    return parser
+
+
+def _own_command(options: argparse.Namespace) -> str:
+    """The command for the record, without paths."""
+    parts = [PROGRAM]
+    for name in ("quick", "strict", "busy_ok", "hide_bus_ids"):
+        parts += [f"--{name.replace('_', '-')}"] if getattr(options, name) else []
+    if options.only != steps.STEPS:
+        parts.append(f"--only {','.join(options.only)}")
+    parts += [f"--skip {','.join(options.skip)}"] if options.skip else []
+    parts += [f"--load {options.load}"] if options.load != "auto" else []
+    return " ".join(parts)
+
+
+def _is_stand_in(driver: TimedDriver) -> bool:
+    """Whether the tests' stand-in library answers: it says so in its error texts."""
+    text: Any = driver.call("nvmlErrorString", 999)
+    return "stand-in" in (text.decode() if isinstance(text, bytes) else str(text))
+
+
+def _provenance(node: Node, options: argparse.Namespace, stand_in: bool) -> dict[str, str]:
+    facts = [dict(each.facts) for each in node.identities]
+    models = [each.model or "unknown" for each in node.identities]
+    return {
+        "GPUs": ", ".join(f"{models.count(model)} x {model}" for model in dict.fromkeys(models))
+        + (" (as a stand-in library says; no real GPU)" if stand_in else ""),
+        "driver": ", ".join(sorted({each.get("driver_version", "?") for each in facts})),
+        "VBIOS": ", ".join(sorted({each.get("vbios", "?") for each in facts})),
+        "date": options.date or time.strftime("%Y-%m-%d", time.gmtime()),
+        "coldplate": __version__,
+        "Python": platform.python_version(),
+        "kernel": platform.release(),
+        "run as": "root" if os.geteuid() == 0 else "an ordinary user",
+        "command": _own_command(options),
+    }
+
+
+def _nothing(reason: str) -> int:
+    line = f"NOTHING WAS CHECKED: no GPU can be read here ({reason})"
+    print(f"\n{'*' * 20} {line} {'*' * 20}\n", file=sys.stderr, flush=True)
+    return NOTHING
+
+
+def _write(report: Report, options: argparse.Namespace) -> None:
+    if options.json is not None:
+        options.json.write_text(report.json(), encoding="utf-8")
+    if options.report is not None:
+        options.report.write_text(report.markdown(), encoding="utf-8")
+    else:
+        sys.stdout.write(report.markdown())
+        sys.stdout.flush()
+
+
+class Deadline:
+    """Ends the run with what was found so far when the time is up: a driver may hang, and a thread in it with it."""
+
+    def __init__(self, seconds: float, report: Report, options: argparse.Namespace) -> None:
+        self._report = report
+        self._options = options
+        self.step = "opening the GPUs"
+        self._timer = threading.Timer(seconds, self._expire)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _expire(self) -> None:
+        section = self._report.add("limit", "Time limit")
+        section.failed(self.step, f"not done within {self._options.limit:g} s; what comes after it did not run")
+        try:
+            _write(self._report, self._options)
+        finally:
+            os._exit(DIFFERENCE)
+
+    def done(self) -> None:
+        self._timer.cancel()
+
+
+def _run_steps(session: Session, wanted: Sequence[str], deadline: Deadline) -> None:
+    for name in wanted:
+        if name not in steps.RUN:
+            continue
+        say(name)
+        deadline.step = name
+        known = len(session.report.sections)
+        try:
+            steps.RUN[name](session)
+        except Exception as error:
+            # One step that breaks is a finding of its own, and must not hide what the others find.
+            sections = session.report.sections
+            section = sections[-1] if len(sections) > known else session.report.add(name, name)
+            section.failed(name, f"ended with {type(error).__name__}: {error}")
+        for check in session.report.sections[-1].checks:
+            say(session.report.scrub(f"  {check.verdict.value:8} {check.name}: {check.text}")[:200])
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    plan = Plan.quick() if options.quick else Plan()
+    return replace(plan, fast=options.samples, trace=options.samples) if options.samples is not None else plan
+
+
+def _open(options: argparse.Namespace, report: Report) -> Session:
+    from agent.backends.nvml.library import PynvmlDriver
+
+    base = PynvmlDriver()
+    driver = TimedDriver(base, time.perf_counter)
+    node = Node(driver, clock)
+    names = Pseudonyms((socket.gethostname(),), bus_ids=options.hide_bus_ids)
+    for identity in node.identities:
+        names.learn(identity.gpu.uuid, identity.serial, dict(identity.facts).get("board_part", ""))
+        if options.hide_bus_ids:
+            names.hide_slot(identity.slot)
+    report.stand_in = _is_stand_in(driver)
+    report.provenance = _provenance(node, options, report.stand_in)
+    if not options.identifiers:
+        report.scrub = names.scrub
+    if not 0 <= options.gpu < len(node.channels):
+        print(f"{PROGRAM}: --gpu {options.gpu}: the GPUs here are 0 to {len(node.channels) - 1}", file=sys.stderr)
+        sys.exit(USAGE)
+    return Session(
+        node, driver, base, report, names, _plan(options), clock, say,
+        gpu=options.gpu, smi=options.nvidia_smi, busy_ok=options.busy_ok,
+        load=(options.load, options.load_python, options.load_command), record=options.record,
+        provenance={"stand_in": report.stand_in, **{key: report.provenance[key] for key in TRACED}},
+    )  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.samples is not None and options.samples < 2:
+        parser.error("--samples: at least 2 are needed")
+    wanted = [step for step in steps.STEPS if step in options.only and step not in options.skip]
+    say("looking for GPUs, in a process apart")
+    mine = apart.try_apart(None, clock)
+    if mine["outcome"] == "absent":
+        return _nothing(mine["detail"])
+    if mine["outcome"] != "ok":
+        print(f"{PROGRAM}: THE GPUs CANNOT BE OPENED: {mine['detail']}", file=sys.stderr)
+        return DIFFERENCE
+    nobody = None
+    if "permissions" in wanted and os.geteuid() == 0:
+        say("permissions: the same as nobody")
+        nobody = apart.try_apart(apart.NOBODY, clock)
+    report = Report()
+    deadline = Deadline(options.limit, report, options)
+    session = _open(options, report)
+    if report.stand_in:
+        say(STAND_IN)
+    say(f"{report.provenance['GPUs']}, driver {report.provenance['driver']}")
+    if "permissions" in wanted:
+        steps.permissions(report, mine, nobody)
+    _run_steps(session, wanted, deadline)
+    deadline.step = "closing the library"
+    session.node.close()
+    deadline.done()
+    try:
+        _write(report, options)
+    except OSError as error:
+        print(f"{PROGRAM}: {error.filename}: {error.strerror}", file=sys.stderr)
+        return USAGE
+    skipped = [f"{check.name} ({section.step})" for section in report.sections for check in section.checks
+               if check.verdict is Verdict.SKIPPED]  # fmt: skip
+    say(report.summary() + (f"; NOT CHECKED: {', '.join(skipped)}" if skipped else ""))
+    if not any(report.count(verdict) for verdict in Verdict if verdict is not Verdict.SKIPPED):
+        return _nothing("every check was skipped")
+    failed = report.count(Verdict.FAILED) or (options.strict and skipped)
+    return DIFFERENCE if failed else WELL
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,227 @@
+"""Compares coldplate's values with nvidia-smi's, GPU by GPU.
+
+Neither sees the GPU at the other's instant. So coldplate reads before and after nvidia-smi runs, and a
+value of nvidia-smi's that lies between the two readings is the same; one that lies no farther off than the
+row's slack is near. A row that is not the same is tried again, as a value may turn in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+from xml.etree import ElementTree
+
+from agent.backends.nvml.driver import Driver
+from agent.backends.nvml.gpu_identity import slot_of
+from agent.backends.nvml.return_codes import DriverError
+from agent.model import GpuIdentity
+from tests.lab.hardware.findings import Section, Table
+from tests.lab.hardware.node import LANES, Key, Node, families, values_of
+from tests.lab.hardware.rows import FACTS, ROWS, Fact, Row
+from tests.lab.hardware.smi import Smi, SmiError, is_absent, number
+
+ROUNDS = 3
+RANK = ("same", "near", "absent on both", "only coldplate", "only nvidia-smi", "differs")
+"""Verdicts, the best first."""
+BAD = frozenset({"differs", "only nvidia-smi"})
+"""What nvidia-smi alone has is a value that coldplate misses. What coldplate alone has, nvidia-smi is too old for."""
+
+HEADER = ("value", "coldplate", "nvidia-smi", "unit", "difference", "tolerance", "verdict")
+
+
+class Line(NamedTuple):
+    """One compared value, as text."""
+
+    value: str
+    coldplate: str
+    smi: str
+    unit: str
+    difference: str
+    tolerance: str
+    verdict: str
+
+
+class Seen(NamedTuple):
+    """One look at every GPU: values, and why there are none."""
+
+    values: list[dict[Key, float]]
+    reasons: list[dict[str, str]]
+
+
+def look(node: Node) -> Seen:
+    """Read every lane of every GPU."""
+    seen = Seen([], [])
+    for gpu in range(len(node.channels)):
+        values: dict[Key, float] = {}
+        reasons: dict[str, str] = {}
+        for lane in LANES:
+            sample = node.read(gpu, lane)
+            values |= values_of(sample)
+            reasons |= {gap.metric.name: f"{gap.reason.value}: {gap.detail}" for gap in sample.gaps}
+        seen.values.append(values)
+        seen.reasons.append(reasons)
+    return seen
+
+
+def judge_number(row: Row, before: float | None, after: float | None, text: str | None) -> Line:
+    """One row of one GPU; `before` and `after` in coldplate's unit, `text` as nvidia-smi gave it."""
+    ours = [value * row.factor for value in (before, after) if value is not None]
+    theirs = None if text is None or is_absent(text) else number(text)
+    tolerance = row.step + row.slack + (row.relative * abs(theirs) if theirs is not None else 0.0)
+    if not ours or theirs is None:
+        verdict = "only coldplate" if ours else "only nvidia-smi" if theirs is not None else "absent on both"
+        shown = _span(ours) if ours else "-"
+        return Line(row.title, shown, (text or "not offered").strip(), row.unit, "", "", verdict)
+    low, high = min(ours), max(ours)
+    off = max(low - theirs, theirs - high, 0.0)
+    verdict = "same" if off <= row.step else "near" if off <= tolerance else "differs"
+    hint = _unit_hint(ours[-1], theirs) if verdict == "differs" else ""
+    return Line(row.title, _span(ours), _plain(theirs), row.unit, _plain(off), _plain(tolerance), verdict + hint)
+
+
+def _unit_hint(ours: float, theirs: float) -> str:
+    """A factor that smells of a unit."""
+    for factor in (1000.0, 1024.0, 1e6, 1e-3, 1 / 1024.0, 1e-6):
+        if theirs and abs(ours / theirs / factor - 1) < 0.01:
+            return f" (by a factor of {factor:g}: a unit?)"
+    return ""
+
+
+def _plain(value: float) -> str:
+    return f"{value:.3f}".rstrip("0").rstrip(".")
+
+
+def _span(values: list[float]) -> str:
+    low, high = _plain(min(values)), _plain(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def judge_text(title: str, ours: str, theirs: str | None) -> Line:
+    """An identifier: the same but for the case of letters."""
+    if is_absent(theirs) or not ours:
+        verdict = "only coldplate" if ours else "absent on both" if is_absent(theirs) else "only nvidia-smi"
+        return Line(title, ours or "-", (theirs or "not offered").strip(), "", "", "", verdict)
+    same = ours.lower() == str(theirs).strip().lower()
+    return Line(title, ours, str(theirs).strip(), "", "", "", "same" if same else "differs")
+
+
+def fact_of(identity: GpuIdentity, name: str) -> str:
+    """An identifier by the name that a Fact has."""
+    own = {"index": identity.gpu.index, "uuid": identity.gpu.uuid, "serial": identity.serial, "slot": identity.slot,
+           "model": identity.model}  # fmt: skip
+    return own[name] if name in own else dict(identity.facts).get(name, "")
+
+
+def _their_fact(fact: Fact, smi: Smi, answers: Mapping[str, str], element: ElementTree.Element | None) -> str | None:
+    if fact.xml:
+        return _below(element, (fact.xml,))
+    field = smi.offered(fact.csv)
+    text = answers.get(field) if field else None
+    if fact.name == "slot" and text is not None and not is_absent(text):
+        return slot_of(text)
+    return text
+
+
+class Comparison:
+    """All rounds. `pause` waits before a further round."""
+
+    def __init__(self, node: Node, driver: Driver, smi: Smi, pause: Callable[[float], object]) -> None:
+        self._node = node
+        self._driver = driver
+        self._smi = smi
+        self._pause = pause
+        self.lines: list[dict[str, Line]] = [{} for _ in node.channels]
+        self.trouble = ""
+        """Why the XML document could not be had; what it alone tells is not compared then."""
+
+    def run(self) -> None:
+        """Raises SmiError."""
+        for attempt in range(ROUNDS):
+            if attempt:
+                self._pause(0.5)
+            self._round()
+            if not any(
+                _verdict(line) in BAD or _verdict(line) == "near" for gpu in self.lines for line in gpu.values()
+            ):
+                return
+
+    def _round(self) -> None:
+        first = look(self._node)
+        wanted = [name for row in (*ROWS, *FACTS) if row.csv and (name := self._smi.offered(row.csv))]
+        answers = self._smi.query([*wanted, "mig.mode.current"])
+        second = look(self._node)
+        try:
+            document = self._smi.document()
+        except SmiError as error:
+            document, self.trouble = {}, str(error)
+        third = look(self._node)
+        for gpu, identity in enumerate(self._node.identities):
+            uuid = identity.gpu.uuid
+            csv, element = answers.get(uuid, {}), document.get(uuid)
+            for fact in FACTS:
+                ours = fact_of(identity, fact.name)
+                self._keep(gpu, judge_text(fact.title, ours, _their_fact(fact, self._smi, csv, element)))
+            self._keep(gpu, self._mig(gpu, csv.get("mig.mode.current")))
+            for row in ROWS:
+                field = self._smi.offered(row.csv) if row.csv else None
+                text = csv.get(field) if field else None
+                pair = (first, second)
+                if row.xml and is_absent(text):
+                    text, pair = _below(element, row.xml), (second, third)
+                before, after = (seen.values[gpu].get((row.metric, row.labels)) for seen in pair)
+                self._keep(gpu, judge_number(row, before, after, text), pair[1].reasons[gpu].get(row.metric))
+
+    def _mig(self, gpu: int, theirs: str | None) -> Line:
+        try:
+            mode = self._driver.call("nvmlDeviceGetMigMode", self._handle(gpu))
+        except DriverError:
+            mode = None
+        return judge_text("MIG mode", {0: "Disabled", 1: "Enabled"}.get(mode, ""), theirs)
+
+    def _handle(self, gpu: int) -> object:
+        return self._driver.call("nvmlDeviceGetHandleByUUID", self._node.identities[gpu].gpu.uuid)
+
+    def _keep(self, gpu: int, line: Line, reason: str | None = None) -> None:
+        if reason is not None and line.coldplate == "-":
+            line = line._replace(coldplate=f"- ({reason})")
+        known = self.lines[gpu].get(line.value)
+        if known is None or RANK.index(_verdict(line)) < RANK.index(_verdict(known)):
+            self.lines[gpu][line.value] = line
+
+    def tell(self, section: Section) -> None:
+        """Write tables and verdicts into the report."""
+        compared = {row.metric for row in ROWS}
+        if self.trouble:
+            section.skipped("values of nvidia-smi -q -x", self.trouble)
+        for gpu, lines in enumerate(self.lines):
+            name = f"GPU {self._node.identities[gpu].gpu.index}"
+            section.tables.append(
+                Table(f"{name}, compared with nvidia-smi", HEADER, [tuple(line) for line in lines.values()])
+            )
+            counts = {rank: sum(_verdict(line) == rank for line in lines.values()) for rank in RANK}
+            bad = [f"{line.value} (coldplate {line.coldplate}, nvidia-smi {line.smi} {line.unit}: {line.verdict})"
+                   for line in lines.values() if _bad(line)]  # fmt: skip
+            text = ", ".join(f"{number} {rank}" for rank, number in counts.items() if number)
+            section.judge(f"{name} agrees with nvidia-smi", not bad, text + ("".join(f"; {each}" for each in bad)))
+        rest = sorted(set(families([self._node.read(0, lane) for lane in LANES])) - compared)
+        section.measured(
+            "not compared", "nvidia-smi has no such value, or none that can be read once: " + ", ".join(rest)
+        )
+
+
+def _bad(line: Line) -> bool:
+    """A GPU that nvidia-smi does not list at all has no value there, and that is no agreement."""
+    return _verdict(line) in BAD or (line.value == "UUID" and _verdict(line) != "same")
+
+
+def _verdict(line: Line) -> str:
+    return line.verdict.partition(" (")[0]
+
+
+def _below(element: ElementTree.Element | None, paths: tuple[str, ...]) -> str | None:
+    """The text at the first of these paths that is there."""
+    for path in paths if element is not None else ():
+        text = element.findtext(path) if element is not None else None
+        if text is not None:
+            return text
+    return None

@@ -1,0 +1,106 @@
+"""`make test-packages`: the real packages, built twice, installed in bare roots and on a running systemd."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.lab.bare.machine import Machine
+from tests.lab.bare.place import why_no_root_can_be_entered
+from tests.lab.bare.roots import Roots
+from tests.lab.bring.archive import Archive
+from tests.lab.bring.shortage import ShortageError
+from tests.lab.packages.trial import PackageTrial
+
+ROOT = Path(__file__).resolve().parents[3]
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+KINDS = {"deb": "packaging/deb/build.sh", "rpm": "packaging/rpm/build.sh", "pyz": "packaging/single.sh"}
+"""What builds each kind, by the end of its name."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make test-packages", description=__doc__)
+    parser.add_argument("--suites", nargs="*", default=["bookworm", "trixie"], help="Debian releases; none: no roots")
+    parser.add_argument("--machine", choices=("namespace", "full", "none"), default="namespace", help="for systemd")
+    parser.add_argument("--mirror", help="a Debian mirror; by default the one in this machine's apt sources")
+    arguments = parser.parse_args()
+    built = {kind: _newest(kind) for kind in KINDS}
+    good = [_is_reproduced(kind, file) for kind, file in built.items()]
+    good += _in_roots(arguments.suites, arguments.mirror, list(built.values()))
+    good += _in_a_container(arguments.mirror) if arguments.suites else []
+    if arguments.machine != "none":
+        good.append(_on_systemd(arguments.machine, built["deb"]))
+    return 0 if all(good) else 1
+
+
+def _newest(kind: str) -> Path:
+    """What make has just built."""
+    files = sorted((ROOT / "dist").glob(f"coldplate*.{kind}"), key=lambda each: each.stat().st_mtime)
+    if not files:
+        sys.exit(f"coldplate: there is no dist/coldplate*.{kind}: make deb rpm single")
+    return files[-1]
+
+
+def _is_reproduced(kind: str, file: Path) -> bool:
+    machine = os.uname().machine
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["sh", KINDS[kind], f".programs/wheels/{machine}", machine, folder]
+        subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+        sums = {hashlib.sha256(each.read_bytes()).hexdigest() for each in (file, *Path(folder).iterdir())}
+    same = len(sums) == 1
+    print(f"{'ok  ' if same else 'FAIL'} {file.name}: built again, {'the same' if same else 'other'} bytes", flush=True)
+    return same
+
+
+def _in_roots(suites: list[str], mirror: str | None, files: list[Path]) -> list[bool]:
+    """What is forbidden here is said and is no failure, as in `make test-bare`."""
+    if not suites:
+        return []
+    if reason := why_no_root_can_be_entered():
+        print(f"SKIPPED: nothing was installed in a bare root: {reason}", file=sys.stderr)
+        return []
+    folder = ROOT / ".programs" / "bare"
+    folder.mkdir(parents=True, exist_ok=True)
+    machine = Machine.found()
+    try:
+        roots = Roots(folder, Archive(ROOT / ".programs" / "apt"), machine, mirror)
+        return [PackageTrial(roots, suite, folder, machine).run(files) for suite in suites]
+    except ShortageError as shortage:
+        print(f"SKIPPED: {shortage}", file=sys.stderr)
+        return [False]
+
+
+def _in_a_container(mirror: str | None) -> list[bool]:
+    """The image, where buildah is installed; the base is a bare root, for no registry is asked."""
+    if shutil.which("buildah") is None or os.geteuid() != 0:
+        print("SKIPPED: no image was built: it needs buildah, and root", file=sys.stderr)
+        return []
+    machine = Machine.found()
+    roots = Roots(ROOT / ".programs" / "bare", Archive(ROOT / ".programs" / "apt"), machine, mirror)
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        base = Path(folder, "base")
+        subprocess.run(["cp", "-a", "--reflink=auto", str(roots.of("trixie")), str(base)], check=True)
+        machine.furnish(base)
+        # The package ca-certificates, which the image's build installs, writes the bundle anew.
+        own = base / "usr/local/share/ca-certificates"
+        own.mkdir(parents=True)
+        shutil.copyfile(CERTIFICATES, own / "machine.crt")
+        command = ["bash", str(Path(__file__).with_name("container.sh")), str(base), f"{folder}/images"]
+        settings = {**os.environ, **machine.environment}
+        done = subprocess.run([*command, *map(str, machine.folders)], cwd=ROOT, env=settings, check=False)
+    print(f"{'FAIL' if done.returncode else 'ok  '} the image, built and run by buildah", flush=True)
+    return [done.returncode == 0]
+
+
+def _on_systemd(machine: str, package: Path) -> bool:
+    command = [sys.executable, "-m", "tests.lab.systemd", "--machine", machine, "--package", str(package)]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+
+
+sys.exit(main())

@@ -1,0 +1,55 @@
+"""Compare rules and queries with the newest Prometheus: `make parity ARGS=[queries|scripts|rules|templates]`.
+
+Everything that is generated comes from a seed, which is printed: the same seed asks the same again. The status is 0
+where nothing differs, 1 where something does, and 2 where nothing could be compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.lab.parity import queries, rulefiles, scripts, templates
+from tests.lab.parity.oracles import MissingError, Recent, find
+
+PARTS = {"queries": queries.compare, "scripts": scripts.compare, "rules": rulefiles.compare,
+         "templates": templates.compare}  # fmt: skip
+
+
+def options_of(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.lab.parity", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
+    parser.add_argument("--seed", type=int, help="of what is generated; default: another one each time")
+    parser.add_argument("--queries", type=int, default=30_000, help="how many to generate (%(default)s)")
+    parser.add_argument("--files", type=int, default=1_000, help="rule files to generate (%(default)s)")
+    parser.add_argument("--templates", type=int, default=4_000, help="how many to generate (%(default)s)")
+    parser.add_argument("--show", type=int, default=20, help="differences that are written out (%(default)s)")
+    parser.add_argument(
+        "--programs", type=Path, help="a folder with prometheus and promtool, in place of those brought"
+    )
+    options = parser.parse_args(arguments)
+    unknown = sorted(set(options.parts) - set(PARTS))
+    if unknown:
+        parser.error(f"no such part: {', '.join(unknown)}; one of {', '.join(PARTS)}")
+    if options.seed is None:
+        options.seed = random.SystemRandom().randrange(1_000_000)
+    return options
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = options_of(arguments)
+    try:
+        recent: Recent = find(options.programs)
+    except MissingError as missing:
+        print(f"nothing can be compared: {missing}", file=sys.stderr)
+        return 2
+    print(f"Prometheus {recent.version}, seed {options.seed}", flush=True)
+    alike = [PARTS[part](recent, options) for part in options.parts or PARTS]
+    return 0 if all(alike) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,48 @@
+"""The recent Prometheus that we are held against: the one that `make newest` brought, or one of the machine's own."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.lab.bring.programs import is_recent
+
+ROOT = Path(__file__).resolve().parents[3]
+BROUGHT = ROOT / ".programs" / "newest"
+
+
+class MissingError(Exception):
+    """There is no program to compare with."""
+
+
+class Recent(NamedTuple):
+    """Programs of one version, and the test scripts of Prometheus's authors, where they could be had."""
+
+    prometheus: str
+    promtool: str
+    version: str
+    scripts: Path | None
+
+
+def find(folder: Path | None) -> Recent:
+    """The programs in `folder`, else those that were brought, else the machine's. Raises MissingError."""
+    prometheus, promtool = (_program(name, folder) for name in ("prometheus", "promtool"))
+    told = subprocess.run([prometheus, "--version"], capture_output=True, text=True, check=True)
+    version = re.search(r"version (\S+)", told.stdout + told.stderr)
+    releases = sorted((BROUGHT / "scripts").glob("prometheus-*"))
+    return Recent(prometheus, promtool, version[1] if version else "?", releases[-1] if releases else None)
+
+
+def _program(name: str, folder: Path | None) -> str:
+    places = [folder / name] if folder else [BROUGHT / "usr" / "bin" / name]
+    if folder is None and (own := shutil.which(name)):
+        places.append(Path(own))
+    reasons = []
+    for place in places:
+        if not (reason := is_recent(place)):
+            return str(place)
+        reasons.append(f"{place}: {reason}")
+    raise MissingError("; ".join(reasons) + "; make newest brings one from Debian, --programs names another")

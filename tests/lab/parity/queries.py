@@ -1,0 +1,110 @@
+"""Generated queries, answered here and by Prometheus from the same samples.
+
+Most of them are such as can be evaluated; some try the grammar. Values are compared, and whether both fail; never the
+texts of errors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.lab.parity.dataset import END, samples
+from tests.lab.parity.oracles import Recent
+from tests.lab.parity.speech import Speaker
+from tests.promql import oracle
+from tests.promql.answers import Answer, Refusal, ours, same, theirs
+from tests.promql.babble import Babbler
+
+DIFFERS = "DIFFER"
+_PROGRESS = 5_000
+_CHOOSES = re.compile(r"\s*(topk|bottomk)\b")
+_ORDERS = re.compile(r"\s*(sort|sort_desc) ?\(")
+# A label without name and value means all series to the storage there, which it then refuses.
+_ALL_SERIES = re.compile(r"""(?:""|''|``)\s*(?:=|!=)~?\s*(?:""|''|``)""")
+_NATIVE = re.compile(r"function histogram_\w+\(\) is not supported here")
+
+
+class Asked(NamedTuple):
+    """A query at an instant, with both answers."""
+
+    query: str
+    at: float
+    own: Answer
+    other: Answer
+
+    def agree(self) -> bool:
+        if same(self.own, self.other) or same(_rounded(self.own), _rounded(self.other)):
+            return not _ORDERS.match(self.query) or _values(self.own) == _values(self.other)
+        # Which of several equal elements are chosen is left to chance there.
+        own, other = _values(self.own), _values(self.other)
+        return (
+            bool(_CHOOSES.match(self.query)) and own is not None and other is not None and sorted(own) == sorted(other)
+        )
+
+
+def _rounded(answer: Answer) -> Answer:
+    """The answer with the numbers in its labels rounded: `count_values` shows the last bit, where libraries differ."""
+    if not isinstance(answer, list):
+        return answer
+    return [({name: _shorter(text) for name, text in labels.items()}, value) for labels, value in answer]
+
+
+def _shorter(text: str) -> str:
+    return f"{float(text):.12g}" if re.fullmatch(r"-?[0-9.]{13,}", text) else text
+
+
+def _values(answer: Answer) -> list[str] | None:
+    return [f"{value:.9g}" for _, value in answer] if isinstance(answer, list) else None
+
+
+def asked(prometheus: str, folder: Path, seed: int, count: int) -> Iterator[Asked]:
+    """Ask both so many queries."""
+    held = samples()
+    storage = oracle.filled(held)
+    with oracle.running(prometheus, folder) as server:
+        server.write(held)
+        for query, at in said(seed, count):
+            yield Asked(query, at, ours(storage, query, at), theirs(server.ask(query, at)))
+
+
+def said(seed: int, count: int) -> Iterator[tuple[str, float]]:
+    """The queries of a seed, and when they are asked."""
+    speaker, babbler = Speaker(seed), Babbler(seed, newer=True)
+    for number in range(count):
+        text = '""=""'
+        while _ALL_SERIES.search(text):
+            text = (speaker.query, babbler.damaged, babbler.query)[(number % 10 == 9) + (number % 20 == 9)]()
+        yield text, END if "absent" in text else speaker.instant()
+
+
+def compare(recent: Recent, options: argparse.Namespace) -> bool:
+    """Whether both answer alike, or fail both, for `options.queries` queries."""
+    counts: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        for number, each in enumerate(asked(recent.prometheus, Path(folder), options.seed, options.queries), 1):
+            found = verdict(each)
+            counts[found] += 1
+            if found == DIFFERS and counts[DIFFERS] <= options.show:
+                print(f"{each.query!r} at {each.at}\n    ours   {each.own}\n    theirs {each.other}", flush=True)
+            if number % _PROGRESS == 0 and number < options.queries:
+                print(f"queries: {number} of {options.queries}, {counts[DIFFERS]} differ", flush=True)
+    print(f"queries: {options.queries} of seed {options.seed}")
+    for found, amount in counts.most_common():
+        print(f"{amount:7} {found}")
+    return not counts[DIFFERS]
+
+
+def verdict(each: Asked) -> str:
+    """What became of a query, in the words of the summary."""
+    if not each.agree():
+        native = isinstance(each.own, Refusal) and _NATIVE.search(each.own.text)
+        return "out of scope: native histograms" if native else DIFFERS
+    if isinstance(each.own, Refusal):
+        return "refused by both" if each.own.at_load else "fail in both"
+    return "answer alike" if each.own != [] else "answer alike, with nothing"

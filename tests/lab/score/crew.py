@@ -1,0 +1,63 @@
+"""Plays on several processors at once. Apart from `__main__`, which a process that is spawned cannot import."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import multiprocessing
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+
+from alerts.rulefile import RuleFile
+from tests.lab.score.play import Play, load_pack
+from tests.lab.score.plays import Part
+from tests.lab.score.scoring import Verdict, judge
+
+_pack: tuple[RuleFile, ...] = ()
+"""The rules of a process that plays: read once in each."""
+
+
+def played(part: Part, pack: Sequence[RuleFile]) -> Verdict:
+    """How one play goes."""
+    expectation, scenario = part.expectation, part.scenario()
+    play = Play(scenario, pack, expectation.rack).until(part.seconds)
+    play.close()
+    hits, wrong = judge(expectation, scenario, play.firings)
+    return Verdict(part.name, part.number, part.seconds, tuple(hits), tuple(wrong), tuple(play.failures))
+
+
+def play_all(wanted: Sequence[Part], jobs: int) -> Iterator[tuple[Part, Verdict]]:
+    """Each play and how it went, as they end; the longest ones begin first."""
+    # Spawned and not forked: a process that is forked inherits whatever the parent has.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, len(wanted)), context, _begin) as pool:
+        orders = {pool.submit(_work, part): part for part in sorted(wanted, key=lambda part: -part.seconds)}
+        try:
+            for order in as_completed(orders):
+                yield orders[order], order.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+
+
+def _begin() -> None:
+    """In each process that plays: Ctrl-C is the parent's, the sampler's log is nobody's."""
+    global _pack
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.getLogger("coldplate").setLevel(logging.CRITICAL)
+    _pack = load_pack()
+    gc.collect()
+    gc.freeze()
+
+
+def _work(part: Part) -> Verdict:
+    # What a round makes and drops has no cycles; looking for some costs a tenth of the time.
+    gc.disable()
+    try:
+        return played(part, _pack)
+    finally:
+        gc.enable()
+        gc.collect()

@@ -1,0 +1,221 @@
+"""A node that plays a scenario faster than time passes: the daemon without its clock, its processes and its threads.
+
+The synthetic source, the sampler and the rule engine are the real ones, and are called in the daemon's order, once a
+second: read the channels, make the snapshot, evaluate what is due, show the engine's own series in the next snapshot.
+What is not here: the worker process and its pipe, the other backends (so no processor, no disk), receivers of alerts.
+A rack is played as so many nodes like this one, in step; that they tell each other their power is not.
+
+A read that would hang, in the synthetic fault of that name, is not made at all: the worker too is silent about it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.backends.protocol import Channel, ChannelError, DeviceError, LaneSample
+from agent.backends.synthetic import Scenario, SyntheticSource
+from agent.catalogue import BY_NAME
+from agent.daemon.reloading import LastReload
+from agent.daemon.sampling import Teller
+from agent.daemon.self_metrics import SelfMetrics
+from agent.health.expectation_series import ExpectationChoice, ExpectationSeries
+from agent.model import Alert, Framer, Instant, Labels, Lane, Phase, Rack, Reading, Series, Snapshot
+from agent.rack.nvlink_domain import DomainCensus, DomainShare, add_up
+from agent.rack.rack_options import RackOptions
+from agent.rack.series import ConfiguredRack, RackSeries
+from agent.sampler.health import LoopFacts
+from agent.sampler.inventory import Inventory
+from agent.sampler.sampler import Sampler
+from agent.sampler.settings import Settings
+from alerts import rulefile
+from alerts.engine import Evaluation, RuleEngine, Ruleset
+from alerts.exposition import Exposition
+from alerts.rulefile import RuleFile
+from tests.lab.score.expectations import PlayedRack
+
+RULES = Path(__file__).resolve().parents[3] / "alerts" / "rules"
+EPOCH = 5_000.0
+WALL = 1_700_000_000.0
+PERIOD = 1
+"""Seconds between two snapshots, and between two rounds of the engine: the daemon's defaults."""
+LANES = ((Lane.FAST, 1), (Lane.SLOW, 15), (Lane.COLD, 60))
+TOOK = 0.001
+NODE_POWER, RACK_POWER, REPORTING = (
+    BY_NAME[f"coldplate_{name}"] for name in ("node_power_watts", "rack_power_watts", "rack_nodes_reporting")
+)
+TARGET = (("instance", "node:19400"), ("job", "coldplate"))
+
+
+def load_pack() -> tuple[RuleFile, ...]:
+    """The rule files that are shipped."""
+    return tuple(rulefile.load(path, default_step=PERIOD) for path in sorted(RULES.glob("*.yml")))
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """An alert that began to fire, and the second of the play at which it did."""
+
+    alert: str
+    labels: Labels
+    at: float
+
+    def label(self, name: str) -> str:
+        return dict(self.labels).get(name, "")
+
+
+class Peers:
+    """The other nodes of a rack: all like the one that is played, and in step with it.
+
+    The NVLink domain of the others is that in which the node was first seen, whatever becomes of its own GPUs.
+    """
+
+    def __init__(self, rack: PlayedRack) -> None:
+        self._nodes = rack.nodes_expected or 1
+        self._power = Series(RACK_POWER, Rack(rack.name))
+        self._reporting = Series(REPORTING, Rack(rack.name))
+        self._census, self._series = DomainCensus(), RackSeries(rack.name)
+        self._domains: tuple[DomainShare, ...] = ()
+
+    def sum(self, snapshot: Snapshot) -> tuple[Reading, ...]:
+        """What all drew together in this second; they know it in the next one."""
+        node = next((value for series, value in snapshot.readings if series.metric is NODE_POWER), None)
+        if node is None:
+            return ()
+        return Reading(self._power, self._nodes * node), Reading(self._reporting, self._nodes), *self._joined(snapshot)
+
+    def _joined(self, snapshot: Snapshot) -> list[Reading]:
+        """The NVLink domains of all nodes, if they have one."""
+        own = self._census.of(snapshot.frames)
+        self._domains = self._domains or own
+        others = ((f"node-{number}:19400", self._domains) for number in range(1, self._nodes))
+        return self._series.of_domains(add_up((("node:19400", own), *others)))
+
+
+def _configured(rack: PlayedRack | None) -> ConfiguredRack:
+    if rack is None:
+        return ConfiguredRack(RackOptions())
+    return ConfiguredRack(RackOptions(rack.name, rack.nodes_expected, budget=rack.power_budget, feeds=rack.feeds))
+
+
+class Play:
+    """A scenario on a synthetic node; every group of the rules evaluated at its own interval."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        rules: Sequence[RuleFile],
+        rack: PlayedRack | None = None,
+        tellers: Sequence[Teller] = (),
+    ) -> None:
+        self._scenario = scenario
+        self._second = 0
+        self._tellers = tellers
+        self._source = SyntheticSource(scenario, EPOCH)
+        self._sampler = Sampler(Settings(), Inventory(None), self._source.name)
+        self._self_metrics = SelfMetrics(self._scenario.name, LastReload(WALL))
+        self._enlist()
+        self._hangs = [fault for fault in scenario.faults if fault.kind == "hang"]
+        self._peers = Peers(rack) if rack is not None else None
+        self._rack = _configured(rack)
+        self._latest: Snapshot | None = None
+        self._expectations = ExpectationSeries(lambda: self._latest, ExpectationChoice())
+        self._rack_power: tuple[Reading, ...] = ()
+        self._rack_framer, self._own_framer = Framer(), Framer()
+        self._exposition = Exposition(TARGET)
+        self._engine = RuleEngine(Ruleset(tuple(rules)), TARGET, self.now)
+        self.firings: list[Firing] = []
+        """Every beginning of an alert, in the order of time."""
+        self.failures: list[str] = []
+        """Rules that failed, each time that they did."""
+
+    def until(self, second: int) -> Play:
+        """Plays on to this second, which is the first one not played."""
+        while self._second < second:
+            self.judge(self.sample())
+        return self
+
+    def reopen(self) -> None:
+        """Opens the devices again, as another worker does."""
+        self._source.close()
+        self._source = SyntheticSource(self._scenario, EPOCH)
+        self._enlist()
+
+    def _enlist(self) -> None:
+        self._framers: defaultdict[tuple[str, Lane], Framer] = defaultdict(Framer)
+        self._channels = list(self._source.open(self.now))
+        self._sampler.enlist([(each.key, each.identity) for each in self._channels], (), self.now.mono)
+
+    @property
+    def engine(self) -> RuleEngine:
+        return self._engine
+
+    @property
+    def wall(self) -> float:
+        """The time of the second that is played next."""
+        return self.now.wall
+
+    def close(self) -> None:
+        """Lets go of the source."""
+        self._source.close()
+
+    def firing(self) -> list[Alert]:
+        """The alerts that fire now."""
+        return [alert for _, group in self._engine.groups() for alert in group.firing()]
+
+    @property
+    def now(self) -> Instant:
+        """The moment of the second that is played next."""
+        return Instant(EPOCH + self._second, WALL + self._second)
+
+    def sample(self) -> Snapshot:
+        """Reads what is due, and makes the snapshot of this second."""
+        now = self.now
+        lanes = [lane for lane, period in LANES if self._second % period == 0]
+        for channel in self._channels:
+            if not self._hangs or not self._is_hanging(channel):
+                for lane in lanes:
+                    self._read(channel, lane, now)
+        for event in self._source.events(0.0):
+            self._sampler.xids.enter(event)
+        own = self._exposition.readings(self._engine.reports(), self._engine.windows, ())
+        rack = self._rack_framer.frame((*self._rack.readings, *self._rack_power))
+        told = [self._self_metrics.frame(now), rack, self._expectations.frame(now), self._own_framer.frame(own)]
+        told += [teller.frame(now) for teller in self._tellers]
+        snapshot = self._latest = self._sampler.snapshot(now, LoopFacts(ticks=self._second + 1, worker_up=True), told)
+        self._rack_power = self._peers.sum(snapshot) if self._peers is not None else ()
+        return snapshot
+
+    def _read(self, channel: Channel, lane: Lane, now: Instant) -> None:
+        try:
+            sample = channel.read(lane, now)
+        except DeviceError as error:
+            self._sampler.take_error(ChannelError(channel.key, lane, now.mono, error.reason, error.detail))
+            return
+        frame, gaps = self._framers[channel.key, lane].frame(sample.readings), tuple(sample.gaps)
+        taken = LaneSample(channel.key, lane, now.mono, TOOK, sample.calls, frame, gaps)
+        self._sampler.take_lane(taken)
+        self._sampler.health.enter_lane(self._source.name, taken)
+
+    def _is_hanging(self, channel: Channel) -> bool:
+        if channel.identity is None:
+            return False
+        number = int(channel.identity.gpu.index)
+        return any(number in fault.gpus and fault.window.holds(self._second) for fault in self._hangs)
+
+    def judge(self, snapshot: Snapshot, foreign: Sequence[Reading] = ()) -> list[Evaluation]:
+        """Evaluates what is due in this second, and goes on to the next; what became of it."""
+        done = self._engine.round(snapshot, self.now, foreign)
+        for each in done:
+            failures = each.outcome.failures
+            self._exposition.count(each.group.name, len(each.group.rules.rules), len(failures), 0.0)
+            self.firings.extend(
+                Firing(change.alert.rule, change.alert.labels, self._second)
+                for change in each.outcome.transitions
+                if change.alert.phase is Phase.FIRING
+            )
+            self.failures.extend(f"{self._second} s: {failure.rule}: {failure.error}" for failure in failures)
+        self._second += PERIOD
+        return done

@@ -1,0 +1,109 @@
+"""Which plays there are: each scenario as shipped, and varied by other seeds and other moments.
+
+A seed alone changes the noise, how the chips differ, how bursts of requests fall, and the devices' names. So that the
+phase between a fault and the rules' time grid varies too, every further play moves all faults of a scenario to a later
+moment, by up to ten minutes; where there are none, its jobs begin later, and those of a quiet scenario end as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from random import Random
+
+from agent.backends.synthetic import Scenario, load_scenario, shipped_scenarios
+from agent.backends.synthetic.scenario import ScenarioFault, ScenarioJob, Window
+from tests.lab.score.expectations import EXPECTED, Expectation
+
+PLAYS = 5
+"""Times that each scenario is played."""
+LATEST = 600.0
+"""Seconds by which faults or jobs come later, at most."""
+LAST = 1200.0
+"""Seconds before the end of a quiet play within which its jobs end."""
+
+
+class ScoreError(Exception):
+    """The table of expectations does not fit what is shipped; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One play: of which scenario, the how-manieth (0: as shipped), and for how many seconds."""
+
+    name: str
+    number: int
+    seconds: int
+
+    @property
+    def expectation(self) -> Expectation:
+        return EXPECTED[self.name]
+
+    def scenario(self) -> Scenario:
+        """What is played."""
+        as_shipped = of_name(self.name)
+        return as_shipped if self.number == 0 else _varied(as_shipped, self)
+
+
+def parts(plays: int = PLAYS, quiet: int | None = None) -> Iterator[Part]:
+    """All plays of all scenarios; `quiet` is how long the quiet ones are played, if not as the table says."""
+    for name, expectation in EXPECTED.items():
+        for number in range(plays):
+            if expectation.is_quiet:
+                yield Part(name, number, quiet or expectation.seconds)
+            else:
+                later = 0 if number == 0 else int(_delay(name, number)) + 1
+                yield Part(name, number, expectation.seconds + later)
+
+
+def of_name(name: str) -> Scenario:
+    """A scenario of the table, as it is shipped but for what the table changes."""
+    expectation = EXPECTED[name]
+    scenario = load_scenario(expectation.base or name)
+    if not expectation.parameters:
+        return scenario
+    first, *others = scenario.faults
+    changed = replace(first, parameters={**first.parameters, **expectation.parameters})
+    return replace(scenario, faults=(changed, *others))
+
+
+def refuse_gaps(alerts: set[str]) -> None:
+    """Raises ScoreError where the table lacks a scenario, or names one or an alert that is not there."""
+    shipped = {name for name, _ in shipped_scenarios()}
+    if missing := shipped - EXPECTED.keys():
+        raise ScoreError(f"no expectations for {_list(missing)}: add them to tests/lab/score/expectations.py")
+    if gone := {each.base or name for name, each in EXPECTED.items()} - shipped:
+        raise ScoreError(f"expectations for {_list(gone)}, which there is no shipped scenario: mend the name")
+    if unknown := set().union(*(each.named for each in EXPECTED.values())) - alerts:
+        raise ScoreError(f"expectations name {_list(unknown)}, which no rule of the pack is called: mend the name")
+
+
+def _list(names: set[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+def _delay(name: str, number: int) -> float:
+    return round(LATEST * Random(f"{name} {number}").random(), 2)
+
+
+def _varied(scenario: Scenario, part: Part) -> Scenario:
+    later = _delay(part.name, part.number)
+    seed = scenario.seed + 1000 * part.number
+    if scenario.faults:
+        return replace(scenario, seed=seed, faults=tuple(_moved(fault, later) for fault in scenario.faults))
+    draw = Random(f"{part.name} {part.number} jobs")
+    jobs = []
+    for job in scenario.jobs:
+        end = round(part.seconds - LAST * draw.random(), 2) if part.expectation.is_quiet else None
+        jobs.append(_begun_later(job, later, end))
+    return replace(scenario, seed=seed, jobs=tuple(jobs))
+
+
+def _moved(fault: ScenarioFault, later: float) -> ScenarioFault:
+    return replace(fault, window=replace(fault.window, at=fault.window.at + later))
+
+
+def _begun_later(job: ScenarioJob, later: float, end: float | None) -> ScenarioJob:
+    phases = tuple(replace(each, window=replace(each.window, at=each.window.at + later)) for each in job.phases)
+    start = job.window.at + later
+    return replace(job, phases=phases, window=Window(start, None if end is None else end - start))

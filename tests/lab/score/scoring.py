@@ -1,0 +1,118 @@
+"""Holds what fired against what was expected. Pure: it plays nothing and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from agent.backends.synthetic import Scenario
+from tests.lab.score.expectations import Companion, Expectation, Expected
+from tests.lab.score.play import Firing
+
+Pairs = tuple[tuple[str, str], ...]
+_EARLY = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One alert that must fire: by its name and some labels, from a second on, within a limit if there is one."""
+
+    alert: str
+    labels: Pairs
+    onset: float
+    fault: int | None = None
+    within: float | None = None
+
+    def explains(self, firing: Firing) -> bool:
+        if firing.alert != self.alert or firing.at < self.onset - _EARLY:
+            return False
+        return set(self.labels) <= set(firing.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """What became of an alert that must fire: `after` are seconds from onset to firing, None if it never did."""
+
+    alert: str
+    labels: Pairs
+    after: float | None
+    fault: int | None = None
+    within: float | None = None
+
+    @property
+    def is_late(self) -> bool:
+        return self.after is not None and self.within is not None and self.after > self.within
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How one play went."""
+
+    name: str
+    number: int
+    seconds: int
+    hits: tuple[Hit, ...] = ()
+    false_alarms: tuple[Firing, ...] = ()
+    failures: tuple[str, ...] = ()
+
+
+def judge(expectation: Expectation, scenario: Scenario, firings: Iterable[Firing]) -> tuple[list[Hit], list[Firing]]:
+    """What became of the alerts that had to fire, and those that must not have."""
+    firings = list(firings)
+    wanted = [each for expected in expectation.must for each in wanted_of(expected, scenario)]
+    lawful = [each for companion in expectation.may for each in wanted_of(_as_expected(companion), scenario)]
+    hits = []
+    for each in wanted:
+        first = min((firing.at for firing in firings if each.explains(firing)), default=None)
+        after = None if first is None else round(first - each.onset, 3)
+        hits.append(Hit(each.alert, each.labels, after, each.fault, each.within))
+    explained = (*wanted, *lawful)
+    return hits, [firing for firing in firings if not any(each.explains(firing) for each in explained)]
+
+
+def wanted_of(expected: Expected, scenario: Scenario) -> list[Wanted]:
+    """One for each GPU or port of the fault, or one for the job or the node."""
+    fault = None if expected.fault is None else scenario.faults[expected.fault]
+    window = scenario.jobs[0].window if fault is None else fault.window
+    onset = window.at + (expected.occurrence - 1) * (window.repeat or 0.0)
+    return [
+        Wanted(expected.alert, tuple({**subject, **expected.labels}.items()), onset, expected.fault, expected.within)
+        for subject in _subjects(expected, scenario)
+    ]
+
+
+def problems(verdicts: Iterable[Verdict]) -> Iterator[str]:
+    """All that is wrong, a line each."""
+    for verdict in verdicts:
+        play = f"{verdict.name}, play {verdict.number}"
+        for hit in verdict.hits:
+            if hit.after is None:
+                yield f"{play}: {hit.alert} {_shown(hit.labels)} did not fire"
+            elif hit.is_late:
+                yield f"{play}: {hit.alert} {_shown(hit.labels)} fired after {hit.after:g} s, limit {hit.within:g} s"
+        for firing in verdict.false_alarms:
+            yield f"{play}: {firing.alert} {_shown(firing.labels)} fired at {firing.at:g} s, and must not have"
+        for failure in verdict.failures[:3]:
+            yield f"{play}: a rule failed at {failure}"
+
+
+def _subjects(expected: Expected, scenario: Scenario) -> Sequence[Mapping[str, str]]:
+    if expected.of == "node":
+        return [{}]
+    if expected.of == "job":
+        return [{"job_id": scenario.jobs[0].id}]
+    assert expected.fault is not None, f"{expected.alert}: only a fault has a GPU or a port"
+    fault = scenario.faults[expected.fault]
+    if expected.of == "port":
+        return [{"device": fault.port or fault.optic}]
+    if expected.of == "detector":
+        return [{"detector": fault.detector}]
+    return [{"gpu": str(gpu)} for gpu in fault.gpus]
+
+
+def _as_expected(companion: Companion) -> Expected:
+    return Expected(companion.alert, companion.fault, companion.of)
+
+
+def _shown(labels: Pairs) -> str:
+    return "{" + ", ".join(f"{name}={value}" for name, value in labels if name not in ("alertname", "uuid")) + "}"

@@ -1,0 +1,62 @@
+"""`make soak`: whether anything grows in a daemon that runs for long, while all around it comes and goes.
+
+Exit status 0 if nothing grew beyond its limit, 1 if something did or could not be tried.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+from tests.lab.bench.machine import description
+from tests.lab.bench.report import CannotRunError, Progress
+from tests.lab.bench.rig import ROOT, Pace, Rig
+from tests.lab.drill.reliability import DOCUMENT
+from tests.lab.soak import soak_report
+from tests.lab.soak.accelerated import accelerated
+from tests.lab.soak.real_time import Soaked, in_real_time
+
+SECONDS, HOURS = 5400.0, 12.0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Soak for as long as was asked for, print the table, and write it into the document."""
+    parser = argparse.ArgumentParser(prog="python -m tests.lab.soak", description="See whether anything grows.")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of the real daemon at a lane of 100 ms")
+    parser.add_argument("--hours", type=float, default=HOURS, help="of a node's time, faster than it passes")
+    parser.add_argument("--dry", action="store_true", help="write no document")
+    parsed = parser.parse_args(arguments)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
+    progress = Progress()
+    try:
+        with Rig(Pace(), progress) as rig:
+            found = dict[str, Soaked]()
+            if parsed.hours:
+                progress.say(f"{parsed.hours:g} h of a node's time in this process ...")
+                found["at accelerated time"] = accelerated(progress, int(parsed.hours * 3600))
+            if parsed.seconds:
+                found["in real time"] = in_real_time(rig, parsed.seconds)
+    except KeyboardInterrupt:
+        progress.say("stopped; every program that was started has been ended")
+        return 130
+    except CannotRunError as error:
+        progress.say(f"could not run: {error}")
+        return 1
+    for name, soaked in found.items():
+        print(soak_report.plain(name, soaked), end="\n\n")
+        if not parsed.dry:
+            soak_report.write(name, soaked, description())
+    print(description() if parsed.dry else f"{description()}\nwritten to {DOCUMENT.relative_to(ROOT)}")
+    return 1 if any(each.missed() for each in found.values()) else 0
+
+
+def _stop(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
