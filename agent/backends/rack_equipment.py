@@ -18,24 +18,36 @@ from agent.backends.equipment.rack_findings import RackPart, RackSeen
 from agent.backends.equipment.rack_watch import RackWatch
 from agent.backends.pacing import Paced, Spawn, spawn_thread
 from agent.backends.protocol import BackendSample, DeviceError
-from agent.backends.redfish_service import SILENCE_SECONDS, check_address
+from agent.backends.redfish_service import SILENCE_SECONDS, RedfishService, RedfishSource, check_address
 from agent.backends.registration import BackendContext
 from agent.catalogue.rack_parts import PART, PART_STATES, UP
 from agent.config.schema import ConfigError, RackConfig
 from agent.lib.http_target import HttpTarget
 from agent.model import Gap, Instant, Labels, Lane, Metric, Rack, Reading, Reason, Series
 
-__all__ = ["RackEquipmentBackend", "make_backend", "services_of"]
+__all__ = ["RackEquipmentBackend", "make_backend", "over_http", "services_of"]
+
+PATIENCE_SECONDS = 10.0
+"""Seconds that a whole document may take."""
+
+UNNAMED = "synthetic"
+"""The rack's name where none is configured; that of real equipment always is."""
+
+OpenService = Callable[[], RedfishSource]
 
 
 def make_backend(context: BackendContext) -> RackEquipmentBackend | None:
-    """The rack's equipment, if any is configured. Raises ConfigError."""
+    """The rack's equipment: what is configured, or else that of a synthetic rack, if any. Raises ConfigError."""
     config = context.config
-    services = services_of(config.rack)
-    if not services or config.backends.devices == "replay":
+    if config.backends.devices == "replay":
         return None
-    name = config.rack.name or config.node.rack or ""
-    return RackEquipmentBackend(name, services, context.is_my_turn, lambda: context.clock().mono)
+
+    def mono() -> float:
+        return context.clock().mono
+
+    services = over_http(services_of(config.rack), mono) or context.rack_services
+    name = config.rack.name or config.node.rack or UNNAMED
+    return RackEquipmentBackend(name, services, context.is_my_turn, mono) if services else None
 
 
 def services_of(rack: RackConfig) -> dict[str, HttpTarget]:
@@ -48,6 +60,11 @@ def services_of(rack: RackConfig) -> dict[str, HttpTarget]:
         except ValueError as error:
             raise ConfigError(f"rack.equipment.{name}: {error}") from error
     return found
+
+
+def over_http(targets: Mapping[str, HttpTarget], clock: Callable[[], float]) -> dict[str, OpenService]:
+    """How each of these services is opened. `clock` gives monotonic seconds."""
+    return {name: partial(RedfishService, target, PATIENCE_SECONDS, clock) for name, target in targets.items()}
 
 
 class _Turn(NamedTuple):
@@ -66,7 +83,10 @@ class _Shown(NamedTuple):
 
 
 class RackEquipmentBackend:
-    """Shows what was last seen of the services whose turn it is. `clock` gives monotonic seconds."""
+    """Shows what was last seen of the services whose turn it is. `clock` gives monotonic seconds.
+
+    `services` opens each by its name, when its turn begins.
+    """
 
     name = "rack_equipment"
     lanes = frozenset({Lane.FAST})
@@ -75,14 +95,14 @@ class RackEquipmentBackend:
     def __init__(
         self,
         rack: str,
-        services: Mapping[str, HttpTarget],
+        services: Mapping[str, OpenService],
         is_my_turn: Callable[[str], bool],
         clock: Callable[[], float],
         spawn: Spawn = spawn_thread,
     ) -> None:
         self._rack = Rack(rack)
         self._is_my_turn = is_my_turn
-        self._open = {name: partial(self._begin, name, target, clock, spawn) for name, target in services.items()}
+        self._open = {name: partial(self._begin, name, opened, clock, spawn) for name, opened in services.items()}
         self._turns: dict[str, _Turn] = {}
         self._shown: dict[str, _Shown] = {}
         self._series: dict[tuple[Metric, Labels], Series] = {}
@@ -113,8 +133,8 @@ class RackEquipmentBackend:
         for name in list(self._turns):
             self._end(name)
 
-    def _begin(self, name: str, target: HttpTarget, clock: Callable[[], float], spawn: Spawn) -> _Turn:
-        watch = RackWatch(name, target, clock)
+    def _begin(self, name: str, opened: OpenService, clock: Callable[[], float], spawn: Spawn) -> _Turn:
+        watch = RackWatch(name, opened(), clock)
         turn = self._turns[name] = _Turn(watch, Paced(watch, watch.look, spawn))
         return turn
 

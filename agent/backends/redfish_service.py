@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, TypeGuard
+from typing import Any, Protocol, TypeGuard
 
 import msgspec
 
@@ -94,6 +94,25 @@ def link(value: Any) -> str | None:
     return path
 
 
+def members_of(collection: dict[str, Any]) -> list[str]:
+    """The paths of a collection's members, as far as they stay inside the service."""
+    paths = map(link, list_in(collection.get("Members")))
+    return [path for path in paths if path is not None][:MOST_MEMBERS]
+
+
+class RedfishSource(Protocol):
+    """What documents are read from."""
+
+    def get(self, path: str) -> dict[str, Any]:
+        """One document. Raises DeviceError."""
+
+    def error(self, reason: Reason, path: str, text: str) -> DeviceError:
+        """What is wrong with one of its documents, with the whole address."""
+
+    def close(self) -> None:
+        """Let go of what is held; may be called more than once."""
+
+
 class RedfishService:
     """Reads documents of one service."""
 
@@ -109,13 +128,7 @@ class RedfishService:
 
     def members(self, collection: str) -> list[str]:
         """The paths of a collection's members, as far as they stay inside the service. Raises DeviceError."""
-        return self.members_of(self.get(collection))
-
-    @staticmethod
-    def members_of(collection: dict[str, Any]) -> list[str]:
-        """The same, of a collection that was read."""
-        paths = map(link, list_in(collection.get("Members")))
-        return [path for path in paths if path is not None][:MOST_MEMBERS]
+        return members_of(self.get(collection))
 
     def attempt(self, path: str) -> dict[str, Any]:
         """One document of many: empty if it is not there, or is none. Raises DeviceError for any other reason."""

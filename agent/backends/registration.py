@@ -8,11 +8,12 @@ devices (`device_families.py`) and tools.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent import backends
 from agent.backends.protocol import BackendProtocol, GpuProcess
+from agent.backends.redfish_service import RedfishSource
 from agent.config.device_words import DEVICES
 from agent.config.schema import Config
 from agent.lib.discovery import modules_in
@@ -25,7 +26,8 @@ class BackendContext:
 
     `sysfs` and `procfs` are where these are mounted. `gpus` gives those of the inventory, `processes` those that the
     driver saw computing on each, and `readings` all of the last snapshot; these three and `clock` may be called in any
-    thread. `is_my_turn` says whether this node is the one of its rack to ask a service of `rack.equipment`, by name.
+    thread. `is_my_turn` says whether this node is the one of its rack to ask a service that serves the rack, by name.
+    `rack_services` opens those of a synthetic rack, by name.
     """
 
     config: Config
@@ -36,6 +38,7 @@ class BackendContext:
     readings: Callable[[], Iterable[Reading]]
     clock: Callable[[], Instant]
     is_my_turn: Callable[[str], bool] = lambda _: False
+    rack_services: Mapping[str, Callable[[], RedfishSource]] = field(default_factory=dict)
 
     @property
     def synthetic(self) -> bool:

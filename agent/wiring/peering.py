@@ -21,6 +21,7 @@ from agent.rack.rack_options import RackOptions
 from agent.rack.targets import MOST, parse_entry
 from agent.wiring.logins import login_of
 from agent.wiring.node_identity import SCRAPE_JOB, instance, rack_name
+from agent.wiring.sources import equipment_of
 
 log = logging.getLogger("coldplate.rack")
 
@@ -82,7 +83,7 @@ def make_rack_monitor(
     """
     keep = None if path is None or put is None else partial(_put, put, path)
     member = Member(rack_name(config), config.node.cluster or "", os.urandom(12).hex(), instance(config), SCRAPE_JOB)
-    made = RackMonitor(member, options, clock, lambda: os.urandom(1)[0] / 256, threads, keep, config.rack.equipment)
+    made = RackMonitor(member, options, clock, lambda: os.urandom(1)[0] / 256, threads, keep, equipment_of(config))
     if path is not None and options.breakers:
         _restore(made, path)
     return made

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from math import inf
 
+from agent.backends.redfish_service import RedfishSource
 from agent.backends.registration import BackendContext, make_backends
 from agent.config.schema import Config, ConfigError
 from agent.daemon.governing import Governing
@@ -75,6 +76,7 @@ def make_sampling_loop(
         log.info("no state directory: GPUs that go missing while the agent is down will not be noticed")
     inventory = Inventory(kept, save)
     sampler = Sampler(load_settings(config, ranges), inventory, family_of(config))
+    began = clock().mono - options.scenario_age
     context = BackendContext(
         config,
         options.sysfs,
@@ -84,8 +86,9 @@ def make_sampling_loop(
         readings=lambda: () if hub.latest is None else hub.latest,
         clock=clock,
         is_my_turn=is_my_turn,
+        rack_services=_services_of_scenario(config, began),
     )
-    supervisor, backends = _supervisor(config, options), make_backends(context)
+    supervisor, backends = _supervisor(config, options, began), make_backends(context)
     return SamplingLoop(sampler, supervisor, backends, clock, hub, tellers, threads, pause, governing)
 
 
@@ -95,8 +98,23 @@ def family_of(config: Config) -> str:
     return AUTOMATIC if devices in ("auto", "none") else devices
 
 
-def _supervisor(config: Config, options: CommandLineOptions) -> Supervisor | None:
-    """The supervisor of the device worker; None if no devices are read."""
+def equipment_of(config: Config) -> tuple[str, ...]:
+    """The names of the services that serve the rack: configured ones, or else the scenario's. Raises ConfigError."""
+    return tuple(config.rack.equipment or _services_of_scenario(config, 0.0))
+
+
+def _services_of_scenario(config: Config, began: float) -> dict[str, Callable[[], RedfishSource]]:
+    """How those of a scenario's rack are opened that began at this monotonic second. Raises ConfigError."""
+    if config.backends.devices != "synthetic":
+        return {}
+    from agent.backends.synthetic import load_scenario
+    from agent.backends.synthetic.rack_service import services_of_scenario
+
+    return {**services_of_scenario(load_scenario(checked_scenario(config)), lambda: clock().mono - began)}
+
+
+def _supervisor(config: Config, options: CommandLineOptions, began: float) -> Supervisor | None:
+    """The supervisor of the device worker; None if no devices are read. A scenario began at this monotonic second."""
     if config.backends.devices == "none":
         return None
     family = family_of(config)
@@ -104,7 +122,7 @@ def _supervisor(config: Config, options: CommandLineOptions) -> Supervisor | Non
         WorkerOptions(
             source=family,
             scenario=checked_scenario(config) if family == "synthetic" else "",
-            epoch=clock().mono - options.scenario_age,
+            epoch=began,
             log_level=options.log_level,
             log_format=options.log_format,
         )

@@ -106,11 +106,12 @@ def scraped(folder: Path) -> Iterator[tuple[Server, list[str]]]:
     running = []
     kind = daemons().RunningDaemon
     try:
-        for number, scenario in enumerate((str(ROOT / "tests/dashboards/faulty.yaml"), "healthy-training")):
+        for number, scenario in enumerate(("faulty", "tray")):
             config = folder / f"node{number}.yaml"
             config.write_text(CONFIG.format(ports=ports, number=number, state=folder / f"state{number}"))
             (folder / f"state{number}").mkdir()
-            arguments = ["--web.listen-address", f"127.0.0.1:{ports[number]}", "--scenario", scenario]
+            played = ROOT / "tests" / "dashboards" / f"{scenario}.yaml"
+            arguments = ["--web.listen-address", f"127.0.0.1:{ports[number]}", "--scenario", str(played)]
             running.append(kind([*arguments, "--config.file", str(config)], folder / f"node{number}.log"))
         for each in running:
             each.await_url()
@@ -122,7 +123,7 @@ def scraped(folder: Path) -> Iterator[tuple[Server, list[str]]]:
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:
             server = Server(f"http://127.0.0.1:{own}")
-            _await(lambda: bool(server.instant("count(coldplate_gpu_up) == 16")), folder / "prometheus.log")
+            _await(lambda: bool(server.instant("count(coldplate_gpu_up) == 12")), folder / "prometheus.log")
             yield server, [f"127.0.0.1:{port}" for port in ports]
         finally:
             process.terminate()

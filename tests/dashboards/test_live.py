@@ -18,17 +18,8 @@ EMPTY = {
     ("agents", "Worker restarts in 10 minutes"): "no worker restarted",
     ("agents", "Rule failures"): "no rule fails",
     ("agents", "Readings rejected"): "the synthetic devices here say nothing that cannot be",
-    **{("fabric", title): "the nodes here have neither Ethernet ports nor NVLink 5" for title in (
-        "Symbol errors left after correction (NVLink 5)", "What the fabric has against GPUs", "Blocks lost in an hour",
-        "Ethernet flaps in an hour", "Modules nearest to their limit", "Bits that need correction", "Hottest modules",
-        "Current of lasers",
-    )},
-    **{("rack", title): "no equipment serves the rack here" for title in (
-        "Parts of the equipment that are not ok", "Leak detectors of the nodes", "Coolant supplied and returned",
-        "Coolant flow", "Heat that the coolant carries away", "Pumps", "Pressure lost in filters",
-        "Power by shelf and PDU", "Equipment that answers",
-    )},
-}  # fmt: skip
+    ("fabric", "What the fabric has against GPUs"): "the fabric of synthetic GPUs has nothing against them",
+}
 """What is legitimately empty on these scenarios, and why."""
 
 
@@ -181,11 +172,12 @@ def test_the_boards_show_what_is_wrong(server: tuple[Server, list[str]]) -> None
 
     assert answer("fleet", "Nodes up") == 2
     assert answer("fleet", "Nodes missing") == 1
-    assert answer("fleet", "GPUs up") == 15
+    assert answer("fleet", "GPUs up") == 11
     assert answer("fleet", "GPUs missing") == 1
     assert answer("fleet", "Critical alerts") >= 3
     assert answer("fleet", "Racks incomplete") == 1
     assert answer("node", "GPUs missing") == 1
+    assert answer("rack", "Parts of the equipment that are not ok") > 0
     assert answer("job", "GPUs") == 8
     assert answer("job", "GPUs lost") == 1
     assert answer("job", "Spread of utilization") > 0.5

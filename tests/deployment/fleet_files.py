@@ -45,6 +45,7 @@ RELAY_RULE = """  - alert: NAME
     annotations:
       summary: NAME on {{ $labels.instance }}WHERE
       description: The agent on the node has the whole text, at http://{{ $labels.instance }}/api/v1/alerts.
+      command: COMMAND
       runbook_url: http://{{ $labels.instance }}/runbooks/NAME
 """
 WHERE = "".join(
@@ -69,8 +70,10 @@ def relays() -> Iterator[str]:
     """A rule for each alert that nodes evaluate alone, in the order of their names."""
     files = [rulefile.load(path) for path in packs.builtin_files() if path.stem not in COMPARING]
     rules = (rule for file in files for group in file.groups for rule in group.rules)
-    for name in sorted({rule.name for rule in rules if isinstance(rule, AlertingRule)} - {"AgentDown"}):
-        yield RELAY_RULE.replace("NAME", name).replace("WHERE", WHERE)
+    commands = {rule.name: dict(rule.annotations)["command"] for rule in rules if isinstance(rule, AlertingRule)}
+    for name in sorted(commands.keys() - {"AgentDown"}):
+        command = "'" + commands[name].source.replace("'", "''") + "'"
+        yield RELAY_RULE.replace("NAME", name).replace("WHERE", WHERE).replace("COMMAND", command)
 
 
 def contents() -> dict[Path, str]:

@@ -135,6 +135,7 @@ tests:
       exp_annotations:
         summary: GpuLost on n1:19400, GPU 3
         description: The agent on the node has the whole text, at http://n1:19400/api/v1/alerts.
+        command: journalctl -k --grep 'NVRM|Xid' -n 50
         runbook_url: http://n1:19400/runbooks/GpuLost
   - {{eval_time: 30s, alertname: GpuHot, exp_alerts: []}}
 """

@@ -18,6 +18,7 @@ from pathlib import Path
 from agent.backends.equipment.cooling_watch import CoolingWatch
 from agent.backends.equipment.rack_watch import RackWatch
 from agent.backends.protocol import AbsentError, DeviceError
+from agent.backends.redfish_service import RedfishService
 from agent.lib.http_target import HttpTarget
 
 ROOT = "/redfish/v1"
@@ -59,7 +60,8 @@ def lines_of(mockup: Path) -> Iterator[str]:
     with served(mockup) as url:
         target = HttpTarget(url, timeout=5.0)
         yield from of_the_node(CoolingWatch(target, None, time.monotonic))
-        yield from of_the_rack(RackWatch(mockup.name, target, time.monotonic))
+        service = RedfishService(target, 10.0, time.monotonic)
+        yield from of_the_rack(RackWatch(mockup.name, service, time.monotonic))
 
 
 def of_the_node(watch: CoolingWatch) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agent.backends.protocol import BackendSample
-from agent.backends.rack_equipment import RackEquipmentBackend
+from agent.backends.rack_equipment import RackEquipmentBackend, over_http
 from agent.lib.http_target import HttpTarget
 from agent.model import Instant, Lane
 from tests.power.conftest import Controller
@@ -26,7 +26,8 @@ class Plant:
         documents[ROOT] = {"@odata.id": ROOT, "ThermalEquipment": {"@odata.id": "/redfish/v1/ThermalEquipment"}}
         documents["/redfish/v1/ThermalEquipment"] = {"CDUs": {"@odata.id": UNITS}}
         documents[UNITS] = {"Members": []}
-        services = {name: HttpTarget(url, timeout=1.0) for name, url in {"cdu": controller.url, **targets}.items()}
+        addresses = {name: HttpTarget(url, timeout=1.0) for name, url in {"cdu": controller.url, **targets}.items()}
+        services = over_http(addresses, lambda: self.now)
         self.backend = RackEquipmentBackend(
             "r1", services, lambda _: self.mine, lambda: self.now, spawn=lambda job: job()
         )

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
-from agent.backends.rack_equipment import RackEquipmentBackend
+from agent.backends.rack_equipment import RackEquipmentBackend, over_http
 from agent.lib.http_target import HttpTarget
 from agent.model import Framer, Instant, Lane
 from tests.power.conftest import Controller, Handler, Service
@@ -74,7 +74,8 @@ def main() -> int:
     server.start()
     url = here.recv()
     now = 0.0
-    backend = RackEquipmentBackend("r1", {"cdu": HttpTarget(url)}, lambda _: True, time.monotonic, lambda job: job())
+    services = over_http({"cdu": HttpTarget(url)}, time.monotonic)
+    backend = RackEquipmentBackend("r1", services, lambda _: True, time.monotonic, lambda job: job())
     framer = Framer()
     backend.read(Lane.FAST, Instant(now, now))
     began = time.process_time()

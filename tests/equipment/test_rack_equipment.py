@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from agent.backends.protocol import BackendSample
-from agent.backends.rack_equipment import RackEquipmentBackend, services_of
+from agent.backends.rack_equipment import RackEquipmentBackend, over_http, services_of
 from agent.config.reading import parse
 from agent.config.schema import ConfigError
 from agent.lib.http_target import HttpTarget
@@ -208,9 +209,9 @@ def test_endless_collections_are_read_up_to_a_bound(plant: Plant) -> None:
 def test_a_service_that_trickles_ends_its_round_and_costs_only_itself(plant: Plant, controller: Controller) -> None:
     plant.unit("1", Pumps={"members": {f"P{number}": OK for number in range(10)}})
     clock = iter(range(1000, 2000, 2))  # each look at the clock is 2 s later
-    slow = RackEquipmentBackend(
-        "r1", {"slow": HttpTarget(controller.url)}, lambda _: True, lambda: float(next(clock)), spawn=lambda job: job()
-    )
+    tell = partial(next, map(float, clock))
+    services = over_http({"slow": HttpTarget(controller.url)}, tell)
+    slow = RackEquipmentBackend("r1", services, lambda _: True, tell, spawn=lambda job: job())
     sample = slow.read(Lane.FAST, Instant(1000.0, 1e9))
     slow.close()
     (gap,) = sample.gaps

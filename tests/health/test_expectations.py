@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ALL = {check.name for check in CHECKS}
 OF_MACHINE = {"dgx-a100": "dgx-a100", "dgx-h100": "dgx-h100", "dgx-h200": "dgx-h200", "dgx-b200": "hgx-b200",
               "gb200-tray": "gb200-tray", "dgx-h100-optics": "dgx-h100",
-              "nvl72-tray": "gb200-tray", "l40s-pcie": "generic"}  # fmt: skip
+              "nvl72-tray": "gb200-tray", "nvl72-rack": "gb200-tray", "l40s-pcie": "generic"}  # fmt: skip
 
 
 def test_every_shipped_file_names_its_sources_and_says_what_it_is_for() -> None:

@@ -61,3 +61,49 @@ def test_one_agent_asks_and_another_takes_over_when_it_dies(rack: Any, agents: d
         agents.pop(best).stop(signal.SIGKILL)
         rack.until("another asks", lambda: asking() != [], TAKEN_OVER_SECONDS)
     assert asking() == list(agents)
+
+
+SYNTHETIC = """
+node: {{name: node{number}}}
+rack: {{name: r14, nodes_expected: 2, peers: [{peers}]}}
+backends: {{host: false}}
+"""
+TRAY = """
+description: A tray whose rack has lost a pump.
+topology: nvl72-rack
+faults: [{kind: pump-failure, pump: PumpA}]
+"""
+
+
+@pytest.fixture
+def trays(rack: Any, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """Two synthetic ones by their name, which both could tell of their rack."""
+    (tmp_path / "tray.yaml").write_text(TRAY)
+    ports = rack.free_ports(2)
+    peers = ", ".join(f"'127.0.0.1:{port}'" for port in ports)
+    started = {
+        f"node{number}:{port}": rack.Daemon(
+            port, tmp_path, SYNTHETIC.format(number=number, peers=peers), "--scenario", str(tmp_path / "tray.yaml")
+        )
+        for number, port in enumerate(ports)
+    }
+    yield started
+    for each in started.values():
+        each.stop()
+
+
+@pytest.mark.parametrize("service", ["cdu", "power-shelves"])
+def test_one_of_two_synthetic_trays_tells_of_what_serves_their_rack(
+    rack: Any, trays: dict[str, Any], service: str
+) -> None:
+    def telling() -> list[str]:
+        up = f'coldplate_rack_equipment_up{{rack="r14",equipment="{service}"}} 1'
+        return [name for name, agent in trays.items() if agent.rack() and up in agent.get("/metrics")]
+
+    best = chosen(service, trays)
+    rack.until(f"{best} alone tells", lambda: telling() == [best], 40.0)
+    if service == "cdu":
+        lost = 'part="PumpA",state="critical"} 1'
+        assert lost in trays[best].get("/metrics")
+    trays[best].stop(signal.SIGKILL)
+    rack.until("the other one tells", lambda: telling() == [name for name in trays if name != best], 15.0)

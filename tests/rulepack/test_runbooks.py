@@ -109,7 +109,7 @@ def test_some_runbooks_reset_a_gpu() -> None:
 
 @each_runbook
 def test_a_step_for_one_scheduler_has_the_command_of_the_other(name: str) -> None:
-    slurm, kubernetes = re.compile(r"`(?:scontrol|scancel|squeue) "), re.compile(r"`kubectl ")
+    slurm, kubernetes = re.compile(r"`(?:scontrol|scancel|squeue) "), re.compile(r"(?:`|\|\| )kubectl ")
     for step in steps(TEXTS[name]):
         assert bool(slurm.search(step)) == bool(kubernetes.search(step)) or "scontrol hold" in step, step
         for pair in (("state=drain", "kubectl cordon"), ("state=resume", "kubectl uncordon")):

@@ -15,7 +15,7 @@ from agent.backends.equipment import air_documents, cooling_documents
 from agent.backends.equipment.air_documents import FanReading
 from agent.backends.equipment.cooling_documents import UNAVAILABLE, CoolingPart
 from agent.backends.protocol import AbsentError
-from agent.backends.redfish_service import CHASSIS, DENIED_RETRY_SECONDS, RedfishService, link
+from agent.backends.redfish_service import CHASSIS, DENIED_RETRY_SECONDS, RedfishService, link, members_of
 from agent.lib.http_target import HttpTarget
 from agent.model import Metric
 
@@ -180,4 +180,4 @@ class CoolingWatch:
 
     def _members(self, collection: str | None) -> list[str]:
         """Those of a collection; none where it is not there."""
-        return self._service.members_of(self._at(collection))
+        return members_of(self._at(collection))

@@ -13,8 +13,7 @@ from agent.backends.equipment.cooling_documents import UNAVAILABLE
 from agent.backends.equipment.rack_findings import PartDocument, RackPart, RackSeen
 from agent.backends.equipment.redfish_round import RedfishRound
 from agent.backends.protocol import DeviceError
-from agent.backends.redfish_service import DENIED_RETRY_SECONDS, ROOT, RedfishService, link
-from agent.lib.http_target import HttpTarget
+from agent.backends.redfish_service import DENIED_RETRY_SECONDS, ROOT, RedfishSource, link
 from agent.model import Labels, Metric, Reason
 
 SEARCH_SECONDS = 600.0
@@ -38,10 +37,10 @@ class RackWatch:
     grace = 0.0
     patience = 60.0
 
-    def __init__(self, name: str, target: HttpTarget, clock: Callable[[], float]) -> None:
-        """`name` is that of the configuration; `clock` gives monotonic seconds."""
+    def __init__(self, name: str, service: RedfishSource, clock: Callable[[], float]) -> None:
+        """`name` is that of the configuration; `clock` gives monotonic seconds. Closes the `service` with itself."""
         self.name = name
-        self._service = RedfishService(target, 10.0, clock)
+        self._service = service
         self._clock = clock
         self._found: list[PartDocument] | None = None
         self._problems: list[str] = []

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agent.backends.protocol import DeviceError
-from agent.backends.redfish_service import MOST_MEMBERS, RedfishService, list_in
+from agent.backends.redfish_service import MOST_MEMBERS, RedfishSource, list_in, members_of
 from agent.model import Reason
 
 MOST_PROBLEMS = 8
@@ -21,7 +21,7 @@ _SHOWN = 120
 class RedfishRound:
     """Reads documents of `service` until `until` (monotonic seconds, by `clock`)."""
 
-    def __init__(self, service: RedfishService, clock: Callable[[], float], until: float) -> None:
+    def __init__(self, service: RedfishSource, clock: Callable[[], float], until: float) -> None:
         self._service = service
         self._clock = clock
         self._until = until
@@ -56,7 +56,7 @@ class RedfishRound:
         collection = self.at(path)
         if len(list_in(collection.get("Members"))) > MOST_MEMBERS or "Members@odata.nextLink" in collection:
             self.note(f"{path}: only the first {MOST_MEMBERS} members are read")
-        return self._service.members_of(collection)
+        return members_of(collection)
 
     def note(self, problem: str) -> None:
         """Keep a problem, one of the first few."""

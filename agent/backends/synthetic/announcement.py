@@ -21,7 +21,7 @@ def announced(scenario: Scenario, wall: float) -> Iterator[str]:
 
 
 def _where(fault: ScenarioFault) -> str:
-    part = fault.port or fault.optic or fault.detector
+    part = fault.port or fault.part
     if part:
         return f" of {part}"
     if not fault.gpus:

@@ -102,14 +102,18 @@ class PowerDraw:
 
     def watts(self, t: float) -> float:
         """What a sensor shows `t` seconds into the scenario."""
+        wobble = 2.0 * (mix(self._noise, int(t)) & 0xFFFF) / 65535.0 - 1.0
+        return round(self.drawn(t) * (1.0 + BMC_NOISE * wobble) / BMC_STEP) * BMC_STEP
+
+    def drawn(self, t: float) -> float:
+        """What is drawn, without the sensor's noise."""
         machine = self._machine
         total = machine.base_power
         for track in self._tracks:
             total += (track.power(t) + machine.module_power) * machine.power_overhead
         for fault in self._extra:
             total += _extra_watts(fault, t)
-        wobble = 2.0 * (mix(self._noise, int(t)) & 0xFFFF) / 65535.0 - 1.0
-        return round(total * (1.0 + BMC_NOISE * wobble) / BMC_STEP) * BMC_STEP
+        return total
 
 
 def _extra_watts(fault: ScenarioFault, t: float) -> float:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
 from typing import NoReturn
 
+from agent.backends.synthetic.coolant_loop import OF_COOLANT
 from agent.backends.synthetic.machines import TOPOLOGIES, Topology
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob, ScenarioPhase, Window
 from agent.backends.synthetic.scenario_schema import (
@@ -29,6 +30,13 @@ from agent.lib.wording import one_line, shown
 SHIPPED = Path(__file__).parent / "scenarios"
 MOST_ITEMS = 500
 """Most jobs, phases of a job, and faults."""
+PARTS: Mapping[str, Callable[[Topology], Sequence[str]]] = {
+    "optic": lambda machine: machine.optics,
+    "detector": lambda machine: (*machine.leak_detectors, *(machine.rack.leak_detectors if machine.rack else ())),
+    "pump": lambda machine: machine.rack.pumps if machine.rack else (),
+    "feed": lambda machine: machine.rack.feeds if machine.rack else (),
+}
+"""The parts that only some machines have, by the key that names one."""
 _GPUS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 SHORTEST_REPEAT_SECONDS = 10.0
 """Least seconds. A fault that changes what a GPU does costs a step of the model at each edge."""
@@ -219,6 +227,7 @@ class ScenarioReader:
                 self.fail(_join(path, target.replace("|", " or ")), "is missing" if not given else "name only one")
         if name == "coolant-warm" and not machine.connectors:
             self.fail(f"{path}.kind", f"{machine.name} is not cooled by water")
+        part = next((word for word in PARTS if word in keys), "")
         values = {key: self.value(keys, key, path, each) for key, each in kind.parameters.items()}
         if name == "checkpoint-stall" and float(values["takes"]) >= float(values["every"]):
             self.fail(f"{path}.takes", "must be shorter than `every`")
@@ -230,13 +239,12 @@ class ScenarioReader:
             self._link(keys, path, machine) if "link" in keys else 0,
             {key: value for key, value in values.items() if isinstance(value, float)},
             {key: value for key, value in values.items() if isinstance(value, str)},
-            self._part("optic", machine.optics, keys, path, machine),
-            self._part("detector", machine.leak_detectors, keys, path, machine),
+            self._part(part, keys, path, machine) if part else "",
         )
 
     def _gpus_of(self, kind: str, keys: Mapping[str, object], path: str, machine: Topology) -> tuple[int, ...]:
-        """The GPUs that a fault is done to; warm coolant reaches all of them."""
-        if kind == "coolant-warm":
+        """The GPUs that a fault is done to; what befalls the coolant reaches all of them."""
+        if kind in OF_COOLANT:
             return self.gpus("all", path, machine)
         return self.gpus(keys["gpu"], f"{path}.gpu", machine) if "gpu" in keys else ()
 
@@ -257,12 +265,11 @@ class ScenarioReader:
     def _port(self, keys: Mapping[str, object], path: str, machine: Topology) -> str:
         return str(self.value(keys, "port", path, Parameter(choice(machine.ports), None)))
 
-    def _part(self, key: str, parts: Sequence[str], keys: Mapping[str, object], path: str, machine: Topology) -> str:
-        """The name of a part that only some machines have; empty if the fault names none."""
-        if key not in keys:
-            return ""
+    def _part(self, key: str, keys: Mapping[str, object], path: str, machine: Topology) -> str:
+        """The name of a part that only some machines have."""
+        parts = PARTS[key](machine)
         if not parts:
-            self.fail(_join(path, key), f"{machine.name} has none")
+            self.fail(f"{path}.{key}", f"{machine.name} has none")
         return str(self.value(keys, key, path, Parameter(choice(parts), None)))
 
     def _link(self, keys: Mapping[str, object], path: str, machine: Topology) -> int:

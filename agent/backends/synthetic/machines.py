@@ -14,6 +14,22 @@ GIGABIT = 1e9 / 8
 
 
 @dataclass(frozen=True, slots=True)
+class RackPlant:
+    """What serves the rack of a machine: one coolant distribution unit, and power shelves of one input each."""
+
+    nodes: int  # like this one
+    pumps: tuple[str, ...]  # any one of them is enough
+    leak_detectors: tuple[str, ...]  # of the unit
+    rated_flow: float  # liters/s of coolant to the rack
+    feeds: tuple[str, ...]  # shelves hang on them in turn; those of one carry the rack
+    shelves: int
+    supplies: int  # of each shelf
+    supply_rating: float  # watts
+    input_volts: float  # between two lines
+    further_power: float  # watts that the rack draws besides its nodes: switches
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """One machine. Bandwidths are in one direction."""
 
@@ -47,6 +63,7 @@ class Topology:
     leak_detectors: tuple[str, ...] = ()
     connectors: tuple[str, ...] = ()  # of coolant
     rated_flow: float = 0.0  # liters/s of all connectors together
+    rack: RackPlant | None = None  # None: nothing is told of what serves the rack
     cluster: str = ""  # NVLink domain; empty: no fabric
     inlet: float = 28.0  # celsius of the air or water that cools
     full_load_rise: float = 30.0  # celsius of the coolest slot above the inlet at the power limit
@@ -119,6 +136,29 @@ _GB200 = Topology(
     power_overhead=1.05,
 )
 
+_NVL72_TRAY = replace(
+    _GB200,
+    name="nvl72-tray",
+    optics=("enp3s0f0np0", "enp3s0f1np1"),
+    leak_detectors=("Chassis_0_LeakDetector_0_ColdPlate", "Chassis_0_LeakDetector_0_Manifold"),
+    connectors=("Tray",),
+    rated_flow=0.17,
+)
+
+_NVL72 = RackPlant(
+    nodes=18,
+    pumps=("PumpA", "PumpB"),
+    leak_detectors=("Cabinet", "DripTray"),
+    rated_flow=3.4,
+    feeds=("A", "B"),
+    shelves=8,
+    supplies=6,
+    supply_rating=5_500.0,
+    input_volts=415.0,
+    further_power=12_000.0,
+)
+"""Eight shelves of 33 kW, as NVIDIA's DGX GB200 guide has them."""
+
 _ALL = (
     _H100,
     replace(_H100, name="dgx-h100-optics", optics=("enp41s0f0np0", "enp170s0f0np0")),
@@ -171,14 +211,8 @@ _ALL = (
         base_power=2000.0,
     ),
     _GB200,
-    replace(
-        _GB200,
-        name="nvl72-tray",
-        optics=("enp3s0f0np0", "enp3s0f1np1"),
-        leak_detectors=("Chassis_0_LeakDetector_0_ColdPlate", "Chassis_0_LeakDetector_0_Manifold"),
-        connectors=("Tray",),
-        rated_flow=0.17,
-    ),
+    _NVL72_TRAY,
+    replace(_NVL72_TRAY, name="nvl72-rack", rack=_NVL72),
     Topology(
         name="l40s-pcie",
         model="NVIDIA L40S",

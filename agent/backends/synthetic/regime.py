@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import NamedTuple
 
+from agent.backends.synthetic.coolant_loop import OF_COOLANT, warmed
 from agent.backends.synthetic.levels import POWER_BRAKE, Cycle
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob, ScenarioPhase, Window
 from agent.backends.synthetic.workloads import Worker, capped, slowed
@@ -15,7 +16,7 @@ WHOLE_JOB = frozenset({"checkpoint-stall", "lost"})
 PACED = frozenset({"checkpoint-stall", "straggler"})
 """Faults that make those who wait alternate between work and waiting, in step from their onset."""
 
-PHYSICAL = WHOLE_JOB | {"straggler", "slow", "hot", "power-brake", "power-limit", "coolant-warm"}
+PHYSICAL = WHOLE_JOB | OF_COOLANT | {"straggler", "slow", "hot", "power-brake", "power-limit"}
 """Faults that change what a GPU does; all others change only what is read."""
 
 
@@ -37,7 +38,7 @@ class Director:
     """Knows the regimes of one GPU and the moments at which they change."""
 
     def __init__(self, scenario: Scenario, gpu: int) -> None:
-        self._gpu = gpu
+        self._gpu, self._machine = gpu, scenario.topology
         self._worker = Worker(scenario.topology, scenario.seed, gpu)
         self._idle_watts = scenario.topology.power_idle
         self._jobs = tuple(job for job in scenario.jobs if gpu in job.gpus)
@@ -110,8 +111,7 @@ class Director:
             self._cycles[key],
             origin,
             max([each["resistance"] for each in hot], default=1.0),
-            sum(each["inlet"] for each in hot)
-            + sum(fault.parameters["degrees"] for _, fault in mine if fault.kind == "coolant-warm"),
+            sum(each["inlet"] for each in hot) + warmed(self._machine, (fault for _, fault in mine)),
         )
 
     def healthy(self, t: float) -> Cycle:

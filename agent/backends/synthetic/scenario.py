@@ -87,7 +87,8 @@ class ScenarioJob:
 class ScenarioFault:
     """Something that goes wrong, or is done to the node, while its window holds.
 
-    `gpus`, `port`, `link`, `optic` (an interface) and `detector` are set if the kind needs them.
+    `gpus`, `port` and `link` are set if the kind needs them, and `part`: an optical interface, a leak detector, a pump
+    or a feed.
     `parameters` are numbers, `options` words.
     """
 
@@ -98,8 +99,7 @@ class ScenarioFault:
     link: int = 0
     parameters: Mapping[str, float] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
-    optic: str = ""
-    detector: str = ""
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.backends.synthetic.loader import load_scenario, shipped_scenarios
-from agent.backends.synthetic.machines import TOPOLOGIES
+from agent.backends.synthetic.machines import TOPOLOGIES, RackPlant
 from agent.backends.synthetic.scenario_schema import FAULTS, PHASES, Parameter
 from agent.backends.synthetic.workloads import TRAFFIC
 
@@ -79,6 +79,11 @@ _NOTES = """## What is modelled
   are lost. The link stays up, and the job does not notice.
 * The water of a tray flows steadily and takes up the heat of its modules, some 8 degrees. It warms within minutes (60 s
   time constant), and the GPUs with it, from the fault's onset on.
+* On `nvl72-rack` the agent reads what serves the rack as well, a distribution unit and power shelves: Redfish documents
+  of its own process (services `cdu` and `power-shelves`), which the reader of real ones reads in one agent of the rack.
+  The rack is eighteen nodes like this one. One pump of two keeps 90% of the flow; without any, 2% flow, and all GPUs
+  throttle. `leak` names the unit's detectors like the tray's. Without `rack.name` it is the rack `synthetic`; where
+  `rack.equipment` is configured, that is read instead.
 * Node power is the GPUs' with losses, plus a constant, in steps of 25 W with 1.5% of noise.
 * XID errors come due when a channel is read. Those before a restart of the worker are not told again.
 * While `hang` holds, a read blocks until the source is closed, or until the fault's duration has passed.
@@ -133,8 +138,8 @@ def _machines() -> str:
     rows = [
         "## Topologies",
         "",
-        "| topology | GPUs | power limit | NVLinks a GPU | InfiniBand ports | optical ports | leak detectors |",
-        "|---|---|---|---|---|---|---|",
+        "| topology | GPUs | power limit | NVLinks a GPU | InfiniBand ports | optical ports | leak detectors | rack |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, machine in TOPOLOGIES.items():
         ports = ", ".join(machine.ports) if len(machine.ports) < 8 else f"{machine.ports[0]} to {machine.ports[-1]}"
@@ -142,5 +147,13 @@ def _machines() -> str:
         links = machine.nvlinks or "none"
         parts = " | ".join(", ".join(each) or "none" for each in (machine.optics, machine.leak_detectors))
         power = f"{machine.power_limit:g} W"
-        rows.append(f"| `{name}` | {gpus} | {power} | {links} | {ports} | {parts} |")
+        rows.append(f"| `{name}` | {gpus} | {power} | {links} | {ports} | {parts} | {_plant(machine.rack)} |")
     return "\n".join([*rows, ""])
+
+
+def _plant(rack: RackPlant | None) -> str:
+    """The parts of what serves the rack that faults can name."""
+    if rack is None:
+        return "none"
+    parts = {"pumps": rack.pumps, "leak detectors": rack.leak_detectors, "feeds": rack.feeds}
+    return "; ".join(f"{what} {', '.join(names)}" for what, names in parts.items())

@@ -38,7 +38,7 @@ class Parameter(NamedTuple):
 class FaultKind(NamedTuple):
     """What a fault applies to, the parameters it takes, and what it does, for the documentation."""
 
-    targets: tuple[str, ...]  # of gpu, link, port, optic, detector; two alternatives are "gpu|port"
+    targets: tuple[str, ...]  # of gpu, link, port, optic, detector, pump, feed; two alternatives are "gpu|port"
     parameters: dict[str, Parameter]
     help: str
 
@@ -278,6 +278,14 @@ FAULTS: dict[str, FaultKind] = {
         ("detector",),
         {"state": Parameter(choice(LEAK_STATES[1:]), "critical")},
         "The detector says so; `unavailable` is one that cannot be read.",
+    ),
+    "pump-failure": FaultKind(
+        ("pump",),
+        {},
+        "A pump of the rack's distribution unit fails; without any, coolant stands still and all GPUs overheat.",
+    ),
+    "feed-lost": FaultKind(
+        ("feed",), {}, "The rack's power shelves on the feed have no input, and those on the other carry the rack."
     ),
     "coolant-warm": FaultKind(
         (),

@@ -35,7 +35,7 @@ class SyntheticOptic:
         self._device, self._rate = machine.optics[number], machine.optic_rate
         self._noise = mix(scenario.seed, number, 81)
         bits = 8.0 * CODED * machine.optic_rate
-        faults = [fault for fault in scenario.faults if fault.optic == self._device]
+        faults = [fault for fault in scenario.faults if fault.part == self._device]
         self._losses = [LightLoss(fault, bits) for fault in faults if fault.kind == "light-loss"]
         self._swaps = [fault for fault in faults if fault.kind == "module-swap"]
         # Links that are well differ by orders of magnitude.

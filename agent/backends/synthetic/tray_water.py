@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import exp
 
+from agent.backends.synthetic.coolant_loop import CoolantLoop
+from agent.backends.synthetic.machines import Topology
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault
 from agent.backends.synthetic.track import Track
 from agent.catalogue import equipment
@@ -14,10 +15,9 @@ from agent.model import Metric, Node, Reading, Series
 CHASSIS = "Chassis_0"
 JOULES_PER_LITER = 3_850.0
 """What a liter takes up for each degree: water with a quarter of propylene glycol."""
-FLOW = 0.95
-"""Of the rated flow, in a node that is well."""
 DROP = 45_000.0  # pascals between supply and return at the rated flow, which go with its square
-WATER_TAU = 60.0  # seconds: how slowly the loop follows what feeds it
+MOST_RISE = 60.0
+"""Degrees above the supply at which coolant returns at most: what stands still takes up no more."""
 WORST_LAST = {state: place for place, state in enumerate(("ok", "unavailable", "warning", "critical"))}
 
 
@@ -26,12 +26,12 @@ class TrayWater:
 
     def __init__(self, scenario: Scenario, tracks: Sequence[Track]) -> None:
         self._machine, self._tracks = scenario.topology, tracks
-        self._warm = [fault for fault in scenario.faults if fault.kind == "coolant-warm"]
+        self._loop = CoolantLoop(scenario)
         leaks = [fault for fault in scenario.faults if fault.kind == "leak"]
         (row,) = equipment.LEAKS
         self._detectors = [
             (
-                [fault for fault in leaks if fault.detector == detector],
+                [fault for fault in leaks if fault.part == detector],
                 [
                     (state, Series(row, Node(), (("chassis", CHASSIS), ("detector", detector), ("state", state))))
                     for state in LEAK_STATES
@@ -47,7 +47,7 @@ class TrayWater:
     def readings(self, t: float) -> Iterator[Reading]:
         """What the detectors and the connectors say at `t`."""
         for leaks, states in self._detectors:
-            said = max((_said(fault, t) for fault in leaks), key=WORST_LAST.__getitem__, default="ok")
+            said = leak_said(leaks, t)
             for state, series in states:
                 yield Reading(series, float(state == said))
         if self._connectors:
@@ -60,30 +60,33 @@ class TrayWater:
         """Those of one connector; all have the same share of the node's heat."""
         share = 1.0 / len(self._connectors)
         rated = self._machine.rated_flow * share
-        flow = FLOW * rated
-        heat = sum(track.power(t) + self._machine.module_power for track in self._tracks) * share
-        supply = self._machine.inlet + sum(_warmth(fault, t) for fault in self._warm)
+        flow = self._loop.flow(t)
+        rise = rise_of(heat_of(self._machine, self._tracks, t) * share, flow * rated)
+        supply = self._machine.inlet + self._loop.warmth(t)
         return {
             equipment.SUPPLY: round(supply, 2),
-            equipment.RETURN: round(supply + heat / (flow * JOULES_PER_LITER), 2),
-            equipment.FLOW: flow,
+            equipment.RETURN: round(supply + rise, 2),
+            equipment.FLOW: flow * rated,
             equipment.RATED_FLOW: rated,
-            equipment.HEAT: round(heat, -1),
-            equipment.PRESSURE: DROP * FLOW**2,
+            equipment.HEAT: round(rise * flow * rated * JOULES_PER_LITER, -1),
+            equipment.PRESSURE: DROP * flow**2,
         }
+
+
+def heat_of(machine: Topology, tracks: Sequence[Track], t: float) -> float:
+    """Watts that a node gives to its coolant."""
+    return sum(track.power(t) + machine.module_power for track in tracks)
+
+
+def rise_of(heat: float, flow: float) -> float:
+    """Degrees by which so many liters a second get warmer that take up so many watts."""
+    return min(heat / (flow * JOULES_PER_LITER), MOST_RISE)
+
+
+def leak_said(faults: Sequence[ScenarioFault], t: float) -> str:
+    """What a detector says to which these are done."""
+    return max((_said(fault, t) for fault in faults), key=WORST_LAST.__getitem__, default="ok")
 
 
 def _said(fault: ScenarioFault, t: float) -> str:
     return fault.options["state"] if fault.window.holds(t) else "ok"
-
-
-def _warmth(fault: ScenarioFault, t: float) -> float:
-    """Degrees above what the loop had before, which it takes on and loses slowly."""
-    begun = fault.window.begun(t)
-    if begun is not None:
-        return fault.parameters["degrees"] * (1.0 - exp((begun - t) / WATER_TAU))
-    times, length = fault.window.started(t), fault.window.duration
-    if not times or length is None:
-        return 0.0
-    end = fault.window.at + (times - 1) * (fault.window.repeat or 0.0) + length
-    return fault.parameters["degrees"] * (1.0 - exp(-length / WATER_TAU)) * exp((end - t) / WATER_TAU)

@@ -228,7 +228,9 @@ EXPECTED: dict[str, Expectation] = {
         must=(
             Expected("LeakSuspected", 0, of="detector", within=30),
             Expected("LeakDetected", 1, of="detector", within=30),
+            Expected("RackLeakDetected", 2, of="node", labels={"part": "DripTray"}, within=30),
         ),
+        rack=TRAYS,
     ),
     "clique-split": Expectation(
         400,
@@ -240,7 +242,29 @@ EXPECTED: dict[str, Expectation] = {
         must=(
             Expected("CoolantSupplyHot", 0, of="node"),
             Expected("CoolantSupplyCritical", 1, of="node"),
+            Expected("RackCoolantSupplyHot", 0, of="node"),
+            Expected("RackCoolantSupplyCritical", 1, of="node"),
         ),
+        rack=TRAYS,
+    ),
+    "pump-failure": Expectation(
+        1400,
+        must=(
+            Expected("RackPumpRedundancyLost", 0, of="node", labels={"equipment": "cdu"}, within=120),
+            Expected("RackPumpsFailed", 1, of="node", labels={"equipment": "cdu"}, within=30),
+            Expected("RackCoolantFlowLow", 1, of="node", labels={"equipment": "cdu"}, within=180),
+            Expected("CoolantFlowLow", 1, of="node", within=180),
+        ),
+        may=(Companion("GpuSoftwareThermalThrottle", "in coolant that stands all GPUs overheat", 1),),
+        rack=TRAYS,
+    ),
+    "feed-lost": Expectation(
+        600,
+        must=tuple(
+            Expected("RackPowerFeedLost", of="node", labels={"unit": unit, "part": "B"}, within=30)
+            for unit in ("2", "4", "6", "8")
+        ),
+        rack=TRAYS,
     ),
     "sensor-gaps": Expectation(1200),
 }

@@ -1,7 +1,8 @@
 """A node that plays a scenario faster than time passes: the daemon without its clock, its processes and its threads.
 
 The synthetic source, the sampler and the rule engine are the real ones, and are called in the daemon's order, once a
-second: read the channels, make the snapshot, evaluate what is due, show the engine's own series in the next snapshot.
+second: read the channels and what serves the rack, make the snapshot, evaluate what is due, show the engine's own
+series in the next snapshot.
 What is not here: the worker process and its pipe, the other backends (so no processor, no disk), receivers of alerts.
 A rack is played as so many nodes like this one, in step; that they tell each other their power is not.
 
@@ -11,12 +12,14 @@ A read that would hang, in the synthetic fault of that name, is not made at all:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent.backends.protocol import Channel, ChannelError, DeviceError, LaneSample
+from agent.backends.rack_equipment import UNNAMED, RackEquipmentBackend
 from agent.backends.synthetic import Scenario, SyntheticSource
+from agent.backends.synthetic.rack_service import services_of_scenario
 from agent.catalogue import BY_NAME
 from agent.daemon.reloading import LastReload
 from agent.daemon.sampling import Teller
@@ -100,6 +103,13 @@ def _configured(rack: PlayedRack | None) -> ConfiguredRack:
     return ConfiguredRack(RackOptions(rack.name, rack.nodes_expected, budget=rack.power_budget, feeds=rack.feeds))
 
 
+def _equipment_of(scenario: Scenario, rack: PlayedRack | None, mono: Callable[[], float]) -> RackEquipmentBackend:
+    """What serves the rack, if the scenario has that; this node is the one that asks."""
+    services = services_of_scenario(scenario, lambda: mono() - EPOCH)
+    name = UNNAMED if rack is None else rack.name
+    return RackEquipmentBackend(name, {**services}, lambda _: True, mono, spawn=lambda job: job())
+
+
 class Play:
     """A scenario on a synthetic node; every group of the rules evaluated at its own interval."""
 
@@ -114,6 +124,7 @@ class Play:
         self._second = 0
         self._tellers = tellers
         self._source = SyntheticSource(scenario, EPOCH)
+        self._equipment = _equipment_of(scenario, rack, lambda: self.now.mono)
         self._sampler = Sampler(Settings(), Inventory(None), self._source.name)
         self._self_metrics = SelfMetrics(self._scenario.name, LastReload(WALL))
         self._enlist()
@@ -142,6 +153,11 @@ class Play:
         self._source.close()
         self._source = SyntheticSource(self._scenario, EPOCH)
         self._enlist()
+
+    def reload(self, rules: Ruleset) -> None:
+        """Other rules from now on; the groups that are gone are not counted any more, as the daemon does it."""
+        self._engine.reload(rules, self.now)
+        self._exposition.announce(group.name for group in rules.groups)
 
     def _enlist(self) -> None:
         self._framers: defaultdict[tuple[str, Lane], Framer] = defaultdict(Framer)
@@ -181,7 +197,8 @@ class Play:
         for event in self._source.events(0.0):
             self._sampler.xids.enter(event)
         own = self._exposition.readings(self._engine.reports(), self._engine.windows, ())
-        rack = self._rack_framer.frame((*self._rack.readings, *self._rack_power))
+        equipment = self._equipment.read(Lane.FAST, now).readings
+        rack = self._rack_framer.frame((*self._rack.readings, *self._rack_power, *equipment))
         told = [self._self_metrics.frame(now), rack, self._expectations.frame(now), self._own_framer.frame(own)]
         told += [teller.frame(now) for teller in self._tellers]
         snapshot = self._latest = self._sampler.snapshot(now, LoopFacts(ticks=self._second + 1, worker_up=True), told)

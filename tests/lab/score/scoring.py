@@ -104,9 +104,9 @@ def _subjects(expected: Expected, scenario: Scenario) -> Sequence[Mapping[str, s
     assert expected.fault is not None, f"{expected.alert}: only a fault has a GPU or a port"
     fault = scenario.faults[expected.fault]
     if expected.of == "port":
-        return [{"device": fault.port or fault.optic}]
+        return [{"device": fault.port or fault.part}]
     if expected.of == "detector":
-        return [{"detector": fault.detector}]
+        return [{"detector": fault.part}]
     return [{"gpu": str(gpu)} for gpu in fault.gpus]
 
 

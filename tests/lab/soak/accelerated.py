@@ -152,7 +152,7 @@ class Hours:
         path = self._folder / "churn.yml"
         path.write_text(rules_of(f"r{self.reloads}"))
         loaded = rulefile.load(path, default_step=1)
-        self._play.engine.reload(Ruleset((*self._pack, loaded)), self._play.now)
+        self._play.reload(Ruleset((*self._pack, loaded)))
         if self.reloads % THOROUGH == 0:
             collect_what_stayed()
 

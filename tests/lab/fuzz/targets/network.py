@@ -15,6 +15,7 @@ from agent.backends.jobs.pods import pod_devices
 from agent.backends.jobs.protobuf import ProtobufError
 from agent.backends.power.redfish import Redfish
 from agent.backends.protocol import AbsentError, DeviceError
+from agent.backends.redfish_service import RedfishService
 from agent.catalogue.equipment import LEAK_STATES
 from agent.commands.check.asides import ask_agent
 from agent.commands.doctor.agent_view import parse_snapshot
@@ -154,7 +155,8 @@ def use_rack_equipment(data: bytes, folder: Path) -> None:
     def exchange(self: HttpClient, request: object, deadline: float) -> HttpAnswer:
         return HttpAnswer(200, {}, parts.pop(0) if len(parts) > 1 else parts[0], False, False)
 
-    watch = RackWatch("cdu", HttpTarget("http://cdu:80", timeout=5.0), lambda: 0.0)
+    service = RedfishService(HttpTarget("http://cdu:80", timeout=5.0), 10.0, lambda: 0.0)
+    watch = RackWatch("cdu", service, lambda: 0.0)
     with mock.patch.object(HttpClient, "exchange", exchange):
         seen = watch.look()
     assert set(seen.states.values()) <= set(LEAK_STATES)
