@@ -29,7 +29,7 @@ def parts() -> set[str]:
 
 def folders() -> set[str]:
     """The folders of tests that hold any."""
-    return {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.glob("*.py"))}
+    return {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.rglob("*.py"))}
 
 
 def test_a_folder_of_tests_has_the_name_of_what_it_tests() -> None:
