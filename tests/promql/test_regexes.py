@@ -6,24 +6,24 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from alerts.promql import Matcher, PromqlError
 from alerts.regex import Expansion, RegexError, TextTooLongError, compile_regex, linear, shortcuts
+from tests.promql import oracle
 from tests.promql.regexes import Patterns, differences, samples, texts
 from tests.servers import need
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_generated_expressions_match_and_replace_as_in_prometheus(oracle_module: Any, tmp_path: Path) -> None:
+def test_generated_expressions_match_and_replace_as_in_prometheus(tmp_path: Path) -> None:
     program = need("prometheus", left_out="nothing compares regular expressions with its own")
     given = texts(1, 150, line_breaks=False)  # in Prometheus 2 a dot is no line break
-    with oracle_module.running(program, tmp_path) as oracle:
-        oracle.write(samples(given))
-        assert list(differences(oracle, given, Patterns(1, named=False), 200)) == []
+    with oracle.running(program, tmp_path) as running:
+        running.write(samples(given))
+        assert list(differences(running, given, Patterns(1, named=False), 200)) == []
 
 
 def is_match(pattern: str, text: str) -> bool:
