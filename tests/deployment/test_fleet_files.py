@@ -74,6 +74,7 @@ def test_every_alert_of_a_shard_and_of_the_fleet_has_a_case_that_fires_and_one_t
     assert set(re.findall(r"alertname: (\w+)\n +exp_alerts:\n +- exp_labels", cases)) == names
 
 
+@pytest.mark.release
 def test_vmagent_loads_its_configurations() -> None:
     for name in ("scrape", "shards"):
         judged(
