@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,18 +26,29 @@ class Verdict(NamedTuple):
         return sorted(re.sub(r"[\"'\\]", "", case) for case in cases)
 
 
+class Promtool:
+    """promtool: the verdict on a file, or on each of many files at once."""
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+
+    def __call__(self, action: str, *files: Path) -> Verdict:
+        command = [self._program, action, "rules", *map(str, files)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        return Verdict(done.returncode, done.stdout)
+
+    def each(self, action: str, files: Sequence[Path]) -> dict[Path, Verdict]:
+        said = re.split(r"(?m)^(?:Unit Testing: |Checking) +", self(action, *files).text)[1:]
+        assert [text.partition("\n")[0] for text in said] == [str(path) for path in files]
+        return {path: Verdict(int("FAILED" in text), text) for path, text in zip(files, said, strict=True)}
+
+
 Judge = Callable[[str, Path], Verdict]
 
 
 @pytest.fixture(scope="session")
-def promtool() -> Judge:
-    found = need("promtool", left_out="NOTHING compares the rules engine with Prometheus's own here")
-
-    def judge(action: str, file: Path) -> Verdict:
-        done = subprocess.run([found, action, "rules", str(file)], capture_output=True, text=True, check=False)
-        return Verdict(done.returncode, done.stdout + done.stderr)
-
-    return judge
+def promtool() -> Promtool:
+    return Promtool(need("promtool", left_out="NOTHING compares the rules engine with Prometheus's own here"))
 
 
 @pytest.fixture

@@ -232,6 +232,39 @@ ODDITIES: dict[str, str | bytes] = {
     "a record with a dash": RULES + "  - record: foo-bar\n    expr: up\n",
     "an alert over two lines": RULES.replace("alert: A", 'alert: "A\\nB"'),
     "an alert in another alphabet": RULES.replace("alert: A", 'alert: "Ä B"'),
+    # what a rule may be, and what it may not
+    "no groups": "groups: []",
+    "a group without rules": "groups: [{name: g}]",
+    "json": '{"groups": [{"name": "g", "rules": [{"alert": "A", "expr": "up == 0", "labels": {"n": 1, "b": true}}]}]}',
+    "all keys": "groups: [{name: g, interval: 1m30s, limit: 3, rules: [{alert: A, expr: up, for: 0, "
+    "keep_firing_for: 1d2h, labels: {a: b}, annotations: {c: '{{ $value }}'}}, "
+    "{record: 'a:b', expr: up, labels: {a: null}}]}]",
+    "anchors": "groups: [{name: g, rules: [{alert: A, expr: up, labels: &l {a: b}}, {alert: B, expr: u, labels: *l}]}]",
+    "one alert in two severities": "groups: [{name: g, rules: [{alert: A, expr: up, labels: {s: a}}, "
+    "{alert: A, expr: up, labels: {s: b}}]}]",
+    "the same group name in another file is no matter": "groups: [{name: g, rules: []}, {name: h, rules: []}]",
+    "unknown top key": "group: []",
+    "unknown group key": "groups: [{name: g, intervall: 1m}]",
+    "unknown rule key": "groups: [{name: g, rules: [{alert: A, expr: up, fro: 1m}]}]",
+    "no name": "groups: [{rules: []}]",
+    "a name twice": "groups: [{name: g}, {name: g}]",
+    "a list that is none": "groups: {name: g}",
+    "a rule that is none": "groups: [{name: g, rules: [up]}]",
+    "bad duration": "groups: [{name: g, rules: [{alert: A, expr: up, for: 5}]}]",
+    "fractional duration": "groups: [{name: g, interval: 1.5m}]",
+    "bad limit": "groups: [{name: g, limit: many}]",
+    "both": "groups: [{name: g, rules: [{alert: A, record: b, expr: up}]}]",
+    "neither": "groups: [{name: g, rules: [{expr: up}]}]",
+    "no expression": "groups: [{name: g, rules: [{alert: A}]}]",
+    "bad expression": "groups: [{name: g, rules: [{alert: A, expr: up ==}]}]",
+    "unknown function": "groups: [{name: g, rules: [{alert: A, expr: ratee(up[5m])}]}]",
+    "for in a recording rule": "groups: [{name: g, rules: [{record: a, expr: up, for: 1m}]}]",
+    "annotations in a recording rule": "groups: [{name: g, rules: [{record: a, expr: up, annotations: {a: b}}]}]",
+    "reserved label name": "groups: [{name: g, rules: [{alert: A, expr: up, labels: {__name__: c}}]}]",
+    "bad annotation name": "groups: [{name: g, rules: [{alert: A, expr: up, annotations: {a-b: c}}]}]",
+    "bad template": "groups: [{name: g, rules: [{alert: A, expr: up, annotations: {a: '{{ $labls.x }}'}}]}]",
+    "unclosed template": "groups: [{name: g, rules: [{alert: A, expr: up, labels: {a: '{{ $value'}}]}]",
+    "no yaml": "groups: [",
 }  # fmt: skip
 
 STRICTER = {

@@ -126,35 +126,10 @@ def lived(conditions: list[Condition], hold: int, keep: int, start: float = T0) 
     return alert
 
 
-@given(CONDITIONS, SPANS, SPANS)
-def test_it_fires_only_after_truth_that_nothing_interrupted(conditions: list[Condition], hold: int, keep: int) -> None:
-    for transition in lived(conditions, hold, keep).transitions:
-        if transition.alert.phase is Phase.FIRING:
-            at = round(transition.at - T0)
-            assert conditions[at] is HOLDS
-            assert CLEAR not in conditions[at - hold : at + 1]
-
-
-@given(CONDITIONS, SPANS, SPANS)
-def test_it_resolves_only_what_has_fired(conditions: list[Condition], hold: int, keep: int) -> None:
-    for transition in lived(conditions, hold, keep).transitions:
-        if transition.alert.phase is Phase.RESOLVED:
-            assert transition.before is Phase.FIRING
-            assert transition.alert.fired_at is not None
-
-
 @given(CONDITIONS, SPANS, SPANS, st.integers(-(10**12), 10**12))
 def test_the_time_of_day_changes_nothing(conditions: list[Condition], hold: int, keep: int, shift: int) -> None:
     moved = lived(conditions, hold, keep, start=T0 + shift / 1000)
     assert moved.story == lived(conditions, hold, keep).story
-
-
-@given(st.integers(1, 40), SPANS, st.integers(2, 5))
-def test_more_evaluations_of_the_same_truth_never_fire_earlier(seconds: int, hold: int, split: int) -> None:
-    coarse = life(hold).see(HOLDS, seconds)
-    fine = life(hold, interval=1 / split).see(HOLDS, seconds * split)
-    assert fine.phase is coarse.phase or fine.phase is Phase.FIRING
-    assert fine.story == coarse.story[: len(fine.story)] or fine.story[-1][2] >= hold
 
 
 @given(CONDITIONS, SPANS, SPANS)
@@ -166,12 +141,6 @@ def test_a_failed_evaluation_changes_nothing(conditions: list[Condition], hold: 
             assert after is record
             assert transition is None
         record = after
-
-
-@given(CONDITIONS, SPANS, SPANS)
-def test_without_an_alert_nothing_is_remembered(conditions: list[Condition], hold: int, keep: int) -> None:
-    quiet = [condition for condition in conditions if condition is not HOLDS]
-    assert lived(quiet, hold, keep).record is None
 
 
 @pytest.mark.parametrize("condition", [CLEAR, FAILED])

@@ -215,7 +215,6 @@ WRONG: list[tuple[dict[str, Override], tuple[str, ...], str]] = [
     ({"Hot": Override(labels={"team": "{{ $value"})}, (), "override.Hot.labels.team: template: "),
     ({"Hot": Override(annotations={"n": "{{ query `up ==` }}"})}, (), "override.Hot.annotations.n: template: query: "),
     ({"Hot": Override(labels={"__name__": "c"})}, (), "override.Hot.labels: '__name__' is not a valid label"),
-    ({"Hot": Override(labels={"__name__": "c"})}, (), "override.Hot.labels: '__name__' is not a valid"),
     ({"Hot": Override(labels={"severity": "info", "team": ""})}, (),
      "override.Hot.labels: the alerts at lines 9 and 17 of /etc/coldplate/heat.yml would have the same labels; keep"),
 ]  # fmt: skip

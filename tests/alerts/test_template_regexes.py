@@ -11,7 +11,7 @@ import yaml
 from alerts.template import Root, compile_template
 from tests.promql.regexes import Patterns, texts
 
-COUNT = 150
+COUNT = 60
 
 
 def literal(text: str) -> str:

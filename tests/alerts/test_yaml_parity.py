@@ -21,7 +21,7 @@ TAKEN = re.compile(r"Checking (\S+)\n\s+SUCCESS: (\d+) rules found")
 NEWER = 3
 """The version of Prometheus whose verdicts count; older ones know fewer names."""
 NAMES_OF_ANY_LETTERS = ("labels in another alphabet", "a label with a dash", "a label that is a number",
-                        "a record with a dash")  # fmt: skip
+                        "a record with a dash", "bad annotation name")  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.largest import machine
+
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = """\
 {description: a job on all GPUs, topology: dgx-h100,
@@ -57,6 +59,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> ParsedPage:
         "metrics: {profile: full, compatibility: [dcgm, node_infiniband, nvitop, nvidia_smi]}\n"
     )
     (folder / "s.yaml").write_text(SCENARIO)
+    machine.write_host(folder / "proc", folder / "sys", 1000.0, 0)
     command = [sys.executable, "-m", "agent.cli", "once", "--backend", "synthetic", f"--scenario={folder}/s.yaml",
-               f"--config.file={folder}/c.yaml"]  # fmt: skip
-    return ParsedPage(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+               f"--config.file={folder}/c.yaml", f"--path.procfs={folder}/proc",
+               f"--path.sysfs={folder}/sys"]  # fmt: skip
+    for _ in range(10):
+        page = ParsedPage(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout)
+        if 'reason="timeout"' not in page.text:
+            return page
+    raise AssertionError(page.text)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = ROOT / "dashboards" / "generated"
@@ -50,10 +49,6 @@ def filled(expr: str, values: dict[str, str]) -> str:
     return re.sub(r"\$\{?(\w+)\}?", lambda each: values[each[1]], expr)
 
 
+@functools.cache
 def load(folder: Path = GENERATED) -> dict[str, Dashboard]:
     return {name: Dashboard(json.loads((folder / f"{name}.json").read_text())) for name in NAMES}
-
-
-@pytest.fixture(scope="session")
-def dashboards() -> dict[str, Dashboard]:
-    return load()

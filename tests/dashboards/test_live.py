@@ -13,6 +13,9 @@ import pytest
 from tests.dashboards.conftest import NAMES, filled, load
 from tests.dashboards.rig import Server, scraped, values
 
+pytestmark = pytest.mark.release
+"""It runs two agents and a Prometheus for half a minute."""
+
 WAIT = 22.0
 EMPTY = {
     ("agents", "Worker restarts in 10 minutes"): "no worker restarted",

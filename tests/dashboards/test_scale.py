@@ -22,6 +22,9 @@ from tests.dashboards.conftest import filled, load
 from tests.dashboards.rig import Server
 from tests.servers import free_ports, need
 
+pytestmark = pytest.mark.release
+"""It loads an hour of a thousand nodes."""
+
 NODES, GPUS, RACKS = 1000, 8, 250
 STEP, HOUR = 30, 3600
 RAW_SINCE = 330

@@ -46,11 +46,13 @@ def test_what_is_made_is_current() -> None:
         assert path.read_text() == text, f"{path}: run make generate"
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_prometheus_loads_each_configuration(path: Path) -> None:
     assert "SUCCESS" in judged(need_recent(LEFT_OUT).promtool, "check", "config", "--syntax-only", path)
 
 
+@pytest.mark.release
 def test_prometheus_and_vmalert_load_the_rules() -> None:
     packaged = [*RULES, *sorted((ROOT / "packaging" / "prometheus").glob("*.rules.yml"))]
     judged(need_recent(LEFT_OUT).promtool, "check", "rules", *packaged)
@@ -58,6 +60,7 @@ def test_prometheus_and_vmalert_load_the_rules() -> None:
     judged(engine("vmalert"), "-dryRun", "-disableAlertgroupLabel", *rule_flags)
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.name.partition(".")[0])
 def test_the_rules_do_what_their_cases_say(path: Path) -> None:
     judged(need_recent(LEFT_OUT).promtool, "test", "rules", path)
@@ -71,6 +74,7 @@ def test_every_alert_of_a_shard_and_of_the_fleet_has_a_case_that_fires_and_one_t
     assert set(re.findall(r"alertname: (\w+)\n +exp_alerts:\n +- exp_labels", cases)) == names
 
 
+@pytest.mark.release
 def test_vmagent_loads_its_configurations() -> None:
     for name in ("scrape", "shards"):
         judged(
@@ -141,6 +145,7 @@ tests:
 """
 
 
+@pytest.mark.release
 def test_a_relayed_alert_has_the_labels_that_the_node_gave_it_once_it_fires(tmp_path: Path) -> None:
     case = tmp_path / "relay.test.yml"
     case.write_text(RELAYED.format(rules=FLEET / "rules" / "relay.rules.yml"))

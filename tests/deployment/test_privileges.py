@@ -9,6 +9,9 @@ import pytest
 
 from tests.deployment.rendering import container, manifests, objects, of_kind, pod, render
 
+pytestmark = pytest.mark.release
+"""It needs helm."""
+
 
 def powers(found: tuple[dict[str, Any], ...]) -> dict[str, Any]:
     """All that a pod gets of its node, and with which rights."""

@@ -34,6 +34,9 @@ from tests.deployment.rendering import (
 )
 from tests.servers import need
 
+pytestmark = pytest.mark.release
+"""It needs helm."""
+
 LARGEST = 2**20
 """Bytes that Kubernetes takes in a ConfigMap, and in the secret in which helm keeps a release."""
 LIBRARY = ROOT / ".programs" / "deployers" / "library"

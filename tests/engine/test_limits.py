@@ -57,19 +57,21 @@ def evaluated(what: str, seed: int, count: int) -> list[dict[str, Any]]:
     return found
 
 
-def test_nasty_rules_end_and_stay_within_their_memory() -> None:
+@pytest.mark.parametrize("count", [12, pytest.param(50, marks=pytest.mark.release)])
+def test_nasty_rules_end_and_stay_within_their_memory(count: int) -> None:
     """Over windows that are full, one after the other; the process is held against what it had before the first."""
-    found = evaluated("memory", 1, 50)
+    found = evaluated("memory", 1, count)
     assert found[-1]["bytes"] < 48 * MEBIBYTE, max(found, key=lambda each: each["bytes"])
     assert max(each["samples"] for each in found) <= limits.MOST_SAMPLES
     errors = "".join(each["error"] for each in found)
     assert "timed out" in errors and "too many samples" in errors
-    assert sum(not each["error"] for each in found) > 12
+    assert sum(not each["error"] for each in found) > count / 5
 
 
-def test_nasty_rules_look_at_the_time_again_and_again() -> None:
+@pytest.mark.parametrize("count", [10, pytest.param(40, marks=pytest.mark.release)])
+def test_nasty_rules_look_at_the_time_again_and_again(count: int) -> None:
     """Counted in lines that are executed: a loop that forgets to look would go through a hundred times as many."""
-    found = evaluated("looks", 1, 40)
+    found = evaluated("looks", 1, count)
     worst = max(found, key=lambda each: each["lines"])
     assert worst["lines"] < 120_000, worst
 
@@ -256,9 +258,9 @@ def test_a_loop_lets_go_what_each_turn_asked_for() -> None:
     rules = group(
         "{alert: A, expr: 'm{gpu=\"0\"}', annotations: {a: '{{ range query `m` }}{{ query `m` | len }} {{ end }}'}}"
     )
-    storage = stored(700)
+    storage = stored(400)
     assert rules.evaluate(storage, 100.0).failures == ()
-    assert rules.alerts()[0].annotations["a"] == "700 " * 700
+    assert rules.alerts()[0].annotations["a"] == "400 " * 400
 
 
 @pytest.mark.parametrize(
@@ -297,11 +299,13 @@ def test_an_error_is_reported_in_a_few_words() -> None:
 
 
 READ = """
+import resource
+resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
 from alerts import durations
 from alerts.template import compile_template
 from alerts.template.template_functions import FUNCTIONS
 from alerts.template.printf import sprintf
-N = 1_000_000
+N = 200_000
 NAMES = ("humanize", "stripPort", "stripDomain", "title", "parseDuration", "humanizeTimestamp")
 READERS = [FUNCTIONS[name].call for name in NAMES] + [durations.parse, compile_template, lambda text: sprintf(text, [])]
 for piece in ("1", "a", "[", ":", "a.", "%1", " ", "1e", "_", "{{ x", "{{- ", "{{ 1_", "{{/*", "`"):
@@ -315,10 +319,8 @@ for piece in ("1", "a", "[", ":", "a.", "%1", " ", "1e", "_", "{{ x", "{{- ", "{
 
 
 def test_long_texts_are_read_in_linear_time() -> None:
-    """A pattern of ours that tries every length of a run of digits would be busy with a million of them for hours."""
-    done = subprocess.run(
-        [sys.executable, "-c", READ], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
-    )
+    """A pattern that tries every length of a run of digits takes minutes for 200,000 of them; all together take 4 s."""
+    done = subprocess.run([sys.executable, "-c", READ], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -362,7 +364,7 @@ def test_alerts_that_are_others_each_time_do_not_pile_up() -> None:
     """Each would be remembered for a quarter of an hour after its end."""
     rules = group("{alert: Flood, expr: 'm * 0 + time()', labels: {at: '{{ $value }}'}}")
     storage = stored(500)
-    for second in range(100, 140):
+    for second in range(100, 115):
         assert rules.evaluate(storage, float(second)).failures == ()
         assert len(rules.alerts()) < 4100
     assert [len(rules.firing()), rules.failures] == [500, [0]]
@@ -399,7 +401,7 @@ def test_what_no_rule_reads_leaves_little_behind() -> None:
 
 def test_selections_are_remembered_within_bounds() -> None:
     storage = stored(2000)
-    for number in range(300):
+    for number in range(140):
         query = f'count(m{{gpu!="x{number}"}})'
         assert evaluate(query, storage)[0].value == 2000
         assert storage._index._places <= 252_000

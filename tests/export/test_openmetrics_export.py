@@ -41,8 +41,8 @@ def exported(recording: Path, *options: str) -> Path:
 def test_a_strict_parser_reads_what_was_recorded(tmp_path: Path, samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of a GPU whose series come and go."""
     monkeypatch.setattr(openmetrics_file.write, "__defaults__", (samples,))
-    path = recorded(tmp_path, "driver-hang", 200)
-    out = exported(path, "--step", "50s")
+    path = recorded(tmp_path, "driver-hang", 100)
+    out = exported(path, "--step", "25s")
     found = {
         (each.name, frozenset(each.labels.items()), float(each.timestamp)): each.value
         for family in text_string_to_metric_families(out.read_text())
@@ -52,7 +52,7 @@ def test_a_strict_parser_reads_what_was_recorded(tmp_path: Path, samples: int, m
         expected = {
             (each.metric.name, frozenset((*labels_of(each.series), *TARGET)), snapshot.at.wall): each.value
             for snapshot in recording.snapshots()
-            if (snapshot.at.wall - 1_700_000_000) % 50 == 0
+            if (snapshot.at.wall - 1_700_000_000) % 25 == 0
             for each in snapshot
         }
     assert found == expected
@@ -82,6 +82,7 @@ def asked(url: str, expression: str, at: float) -> Value:
     return {frozenset(each["metric"].items()): float(each["value"][1]) for each in document["data"]["result"]}
 
 
+@pytest.mark.release
 def test_prometheus_answers_the_rules_queries_as_the_engine_does(tmp_path: Path) -> None:
     """Of all rules that read what devices tell, and not what other rules or the agent wrote at that moment."""
     snapshots, _ = lived("ecc-remap", SECONDS)

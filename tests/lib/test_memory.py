@@ -73,14 +73,22 @@ def measure(kind: str, text: str, small: str, folder: Path) -> Figures:
     return answer
 
 
-@pytest.mark.parametrize("what", [*WHATEVER, *RULES])
+LONG = ("labels of a group", "templates", "wrong queries")
+"""What takes seconds to be refused."""
+
+
+@pytest.mark.parametrize(
+    "what", [pytest.param(each, marks=pytest.mark.release if each in LONG else ()) for each in (*WHATEVER, *RULES)]
+)
 def test_no_rule_file_takes_more_than_it_may(what: str, tmp_path: Path) -> None:
     small = "groups: [{name: a, rules: [{alert: a, expr: 'b > 1', annotations: {x: '{{$value}}'}}]}]"
     said, taken = measure("rules", (WHATEVER | RULES)[what](), small, tmp_path)
     assert taken < MOST, (taken / MEBIBYTE, said)
 
 
-@pytest.mark.parametrize("kind", ["config", "peers", "scenario"])
+@pytest.mark.parametrize(
+    "kind", ["config", *(pytest.param(each, marks=pytest.mark.release) for each in ("peers", "scenario"))]
+)
 @pytest.mark.parametrize("what", WHATEVER)
 def test_nor_does_another_file(kind: str, what: str, tmp_path: Path) -> None:
     text = WHATEVER[what]()
@@ -110,6 +118,7 @@ def test_thousands_of_alerts_of_the_usual_size_are_loaded(tmp_path: Path) -> Non
     assert taken < 48 * MEBIBYTE
 
 
+@pytest.mark.release  # that the limit holds at all is in alerts/test_weight
 def test_more_than_can_be_held_is_refused_where_it_begins(tmp_path: Path) -> None:
     said, taken = measure("rules", rules(usual, 6_000), "{}", tmp_path)
     assert "exceed their memory limit of 28 MiB; load fewer" in str(said)

@@ -202,33 +202,34 @@ DEEP = {
     "lists on lines": "".join(f"{' ' * level}-\n" for level in range(2_000)),
     "quotes": "'" * 100_001,
     "anchors": "- &a" + " &a" * 100_000,
-    "documents": "---\n" * 100_000,
+    "documents": "---\n" * 20_000,
 }
 
 
 @BOTH
-@pytest.mark.parametrize("kind", DEEP)
-def test_depth_costs_neither_the_process_nor_its_stack(kind: str, libyaml: bool, tmp_path: Path) -> None:
+def test_depth_costs_neither_the_process_nor_its_stack(libyaml: bool, tmp_path: Path) -> None:
     """In a process of its own: a stack that overflows in C takes the process along."""
-    path = tmp_path / "deep.yaml"
-    path.write_text(DEEP[kind])
+    for kind, text in DEEP.items():
+        (tmp_path / kind).write_text(text)
     code = (
         "import resource, sys; from agent.lib.yamltree import *\n"
         "resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 20))\n"
-        f"try: compose(open(sys.argv[1]).read(), Bounds(), libyaml={libyaml}); print('read')\n"
-        "except YamlError as error: print(error)"
+        "for kind in sys.argv[1:]:\n"
+        f" try: compose(open(kind).read(), Bounds(), libyaml={libyaml}); print(kind, 'read')\n"
+        " except YamlError as error: print(kind, str(error)[:5])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
-    )
+        [sys.executable, "-c", code, *DEEP], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "read\n" if kind == "documents" else done.stdout.startswith("line ")
+    assert done.stdout.splitlines() == [f"{kind} {'read' if kind == 'documents' else 'line '}" for kind in DEEP]
 
 
 SOURCES = [
     path.read_bytes()[:3000]
     for pattern in ("alerts/rules/*.yml", "alerts/tests/*.yml", "agent/backends/synthetic/scenarios/*.yaml")
-    for path in sorted(ROOT.glob(pattern))
+    for path in sorted(ROOT.glob(pattern))[:6]
 ] + [text.encode() for text in (*VALUES, *REFUSED) if len(text) < 200]
 
 
@@ -240,7 +241,7 @@ def outcome(text: str, libyaml: bool) -> Any:
         return "refused"
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_both_parsers_make_the_same_of_files_with_mistakes(seed: int) -> None:
     for _, content in mutations(seed, SOURCES, 250):
         text = content.decode("utf-8", "replace")
@@ -312,7 +313,7 @@ def test_mappings_are_packed_where_it_is_asked_for_and_nothing_else_refers_to_th
     assert plainly is not None and size_of(tree.root) == size_of(plainly) - saved
 
 
-@pytest.mark.parametrize("level", range(1, 6))
+@pytest.mark.parametrize("level", [1, 3, 5])
 def test_what_is_packed_says_what_it_would_say_otherwise(level: int) -> None:
     for _, content in mutations(level, [RULES.encode(), *SOURCES], 250):
         text = content.decode("utf-8", "replace")

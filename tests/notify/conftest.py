@@ -20,7 +20,7 @@ from agent.model import Alert, Instant, Phase
 from alerts.notify.delivery import Pace
 from alerts.notify.dispatch import Counts
 from alerts.notify.notice import Notice
-from tests.servers import fetch, free_port, need
+from tests.servers import fetch, free_port, need, program
 
 SWIFT = Pace(first=0.02, longest=0.08)
 """So that a test need not wait."""
@@ -278,33 +278,27 @@ class RealAlertmanager:
     """A running Alertmanager and its amtool."""
 
     def __init__(self, directory: Path, webhook: str = "") -> None:
-        self._program = need("prometheus-alertmanager", "alertmanager", left_out=LEFT_OUT)
         self._amtool = need("amtool", left_out=LEFT_OUT)
         self._directory = directory
-        self._process: subprocess.Popen[bytes] | None = None
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}/some/prefix"
+        self._running = ExitStack()
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}/some/prefix"
         config = {
             "route": {"receiver": "r", "group_by": ["alertname"], "group_wait": "0s", "group_interval": "1s"},
             "receivers": [{"name": "r", "webhook_configs": [{"url": webhook}] if webhook else []}],
         }
         (directory / "config.yml").write_text(json.dumps(config))
+        self._command = [
+            need("prometheus-alertmanager", "alertmanager", left_out=LEFT_OUT),
+            f"--config.file={directory / 'config.yml'}", f"--storage.path={directory}",
+            f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=", "--web.route-prefix=/some/prefix",
+        ]  # fmt: skip
 
     def start(self) -> None:
-        command = [
-            self._program, f"--config.file={self._directory / 'config.yml'}", f"--storage.path={self._directory}",
-            f"--web.listen-address=127.0.0.1:{self.port}", "--cluster.listen-address=",
-            "--web.route-prefix=/some/prefix",
-        ]  # fmt: skip
-        with (self._directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        wait_until(self._is_ready, 10)
+        self._running.enter_context(program(self._command, f"{self.url}/-/ready", self._directory / "log"))
 
     def stop(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        self._running.close()
 
     def alerts(self) -> list[dict[str, Any]]:
         return json.loads(fetch(f"{self.url}/api/v2/alerts"))
@@ -316,14 +310,6 @@ class RealAlertmanager:
             capture_output=True, check=True,
         )  # fmt: skip
         return [alert["labels"] for alert in json.loads(done.stdout)]
-
-    def _is_ready(self) -> bool:
-        assert self._process is not None and self._process.poll() is None, (self._directory / "log").read_text()
-        try:
-            fetch(f"{self.url}/-/ready")
-            return True
-        except OSError:
-            return False
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import threading
 import time
 import urllib.request
@@ -136,8 +135,8 @@ def wait_for(condition: Any) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("nodes", [18, 32])
-def test_a_rack_that_fails_wakes_each_person_once(nodes: int, alertmanager: str, pagers: Pagers) -> None:
+def test_a_rack_that_fails_wakes_each_person_once(alertmanager: str, pagers: Pagers) -> None:
+    nodes = 18
     alerts = [list(of_node(number)) for number in range(nodes)]
     for each in alerts:
         post(alertmanager, each)
@@ -202,14 +201,6 @@ def test_what_follows_from_a_lost_gpu_is_not_reported_and_what_does_not_is(alert
         alert("GpuHot", "warning", {**one, "uuid": "GPU-2"}, gpu="2"),
         alert("GpuHot", "warning", {**one, "instance": "n2:19400"}, gpu="1"),
     ])  # fmt: skip
-    command = [
-        need("amtool"),
-        f"--alertmanager.url={alertmanager}",
-        "alert",
-        "query",
-        "--output=json",
-        "alertname=GpuHot",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    shown = {(each["labels"]["instance"], each["labels"]["gpu"]) for each in json.loads(done.stdout)}
+    found = json.loads(fetch(f"{alertmanager}/api/v2/alerts?inhibited=false&filter=alertname%3DGpuHot"))
+    shown = {(each["labels"]["instance"], each["labels"]["gpu"]) for each in found}
     assert shown == {("n1:19400", "2"), ("n2:19400", "1")}

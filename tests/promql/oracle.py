@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
-import socket
 import struct
-import subprocess
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -17,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from alerts.promql import STALE, Labels, Storage, make_labels
+from tests.servers import free_port, program
 
 # One second past a multiple of five: no step of a subquery falls on a sample, where 2.x and 3.x differ.
 START = 1_700_000_001.0
@@ -150,29 +148,13 @@ class Oracle:
 
 
 @contextmanager
-def running(program: str, folder: Path, settings: str = "") -> Iterator[Oracle]:
+def running(executable: str, folder: Path, settings: str = "") -> Iterator[Oracle]:
     """Start a Prometheus that scrapes nothing and takes remote writes; `settings` are more of its configuration."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     config = folder / "prometheus.yml"
     config.write_text("global:\n  evaluation_interval: 1m\n" + settings)
-    command = [program, f"--config.file={config}", f"--storage.tsdb.path={folder}/data", "--log.level=error"]
+    command = [executable, f"--config.file={config}", f"--storage.tsdb.path={folder}/data", "--log.level=error"]
     command += [f"--web.listen-address=127.0.0.1:{port}", "--web.enable-remote-write-receiver"]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
     url = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(400):
-            try:
-                urllib.request.urlopen(f"{url}/-/ready", timeout=5).close()
-                break
-            except OSError as error:
-                if isinstance(error, urllib.error.HTTPError):
-                    error.close()
-                assert process.poll() is None, (folder / "log").read_text()
-                time.sleep(0.05)
+    with program(command, f"{url}/-/ready", folder / "log"):
         yield Oracle(url)
-    finally:
-        process.terminate()
-        process.wait(10)

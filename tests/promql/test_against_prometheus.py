@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from alerts.promql import EvaluationError, PromqlError, Scalar, Storage, String, compile_query
+from alerts.promql import Storage
+from tests.promql.answers import Refusal, ours, same, theirs
+from tests.promql.corpus import QUERIES
 
 # Past the start, off the grid of samples (15 s) and off the steps of the subqueries.
 INSTANTS = (1_700_000_001.0 + 787.3, 1_700_000_001.0 + 1153.4)
@@ -20,54 +21,15 @@ def _words(text: str) -> list[str]:
     return text.split()
 
 
-def ours(storage: Storage, query: str, at: float) -> Any:
-    """Our answer in the shape of theirs: a scalar, a text, a list of labels and values, or an error's text."""
-    try:
-        value = compile_query(query).evaluate(storage, at)
-    except (PromqlError, EvaluationError) as error:
-        return str(error)
-    if isinstance(value, (Scalar, String)):
-        return value.value
-    return [(dict(sample.labels), sample.value) for sample in value]
-
-
-def theirs(answer: Any) -> Any:
-    if isinstance(answer, str):
-        return answer
-    if answer["resultType"] == "string":
-        return answer["result"][1]
-    if answer["resultType"] == "scalar":
-        return float(answer["result"][1])
-    return [(each["metric"], float(each["value"][1])) for each in answer["result"]]
-
-
-def same_number(left: float, right: float, tolerance: float = 1e-12) -> bool:
-    if math.isnan(left) or math.isnan(right):
-        return math.isnan(left) and math.isnan(right)
-    return math.isclose(left, right, rel_tol=1e-9, abs_tol=tolerance)
-
-
-def same(left: Any, right: Any, *, ordered: bool, tolerance: float) -> bool:
-    if isinstance(left, float) and isinstance(right, float):
-        return same_number(left, right, tolerance)
-    if isinstance(left, str) or isinstance(right, str):
-        return bool(left == right)
-    if not isinstance(left, list) or not isinstance(right, list) or len(left) != len(right):
-        return False
-    if not ordered:
-        left, right = (sorted(each, key=lambda pair: sorted(pair[0].items())) for each in (left, right))
-    return all(a[0] == b[0] and same_number(a[1], b[1], tolerance) for a, b in zip(left, right, strict=True))
-
-
 def agree(storage: Storage, prometheus: Any, query: str, at: float, tolerance: float = 1e-12) -> None:
     answer, expected = ours(storage, query, at), theirs(prometheus.ask(query, at))
-    if isinstance(expected, str) and not query.startswith('"'):
-        assert isinstance(answer, str), f"{query} at {at}: {answer}, but Prometheus refuses: {expected}"
+    if isinstance(expected, Refusal) and isinstance(answer, Refusal):
         # Where two elements clash, which is named first depends on the order in which a storage gives them.
-        assert answer.split("[")[0].split("{")[0] in expected, f"{query} at {at}: {answer!r}, not {expected!r}"
+        start = answer.text.split("[")[0].split("{")[0]
+        assert start in expected.text, f"{query} at {at}: {answer!r}, not {expected!r}"
         return
     ordered = query.startswith(ORDERED) and "by" not in query
-    assert same(answer, expected, ordered=ordered, tolerance=tolerance), (
+    assert same(answer, expected, ordered=ordered, absolute=tolerance), (
         f"{query} at {at}:\n ours   {answer}\n theirs {expected}"
     )
 
@@ -79,10 +41,10 @@ to a place where nothing looks for such elements, and 3.3 looks again."""
 
 
 @pytest.mark.parametrize("at", INSTANTS)
-def test_every_query_has_prometheus_answer(storage: Storage, prometheus: Any, corpus: Any, at: float) -> None:
-    assert len(corpus.QUERIES) > 500
+def test_every_query_has_prometheus_answer(storage: Storage, prometheus: Any, at: float) -> None:
+    assert len(QUERIES) > 500
     differing = []
-    for query in corpus.QUERIES:
+    for query in QUERIES:
         try:
             agree_or_clash(storage, prometheus, query, at)
         except AssertionError as error:
@@ -95,7 +57,7 @@ def agree_or_clash(storage: Storage, prometheus: Any, query: str, at: float) -> 
     if first <= prometheus.version() < mended:
         passed = [labels for labels, _ in theirs(prometheus.ask(query, at))]
         assert len(passed) > len({tuple(sorted(labels.items())) for labels in passed}), query
-        assert ours(storage, query, at) == CLASH, query
+        assert ours(storage, query, at).text == CLASH, query
         return
     agree(storage, prometheus, query, at)
 

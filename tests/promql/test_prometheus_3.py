@@ -149,12 +149,14 @@ def test_a_query_has_the_answer_that_prometheus_gave(held: Storage, query: str, 
     assert same(answer, expected), answer
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(("query", "expected"), ANSWERS, ids=[each[0] for each in ANSWERS])
 def test_a_recent_prometheus_still_gives_it(server: oracle.Oracle, query: str, expected: Any) -> None:
     answer = theirs(server.ask(query, END))
     assert same(answer, expected), answer
 
 
+@pytest.mark.release
 def test_a_recent_prometheus_answers_whatever_is_asked_alike(tmp_path: Path) -> None:
     """A slice of `make parity`, always the same."""
     found = [*queries.asked(recent().prometheus, tmp_path, SEED, COUNT)]

@@ -6,24 +6,24 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from alerts.promql import Matcher, PromqlError
 from alerts.regex import Expansion, RegexError, TextTooLongError, compile_regex, linear, shortcuts
+from tests.promql import oracle
 from tests.promql.regexes import Patterns, differences, samples, texts
 from tests.servers import need
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_generated_expressions_match_and_replace_as_in_prometheus(oracle_module: Any, tmp_path: Path) -> None:
+def test_generated_expressions_match_and_replace_as_in_prometheus(tmp_path: Path) -> None:
     program = need("prometheus", left_out="nothing compares regular expressions with its own")
     given = texts(1, 150, line_breaks=False)  # in Prometheus 2 a dot is no line break
-    with oracle_module.running(program, tmp_path) as oracle:
-        oracle.write(samples(given))
-        assert list(differences(oracle, given, Patterns(1, named=False), 600)) == []
+    with oracle.running(program, tmp_path) as running:
+        running.write(samples(given))
+        assert list(differences(running, given, Patterns(1, named=False), 200)) == []
 
 
 def is_match(pattern: str, text: str) -> bool:
@@ -132,7 +132,7 @@ def test_a_text_that_is_too_long_for_an_expression_is_reported() -> None:
         compile_regex("a", groups=True).replaced("aaaa", Expansion("1234", {}), 15)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_needs_no_engine_is_answered_as_by_one(seed: int) -> None:
     patterns = Patterns(seed)
     given = texts(seed, 300)
@@ -176,7 +176,7 @@ def test_without_the_library_what_is_accepted_matches_the_same() -> None:
 from alerts.regex import Expansion, RegexError, TextTooLongError, compile_regex
 from tests.promql.regexes import Patterns, texts
 given, patterns = texts(3, 200), Patterns(3)
-for number in range(1500):
+for number in range(500):
     pattern, replacement = patterns.one(), patterns.replacement()
     try:
         regex = compile_regex(pattern, groups=True)
@@ -192,7 +192,7 @@ for number in range(1500):
     done = python(script)
     assert done.returncode == 0, done.stderr
     answers = [line.partition(" ")[2] for line in done.stdout.splitlines()]
-    assert len(answers) == 1500
+    assert len(answers) == 500
     given, patterns = texts(3, 200), Patterns(3)
     accepted = 0
     for answer in answers:
@@ -211,7 +211,7 @@ for number in range(1500):
             [found.replaced(each, expansion, 1000) for each in given],
         ]
         assert answer == ascii(here), (pattern, replacement)
-    assert accepted > 250
+    assert accepted > 80
 
 
 def test_without_the_library_what_backtracks_is_refused_with_the_remedy() -> None:

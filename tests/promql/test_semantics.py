@@ -270,33 +270,6 @@ def by_labels(value: Value) -> dict[Labels, float]:
     return {sample.labels: sample.value for sample in value}
 
 
-@given(VECTORS)
-def test_a_sum_of_sums_is_the_sum(elements: list[tuple[dict[str, str], float]]) -> None:
-    storage = instant(elements)
-    direct = value_of("sum(m)", storage, 1.0)
-    staged = value_of("sum(sum by (node, job) (m))", storage, 1.0)
-    assert (direct is None) == (staged is None)
-    if direct is not None and staged is not None:
-        assert math.isclose(direct, staged, rel_tol=1e-9, abs_tol=1e-6)
-
-
-@given(VECTORS)
-def test_a_vector_is_its_part_and_the_rest(elements: list[tuple[dict[str, str], float]]) -> None:
-    storage = instant(elements)
-    whole = by_labels(compile_query("m").evaluate(storage, 1.0))
-    assert by_labels(compile_query("(m > 0) or (m <= 0)").evaluate(storage, 1.0)) == whole
-    assert by_labels(compile_query("(m and (m > 0)) or (m unless (m > 0))").evaluate(storage, 1.0)) == whole
-    assert by_labels(compile_query("m or m").evaluate(storage, 1.0)) == whole
-    assert by_labels(compile_query("topk(99, m)").evaluate(storage, 1.0)) == whole
-
-
-@given(VECTORS)
-def test_by_some_labels_is_without_the_others(elements: list[tuple[dict[str, str], float]]) -> None:
-    storage = instant(elements)
-    by = by_labels(compile_query("avg by (node) (m)").evaluate(storage, 1.0))
-    assert by == by_labels(compile_query("avg without (gpu, job) (m)").evaluate(storage, 1.0))
-
-
 @given(st.lists(st.integers(0, 1000), min_size=2, max_size=30), st.integers(1, 10**6))
 def test_the_rate_of_a_counter_does_not_depend_on_when_it_is_read(steps: list[int], shift: int) -> None:
     def rate(start: float) -> float | None:

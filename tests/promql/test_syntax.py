@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from alerts.promql import PromqlError, Scalar, Storage, String, compile_query, make_labels
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.tree import BinaryExpr, Expression, NumberLiteral, ParenExpr, UnaryExpr
-from tests.promql.babble import Babbler
-from tests.promql.printer import show
 
 NUMBERS = [
     ("1_000", 1000.0), ("0x1F", 31.0), ("0X_1f", 31.0), ("017", 15.0), ("0_17", 15.0), ("08", 8.0), ("00", 0.0),
@@ -178,15 +176,3 @@ def test_any_text_is_compiled_or_refused(text: str) -> None:
         compile_query(text)
     except PromqlError as error:
         assert error.position is not None
-
-
-@given(st.integers(0, 2**32), st.booleans())
-@example(seed=471, damaged=True)  # a text of bytes that are no UTF-8
-def test_a_tree_that_is_written_is_read_again(seed: int, damaged: bool) -> None:
-    babbler = Babbler(seed, newer=True)
-    try:
-        read = parse(babbler.damaged() if damaged else babbler.query())
-    except PromqlError:
-        return
-    text = show(read)
-    assert parse(text) == read or "NaN" in text

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
 from agent.catalogue import BY_NAME
 from agent.lib.threads import Threads
 from agent.model import Frame, Gpu, Instant, Layout, Node, Series, Snapshot
-from tests.push.decoding import Sent, samples
+from tests.push.decoding import samples
 
 POWER = BY_NAME["coldplate_gpu_power_watts"]
 TICKS = BY_NAME["coldplate_ticks_total"]
@@ -41,14 +42,15 @@ class Nodes:
 
 
 class Receiver(ThreadingHTTPServer):
-    """`answers` gives status, headers and text for each request, by its number from 1."""
+    """`answers` gives status, headers and text for each request, by its number from 1; `read` reads what is taken."""
 
     daemon_threads = True
 
-    def __init__(self, answers: Answers) -> None:
+    def __init__(self, answers: Answers, read: Callable[[bytes], Any] = samples) -> None:
         self.answers = answers
+        self.read = read
         self.asked: list[dict[str, str]] = []
-        self.taken: list[list[Sent]] = []
+        self.taken: list[Any] = []
         self.news = threading.Condition()
         super().__init__(("127.0.0.1", 0), _Handler)
 
@@ -75,7 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
             server.asked.append({name.lower(): value for name, value in self.headers.items()})
             status, headers, text = server.answers(len(server.asked))
             if status < 300:
-                server.taken.append(samples(body))
+                server.taken.append(server.read(body))
             server.news.notify_all()
         content = text.encode()
         self.send_response(status)
@@ -89,13 +91,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def receive() -> Iterator[Callable[[Answers], Receiver]]:
+def receive() -> Iterator[Callable[..., Receiver]]:
     """Starts receivers, which end with the test."""
     running: list[Receiver] = []
     threads = Threads()
 
-    def start(answers: Answers = lambda _: (204, {}, "")) -> Receiver:
-        receiver = Receiver(answers)
+    def start(answers: Answers = lambda _: (204, {}, ""), read: Callable[[bytes], Any] = samples) -> Receiver:
+        receiver = Receiver(answers, read)
         running.append(receiver)
         threads.begin("receiver", lambda: receiver.serve_forever(0.01))
         return receiver

@@ -5,10 +5,7 @@ from __future__ import annotations
 import gzip
 import inspect
 import re
-import threading
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -155,55 +152,11 @@ def test_what_is_gone_is_absent() -> None:
     assert len(points(read(maker.make(nodes.snapshot(), 0.0, 1.0))["hw.power"])) == 1
 
 
-class Collector(ThreadingHTTPServer):
-    """Takes what the official exporter sends, and reads it with the protocol's own code."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        self.status = 200
-        self.headers: list[dict[str, str]] = []
-        self.requests: list[ExportMetricsServiceRequest] = []
-        self.came = threading.Condition()
-        super().__init__(("127.0.0.1", 0), _Collecting)
-
-    def until(self, number: int) -> None:
-        with self.came:
-            assert self.came.wait_for(lambda: len(self.headers) >= number, 20)
-
-
-class _Collecting(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        server = self.server
-        assert isinstance(server, Collector)
-        body = gzip.decompress(self.rfile.read(int(self.headers["Content-Length"])))
-        with server.came:
-            server.headers.append({name.lower(): value for name, value in self.headers.items()})
-            if server.status == 200:
-                server.requests.append(ExportMetricsServiceRequest.FromString(body))
-            server.came.notify_all()
-        self.send_response(server.status)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@pytest.fixture
-def collector() -> Iterator[Collector]:
-    made = Collector()
-    Threads().begin("collector", lambda: made.serve_forever(0.01))
-    yield made
-    made.shutdown()
-    made.server_close()
-
-
-def test_a_collector_gets_snapshots_and_their_age_and_a_refusal_is_said_once(
-    collector: Collector, caplog, tmp_path
-) -> None:
+def test_a_collector_gets_snapshots_and_their_age_and_a_refusal_is_said_once(receive, caplog, tmp_path) -> None:
+    status = 200
+    collector = receive(
+        lambda _: (status, {}, ""), lambda body: ExportMetricsServiceRequest.FromString(gzip.decompress(body))
+    )
     (tmp_path / "token").write_text("good-token\n")
     nodes = Nodes()
     snapshots = [nodes.snapshot()]
@@ -213,33 +166,27 @@ def test_a_collector_gets_snapshots_and_their_age_and_a_refusal_is_said_once(
         bearer_token_file=str(tmp_path / "token"),
     )
     settings = OtlpSettings(target, 0.02, "1.2", {"service.name": "coldplate", "host.name": "n1"})
-    push = OtlpPush(settings, lambda: snapshots[-1], lambda: Instant(*clock()), Threads())
+    push = OtlpPush(settings, lambda: snapshots[-1], lambda: Instant(time.monotonic(), time.time()), Threads())
     push.start()
     try:
-        collector.until(2)
-        collector.status = 400
-        collector.until(len(collector.headers) + 3)
-        collector.status = 200
-        before = len(collector.requests)
-        with collector.came:
-            assert collector.came.wait_for(lambda: len(collector.requests) > before, 20)
+        collector.until("two", lambda: len(collector.taken) >= 2)
+        status, before = 400, len(collector.asked)
+        collector.until("three refusals", lambda: len(collector.asked) >= before + 4)
+        status, before = 200, len(collector.taken)
+        collector.until("it is taken again", lambda: len(collector.taken) > before)
     finally:
         push.stop(5.0)
-    first, second, *_ = collector.requests
+    first, second, *_ = collector.taken
     (resource,) = first.resource_metrics
     assert {each.key: each.value.string_value for each in resource.resource.attributes} == settings.resource
     names = [metric.name for scope in resource.scope_metrics for metric in scope.metrics]
     assert sorted(names) == ["coldplate_sample_age_seconds", "coldplate_ticks_total", "hw.power"]
     assert [m.name for s in second.resource_metrics[0].scope_metrics for m in s.metrics] == names[-1:]
-    assert collector.headers[0]["authorization"] == "Bearer good-token"
+    assert collector.asked[0]["authorization"] == "Bearer good-token"
     assert push.figures.failures >= 3
     assert push.figures.dropped[EXPIRED] == push.figures.failures
     assert push.figures.oldest is None
     assert [each.levelname for each in caplog.records if each.name == "coldplate.push"] == ["WARNING"]
-
-
-def clock() -> tuple[float, float]:
-    return time.monotonic(), time.time()
 
 
 def test_the_document_has_the_table() -> None:

@@ -41,6 +41,7 @@ def query(port: int, expression: str) -> list[dict[str, Any]]:
     return json.loads(text)["data"]["result"]
 
 
+@pytest.mark.release  # two agents and a Prometheus; a machine that is slow samples less often
 def test_an_outage_and_a_killed_agent_lose_only_what_was_never_sampled(
     daemons: list[RunningDaemon], tmp_path: Path
 ) -> None:

@@ -24,16 +24,16 @@ OF_A_FLEET = ROOT / "packaging" / "fleet" / "rules"
 class Judge:
     """A program that checks or tests rules."""
 
-    def __init__(self, run: Callable[[str, Path], tuple[int, str]]) -> None:
+    def __init__(self, run: Callable[..., tuple[int, str]]) -> None:
         self._run = run
 
-    def __call__(self, action: str, file: Path) -> int:
-        """The exit status."""
-        return self._run(action, file)[0]
+    def __call__(self, action: str, *files: Path) -> int:
+        """Return the exit status."""
+        return self._run(action, *files)[0]
 
-    def failed(self, file: Path) -> list[str]:
-        """The alerts of the cases that fail in a unit test, one for each case."""
-        status, told = self._run("test", file)
+    def failed(self, *files: Path) -> list[str]:
+        """Return the alerts of the cases that fail in unit tests, one for each case."""
+        status, told = self._run("test", *files)
         assert status == 1
         return re.findall(r"alertname: (\S+), time: ", told)
 
@@ -42,8 +42,8 @@ class Judge:
 def promtool() -> Judge:
     found = need("promtool", left_out="NOTHING shows here that a Prometheus server can load the rule pack")
 
-    def run(action: str, file: Path) -> tuple[int, str]:
-        done = subprocess.run([found, action, "rules", str(file)], capture_output=True, text=True, check=False)
+    def run(action: str, *files: Path) -> tuple[int, str]:
+        done = subprocess.run([found, action, "rules", *map(str, files)], capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
 
     return Judge(run)
@@ -51,8 +51,8 @@ def promtool() -> Judge:
 
 @pytest.fixture
 def coldplate(capsys: pytest.CaptureFixture[str]) -> Judge:
-    def run(action: str, file: Path) -> tuple[int, str]:
-        status = cli.main(["rules", action, str(file)])
+    def run(action: str, *files: Path) -> tuple[int, str]:
+        status = cli.main(["rules", action, *map(str, files)])
         told = capsys.readouterr()
         return status, told.out + told.err
 

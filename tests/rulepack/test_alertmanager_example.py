@@ -88,19 +88,25 @@ def test_an_alertmanager_loads_it_with_its_texts() -> None:
     assert "1 templates" in shown
 
 
-@pytest.mark.parametrize("rack", ["r12", ""])
-def test_every_alert_of_the_pack_goes_to_the_right_receivers(rack: str) -> None:
+def routed(labels: dict[str, str]) -> list[str]:
+    pairs = [f"{name}={value}" for name, value in labels.items() if value]
+    return amtool("config", "routes", "test", f"--config.file={EXAMPLE}", *pairs).split()
+
+
+def test_every_alert_of_the_pack_goes_to_the_right_receivers() -> None:
+    """With a rack; the first of each receiver also without."""
     wanted = {name: receiver for receiver, names in RECEIVERS.items() for name in names.split()}
+    seen = set()
     for labels in matching([]):
         if labels["alertname"] not in wanted:
             assert "instance" not in labels, f"{labels['alertname']} is of no rack: say who is told"
             receiver = "facility-pager" if labels["severity"] == "critical" else "facility-tickets"
         else:
             receiver = wanted.pop(labels["alertname"])
-        given = {**labels, "rack": rack} if "instance" in labels else labels
-        pairs = [f"{name}={value}" for name, value in given.items() if value]
-        command = ("config", "routes", "test", f"--config.file={EXAMPLE}", f"--verify.receivers={receiver}", *pairs)
-        assert amtool(*command).split() == [receiver]
+        assert routed(labels) == [receiver], labels
+        if "instance" in labels and receiver not in seen:
+            seen.add(receiver)
+            assert routed({**labels, "rack": ""}) == [receiver], labels
     assert wanted == {}
 
 

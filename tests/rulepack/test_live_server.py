@@ -29,6 +29,9 @@ from alerts.changes import ANNOTATION as CHANGES
 from tests.rack.conftest import Daemon, until
 from tests.servers import fetch, free_ports, need_recent, prometheus
 
+pytestmark = pytest.mark.release
+"""It needs the newest Prometheus, and waits for two daemons."""
+
 ROOT = Path(__file__).resolve().parents[2]
 NODES = ("node7", "node8")
 ONSET = "12s"

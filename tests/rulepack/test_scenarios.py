@@ -13,7 +13,13 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    ("scenario", "seconds"), [("healthy-training", 370), ("two-jobs", 370), ("inference-mix", 200), ("idle", 70)]
+    ("scenario", "seconds"),
+    [
+        ("healthy-training", 370),
+        pytest.param("two-jobs", 370, marks=pytest.mark.release),
+        pytest.param("inference-mix", 200, marks=pytest.mark.release),
+        ("idle", 70),
+    ],
 )
 def test_a_healthy_node_is_silent(scenario: str, seconds: int, play: Any) -> None:
     """For as long as the comparisons of GPUs take to fire; hours of it are in `make score`."""
@@ -31,12 +37,14 @@ def test_a_straggler_is_reported_once_within_4_minutes(play: Any) -> None:
     assert "uneven work" in alert.annotations["description"]
 
 
+@pytest.mark.release  # six minutes of a node; the score has it
 def test_peers_that_are_blocked_on_a_gpu_are_distinguished_from_uneven_work(play: Any) -> None:
     node = play("checkpoint-stall", 345)
     assert set(node.fired) == {("GpuImbalanceSharp", "0")}
     assert "peers blocked on this GPU" in node.alert("GpuImbalanceSharp").annotations["description"]
 
 
+@pytest.mark.release  # six minutes of a node; the score has it
 def test_heat_is_reported_by_who_throttles(play: Any) -> None:
     fired = play("thermal-throttle", 480).fired
     assert fired["GpuSoftwareThermalThrottle", "5"] < 300
@@ -69,6 +77,7 @@ def test_an_nvswitch_whose_link_fails_is_reported_by_its_address(play: Any, tmp_
     assert fired["NvSwitchFatal", "0000:c3:00.0"] - 60 <= 15
 
 
+@pytest.mark.release  # six minutes of a node; the score has it
 def test_a_port_that_flaps_is_down_and_then_flapping(play: Any) -> None:
     fired = play("ib-flap", 310).fired
     assert set(fired) == {("InfinibandPortDown", "mlx5_3"), ("InfinibandFlapping", "mlx5_3")}
