@@ -30,13 +30,20 @@ class Ended(NamedTuple):
     error: bytes
 
 
-def command(arguments: list[str], given: bytes = b"", seconds: float = 120) -> Ended:
-    """What `coldplate ARGUMENTS` does with `given` as its standard input."""
-    with tempfile.TemporaryDirectory() as folder:
-        streams = [Path(folder, name) for name in ("stdin", "stdout", "stderr")]
+def command(
+    arguments: list[str],
+    given: bytes = b"",
+    seconds: float = 120,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Ended:
+    """Run `coldplate ARGUMENTS` with `given` as its standard input; `environment` goes before this process's own."""
+    with tempfile.TemporaryDirectory() as kept:
+        streams = [Path(kept, name) for name in ("stdin", "stdout", "stderr")]
         for stream, content in zip(streams, (given, b"", b""), strict=True):
             stream.write_bytes(content)
-        status = _status_of(_command, (arguments, [os.fspath(stream) for stream in streams]), seconds)
+        place = (os.fspath(folder or Path.cwd()), {**os.environ, **(environment or {})})
+        status = _status_of(_placed, (arguments, [os.fspath(stream) for stream in streams], *place), seconds)
         return Ended(status, streams[1].read_bytes(), streams[2].read_bytes())
 
 
@@ -96,11 +103,15 @@ def _status_of(target: Callable[..., None], arguments: tuple[Any, ...], seconds:
 
 
 def _start(arguments: list[str], told: str, folder: str, environment: dict[str, str]) -> None:
+    _placed(arguments, [os.devnull, os.devnull, told], folder, environment)
+
+
+def _placed(arguments: list[str], streams: list[str], folder: str, environment: dict[str, str]) -> None:
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()
-    _command(arguments, [os.devnull, os.devnull, told])
+    _command(arguments, streams)
 
 
 def _command(arguments: list[str], streams: list[str]) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 RULES = r"""
 groups:
 - name: dear
@@ -29,6 +31,7 @@ groups:
 """
 
 
+@pytest.mark.release  # the drill has such rules, too, and tests/engine/test_limits.py each limit without a daemon
 def test_rules_that_would_stop_everything_affect_only_themselves(start: Callable[..., Any], tmp_path: Path) -> None:
     rules = tmp_path / "bad.yml"
     rules.write_text(RULES)

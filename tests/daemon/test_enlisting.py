@@ -1,4 +1,7 @@
-"""GPUs that are silent while the driver is opened, through the whole daemon, on a stand-in for the driver's library."""
+"""GPUs that are silent while the driver is opened, through the whole daemon, on a stand-in for the driver's library.
+
+Those that need the machine for long belong to the release: tests/nvml/test_enlistment.py has each of them in process.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +47,7 @@ def test_one_silent_gpu_is_data_at_once_alerts_and_joins_when_it_answers(opened)
     assert log.count("GPU does not identify itself") == log.count("GPU has identified itself") == 1
 
 
+@pytest.mark.release
 def test_a_configured_number_of_gpus_is_held_against_those_that_the_driver_counts(opened) -> None:
     config = FAST.replace("infiniband: false", "infiniband: false, expected_gpus: 8")
     config += "rules: {override: {GpuCountWrong: {for: 1s}}}\n"
@@ -53,6 +57,7 @@ def test_a_configured_number_of_gpus_is_held_against_those_that_the_driver_count
     node.daemon.until("both fire", lambda: {("GpuLost", "3"), ("GpuCountWrong", "")} <= node.firing(), 60)
 
 
+@pytest.mark.release
 def test_all_silent_is_data_at_once_not_ready_and_each_joins_by_itself(opened) -> None:
     node = opened(*EVERYBODY)
     node.until_up(dict.fromkeys(ALL, 0.0), NOTICED)
@@ -67,6 +72,7 @@ def test_all_silent_is_data_at_once_not_ready_and_each_joins_by_itself(opened) -
     assert node.daemon.worker_pid == worker
 
 
+@pytest.mark.release
 def test_a_gpu_that_is_lost_at_the_opening_is_a_gap_for_that_reason_and_comes_back(opened) -> None:
     node = opened("lost 0", "denied 6")
     node.until_up({**ALL, "0": 0.0, "6": 0.0}, NOTICED)
@@ -89,6 +95,7 @@ def test_a_library_that_hangs_while_it_is_opened_is_noticed_and_continues_at_onc
     assert node.value("coldplate_worker_restarts_total") == 0
 
 
+@pytest.mark.release
 def test_a_gpu_that_identifies_itself_and_then_hangs_is_down_with_a_reason(opened) -> None:
     node = opened("hang-reads 2")
     node.until_up({**ALL, "2": 0.0}, NOTICED)
@@ -112,6 +119,7 @@ def test_after_all_hang_and_the_worker_dies_none_is_left_behind(opened) -> None:
     node.until_up(ALL, CURED)
 
 
+@pytest.mark.release
 def test_a_gpu_that_was_not_on_the_bus_is_found_when_it_comes_back(opened) -> None:
     node = opened("gone 2")
     node.until_up(dict.fromkeys("0123456", 1.0), NOTICED)
@@ -138,6 +146,7 @@ def test_indexes_that_move_and_boards_that_are_swapped_are_seen_after_a_restart(
     assert len(node.daemon.family("coldplate_gpu_replaced_info")) == 1
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("fault", ["hang", "lost"])
 def test_a_synthetic_gpu_that_is_sick_from_the_start(start, tmp_path: Path, fault: str) -> None:
     path = tmp_path / "scenario.yaml"

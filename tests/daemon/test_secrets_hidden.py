@@ -6,13 +6,12 @@ import base64
 import os
 import socket
 import subprocess
-import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.daemon.conftest import ROOT
+from tests import warm
 from tests.daemon.standin import FAST, Node
 from tests.servers import free_ports
 
@@ -111,15 +110,11 @@ def test_no_page_no_command_and_no_log_tells_a_secret(start, library: Path, tmp_
         node.daemon.until("jobs are looked for", lambda: any(map(node.daemon.family, looked)), 30)
         told = dict(_pages(node))
         config = tmp_path / "coldplate-0.yaml"
-        environment = {**os.environ, **node.environment, "PYTHONPATH": str(ROOT)}
         for line in COMMANDS:
             words = line.format(url=node.daemon.url, config=config, folder=tmp_path).split()
-            done = subprocess.run(
-                [sys.executable, "-m", "agent.cli", *words],
-                cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=60,
-            )  # fmt: skip
-            assert "Traceback" not in done.stderr
-            told[line] = done.stdout + done.stderr
+            done = warm.command(words, folder=tmp_path, environment=node.environment)
+            told[line] = (done.output + done.error).decode()
+            assert "Traceback" not in told[line]
         told["the log"] = node.daemon.log.read_text()
         told["the state"] = "".join(
             path.read_bytes().decode("latin-1") for path in sorted(node.state.rglob("*")) if path.is_file()
@@ -133,9 +128,5 @@ def test_a_credential_within_a_url_is_refused_and_not_repeated(tmp_path: Path) -
     for key in WITH_A_URL:
         config = tmp_path / "c.yaml"
         config.write_text(key % f"'http://me:{MARK}@host.example/'")
-        done = subprocess.run(
-            [sys.executable, "-m", "agent.cli", "run", "--config.file", str(config)],
-            cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
-        assert done.returncode == 2
-        assert MARK not in done.stdout + done.stderr
+        done = warm.command(["run", "--config.file", str(config)])
+        assert (done.status, MARK.encode() in done.output + done.error) == (2, False)

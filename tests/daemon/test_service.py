@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests import warm
+from tests.daemon.conftest import RunningDaemon, Start
 from tests.servers import ended
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +28,33 @@ def coldplate(*arguments: str) -> subprocess.CompletedProcess[str]:
     ended = warm.command(list(arguments))
     assert ended.status is not None, "it does not end"
     return subprocess.CompletedProcess(arguments, ended.status, ended.output.decode(), ended.error.decode())
+
+
+CONFIG = "backends: {devices: none}\n"
+
+
+@pytest.fixture(scope="module")
+def shared(start_shared: Start) -> RunningDaemon:
+    """A daemon without devices whose configuration is `coldplate-0.yaml`, for tests that reload it."""
+    return start_shared("--web.enable-lifecycle", "--log.format", "json", config=CONFIG)
+
+
+@pytest.fixture
+def path(folder: Path, shared: RunningDaemon) -> Path:
+    """The configuration file, as it was at the start."""
+    file = folder / "coldplate-0.yaml"
+    file.write_text(CONFIG)
+    return file
+
+
+def reload(daemon: RunningDaemon) -> tuple[int, str]:
+    """Status and text of the answer to a reload over HTTP."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(f"{daemon.url}/-/reload", b""), timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -48,31 +76,26 @@ def test_a_worker_does_not_outlive_a_daemon_that_was_killed(start) -> None:
     assert ended(worker)
 
 
-def test_the_first_lines_say_what_is_sampled_and_that_it_is_synthetic(start) -> None:
-    daemon = start("--scenario", "two-jobs")
+def test_the_first_lines_say_that_it_is_synthetic_what_is_sampled_and_which_faults_are_scheduled(start) -> None:
+    daemon = start("--scenario", "straggler")
     lines = daemon.log.read_text().splitlines()
-    assert "SYNTHETIC devices: nothing they show is real" in lines[0]
-    assert "scenario=two-jobs" in lines[0]
+    assert "SYNTHETIC" in lines[0] and "scenario=straggler" in lines[0]
+    assert re.search(r"scheduled fault: straggler of GPU 5 starts at \d\d:\d\d:\d\d UTC, in 120 s", lines[1])
     assert any("sampling 8 GPUs: NVIDIA H100" in line for line in lines)
-    assert 'coldplate_synthetic_info{scenario="two-jobs"} 1' in daemon.get()
+    assert 'coldplate_synthetic_info{scenario="straggler"} 1' in daemon.get()
 
 
-def test_the_faults_of_a_demonstration_are_announced(start) -> None:
-    lines = start("--scenario", "straggler").log.read_text().splitlines()
-    assert re.search(r'msg="scheduled fault: straggler of GPU 5 starts at \d\d:\d\d:\d\d UTC, in 120 s"', lines[1])
-
-
-def test_without_a_gpu_the_real_host_is_sampled_and_the_absence_is_reported(start) -> None:
-    daemon = start("--backend", "none")
-    names = {name for name, _ in daemon.page()}
+def test_without_a_gpu_the_real_host_is_sampled_and_the_absence_is_reported(shared: RunningDaemon) -> None:
+    names = {name for name, _ in shared.page()}
     assert "coldplate_node_memory_total_bytes" in names
     assert not any(name.startswith("coldplate_gpu_") for name in names)
     assert "coldplate_worker_up" not in names
 
 
-def test_a_reload_takes_effect_and_a_bad_file_keeps_the_running_configuration(start, tmp_path: Path) -> None:
-    daemon = start(config="backends: {devices: none}\n")
-    path = next(tmp_path.glob("*.yaml"))
+def test_a_reload_takes_effect_and_a_bad_file_keeps_the_running_configuration(
+    shared: RunningDaemon, path: Path
+) -> None:
+    daemon = shared
     assert daemon.family("coldplate_sampling_interval_seconds", "lane")["slow"] == 15
     path.write_text(
         "backends: {devices: none}\nsampling: {slow: 3s}\nmetrics: {exclude: ['coldplate_node_network_*']}\n"
@@ -85,7 +108,7 @@ def test_a_reload_takes_effect_and_a_bad_file_keeps_the_running_configuration(st
     daemon.until("a failed reload", lambda: daemon.family("coldplate_config_last_reload_successful", "")[""] == 0, 5)
     assert daemon.family("coldplate_sampling_interval_seconds", "lane")["slow"] == 3
     assert "sampling.slow: 'soon' is not a duration" in daemon.log.read_text()
-    path.write_text("backends: {devices: none}\n")
+    path.write_text(CONFIG)
     daemon.process.send_signal(signal.SIGHUP)
     daemon.until("a good reload", lambda: daemon.family("coldplate_config_last_reload_successful", "")[""] == 1, 5)
 
@@ -100,37 +123,16 @@ def test_what_a_scrape_leaves_out_is_no_trouble_of_the_node(start) -> None:
     assert "all 8 GPUs answer" in daemon.get("/")
 
 
-def test_a_reload_over_http_answers_what_is_wrong_with_the_file(start, tmp_path: Path) -> None:
-    daemon = start("--web.enable-lifecycle", config="backends: {devices: none}\n")
-    path = next(tmp_path.glob("*.yaml"))
-    path.write_text("smapling: {}\n")
-    request = urllib.request.Request(daemon.url + "/-/reload", method="POST", data=b"")
-    with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(request, timeout=5)
-    with caught.value as answer:
-        assert answer.code == 500
-        assert "did you mean 'sampling'?" in answer.read().decode()
-
-
-def test_a_reload_over_http_is_answered_when_it_is_over(start, tmp_path: Path) -> None:
-    daemon = start("--web.enable-lifecycle", config="backends: {devices: none}\n")
-    request = urllib.request.Request(daemon.url + "/-/reload", method="POST", data=b"")
+def test_a_reload_over_http_is_answered_when_it_is_over(shared: RunningDaemon, path: Path) -> None:
+    before = shared.log.read_text().count("configuration reloaded")
     for number in range(1, 4):
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            assert (answer.status, answer.read()) == (200, b"configuration reloaded\n")
-        assert daemon.log.read_text().count("configuration reloaded") == number
+        assert reload(shared) == (200, "configuration reloaded\n")
+        assert shared.log.read_text().count("configuration reloaded") == before + number
 
 
-def test_many_simultaneous_requests_for_a_reload_are_all_answered(start, tmp_path: Path) -> None:
-    daemon = start("--web.enable-lifecycle", config="backends: {devices: none}\n")
-    request = urllib.request.Request(daemon.url + "/-/reload", method="POST", data=b"")
-
-    def ask(_: int) -> int:
-        with urllib.request.urlopen(request, timeout=20) as answer:
-            return answer.status
-
+def test_many_simultaneous_requests_for_a_reload_are_all_answered(shared: RunningDaemon, path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(ask, range(24))) == [200] * 24
+        assert {status for status, _ in pool.map(reload, [shared] * 24)} == {200}
 
 
 def test_systemd_hears_ready_watchdog_reloading_and_stopping(start, tmp_path: Path) -> None:
@@ -188,25 +190,23 @@ def test_the_worker_runs_our_code_wherever_the_agent_is_started(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("smapling: {}", "did you mean 'sampling'?"),
         ("web: {telemetry_path: /-/ready}", "/-/ready is reserved"),
         ("backends: {devices: synthetic, scenario: nosuch}", "nosuch"),
         ("backends: {redfish: {url: 'ftp://x'}}", "backends.redfish"),
+        ("metrics: {exclude: [coldplate_gpu_pwer_watts]}", "did you mean 'coldplate_gpu_power_watts'?"),
     ],
 )
-def test_a_reload_refuses_what_a_start_would_refuse(start, tmp_path: Path, text: str, message: str) -> None:
-    daemon = start("--web.enable-lifecycle", config="backends: {devices: none}\n")
-    next(tmp_path.glob("*.yaml")).write_text(text + "\n")
-    with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(urllib.request.Request(daemon.url + "/-/reload", method="POST", data=b""), timeout=5)
-    with caught.value as answer:
-        assert message in answer.read().decode()
-    ended = coldplate("run", "--config.file", str(next(tmp_path.glob("*.yaml"))))
+def test_a_reload_refuses_what_a_start_would_refuse(shared: RunningDaemon, path: Path, text: str, message: str) -> None:
+    path.write_text(text + "\n")
+    status, answer = reload(shared)
+    assert (status, message in answer) == (500, True)
+    ended = coldplate("run", "--config.file", str(path))
     assert (ended.returncode, message in ended.stderr) == (2, True)
 
 
-def test_json_logs_are_json(start) -> None:
-    daemon = start("--backend", "none", "--log.format", "json")
-    lines = [json.loads(line) for line in daemon.log.read_text().splitlines()]
+def test_json_logs_are_json(shared: RunningDaemon) -> None:
+    lines = [json.loads(line) for line in shared.log.read_text().splitlines()]
     assert any(line["msg"] == "serving" and line["url"].startswith("http://") for line in lines)
 
 
@@ -230,13 +230,6 @@ def test_a_mistake_is_one_clear_line_and_status_2(arguments: list[str], message:
     assert ended.returncode == 2, ended.stderr
     assert message in ended.stderr
     assert "Traceback" not in ended.stderr
-
-
-def test_a_metric_pattern_that_matches_nothing_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_text("metrics: {exclude: [coldplate_gpu_pwer_watts]}\n")
-    ended = coldplate("run", "--config.file", str(path))
-    assert (ended.returncode, "did you mean 'coldplate_gpu_power_watts'?" in ended.stderr) == (2, True)
 
 
 def test_a_port_in_use_is_named_with_the_remedy() -> None:

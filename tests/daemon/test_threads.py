@@ -116,9 +116,21 @@ def everything_works(daemon: RunningDaemon, receiver: Receiver, folder: Path) ->
     daemon.until("its end is told", lambda: "resolved Sometimes" in receiver.told, 15)
 
 
-def test_an_exception_in_any_thread_costs_none_of_its_work(sabotaged, receiver: Receiver, tmp_path: Path) -> None:
-    daemon = sabotaged(fall=["*"])
+def health(daemon: RunningDaemon) -> str:
+    try:
+        return daemon.get("/-/healthy")
+    except urllib.error.HTTPError as error:
+        return f"{error.code} {error.reason}"
+
+
+def test_an_exception_in_any_thread_and_a_late_start_cost_none_of_its_work(
+    sabotaged, receiver: Receiver, tmp_path: Path
+) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"fall": ["*"]}')
+    daemon = sabotaged(refuse=3.0, told=str(plan))
     everything_works(daemon, receiver, tmp_path)
+    assert "cannot be started" in daemon.log.read_text()
     kept = set(daemon.family("coldplate_thread_up", "thread"))
     assert {"http", "sampler", "rules", "state", "notify", "reload", "rack", "rack-finder", "backend-host"} <= kept
     daemon.process.send_signal(signal.SIGUSR1)
@@ -129,29 +141,11 @@ def test_an_exception_in_any_thread_costs_none_of_its_work(sabotaged, receiver: 
     daemon.until("it is well", lambda: health(daemon) == "healthy\n", 15)
     assert FALL in daemon.log.read_text()
 
-
-def test_threads_that_could_not_be_started_at_first_are_there_later(
-    sabotaged, receiver: Receiver, tmp_path: Path
-) -> None:
-    daemon = sabotaged(refuse=3.0)
-    everything_works(daemon, receiver, tmp_path)
-    assert set(daemon.family("coldplate_thread_up", "thread").values()) == {1.0}
-    assert "cannot be started" in daemon.log.read_text()
-
-
-def health(daemon: RunningDaemon) -> str:
-    try:
-        return daemon.get("/-/healthy")
-    except urllib.error.HTTPError as error:
-        return f"{error.code} {error.reason}"
-
-
-def test_a_vital_thread_in_trouble_shows_in_the_health_check(sabotaged, receiver: Receiver, tmp_path: Path) -> None:
-    daemon = sabotaged(fall=["rules"])
+    plan.write_text('{"fall": ["rules"]}')
 
     def unhealthy() -> bool:
         daemon.process.send_signal(signal.SIGUSR1)
         return health(daemon).startswith("503 thread rules ended by Sabotage")
 
-    daemon.until("it is said", unhealthy, 15)
+    daemon.until("the health check names a vital thread", unhealthy, 15)
     daemon.until("it is over", lambda: health(daemon) == "healthy\n", 15)

@@ -133,6 +133,7 @@ class Handler(BaseHTTPRequestHandler):
     """Answers for the controller of its server."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # its head and body are two packets, and the second would wait 40 ms
     server: Service
 
     def setup(self) -> None:

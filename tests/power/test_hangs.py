@@ -70,7 +70,7 @@ def test_a_file_that_hangs_affects_only_its_own_series_and_comes_back(full, read
     reader = read(["hwmon", "rapl"])
     text = (full.root / file).read_text()
     odd.hang(full.root / file)
-    for second in range(3):
+    for second in range(2):
         sample = reader.sample(float(second))
         shown = {repr(each.series).removeprefix("coldplate_node_") for each in sample.readings}
         assert shown == whole.keys() - FILES[file]

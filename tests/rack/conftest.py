@@ -7,8 +7,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +17,7 @@ from typing import Any
 import pytest
 
 from agent.model import Instant
+from tests import warm
 from tests.servers import fetch, free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -122,12 +121,9 @@ class Daemon:
         self.log = folder / f"{port}.log"
         path = folder / f"{port}.yaml"
         path.write_text(config)
-        with self.log.open("w") as file:
-            command = [sys.executable, "-m", "agent.cli", "run", "--web.listen-address", f"127.0.0.1:{port}"]
-            self.process = subprocess.Popen(
-                [*command, "--config.file", str(path), *arguments],
-                stderr=file, stdin=subprocess.DEVNULL, cwd=ROOT, env={**os.environ},
-            )  # fmt: skip
+        self.log.touch()
+        words = ["run", "--web.listen-address", f"127.0.0.1:{port}", "--config.file", str(path), *arguments]
+        self.process = warm.Started(words, self.log, ROOT, os.environ)
 
     def get(self, path: str) -> str:
         return fetch(self.url + path)

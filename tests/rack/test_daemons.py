@@ -1,4 +1,4 @@
-"""Four agents of one rack, in processes of their own: they agree, find themselves, and notice a silent one."""
+"""Four agents of one rack, in processes of their own: they agree, take turns, and notice a silent one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,19 @@ from typing import Any
 
 import pytest
 
+from agent.rack.rack_options import BEYOND_PLATE
+from agent.rack.turns import chosen
+from tests.power.conftest import Controller, controller
+
+__all__ = ["controller"]
+
+UNIT = "/redfish/v1/ThermalEquipment/CDUs/1"
+DOCUMENTS = {
+    "/redfish/v1/": {"ThermalEquipment": {"@odata.id": "/redfish/v1/ThermalEquipment"}},
+    "/redfish/v1/ThermalEquipment": {"CDUs": {"@odata.id": "/redfish/v1/ThermalEquipment/CDUs"}},
+    "/redfish/v1/ThermalEquipment/CDUs": {"Members": [{"@odata.id": UNIT}]},
+    UNIT: {"@odata.id": UNIT, "Status": {"State": "Enabled", "Health": "OK"}},
+}
 NAMEPLATE = 10_200.0
 ONSET = 6
 """Seconds after the start at which the nodes begin to draw far more than the rack may."""
@@ -24,6 +37,8 @@ jobs:
 faults:
   - {{kind: node-power, at: {ONSET}s, watts: 9kW, ramp: 0s}}
 """
+EQUIPMENT = ", equipment: {{cdu: {{url: '{url}'}}}}"
+TAKEN_OVER_SECONDS = 15.0
 RULES = """
 groups:
 - name: rack
@@ -34,27 +49,32 @@ groups:
 """
 CONFIG = """
 node: {{name: node{number}}}
-rack: {{name: r12, power_budget: 40.8kW, node_nameplate: 10.2kW, peers: [{peers}]}}
+rack: {{name: r12, power_budget: 40.8kW, node_nameplate: 10.2kW, peers: [{peers}]{equipment}}}
 backends: {{host: false}}
 rules: {{files: [rules.yml]}}
 """
 
 
 @pytest.fixture
-def agents(rack: Any, tmp_path: Path) -> Iterator[list[Any]]:
-    """All four with the same list of peers, in which each finds itself."""
+def agents(rack: Any, tmp_path: Path, controller: Controller) -> Iterator[dict[str, Any]]:
+    """All four by their names, with the same list of peers, in which each finds itself.
+
+    The agent that all would choose first to ask the distribution unit is not configured to ask it.
+    """
+    controller.documents = DOCUMENTS
     (tmp_path / "scenario.yaml").write_text(SCENARIO)
     (tmp_path / "rules.yml").write_text(RULES)
     ports = rack.free_ports(4)
     peers = ", ".join(f"'127.0.0.1:{port}'" for port in ports)
-    started = [
-        rack.Daemon(
-            port, tmp_path, CONFIG.format(number=number, peers=peers), "--scenario", str(tmp_path / "scenario.yaml")
-        )
-        for number, port in enumerate(ports)
-    ]
+    names = {f"node{number}:{port}": (number, port) for number, port in enumerate(ports)}
+    without = chosen("cdu", names)
+    started = {}
+    for name, (number, port) in names.items():
+        equipment = "" if name == without else EQUIPMENT.format(url=controller.url)
+        config = CONFIG.format(number=number, peers=peers, equipment=equipment)
+        started[name] = rack.Daemon(port, tmp_path, config, "--scenario", str(tmp_path / "scenario.yaml"))
     yield started
-    for each in started:
+    for each in started.values():
         each.stop()
 
 
@@ -75,39 +95,48 @@ def seen_by(agents: list[Any]) -> dict[int, set[tuple[float, float]]]:
     return seen
 
 
-def test_agents_of_a_rack_agree_add_up_and_notice_a_silent_one(rack: Any, agents: list[Any]) -> None:
-    rack.until("four nodes", lambda: all(each.rack().get("nodes_reporting") == 4 for each in agents), 60)
+def test_agents_of_a_rack_agree_add_up_and_notice_a_silent_one(rack: Any, agents: dict[str, Any]) -> None:
+    everyone = list(agents.values())
+    rack.until("four nodes", lambda: all(each.rack().get("nodes_reporting") == 4 for each in everyone), 60)
     drawn: dict[int, list[float]] = {}
     sums: dict[int, set[tuple[float, float]]] = {}
     for _ in range(8):
-        for second, told in seen_by(agents).items():
+        for second, told in seen_by(everyone).items():
             sums.setdefault(second, set()).update(told)
-        told_by_each = [seconds_of(each) for each in agents]
+        told_by_each = [seconds_of(each) for each in everyone]
         for second in set.intersection(*map(set, told_by_each)):
-            drawn[second] = [watts[second] for watts in told_by_each]
+            drawn[second] = [min(watts[second], NAMEPLATE * BEYOND_PLATE) for watts in told_by_each]
         time.sleep(0.3)
     compared = {second: told for second, told in sums.items() if second in drawn}
     assert len(compared) >= 2
     for second, told in compared.items():
         assert told == {(sum(drawn[second]), 4.0)}, f"second {second}"
-    row = agents[0].rack()
+    row = everyone[0].rack()
     assert row["nodes_expected"] == 4
     assert row["power_conservative_watts"] == row["power_watts"]
 
-    rack.until("the overrun", lambda: all("RackOverrun" in each.get("/api/v1/alerts") for each in agents), 15)
+    rack.until("the overrun", lambda: all("RackOverrun" in each.get("/api/v1/alerts") for each in everyone), 15)
     fired = {
-        str(alert["labels"]) for each in agents for alert in json.loads(each.get("/api/v1/alerts"))["data"]["alerts"]
+        str(alert["labels"]) for each in everyone for alert in json.loads(each.get("/api/v1/alerts"))["data"]["alerts"]
     }
     assert fired == {str({"alertname": "RackOverrun", "rack": "r12"})}
 
-    agents[3].stop(signal.SIGKILL)
-    began = time.monotonic()
-    rack.until("three nodes", lambda: all(each.rack()["nodes_reporting"] == 3 for each in agents[:3]), 6)
-    assert time.monotonic() - began < 5
-    rack.until("one second at all", lambda: len(seen_by(agents[:3])) == 1, 3)
-    for told in seen_by(agents[:3]).values():
+    able = [name for name in agents if name != chosen("cdu", agents)]
+
+    def asking() -> list[str]:
+        return [name for name in able if agents[name].rack().get("equipment_up") == 1]
+
+    asked = chosen("cdu", able)
+    rack.until("one agent asks the unit", lambda: asking() == [asked], 40)
+    able.remove(asked)
+    agents[asked].stop(signal.SIGKILL)
+    left = [agent for name, agent in agents.items() if name != asked]
+    rack.until("three nodes", lambda: all(each.rack()["nodes_reporting"] == 3 for each in left), 6)
+    rack.until("one second at all", lambda: len(seen_by(left)) == 1, 3)
+    for told in seen_by(left).values():
         assert len(told) == 1
-    row = agents[0].rack()
+    row = left[0].rack()
     assert (row["nodes_expected"], row["peer_failures_total"] > 0) == (4, True)
     assert row["power_conservative_watts"] == row["power_watts"] + NAMEPLATE
-    assert not [each for each in agents if "Traceback" in each.log.read_text()]
+    rack.until("another one asks", lambda: asking() == [chosen("cdu", able)], TAKEN_OVER_SECONDS)
+    assert not [each for each in left if "Traceback" in each.log.read_text()]

@@ -1,4 +1,4 @@
-"""Agents of one rack, in processes of their own, and a distribution unit that one of them asks at a time."""
+"""Two synthetic trays of one rack: one of them reports the equipment that serves both."""
 
 from __future__ import annotations
 
@@ -10,58 +10,8 @@ from typing import Any
 import pytest
 
 from agent.rack.turns import chosen
-from tests.power.conftest import Controller, controller
 
-__all__ = ["controller"]
-
-TAKEN_OVER_SECONDS = 15.0
-UNIT = "/redfish/v1/ThermalEquipment/CDUs/1"
-CONFIG = """
-node: {{name: node{number}}}
-rack: {{name: r12, nodes_expected: 4, peers: [{peers}]{equipment}}}
-backends: {{devices: none, host: false, infiniband: false, power: []}}
-"""
-EQUIPMENT = ", equipment: {{cdu: {{url: '{url}'}}}}"
-
-
-@pytest.fixture
-def agents(rack: Any, tmp_path: Path, controller: Controller) -> Iterator[dict[str, Any]]:
-    """Four by their name; the one that all would choose first is not configured to ask."""
-    controller.documents = {
-        "/redfish/v1/": {"ThermalEquipment": {"@odata.id": "/redfish/v1/ThermalEquipment"}},
-        "/redfish/v1/ThermalEquipment": {"CDUs": {"@odata.id": "/redfish/v1/ThermalEquipment/CDUs"}},
-        "/redfish/v1/ThermalEquipment/CDUs": {"Members": [{"@odata.id": UNIT}]},
-        UNIT: {"@odata.id": UNIT, "Status": {"State": "Enabled", "Health": "OK"}},
-    }
-    ports = rack.free_ports(4)
-    peers = ", ".join(f"'127.0.0.1:{port}'" for port in ports)
-    names = {f"node{number}:{port}": (number, port) for number, port in enumerate(ports)}
-    other = chosen("cdu", names)
-    started = {
-        name: rack.Daemon(
-            port, tmp_path,
-            CONFIG.format(
-                number=number, peers=peers, equipment="" if name == other else EQUIPMENT.format(url=controller.url)
-            ),
-        )
-        for name, (number, port) in names.items()
-    }  # fmt: skip
-    yield {name: agent for name, agent in started.items() if name != other}
-    for each in started.values():
-        each.stop()
-
-
-def test_one_agent_asks_and_another_takes_over_when_it_dies(rack: Any, agents: dict[str, Any]) -> None:
-    def asking() -> list[str]:
-        return [name for name, agent in agents.items() if agent.rack().get("equipment_up") == 1]
-
-    for _ in range(2):
-        best = chosen("cdu", agents)
-        rack.until(f"{best} alone asks", lambda best=best: asking() == [best], 40.0)
-        agents.pop(best).stop(signal.SIGKILL)
-        rack.until("another asks", lambda: asking() != [], TAKEN_OVER_SECONDS)
-    assert asking() == list(agents)
-
+pytestmark = pytest.mark.release  # most of a minute; test_daemons has four agents take turns
 
 SYNTHETIC = """
 node: {{name: node{number}}}
@@ -92,18 +42,17 @@ def trays(rack: Any, tmp_path: Path) -> Iterator[dict[str, Any]]:
         each.stop()
 
 
-@pytest.mark.parametrize("service", ["cdu", "power-shelves"])
-def test_one_of_two_synthetic_trays_tells_of_what_serves_their_rack(
-    rack: Any, trays: dict[str, Any], service: str
-) -> None:
-    def telling() -> list[str]:
+def test_one_of_two_synthetic_trays_reports_the_equipment_of_their_rack(rack: Any, trays: dict[str, Any]) -> None:
+    def reporting(service: str) -> list[str]:
         up = f'coldplate_rack_equipment_up{{rack="r14",equipment="{service}"}} 1'
         return [name for name, agent in trays.items() if agent.rack() and up in agent.get("/metrics")]
 
-    best = chosen(service, trays)
-    rack.until(f"{best} alone tells", lambda: telling() == [best], 40.0)
-    if service == "cdu":
-        lost = 'part="PumpA",state="critical"} 1'
-        assert lost in trays[best].get("/metrics")
+    for service in ("cdu", "power-shelves"):
+        best = chosen(service, trays)
+        rack.until(f"{best} alone reports", lambda best=best, service=service: reporting(service) == [best], 40.0)
+    best = chosen("cdu", trays)
+    assert 'part="PumpA",state="critical"} 1' in trays[best].get("/metrics")
     trays[best].stop(signal.SIGKILL)
-    rack.until("the other one tells", lambda: telling() == [name for name in trays if name != best], 15.0)
+    (other,) = (name for name in trays if name != best)
+    for service in ("cdu", "power-shelves"):
+        rack.until("the other one reports", lambda service=service: reporting(service) == [other], 15.0)

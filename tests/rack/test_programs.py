@@ -7,7 +7,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.servers import Alertmanager, fetch, prometheus
+
+pytestmark = pytest.mark.release  # most of a minute: four agents and two servers
 
 RULES = Path(__file__).resolve().parents[2] / "alerts" / "rules"
 SCENARIO = """

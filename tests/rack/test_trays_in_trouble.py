@@ -16,6 +16,8 @@ from tests.servers import Alertmanager
 
 __all__ = ["controller"]
 
+pytestmark = pytest.mark.release  # two minutes; the rules, the ledger and the turns are tested without processes
+
 TRAYS = 4
 SPLIT = 1
 """The tray of which a GPU leaves the clique."""

@@ -99,24 +99,24 @@ def total(book: XidLedger) -> float:
 
 def test_codes_beyond_all_reason_are_counted_as_one_and_none_is_lost(caplog: pytest.LogCaptureFixture) -> None:
     book = ledger()
-    for code in range(100_000):
+    for code in range(20_000):
         book.enter(Xid("GPU-a", code, 1000.0 + code / 1e6, "nvml"))
     shown = counts(book)
     assert len(shown) <= CODES + len(ZEROED) + 1
     assert shown["GPU-a", "79"] == 1
-    assert shown["GPU-a", "other"] > 90_000
-    assert total(book) == 100_000
+    assert shown["GPU-a", "other"] > 18_000
+    assert total(book) == 20_000
     assert len([record for record in caplog.records if record.levelno >= logging.ERROR]) == 1
 
 
 def test_devices_beyond_all_reason_are_counted_as_one_and_none_is_lost() -> None:
     book = ledger()
-    for number in range(100_000):
+    for number in range(20_000):
         book.enter(Xid(f"0000:{number:05x}", number % 700, 1000.0, "kmsg"))
     shown = counts(book)
     assert len({device for device, _ in shown}) == STRANGERS + 2
     assert len(shown) <= KINDS + len(ZEROED) + STRANGERS + 2
-    assert total(book) == 100_000
+    assert total(book) == 20_000
 
 
 def test_the_codes_on_which_rules_act_are_counted_separately_whatever_came_before() -> None:

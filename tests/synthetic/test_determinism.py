@@ -41,7 +41,7 @@ def test_readings_do_not_depend_on_the_sampling_interval(name):
 def test_a_restarted_worker_continues_where_the_old_one_stopped(name):
     scenario = load_scenario(name)
     old = SyntheticSource(scenario, 0.0).open(Instant(0.0, 0.0))
-    for second in range(0, 700, 61):
+    for second in range(0, 700, 233):
         everything(old, float(second))
     new = SyntheticSource(scenario, 0.0).open(Instant(700.0, 0.0))
     assert everything(new, 700.0) == everything(old, 700.0)
@@ -62,12 +62,15 @@ def test_another_seed_gives_other_readings_and_other_devices():
     assert everything(first[:1], 50.0) != everything(second[:1], 50.0)
 
 
-@pytest.mark.parametrize("name", CALM)
-def test_a_scenario_that_is_a_day_old_opens_in_less_than_a_second(name):
-    scenario = load_scenario(name)
-    began = time.process_time()
-    everything(SyntheticSource(scenario, 0.0).open(Instant(86_400.0, 0.0)), 86_400.0)
-    assert time.process_time() - began < 1.0
+def test_a_scenario_that_is_a_day_old_opens_about_as_fast_as_a_young_one():
+    def took(seconds):
+        began = time.process_time()
+        for name in CALM:
+            everything(SyntheticSource(load_scenario(name), 0.0).open(Instant(seconds, 0.0)), seconds)
+        return time.process_time() - began
+
+    took(1.0)
+    assert took(86_400.0) < 20 * took(1.0)
 
 
 def counters(channels, t):

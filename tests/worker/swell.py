@@ -28,7 +28,7 @@ from agent.worker.supervisor import Supervisor, WorkerOptions
 from agent.worker.worker_messages import Hello, encode, encode_events, encode_gaps, encode_identity, encode_series
 from exporters.encoder import Encoder, Format
 
-ROUNDS = 30
+ROUNDS = 12
 DICE = random.Random(7)
 
 

@@ -30,8 +30,8 @@ from agent.worker.worker_process import ChildProcess
 from exporters.encoder import Encoder, Format
 from tests.servers import need
 
-SEEDS = int(os.environ.get("COLDPLATE_FUZZ", "3"))
-MUTATED = 3.0
+SEEDS = int(os.environ.get("COLDPLATE_FUZZ", "1"))
+MUTATED = 2.0
 """Seconds of mutation."""
 ATOMS: list[Any] = [
     None,
@@ -168,7 +168,7 @@ class Rig:
     def _take(self, snapshot: Snapshot) -> None:
         self.pages += 1
         self.page = self._encoder.render(snapshot, Format.TEXT, 0.0)
-        if self.pages % 3 == 0:
+        if self.pages % 6 == 0:
             self.wrong += faults(snapshot, self.page)
 
     def value(self, name: str) -> dict[str, float]:

@@ -18,7 +18,7 @@ from agent.worker.worker_process import ChildProcess
 from tests.worker.swell import STRATEGIES
 
 SWELL = Path(__file__).with_name("swell.py")
-MOST = 64.0
+MOST = 48.0
 """MiB above the usual memory."""
 
 
