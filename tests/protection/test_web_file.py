@@ -142,7 +142,7 @@ def test_a_curve_that_openssl_does_not_set_is_refused(certificates, monkeypatch:
 
     monkeypatch.setattr(ssl.SSLContext, "set_ecdh_curve", refuse)
     write(certificates.folder, X25519)
-    with pytest.raises(WebFileError, match="curve_preferences: .* does not support X25519"):
+    with pytest.raises(WebFileError, match=r"curve_preferences: .* does not support X25519"):
         load(certificates.folder)
 
 
