@@ -5,8 +5,6 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 suite=${SUITE:-trixie}
 packages=systemd,systemd-sysv,udev,kmod,linux-image-amd64,initramfs-tools,zstd,python3,python3-venv,make,iproute2,procps,ca-certificates,passwd
-# slurmd asks systemd for its scope over D-Bus.
-packages+=,dbus,slurmctld,slurmd,slurm-client,munge
 mkdir -p "$1"
 place=$(cd "$1" && pwd)
 stamp=$(cat "$here/build.sh" <(echo "$suite") | sha256sum | cut -d' ' -f1)
@@ -58,13 +56,10 @@ chroot "$root" update-initramfs -u >>"$place/build.log" 2>&1
 cp "$root"/boot/vmlinuz-* "$place/vmlinuz"
 cp "$root"/boot/initrd.img-* "$place/initrd"
 rm -rf "$root"/boot/* "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/* "$root"/usr/share/{doc,locale,man}
-printf 'ipmi_si\nipmi_devintf\n' >"$root/etc/modules-load.d/ipmi.conf"
 # pip in the root reaches what pip reaches here.
 cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 cp -L /etc/resolv.conf "$root/etc/resolv.conf"
 for file in /etc/pip.conf "$HOME/.config/pip/pip.conf"; do [ ! -f "$file" ] || cp "$file" "$root/etc/pip.conf"; done
-# Without a configuration they would hold up the boot; the checks start them.
-rm -f "$root"/etc/systemd/system/multi-user.target.wants/{slurmd,slurmctld,munge}.service
 ln -sf /dev/null "$root/etc/systemd/system/serial-getty@ttyS0.service"
 ln -sf /dev/null "$root/etc/systemd/system/systemd-networkd-wait-online.service"
 echo coldplate >"$root/etc/hostname"

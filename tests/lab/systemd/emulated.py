@@ -1,7 +1,7 @@
 """The full machine: a Debian of its own with its own kernel, under QEMU, built without mounting anything.
 
 Software emulation, so it runs anywhere and slowly: ten times slower than the machine that it is on. It has a kernel log
-and a cgroup v2 of its own, udev, and a management controller (`bmc`).
+and a cgroup v2 of its own, and udev.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.lab.systemd.bmc import Bmc
 from tests.lab.systemd.lines import Report, follow
 from tests.lab.systemd.places import place
 
@@ -51,9 +50,7 @@ def run(library: Path, keep: float = 0.0) -> Report:
         disk = _disk(folder, library)
         print(f"root file system after {time.monotonic() - began:.0f} s", file=sys.stderr)
         with _booted(folder, disk) as process:
-            bmc = Bmc(folder / "bmc.sock")
             report = follow(folder / "checks", PATIENCE, lambda: process.poll() is None)
-        print(f"the machine's controller was asked for its power {bmc.asked} times", file=sys.stderr)
         if not report.complete:
             for name in ("qemu", "console"):
                 print((folder / name).read_text(errors="replace")[-3000:], file=sys.stderr)
@@ -85,8 +82,6 @@ def _booted(folder: Path, disk: Path) -> Iterator[subprocess.Popen[bytes]]:
         "-serial", f"file:{folder}/console", "-serial", f"file:{folder}/checks",
         "-kernel", str(PLACE / "vmlinuz"), "-initrd", str(PLACE / "initrd"), "-append", f"root=/dev/vda rw {CONSOLE}",
         "-drive", f"file={disk},if=virtio,format=raw",
-        "-chardev", f"socket,id=bmc,path={folder}/bmc.sock,server=on,wait=off",
-        "-device", "ipmi-bmc-extern,id=bmc0,chardev=bmc", "-device", "isa-ipmi-kcs,bmc=bmc0",
     ]  # fmt: skip
     with (folder / "qemu").open("wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)

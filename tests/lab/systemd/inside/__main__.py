@@ -15,16 +15,8 @@ MODULES = (
     "start",
     "doctor",
     "confined",
-    "kernel_log",
     "reload",
     "broker",
-    "power",
-    "kubernetes",
-    "slurm",
-    "draining",
-    "endurance",
-    "clocks",
-    "removal",
 )
 """Each enters its checks into the table, in this order."""
 

@@ -144,23 +144,6 @@ def ready(seconds: float = 60.0) -> float:
     return until("ready", lambda: fetch("/-/ready"), seconds)
 
 
-def restart() -> None:
-    sh("systemctl", "restart", UNIT)
-    ready()
-
-
-def drop_in(name: str, text: str, unit: str = UNIT) -> None:
-    """A drop-in for a unit; "" takes it away."""
-    path = Path(f"/etc/systemd/system/{unit}.d/{name}.conf")
-    if text:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-    else:
-        path.unlink()
-        path.parent.rmdir()
-    sh("systemctl", "daemon-reload")
-
-
 def worker_pid() -> int:
     """The device worker: the daemon's child."""
     daemon = main_pid()
