@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
 
-from tests.lab.bench import abuse, encoder, memory, rules, sampling, scrapes, wide
+from tests.lab.bench import abuse, encoder, memory, rules, sampling, scrapes
 from tests.lab.bench.machine import description, peers
 from tests.lab.bench.report import CannotRunError, Line, Progress, Section, Verdict, table
 from tests.lab.bench.rig import QUICK, Pace, Rig
@@ -24,7 +24,6 @@ MEASUREMENTS: dict[str, Callable[[Rig], Section]] = {
     "scrapes": scrapes.beside_node_exporter,
     "unscraped": scrapes.once_a_second,
     "rules": rules.whole_pack,
-    "wide": wide.a_hundred_thousand,
     "encoder": encoder.beside_prometheus_client,
     "abuse": abuse.under_abuse,
 }
