@@ -186,7 +186,8 @@ def use_agent(data: bytes, folder: Path) -> None:
 
 
 PEER = b"""{"version": 1, "rack": "r1", "cluster": "", "run": "run-of-a-peer", "instance": "n2:19400",
- "job": "coldplate", "now": 1700000000.5, "last": 1700000000, "watts": [1000.0, null, 3.5], "source": "ipmi", "limits": {"nodes": 18.0}}"""
+ "job": "coldplate", "now": 1700000000.5, "last": 1700000000, "watts": [1000.0, null, 3.5], "source": "ipmi",
+ "limits": {"nodes": 18.0}}"""
 CHASSIS = "/redfish/v1/Chassis"
 BMC = b"\n---\n".join(
     json.dumps(each).encode()
