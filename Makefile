@@ -56,9 +56,8 @@ check: .venv/dev.stamp ## Check format, style and types
 parity: .venv/dev.stamp newest ## Compare rules with the newest Prometheus, query by query: ARGS='queries --seed 7 --queries 30000'
 	$(BIN)/python -m tests.lab.parity $(ARGS)
 
-MACHINE ?= any
-test-systemd: .venv/dev.stamp ## Test the installed units on a real systemd: MACHINE=namespace (quick), full (its own kernel), any
-	$(BIN)/python -m tests.lab.systemd --machine $(MACHINE) $(ARGS)
+test-systemd: .venv/dev.stamp ## Test the installed units on a real systemd, in namespaces of its own (root)
+	$(BIN)/python -m tests.lab.systemd $(ARGS)
 
 test-packages: .venv/dev.stamp deb rpm single ## Build the packages twice; install them in bare roots and on a real systemd (root)
 	$(BIN)/python -m tests.lab.packages $(ARGS)

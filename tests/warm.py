@@ -30,21 +30,44 @@ class Ended(NamedTuple):
     error: bytes
 
 
+CLOSED = ""
+"""In the place of a path: standard output is closed."""
+
+
 def command(
     arguments: list[str],
     given: bytes = b"",
     seconds: float = 120,
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    output: str | None = None,
 ) -> Ended:
-    """Run `coldplate ARGUMENTS` with `given` as its standard input; `environment` goes before this process's own."""
+    """Run `coldplate ARGUMENTS` with `given` as its standard input; `environment` goes before this process's own.
+
+    `output` is where its standard output goes, if not into the result.
+    """
     with tempfile.TemporaryDirectory() as kept:
         streams = [Path(kept, name) for name in ("stdin", "stdout", "stderr")]
         for stream, content in zip(streams, (given, b"", b""), strict=True):
             stream.write_bytes(content)
+        paths = [os.fspath(stream) for stream in streams]
+        if output is not None:
+            paths[1] = output
         place = (os.fspath(folder or Path.cwd()), {**os.environ, **(environment or {})})
-        status = _status_of(_placed, (arguments, [os.fspath(stream) for stream in streams], *place), seconds)
+        status = _status_of(_placed, (arguments, paths, *place), seconds)
         return Ended(status, streams[1].read_bytes(), streams[2].read_bytes())
+
+
+def commands(all_arguments: Sequence[Sequence[str]], seconds: float = 120) -> list[Ended]:
+    """What `coldplate ARGUMENTS` does for each of these, one after the other in one process: for what ends at once."""
+    with tempfile.TemporaryDirectory() as folder:
+        kept = [[os.path.join(folder, f"{number}.{name}") for name in ("out", "error")]
+                for number in range(len(all_arguments))]  # fmt: skip
+        statuses = call(_commands, [list(each) for each in all_arguments], kept, seconds=seconds)
+        return [
+            Ended(status, *(Path(stream).read_bytes() for stream in streams))
+            for status, streams in zip(statuses, kept, strict=True)
+        ]
 
 
 def call(function: Callable[..., Any], *arguments: Any, seconds: float = 120) -> Any:
@@ -117,13 +140,41 @@ def _placed(arguments: list[str], streams: list[str], folder: str, environment: 
 def _command(arguments: list[str], streams: list[str]) -> None:
     from agent import cli
 
+    _take_streams(streams)
+    sys.argv = ["coldplate", *arguments]
+    cli.entry()
+
+
+def _commands(all_arguments: list[list[str]], kept: list[list[str]]) -> list[int]:
+    from agent import cli
+
+    statuses = []
+    for arguments, (output, error) in zip(all_arguments, kept, strict=True):
+        for each in (output, error):
+            Path(each).touch()
+        _take_streams([os.devnull, output, error])
+        sys.argv = ["coldplate", *arguments]
+        try:
+            cli.entry()
+        except SystemExit as ended:
+            statuses.append(int(ended.code or 0))
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return statuses
+
+
+def _take_streams(streams: list[str]) -> None:
+    found: list[Any] = []
     for number, (path, how) in enumerate(zip(streams, (os.O_RDONLY, os.O_WRONLY, os.O_WRONLY), strict=True)):
+        if path == CLOSED:
+            os.close(number)
+            found.append(None)
+            continue
         opened = os.open(path, how)
         os.dup2(opened, number)
         os.close(opened)
-    sys.stdin, sys.stdout, sys.stderr = (open(number, mode) for number, mode in enumerate("rww"))  # noqa: SIM115
-    sys.argv = ["coldplate", *arguments]
-    cli.entry()
+        found.append(open(number, "rww"[number], closefd=False))  # noqa: SIM115
+    sys.stdin, sys.stdout, sys.stderr = found
 
 
 def _answer(there: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

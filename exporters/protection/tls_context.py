@@ -60,7 +60,10 @@ def _set_curves(context: ssl.SSLContext, curves: Sequence[str], fail: Callable[[
         return
     names = [CURVES[each] for each in curves]
     if len(names) == 1:
-        context.set_ecdh_curve(names[0])
+        try:
+            context.set_ecdh_curve(names[0])
+        except (ValueError, ssl.SSLError):  # X25519 before OpenSSL 3
+            fail("curve_preferences", f"{ssl.OPENSSL_VERSION} does not support {curves[0]} here; remove the key")
     elif hasattr(context, "set_groups"):  # from Python 3.15 on
         context.set_groups(":".join(names))
     else:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent.recording.recording_reader import Recording
+from tests import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = [sys.executable, "-m", "agent.cli", "record", "--backend", "none", "--interval", "100ms"]
@@ -62,22 +63,21 @@ def test_a_command_is_followed_to_its_end(tmp_path: Path) -> None:
     assert statistics.mode(counts) == 3.0, "the shell, its sleep, and the orphan"
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "told"),
-    [
-        (["-o", "r", "--", "no-such-program"], 127, "cannot run 'no-such-program': there is no such program"),
-        (["-o", "r", "--", "/etc"], 126, "cannot run '/etc': Permission denied"),
-        (["-o", "none/r", "--", "true"], 125, "none/r: cannot be created: No such file or directory"),
-        (["-o", "none/r"], 1, "none/r: cannot be created: No such file or directory"),
-        (["--delay", "5", "--", "true"], 2, "--delay: '5' is not a duration; write a number with one of the units"),
+def test_what_cannot_begin_is_told_in_a_line(tmp_path: Path) -> None:
+    into, nowhere = ["-o", os.fspath(tmp_path / "r")], os.fspath(tmp_path / "none" / "r")
+    cases = [
+        ([*into, "--", "no-such-program"], 127, "cannot run 'no-such-program': "),
+        ([*into, "--", "/etc"], 126, "cannot run '/etc': Permission denied"),
+        (["-o", nowhere, "--", "true"], 125, f"{nowhere}: cannot be created: "),
+        (["-o", nowhere], 1, f"{nowhere}: cannot be created: "),
+        (["--delay", "5", "--", "true"], 2, "--delay: '5' is not a duration; "),
         (["--interval", "1h"], 2, "--interval: 1h is not from 100ms to 60s"),
-    ],
-)
-def test_what_cannot_begin_is_told_in_a_line(tmp_path: Path, words: list[str], status: int, told: str) -> None:
-    done = run(tmp_path, *words)
-    assert (done.returncode, done.stdout) == (status, "")
-    assert done.stderr.startswith(f"coldplate: {told}")
-    assert done.stderr.count("\n") == 1
+    ]
+    answers = warm.commands([[*PROGRAM[3:], *words] for words, _, _ in cases])
+    for (words, status, said), ended in zip(cases, answers, strict=True):
+        error = ended.error.decode()
+        assert (ended.status, ended.output, error.count("\n")) == (status, b"", 1), (words, error)
+        assert error.startswith(f"coldplate: {said}")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -59,62 +59,76 @@ def run(arguments: list[str], given: bytes = b"") -> tuple[int | None, str, list
     return ended.status, ended.output.decode(), ended.error.decode().splitlines()
 
 
-@pytest.mark.parametrize("kind", BROKEN)
+def refusals(commands: dict[str, list[str]]) -> Iterator[tuple[str, int | None, str, list[str]]]:
+    """By what each command was named: its exit status, its standard output and the lines of standard error."""
+    for name, ended in zip(commands, warm.commands(list(commands.values()), LIMIT), strict=True):
+        yield name, ended.status, ended.output.decode(), ended.error.decode().splitlines()
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> dict[str, str]:
+    """The path of a file of each kind."""
+    for kind in BROKEN:
+        (tmp_path / kind).mkdir()
+    return {kind: os.fspath(make(tmp_path / kind / "file.yml")) for kind, make in BROKEN.items()}
+
+
+def shown(path: str) -> str:
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
 @pytest.mark.parametrize("action", ["check", "test"])
-def test_rules_fails_with_its_status_and_one_line(action: str, kind: str, tmp_path: Path) -> None:
-    path = BROKEN[kind](tmp_path / "file.yml")
-    status, _, said = run(["rules", action, os.fspath(path)])
-    assert status == 1
-    assert len([line for line in said if line]) == 2, said
-    name = os.fspath(path).encode("utf-8", "backslashreplace").decode()
-    assert said[0] == "  FAILED:"
-    assert said[1].startswith(f"  {name}:")
+def test_rules_fails_with_its_status_and_one_line(action: str, broken: dict[str, str]) -> None:
+    for kind, status, _, said in refusals({kind: ["rules", action, path] for kind, path in broken.items()}):
+        assert (status, said[0], len([line for line in said if line])) == (1, "  FAILED:", 2), (kind, said)
+        assert said[1].startswith(f"  {shown(broken[kind])}:")
 
 
-@pytest.mark.parametrize("kind", BROKEN)
-@pytest.mark.parametrize("command", ["once", "run", "render"])
-def test_a_configuration_that_cannot_be_used_ends_the_command_with_one_line(
-    command: str, kind: str, tmp_path: Path
-) -> None:
-    path = BROKEN[kind](tmp_path / "file.yml")
-    rest = ["rules", "--out", os.fspath(tmp_path / "out")] if command == "render" else ["--backend", "none"]
-    status, printed, said = run([command, *rest, "--config.file", os.fspath(path)])
-    assert (status, printed, len(said)) == (2, "", 1), said
-    name = os.fspath(path).encode("utf-8", "backslashreplace").decode()
-    assert said[0].startswith(f"coldplate: {name}:")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["once", "--backend", "none", "--config.file"],
+        ["run", "--backend", "none", "--config.file"],
+        ["render", "rules", "--out", "/nowhere", "--config.file"],
+        ["once", "--scenario"],
+    ],
+)
+def test_a_file_that_cannot_be_used_ends_the_command_with_one_line(words: list[str], broken: dict[str, str]) -> None:
+    for kind, status, printed, said in refusals({kind: [*words, path] for kind, path in broken.items()}):
+        assert (status, printed, len(said)) == (2, "", 1), (kind, said)
+        assert "--scenario" in words or said[0].startswith(f"coldplate: {shown(broken[kind])}:")
 
 
-@pytest.mark.parametrize("kind", BROKEN)
-def test_a_scenario_that_cannot_be_used_ends_the_command_with_one_line(kind: str, tmp_path: Path) -> None:
-    path = BROKEN[kind](tmp_path / "file.yml")
-    status, printed, said = run(["once", "--scenario", os.fspath(path)])
-    assert (status, printed, len(said)) == (2, "", 1), said
+def test_a_rule_file_of_the_configuration_that_cannot_be_used_is_named(tmp_path: Path, broken: dict[str, str]) -> None:
+    del broken[UNNAMED]  # a configuration cannot name it
+    commands = {}
+    for kind, path in broken.items():
+        config = tmp_path / f"{kind}.yaml"
+        config.write_text(f"rules: {{files: ['{path}']}}\n")
+        out = os.fspath(tmp_path / "out")
+        commands[kind] = ["render", "rules", "--out", out, "--config.file", os.fspath(config)]
+    for kind, status, _, said in refusals(commands):
+        assert (status, len(said) <= 2) == (2, True), (kind, said)
+        assert broken[kind] in said[-1]
 
 
-@pytest.mark.parametrize("kind", [kind for kind in BROKEN if kind != UNNAMED])  # a configuration cannot name it
-def test_a_rule_file_of_the_configuration_that_cannot_be_used_is_named(kind: str, tmp_path: Path) -> None:
-    path = BROKEN[kind](tmp_path / "file.yml")
-    (tmp_path / "c.yaml").write_text(f"rules: {{files: ['{path}']}}\n")
-    out = tmp_path / "out"
-    status, _, said = run(["render", "rules", "--out", os.fspath(out), "--config.file", os.fspath(tmp_path / "c.yaml")])
-    assert status == 2
-    assert len(said) <= 2
-    assert str(path) in said[-1]
+def test_an_option_that_names_nothing_is_refused_in_one_line() -> None:
+    options = {"--config.file": "once", "--scenario": "once", "--path.sysfs": "once", "--web.telemetry-path": "run"}
+    commands = {
+        f"{option} {len(name)} {name[:9]}": [command, "--backend", "synthetic", option, name]
+        for option, command in options.items()
+        for name in ("x" * 300, "x" * 5000, "a\nb", "*", "[")
+    }
+    for name, status, printed, said in refusals(commands):
+        assert (status, printed, len(said)) == (2, "", 1), (name, said)
 
 
-@pytest.mark.parametrize("name", ["x" * 300, "x" * 5000, "a\nb", "*", "["])
-@pytest.mark.parametrize("option", ["--config.file", "--scenario", "--web.telemetry-path", "--path.sysfs"])
-def test_an_option_that_names_nothing_is_refused_in_one_line(option: str, name: str) -> None:
-    command = "run" if option.startswith("--web") else "once"
-    status, printed, said = run([command, "--backend", "synthetic", option, name])
-    assert (status, printed, len(said)) == (2, "", 1), said
-
-
-@pytest.mark.parametrize("address", [":\u00b2", "a b:1", "::1:1", ":99999", "x" * 300 + ":1", ":1\n", "user@host:1"])
-def test_an_invalid_address_is_refused_in_one_line(address: str) -> None:
-    status, _, said = run(["run", "--backend", "none", "--web.listen-address", address])
-    assert (status, len(said)) == (2, 1), said
-    assert "is not an address" in said[0]
+def test_an_invalid_address_is_refused_in_one_line() -> None:
+    addresses = [":\u00b2", "a b:1", "::1:1", ":99999", "x" * 300 + ":1", ":1\n", "user@host:1"]
+    commands = {each: ["run", "--backend", "none", "--web.listen-address", each] for each in addresses}
+    for address, status, _, said in refusals(commands):
+        assert (status, len(said)) == (2, 1), (address, said)
+        assert "is not an address" in said[0]
 
 
 def test_rules_are_checked_from_standard_input_and_from_what_a_shell_hands_over(tmp_path: Path) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ from exporters.http_messages import Request
 from exporters.route_context import RouteContext
 from exporters.routes import Routes
 from tests.asking import ask as told
-from tests.servers import free_port, need
+from tests.servers import need, prometheus
 
 VALUES = ("1e-07", "1.5e-7", "0.1", "123456789", "1e100", "5e-324", "1e22", "NaN", "+Inf", "-Inf", "-0", "2.5")
 TWO = '(label_replace(vector(1), "a", "1", "", "") or vector(1))'
@@ -72,22 +70,6 @@ KNOWN_DIFFERENCES = {
 }
 
 
-@contextmanager
-def running(program: str, folder: Path) -> Iterator[str]:
-    """A Prometheus that scrapes nothing and evaluates the rules; its address."""
-    port = free_port()
-    config = folder / "prometheus.yml"
-    config.write_text(f"global: {{evaluation_interval: 1s}}\nrule_files: ['{folder}/rules.yml']\n")
-    command = [program, f"--config.file={config}", f"--storage.tsdb.path={folder}/data", "--log.level=error"]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen([*command, f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
 def ask(url: str) -> tuple[int, Any]:
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:
@@ -117,14 +99,15 @@ def rule_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def theirs(rule_folder: Path) -> Iterator[Callable[[str], tuple[int, Any]]]:
     """Asks the real Prometheus."""
-    program = need("prometheus", left_out="nothing compares our answers with its own")
-    with running(program, rule_folder) as url:
+    config = f"global: {{evaluation_interval: 1s}}\nrule_files: ['{rule_folder}/rules.yml']\n"
+    need("prometheus", left_out="nothing compares our answers with its own")
+    with prometheus(config, rule_folder) as url:
         for _ in range(200):
             if evaluated(url):
                 break
             time.sleep(0.05)
         else:
-            pytest.fail((rule_folder / "log").read_text())
+            pytest.fail((rule_folder / "prometheus.log").read_text())
         yield lambda path: ask(url + path)
 
 

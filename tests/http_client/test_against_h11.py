@@ -157,7 +157,7 @@ def read_request(data: bytes) -> tuple[Request, int] | None:
     return None if request is None else (request, reader.held)
 
 
-@settings(max_examples=3000)
+@settings(max_examples=1000)
 @given(requests)
 def test_what_our_server_takes_for_a_request_h11_takes_for_the_same(data: bytes) -> None:
     found = read_request(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 from pathlib import Path
 
@@ -40,7 +41,7 @@ TAKEN = [
     f"tls_server_config: {{{PAIR}, cipher_suites: [{', '.join(CIPHERS)}]}}",
     f"tls_server_config: {{{PAIR}, cipher_suites: [TLS_AES_128_GCM_SHA256]}}",
     f"tls_server_config: {{{PAIR}, prefer_server_cipher_suites: no}}",
-    *(f"tls_server_config: {{{PAIR}, curve_preferences: [{each}]}}" for each in CURVES),
+    *(f"tls_server_config: {{{PAIR}, curve_preferences: [{each}]}}" for each in CURVES if each != "X25519"),
     f"basic_auth_users: {{a: {HASH}, 17: {HASH}, '': {HASH}}}",
     "http_server_config: {http2: yes}",
     "http_server_config: {http2: off, headers: {X-Frame-Options: deny, X-Content-Type-Options: nosniff}}",
@@ -49,6 +50,8 @@ TAKEN = [
     "rate_limit: {interval: 1000000000, burst: 3}",
     "rate_limit: {interval: 0}",
 ]
+X25519 = f"tls_server_config: {{{PAIR}, curve_preferences: [X25519]}}"
+"""Not every OpenSSL that Python is built with sets it."""
 REFUSED = {
     "colour: red": "colour: unknown key",
     "[a]": "must be a mapping",
@@ -133,11 +136,22 @@ def test_it_is_refused_with_its_place_and_a_remedy(certificates, text: str, prob
     assert "secret" not in told
 
 
+def test_a_curve_that_openssl_does_not_set_is_refused(certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object, name: str) -> None:
+        raise ssl.SSLError("unsupported")
+
+    monkeypatch.setattr(ssl.SSLContext, "set_ecdh_curve", refuse)
+    write(certificates.folder, X25519)
+    with pytest.raises(WebFileError, match=r"curve_preferences: .* does not support X25519"):
+        load(certificates.folder)
+
+
+@pytest.mark.release  # it needs the promtool of the newest Prometheus
 def test_promtool_agrees(certificates, tmp_path: Path) -> None:
     """In few runs of it: each refusal names its file."""
     promtool = need_recent("promtool judges no web configuration here").promtool
     files = {}
-    for number, text in enumerate((*TAKEN, *REFUSED, *STRICTER)):
+    for number, text in enumerate((*TAKEN, X25519, *REFUSED, *STRICTER)):
         files[text] = certificates.folder / f"judged-{number}.yml"
         files[text].write_text(text)
     done = subprocess.run(
@@ -145,15 +159,13 @@ def test_promtool_agrees(certificates, tmp_path: Path) -> None:
     )
     taken = {line.removesuffix(" SUCCESS") for line in (done.stdout + done.stderr).splitlines() if " SUCCESS" in line}
     theirs = {text for text, file in files.items() if str(file) in taken}
-    assert {*TAKEN} - theirs == set()
+    assert {*TAKEN, X25519} - theirs == set()
     assert {*REFUSED} & theirs == {"[a]"} & theirs  # a list at the top is taken by it for nothing at all
     assert len({*STRICTER} & theirs) > 10  # newer ones refuse some of it as well
 
 
 def test_several_curves_are_refused_where_python_takes_only_one(certificates) -> None:
     write(certificates.folder, f"tls_server_config: {{{PAIR}, curve_preferences: [CurveP256, X25519]}}")
-    import ssl
-
     if hasattr(ssl.SSLContext, "set_groups"):
         load(certificates.folder)
     else:

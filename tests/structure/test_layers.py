@@ -1,4 +1,9 @@
-"""The layers of docs/architecture.md, enforced on the imports of every module."""
+"""What holds of every module: the layers of docs/architecture.md, names that stand for one thing, and calls that are
+not made.
+
+Names are unique because files are listed in profiles and tracebacks by their last part, and classes without their
+module.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,11 @@ import functools
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
 from graphlib import TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,8 +65,13 @@ def name_of(path: Path) -> str:
 
 
 @functools.cache
+def module(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
 def nodes(path: Path) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    return tuple(ast.walk(module(path)))
 
 
 def attributes(path: Path) -> Iterator[tuple[str, str, int]]:
@@ -258,3 +270,58 @@ def test_a_long_lived_thread_is_supervised() -> None:
         if (name, attribute) == ("threading", "Thread")
     ]
     assert started == []
+
+
+GIVEN_FILES = {"__init__.py", "__main__.py"}
+"""Python's own names, one for each package or program."""
+
+
+def twice(named: Iterable[tuple[str, Path]]) -> list[str]:
+    places = defaultdict(list)
+    for name, path in named:
+        places[name].append(str(path.relative_to(ROOT)))
+    return [f"{name}: {', '.join(found)}" for name, found in sorted(places.items()) if len(found) > 1]
+
+
+def test_every_file_name_exists_once() -> None:
+    assert twice((path.name, path) for path in MODULES if path.name not in GIVEN_FILES) == []
+
+
+def test_every_class_name_exists_once() -> None:
+    classes = ((node.name, path) for path in MODULES for node in module(path).body if isinstance(node, ast.ClassDef))
+    assert twice(classes) == []
+
+
+def constants(body: list[ast.stmt]) -> Iterable[tuple[str, str]]:
+    """The constants of a module that have a docstring, and it."""
+    for node, after in pairwise(body):
+        if isinstance(node, ast.Assign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            for target in node.targets:
+                for each in target.elts if isinstance(target, ast.Tuple) else [target]:
+                    if isinstance(each, ast.Name) and each.id.isupper():
+                        yield each.id, str(after.value.value)
+
+
+def test_a_constant_of_seconds_says_so() -> None:
+    """Beside a time-out in milliseconds or a number of rounds, `PATIENCE = 30` would say nothing where it is used."""
+    silent = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in MODULES
+        for name, text in constants(module(path).body)
+        if text.startswith("Seconds") and not name.endswith("_SECONDS")
+    ]
+    assert silent == []
+
+
+def test_descriptors_are_waited_for_with_poll() -> None:
+    """select() refuses 1024 and above, which a process has under load, or when something leaks, and never in a trial.
+    Without any descriptor it is a pause."""
+    found = [
+        f"{path.relative_to(ROOT)}:{call.lineno}: use select.poll or selectors"
+        for path in [*MODULES, *(ROOT / "tests").rglob("*.py")]
+        if "select.select" in path.read_text(encoding="utf-8")
+        for call in nodes(path)
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "select.select"
+        if any(not isinstance(each, ast.Tuple) or each.elts for each in call.args[:3])
+    ]
+    assert found == []

@@ -23,7 +23,7 @@
  *   balloon MIB     the process takes so much memory, and more with each call on a GPU
  *   chatter         each call on a GPU writes a thousand lines to standard error
  *   babble          each call on a GPU writes garbage into every pipe that the process can write to, but standard error
- *   freeze T        values are those of T seconds after the library was loaded
+ *   freeze T        values are those of T seconds after the first call
  *
  * Replace the file or append to it; one that is seen half-written is half obeyed. It is looked at no more
  * than ten times a second. Layouts and names: NVIDIA's nvml.h as rendered by
@@ -73,7 +73,8 @@ static control_t now_control = { .count = 8, .frozen = -1 };
 static struct { int gpu, code; } xid[MAX_XIDS];
 static volatile int xids;
 static pthread_mutex_t control_lock = PTHREAD_MUTEX_INITIALIZER;
-static double checked_at = -1, loaded_at, counters_from;
+static pthread_once_t started = PTHREAD_ONCE_INIT;
+static double checked_at = -1, started_at, counters_from;
 static struct timespec control_mtime;
 static off_t control_size = -1;
 
@@ -85,14 +86,15 @@ static double monotonic(void) {
     return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
-__attribute__((constructor)) static void load(void) {
-    loaded_at = monotonic();
+/* At the first call: not every compiler knows constructors. */
+static void start(void) {
+    started_at = monotonic();
     for (int i = 0; i < MAX_GPUS; i++) gpus[i].index = i;
 }
 
 /* Seconds on which every value depends. */
 static double phase(void) {
-    return now_control.frozen >= 0 ? now_control.frozen : monotonic() - loaded_at;
+    return now_control.frozen >= 0 ? now_control.frozen : monotonic() - started_at;
 }
 
 static void parse(FILE *file) {
@@ -134,6 +136,7 @@ static void parse(FILE *file) {
 }
 
 static void look(void) {
+    pthread_once(&started, start);
     double t = monotonic();
     if (checked_at >= 0 && t - checked_at < 0.1) return;
     if (pthread_mutex_trylock(&control_lock)) return;

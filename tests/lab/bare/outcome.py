@@ -7,7 +7,6 @@ import re
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +19,9 @@ CANNOT_BE_HAD = (
     (r"PyTorch is not installed", "hundreds of megabytes for one test of its calls on a processor"),
     (r"pyarrow is not installed", "fifty megabytes for one test of one form of export"),
 )  # fmt: skip
-COLUMNS = ("suite", "user", "Python", "passed", "failed", "skipped", "seconds", "")
+COLUMNS = (
+    "suite", "user", "Python", "set-up s", ".venv MB", ".programs MB", "passed", "failed", "skipped", "seconds", "",
+)  # fmt: skip
 
 
 @dataclass
@@ -32,9 +33,10 @@ class Outcome:
     python: str = "?"
     passed: int = 0
     failed: int = 0
-    alone: list[str] = field(default_factory=list)
-    """What failed beside other tests and passed when it was run again alone: a test that a busy machine breaks."""
     skips: Counter[str] = field(default_factory=Counter)
+    set_up_seconds: float = 0.0
+    megabytes: dict[str, int] = field(default_factory=dict)
+    """Disk use of the folders that the set-up makes."""
     seconds: float = 0.0
     wrong: list[str] = field(default_factory=list)
 
@@ -51,27 +53,24 @@ class Outcome:
             outcome.wrong.append(f"no result ({error}):\n{words}")
             return outcome
         outcome.python, outcome.seconds = result["python"], result["seconds"]
-        alone = _passed(out / "alone.xml")
+        outcome.set_up_seconds, outcome.megabytes = result["set_up_seconds"], result["megabytes"]
         for case in report.iter("testcase"):
-            outcome._count(case, alone)
+            outcome._count(case)
         outcome.wrong += [each for each in (result["run"], result["again"]) if each]
         outcome.wrong += [f"touched outside the checkout: {each}" for each in touched]
         outcome.wrong += [f"left out, though it could be had: {each}" for each in outcome.skips if not excused(each)]
-        if result["status"] != 0 and not outcome.failed and not outcome.alone:
+        if result["status"] != 0 and not outcome.failed:
             outcome.wrong.append(f"make test ended with {result['status']}: {(out / 'test.log').read_text()[-2000:]}")
         if not outcome.passed:
             outcome.wrong.append("no test passed")
         return outcome
 
-    def _count(self, case: ET.Element, alone: AbstractSet[str]) -> None:
-        name = _name(case)
+    def _count(self, case: ET.Element) -> None:
         skipped = case.find("skipped")
-        broken = _broken(case)
-        if broken is not None and name in alone:
-            self.passed += 1
-            self.alone.append(name)
-        elif broken is not None:
+        broken = case.find("failure") if case.find("failure") is not None else case.find("error")
+        if broken is not None:
             self.failed += 1
+            name = f"{case.get('classname')}::{case.get('name')}"
             self.wrong.append(f"failed: {name}: {(broken.get('message') or '').splitlines()[:1]}")
         elif skipped is not None:
             self.skips[skipped.get("message") or ""] += 1
@@ -83,26 +82,8 @@ class Outcome:
         return not self.failed and not self.wrong
 
     def words(self) -> str:
-        alone = (f"FAILED BESIDE OTHER TESTS, and passed alone: {name}" for name in self.alone)
         left_out = (f"left out {count}: {reason}" for reason, count in self.skips.items())
-        return "\n".join([*self.wrong, *alone, *left_out])
-
-
-def _name(case: ET.Element) -> str:
-    return f"{case.get('classname')}::{case.get('name')}"
-
-
-def _broken(case: ET.Element) -> ET.Element | None:
-    return case.find("failure") if case.find("failure") is not None else case.find("error")
-
-
-def _passed(path: Path) -> set[str]:
-    """The tests that passed in a second run, if there was one."""
-    try:
-        cases = list(ET.parse(path).iter("testcase"))
-    except (OSError, ET.ParseError):
-        return set()
-    return {_name(case) for case in cases if _broken(case) is None and case.find("skipped") is None}
+        return "\n".join([*self.wrong, *left_out])
 
 
 def excused(reason: str) -> bool:
@@ -111,11 +92,13 @@ def excused(reason: str) -> bool:
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """All places, one a line."""
-    rows = [COLUMNS]
+    rows: list[tuple[str, ...]] = [COLUMNS]
     for each in outcomes:
-        skipped = str(sum(each.skips.values()))
-        rows.append((each.suite, each.user, each.python, str(each.passed), str(each.failed), skipped,
-                     f"{each.seconds:.0f}", "good" if each.good else "NOT good"))  # fmt: skip
+        sizes = (str(each.megabytes.get(folder, "?")) for folder in (".venv", ".programs"))
+        counts = (str(count) for count in (each.passed, each.failed, sum(each.skips.values())))
+        verdict = "good" if each.good else "NOT good"
+        set_up, seconds = f"{each.set_up_seconds:.0f}", f"{each.seconds:.0f}"
+        rows.append((each.suite, each.user, each.python, set_up, *sizes, *counts, seconds, verdict))
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     reasons = sorted({reason for each in outcomes for reason in each.skips})

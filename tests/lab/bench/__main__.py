@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
-from types import FrameType
 
-from tests.lab.bench import abuse, encoder, memory, rules, sampling, scrapes, wide
+from tests.lab.bench import abuse, encoder, memory, rules, sampling, scrapes
 from tests.lab.bench.machine import description, peers
-from tests.lab.bench.report import CannotRunError, Line, Progress, Section, Verdict, table
+from tests.lab.bench.report import CannotRunError, Line, Progress, Section, Verdict, stop_on_signals, table
 from tests.lab.bench.rig import QUICK, Pace, Rig
 
 MEASUREMENTS: dict[str, Callable[[Rig], Section]] = {
@@ -24,7 +22,6 @@ MEASUREMENTS: dict[str, Callable[[Rig], Section]] = {
     "scrapes": scrapes.beside_node_exporter,
     "unscraped": scrapes.once_a_second,
     "rules": rules.whole_pack,
-    "wide": wide.a_hundred_thousand,
     "encoder": encoder.beside_prometheus_client,
     "abuse": abuse.under_abuse,
 }
@@ -36,8 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--only", action="append", choices=MEASUREMENTS, help="measure this alone; may be repeated")
     parser.add_argument("--quick", action="store_true", help="take little time: tries the benchmark, proves nothing")
     parsed = parser.parse_args(arguments)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _stop)
+    stop_on_signals()
     progress = Progress()
     names = parsed.only or list(MEASUREMENTS)
     try:
@@ -50,10 +46,6 @@ def main(arguments: Sequence[str]) -> int:
     if parsed.quick:
         print("--quick: these figures prove nothing.")
     return 0 if all(section.complete for section in sections) else 1
-
-
-def _stop(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _measure(names: Sequence[str], pace: Pace, progress: Progress) -> list[Section]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -100,3 +101,13 @@ class Progress:
 
     def say(self, text: str) -> None:
         print(f"[{time.monotonic() - self._began:4.0f} s] {text}", file=sys.stderr, flush=True)
+
+
+def stop_on_signals() -> None:
+    """Have SIGTERM and SIGHUP end the program as Ctrl-C does: every program that was started is ended."""
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)

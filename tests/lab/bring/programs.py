@@ -61,15 +61,15 @@ def _at_least(program: Path, wanted: tuple[int, int]) -> str:
 
 
 def compiles(compiler: Path) -> str:
-    """A compiler is often there without the C library's headers."""
+    """What is wrong with a compiler: it is often there without the C library's headers."""
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "proof.c")
+        source, library = Path(folder, "proof.c"), Path(folder, "proof.so")
         source.write_text(
             "#include <math.h>\n#include <pthread.h>\n#include <stdio.h>\n"
-            "double proof(double x) { pthread_self(); printf(\"\"); return sqrt(x); }\n"
-        )  # fmt: skip
-        flags = ("-std=gnu11", "-fPIC", "-shared", "-o", f"{folder}/proof.so", str(source), "-lm", "-lpthread")
-        return run(compiler, *flags)
+            'double proof(double x) { pthread_self(); printf("%s", ""); return sqrt(x); }\n'
+        )
+        flags = ("-std=gnu11", "-fPIC", "-shared", "-o", library, source, "-lm", "-lpthread")
+        return run(compiler, *flags) or run(sys.executable, "-c", f"import ctypes; ctypes.CDLL({str(library)!r}).proof")
 
 
 def judges_units_offline(program: Path) -> str:
@@ -115,7 +115,7 @@ WANTED = (
     Program("amtool", (("prometheus-alertmanager",),)),
     Program("curl", (("curl",),), wrappers.with_its_libraries, dependencies=True),
     Program("ethtool", (("ethtool",),), wrappers.with_its_libraries, dependencies=True),
-    Program("cc", (("gcc", "libc6-dev"),), wrappers.compiler, compiles, dependencies=True),
+    Program("cc", (("tcc", "libc6-dev", "linux-libc-dev"),), wrappers.compiler, compiles),
     Program("systemd-analyze", (("systemd",),), wrappers.judge_of_units, judges_units_offline, dependencies=True),
 )  # fmt: skip
 

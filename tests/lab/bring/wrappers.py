@@ -76,23 +76,20 @@ def judge_of_units(tree: Path, ours: Path) -> None:
 
 
 def compiler(tree: Path, ours: Path) -> None:
-    """gcc, which finds its own parts, with its tree as the root of headers and libraries.
-
-    The C library is the machine's own: what the link names of the development package lead to is linked to there.
-    """
-    for name in ("libc.so", "libm.so"):
-        for found in tree.glob(f"usr/lib/*/{name}"):
-            for target in re.findall(r"/\S+", found.read_text(errors="replace").partition("GROUP")[2]):
-                beside = tree / target[1:]
-                if not beside.exists() and Path(target).exists():
-                    beside.parent.mkdir(parents=True, exist_ok=True)
-                    beside.symlink_to(target)
+    """tcc, with headers and libraries from the tree, and of the machine the C library itself, without which no program
+    runs: the tree's `libc.so` would lead to files that are only in the tree."""
+    found = next(tree.glob("usr/lib/*/tcc"), None)
+    if found is None:
+        raise ShortageError(f"{tree.name} holds no headers of tcc")
+    machine = found.parent.name
     script(
         ours,
         f'tree="$here/{inside(tree, ours)}"',
-        f'exec env PATH="$tree/usr/bin:$PATH" LD_LIBRARY_PATH="{libraries(tree)}" '
-        f'"$tree/{program_in(tree, "gcc")}" --sysroot="$tree" "$@"',
-    )  # fmt: skip
+        f'lib="$tree/usr/lib/{machine}" include="$tree/usr/include"',
+        f'exec "$tree/{program_in(tree, "tcc")}" -B"$lib/tcc" -nostdinc -nostdlib '
+        f'-isystem "$lib/tcc/include" -isystem "$include/{machine}" -isystem "$include" -L"$lib" '
+        f'"$@" /lib/{machine}/libc.so.6 "$lib/libc_nonshared.a" "$lib/tcc/libtcc1.a"',
+    )
 
 
 def program_in(tree: Path, name: str) -> Path:

@@ -8,13 +8,11 @@ from __future__ import annotations
 import argparse
 import os
 import random
-import signal
 import sys
 from collections.abc import Sequence
-from types import FrameType
 
 from tests.lab.bench.machine import description
-from tests.lab.bench.report import CannotRunError, Progress
+from tests.lab.bench.report import CannotRunError, Progress, stop_on_signals
 from tests.lab.bench.rig import QUICK, ROOT, Pace, Rig
 from tests.lab.drill import reliability
 from tests.lab.drill.measured_fault import MeasuredFault
@@ -28,8 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--short", action="store_true", help="faults last 2 s; writes no document")
     parser.add_argument("--seed", type=int, help="for the moments at which it is killed; otherwise a new one")
     parsed = parser.parse_args(arguments)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _stop)
+    stop_on_signals()
     seed = random.SystemRandom().randrange(10_000) if parsed.seed is None else parsed.seed
     progress, measured = Progress(), list[MeasuredFault]()
     progress.say(f"seed {seed}; load average {os.getloadavg()[0]:.2f} on {os.cpu_count()} processors")
@@ -53,10 +50,6 @@ def main(arguments: Sequence[str]) -> int:
 
 def _is_chosen(title: str, words: Sequence[str] | None) -> bool:
     return words is None or any(word in title for word in words)
-
-
-def _stop(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -1,28 +1,348 @@
-"""Every fault of the drill."""
+"""The faults of the drill: one of each kind of harm that may come to a daemon."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import errno
+import os
+import random
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from http import HTTPStatus
+from pathlib import Path
 
-from tests.lab.drill.clock_faults import CLOCK_FAULTS
-from tests.lab.drill.driver_faults import GPU_FAULTS, WORKER_FAULTS
-from tests.lab.drill.fault import Fault
-from tests.lab.drill.file_faults import FILE_FAULTS
-from tests.lab.drill.outsider_faults import OUTSIDERS
-from tests.lab.drill.rule_faults import CONFIG_FAULTS, RULE_FAULTS
-from tests.lab.drill.shortage_faults import LIMIT_FAULTS
-from tests.lab.drill.state_faults import STATE_FAULTS
+from tests.lab.bench.report import CannotRunError
+from tests.lab.drill.drilled_daemon import GPUS, MOUNT, Drill, Page
+from tests.lab.drill.fault import Fault, Seen, down, either, grown, shrunk
+
+# -- GPUs, their driver, and the worker that calls its library ---------------------------------------------------------
+
+ALL_DOWN, RESTARTED = down(*range(GPUS)), grown("coldplate_worker_restarts_total")
+NOT_RUNNING = shrunk("coldplate_worker_up")
+ONE_DOWN = "GPU 3 is down, the others are sampled on"
+NONE_UP = "all GPUs are down, everything else is served on"
+REPLACED = "a new worker in seconds; everything else is served on"
+
+
+def _driver(title: str, expected: str, noticed: Seen, *commands: str) -> Fault:
+    return Fault(title, expected, lambda drill: drill.driver(*commands), Drill.driver, noticed, device=True)
+
+
+DRIVER = (
+    _driver("one GPU hangs", ONE_DOWN, down(3), "hang 3"),
+    _driver("one GPU is lost", ONE_DOWN, down(3), "lost 3"),
+    _driver("all GPUs hang", NONE_UP, ALL_DOWN, *(f"hang {number}" for number in range(GPUS))),
+    _driver("the driver is unloaded", NONE_UP, ALL_DOWN, "unloaded"),
+    Fault(
+        "the worker is killed", REPLACED, lambda drill: os.kill(drill.worker, signal.SIGKILL),
+        noticed=either(RESTARTED, NOT_RUNNING), back=RESTARTED, device=True, holds=False,
+    ),
+    _driver("the library crashes the worker", REPLACED, either(RESTARTED, NOT_RUNNING), "segv"),
+    _driver("the library takes memory without end", REPLACED, either(RESTARTED, NOT_RUNNING), "balloon 4"),
+    _driver(
+        "garbage in the worker's output", "what is no reading is rejected and counted",
+        either(grown("coldplate_readings_rejected_total", cause="garbage"), RESTARTED), "babble",
+    ),
+)  # fmt: skip
+AT_START = Fault(
+    "the driver hangs while it is opened", NONE_UP, lambda drill: None, Drill.driver,
+    lambda before, now: not now.family("coldplate_backend_up", "backend").get("nvml"),
+    lambda before, now: now.total("coldplate_gpu_up") == GPUS, device=True,
+)  # fmt: skip
+STARTS = ((AT_START, ("hang-init",)),)
+"""Each with what the driver is given before the daemon starts."""
+
+# -- Files of sysfs ----------------------------------------------------------------------------------------------------
+
+PORT = "mlx5_3"
+ADAPTER = f"{PORT}/ports/1/"
+OTHERS = "the rows of this port are missing with a reason, the others are read on"
+CONTENTS = (b"", b"\xff\xfe\x00" * 1000, b"-1\n", b"nan\n", b"9" * 40 + b"\n", b"7" * (4 << 20), b"N/A (no PMA)\n")
+
+
+def port_missing(before: Page, now: Page) -> bool:
+    return now.total("coldplate_metric_missing", device=PORT) > before.total("coldplate_metric_missing", device=PORT)
+
+
+def _files(title: str, *commands: str) -> Fault:
+    def cure(drill: Drill) -> None:
+        drill.firmware.command()
+
+    return Fault(title, OTHERS, lambda drill: drill.firmware.command(*commands), cure, port_missing, device=True)
+
+
+class _SpoiledFiles:
+    """Every counter of a port says something else than a number, in the files that are open already."""
+
+    def __init__(self) -> None:
+        self._was: dict[Path, bytes] = {}
+
+    def provoke(self, drill: Drill) -> None:
+        folder = drill.sysfs / "class/infiniband" / ADAPTER
+        for number, path in enumerate(path for path in sorted(folder.rglob("*")) if path.is_file()):
+            self._was[path] = path.read_bytes()
+            path.write_bytes(CONTENTS[number % len(CONTENTS)])
+
+    def cure(self, drill: Drill) -> None:
+        for path, content in self._was.items():
+            path.write_bytes(content)
+
+
+def _take_port(drill: Drill) -> None:
+    """As after a surprise removal: files that are open say so."""
+    (drill.sysfs / "class/infiniband" / PORT).rename(drill.folder / PORT)
+    drill.firmware.command(f"fail {errno.ENODEV} {ADAPTER}")
+
+
+def _bring_port(drill: Drill) -> None:
+    (drill.folder / PORT).rename(drill.sysfs / "class/infiniband" / PORT)
+    drill.firmware.command()
+
+
+_SPOILED = _SpoiledFiles()
+FILES = (
+    _files("all files of an InfiniBand port hang", f"hang {ADAPTER}"),
+    _files("all files of a port end with EIO", f"fail {errno.EIO} {ADAPTER}"),
+    Fault("garbage in all files of a port", OTHERS, _SPOILED.provoke, _SPOILED.cure, port_missing, device=True),
+    Fault(
+        "an InfiniBand adapter is gone", "its rows are missing as lost, the others are read on", _take_port,
+        _bring_port, either(port_missing, shrunk("coldplate_infiniband_port_up")), device=True,
+    ),
+)  # fmt: skip
+
+# -- Rules and configurations ------------------------------------------------------------------------------------------
+
+DEAR = r"""
+groups:
+- name: dear
+  rules:
+  - {record: steps, expr: 'max_over_time(rate(coldplate_gpu_power_watts[1m])[1d:1ms])'}
+  - {record: every, expr: 'sum_over_time({__name__=~".+"}[1h])'}
+  - {record: pairs, expr: 'count(group by (__name__, gpu, link) ({__name__=~".+"}) * on () group_left vector(1))'}
+- name: backtracks
+  rules:
+  - alert: Backtracks
+    expr: label_replace(coldplate_gpu_up{uuid=~"(([0-9a-z-])+)+!|(a+)+b|.*"}, "x", "$1", "uuid", "(([0-9a-z-])+)+!")
+    annotations: {text: '{{ match `(a+)+b` "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!" }}'}
+- name: bombs
+  rules:
+  - alert: Doubles
+    expr: coldplate_gpu_up > 0
+    annotations: {text: '{{ $x := `aaaaaaaa` }}{{ range query `{job=~".+"}` }}{{ $x = print $x $x }}{{ end }}{{ $x }}'}
+"""
+REFUSED = "refused with the place named, the one before stays in force"
+CONFIG_REFUSED = shrunk("coldplate_config_last_reload_successful")
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]\n" for level in range(1, 12)
+)
+
+
+def _load_dear(drill: Drill) -> None:
+    if drill.rules(DEAR) != HTTPStatus.OK:
+        raise CannotRunError(f"the rules that take for ever were refused: {drill.log[-300:]}")
+
+
+def _try_refused(drill: Drill) -> None:
+    """Files that no start would take, or that cost nothing if one does."""
+    for expr in ("(" * 10_000 + "1" + ")" * 10_000, "-" * 30_000 + "1", 'up{a=~"(((a{1,100}){1,100}){1,100})"}'):
+        drill.rules(f"groups: [{{name: refused, rules: [{{record: x, expr: '{expr}'}}]}}]\n")
+    drill.rules("groups: " + "[" * 5000)
+
+
+def _config(title: str, put: Callable[[Path], object]) -> Fault:
+    return Fault(title, REFUSED, lambda drill: drill.configure(put), lambda drill: drill.configure(), CONFIG_REFUSED)
+
+
+RULES = (
+    Fault(
+        "rules that take for ever", "they fail and are counted, the others are evaluated on", _load_dear, Drill.rules,
+        grown("coldplate_rule_evaluation_failures_total"),
+    ),
+    Fault("rule files that nobody can load", REFUSED, _try_refused, Drill.rules, CONFIG_REFUSED),
+    _config("configuration: a bomb of aliases", lambda path: path.write_text(BOMB)),
+    _config("configuration: a FIFO", os.mkfifo),
+)  # fmt: skip
+
+# -- Receivers of alerts, the rack's peers, the management controller --------------------------------------------------
+
+COUNTED = "failures are counted, alerts are sent again"
+WITHOUT = "the rack's sum is without it, and says so"
+OTHERWISE = "node power is missing or from another source, with a reason"
+
+
+def _outsider(name: str, does: str, manner: str, expected: str, noticed: Seen, back: Seen | None = None) -> Fault:
+    return Fault(
+        f"the {name} {does}", expected, lambda drill: drill.behave(**{name.split()[-1]: manner}), Drill.behave,
+        noticed, back or (lambda before, now: True),
+    )  # fmt: skip
+
+
+_FAILURES, _SENT = (grown(f"coldplate_notification{each}_total") for each in ("_failures", "s"))
+OUTSIDERS = (
+    _outsider("receiver", "does not answer", "hang", COUNTED, _FAILURES, _SENT),
+    _outsider("receiver", "answers with errors", "failing", COUNTED, _FAILURES, _SENT),
+    _outsider("peer", "answers garbage", "garbage", WITHOUT, shrunk("coldplate_rack_peer_up")),
+    _outsider("management controller", "resets connections", "reset", OTHERWISE, grown("coldplate_metric_missing")),
+)
+
+# -- The state directory, the clock, the system's limits ---------------------------------------------------------------
+
+WRITTEN_LATER = "said by a series; alerts go on, and are written when it can be"
+NOT_WRITTEN = shrunk("coldplate_state_write_successful")
+
+
+def _fill(drill: Drill) -> None:
+    if not drill.limited:
+        raise CannotRunError("mounting a small file system is not allowed here, and it takes one")
+    with (drill.state / "filling").open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            return
+
+
+def _take_away(drill: Drill) -> None:
+    if drill.limited:
+        subprocess.run(["umount", "-l", str(drill.state)], check=True)
+        drill.state.rmdir()
+    else:
+        drill.state.rename(drill.folder / "away")
+
+
+def _bring_back(drill: Drill) -> None:
+    if drill.limited:
+        drill.state.mkdir(exist_ok=True)
+        subprocess.run([*MOUNT, str(drill.state)], check=True)
+    else:
+        (drill.folder / "away").rename(drill.state)
+
+
+def _signal_both(drill: Drill, number: signal.Signals) -> None:
+    for pid in (drill.pid, drill.worker):
+        os.kill(pid, number)
+
+
+def _refuse_a_file(drill: Drill) -> None:
+    """Wake every thread: a reload that is refused makes an alert, which is sent and remembered."""
+    drill.config.write_text("nonsense: 1\n")
+    os.kill(drill.pid, signal.SIGHUP)
+
+
+def _take_it_back(drill: Drill) -> None:
+    drill.config.write_text(drill.good)
+    os.kill(drill.pid, signal.SIGHUP)
+
+
+class _Limit:
+    """A limit of the process that is brought down to what it uses, and a little more."""
+
+    def __init__(self, which: int, used: Callable[[Drill], int]) -> None:
+        self._which, self._used = which, used
+        self._was = (0, 0)
+
+    def provoke(self, drill: Drill) -> None:
+        self._was = resource.prlimit(drill.pid, self._which)
+        resource.prlimit(drill.pid, self._which, (self._used(drill), self._was[1]))
+        _refuse_a_file(drill)
+
+    def cure(self, drill: Drill) -> None:
+        resource.prlimit(drill.pid, self._which, self._was)
+        _take_it_back(drill)
+
+
+def _descriptors(drill: Drill) -> int:
+    return 1 + max(int(each.name) for each in Path(f"/proc/{drill.pid}/fd").iterdir())
+
+
+def _address_space(drill: Drill) -> int:
+    return int(Path(f"/proc/{drill.pid}/statm").read_text().split()[0]) * resource.getpagesize() + (256 << 10)
+
+
+_NO_FILE, _NO_MEMORY = _Limit(resource.RLIMIT_NOFILE, _descriptors), _Limit(resource.RLIMIT_AS, _address_space)
+SYSTEM = (
+    Fault(
+        "the state directory is full", WRITTEN_LATER, _fill,
+        lambda drill: (drill.state / "filling").unlink(missing_ok=True), NOT_WRITTEN,
+    ),
+    Fault("the state directory is gone", WRITTEN_LATER, _take_away, _bring_back, NOT_WRITTEN),
+    Fault(
+        "the clock is set back by an hour", "samples, ages, windows and alerts go on",
+        lambda drill: drill.firmware.command("clock -3600"), lambda drill: drill.firmware.command(),
+    ),
+    Fault(
+        "both processes stand still, as on a suspended machine", "it goes on where it was",
+        lambda drill: _signal_both(drill, signal.SIGSTOP), lambda drill: _signal_both(drill, signal.SIGCONT),
+        answers=False,
+    ),
+    Fault("no file descriptor to be had", "what is open is read and served on", _NO_FILE.provoke, _NO_FILE.cure),
+    Fault("no more memory to be had", "what fails is tried again", _NO_MEMORY.provoke, _NO_MEMORY.cure),
+)  # fmt: skip
 
 PLAIN: Sequence[Fault] = (
     Fault("nothing", "nothing", lambda drill: None, lambda drill: None),
-    *GPU_FAULTS,
-    *WORKER_FAULTS,
-    *FILE_FAULTS,
-    *RULE_FAULTS,
-    *CONFIG_FAULTS,
-    *OUTSIDERS,
-    *STATE_FAULTS,
-    *CLOCK_FAULTS,
-    *LIMIT_FAULTS,
+    *DRIVER, *FILES, *RULES, *OUTSIDERS, *SYSTEM,
 )  # fmt: skip
 """For one daemon, one after the other."""
+
+# -- Threads that end by an exception, and daemons that are killed: for daemons of their own ---------------------------
+
+
+def fallen(thread: str) -> Fault:
+    """An exception in a thread of the daemon, at whatever it is doing."""
+
+    def strike(drill: Drill) -> None:
+        drill.sabotage(fall=[thread])
+        _refuse_a_file(drill)
+
+    again = grown("coldplate_thread_restarts_total", thread=thread)
+    expected = "begun again, none of its work is lost"
+    return Fault(f"an exception in thread {thread}", expected, strike, _take_it_back, again, again, falls=thread)
+
+
+def _no_threads(drill: Drill) -> None:
+    drill.sabotage(refuse=10.0)
+    drill.firmware.hang(ADAPTER)
+
+
+THREADS_SHORTAGE = Fault(
+    "no thread to be had for 10 s, and a port hangs", "the port is missing, the others are read on", _no_threads,
+    lambda drill: drill.firmware.hang(), either(port_missing, shrunk("coldplate_backend_up", backend="infiniband")),
+    device=True,
+)  # fmt: skip
+LATEST_SECONDS = 4.0
+"""Seconds after the start within which it is killed: while it reads its state, writes it, makes its first page."""
+
+
+def _kill_at(seconds: float) -> Callable[[Drill], object]:
+    def strike(drill: Drill) -> None:
+        drill.kill_and_restart()
+        time.sleep(seconds)
+        drill.kill_and_restart()
+
+    return strike
+
+
+def _damage_state(drill: Drill) -> None:
+    def spoil() -> None:
+        for path in sorted(drill.state.rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                path.write_bytes(b"\xff\x00{[" * 1000)
+
+    drill.kill_and_restart(spoil)
+
+
+def restarts(seed: int) -> Iterator[Fault]:
+    """Faults of a daemon of their own, the moments from this seed."""
+    moments = random.Random(seed)
+    for number in (1, 2):
+        seconds = round(moments.uniform(0.0, LATEST_SECONDS), 2)
+        title = f"killed, and again {seconds} s after the next start ({number})"
+        expected = "the alerts are active since when they were, all devices are back"
+        yield Fault(title, expected, _kill_at(seconds), device=True, answers=False)
+    expected = "said in the log, what is damaged begins anew, all else goes on"
+    yield Fault(
+        "killed, its state files full of garbage", expected, _damage_state, device=True, answers=False, forgets=True
+    )

@@ -21,7 +21,6 @@ from typing import Any
 from tests.rack.conftest import answer, tell
 
 NICE = 19
-HUGE = 10 << 20
 PATIENCE = 60.0
 """Seconds that one who does not answer keeps a connection."""
 
@@ -35,13 +34,6 @@ def hang(sock: socket.socket, good: bytes) -> None:
     sock.settimeout(PATIENCE)
     with suppress(TimeoutError):
         sock.recv(1)
-
-
-def drip(sock: socket.socket, good: bytes) -> None:
-    """A good answer, a byte at a time."""
-    for place in range(len(good)):
-        sock.sendall(good[place : place + 1])
-        time.sleep(0.3)
 
 
 def garbage(sock: socket.socket, good: bytes) -> None:
@@ -58,26 +50,8 @@ def failing(sock: socket.socket, good: bytes) -> None:
     sock.sendall(answer(b"no", "500 Internal Server Error"))
 
 
-def lie(sock: socket.socket, good: bytes) -> None:
-    """The answer of a good peer, but for a power that no node has."""
-    sock.sendall(tell(watts=[1e12] * 8)())
-
-
-def huge(sock: socket.socket, good: bytes) -> None:
-    """10 MiB where a few words would do."""
-    sock.sendall(answer(b"7" * HUGE))
-
-
-def endless(sock: socket.socket, good: bytes) -> None:
-    """A body that says nothing of its length and does not end."""
-    sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n[")
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        sock.sendall(b"1," * 32_768)
-
-
 MANNERS: dict[str, Callable[[socket.socket, bytes], None]] = {
-    each.__name__: each for each in (well, hang, drip, garbage, reset, failing, lie, huge, endless)
+    each.__name__: each for each in (well, hang, garbage, reset, failing)
 }
 
 

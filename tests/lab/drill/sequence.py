@@ -8,12 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from tests.lab.bench.processes import MIB, Peak
 from tests.lab.bench.rig import Rig
 from tests.lab.drill.drilled_daemon import Page, drilled
-from tests.lab.drill.driver_faults import STARTS
 from tests.lab.drill.fault import Fault
-from tests.lab.drill.faults import PLAIN
+from tests.lab.drill.faults import PLAIN, STARTS, THREADS_SHORTAGE, fallen, restarts
 from tests.lab.drill.measured_fault import MEMORY, MeasuredFault, attempt, measure, scraper, settle
-from tests.lab.drill.restart_faults import restarts
-from tests.lab.drill.shortage_faults import THREADS_SHORTAGE, fallen
 
 Chosen = Callable[[str], bool]
 """Whether the fault of this title is to be tried."""

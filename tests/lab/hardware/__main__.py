@@ -72,8 +72,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--strict", action="store_true", help="a check that is skipped counts as failed (exit status 1)")
     add("--gpu", type=int, default=0, metavar="N", help="position of the GPU that gets the load (default %(default)s)")
     add("--load", choices=KINDS, default="auto",
-        help="what makes the load: PyTorch, CuPy, or a CUDA program by nvcc (default: what works)")  # fmt: skip
-    add("--load-python", metavar="PYTHON", help="a Python that has PyTorch or CuPy, if this one and python3 have not")
+        help="what makes the load: PyTorch, or a CUDA program by nvcc (default: what works)")  # fmt: skip
+    add("--load-python", metavar="PYTHON", help="a Python that has PyTorch, if this one and python3 have not")
     add("--load-command", metavar="COMMAND",
         help="another load; it is called with OUT and SECONDS, see tests/lab/hardware/load.py")  # fmt: skip
     add("--busy-ok", action="store_true", help="put the load on a GPU that is in use, too")

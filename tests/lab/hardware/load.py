@@ -1,6 +1,6 @@
 """A steady load on one GPU, in a process of its own, through whatever this machine has for it.
 
-PyTorch, CuPy or a CUDA program compiled here; `--load-command` names another. The program is called with
+PyTorch or a CUDA program compiled here; `--load-command` names another. The program is called with
 OUT and SECONDS, prints one line of JSON when it is warm, writes for each iteration two doubles to OUT (its end
 on CLOCK_MONOTONIC and how long it took, in seconds), and ends after SECONDS or at SIGTERM.
 """
@@ -23,7 +23,7 @@ from typing import NamedTuple
 HERE = Path(__file__).parent
 WARM = 90.0
 """Seconds until the first line: importing PyTorch from a cold disk takes tens of them."""
-KINDS = ("auto", "torch", "cupy", "cuda", "none")
+KINDS = ("auto", "torch", "cuda", "none")
 
 
 class Iteration(NamedTuple):
@@ -94,9 +94,8 @@ class Loads:
             return [(self._command, shlex.split(self._command))]
         found = []
         pythons = list(dict.fromkeys(each for each in (self._python, sys.executable, shutil.which("python3")) if each))
-        for kind in ("torch", "cupy"):
-            if self._kind in ("auto", kind):
-                found += [(f"{kind} of {each}", [each, str(HERE / f"load_{kind}.py")]) for each in pythons]
+        if self._kind in ("auto", "torch"):
+            found += [(f"torch of {each}", [each, str(HERE / "load_torch.py")]) for each in pythons]
         if self._kind in ("auto", "cuda"):
             try:
                 found.append(("cuda", [str(self._compile(capability))]))

@@ -72,7 +72,7 @@ def test_every_kind_of_package_takes_the_same_pythons() -> None:
     assert tuple(reversed(re.findall(r"/usr/bin/python(3\.\d+)", chosen))) == PYTHONS
     bounds = f"(3, {first.partition('.')[2]}) <= sys.version_info[:2] <= (3, {last.partition('.')[2]})"
     assert bounds in chosen
-    single = (ROOT / "tests" / "bring" / "self_unpacking.py").read_text()
+    single = (ROOT / "tests" / "lab" / "bring" / "self_unpacking.py").read_text()
     assert f"PYTHONS = ((3, {first[2:]}), (3, {last[2:]}))" in single
 
 

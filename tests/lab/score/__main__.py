@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import FrameType
 
 from alerts.rulefile import AlertingRule, RuleFile
-from tests.lab.bench.report import Progress
+from tests.lab.bench.report import Progress, stop_on_signals
 from tests.lab.score import document
 from tests.lab.score.crew import play_all
 from tests.lab.score.expectations import EXPECTED
@@ -34,8 +32,7 @@ def alerts_of(pack: Iterable[RuleFile]) -> list[str]:
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 when all is well, 1 when something missed, 2 for a mistake on the command line."""
     parsed = _parser().parse_args(arguments)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _stop)
+    stop_on_signals()
     pack = load_pack()
     alerts = alerts_of(pack)
     try:
@@ -86,10 +83,6 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of processes; give 1 or more")
     return number
-
-
-def _stop(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _parts(quick: bool) -> Iterator[Part]:

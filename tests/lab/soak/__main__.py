@@ -6,13 +6,11 @@ Exit status 0 if nothing grew beyond its limit, 1 if something did or could not 
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Sequence
-from types import FrameType
 
 from tests.lab.bench.machine import description
-from tests.lab.bench.report import CannotRunError, Progress
+from tests.lab.bench.report import CannotRunError, Progress, stop_on_signals
 from tests.lab.bench.rig import ROOT, Pace, Rig
 from tests.lab.drill.reliability import DOCUMENT
 from tests.lab.soak import soak_report
@@ -29,8 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--hours", type=float, default=HOURS, help="of a node's time, faster than it passes")
     parser.add_argument("--dry", action="store_true", help="write no document")
     parsed = parser.parse_args(arguments)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _stop)
+    stop_on_signals()
     progress = Progress()
     try:
         with Rig(Pace(), progress) as rig:
@@ -52,10 +49,6 @@ def main(arguments: Sequence[str]) -> int:
             soak_report.write(name, soaked, description())
     print(description() if parsed.dry else f"{description()}\nwritten to {DOCUMENT.relative_to(ROOT)}")
     return 1 if any(each.missed() for each in found.values()) else 0
-
-
-def _stop(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

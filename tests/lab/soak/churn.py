@@ -15,7 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from tests.lab.drill.drilled_daemon import GPUS, Drill
-from tests.lab.drill.file_faults import ADAPTER, PORT
+from tests.lab.drill.faults import ADAPTER, PORT
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # of typing only since Python 3.11

@@ -39,7 +39,7 @@ rm -rf "$root/etc/systemd/system" "$root/var/lib/coldplate" "$root/var/lib/priva
 mkdir -p "$root/etc/systemd/system"
 
 mount -t proc proc "$root/proc"
-bash "$source/tests/lab/systemd/prepare.sh" "$root" "$source" "$library" namespaces
+bash "$source/tests/lab/systemd/prepare.sh" "$root" "$source" "$library"
 umount "$root/proc"
 cat >"$root/etc/systemd/system/machine.target" <<-'UNIT'
 	[Unit]

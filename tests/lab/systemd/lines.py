@@ -14,7 +14,7 @@ END = "CHECKS-END"
 
 @dataclass(slots=True)
 class Report:
-    """Lines by how they begin: `ok`, `FAIL`, `skip`. `complete` says whether the checks came to their end."""
+    """Lines by how they begin: `ok`, `FAIL`. `complete` says whether the checks came to their end."""
 
     lines: list[str] = field(default_factory=list)
     complete: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from unittest import mock
 
@@ -120,44 +120,37 @@ def use_pods(data: bytes, folder: Path) -> None:
         assert all(isinstance(part, str) for part in (each.namespace, each.pod, each.container, each.device))
 
 
-def use_redfish(data: bytes, folder: Path) -> None:
+def answering(data: bytes) -> AbstractContextManager[object]:
     """Each part of the input, up to a line `---`, answers one request; the last one all that follow."""
     parts = data.split(b"\n---\n")
 
     def exchange(self: HttpClient, request: object, deadline: float) -> HttpAnswer:
         return HttpAnswer(200, {}, parts.pop(0) if len(parts) > 1 else parts[0], False, False)
 
+    return mock.patch.object(HttpClient, "exchange", exchange)
+
+
+def use_redfish(data: bytes, folder: Path) -> None:
     source = Redfish(HttpTarget("http://bmc:80", timeout=5.0), None, lambda: 0.0)
-    with mock.patch.object(HttpClient, "exchange", exchange):
+    with answering(data):
         watts = source.watts()
     assert isinstance(watts, float)
     assert -1e9 < watts < 1e9
 
 
 def use_cooling(data: bytes, folder: Path) -> None:
-    """Likewise, one answer after the other."""
-    parts = data.split(b"\n---\n")
-
-    def exchange(self: HttpClient, request: object, deadline: float) -> HttpAnswer:
-        return HttpAnswer(200, {}, parts.pop(0) if len(parts) > 1 else parts[0], False, False)
-
     watch = CoolingWatch(HttpTarget("http://bmc:80", timeout=5.0), None, lambda: 0.0)
-    with mock.patch.object(HttpClient, "exchange", exchange):
+    with answering(data):
         seen = watch.look()
     assert set(seen.leaks.values()) <= set(LEAK_STATES)
     assert all(-1e13 < value < 1e13 for values in seen.connectors.values() for value in values.values())
 
 
 def use_rack_equipment(data: bytes, folder: Path) -> None:
-    """Likewise, of a service that may have units of every kind."""
-    parts = data.split(b"\n---\n")
-
-    def exchange(self: HttpClient, request: object, deadline: float) -> HttpAnswer:
-        return HttpAnswer(200, {}, parts.pop(0) if len(parts) > 1 else parts[0], False, False)
-
+    """Of a service that may have units of every kind."""
     service = RedfishService(HttpTarget("http://cdu:80", timeout=5.0), 10.0, lambda: 0.0)
     watch = RackWatch("cdu", service, lambda: 0.0)
-    with mock.patch.object(HttpClient, "exchange", exchange):
+    with answering(data):
         seen = watch.look()
     assert set(seen.states.values()) <= set(LEAK_STATES)
     assert all(-1e13 < value < 1e13 for value in seen.values.values())
@@ -166,16 +159,10 @@ def use_rack_equipment(data: bytes, folder: Path) -> None:
 
 
 def use_history(data: bytes, folder: Path) -> None:
-    def exchange(self: HttpClient, request: object, deadline: float) -> HttpAnswer:
-        return HttpAnswer(200, {}, data, False, False)
-
-    problems = ImportProblems("http://prometheus:9090")
-    with mock.patch.object(HttpClient, "exchange", exchange):
-        found = list(
-            node_ticks(
-                HttpTarget("http://prometheus:9090"), Asked("{}", 1.7e9, 1.7e9 + 60, 15.0), lambda: 0.0, problems
-            )
-        )
+    url = "http://prometheus:9090"
+    problems, asked = ImportProblems(url), Asked("{}", 1.7e9, 1.7e9 + 60, 15.0)
+    with mock.patch.object(HttpClient, "exchange", lambda *_: HttpAnswer(200, {}, data, False, False)):
+        found = list(node_ticks(HttpTarget(url), asked, lambda: 0.0, problems))
     for each in found:
         assert math.isfinite(each.tick.wall), each
         for reading in each.tick.readings:
@@ -198,19 +185,9 @@ def use_agent(data: bytes, folder: Path) -> None:
     assert (told.firing is None) == bool(told.why)
 
 
-PEER = {
-    "version": 1,
-    "rack": "r1",
-    "cluster": "",
-    "run": "run-of-a-peer",
-    "instance": "n2:19400",
-    "job": "coldplate",
-    "now": 1.7e9 + 0.5,
-    "last": 1_700_000_000,
-    "watts": [1000.0, None, 3.5],
-    "source": "ipmi",
-    "limits": {"nodes": 18.0},
-}
+PEER = b"""{"version": 1, "rack": "r1", "cluster": "", "run": "run-of-a-peer", "instance": "n2:19400",
+ "job": "coldplate", "now": 1700000000.5, "last": 1700000000, "watts": [1000.0, null, 3.5], "source": "ipmi",
+ "limits": {"nodes": 18.0}}"""
 CHASSIS = "/redfish/v1/Chassis"
 BMC = b"\n---\n".join(
     json.dumps(each).encode()
@@ -286,77 +263,24 @@ FANS = b"\n---\n".join(
         {"TemperatureSummaryCelsius": {"Intake": {"Reading": 25}}},
     )
 )
-METRIC = {
-    "__name__": "coldplate_gpu_power_watts",
-    "gpu": "0",
-    "uuid": "GPU-1",
-    "instance": "n1:19400",
-    "job": "coldplate",
-}
-MATRIX = {
-    "status": "success",
-    "data": {
-        "resultType": "matrix",
-        "result": [
-            {"metric": METRIC, "values": [[1.7e9, "652.1"], [1.7e9 + 15, "NaN"], [1.7e9 + 30, "+Inf"]]},
-            {
-                "metric": {
-                    "__name__": "DCGM_FI_DEV_GPU_TEMP",
-                    "gpu": "1",
-                    "UUID": "GPU-2",
-                    "Hostname": "n2",
-                    "instance": "n2:9400",
-                },
-                "values": [[1.7e9, "60"]],
-            },
-        ],
-    },
-}
+MATRIX = b"""{"status": "success", "data": {"resultType": "matrix", "result": [
+ {"metric": {"__name__": "coldplate_gpu_power_watts", "gpu": "0", "uuid": "GPU-1", "instance": "n1:19400",
+  "job": "coldplate"}, "values": [[1700000000, "652.1"], [1700000015, "NaN"], [1700000030, "+Inf"]]},
+ {"metric": {"__name__": "DCGM_FI_DEV_GPU_TEMP", "gpu": "1", "UUID": "GPU-2", "Hostname": "n2",
+  "instance": "n2:9400"}, "values": [[1700000000, "60"]]}]}}"""
 POD = bytes.fromhex(
     "0a4a0a0970797472617463682d12076d6c2d7465616d1a340a06776f726b6572122a0a0e6e76696469612e636f6d2f677075"
     "120d4750552d616161612d62626262120d4750552d636363632d64646464"
 )
-AGENT = {
-    "status": "success",
-    "data": {
-        "sequence": 5,
-        "timestamp": 1.7e9,
-        "monotonic": 10.5,
-        "age": 0.1,
-        "readings": [
-            {
-                "metric": "coldplate_gpu_power_watts",
-                "labels": {"gpu": "0", "uuid": "GPU-1"},
-                "value": 650.5,
-                "unit": "watts",
-            }
-        ],
-        "reports": [{"backend": "nvml", "outcome": "ok", "duration": 0.1, "detail": "", "calls": 3}],
-        "gaps": [
-            {
-                "backend": "nvml",
-                "metric": "coldplate_gpu_ecc_errors_total",
-                "labels": {"gpu": "0", "uuid": "GPU-1"},
-                "reason": "unsupported",
-                "detail": "x",
-            }
-        ],
-    },
-}
-ALERTS = {
-    "status": "success",
-    "data": {
-        "alerts": [
-            {
-                "labels": {"alertname": "GpuHot", "severity": "warning"},
-                "annotations": {"summary": "x"},
-                "state": "firing",
-                "activeAt": "2026-11-21T08:00:00.123456789Z",
-                "value": "8e+01",
-            }
-        ]
-    },
-}
+AGENT = b"""{"status": "success", "data": {"sequence": 5, "timestamp": 1700000000, "monotonic": 10.5, "age": 0.1,
+ "readings": [{"metric": "coldplate_gpu_power_watts", "labels": {"gpu": "0", "uuid": "GPU-1"}, "value": 650.5,
+  "unit": "watts"}],
+ "reports": [{"backend": "nvml", "outcome": "ok", "duration": 0.1, "detail": "", "calls": 3}],
+ "gaps": [{"backend": "nvml", "metric": "coldplate_gpu_ecc_errors_total", "labels": {"gpu": "0", "uuid": "GPU-1"},
+  "reason": "unsupported", "detail": "x"}]}}"""
+ALERTS = b"""{"status": "success", "data": {"alerts": [{"labels": {"alertname": "GpuHot", "severity": "warning"},
+ "annotations": {"summary": "x"}, "state": "firing", "activeAt": "2026-11-21T08:00:00.123456789Z",
+ "value": "8e+01"}]}}"""
 
 TARGETS = (
     Target(
@@ -431,7 +355,7 @@ TARGETS = (
         "peer-answers",
         ("agent/rack/peer_messages.py",),
         use_peer,
-        (json.dumps(PEER).encode(),),
+        (PEER,),
         (GarbageError,),
         words=(b"null", b"1e999", b"-1", b"[]", b"{}", b"\\u0000"),
     ),
@@ -515,7 +439,7 @@ TARGETS = (
         "prometheus-history",
         ("agent/commands/import_/prometheus_history.py",),
         use_history,
-        (json.dumps(MATRIX).encode(), b'{"status":"error","error":"x"}'),
+        (MATRIX, b'{"status":"error","error":"x"}'),
         (UnsuitableLogError,),
         words=(b"null", b'"NaN"', b'"0x1"', b"[]", b"{}", b"1e999", b'"1_0"', b'"gpu": ""'),
     ),
@@ -527,7 +451,7 @@ TARGETS = (
             "agent/commands/check/asides.py",
         ),
         use_agent,
-        (json.dumps(AGENT).encode(), json.dumps(ALERTS).encode()),
+        (AGENT, ALERTS),
         words=(b"null", b'"NaN"', b"1e999", b"[]", b"{}", b"true", b'"data": ', b', "x": ' + b"[" * 3000),
     ),
 )

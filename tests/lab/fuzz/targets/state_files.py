@@ -272,25 +272,20 @@ def check_ticks(ticks: Iterator[Tick], problems: ImportProblems, data: bytes) ->
     assert all(each.isprintable() and len(each) < 1000 for each in said), said
 
 
-H100 = b"\n".join(
-    json.dumps(each).encode()
-    for each in (
-        ["nvmlDeviceGetName", "NVIDIA H100 80GB HBM3"],
-        ["nvmlDeviceGetPciInfo_v3", "00000000:1B:00.0"],
-        ["nvmlDeviceGetSerial", "1650001"],
-        ["nvmlDeviceGetUUID", "GPU-00000000"],
-        ["nvmlDeviceGetTemperature", 61],
-        ["nvmlDeviceGetUtilizationRates", {"gpu": 57, "memory": 29}],
-        ["nvmlDeviceGetMemoryInfo_v2", {"code": 3}],
-        [186, 0, 1, 430000],
-        [83, 0, 3, 12345678],
-        [230, 0, 0, 2**63],
-        [1, 55.5],
-        ["nvmlDeviceGetMinorNumber", 0],
-        ["nvmlDeviceGetSupportedEventTypes", 31],
-        ["nvmlSystemGetDriverVersion", "570.124.06"],
-    )
-)
+H100 = b"""["nvmlDeviceGetName", "NVIDIA H100 80GB HBM3"]
+["nvmlDeviceGetPciInfo_v3", "00000000:1B:00.0"]
+["nvmlDeviceGetSerial", "1650001"]
+["nvmlDeviceGetUUID", "GPU-00000000"]
+["nvmlDeviceGetTemperature", 61]
+["nvmlDeviceGetUtilizationRates", {"gpu": 57, "memory": 29}]
+["nvmlDeviceGetMemoryInfo_v2", {"code": 3}]
+[186, 0, 1, 430000]
+[83, 0, 3, 12345678]
+[230, 0, 0, 9223372036854775808]
+[1, 55.5]
+["nvmlDeviceGetMinorNumber", 0]
+["nvmlDeviceGetSupportedEventTypes", 31]
+["nvmlSystemGetDriverVersion", "570.124.06"]"""
 _GPU = Gpu("0", "GPU-a")
 _ROWS = [encode_identity("GPU-a", GpuIdentity(_GPU, "0000:1b:00.0", "S1", "H100", (("driver_version", "580.1"),)))]
 _SERIES = [
@@ -308,57 +303,16 @@ SAID = [encode("hello", "synthetic", _ROWS, ())] * 2 + [
     encode("absent", "no driver"),
 ]
 WORKER = b"\n".join(b"S" + unseal(line) for line in SAID)
-ALERTS = (
-    b"S"
-    + json.dumps(
-        {
-            "at": 1.7e9,
-            "source": "nvml",
-            "told": ["http://a/"],
-            "alerts": [
-                {
-                    "group": "g",
-                    "rule": "GpuHot",
-                    "rule_labels": [["severity", "warning"]],
-                    "labels": [["alertname", "GpuHot"], ["gpu", "0"]],
-                    "phase": "firing",
-                    "value": "81.5",
-                    "active_at": 1.69e9,
-                    "fired_at": 1.69e9,
-                    "resolved_at": None,
-                    "missing_since": None,
-                    "annotations": {"summary": "x"},
-                }
-            ],
-        }
-    ).encode()
-)
+ALERTS = b"""S{"at": 1.7e9, "source": "nvml", "told": ["http://a/"], "alerts": [{"group": "g", "rule": "GpuHot",
+ "rule_labels": [["severity", "warning"]], "labels": [["alertname", "GpuHot"], ["gpu", "0"]], "phase": "firing",
+ "value": "81.5", "active_at": 1.69e9, "fired_at": 1.69e9, "resolved_at": null, "missing_since": null,
+ "annotations": {"summary": "x"}}]}"""
 WINDOWS = (
-    b"S"
-    + json.dumps(
-        {"at": 1.7e9, "source": "nvml", "order": "little", "series": [[[["__name__", "m"]], True, 2]]}
-    ).encode()
-    + b"\n"
+    b'S{"at": 1.7e9, "source": "nvml", "order": "little", "series": [[[["__name__", "m"]], true, 2]]}\n'
     + struct.pack("<4d", 1.0, 2.0, 5.0, float("nan"))
 )
-GPUS = (
-    b"S"
-    + json.dumps(
-        {
-            "gpus": [
-                {
-                    "index": "0",
-                    "uuid": "GPU-1",
-                    "slot": "0000:1b:00.0",
-                    "serial": "1",
-                    "model": "H100",
-                    "facts": [["a", "b"]],
-                }
-            ],
-            "replaced": {"0000:1b:00.0": ["GPU-0", "5"]},
-        }
-    ).encode()
-)
+GPUS = b"""S{"gpus": [{"index": "0", "uuid": "GPU-1", "slot": "0000:1b:00.0", "serial": "1", "model": "H100",
+ "facts": [["a", "b"]]}], "replaced": {"0000:1b:00.0": ["GPU-0", "5"]}}"""
 SMI_DMON = b"""#Date       Time        gpu   pwr    fb
 #YYYYMMDD   HH:MM:SS    Idx     W    MB
  20261121   08:00:00      0   350  2048

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 Check = Callable[[], str]
-"""Does something and says what it saw. Raises CheckError, or NotHereError where this machine cannot show it."""
+"""Does something and says what it saw. Raises CheckError."""
 CHECKS: list[tuple[str, Check]] = []
-
-
-class NotHereError(Exception):
-    """This cannot be tried on this machine; the text says why."""
 
 
 def check(name: str) -> Callable[[Check], Check]:

@@ -42,7 +42,3 @@ class Process:
         command = ["setpriv", f"--reuid={owner}", f"--regid={owner}", "--clear-groups", "sleep", "infinity"]
         self._process = subprocess.Popen(command, env={"PATH": os.environ["PATH"], **environment}, preexec_fn=enter)
         self.pid = self._process.pid
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.wait()
