@@ -39,8 +39,9 @@ class _Tombstone:
 class Presence:
     """Follows each GPU's last good sample. Times in seconds on the monotonic clock."""
 
-    def __init__(self, inventory: Inventory) -> None:
+    def __init__(self, inventory: Inventory, gpus_on_bus: int = 0) -> None:
         self._inventory = inventory
+        self._on_bus = gpus_on_bus
         self._stones: dict[GpuIdentity, _Tombstone] = {}
         self._good: dict[str, float] = {}
         self._lost: set[str] = set()
@@ -89,6 +90,8 @@ class Presence:
             return self._layout.frame(
                 ("paused", *facts), lambda: (each for stone in facts for each in stone.facts), ones
             )
+        if expected is None and not known and not self.strangers and self._on_bus:
+            expected = self._on_bus  # the driver is missing, or shows none of them
         shape = (*((stone, good is None) for stone, good in known), *self.strangers, expected is None)
         values: list[float] = []
         for stone, good in known:

@@ -50,14 +50,14 @@ FALLBACK = Series(BY_NAME["coldplate_node_power_fallback"], Node())
 class Sampler:
     """All state of sampling between two ticks. Belongs to one thread."""
 
-    def __init__(self, settings: Settings, inventory: Inventory, devices: str) -> None:
-        """`devices` names the worker's source."""
+    def __init__(self, settings: Settings, inventory: Inventory, devices: str, gpus_on_bus: int = 0) -> None:
+        """`devices` names the worker's source; `gpus_on_bus`: how many to expect if nothing else says."""
         self.settings = settings
         self.devices = devices
         self.paces: Mapping[str, float] = {}
         """The seconds between two reads of the other backends."""
         self.inventory = inventory
-        self.presence = Presence(inventory)
+        self.presence = Presence(inventory, gpus_on_bus)
         self.health = Health()
         self.xids = XidLedger(inventory)
         self._overdue = Overdue()
