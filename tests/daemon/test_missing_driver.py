@@ -9,8 +9,6 @@ import pytest
 
 from agent import cli
 
-pytest_plugins = ("tests.daemon.conftest",)
-
 
 @pytest.fixture
 def sysfs(tmp_path: Path) -> Path:
