@@ -182,6 +182,7 @@ class SamplingLoop:
     def tick(self) -> None:
         """One tick of the fast lane, and of those lanes that are due with it."""
         now = self._clock()
+        late = now.mono - self.schedule.next_tick
         lanes = self.schedule.take(now.mono)
         self._pending.clear()
         self._ask_devices(lanes, now.mono)
@@ -194,6 +195,8 @@ class SamplingLoop:
         if self._pending:
             self._breathe()
         self._pump(now.mono + limit, lambda: not self._pending)
+        done = self._clock().mono
+        self.sampler.late(max(late, done - now.mono - limit), done)
         self._publish(lanes)
         self._govern(now.mono)
 
