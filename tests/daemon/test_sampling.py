@@ -360,7 +360,7 @@ def test_the_sampler_learns_how_late_a_tick_is() -> None:
     seconds = [0.0]
     rig = Rig(Settings(fast=1.0), clock=lambda: Instant(seconds[0], 1e9 + seconds[0]))
     noted: list[float] = []
-    rig.loop.sampler.late = lambda late, now: noted.append(late)  # type: ignore[method-assign]
+    rig.loop.sampler.late = lambda late, now: noted.append(late)  # type: ignore[method-assign,assignment]
     seconds[0] = 7.0
     rig.loop.tick()
     assert noted == [7.0]
