@@ -221,13 +221,13 @@ class RecordingSession:
 
     def _created(self, header: Provenance, redaction: Redaction | None, wall: float) -> RecordingFile:
         output = self._wanted.output
-        if output is not None and not output.is_dir():
+        if output is not None and not os.path.isdir(output):  # noqa: PTH112 - unlike Path's, it never raises
             return RecordingFile(output, header, redaction)
         node = redaction.pseudonym("host", header.node) if redaction else header.node
         name = f"coldplate-{node}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(wall))}"
         for number in range(1, NAMES):
             path = (output or Path()) / f"{name}{f'-{number}' if number > 1 else ''}{SUFFIX}"
-            if not path.exists() or number == NAMES - 1:
+            if not os.path.exists(path) or number == NAMES - 1:  # noqa: PTH110 - as above
                 break
         return RecordingFile(path, header, redaction)
 
