@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent import cli
+from tests import warm
 
 
 @pytest.fixture
@@ -20,18 +20,17 @@ def sysfs(tmp_path: Path) -> Path:
     return tmp_path / "sys"
 
 
-def status_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, str]]:
-    status = cli.main(["check", "--agent", "none", "--timeout", "20s", "--json", *arguments])
-    findings = json.loads(capsys.readouterr().out)["findings"]
-    return status, {each["name"]: each["verdict"] for each in findings}
+def status_of(*arguments: str) -> tuple[int | None, dict[str, str]]:
+    ended = warm.command(["check", "--agent", "none", "--timeout", "20s", "--json", *arguments])
+    return ended.status, {each["name"]: each["verdict"] for each in json.loads(ended.output)["findings"]}
 
 
-def test_check_is_critical(sysfs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, verdicts = status_of(capsys, "--path.sysfs", str(sysfs))
+def test_check_is_critical(sysfs: Path, tmp_path: Path) -> None:
+    status, verdicts = status_of("--path.sysfs", str(sysfs))
     assert (status, verdicts["driver"]) == (2, "critical")
-    status, verdicts = status_of(capsys, "--path.sysfs", str(tmp_path))
+    status, verdicts = status_of("--path.sysfs", str(tmp_path))
     assert (status, verdicts["driver"]) == (3, "unknown")
-    status, verdicts = status_of(capsys, "--path.sysfs", str(tmp_path), "--backend", "nvml")
+    status, verdicts = status_of("--path.sysfs", str(tmp_path), "--backend", "nvml")
     assert (status, verdicts["driver"]) == (2, "critical")
 
 
