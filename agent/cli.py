@@ -86,6 +86,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has gone: nobody to tell
         return 1
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"coldplate: {os.fsdecode(error.filename)}: {error.strerror}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
 

@@ -278,11 +278,23 @@ class Layout:
         return len(self.series)
 
 
-class Frame(NamedTuple):
-    """The result of one read: a layout and the values of its series, in the same order and in their units."""
-
+class _Frame(NamedTuple):
     layout: Layout
     values: tuple[float, ...]
+
+
+class Frame(_Frame):
+    """The result of one read: a layout and the values of its series, in the same order and in their units.
+
+    Raises ValueError for another number of values than series: each series would get the value of its neighbour.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, layout: Layout, values: tuple[float, ...]) -> Frame:  # noqa: PYI034 - Self is newer than Python 3.10
+        if len(layout.series) != len(values):
+            raise ValueError(f"{len(values)} values for {len(layout.series)} series")
+        return super().__new__(cls, layout, values)
 
     @property
     def readings(self) -> tuple[Reading, ...]:

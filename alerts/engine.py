@@ -24,6 +24,7 @@ from alerts import alert_state
 from alerts.group_evaluator import GroupEvaluator, GroupOutcome, TemplateContext
 from alerts.lifecycle import AlertRecord
 from alerts.limits import QUICK_SECONDS, ROUND_SECONDS
+from alerts.packs import builtin_files
 from alerts.promql.budget import SampleLedger
 from alerts.rule_evaluator import Explain
 from alerts.rulefile import Identity, RuleFile, RuleGroup
@@ -56,6 +57,11 @@ class Ruleset:
     @property
     def groups(self) -> tuple[RuleGroup, ...]:
         return tuple(group for file in self.files for group in file.groups)
+
+
+def shipped() -> frozenset[str]:
+    """Return the names of the rule files whose rules are never refused for those of a site."""
+    return frozenset(map(str, builtin_files()))
 
 
 class Evaluation(NamedTuple):
@@ -154,7 +160,7 @@ class RuleEngine:
         self._halted = halted
         self._offset = now.wall - now.mono
         self._rules = rules
-        self.windows = Windows(Needs(rules.groups), target, rules.interval, rules.capacity)
+        self.windows = Windows(Needs(rules.groups, shipped()), target, rules.interval, rules.capacity)
         self._leaving: list[_Leaving] = []
         self._stepped = 0.0
         self._slots: list[_Slot] = self._lay_out(now)
@@ -214,7 +220,7 @@ class RuleEngine:
         before = {slot.key: slot for slot in self._slots}
         interval, self._rules = self.interval, rules
         forget_bodies()
-        self.windows.rewire(Needs(rules.groups), rules.interval, rules.capacity)
+        self.windows.rewire(Needs(rules.groups, shipped()), rules.interval, rules.capacity)
         slots = self._lay_out(now)
         for slot in slots:
             old = before.pop(slot.key, None)

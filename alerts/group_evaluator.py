@@ -145,7 +145,7 @@ class GroupEvaluator:
             work.failures += 1
             return work.error
         before = self._timer()
-        error = self._attempt(work, store, at, stamp, transitions)
+        error = store.refused.get(work.rule) or self._attempt(work, store, at, stamp, transitions)
         work.duration, work.evaluated_at = self._timer() - before, at
         if error and work.duration > DEADLINE_SECONDS:
             rest = min(REST * work.duration, LONGEST_REST_SECONDS)

@@ -39,6 +39,10 @@ _ELEMENT = 8
 class SampleStore(SampleSource, Protocol):
     """Where samples come from, and where rules write theirs."""
 
+    @property
+    def refused(self) -> Mapping[Rule, str]:
+        """Rules for which no samples are kept, and why."""
+
     def append(self, labels: Labels, at: float, value: float) -> None: ...
 
     def mark_stale(self, labels: Labels, at: float) -> None: ...

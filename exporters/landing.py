@@ -168,6 +168,8 @@ def _summary(
 def _gpus(devices: Sequence[landing_gpus.GpuRow]) -> str:
     if not devices:
         return "none"
+    if all(device.is_paused for device in devices):
+        return span(Tone.WARN, "paused")
     answering = sum(device.up for device in devices)
     return span(Tone.CALM if answering == len(devices) else Tone.BAD, f"{answering} of {len(devices)} answer")
 

@@ -166,9 +166,11 @@ def _row(alert: Alert, now: float | None, served: Container[str]) -> str:
 
 
 def _summary(alert: Alert) -> str:
-    """What the rule says, and below it what else changed on the node when the alert began, and where to look."""
+    """Return summary and description, what else changed on the node when the alert began, and the command."""
     said = alert.annotations.get
     parts = [cut(said("summary", ""))]
+    if description := said("description"):
+        parts.append(f"<div>{cut(description)}</div>")
     if changes := said("changes"):
         parts.append(f"<div>{cut(changes)}</div>")
     if command := said("command"):

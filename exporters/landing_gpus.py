@@ -91,6 +91,11 @@ class GpuRow:
     findings: list[Finding] = field(default_factory=list)  # the worst first
 
     @property
+    def is_paused(self) -> bool:
+        """Whether `coldplate pause` has released the driver: that the GPU is not read says nothing about it."""
+        return self.silence is not None and self.silence.reason is Reason.PAUSED
+
+    @property
     def up(self) -> bool:
         return self.values.get(UP) == 1
 
@@ -226,6 +231,8 @@ def _findings(device: GpuRow, busiest: Mapping[tuple[str, str], float], now: flo
 
 def _silent(device: GpuRow) -> Finding:
     gap, values = device.silence, device.values
+    if device.is_paused:
+        return Finding(Tone.WARN, "paused", f"paused: {gap.detail}" if gap is not None and gap.detail else "paused")
     word = "lost" if gap is not None and gap.reason is Reason.LOST else "no answer"
     detail = "" if gap is None else gap.detail
     parts = [detail if detail.startswith(word) else f"{word}: {detail}" if detail else word]

@@ -11,7 +11,7 @@ from agent.model import Entity, Gap, Gpu, IbPort, Reading, Reason, Snapshot
 _ENOUGH = 2000
 """Readings that are examined without a break: about a third of a millisecond."""
 
-_SILENT = frozenset({Reason.LOST, Reason.TIMEOUT})
+_SILENT = frozenset({Reason.LOST, Reason.TIMEOUT, Reason.PAUSED})
 UP = "coldplate_gpu_up"
 PORT_UP = "coldplate_infiniband_port_up"
 

@@ -76,7 +76,9 @@ def _troubles(grounds: Grounds) -> Iterator[tuple[Tone, str]]:
 
 def _silent(grounds: Grounds) -> Iterator[tuple[Tone, str]]:
     known = len(grounds.devices)
-    silent = [device for device in grounds.devices if not device.up]
+    silent = [device for device in grounds.devices if not device.up and not device.is_paused]
+    if paused := [device for device in grounds.devices if device.is_paused and not device.up]:
+        yield Tone.WARN, f"GPU {', '.join(each.gpu.index for each in paused)} {paused[0].findings[0].text}"
     expected = known if grounds.expected is None else int(grounds.expected)
     if silent:
         names = ", ".join(f"GPU {each.gpu.index} ({each.word})" for each in silent)

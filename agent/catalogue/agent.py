@@ -161,7 +161,7 @@ RULES = (
            "Series kept in memory because a rule reads them.",
            Lane.FAST, (Derived("rule engine"),), simulated=(0, 10_000)),
     Metric("coldplate_rule_window_bytes", Kind.GAUGE, Unit.BYTES, Node,
-           "Memory used by the samples of those series.",
+           "Memory reserved for the samples of those series.",
            Lane.FAST, (Derived("rule engine"),), simulated=(0, 2**26)),
     Metric("coldplate_rule_window_dropped_total", Kind.COUNTER, Unit.NONE, Node,
            "Samples that a rule reads and that were dropped because they exceed the memory limit.",

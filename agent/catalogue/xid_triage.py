@@ -107,7 +107,7 @@ _ROWS = (
     _application(60, "video processor exception"),
     _reset(62, "microcontroller halt", zeroed=True),
     _note(63, "memory row remapped", "the remap takes effect with the next reset", zeroed=True),
-    _reset(64, "memory row remap failed", zeroed=True),
+    _reset(64, "memory row remap failed", "reset the GPU; replace it if the remap failure stays", zeroed=True),
     _note(66, "illegal access by the driver"),
     _note(67, "illegal access by the driver"),
     _application(68, "video decoder 0 error"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.wiring.command_line import add_sources, read_config, read_options
@@ -80,5 +81,20 @@ def _check(config: Config, options: CommandLineOptions) -> int:
     from agent.wiring.dry_start import dry_start
 
     rules = dry_start(config, options.folder)
+    _check_state_directory(config)
     print(f"the configuration can be used; it has {rules} rule{'' if rules == 1 else 's'}")
     return 0
+
+
+def _check_state_directory(config: Config) -> None:
+    """Raise ConfigError if this user could not write the state directory of the configuration."""
+    from agent.config.schema import ConfigError
+
+    if config.state_dir is None:
+        return
+    folder = Path(config.state_dir).absolute()
+    existing = next((each for each in (folder, *folder.parents) if os.path.isdir(each)), folder)  # noqa: PTH112
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise ConfigError(
+            f"state_dir: {folder} cannot be written by user {os.geteuid()}; name a directory of the agent's user"
+        )

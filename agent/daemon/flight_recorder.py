@@ -285,7 +285,13 @@ class FlightRecorder:
 def _kept_files(folder: Path) -> list[tuple[Path, int]]:
     """The recordings in a folder and their sizes, the oldest first; no other file is ever touched."""
     found = []
-    for path in sorted(folder.glob(f"flight-*{SUFFIX}")):
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError:  # it is not there yet, or may not be read: writing the next one says so
+        return []
+    for path in paths:
+        if not (path.name.startswith("flight-") and path.name.endswith(SUFFIX)):
+            continue
         try:
             found.append((path, path.stat().st_size))
         except OSError:

@@ -6,10 +6,9 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
 
-from agent.catalogue import BY_NAME
-from agent.catalogue.own_series import OwnLayout
+from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.clock import cpu_of_process
-from agent.model import Frame, Instant, Labels, Lane, Node, Series
+from agent.model import Frame, Instant, Lane
 from agent.sampler.overhead import OverheadFacts, OverheadGovernor
 from agent.sampler.periods import steps_of
 from agent.sampler.settings import Settings
@@ -30,7 +29,7 @@ class Governing:
         self._governor = OverheadGovernor(inf, (0.0,))
         self._facts = self._governor.facts
         self._told = "full"
-        self._layout = OwnLayout()
+        self._own = OwnSeries()
 
     def configure(self, settings: Settings) -> Settings:
         """Take over the configured settings; returns those of the step that is in force."""
@@ -53,18 +52,18 @@ class Governing:
 
     def frame(self, _now: Instant) -> Frame:
         """How it stands, on the page."""
-        facts = self._facts
-        shape = (facts.load is None, facts.budget == inf, facts.state)
-        return self._layout.frame(shape, lambda: _series(facts), self._values(facts))
+        return self._own.frame(self._readings(self._facts))
 
-    def _values(self, facts: OverheadFacts) -> Iterator[float]:
-        """Those of `_series`, in the same order."""
+    def _readings(self, facts: OverheadFacts) -> Iterator[OwnReading]:
         if facts.load is not None:
-            yield facts.load
+            yield OwnReading("coldplate_overhead_cpu_ratio", facts.load)
         if facts.budget < inf:
-            yield from (facts.budget, 1)
+            yield OwnReading("coldplate_overhead_cpu_budget_ratio", facts.budget)
+            yield OwnReading("coldplate_overhead_info", 1, (("state", facts.state),))
             now, configured = self._steps[facts.step], self._steps[0]
-            yield from (now.period(lane) / configured.period(lane) for lane in _LANES)
+            for lane in _LANES:
+                stretch = now.period(lane) / configured.period(lane)
+                yield OwnReading("coldplate_sampling_stretch_ratio", stretch, (("lane", lane.value),))
 
     def _tell(self, facts: OverheadFacts) -> None:
         """Log when the state changes; back from `spent` counts only once it is `full`, since it may come and go."""
@@ -81,17 +80,3 @@ class Governing:
             log.warning("lanes are read less often, so that the agent stays within overhead.cpu", extra=told)
         else:
             log.warning("the agent exceeds overhead.cpu although its lanes are as slow as they may be", extra=told)
-
-
-def _series(facts: OverheadFacts) -> Iterator[Series]:
-    if facts.load is not None:
-        yield _one("coldplate_overhead_cpu_ratio")
-    if facts.budget < inf:
-        yield _one("coldplate_overhead_cpu_budget_ratio")
-        yield _one("coldplate_overhead_info", (("state", facts.state),))
-        for lane in _LANES:
-            yield _one("coldplate_sampling_stretch_ratio", (("lane", lane.value),))
-
-
-def _one(name: str, labels: Labels = ()) -> Series:
-    return Series(BY_NAME[name], Node(), labels)

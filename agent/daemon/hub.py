@@ -19,7 +19,7 @@ class Hub:
         self.latest: Snapshot | None = None
         self.period = math.inf
         """Seconds between two snapshots, as configured."""
-        self._followers: dict[str, Follower] = {}
+        self._followers: list[tuple[str, Follower]] = []
         self._isolation = Isolation()
 
     def follow(self, what: str, follower: Follower) -> None:
@@ -27,10 +27,10 @@ class Hub:
 
         `what` says what it does, for the log: a failure affects only that follower.
         """
-        self._followers[what] = follower
+        self._followers.append((what, follower))
 
     def publish(self, snapshot: Snapshot) -> None:
         """Publish the next snapshot."""
         self.latest = snapshot
-        for what, follower in self._followers.items():
+        for what, follower in self._followers:
             self._isolation.run(what, partial(follower, snapshot), None)

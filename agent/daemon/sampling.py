@@ -76,7 +76,7 @@ class SamplingLoop:
         threads = threads or Threads()
         self._clock = clock
         self._hub = hub
-        self._tellers = dict(tellers or {})
+        self._tellers = list((tellers or {}).items())
         self._isolation = Isolation()
         self._pause = pause
         self._paused_until: float | None = None
@@ -118,7 +118,7 @@ class SamplingLoop:
 
     def tell(self, what: str, teller: Teller) -> None:
         """Have one more part tell with each snapshot; before `run`. `what` says what it does, for the log."""
-        self._tellers[what] = teller
+        self._tellers.append((what, teller))
 
     def glance(self, until: float) -> Snapshot:
         """One snapshot of every lane, as soon as all have answered; what there is by the monotonic second `until`.
@@ -182,6 +182,7 @@ class SamplingLoop:
     def tick(self) -> None:
         """One tick of the fast lane, and of those lanes that are due with it."""
         now = self._clock()
+        late = now.mono - self.schedule.next_tick
         lanes = self.schedule.take(now.mono)
         self._pending.clear()
         self._ask_devices(lanes, now.mono)
@@ -194,6 +195,8 @@ class SamplingLoop:
         if self._pending:
             self._breathe()
         self._pump(now.mono + limit, lambda: not self._pending)
+        done = self._clock().mono
+        self.sampler.late(max(late, done - now.mono - limit), done)
         self._publish(lanes)
         self._govern(now.mono)
 
@@ -266,7 +269,7 @@ class SamplingLoop:
 
     def _told(self, now: Instant) -> list[Frame]:
         run = self._isolation.run
-        return [run(what, partial(teller.frame, now), EMPTY_FRAME) for what, teller in self._tellers.items()]
+        return [run(what, partial(teller.frame, now), EMPTY_FRAME) for what, teller in self._tellers]
 
     def _own_facts(self) -> LoopFacts:
         facts = LoopFacts(self.schedule.ticks, self.schedule.missed)

@@ -6,12 +6,11 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from agent import __version__
-from agent.catalogue import BY_NAME
-from agent.catalogue.own_series import OwnLayout
+from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.daemon.reloading import LastReload
 from agent.lib.statefiles import FileState
 from agent.lib.threads import ThreadState
-from agent.model import Frame, Instant, Labels, Node, Series
+from agent.model import Frame, Instant
 from exporters.protection.web_watch import WebReload
 
 
@@ -37,68 +36,34 @@ class SelfMetrics:
         self._files = files
         self._web = web
         self._refused = refused
-        self._layout = OwnLayout()
+        self._own = OwnSeries()
 
     def frame(self, _now: Instant) -> Frame:
         """The metrics as they are now."""
-        threads, files = tuple(self._threads()), tuple(self._files())
-        web = self._web()
-        shape = (
-            web is not None and web.expires is None,
-            *(state.name for state in threads),
-            None,
-            *((state.name, state.written is None) for state in files),
-        )
-        return self._layout.frame(shape, lambda: self._series(threads, files), self._values(threads, files))
+        return self._own.frame(self._readings())
 
-    def _series(self, threads: Iterable[ThreadState], files: Iterable[FileState]) -> Iterator[Series]:
+    def _readings(self) -> Iterator[OwnReading]:
         build = (("version", __version__), ("python", platform.python_version()))
-        yield _series("coldplate_build_info", build)
+        yield OwnReading("coldplate_build_info", 1, build)
         if self._scenario is not None:
-            yield _series("coldplate_synthetic_info", (("scenario", self._scenario),))
-        yield _series("coldplate_config_last_reload_successful")
-        yield _series("coldplate_config_last_reload_success_timestamp_seconds")
-        if self._web() is not None:
-            yield _series("coldplate_web_config_last_reload_successful")
-            yield _series("coldplate_web_config_last_reload_success_timestamp_seconds")
-        yield from self._web_series()
-        for thread in threads:
-            labels = (("thread", thread.name),)
-            yield _series("coldplate_thread_up", labels)
-            yield _series("coldplate_thread_restarts_total", labels)
-        for file in files:
-            labels = (("file", file.name),)
-            yield _series("coldplate_state_write_successful", labels)
-            yield _series("coldplate_state_write_failures_total", labels)
-            if file.written is not None:
-                yield _series("coldplate_state_last_write_success_timestamp_seconds", labels)
-
-    def _web_series(self) -> Iterator[Series]:
-        web = self._web()
-        if web is not None and web.expires is not None:
-            yield _series("coldplate_web_certificate_expiry_timestamp_seconds")
-        for reason in self._refused():
-            yield _series("coldplate_web_refusals_total", (("reason", reason),))
-
-    def _values(self, threads: Iterable[ThreadState], files: Iterable[FileState]) -> Iterator[float]:
-        """Those of `_series`, in the same order."""
-        yield 1
-        if self._scenario is not None:
-            yield 1
-        yield from (int(self._last.good), self._last.at)
+            yield OwnReading("coldplate_synthetic_info", 1, (("scenario", self._scenario),))
+        yield OwnReading("coldplate_config_last_reload_successful", int(self._last.good))
+        yield OwnReading("coldplate_config_last_reload_success_timestamp_seconds", self._last.at)
         web = self._web()
         if web is not None:
-            yield from (int(web.good), web.at)
+            yield OwnReading("coldplate_web_config_last_reload_successful", int(web.good))
+            yield OwnReading("coldplate_web_config_last_reload_success_timestamp_seconds", web.at)
             if web.expires is not None:
-                yield web.expires
-        yield from self._refused().values()
-        for thread in threads:
-            yield from (int(thread.up), thread.restarts)
-        for file in files:
-            yield from (int(file.good), file.failures)
+                yield OwnReading("coldplate_web_certificate_expiry_timestamp_seconds", web.expires)
+        for reason, count in self._refused().items():
+            yield OwnReading("coldplate_web_refusals_total", count, (("reason", reason),))
+        for thread in self._threads():
+            labels = (("thread", thread.name),)
+            yield OwnReading("coldplate_thread_up", int(thread.up), labels)
+            yield OwnReading("coldplate_thread_restarts_total", thread.restarts, labels)
+        for file in self._files():
+            labels = (("file", file.name),)
+            yield OwnReading("coldplate_state_write_successful", int(file.good), labels)
+            yield OwnReading("coldplate_state_write_failures_total", file.failures, labels)
             if file.written is not None:
-                yield file.written
-
-
-def _series(name: str, labels: Labels = ()) -> Series:
-    return Series(BY_NAME[name], Node(), labels)
+                yield OwnReading("coldplate_state_last_write_success_timestamp_seconds", file.written, labels)

@@ -7,17 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
-from agent.catalogue import BY_NAME
-from agent.catalogue.own_series import OwnLayout
+from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.health.examination import FACTS, examined, expected_of, view_of
 from agent.health.expected_node import Expected
 from agent.health.verdicts import HealthFinding
-from agent.model import EMPTY_FRAME, Frame, Instant, Node, Series, Snapshot
+from agent.model import EMPTY_FRAME, Frame, Instant, Snapshot
 
 log = logging.getLogger("coldplate.expectations")
 
-MET = BY_NAME["coldplate_expectation_met"]
-SET = BY_NAME["coldplate_expectations_info"]
+MET = "coldplate_expectation_met"
+SET = "coldplate_expectations_info"
 PERIOD_SECONDS = 15.0
 """Seconds between two looks at the facts, which change seldom: the period of the slow lane by default."""
 
@@ -42,7 +41,7 @@ class ExpectationSeries:
         self._choice = choice
         self._looked_at = -inf
         self._frame = EMPTY_FRAME
-        self._layout = OwnLayout()
+        self._own = OwnSeries()
         self._told: dict[str, bool] = {}
         """By fact, whether the log was told that it is as it should be."""
 
@@ -69,9 +68,8 @@ class ExpectationSeries:
         self._tell(findings)
         if not findings:
             return EMPTY_FRAME
-        values = [1.0, *(1.0 if each.is_met else 0.0 for each in findings)]
-        names = tuple(each.name for each in findings)
-        return self._layout.frame((expected.name, *names), lambda: _series(expected.name, names), values)
+        met = (OwnReading(MET, int(bool(each.is_met)), (("expectation", each.name),)) for each in findings)
+        return self._own.frame((OwnReading(SET, 1, (("expectations", expected.name),)), *met))
 
     def _tell(self, findings: list[HealthFinding]) -> None:
         """Log what is not as expected, once, and once that it is again."""
@@ -82,9 +80,3 @@ class ExpectationSeries:
             elif before and not each.is_met:
                 facts = {"expectation": each.name, "expected": each.expected, "found": each.found}
                 log.warning("expectation is not met", extra={"facts": facts})
-
-
-def _series(expected: str, names: tuple[str, ...]) -> list[Series]:
-    node = Node()
-    facts = [Series(MET, node, (("expectation", name),)) for name in names]
-    return [Series(SET, node, (("expectations", expected),)), *facts]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from agent.catalogue.xid_triage import ACTIONS, XidClass, called, class_of
 from agent.health.expected_node import Expected
 from agent.health.per_gpu import NOBODY, GpuFact, grouped
-from agent.health.seen_node import SeenNode, name_of
+from agent.health.seen_node import INFO, SeenNode, name_of
 from agent.health.verdicts import HealthFinding, Verdict, rank
 from agent.model import Gpu, Xid
 
@@ -30,9 +30,20 @@ def row_remaps(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: AR
     name, wanted = "row-remaps", "no row remap is pending or has failed"
     failed = _clear(name, FAILURE, wanted, "failed", Verdict.CRITICAL, _REPLACE).judged(view)
     pending = _clear(name, PENDING, wanted, "pending", Verdict.WARNING, _RESET).judged(view)
+    if failed.is_met is False:
+        failed = replace(failed, remedy=f"{_REPLACE}: {', '.join(_parts_to_replace(view))}")
     if failed.is_met is False and pending.is_met is False:
         return replace(failed, found=f"{failed.found}; {pending.found}")
     return max(failed, pending, key=lambda each: rank(each.verdict))
+
+
+def _parts_to_replace(view: SeenNode) -> Iterator[str]:
+    """Yield each GPU whose row remap failed, as the one who replaces it needs it: with slot and serial number."""
+    facts = {each.entity: each.labels for each in view.all(INFO)}
+    for gpu, value in view.of_gpus(FAILURE).items():
+        if value:
+            known = [f"{name} {facts[gpu][name]}" for name in ("slot", "serial") if facts.get(gpu, {}).get(name)]
+            yield " ".join([name_of(gpu), *known])
 
 
 def _clear(name: str, metric: str, wanted: str, word: str, verdict: Verdict, remedy: str) -> GpuFact:
@@ -41,7 +52,7 @@ def _clear(name: str, metric: str, wanted: str, word: str, verdict: Verdict, rem
 
 
 _REPLACE = "the GPU has no spare row left: drain the node, run the field diagnostics, and have the GPU replaced"
-_RESET = "when the job ends: systemctl stop coldplate, nvidia-smi --gpu-reset, systemctl start coldplate"
+_RESET = "when the job ends: coldplate pause --for 30m, nvidia-smi --gpu-reset -i GPU, coldplate pause --end"
 
 
 def recovery(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape

@@ -36,11 +36,15 @@ def driver(view: SeenNode, expected: Expected, devices: str) -> HealthFinding:
     if report is None or report.outcome is Outcome.OK:
         found = "no GPU answered in time" if view.gpus or report is None else "the driver shows no GPU"
         return HealthFinding(name, Verdict.CRITICAL, wanted, found, HUNG)
+    if report.outcome is Outcome.ABSENT and view.expected_gpus and not expected.node.gpus:
+        found = f"{report.detail}; {view.expected_gpus} GPUs are expected"
+        return HealthFinding(name, Verdict.CRITICAL, wanted, found, LOAD)
     if report.outcome is Outcome.ABSENT and not expected.node.gpus:
         return HealthFinding(name, Verdict.UNKNOWN, wanted, report.detail, "install the driver, or leave this node out")
     return HealthFinding(name, Verdict.CRITICAL, wanted, report.detail or "it failed", HUNG)
 
 
+LOAD = "modprobe nvidia; if that fails, dmesg -T | grep -i nvrm shows why"
 HUNG = "look at the kernel log (journalctl -k --grep NVRM), drain the node and restart it"
 
 

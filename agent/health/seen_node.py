@@ -12,6 +12,7 @@ from agent.model import BackendReport, Entity, Gpu, Reason, Snapshot
 
 UP = "coldplate_gpu_up"
 INFO = "coldplate_gpu_info"
+EXPECTED = "coldplate_gpus_expected"
 NOT_READ = "no answer yet"
 """Why a reading is absent where nobody gave a reason."""
 _NEVER = {Reason.UNSUPPORTED}
@@ -33,7 +34,7 @@ class SeenNode:
     """
 
     def __init__(self, snapshot: Snapshot, metrics: Iterable[str], devices: str = "") -> None:
-        wanted = {BY_NAME[name] for name in (*metrics, UP, INFO)}
+        wanted = {BY_NAME[name] for name in (*metrics, UP, INFO, EXPECTED)}
         self._seen: dict[str, list[SeenValue]] = defaultdict(list)
         for layout, values in snapshot.frames:
             for series, value in zip(layout.series, values, strict=True):
@@ -49,6 +50,8 @@ class SeenNode:
         """All that are known of: those that answer, those that are lost, those that never said who they are."""
         self.is_told = bool(self.gpus) or not devices or devices in self.reports
         """Whether anybody has told of devices yet, if only that there are none."""
+        self.expected_gpus = next((int(each.value) for each in self.all(EXPECTED)), 0)
+        """The number that the agent expects: configured, remembered, or on the PCI bus."""
         self.answering = [gpu for gpu, up in presence if isinstance(gpu, Gpu) and up]
 
     def _take_gaps(self, report: BackendReport) -> None:

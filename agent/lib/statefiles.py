@@ -121,7 +121,7 @@ class StateFiles:
     def _write(self, path: Path, content: bytes) -> bool:
         before = self._states[path]
         try:
-            made = not path.parent.exists()
+            made = not os.path.exists(path.parent)  # noqa: PTH110 - unlike Path's, it never raises
             replace_file(path, content)
         except OSError as error:
             self._states[path] = before._replace(good=False, failures=before.failures + 1)

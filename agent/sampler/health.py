@@ -5,22 +5,15 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 
 from agent.backends.protocol import LaneSample
 from agent.catalogue import BY_NAME
-from agent.catalogue.own_series import OwnLayout
-from agent.model import Backend, BackendReport, Frame, Gap, Lane, Node, Outcome, Reason, Series
+from agent.catalogue.own_series import OwnReading, OwnSeries
+from agent.model import Backend, BackendReport, Frame, Gap, Lane, Outcome, Reason
 from agent.sampler.backend_runner import Read
 from agent.sampler.settings import Settings
 
-INFO = BY_NAME["coldplate_backend_info"]
-UP = BY_NAME["coldplate_backend_up"]
-DURATION = BY_NAME["coldplate_backend_duration_seconds"]
-CALLS = BY_NAME["coldplate_driver_calls_total"]
 AGE = BY_NAME["coldplate_backend_age_seconds"]
-READS = BY_NAME["coldplate_backend_reads_total"]
-READ_SECONDS = BY_NAME["coldplate_backend_read_seconds_total"]
 
 
 @dataclass(slots=True)
@@ -43,34 +36,20 @@ class _Record:
         """Seconds of the last read; for the devices, those of the slowest of them."""
         return max(self.slowest.values()) if self.slowest else self.duration
 
-    @property
-    def shape(self) -> tuple[object, ...]:
-        """What determines which series there are. A backend without hardware has only its info and its reads."""
-        return self.outcome, self.good_at is None, *self.reads, None, *self.seconds
-
-    def series(self, name: str) -> Iterator[Series]:
+    def readings(self, name: str, now: float) -> Iterator[OwnReading]:
+        """Yield the backend's own readings. One without hardware has only its info and its reads."""
         backend = Backend(name)
-        yield Series(INFO, backend, (("outcome", self.outcome.value),))
+        yield OwnReading("coldplate_backend_info", 1, (("outcome", self.outcome.value),), backend)
         if self.outcome is not Outcome.ABSENT:
-            yield from (Series(row, backend) for row in (UP, DURATION, CALLS))
+            yield OwnReading("coldplate_backend_up", int(self.outcome is Outcome.OK), (), backend)
+            yield OwnReading("coldplate_backend_duration_seconds", self.took, (), backend)
+            yield OwnReading("coldplate_driver_calls_total", self.calls, (), backend)
             if self.good_at is not None:
-                yield Series(AGE, backend)
-        for outcome in self.reads:
-            yield Series(READS, backend, (("outcome", outcome),))
-        for lane in self.seconds:
-            yield Series(READ_SECONDS, backend, (("lane", lane),))
-
-    def values(self, now: float) -> Iterator[float]:
-        """Those of `series`, in the same order."""
-        yield 1
-        if self.outcome is not Outcome.ABSENT:
-            yield int(self.outcome is Outcome.OK)
-            yield self.took
-            yield self.calls
-            if self.good_at is not None:
-                yield max(now - self.good_at, 0.0)
-        yield from self.reads.values()
-        yield from self.seconds.values()
+                yield OwnReading("coldplate_backend_age_seconds", max(now - self.good_at, 0.0), (), backend)
+        for outcome, count in self.reads.items():
+            yield OwnReading("coldplate_backend_reads_total", count, (("outcome", outcome),), backend)
+        for lane, seconds in self.seconds.items():
+            yield OwnReading("coldplate_backend_read_seconds_total", seconds, (("lane", lane),), backend)
 
     def took_time(self, lane: Lane, seconds: float) -> None:
         self.seconds[lane.value] = self.seconds.get(lane.value, 0.0) + seconds
@@ -88,35 +67,20 @@ class LoopFacts:
     paused_until: float | None = None
     """Until when the driver is released, in seconds since the epoch."""
 
-    @property
-    def shape(self) -> tuple[object, ...]:
-        """What determines which series there are."""
-        return self.worker_up is None, self.worker_garbage == 0, self.paused_until is None
-
-    def series(self) -> Iterator[Series]:
-        node = Node()
-        for name in ("coldplate_ticks_total", "coldplate_ticks_missed_total"):
-            yield Series(BY_NAME[name], node)
+    def readings(self, settings: Settings) -> Iterator[OwnReading]:
+        """Yield the readings of the loop and its worker."""
+        yield OwnReading("coldplate_ticks_total", self.ticks)
+        yield OwnReading("coldplate_ticks_missed_total", self.ticks_missed)
         for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
-            yield Series(BY_NAME["coldplate_sampling_interval_seconds"], node, (("lane", lane.value),))
+            yield OwnReading("coldplate_sampling_interval_seconds", settings.period(lane), (("lane", lane.value),))
         if self.worker_up is not None:
-            for name in ("coldplate_worker_up", "coldplate_worker_restarts_total"):
-                yield Series(BY_NAME[name], node)
+            yield OwnReading("coldplate_worker_up", int(self.worker_up))
+            yield OwnReading("coldplate_worker_restarts_total", self.worker_restarts)
         if self.worker_garbage:
             cause = (("cause", "garbage"),)
-            yield Series(BY_NAME["coldplate_readings_rejected_total"], Backend("worker"), cause)
+            yield OwnReading("coldplate_readings_rejected_total", self.worker_garbage, cause, Backend("worker"))
         if self.paused_until is not None:
-            yield Series(BY_NAME["coldplate_devices_paused_until_timestamp_seconds"], node)
-
-    def values(self, settings: Settings) -> Iterator[float]:
-        """Those of `series`, in the same order."""
-        yield from (self.ticks, self.ticks_missed, settings.fast, settings.slow, settings.cold)
-        if self.worker_up is not None:
-            yield from (int(self.worker_up), self.worker_restarts)
-        if self.worker_garbage:
-            yield self.worker_garbage
-        if self.paused_until is not None:
-            yield self.paused_until
+            yield OwnReading("coldplate_devices_paused_until_timestamp_seconds", self.paused_until)
 
 
 class Health:
@@ -124,7 +88,7 @@ class Health:
 
     def __init__(self) -> None:
         self._records: dict[str, _Record] = {}
-        self._layout = OwnLayout()
+        self._own = OwnSeries()
 
     def enter(self, read: Read) -> None:
         """Take in the outcome of a read."""
@@ -184,12 +148,5 @@ class Health:
 
     def frame(self, now: float, facts: LoopFacts, settings: Settings) -> Frame:
         """The series of each backend, and those of the sampling loop and its worker."""
-        records = self._records
-        shape = (*((name, record.shape) for name, record in records.items()), facts.shape)
-        values = chain.from_iterable(record.values(now) for record in records.values())
-        return self._layout.frame(shape, lambda: self._series(facts), (*values, *facts.values(settings)))
-
-    def _series(self, facts: LoopFacts) -> Iterator[Series]:
-        for name, record in self._records.items():
-            yield from record.series(name)
-        yield from facts.series()
+        of_backends = (each for name, record in self._records.items() for each in record.readings(name, now))
+        return self._own.frame((*of_backends, *facts.readings(settings)))

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from agent.backends.protocol import Unidentified
 from agent.catalogue import BY_NAME
-from agent.catalogue.own_series import OwnLayout
-from agent.model import Frame, Gpu, GpuIdentity, Node, Series
+from agent.model import Frame, Framer, Gpu, GpuIdentity, Node, Reading, Series
 from agent.sampler.inventory import Inventory
 
 UP = BY_NAME["coldplate_gpu_up"]
@@ -32,15 +31,14 @@ class _Tombstone:
     up: Series
     age: Series
     facts: tuple[Series, ...]
-    ones: tuple[int, ...]
-    """The values of the facts."""
 
 
 class Presence:
     """Follows each GPU's last good sample. Times in seconds on the monotonic clock."""
 
-    def __init__(self, inventory: Inventory) -> None:
+    def __init__(self, inventory: Inventory, gpus_on_bus: int = 0) -> None:
         self._inventory = inventory
+        self._on_bus = gpus_on_bus
         self._stones: dict[GpuIdentity, _Tombstone] = {}
         self._good: dict[str, float] = {}
         self._lost: set[str] = set()
@@ -48,7 +46,7 @@ class Presence:
         """GPUs that the driver counts but that are not known: they have not identified themselves."""
         self.paused = False
         """Whether the driver has been released on request: which GPUs are up is not known, and not an alarm."""
-        self._layout = OwnLayout()
+        self._framer = Framer()
 
     def good(self, uuid: str, at: float) -> None:
         """Record that the GPU gave a complete fast sample at `at`."""
@@ -81,37 +79,28 @@ class Presence:
 
     def frame(self, now: float, patience: float, expected: int | None) -> Frame:
         """Presence, age and facts of every known GPU, and how many there should be."""
-        gpus = self._inventory.gpus.items()
-        known = [(self._stone(slot, identity), self._good.get(identity.gpu.uuid)) for slot, identity in gpus]
-        if self.paused:
-            facts = [stone for stone, _ in known]
-            ones = [one for stone in facts for one in stone.ones]
-            return self._layout.frame(
-                ("paused", *facts), lambda: (each for stone in facts for each in stone.facts), ones
-            )
-        shape = (*((stone, good is None) for stone, good in known), *self.strangers, expected is None)
-        values: list[float] = []
-        for stone, good in known:
-            values.append(int(self.is_up(stone.uuid, now, patience)))
-            if good is not None:
-                values.append(max(now - good, 0.0))
-            values.extend(stone.ones)
-        values.extend(0 for _ in self.strangers)
-        seen = len(known) + len(self.strangers)
-        if seen or expected is not None:
-            values.append(expected if expected is not None else seen)
-        return self._layout.frame(shape, lambda: self._series(known, expected), values)
+        return self._framer.frame(self._readings(now, patience, expected))
 
-    def _series(self, known: Sequence[tuple[_Tombstone, float | None]], expected: int | None) -> Iterator[Series]:
-        """Those of `frame`, in the order of its values."""
-        for stone, good in known:
-            yield stone.up
-            if good is not None:
-                yield stone.age
-            yield from stone.facts
-        yield from (Series(UP, stranger(each)) for each in self.strangers)
-        if known or self.strangers or expected is not None:
-            yield EXPECTED
+    def _readings(self, now: float, patience: float, expected: int | None) -> Iterator[Reading]:
+        seen = 0
+        for slot, identity in self._inventory.gpus.items():
+            stone = self._stone(slot, identity)
+            good = self._good.get(stone.uuid)
+            seen += 1
+            if not self.paused:
+                yield Reading(stone.up, int(self.is_up(stone.uuid, now, patience)))
+                if good is not None:
+                    yield Reading(stone.age, max(now - good, 0.0))
+            yield from (Reading(fact, 1) for fact in stone.facts)
+        if self.paused:
+            return
+        for missing in self.strangers:
+            seen += 1
+            yield Reading(Series(UP, stranger(missing)), 0)
+        if expected is None and (seen or self._on_bus):
+            expected = seen or self._on_bus  # the driver is missing, or shows none of those on the bus
+        if expected is not None:
+            yield Reading(EXPECTED, expected)
 
     def _stone(self, slot: str, identity: GpuIdentity) -> _Tombstone:
         stone = self._stones.get(identity)
@@ -127,4 +116,4 @@ class Presence:
             uuid, serial = self._inventory.replaced[slot]
             labels = (("slot", slot), ("serial", identity.serial), ("previous_uuid", uuid), ("previous_serial", serial))
             facts.append(Series(REPLACED, gpu, labels))
-        return _Tombstone(gpu.uuid, Series(UP, gpu), Series(AGE, gpu), tuple(facts), (1,) * len(facts))
+        return _Tombstone(gpu.uuid, Series(UP, gpu), Series(AGE, gpu), tuple(facts))

@@ -50,14 +50,14 @@ FALLBACK = Series(BY_NAME["coldplate_node_power_fallback"], Node())
 class Sampler:
     """All state of sampling between two ticks. Belongs to one thread."""
 
-    def __init__(self, settings: Settings, inventory: Inventory, devices: str) -> None:
-        """`devices` names the worker's source."""
+    def __init__(self, settings: Settings, inventory: Inventory, devices: str, gpus_on_bus: int = 0) -> None:
+        """`devices` names the worker's source; `gpus_on_bus`: how many to expect if nothing else says."""
         self.settings = settings
         self.devices = devices
         self.paces: Mapping[str, float] = {}
         """The seconds between two reads of the other backends."""
         self.inventory = inventory
-        self.presence = Presence(inventory)
+        self.presence = Presence(inventory, gpus_on_bus)
         self.health = Health()
         self.xids = XidLedger(inventory)
         self._overdue = Overdue()
@@ -76,6 +76,7 @@ class Sampler:
         self._framer = Framer()
         self._own_framer, self._estimate_framer = Framer(), Framer()
         self._sequence = 0
+        self._lateness, self._late_at = 0.0, -inf
 
     def reconfigure(self, settings: Settings) -> None:
         """Continue with other settings; history and counters stay."""
@@ -164,12 +165,28 @@ class Sampler:
             running[identity.gpu] = processes if answers else ()
         return running
 
+    def late(self, seconds: float, now: float) -> None:
+        """Record that the agent itself was late by so many seconds: on a busy machine its silence is not that of a GPU.
+
+        Devices have the whole time to answer again, from `now` on.
+        """
+        if seconds >= self._lateness or now - self._late_at > self.settings.patience(Lane.FAST):
+            self._lateness, self._late_at = max(seconds, 0.0), now
+
+    def _device_patience(self, now: float) -> float:
+        """Seconds after which a device that has given no sample counts as silent."""
+        return self.settings.patience(Lane.FAST) + self._slack(now)
+
+    def _slack(self, now: float) -> float:
+        """Seconds that a sample may be older because the agent was late."""
+        return self._lateness if now - self._late_at <= self.settings.patience(Lane.FAST) else 0.0
+
     def snapshot(self, now: Instant, facts: LoopFacts, told: Sequence[Frame] = ()) -> Snapshot:
         """The node as known now, with the frames of other parts of the agent as they are."""
         self._sequence += 1
         frames: list[Frame] = []
         missing: list[Source] = []
-        patience = self.settings.patience(Lane.FAST)
+        patience = self._device_patience(now.mono)
         silent = self._overdue.look(self._flights, now.mono, patience)
         for backend, detail in silent.items():
             self.health.overdue(backend, detail)
@@ -207,7 +224,7 @@ class Sampler:
 
     def expects(self, channel: str, now: float) -> bool:
         """Whether the channel answered lately, so that a tick may wait for it."""
-        return self._gpus.expects(channel, now, self.settings.patience(Lane.FAST))
+        return self._gpus.expects(channel, now, self._device_patience(now))
 
     def has_answered(self, channel: str) -> bool:
         """Whether every lane of a device has been read, or its last word was an error."""
@@ -257,12 +274,12 @@ class Sampler:
             return Trouble(Reason.TIMEOUT, silent[backend])
         if channel:
             if channel not in devices:
-                devices[channel] = self._gpus.trouble(channel, block.at, now, self.settings.patience(Lane.FAST))
+                devices[channel] = self._gpus.trouble(channel, block.at, now, self._device_patience(now))
             trouble = devices[channel]
             if trouble is not None:
                 return trouble
         age = now - block.at
-        if age > self._patience(backend, lane):
+        if age > self._patience(backend, lane) + self._slack(now):
             return Trouble(Reason.TIMEOUT, f"{backend} did not finish a {lane.value} read for {age:.1f} s")
         return None
 
@@ -295,7 +312,7 @@ class Sampler:
                 self._metered = True
                 readings.append(Reading(FALLBACK, 0))
                 return []
-        power = self._gpu_power(now, self.settings.patience(Lane.FAST))
+        power = self._gpu_power(now, self._device_patience(now))
         made = estimate(power, self.settings.estimate)
         if made is None:
             unknown = f"the power of {power.count(None)} of {len(power)} GPUs is unknown"

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from math import inf
 
+from agent.backends.pci import nvidia_gpus
 from agent.backends.redfish_service import RedfishSource
 from agent.backends.registration import BackendContext, make_backends
 from agent.config.schema import Config, ConfigError
@@ -75,7 +76,8 @@ def make_sampling_loop(
     if kept is None and has_driver:
         log.info("no state directory: GPUs that go missing while the agent is down will not be noticed")
     inventory = Inventory(kept, save)
-    sampler = Sampler(load_settings(config, ranges), inventory, family_of(config))
+    on_bus = _gpus_on_bus(config, options) if has_driver else 0
+    sampler = Sampler(load_settings(config, ranges), inventory, family_of(config), on_bus)
     began = clock().mono - options.scenario_age
     context = BackendContext(
         config,
@@ -90,6 +92,11 @@ def make_sampling_loop(
     )
     supervisor, backends = _supervisor(config, options, began), make_backends(context)
     return SamplingLoop(sampler, supervisor, backends, clock, hub, tellers, threads, pause, governing)
+
+
+def _gpus_on_bus(config: Config, options: CommandLineOptions) -> int:
+    """Return how many GPUs a driver should show; at least one where the configuration asks for NVML by name."""
+    return max(len(nvidia_gpus(options.sysfs)), int(config.backends.devices == "nvml"))
 
 
 def family_of(config: Config) -> str:

@@ -22,7 +22,7 @@ _LEVELS = {"critical": logging.ERROR, "warning": logging.WARNING}
 """The level of the line for a firing alert, by its severity."""
 _PRIORITIES = {logging.ERROR: "3", logging.WARNING: "4", logging.INFO: "6"}
 """Priorities of syslog(3)."""
-_NOTES = ("owner", CHANGES, "command", "runbook_url")
+_NOTES = ("description", "owner", CHANGES, "command", "runbook_url")
 """Annotations that become facts of the line; the summary is the message."""
 _TAKEN = frozenset({"ts", "level", "logger", "msg", "trace", "alertstate", "value", *_NOTES})
 """Keys of a log line that a label must not replace."""

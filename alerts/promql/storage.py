@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
 
 from alerts.limits import ELEMENT
 from alerts.promql.budget import Budget
@@ -121,6 +121,9 @@ class _Series:
 
 class Storage:
     """Series in memory, found by metric name."""
+
+    refused: ClassVar[Mapping[Any, str]] = {}
+    """Rules for which nothing is kept: none, everything is kept."""
 
     def __init__(self) -> None:
         self._index: Index[_Series] = Index()

@@ -1,12 +1,14 @@
-"""What the rules read: which series, and for how long their samples are needed.
+"""Lists what the rules read: which series, and for how long their samples are needed.
 
 Derived from the selectors of the compiled queries, once when rules are loaded. A recording rule's result counts
-only if another rule reads it.
+only if another rule reads it. A rule whose range does not fit into memory is refused: nothing is kept for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import NamedTuple
 
 from agent.lib.precedence import give_way
 from alerts.promql import Selector
@@ -19,34 +21,79 @@ from alerts.rulefile import AlertingRule, Rule, RuleGroup
 _REMEMBERED_NAMES = 1024
 
 
-class Needs:
-    """The selectors of rule groups, by the metric name that they select."""
+class _Need(NamedTuple):
+    """One selector of one rule, and the seconds for which samples of what it selects are needed."""
 
-    def __init__(self, groups: Iterable[RuleGroup]) -> None:
-        self._by_name: dict[str | None, list[tuple[Selector, float]]] = {}
-        self._wanting: dict[str, list[tuple[Selector, float]]] = {}
+    selector: Selector
+    history: float
+    rule: Rule
+
+
+class Needs:
+    """The selectors of rule groups, by the metric name that they select.
+
+    Rules of the `shipped` files are never refused for those of others.
+    """
+
+    def __init__(self, groups: Iterable[RuleGroup], shipped: Container[str] = ()) -> None:
+        self.refused: dict[Rule, str] = {}
+        """Rules for which nothing is kept, and why."""
+        self._by_name: dict[str | None, list[_Need]] = {}
+        self._wanting: dict[str, list[_Need]] = {}
+        self._shipped: set[Rule] = set()
         for group in groups:
             for rule in group.rules:
                 give_way()
+                if group.file in shipped:
+                    self._shipped.add(rule)
                 for selector in selectors_of(rule):
                     history = max(selector.history + group.query_offset, 0.0)
-                    self._by_name.setdefault(wanted_name(selector.matchers), []).append((selector, history))
+                    need = _Need(selector, history, rule)
+                    self._by_name.setdefault(wanted_name(selector.matchers), []).append(need)
 
     def history_of(self, labels: Labels) -> float | None:
         """Seconds for which all samples of a series are needed, 0 for only the newest one; None if no rule reads it."""
-        name = label_value(labels, METRIC_NAME)
-        wanting = [history for selector, history in self._candidates(name) if _matches(selector.matchers, labels)]
-        return max(wanting, default=None)
+        return max((need.history for need in self._reading(labels)), default=None)
 
-    def _candidates(self, name: str) -> list[tuple[Selector, float]]:
+    def costliest(self, series: Iterable[Labels], price: Callable[[float], int]) -> tuple[Rule, float] | None:
+        """Return the rule that takes most memory beside the shipped ones, and its longest range in seconds.
+
+        `price` gives the bytes of a series that is kept for so many seconds. None if shipped rules need all of it.
+        """
+        costs: Counter[Rule] = Counter()
+        ranges: dict[Rule, float] = {}
+        for labels in series:
+            give_way()
+            reading = list(self._reading(labels))
+            shared = max((price(need.history) for need in reading if need.rule in self._shipped), default=0)
+            for rule in {need.rule for need in reading} - self._shipped:
+                history = max(need.history for need in reading if need.rule is rule)
+                costs[rule] += max(price(history) - shared, 0)
+                ranges[rule] = max(history, ranges.get(rule, 0.0))
+        if not any(costs.values()):
+            return None
+        rule = max(costs, key=lambda each: (costs[each], each.line))
+        return rule, ranges[rule]
+
+    def refuse(self, rule: Rule, reason: str) -> None:
+        """Keep nothing for a rule from now on."""
+        self.refused[rule] = reason
+
+    def _reading(self, labels: Labels) -> Iterator[_Need]:
+        """The needs of rules that read a series."""
+        for need in self._candidates(label_value(labels, METRIC_NAME)):
+            if need.rule not in self.refused and _matches(need.selector.matchers, labels):
+                yield need
+
+    def _candidates(self, name: str) -> list[_Need]:
         """The selectors that may select a series of this name. There are many series, but few names."""
         found = self._wanting.get(name)
         if found is None:
             only_name = make_labels({}, name)
             open_ones = [
-                (selector, history)
-                for selector, history in self._by_name.get(None, ())
-                if _matches(tuple(each for each in selector.matchers if each.name == METRIC_NAME), only_name)
+                need
+                for need in self._by_name.get(None, ())
+                if _matches(tuple(each for each in need.selector.matchers if each.name == METRIC_NAME), only_name)
             ]
             if len(self._wanting) >= _REMEMBERED_NAMES:
                 self._wanting.clear()

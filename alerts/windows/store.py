@@ -2,8 +2,9 @@
 
 A snapshot corresponds to a scrape in Prometheus: each of its readings becomes a sample at the time of the
 round, and a series that is no longer present ends at once. Target labels are added as a scrape would add them, so that
-rules see on the node what they see on the server. New series that do not fit are dropped and counted, never existing
-ones: the memory that a series will need is reserved when it first appears.
+rules see on the node what they see on the server. The memory that a series will need is reserved when it first appears.
+Where it does not fit, the rule of the site that takes most is refused; the shipped rules keep what they read. Only if
+they alone are too much, new series are dropped and counted, never existing ones.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from typing import NamedTuple
 from agent.lib.picking import picker
 from agent.lib.precedence import give_way
 from agent.model import Frame, Layout, Reading, Series
+from alerts import durations
 from alerts.promql import STALE, is_stale
 from alerts.promql.budget import Budget
 from alerts.promql.index import Index
 from alerts.promql.labels import Labels, make_labels
 from alerts.promql.matchers import Matcher
 from alerts.promql.storage import Newest, Window, is_newer, newest_of, to_milliseconds, windows_of
+from alerts.rulefile import Rule
 from alerts.windows.archive import ArchivedSeries
 from alerts.windows.needs import Needs
 
@@ -40,6 +43,20 @@ _REMEMBERED = 50_000
 """Most series remembered as read by no rule."""
 _UNREAD = 10_000
 """Most label sets remembered as such, of those that rules write."""
+
+
+def price_of(history: float, period: float) -> int:
+    """Return the bytes that a series takes whose samples, one each `period`, are kept for `history` seconds."""
+    samples = 1.0 if history == 0.0 else history / period * 9 / 8 + _SLACK
+    return SERIES_BYTES + int(SAMPLE_BYTES * samples)
+
+
+def too_long(history: float, price: int, capacity: int) -> str:
+    """Say what a range costs, and what is there for all."""
+    return (
+        f"its range of {durations.show(history)} takes {price / 2**20:.1f} MiB for each series, and all rules together "
+        f"have {capacity / 2**20:.0f} MiB; shorten the range, or leave the rule to a server"
+    )
 
 
 class _Window:
@@ -97,8 +114,6 @@ class Windows:
     def __init__(self, needs: Needs, target: Labels, period: float, capacity: int = CAPACITY) -> None:
         self.dropped = 0
         """Samples that a rule reads but that were left out for lack of memory."""
-        self.bytes = 0
-        """The approximate bytes of all windows when they were last cut."""
         self._target = dict(target)
         self._index: Index[_Window] = Index()
         self._round = 0
@@ -107,6 +122,16 @@ class Windows:
 
     def __len__(self) -> int:
         return len(self._index)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes reserved for all windows."""
+        return self._reserved
+
+    @property
+    def refused(self) -> Mapping[Rule, str]:
+        """The rules for which nothing is kept, since their range does not fit, and why."""
+        return self._needs.refused
 
     def rewire(self, needs: Needs, period: float, capacity: int = CAPACITY) -> None:
         """Serve other rules: keep the windows that they read, and drop those that no rule reads any more."""
@@ -118,8 +143,12 @@ class Windows:
         self._refused: set[Labels] = set()
         self._layouts: list[Layout] | None = None
         self._wanted: list[_Wanted] = []
+        self._fit()
+
+    def _fit(self) -> None:
+        """Give each window the history that the rules need now, and drop those that no rule reads."""
         for window in list(self._index):
-            history = needs.history_of(window.labels)
+            history = self._needs.history_of(window.labels)
             if history is None:
                 self._index.remove(window)
                 continue
@@ -139,8 +168,9 @@ class Windows:
         at = to_milliseconds(at) / 1000
         self._round += 1
         layouts = [frame.layout for frame in frames]
-        if layouts != self._layouts:
-            self._layouts, self._wanted = layouts, self._look_up(layouts)
+        while layouts != self._layouts:  # a rule that is refused meanwhile changes what is needed
+            self._layouts = layouts
+            self._wanted = self._look_up(layouts)
         fed = sum(self._feed(wanted, values, at) for wanted, (_, values) in zip(self._wanted, frames, strict=True))
         fed += self._feed_foreign(foreign, at)
         self.dropped += len(self._refused)
@@ -280,12 +310,27 @@ class Windows:
         history = self._needs.history_of(labels)
         if history is None:
             return None
+        while self._reserved + self._price(history) > self._capacity:
+            if not self._make_room(labels):
+                self._refused.add(labels)
+                return None
+            history = self._needs.history_of(labels)
+            if history is None:
+                return None
         price = self._price(history)
-        if self._reserved + price > self._capacity:
-            self._refused.add(labels)
-            return None
         self._reserved += price
         return self._index.add(_Window(labels, history, price))
+
+    def _make_room(self, labels: Labels) -> bool:
+        """Refuse the rule that takes most of the memory, for a new series; returns whether there was one to refuse."""
+        found = self._needs.costliest([*(window.labels for window in self._index), labels], self._price)
+        if found is None:
+            return False
+        rule, history = found
+        self._needs.refuse(rule, too_long(history, self._price(history), self._capacity))
+        self._sampled, self._unread, self._layouts = {}, set(), None
+        self._fit()
+        return True
 
     def _remember_unread(self, labels: Labels) -> None:
         if labels not in self._refused:
@@ -294,9 +339,7 @@ class Windows:
             self._unread.add(labels)
 
     def _price(self, history: float) -> int:
-        """Bytes that a series with this history will take."""
-        samples = 1.0 if history == 0.0 else history / self._period * 9 / 8 + _SLACK
-        return SERIES_BYTES + int(SAMPLE_BYTES * samples)
+        return price_of(history, self._period)
 
     def _end_missing(self, at: float) -> None:
         for window in self._live:
@@ -308,7 +351,6 @@ class Windows:
     def _sweep(self, at: float) -> None:
         """Cut what is too old, and forget series that ended longer ago than any rule looks back."""
         gone = set()
-        samples = 0
         for window in list(self._index):
             if window.times[-1] <= at - window.history - LOOKBACK_SECONDS:
                 gone.add(window.labels)
@@ -316,8 +358,6 @@ class Windows:
                 self._reserved -= window.reserved
             elif window.history:
                 window.cut(at)
-            samples += len(window.times)
-        self.bytes = SERIES_BYTES * len(self._index) + SAMPLE_BYTES * samples
         if gone or self._refused or len(self._sampled) > 2 * len(self._live) + _REMEMBERED:
             # Looked up again in the next round: those that ended may come back, those without room may find some.
             self._sampled = {}

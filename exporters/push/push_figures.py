@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from agent.catalogue import BY_NAME
-from agent.catalogue.own_series import OwnLayout
-from agent.model import Frame, Instant, Labels, Node, Series
+from agent.catalogue.own_series import OwnReading, OwnSeries
+from agent.model import Frame, Instant, Labels
 
 REJECTED, EXPIRED, OVERFLOW, DAMAGED = REASONS = ("rejected", "expired", "overflow", "damaged")
 """Why samples never reached the receiver."""
@@ -36,44 +35,27 @@ class PushSeries:
 
     def __init__(self, pushes: Sequence[PushFigures]) -> None:
         self._pushes = pushes
-        self._layout = OwnLayout()
+        self._own = OwnSeries()
 
     def frame(self, now: Instant) -> Frame:
         """The figures as they are now. For any thread."""
-        told = [(each, each.success) for each in self._pushes]
-        shape = tuple((each.name, success is None) for each, success in told)
-        return self._layout.frame(shape, lambda: _series(told), _values(told, now))
+        return self._own.frame(reading for push in self._pushes for reading in _readings(push, now))
 
 
-_Told = Iterable[tuple[PushFigures, float | None]]
+def _readings(push: PushFigures, now: Instant) -> Iterator[OwnReading]:
+    labels = (("push", push.name),)
+    oldest, success = push.oldest, push.success
+    yield _one("samples_total", push.samples, labels)
+    yield _one("failures_total", push.failures, labels)
+    yield _one("pending_age_seconds", 0.0 if oldest is None else max(now.wall - oldest, 0.0), labels)
+    if push.bytes is not None and push.pending is not None:
+        yield _one("bytes_total", push.bytes, labels)
+        yield _one("pending_bytes", push.pending, labels)
+    for reason in REASONS:
+        yield _one("samples_dropped_total", push.dropped[reason], (*labels, ("reason", reason)))
+    if success is not None:
+        yield _one("last_success_timestamp_seconds", success, labels)
 
 
-def _series(told: _Told) -> Iterator[Series]:
-    for push, success in told:
-        labels = (("push", push.name),)
-        for name in ("samples_total", "failures_total", "pending_age_seconds"):
-            yield _one(name, labels)
-        if push.bytes is not None and push.pending is not None:
-            yield _one("bytes_total", labels)
-            yield _one("pending_bytes", labels)
-        for reason in REASONS:
-            yield _one("samples_dropped_total", (*labels, ("reason", reason)))
-        if success is not None:
-            yield _one("last_success_timestamp_seconds", labels)
-
-
-def _values(told: _Told, now: Instant) -> Iterator[float]:
-    """Those of `_series`, in the same order."""
-    for push, success in told:
-        oldest = push.oldest
-        yield from (push.samples, push.failures)
-        yield 0.0 if oldest is None else max(now.wall - oldest, 0.0)
-        if push.bytes is not None and push.pending is not None:
-            yield from (push.bytes, push.pending)
-        yield from (push.dropped[reason] for reason in REASONS)
-        if success is not None:
-            yield success
-
-
-def _one(name: str, labels: Labels) -> Series:
-    return Series(BY_NAME[f"coldplate_push_{name}"], Node(), labels)
+def _one(name: str, value: float, labels: Labels) -> OwnReading:
+    return OwnReading(f"coldplate_push_{name}", value, labels)

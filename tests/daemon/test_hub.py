@@ -110,3 +110,11 @@ def test_a_certificate_that_comes_with_a_change_is_shown_from_then_on() -> None:
 
 def test_a_drill_is_marked_as_one_with_what_it_plays() -> None:
     assert shown(SelfMetrics("straggler", LastReload(0.0)))["synthetic_info", "straggler"] == 1
+
+
+def test_followers_and_tellers_with_one_description_are_all_called() -> None:
+    hub, seen = Hub(), list[int]()
+    for number in range(2):
+        hub.follow("looking", lambda _, number=number: seen.append(number))
+    hub.publish(Node().snapshot({}, later(0)))
+    assert seen == [0, 1]

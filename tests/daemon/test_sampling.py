@@ -354,3 +354,13 @@ def test_an_xid_error_is_never_of_the_future_nor_of_long_ago() -> None:
         if each.metric.name == "coldplate_gpu_xid_last_timestamp_seconds"
     }
     assert found == {"79": 1e9, "48": 1e9 - LATE_SECONDS, "13": 1e9 - 1}
+
+
+def test_the_sampler_learns_how_late_a_tick_is() -> None:
+    seconds = [0.0]
+    rig = Rig(Settings(fast=1.0), clock=lambda: Instant(seconds[0], 1e9 + seconds[0]))
+    noted: list[float] = []
+    rig.loop.sampler.late = lambda late, now: noted.append(late)  # type: ignore[method-assign,assignment]
+    seconds[0] = 7.0
+    rig.loop.tick()
+    assert noted == [7.0]

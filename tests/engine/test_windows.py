@@ -26,8 +26,9 @@ QUERIES = (
 )  # fmt: skip
 
 
-def windows(queries: str, **options: int) -> Windows:
-    return Windows(Needs(ruleset(queries).groups), TARGET, 1.0, **options)
+def windows(queries: str, shipped: bool = False, **options: int) -> Windows:
+    groups = ruleset(queries).groups
+    return Windows(Needs(groups, {group.file for group in groups if shipped}), TARGET, 1.0, **options)
 
 
 def rules_of(*queries: str) -> str:
@@ -106,7 +107,7 @@ def test_series_that_ended_are_forgotten_when_no_rule_can_look_back_at_them(node
 
 
 def test_what_does_not_fit_is_left_out_and_counted_and_what_is_there_stays(node: Node) -> None:
-    kept = windows(rules_of("a"), capacity=3 * (SERIES_BYTES + 18))
+    kept = windows(rules_of("a"), shipped=True, capacity=3 * (SERIES_BYTES + 18))
     readings = [node.reading("a", str(gpu), 1.0) for gpu in range(5)]
     kept.take([frame_of(readings)], START.wall)
     kept.take([frame_of(readings)], START.wall + 1)
@@ -114,7 +115,7 @@ def test_what_does_not_fit_is_left_out_and_counted_and_what_is_there_stays(node:
 
 
 def test_room_that_becomes_free_is_given_to_waiting_series(node: Node) -> None:
-    kept = windows(rules_of("a"), capacity=SERIES_BYTES + 18)
+    kept = windows(rules_of("a"), shipped=True, capacity=SERIES_BYTES + 18)
     kept.take([frame_of([node.reading("a", "0", 1.0), node.reading("a", "1", 1.0)])], START.wall)
     for second in range(1, 340):
         kept.take([frame_of([node.reading("a", "1", 1.0)])], START.wall + second)

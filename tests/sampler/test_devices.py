@@ -304,3 +304,16 @@ def test_a_driver_that_does_not_come_back_after_the_pause_is_an_alarm() -> None:
     rig.sampler.refused(Reason.LOST, "the driver is not loaded")
     assert rig.family(600.0, "coldplate_gpu_up") == {("0", "GPU-0"): 0}
     assert rig.reasons(600.0) == {("0", "GPU-0"): "lost"}
+
+
+def test_gpus_are_up_while_the_agent_itself_is_late_and_down_if_they_stay_silent_afterwards() -> None:
+    rig = Rig(Settings(fast=1.0, deadline=5.0))
+    rig.enlist([gpu(0), gpu(1)])
+    rig.sample(10.0, gpu(0), gpu(1))
+    rig.sampler.late(6.0, 17.0)  # the tick of 11 s came at 17 s
+    assert set(rig.family(17.0, "coldplate_gpu_up").values()) == {1}
+    assert len(rig.family(17.0, "coldplate_gpu_power_watts")) == 2
+    rig.sample(18.0, gpu(1))
+    rig.sampler.late(0.0, 21.0)
+    assert set(rig.family(21.0, "coldplate_gpu_up").values()) == {1}
+    assert rig.family(22.5, "coldplate_gpu_up") == {("0", "GPU-0"): 0, ("1", "GPU-1"): 1}, "5 s after it was asked"

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from agent.backends.pci import PciDevice, nvidia_gpus, pci_devices
 from agent.backends.sysfs import names, text
 from agent.commands.doctor import agent_user
 from agent.commands.doctor.agent_user import AgentUser
@@ -140,31 +141,14 @@ class ExaminedNode:
             return []
 
     @cached_property
-    def pci(self) -> tuple[tuple[str, int, int], ...]:
-        """Address, vendor and class (24 bits) of each device on the PCI bus; none where there is no such bus."""
-        folder = self.sysfs / "bus/pci/devices"
-        found = []
-        for address in names(folder) if folder.is_dir() else ():
-            try:
-                said = [text(folder / address / name, 32) for name in ("vendor", "class")]
-                found.append((address, int(said[0], 16), int(said[1], 16)))
-            except (OSError, ValueError):
-                continue
-        return tuple(found)
+    def pci(self) -> tuple[PciDevice, ...]:
+        """The devices on the PCI bus."""
+        return pci_devices(self.sysfs)
 
     @property
     def gpus(self) -> list[str]:
-        """Addresses of NVIDIA's GPUs (vendor 10de, class 03), but for those of virtual machines: they are not ours."""
-        return [
-            address
-            for address, vendor, kind in self.pci
-            if vendor == 0x10DE and kind >> 16 == 0x03 and not self._is_lent(self.sysfs / "bus/pci/devices" / address)
-        ]
-
-    def _is_lent(self, device: Path) -> bool:
-        """Whether a device is passed through, or is a virtual function that can be."""
-        driver = os.path.basename(os.path.realpath(device / "driver"))  # noqa: PTH119 - of a link that may be dangling
-        return driver == "vfio-pci" or os.path.lexists(device / "physfn")
+        """Addresses of NVIDIA's GPUs, except those that are passed through."""
+        return nvidia_gpus(self.sysfs)
 
     @property
     def listen(self) -> list[tuple[str, int]]:

@@ -10,7 +10,7 @@ from agent.commands.record import complain
 from agent.config import quantities
 from agent.lib.timestamps import utc
 from agent.lib.wording import one_line
-from agent.model import Snapshot
+from agent.model import Entity, Layout
 from agent.recording.file_records import RecordingError
 from agent.recording.recording_file import RecordingFile
 from agent.recording.recording_reader import Recording
@@ -51,19 +51,25 @@ def _facts(recording: Recording) -> list[tuple[str, str]]:
         first, last = min(walls), max(walls)
         facts.append(("time", f"{utc(first)} to {utc(last)} ({quantities.duration_text(round(last - first))})"))
     facts.append(("snapshots", f"{count}, one every {quantities.duration_text(header.interval)}"))
-    snapshot = next(recording.snapshots(), None)
-    if snapshot is not None:
-        facts += _shown(snapshot)
+    facts += _shown(recording)
     facts.append(("redacted", "yes" if header.redacted else "no: it names devices, hosts, users and jobs"))
     return facts
 
 
-def _shown(snapshot: Snapshot) -> list[tuple[str, str]]:
-    models = Counter(
-        dict(each.labels).get("model", "") for each in snapshot if each.metric.name == "coldplate_gpu_info"
-    )
-    gpus = ", ".join(f"{count} x {model}" for model, count in models.items())
-    return [("series", str(len(snapshot))), ("GPUs", gpus or "none")]
+def _shown(recording: Recording) -> list[tuple[str, str]]:
+    """Return the most series of a snapshot, and every GPU that any snapshot has, as `coldplate report` counts them."""
+    seen: set[Layout] = set()
+    models: dict[tuple[str, Entity], str] = {}
+    series = 0
+    for header, snapshot in recording.recorded():
+        series = max(series, len(snapshot))
+        for layout, _ in snapshot.frames:
+            if layout not in seen:
+                seen.add(layout)
+                infos = (each for each in layout.series if each.metric.name == "coldplate_gpu_info")
+                models.update(((header.node, each.entity), dict(each.labels).get("model", "")) for each in infos)
+    gpus = ", ".join(f"{count} x {model}" for model, count in Counter(models.values()).items())
+    return [("series", str(series)), ("GPUs", gpus or "none")]
 
 
 def copy(paths: Sequence[Path], output: Path | None, key: bytes | None) -> int:

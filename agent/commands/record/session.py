@@ -26,14 +26,14 @@ from agent.daemon.self_metrics import SelfMetrics
 from agent.lib import logs
 from agent.lib.clock import clock
 from agent.lib.threads import Threads
-from agent.model import Snapshot
+from agent.model import Outcome, Snapshot
 from agent.recording.file_records import RecordingError
 from agent.recording.provenance import Provenance
 from agent.recording.recording_file import SUFFIX, RecordingFile
 from agent.recording.redaction import Redaction
 from agent.wiring.command_line import CommandLineOptions, read_config, read_options, scenario_of
 from agent.wiring.node_identity import node_name
-from agent.wiring.sources import make_sampling_loop
+from agent.wiring.sources import family_of, make_sampling_loop
 
 LEAST_INTERVAL_SECONDS, MOST_INTERVAL_SECONDS = 0.1, 60.0
 OWN_FAILURE = 125
@@ -63,6 +63,7 @@ class Wanted:
     key: bytes | None
     words: Sequence[str]
     lenient: bool
+    allow_no_gpu: bool
 
 
 def record(arguments: argparse.Namespace, words: Sequence[str], asked: str, key: bytes | None) -> int:
@@ -81,7 +82,9 @@ def record(arguments: argparse.Namespace, words: Sequence[str], asked: str, key:
         else _seconds(DURATION, os.environ.get(DURATION))
     )
     named = Path(asked) if asked.strip().lower() not in YES | NO else None
-    wanted = Wanted(delay or 0.0, span, arguments.output or named, key, words, arguments.if_asked)
+    wanted = Wanted(
+        delay or 0.0, span, arguments.output or named, key, words, arguments.if_asked, arguments.allow_no_gpu
+    )
     sampling = config.sampling
     slow, cold = max(sampling.slow, interval), max(sampling.cold, interval)
     config = msgspec.structs.replace(
@@ -183,11 +186,23 @@ class RecordingSession:
         """In the sampling thread."""
         if self._file is None or self._failed:
             return
+        if self._file.snapshots == 0 and (reason := self._no_gpu(snapshot)):
+            self._failed = f"no GPU to record: {reason}; --allow-no-gpu records the rest of the node"
+            complain(self._failed)
+            return
         try:
             self._file.add(snapshot)
         except RecordingError as error:
             self._failed = str(error)
             complain(self._failed)
+
+    def _no_gpu(self, snapshot: Snapshot) -> str:
+        """Return why no GPU is read, from the first snapshot; empty if one is, or if none is wanted."""
+        if self._wanted.allow_no_gpu or self._config.backends.devices == "none":
+            return ""
+        devices = family_of(self._config)
+        absent = (each for each in snapshot.reports if each.backend == devices and each.outcome is Outcome.ABSENT)
+        return next((each.detail or "no driver" for each in absent), "")
 
     def _end_recording(self) -> None:
         if self._over:
@@ -199,7 +214,7 @@ class RecordingSession:
                 complain("sampling hangs; the recording ends with the last block that was written")
                 return
             self._loop.close(time.sleep)
-        self._close_file(keep=True)
+        self._close_file(keep=not self._failed or (self._file is not None and self._file.snapshots > 0))
 
     def _open_file(self) -> bool:
         """Create the file before the command starts: a mistake is told before hours of work, not after."""
@@ -221,13 +236,13 @@ class RecordingSession:
 
     def _created(self, header: Provenance, redaction: Redaction | None, wall: float) -> RecordingFile:
         output = self._wanted.output
-        if output is not None and not output.is_dir():
+        if output is not None and not os.path.isdir(output):  # noqa: PTH112 - unlike Path's, it never raises
             return RecordingFile(output, header, redaction)
         node = redaction.pseudonym("host", header.node) if redaction else header.node
         name = f"coldplate-{node}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(wall))}"
         for number in range(1, NAMES):
             path = (output or Path()) / f"{name}{f'-{number}' if number > 1 else ''}{SUFFIX}"
-            if not path.exists() or number == NAMES - 1:
+            if not os.path.exists(path) or number == NAMES - 1:  # noqa: PTH110 - as above
                 break
         return RecordingFile(path, header, redaction)
 
@@ -245,7 +260,8 @@ class RecordingSession:
             return
         if self._shown:
             print(file=sys.stderr)
-        complain(f"recorded {file.snapshots} snapshots in {file.path} ({quantities.size_text(file.bytes)})")
+        names = "; names are pseudonyms, --no-redact keeps them" if self._wanted.key is not None else ""
+        complain(f"recorded {file.snapshots} snapshots in {file.path} ({quantities.size_text(file.bytes)}){names}")
 
     def _show_progress(self) -> None:
         """One line that is written again and again, where a person looks at it and no command writes beside it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from agent.lib.user_error import UserError
@@ -17,5 +18,5 @@ def add_directory(parser: argparse.ArgumentParser) -> None:
 
 def refuse_no_directory(out: Path) -> None:
     """Raises UserError for a path where something else is."""
-    if out.exists() and not out.is_dir():
+    if os.path.exists(out) and not os.path.isdir(out):  # noqa: PTH110, PTH112 - unlike Path's, these never raise
         raise UserError(f"--out: {out} is not a directory; name one (it is created if missing)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -123,7 +124,7 @@ def _refuse_foreign(out: Path, names: Iterable[str]) -> None:
     refuse_no_directory(out)
     for name in names:
         path = out / name
-        if path.exists() and not _is_ours(path):
+        if os.path.exists(path) and not _is_ours(path):  # noqa: PTH110 - unlike Path's, it never raises
             raise UserError(f"--out: {path} was not written by this command; move it, or name another directory")
 
 

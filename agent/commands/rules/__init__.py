@@ -85,8 +85,10 @@ def _check(path: Path, profile: str) -> bool:
     except rulefile.RuleFileError as error:
         return _fail(f"  {problem}" for problem in error.problems)
     from agent.catalogue.profiles import Profile
-    from agent.commands.rules.advice import advise
+    from agent.commands.rules.advice import advise, too_long_ranges
 
+    if refused := [f"  {problem}" for problem in too_long_ranges(rules)]:
+        return _fail(refused)
     for warning in (*rules.warnings, *advise(rules, Profile[profile.upper()])):
         print(f"  WARNING: {warning}")
     print(f"  SUCCESS: {rules.rule_count} rules found\n")

@@ -1,5 +1,5 @@
-"""Advice of `rules check` on valid rule files: names that coldplate does not have, metrics that are not exposed, and
-queries that return nothing when they should.
+"""Advice of `rules check` on valid rule files: unknown names, metrics that are not exposed, queries
+that return nothing when they should, and ranges that the daemon has no memory for.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from collections.abc import Container, Iterable, Iterator
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.profiles import Profile, profile_of
-from agent.model import Metric
+from agent.model import Gpu, IbPort, Metric, NvLink
+from alerts.engine import INTERVAL_SECONDS
 from alerts.promql import Matcher, Query
 from alerts.promql.matchers import wanted_name
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.tree import Expression, FunctionCall, VectorSelector, parts_of
 from alerts.rulefile import RecordingRule, RuleFile
+from alerts.windows.needs import selectors_of
+from alerts.windows.store import CAPACITY, price_of, too_long
 from alerts.yamlnodes import Problem
 from exporters.metrics_document import labels_of
 
@@ -34,6 +37,9 @@ SUMS = {
     "coldplate_ethernet_fec_lane_corrected_bit_errors_total": "coldplate_ethernet_fec_corrected_bit_errors_total",
 }
 """What is there from the start, for each counter whose series begin with their first error."""
+GPUS = 8
+"""The GPUs of a node, where a range is judged without one."""
+PER_GPU = (Gpu, NvLink, IbPort)
 _LABELS = {label for row in BY_NAME.values() for label in labels_of(row)} - OF_TARGETS
 _STEMS = [name.removeprefix(PREFIX) for name in BY_NAME]
 
@@ -47,6 +53,22 @@ def advise(file: RuleFile, shown: Profile = Profile.DEFAULT) -> Iterator[Problem
     for group in file.groups:
         for rule in group.rules:
             for text in dict.fromkeys(advice_on(rule.query, recorded, shown)):
+                yield Problem(file.path, rule.line, f"group {group.name}, rule {rule.name}", text)
+
+
+def too_long_ranges(file: RuleFile) -> Iterator[Problem]:
+    """A problem for each rule whose range a node has no memory for: the daemon loads the file and refuses that rule."""
+    for group in file.groups:
+        for rule in group.rules:
+            worst = 0.0
+            for selector in selectors_of(rule):
+                row = BY_NAME.get(wanted_name(selector.matchers) or "")
+                count = GPUS if row is not None and row.entity in PER_GPU else 1
+                history = max(selector.history + group.query_offset, 0.0)
+                if count * price_of(history, INTERVAL_SECONDS) > CAPACITY:
+                    worst = max(worst, history)
+            if worst:
+                text = too_long(worst, price_of(worst, INTERVAL_SECONDS), CAPACITY)
                 yield Problem(file.path, rule.line, f"group {group.name}, rule {rule.name}", text)
 
 

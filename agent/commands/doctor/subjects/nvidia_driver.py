@@ -88,7 +88,8 @@ def _library(node: ExaminedNode) -> Iterator[Diagnosis]:
     version = match[1] if match else ""
     if module and version and module[0].isdigit() and version != module:
         remedy = (
-            "reboot, or without GPU processes: systemctl stop coldplate nvidia-persistenced; rmmod and modprobe nvidia"
+            "reboot, or without GPU processes: coldplate pause --for 30m; systemctl stop nvidia-persistenced; "
+            "rmmod and modprobe nvidia"
         )
         yield DRIVER.fail(f"{path} is {version}, and the loaded module is {module}: NVML refuses to work", remedy)
     else:

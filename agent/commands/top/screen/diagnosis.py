@@ -47,7 +47,7 @@ def diagnose(nodes: Sequence[NodeView], wall: float | None) -> list[Complaint]:
         gpu.findings = list(gpu.row.findings)
     told: list[Complaint] = []
     for job, members in _jobs(gpus).items():
-        told += _of_job(job, members, [gpu for gpu in gpus if not gpu.row.up], many)
+        told += _of_job(job, members, [gpu for gpu in gpus if not (gpu.row.up or gpu.row.is_paused)], many)
     told += [trouble for node in nodes for trouble in _of_node(node, many)]
     told += _of_gpus(gpus, many)
     for node in nodes:

@@ -91,6 +91,7 @@ def _alert(alert: Alert) -> dict[str, Any]:
         "state": alert.phase.value,
         "labels": dict(alert.labels),
         "summary": alert.annotations.get("summary"),
+        "description": alert.annotations.get("description"),
         "changes": alert.annotations.get("changes"),
         "command": alert.annotations.get("command"),
         "active_at": alert.active_at,

@@ -140,12 +140,22 @@ def panel(title: str, lines: Sequence[Text], most: int | None, look: Look) -> li
     return [head, *lines[:shown], look.line((f"  and {len(lines) - shown} more", DIM))]
 
 
+DESCRIBED = 4
+"""Most alerts of which those that fire have a line with their description as well."""
+
+
 def alert_lines(nodes: Sequence[NodeView], wall: float | None, look: Look) -> list[Text]:
     """Alerts, those that fire first, with their summary where there is room."""
     many = len(nodes) > 1
     found = [(node, alert) for node in nodes for alert in node.alerts or ()]
     found.sort(key=lambda each: (each[1].phase is not Phase.FIRING, tone_of(each[1]), each[1].active_at))
-    return [_alert(node.name if many else "", alert, wall, look) for node, alert in found]
+    lines = []
+    for node, alert in found:
+        lines.append(_alert(node.name if many else "", alert, wall, look))
+        description = alert.annotations.get("description", "")
+        if description and alert.phase is Phase.FIRING and len(found) <= DESCRIBED:
+            lines.append(look.line(("  " + description, DIM)))
+    return lines
 
 
 def _alert(node: str, alert: Alert, wall: float | None, look: Look) -> Text:
