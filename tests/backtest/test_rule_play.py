@@ -17,7 +17,6 @@ from alerts.engine import Ruleset
 from tests.backtest.simulated import Lived, heat, lived, recorded, rules, ruleset, temperatures
 from tests.lab.score.play import TARGET, load_pack
 
-ENGINE = Ruleset(load_pack())
 BEGIN = 1_700_000_000.0
 
 
@@ -40,7 +39,7 @@ def test_a_recording_has_the_alerts_that_there_were_at_the_times_that_they_had(
     tmp_path: Path, scenario: str, seconds: int
 ) -> None:
     with Recording(recorded(tmp_path, scenario, seconds)) as recording:
-        found = spans(recording.snapshots(), ENGINE)
+        found = spans(recording.snapshots(), Ruleset(load_pack()))
         assert recording.problems == []
     again = {Lived(each.labels, each.active_at, each.fired_at, each.ended_at) for each in found if each.fired_at}
     assert again == lived(scenario, seconds)[1] != set()

@@ -160,6 +160,7 @@ def test_one_sample_is_taken_with_a_configuration_from_a_pipe() -> None:
         b"metrics: {profile: none, include: [coldplate_build_info]}",
     )
     assert status == 0, said
+    assert "no GPU" not in "".join(said)  # none was looked for
     assert "\ncoldplate_build_info{" in printed
     assert "coldplate_node_" not in printed
 

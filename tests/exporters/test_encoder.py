@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import Metric as ClientMetric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -114,6 +114,7 @@ def test_a_page_parses_to_what_the_snapshot_holds(fmt: Format, snapshot: Snapsho
 
 
 @pytest.mark.parametrize("fmt", Format)
+@settings(max_examples=40)
 @given(several=st.lists(snapshots, min_size=2, max_size=4))
 def test_an_encoder_that_has_rendered_others_renders_the_same_page(fmt: Format, several: list[Snapshot]) -> None:
     encoder = Encoder()

@@ -96,7 +96,7 @@ def read_answer(data: bytes) -> HttpAnswer | None:
         return None
 
 
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @example(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\n0\r\n\r\n\r\n\n")  # h11 ends the head at the lone line feed
 @given(answers | st.binary(max_size=200))
 def test_what_agents_take_from_each_other_h11_takes_alike_or_refuses(data: bytes) -> None:

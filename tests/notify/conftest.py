@@ -48,7 +48,7 @@ def make_notice(*arguments: Any, valid_for: float = 240.0, **labels: Any) -> Not
     return Notice(make_alert(*arguments, **labels), time.time() + valid_for)
 
 
-def wait_until(condition: Callable[[], object], within: float = 5.0) -> None:
+def wait_until(condition: Callable[[], object], within: float = 30.0) -> None:
     end = time.monotonic() + within
     while not condition():
         assert time.monotonic() < end, "it did not come to pass"

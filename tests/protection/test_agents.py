@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +16,8 @@ from agent.lib.http_target import HttpTarget
 from agent.lib.user_error import UserError
 from agent.wiring.http_access import read_login
 from agent.wiring.own_agent import own_agent
-from tests.daemon.conftest import ROOT, RunningDaemon
+from tests import warm
+from tests.daemon.conftest import RunningDaemon
 from tests.protection.conftest import HASHES, write_leaf
 from tests.servers import free_ports
 
@@ -108,17 +107,12 @@ def test_commands_find_the_agents(agents, folder: Path) -> None:
     """At this node by its own configuration, and at others by the file that says how to log in."""
     urls = [each.url for each in agents[:2]]
 
-    def run(*arguments: str) -> Any:
-        command = [sys.executable, "-m", "agent.cli", *arguments]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-
-    told = run("top", "--json", "--http.config.file", str(folder / "client.yml"), "--url", *urls)
-    assert told.returncode == 0, told.stderr
-    assert [bool(each.get("gpus")) for each in json.loads(told.stdout)["nodes"]] == [True, True]
-    doctor = run("doctor", "--json", "--config.file", str(folder / "0.yaml"))
-    assert "its last sample is" in doctor.stdout, doctor.stdout
-    without = run("top", "--json", "--url", urls[0])
-    assert without.returncode == 1
+    told = warm.command(["top", "--json", "--http.config.file", str(folder / "client.yml"), "--url", *urls])
+    assert told.status == 0, told.error
+    assert [bool(each.get("gpus")) for each in json.loads(told.output)["nodes"]] == [True, True]
+    doctor = warm.command(["doctor", "--json", "--config.file", str(folder / "0.yaml")])
+    assert b"its last sample is" in doctor.output, doctor.output
+    assert warm.command(["top", "--json", "--url", urls[0]]).status == 1
 
 
 def test_the_own_agent_is_known_by_its_certificate_and_asked_as_a_peer_would(folder: Path) -> None:
