@@ -159,7 +159,7 @@ _coldplate() {
     'coldplate import') if [[ $cur == -* ]]; then _coldplate_words '-h --help --prometheus --http.config.file -o --out --node --start --end --interval --match --gpu --utc'; else _coldplate_paths -f; fi ;;
     'coldplate once') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --format --textfile'; else :; fi ;;
     'coldplate pause') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --for --end'; else :; fi ;;
-    'coldplate record') if [[ $cur == -* ]]; then _coldplate_words '-h --help --delay --duration --interval -o --output --redact --no-redact --if-asked --info --copy --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format'; else :; fi ;;
+    'coldplate record') if [[ $cur == -* ]]; then _coldplate_words '-h --help --delay --duration --interval -o --output --redact --no-redact --if-asked --allow-no-gpu --info --copy --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format'; else :; fi ;;
     'coldplate render') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_words 'metrics migrating scenarios xids configuration config-file rules dashboards completion man'; fi ;;
     'coldplate render metrics') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
     'coldplate render migrating') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;

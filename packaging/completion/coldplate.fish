@@ -105,6 +105,7 @@ complete -c coldplate -n '__coldplate_at coldplate record' -l interval -x -d 'ti
 complete -c coldplate -n '__coldplate_at coldplate record' -s o -l output -r -F -d 'file to write, or a folder (default ./coldplate-NODE-TIME.coldplate)'
 complete -c coldplate -n '__coldplate_at coldplate record' -l redact -l no-redact -d 'replace UUIDs, serials, host, user and job names by pseudonyms (default: yes)'
 complete -c coldplate -n '__coldplate_at coldplate record' -l if-asked -d 'record only if COLDPLATE_RECORD is set, and in one task of each node; otherwise become the command'
+complete -c coldplate -n '__coldplate_at coldplate record' -l allow-no-gpu -d 'record a node without GPUs as well (default: no file)'
 complete -c coldplate -n '__coldplate_at coldplate record' -l info -r -F -d 'tell what is in recordings, and exit'
 complete -c coldplate -n '__coldplate_at coldplate record' -l copy -r -F -d 'write recordings into one, redacted unless --no-redact'
 complete -c coldplate -n '__coldplate_at coldplate record' -l config.file -r -F -d 'configuration file (default /etc/coldplate/coldplate.yaml if it exists; every key has a default)'

@@ -146,8 +146,9 @@ class Handler(BaseHTTPRequestHandler):
         controller.asked.append(self.path)
         controller.hang.wait(5)
         if controller.break_off is not None or controller.broken_for_good:
-            self.wfile.write(controller.break_off or b"")
-            controller.break_off, self.close_connection = None, True
+            said, controller.break_off = controller.break_off, None  # before the client asks again
+            self.close_connection = True
+            self.wfile.write(said or b"")
             return
         status = controller.status.get(self.path, 200 if self.path in controller.documents else 404)
         if controller.login is not None and self.headers.get("Authorization") != controller.login:

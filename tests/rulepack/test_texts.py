@@ -109,7 +109,7 @@ def test_every_alert_leads_to_its_runbook_on_an_agent_that_knows_of_it() -> None
         assert each.notes["runbook_url"] == f"http://{host}/runbooks/{each.name}"
 
 
-def test_a_text_that_has_a_gpu_reset_has_the_agent_stopped_before() -> None:
+def test_a_text_that_has_a_gpu_reset_has_the_agent_paused_before() -> None:
     """The agent holds the device, and the driver resets none that is in use."""
     resetting = {
         each.name for each in told() if re.search(r"gpu-reset|reset (the|all) GPUs?\b", each.notes["description"])
@@ -118,4 +118,4 @@ def test_a_text_that_has_a_gpu_reset_has_the_agent_stopped_before() -> None:
     for each in told():
         text = each.notes["description"]
         for found in re.finditer(r"gpu-reset|reset (the|all) GPUs?\b", text):
-            assert re.search(r"stop coldplate", text[: found.start()]), text
+            assert re.search(r"coldplate pause --for", text[: found.start()]), text
