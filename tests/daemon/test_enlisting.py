@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -57,30 +56,6 @@ def test_a_configured_number_of_gpus_is_held_against_those_that_the_driver_count
     node.daemon.until("both fire", lambda: {("GpuLost", "3"), ("GpuCountWrong", "")} <= node.firing(), 60)
 
 
-@pytest.mark.release
-def test_all_silent_is_data_at_once_not_ready_and_each_joins_by_itself(opened) -> None:
-    node = opened(*EVERYBODY)
-    node.until_up(dict.fromkeys(ALL, 0.0), NOTICED)
-    assert set(node.missing().values()) == {"timeout"}
-    assert not node.ready()
-    worker = node.daemon.worker_pid
-    node.command("hang 5")
-    node.until_up({**ALL, "5": 0.0}, CURED)
-    assert node.ready()
-    node.command()
-    node.until_up(ALL, CURED)
-    assert node.daemon.worker_pid == worker
-
-
-@pytest.mark.release
-def test_a_gpu_that_is_lost_at_the_opening_is_a_gap_for_that_reason_and_comes_back(opened) -> None:
-    node = opened("lost 0", "denied 6")
-    node.until_up({**ALL, "0": 0.0, "6": 0.0}, NOTICED)
-    assert node.missing() == {("0", ""): "lost", ("6", ""): "denied"}
-    node.command()
-    node.until_up(ALL, CURED)
-
-
 def test_a_library_that_hangs_while_it_is_opened_is_noticed_and_continues_at_once(opened) -> None:
     node = opened("hang-init")
     node.daemon.until("the worker is not up", lambda: node.value("coldplate_worker_up") == 0, NOTICED)
@@ -119,14 +94,6 @@ def test_after_all_hang_and_the_worker_dies_none_is_left_behind(opened) -> None:
     node.until_up(ALL, CURED)
 
 
-@pytest.mark.release
-def test_a_gpu_that_was_not_on_the_bus_is_found_when_it_comes_back(opened) -> None:
-    node = opened("gone 2")
-    node.until_up(dict.fromkeys("0123456", 1.0), NOTICED)
-    node.command()
-    node.until_up(ALL, 2 * CURED)
-
-
 def test_indexes_that_move_and_boards_that_are_swapped_are_seen_after_a_restart(opened) -> None:
     node = opened()
     node.until_up(ALL, NOTICED)
@@ -144,15 +111,3 @@ def test_indexes_that_move_and_boards_that_are_swapped_are_seen_after_a_restart(
     expected = {slot: (index, 0.0 if slot == "3b" else 1.0) for slot, index in moved.items()}
     node.daemon.until("the others have other indexes", lambda: slots() == expected, CURED)
     assert len(node.daemon.family("coldplate_gpu_replaced_info")) == 1
-
-
-@pytest.mark.release
-@pytest.mark.parametrize("fault", ["hang", "lost"])
-def test_a_synthetic_gpu_that_is_sick_from_the_start(start, tmp_path: Path, fault: str) -> None:
-    path = tmp_path / "scenario.yaml"
-    path.write_text(
-        f"description: sick at once\ntopology: dgx-h100\nfaults: [{{kind: {fault}, gpu: 3, at: 0s, duration: 4s}}]\n"
-    )
-    daemon = start("--scenario", str(path), config="sampling: {fast: 250ms, slow: 1s, cold: 2s}\n")
-    daemon.until("GPU 3 is down", lambda: daemon.family("coldplate_gpu_up") == {**ALL, "3": 0.0}, 5)
-    daemon.until("GPU 3 is up", lambda: daemon.family("coldplate_gpu_up") == ALL, CURED)

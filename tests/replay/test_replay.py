@@ -210,7 +210,7 @@ def test_the_page_of_a_recording(tmp_path: Path) -> None:
     [
         (["--backend", "replay"], "backends.replay.file: is not set; name a recording, or start with --backend"),
         (["--backend", "replay:/none"], "backends.replay.file: /none: cannot be read: No such file or directory"),
-        (["--backend", "replay:/etc/hosts"], "backends.replay.file: /etc/hosts: is not a recording of coldplate's"),
+        (["--backend", f"replay:{__file__}"], f"backends.replay.file: {__file__}: is not a recording of coldplate's"),
         (["--backend", "replay:x", "--replay.speed", "fast"], "--replay.speed: fast is not a number from 0.1 to 1000"),
     ],
 )  # fmt: skip
