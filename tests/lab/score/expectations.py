@@ -188,7 +188,6 @@ EXPECTED: dict[str, Expectation] = {
             Expected("NvLinkErrors", 0, labels={"type": "crc_flit"}),
             Expected("NvLinkErrors", 1, labels={"type": "recovery"}),
             Expected("NvLinkDown", 2),
-            Expected("NodeExpectationNotMet", 2, of="node", labels={"expectation": "nvlinks"}),
             _xid("GpuXidReset", 74, 3),
         ),
     ),
