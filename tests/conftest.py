@@ -23,8 +23,8 @@ LAB = Path(__file__).with_name("lab")
 KEPT = 30
 """Descriptors that a file of tests may leave open: what is made once for all files, and what libraries keep."""
 
-LONG = ("daemon", "rack", "worker", "dashboards", "rulepack", "engine", "lib", "commands", "additions", "promql",
-        "protection", "screen", "soak", "export", "push", "packages", "infiniband", "hardware")  # fmt: skip
+LONG = ("daemon", "rulepack", "engine", "worker", "rack", "commands", "lib", "screen", "host", "infiniband", "report",
+        "doctor", "http_client", "health", "power", "simulate", "protection", "notify", "promql", "alerts")  # fmt: skip
 """Folders whose tests start daemons and servers and wait for them."""
 
 

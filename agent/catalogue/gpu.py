@@ -84,6 +84,16 @@ PRESENCE = (
            Lane.FAST, (Derived("monotonic clock"),), simulated=(0, 3600)),
 )  # fmt: skip
 
+STATES = ("computing", "waiting", "throttled", "awaited", "saving", "loading", "starved", "held", "free", "lost")
+"""What a GPU does with its time (agent/sampler/ledger.py)."""
+
+LEDGER = (
+    Metric("coldplate_gpu_state_seconds_total", Kind.COUNTER, Unit.SECONDS, Gpu,
+           "Seconds of the GPU by what it did; the states add up to the time since the agent first saw it.",
+           Lane.FAST, (Derived("utilization, activity, power, the job's other GPUs, what the node reads and writes"),),
+           labels=("state",)),
+)  # fmt: skip
+
 WORK = (
     _ratio("utilization", "Share of time in which at least one kernel ran; does not show how much of the GPU it used.",
            Call("nvmlDeviceGetUtilizationRates", ("gpu",)), rolling=True),
@@ -264,4 +274,4 @@ MIG = (
            span=(0.0, 2.0**44)),
 )  # fmt: skip
 
-ROWS = PRESENCE + WORK + MEMORY + POWER + THROTTLING + FAULTS + MIG
+ROWS = PRESENCE + LEDGER + WORK + MEMORY + POWER + THROTTLING + FAULTS + MIG

@@ -63,6 +63,7 @@ _NODE = (
 
 GROUPS: tuple[Group, ...] = (
     _group("gpu-presence", "GPU: presence", gpu.PRESENCE),
+    _group("gpu-ledger", "GPU: where its time goes", gpu.LEDGER),
     _group("gpu-work", "GPU: work", gpu.WORK),
     _group("gpu-memory", "GPU: memory", gpu.MEMORY),
     _group("gpu-power", "GPU: power, heat, clocks", gpu.POWER),

@@ -22,9 +22,7 @@ class NodeExpectations(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     `nvlinks` counts those of one GPU, and `nvlink_gigabytes_per_second` is one link's speed in one direction. `fabric`:
     the GPUs are registered with the NVLink fabric, all in one domain. `ports` are RDMA ports (InfiniBand or RoCE)
     that must be active at the rate, others may be there beside them. `hca_distances` are those at which a GPU may have
-    its nearest adapter; `nearest_hcas` names them by the GPU's PCI address. The four before the topology are the least
-    that the active test must reach: reads and writes of a GPU's memory together, a product of large matrices, a copy
-    between GPU and host in either direction, and a copy from one GPU to another.
+    its nearest adapter; `nearest_hcas` names them by the GPU's PCI address.
     """
 
     description: Word
@@ -44,10 +42,6 @@ class NodeExpectations(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     port_gigabits_per_second: Amount | None = None
     hca_distances: tuple[Word, ...] | None = None
     nearest_hcas: dict[Word, tuple[Word, ...]] | None = None
-    gpu_memory_gigabytes_per_second: Amount | None = None
-    gpu_product_teraflops: Amount | None = None
-    host_copy_gigabytes_per_second: Amount | None = None
-    peer_copy_gigabytes_per_second: Amount | None = None
     topology: Word | None = None
 
 

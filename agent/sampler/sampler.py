@@ -36,6 +36,7 @@ from agent.sampler.devices import Devices, Trouble
 from agent.sampler.estimate import estimate
 from agent.sampler.health import Health, LoopFacts
 from agent.sampler.inventory import Inventory
+from agent.sampler.ledger import GpuLedger
 from agent.sampler.missing import MissingMetrics, Source
 from agent.sampler.node_sums import NodeSums
 from agent.sampler.overdue import Overdue
@@ -69,6 +70,7 @@ class Sampler:
         self._blocks: dict[Key, Block] = {}
         self._missing = MissingMetrics()
         self._sums = NodeSums()
+        self._ledger = GpuLedger()
         self._patiences: dict[tuple[str, Lane], float] = {}
         self._gpus = Devices(inventory, self.presence)
         self._processes: dict[str, tuple[float, Sequence[GpuProcess]]] = {}
@@ -216,6 +218,7 @@ class Sampler:
             self.health.frame(now.mono, facts, self.settings),
             *told,
         )
+        frames.append(self._ledger.frame(now.mono, frames))
         frames.append(self._sums.frame(frames))
         return Snapshot(self._sequence, now, tuple(frames), self.health.reports(gaps_of))
 

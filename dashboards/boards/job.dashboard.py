@@ -84,6 +84,11 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("Side by side")
 dashboard.add(
+    graph([('sum by (state) (rate(coldplate_job_gpu_seconds_total{job_id="$job"}[$__rate_interval])) > 0',
+        "{{state}}")],
+        "almost all of it computing. Waiting without awaited: the cause is on another node.",
+        title="Where the job's GPU time goes", what="The job's GPUs by what they do, in GPU-seconds a second.",
+        unit="short", stack=True, few=True, size=(24, 8)),
     heat([(of_job("coldplate_gpu_utilization_ratio"), "{{instance}} GPU {{gpu}}")],
         "equal rows: a dark row among bright ones is the straggler.", max=1, unit="percentunit"),
     graph([(of_job("coldplate_gpu_power_watts"), "{{instance}} GPU {{gpu}}")],

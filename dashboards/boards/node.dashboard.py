@@ -56,6 +56,10 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("Useful work")
 dashboard.add(
+    graph([(f"sum by (state) (rate(coldplate_gpu_state_seconds_total{RATE})) > 0", "{{state}}")],
+        "almost all of it computing. Awaited names a GPU that its job's others wait for.",
+        title="Where GPU time goes", what="GPUs by what they do, in GPU-seconds a second (docs/jobs.md).",
+        unit="short", stack=True, few=True, size=(24, 8)),
     heat("coldplate_gpu_utilization_ratio", "equal rows within a job: a dark row among bright ones is a straggler.",
         max=1, unit="percentunit"),
     graph("coldplate_gpu_sm_active_ratio",

@@ -38,8 +38,6 @@ _coldplate() {
     'coldplate check --http.config.file') _coldplate_paths -f; return ;;
     'coldplate check --timeout') return ;;
     'coldplate check --at') return ;;
-    'coldplate check --deep-seconds') return ;;
-    'coldplate check --deep-python') return ;;
     'coldplate doctor --config.file') _coldplate_paths -f; return ;;
     'coldplate doctor --url') return ;;
     'coldplate doctor --http.config.file') _coldplate_paths -f; return ;;
@@ -152,7 +150,7 @@ _coldplate() {
     esac
     case "$at" in
     'coldplate') if [[ $cur == -* ]]; then _coldplate_words '-h --help --version'; else _coldplate_words 'check compat-check doctor export import once pause record render report rules run simulate top'; fi ;;
-    'coldplate check') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --expect --learn --only --skip --agent --http.config.file --timeout --at --deep --deep-seconds --deep-python --force --verbose --json'; else :; fi ;;
+    'coldplate check') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --expect --learn --only --skip --agent --http.config.file --timeout --at --verbose --json'; else :; fi ;;
     'coldplate compat-check') if [[ $cur == -* ]]; then _coldplate_words '-h --help --json'; else _coldplate_paths -f; fi ;;
     'coldplate doctor') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --json --url --http.config.file --path.sysfs --path.procfs --path.rootfs'; else :; fi ;;
     'coldplate export') if [[ $cur == -* ]]; then _coldplate_words '-h --help -o --out --format --metrics --step --start --end --config.file'; else _coldplate_paths -f; fi ;;

@@ -17,7 +17,7 @@ step make parity
 step make test-packages
 step make test-systemd
 step make test-bare
-step make drill ARGS='--short --print'
-step make soak ARGS='--seconds 300 --hours 1 --print'
+step make drill ARGS=--short
+step make soak ARGS='--seconds 300 --hours 1 --dry'
 step make fuzz ARGS='--seconds 30'
 [ -z "$failed" ] || { echo "FAILED:$failed" >&2; exit 1; }

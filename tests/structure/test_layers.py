@@ -195,7 +195,6 @@ def test_patterns_for_re_are_in_the_code() -> None:
 
 STARTERS = {
     "agent.commands.record.followed_command": "the command that a user has recorded",
-    "agent.commands.check.deep.measuring_process": "what measures GPUs, under the Python that has the library for it",
 }
 """Modules that start a program without the module subprocess, and which one."""
 

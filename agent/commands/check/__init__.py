@@ -8,17 +8,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.health.deep_names import DEEP_NAMES
 from agent.lib.commandline import OutputError, Parser, abandon_output, nearest
 from agent.lib.user_error import UserError
 from agent.wiring.command_line import add_sources, read_config, read_options
 from agent.wiring.http_access import add_http_config, given_login
 
 if TYPE_CHECKING:
-    from agent.commands.check.deep.deep_run import DeepOptions
     from agent.commands.check.judgement import Evidence
-    from agent.config.schema import Config
-    from agent.wiring.command_line import CommandLineOptions
 
 HELP = "judge whether the node is fit for a job"
 DESCRIPTION = (
@@ -36,10 +32,6 @@ EXAMPLES = (
         "coldplate check --learn /etc/coldplate/site.yaml",
         "write down what a node that is well should stay",
     ),
-    (
-        "coldplate check --deep --deep-python /opt/pytorch/bin/python",
-        "load the idle GPUs for half a minute as well, and measure them",
-    ),
     ("coldplate check --scenario nvlink-down --verbose", "what it says of a fault, without a GPU"),
 )
 EXIT_STATUSES = {
@@ -50,9 +42,8 @@ EXIT_STATUSES = {
 }
 UNKNOWN = 3
 AGENT_WORDS = ("auto", "required", "none")
-ASIDE = ("driver", "xids", "agent", "alerts", *DEEP_NAMES)
+ASIDE = ("driver", "xids", "agent", "alerts")
 """Checks whose answers are not in the sample of the devices."""
-NOT_REAL = ("none", "synthetic")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -72,13 +63,6 @@ def add_arguments(parser: Parser) -> None:
     add("--timeout", default="2s", metavar="DURATION", help="time for everything (default %(default)s)")
     add("--at", metavar="DURATION", help="with --scenario: how long it has been going on (default: until all of its "
         "faults show)")  # fmt: skip
-    add("--deep", action="store_true", help="measure every idle GPU with PyTorch or CuPy: memory, a matrix "
-        "product, copies to and from the host and other GPUs")  # fmt: skip
-    add("--deep-seconds", default="45s", metavar="DURATION", help="time for --deep, after the other checks (default "
-        "%(default)s)")  # fmt: skip
-    add("--deep-python", default="", metavar="PROGRAM", help="the Python that has PyTorch or CuPy (default: ours, "
-        "else python3)")  # fmt: skip
-    add("--force", action="store_true", help="with --deep: measure GPUs that are in use, too; disturbs their jobs")
     add("--verbose", action="store_true", help="tell of every check, not only of those that are not ok")
     add("--json", action="store_true", help="print one JSON object")
 
@@ -118,42 +102,15 @@ def _obey(arguments: argparse.Namespace) -> int:
         raise UserError(f"--timeout: {arguments.timeout} is not from 200ms to 10m")
     agent = arguments.agent or ("none" if arguments.scenario else "auto")
     until = judgement.deadline(timeout)
-    deep = _deep_options(arguments, config)
     if arguments.learn is not None:
-        return _learn(_deepened(judgement.gather(config, options, until, "none"), deep, options), arguments.learn)
+        return _learn(judgement.gather(config, options, until, "none"), arguments.learn)
     if config.backends.devices == "none":
         names -= {"driver", "xids"}
-    gathered = judgement.gather(config, options, until, agent, given_login(arguments))
-    evidence = _deepened(gathered, deep, options)
+    evidence = judgement.gather(config, options, until, agent, given_login(arguments))
     made = judgement.judge(evidence, names, expected, needs_agent=agent == "required")
     sys.stdout.write(wording_of_judgement.as_json(made) if arguments.json
                      else wording_of_judgement.as_text(made, arguments.verbose))  # fmt: skip
     return wording_of_judgement.status_of(made)
-
-
-def _deep_options(arguments: argparse.Namespace, config: Config) -> DeepOptions | None:
-    """How the active test is to be made; None where it is not asked for. Raises UserError."""
-    if not arguments.deep:
-        if arguments.force or arguments.deep_python:
-            raise UserError(f"{'--force' if arguments.force else '--deep-python'}: needs --deep")
-        return None
-    from agent.commands.check.deep.deep_run import DeepOptions
-
-    seconds = _seconds("--deep-seconds", arguments.deep_seconds) or 0.0
-    if not 1.0 <= seconds <= 3600.0:
-        raise UserError(f"--deep-seconds: {arguments.deep_seconds} is not from 1s to 1h")
-    if arguments.scenario or config.backends.devices in NOT_REAL:
-        raise UserError("--deep: measures real GPUs; leave out --scenario and --backend")
-    return DeepOptions(seconds, arguments.deep_python, arguments.force)
-
-
-def _deepened(evidence: Evidence, deep: DeepOptions | None, options: CommandLineOptions) -> Evidence:
-    """The evidence with what the active test came to, if it is to be made."""
-    if deep is None:
-        return evidence
-    from agent.commands.check.deep.deep_run import deepened
-
-    return deepened(evidence, deep, options.sysfs)
 
 
 def _learn(evidence: Evidence, target: str) -> int:

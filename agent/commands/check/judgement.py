@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -13,12 +13,10 @@ from typing import Any
 
 import msgspec
 
-from agent.backends.protocol import GpuProcess
 from agent.commands.check.asides import AgentAlerts, Aside, ask_agent, read_kernel_log
 from agent.config.schema import Config, ConfigError
 from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, read_request
 from agent.health import fault_findings, gpu_findings
-from agent.health.deep_findings import DeepResult, deep_findings, learned_deep
 from agent.health.examination import examined, expected_of, view_of
 from agent.health.expectation_files import ExpectationError
 from agent.health.expected_node import GENERIC, Expected, NodeExpectations
@@ -27,7 +25,7 @@ from agent.health.seen_node import NOT_READ, SeenNode
 from agent.health.verdicts import HealthFinding, Verdict
 from agent.lib.clock import clock
 from agent.lib.timestamps import utc
-from agent.model import Gpu, Snapshot, Xid
+from agent.model import Snapshot, Xid
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.expectations import AUTO, load_expected
 from agent.wiring.own_agent import own_agent
@@ -56,7 +54,6 @@ class Judgement:
     findings: Sequence[HealthFinding]
     expected: Expected
     note: str = ""
-    deep: DeepResult | None = None
 
 
 def deadline(timeout: float) -> float:
@@ -99,8 +96,7 @@ class Evidence:
     `is_up`: the device worker was up, so that its silence is the driver's. `is_whole`: everybody answered in time.
     `opening` is how many seconds it took to open the devices, and `waited` for how many they had been open. `xids` is
     None with the reason where the kernel log cannot be read, and `alerts` where nobody asked. `paused`: the driver was
-    not asked, for this reason. `processes` are those that compute on the GPUs. `deep` is what the active test came to,
-    where it was made.
+    not asked, for this reason.
     """
 
     snapshot: Snapshot
@@ -113,8 +109,6 @@ class Evidence:
     why_no_xids: str = ""
     alerts: AgentAlerts | None = None
     paused: str = ""
-    processes: Mapping[Gpu, Sequence[GpuProcess]] = field(default_factory=dict)
-    deep: DeepResult | None = None
 
 
 def gather(
@@ -153,10 +147,8 @@ def judge(evidence: Evidence, names: Collection[str], wanted: Expected | None, *
     ]
     if evidence.alerts is not None:
         findings += agent_findings(evidence.alerts, needs_agent)
-    if evidence.deep is not None:
-        findings += deep_findings(evidence.deep, expected)
     note = "" if wanted is not None or expected is not GENERIC else _unrecognised(view)
-    return Judgement([each for each in findings if each.name in names], expected, note, evidence.deep)
+    return Judgement([each for each in findings if each.name in names], expected, note)
 
 
 def learn(evidence: Evidence) -> NodeExpectations:
@@ -168,13 +160,7 @@ def learn(evidence: Evidence) -> NodeExpectations:
         what = "no GPU answers"
     if silent or not view.answering or not evidence.is_whole:
         raise ConfigError(f"--learn: {what}; learn from a node that is well, or give it a longer --timeout")
-    node = learned(view, f"{len(view.gpus)} x {next(iter(view.models().values()))}, learned", MARGIN_CELSIUS)
-    if evidence.deep is None:
-        return node
-    untested = evidence.deep.broken or evidence.deep.unfinished or "; ".join(evidence.deep.passed_over.values())
-    if untested:
-        raise ConfigError(f"--learn: {untested}; learn from a node that is well and idle")
-    return learned_deep(node, evidence.deep)
+    return learned(view, f"{len(view.gpus)} x {next(iter(view.models().values()))}, learned", MARGIN_CELSIUS)
 
 
 def agent_findings(told: AgentAlerts, required: bool) -> list[HealthFinding]:
@@ -218,8 +204,7 @@ def _sample(config: Config, options: CommandLineOptions, until: float) -> Eviden
             return Evidence(snapshot, family_of(config), is_whole=is_whole)
         opened = snapshot.at.mono if worker.opened_at is None else worker.opened_at
         waited, opening = snapshot.at.mono - opened, opened - began
-        processes = sampling.sampler.processes()
-        return Evidence(snapshot, family_of(config), worker.heard, is_whole, waited, opening, processes=processes)
+        return Evidence(snapshot, family_of(config), worker.heard, is_whole, waited, opening)
     finally:
         sampling.abandon()
 

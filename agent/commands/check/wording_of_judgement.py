@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from agent.health.deep_findings import DeepResult
 from agent.health.verdicts import HealthFinding, Verdict, by_rank, worst
 from agent.lib.wording import one_line
 
@@ -55,22 +54,7 @@ def as_json(judgement: Judgement) -> str:
             for each in by_rank(judgement.findings)
         ],
     }
-    if judgement.deep is not None:
-        document["deep"] = _measured(judgement.deep)
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-
-
-def _measured(deep: DeepResult) -> dict[str, object]:
-    """The figures of the active test: bytes a second, and floating-point operations a second for products."""
-    return {
-        "library": deep.library,
-        "number": deep.number,
-        "seconds": round(deep.seconds, 1),
-        "measured": [
-            {"kind": step.kind, "gpus": [gpu.uuid for gpu in step.gpus], "per_second": value}
-            for step, value in deep.measured.items()
-        ],
-    }
 
 
 def _summary(judgement: Judgement) -> str:

@@ -43,6 +43,11 @@ class GpuColumn:
     """Whether it can use any number of cells, once all others have what they need."""
 
 
+def _state(gpu: GpuView) -> str:
+    """Return what is wrong with it, else what it does."""
+    return gpu.doing if gpu.word == "ok" and gpu.doing else gpu.word
+
+
 def _tone_of(gpu: GpuView, *words: str) -> str:
     """The style of a value that a finding is about."""
     return next((STYLES[each.tone] for each in gpu.findings if each.word in words), "")
@@ -125,7 +130,7 @@ def _why(gpu: GpuView, _look: Look, _width: int) -> Part:
 COLUMNS = (
     GpuColumn("", 1, 0, lambda gpu, look, _: (look.glyphs.mark(gpu.tone), STYLES[gpu.tone])),
     GpuColumn("GPU", 3, 0, lambda gpu, _look, _width: (gpu.index, "")),
-    GpuColumn("STATE", 9, 1, lambda gpu, _look, _width: (gpu.word, STYLES[gpu.tone]), False),
+    GpuColumn("STATE", 9, 1, lambda gpu, _look, _width: (_state(gpu), STYLES[gpu.tone]), False),
     GpuColumn("BUSY", 4, 2, _busy),
     GpuColumn("", 8, 7, _bar, False),
     GpuColumn("BUSY LATELY", 12, 10, _busy_line, most=40, is_chart=True),

@@ -58,6 +58,7 @@ def _gpu(gpu: GpuView) -> dict[str, Any]:
         "model": gpu.row.facts.get("model"),
         "up": gpu.row.up,
         "state": gpu.word,
+        "doing": gpu.doing or None,
         **{name: gpu.value(name) for name in _VALUES},
         "clock_sm_hertz": gpu.value("clock_sm"),
         "throttle_reasons": gpu.throttles if gpu.row.up else None,

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from agent.commands.top.screen.traffic import GPU_ERRORS, PORT, PORT_ERRORS, Traffic
+from agent.commands.top.screen.traffic import GPU_ERRORS, PORT, PORT_ERRORS, STATE_SECONDS, Traffic
 from agent.model import (
     Alert,
     BackendReport,
@@ -56,6 +56,7 @@ class GpuView:
     values: dict[str, float] = field(default_factory=dict)
     rates: dict[str, float] = field(default_factory=dict)
     growth: dict[str, float] = field(default_factory=dict)
+    state_seconds: dict[str, float] = field(default_factory=dict)
     busy_history: Sequence[float | None] = ()
     power_history: Sequence[float | None] = ()
     findings: Sequence[Finding] = ()
@@ -72,6 +73,11 @@ class GpuView:
     @property
     def tone(self) -> Tone:
         return min((each.tone for each in self.findings), default=self.row.tone)
+
+    @property
+    def doing(self) -> str:
+        """What it did for most of the last minute, by the ledger; empty where that is not known."""
+        return max(self.state_seconds, key=self.state_seconds.__getitem__) if any(self.state_seconds.values()) else ""
 
     @property
     def word(self) -> str:
@@ -201,7 +207,10 @@ def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> Nod
         if (gpu := gpus.get(entity)) is not None:
             gpu.rates[metric] = rate
     for (metric, entity, labels), grown in traffic.growth.items():
-        if (gpu := gpus.get(entity)) is not None and metric in GPU_ERRORS:
+        gpu = gpus.get(entity)
+        if gpu is not None and metric == STATE_SECONDS:
+            gpu.state_seconds[dict(labels)["state"]] = grown
+        elif gpu is not None and metric in GPU_ERRORS:
             gpu.growth[_called(metric, labels)] = grown
     _add_jobs(view, found)
     view.gpus = list(gpus.values())

@@ -31,6 +31,7 @@ GPU_ERRORS = {
     "coldplate_gpu_pcie_replays_total": "PCIe replays",
     "coldplate_gpu_throttle_seconds_total": "throttled seconds",
 }
+STATE_SECONDS = "coldplate_gpu_state_seconds_total"
 WINDOW_SECONDS = 60.0
 """Seconds over which the growth of an error counter is told."""
 
@@ -81,11 +82,12 @@ class TrafficMeter:
         kept: dict[Series, deque[tuple[float, float]]] = {}
         for reading in snapshot:
             series = reading.series
-            if series.metric.name not in PORT_ERRORS and series.metric.name not in GPU_ERRORS:
+            name = series.metric.name
+            if name not in PORT_ERRORS and name not in GPU_ERRORS and name != STATE_SECONDS:
                 continue
             window = kept[series] = _window(self._windows.get(series), reading, now)
             if len(window) > 1:
-                yield (series.metric.name, series.entity, series.labels), reading.value - window[0][1]
+                yield (name, series.entity, series.labels), reading.value - window[0][1]
         self._windows = kept
 
 

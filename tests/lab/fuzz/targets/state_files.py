@@ -16,11 +16,9 @@ from agent.backends.nvml.nvml_source import NvmlSource
 from agent.backends.nvml.trace.trace import Trace, TraceError
 from agent.backends.protocol import AbsentError, DeviceError, SourceError
 from agent.catalogue import BY_NAME
-from agent.commands.check.deep.course import Course
 from agent.commands.import_ import dcgm_log, nvidia_smi_log, smi_dmon_log
 from agent.commands.import_.imported_readings import ImportProblems, SnapshotMaker, Tick, UnsuitableLogError
 from agent.daemon.pausing import ANSWER, REQUEST, PauseError, read_answer, read_request
-from agent.health.deep_findings import MEMORY, PEER, DeepStep
 from agent.lib.durable import DamagedError, seal
 from agent.model import Gap, Gpu, GpuIdentity, Lane, NvLink, Reason, Series
 from agent.recording.column_reader import ColumnBlock
@@ -108,25 +106,6 @@ def use_worker(data: bytes, folder: Path) -> None:
             frame = getattr(getattr(message, "sample", None), "frame", None)
             if frame is not None:
                 check(frame)
-
-
-COURSE = (
-    b'{"said": "loaded", "text": "PyTorch 2"}\n{"said": "ready", "text": "1", "value": 2}\n'
-    b'{"said": "begin", "step": 0}\n{"said": "value", "step": 0, "value": 2.5e12}\n'
-    b'{"said": "failed", "step": 1, "text": "CUDA error"}\n{"said": "done"}\n'
-)
-
-
-def use_course(data: bytes, folder: Path) -> None:
-    """Lines of what measures GPUs for `check --deep`; it never raises."""
-    gpus = (Gpu("0", "GPU-0"), Gpu("1", "GPU-1"))
-    course = Course([DeepStep(MEMORY, gpus[:1]), DeepStep(PEER, gpus)], len(gpus), 0.0)
-    for line in data.split(b"\n"):
-        course.take(line, 1.0)
-        course.hangs(100.0)
-        assert course.doing().isprintable()
-    assert all(0.0 < value < math.inf for value in course.values.values())
-    assert (course.why + course.broken + course.library).isprintable()
 
 
 def use_recording(data: bytes, folder: Path) -> None:
@@ -367,13 +346,6 @@ TARGETS = (
         use_worker,
         (WORKER,),
         words=(b"null", b"1e999", b"NaN", b"[]", b"{}", b"\nS", b'"fast"', b'"slow"', b"-1", b"true"),
-    ),
-    Target(
-        "deep-lines",
-        ("agent/commands/check/deep/course.py",),
-        use_course,
-        (COURSE,),
-        words=(b"null", b"1e999", b"NaN", b"-1", b'"broken"', b'"absent"'),
     ),
     Target(
         "recordings",

@@ -1,0 +1,330 @@
+"""Divides each second of each GPU among states, so that the states of a GPU add up to the time that passed.
+
+A GPU is busy for the share of a second that the driver's utilization says, and idle for the rest. Busy means computing
+where power, tensor cores, multiprocessors or memory show work, else waiting: a GPU that spins in a collective is fully
+busy. What an idle second was depends on the job's other GPUs on this node, and on what the node reads and writes. Only
+GPUs that a job holds whole and alone are compared; where that is not known the state is a coarser one (`held`), never
+`awaited`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from operator import itemgetter
+from typing import NamedTuple
+
+from agent.catalogue import BY_NAME
+from agent.catalogue.gpu import STATES
+from agent.catalogue.jobs import JOB
+from agent.model import EMPTY_LAYOUT, Entity, Frame, Gpu, Labels, Layout, Node, Series
+from agent.sampler.node_sums import NORMAL
+
+_OF_GPU = BY_NAME["coldplate_gpu_state_seconds_total"]
+_OF_JOB = BY_NAME["coldplate_job_gpu_seconds_total"]
+_ROWS = {
+    BY_NAME[f"coldplate_gpu_{name}"]: key
+    for key, name in (
+        ("up", "up"),
+        ("busy", "utilization_ratio"),
+        ("power", "power_watts"),
+        ("limit", "power_limit_watts"),
+        ("tensor", "tensor_active_ratio"),
+        ("sm", "sm_active_ratio"),
+        ("dram", "dram_active_ratio"),
+        ("used", "memory_used_bytes"),
+    )
+}
+_THROTTLE = BY_NAME["coldplate_gpu_throttle_active"]
+_HOLDER = BY_NAME["coldplate_gpu_job_info"]
+_INFO = BY_NAME["coldplate_gpu_info"]
+_WRITTEN = ("coldplate_node_disk_written_bytes_total", "coldplate_node_network_transmit_bytes_total",
+            "coldplate_infiniband_port_data_transmitted_bytes_total")  # fmt: skip
+_READ = ("coldplate_node_disk_read_bytes_total", "coldplate_node_network_receive_bytes_total")
+_PRESSURE = BY_NAME["coldplate_node_pressure_waiting_seconds_total"]
+
+WORKING_POWER = 0.35
+"""Share of the power limit from which a busy GPU computes, whatever its activity counters say."""
+SPINNING_POWER = 0.25
+"""Share of it below which a busy GPU without activity counters waits: spinning reaches 24%, decoding falls to 27%."""
+WORKING_TENSOR, WORKING_SM, WORKING_DRAM = 0.05, 0.3, 0.1
+"""Activities from which a busy GPU computes."""
+LOADING_BYTES = 64 * 2**20
+"""Growth of a GPU's used memory in a second from which an idle GPU is loading."""
+FAR_ABOVE, LEAST_BYTES = 3.0, 200e6
+"""The node writes or reads far above the usual at so many times the usual rate and so many bytes a second more."""
+USUAL_SECONDS = 300.0
+"""Time constant of the usual rate, which is learned while GPUs compute."""
+DATA_PRESSURE = 0.2
+"""Share of the time in which some task waits for I/O from which the host is busy with data."""
+
+
+class _Where(NamedTuple):
+    """Where a value is: the number of its frame, and its place there."""
+
+    frame: int
+    place: int
+
+
+class GpuHolder(NamedTuple):
+    """Who holds a GPU: a job that has it whole and alone, others (`is_shared`), or nobody."""
+
+    job: Labels | None
+    is_shared: bool
+
+
+class GpuSecond(NamedTuple):
+    """One GPU between two ticks. `busy` is a share of the time, `works` tells computing from spinning."""
+
+    up: bool
+    busy: float
+    works: bool
+    is_throttled: bool
+    is_loading: bool
+
+
+class JobPeers(NamedTuple):
+    """How many other GPUs of a job on this node are up, and how many of them wait or compute most of the time."""
+
+    up: int = 0
+    waiting: int = 0
+    computing: int = 0
+
+    def without(self, second: GpuSecond) -> JobPeers:
+        """Return the same without one of them."""
+        if not second.up:
+            return self
+        mostly = second.busy >= 0.5
+        return JobPeers(
+            self.up - 1, self.waiting - (mostly and not second.works), self.computing - (mostly and second.works)
+        )
+
+
+NO_PEERS = JobPeers()
+
+
+def peers_of(seconds: Iterable[GpuSecond]) -> JobPeers:
+    """Count the GPUs of one job."""
+    up = [each for each in seconds if each.up]
+    busy = [each.works for each in up if each.busy >= 0.5]
+    return JobPeers(len(up), busy.count(False), busy.count(True))
+
+
+def shares_of(
+    second: GpuSecond, held: GpuHolder, peers: JobPeers, *, writes: bool, reads: bool
+) -> tuple[tuple[str, float], ...]:
+    """Divide the time of one GPU. `peers` are the other GPUs of its job here; the host `writes` or `reads` much."""
+    if not second.up:
+        return (("lost", 1.0),)
+    saves = writes and not peers.computing and held.job is not None
+    working, spinning = "throttled" if second.is_throttled else "computing", "saving" if saves else "waiting"
+    busy = working if second.works else spinning
+    if second.busy == 1.0:
+        return ((busy, 1.0),)
+    return ((busy, second.busy), (_idle(second, held, peers, saves, reads and not peers.computing), 1.0 - second.busy))
+
+
+def _idle(second: GpuSecond, held: GpuHolder, peers: JobPeers, saves: bool, reads: bool) -> str:
+    if held.is_shared:
+        return "held"
+    if held.job is None:
+        return "free"
+    if second.is_loading:
+        return "loading"
+    if saves:
+        return "saving"
+    if peers.waiting and 2 * peers.waiting >= peers.up:
+        return "awaited"
+    return "starved" if reads and not peers.waiting else "held"
+
+
+class _Flow:
+    """The rate of some counters of the node, and the usual one. New values come with the lane that reads them."""
+
+    def __init__(self) -> None:
+        self.rate = 0.0
+        self.usual = 0.0
+        self._before: dict[Layout, tuple[object, float, float]] = {}
+        self._rates: dict[Layout, float] = {}
+
+    def take(self, layout: Layout, values: Sequence[float], places: Sequence[int], now: float) -> None:
+        """Take in the counters of one frame, if it was read again."""
+        known = self._before.get(layout)
+        if known is not None and known[0] is values:
+            return
+        total = sum(values[place] for place in places)
+        if known is not None and now > known[1]:
+            self._rates[layout] = max(total - known[2], 0.0) / (now - known[1])
+            self.rate = sum(self._rates.values())
+        self._before[layout] = (values, now, total)
+
+    def learn(self, seconds: float) -> None:
+        """Count the present rate to the usual one."""
+        self.usual += (self.rate - self.usual) * min(seconds / USUAL_SECONDS, 1.0)
+
+    @property
+    def is_high(self) -> bool:
+        """Whether the rate is far above the usual."""
+        return self.rate > FAR_ABOVE * self.usual + LEAST_BYTES
+
+    def keep(self, layouts: Sequence[Layout]) -> None:
+        """Forget the counters of other layouts."""
+        self._before = {layout: each for layout, each in self._before.items() if layout in layouts}
+        self._rates = {layout: rate for layout, rate in self._rates.items() if layout in layouts}
+        self.rate = sum(self._rates.values())
+
+
+class GpuLedger:
+    """Counts the seconds of each GPU, and of each job, by state. For the sampling thread."""
+
+    def __init__(self) -> None:
+        self._at: float | None = None
+        self._layouts: tuple[Layout, ...] = ()
+        self._places: dict[Entity, dict[str, _Where]] = {}
+        self._throttles: dict[Entity, list[_Where]] = {}
+        self._held: dict[Entity, GpuHolder] = {}
+        self._members: dict[Labels, list[Entity]] = {}
+        self._written, self._read, self._waited = _Flow(), _Flow(), _Flow()
+        self._flows: list[tuple[_Flow, int, list[int]]] = []
+        self._memory: dict[Entity, tuple[object, float, float, bool]] = {}
+        self._totals: dict[Entity | Labels, dict[str, float]] = {}
+        """Seconds by state, of each GPU and of each job."""
+        self._layout = EMPTY_LAYOUT
+        self.states: dict[Entity, str] = {}
+        """What each GPU did for most of the time since the tick before."""
+
+    def frame(self, now: float, frames: Sequence[Frame]) -> Frame:
+        """Add the time since the tick before, and return all counters. `now` in monotonic seconds."""
+        layouts = tuple(map(itemgetter(0), frames))
+        if layouts != self._layouts:
+            self._find(layouts)
+        values = [frame.values for frame in frames]
+        for flow, number, places in self._flows:
+            flow.take(layouts[number], values[number], places, now)
+        if self._at is not None and now > self._at:
+            self._count(now, now - self._at, values)
+        self._at = now
+        return Frame(self._layout, tuple(chain.from_iterable(each.values() for each in self._totals.values())))
+
+    def _count(self, now: float, elapsed: float, values: Sequence[Sequence[float]]) -> None:
+        seconds = {gpu: self._second(gpu, places, values, now) for gpu, places in self._places.items()}
+        writes, reads = self._written.is_high, self._read.is_high or self._waited.rate > DATA_PRESSURE
+        peers = {
+            job: peers_of(seconds[each] for each in members if each in seconds)
+            for job, members in self._members.items()
+        }
+        for gpu, second in seconds.items():
+            held = self._held.get(gpu, _NOBODY)
+            others = NO_PEERS if held.job is None else peers[held.job].without(second)
+            shares = shares_of(second, held, others, writes=writes, reads=reads)
+            self.states[gpu] = max(shares, key=itemgetter(1))[0]
+            for state, share in shares:
+                if share > 0.0:
+                    self._totals[gpu][state] += share * elapsed
+                    if held.job is not None:
+                        self._totals[held.job][state] += share * elapsed
+        if any(second.up and second.works and second.busy >= 0.5 for second in seconds.values()):
+            self._written.learn(elapsed)
+            self._read.learn(elapsed)
+
+    def _second(
+        self, gpu: Entity, places: dict[str, _Where], values: Sequence[Sequence[float]], now: float
+    ) -> GpuSecond:
+        read = {key: values[frame][place] for key, (frame, place) in places.items()}
+        if not read.get("up"):
+            return GpuSecond(False, 0.0, False, False, False)
+        limit = read.get("limit")
+        power = read["power"] / limit if limit and "power" in read else None
+        throttled = any(values[frame][place] for frame, place in self._throttles.get(gpu, ()))
+        busy = min(max(read.get("busy", 1.0 if power is not None and power >= WORKING_POWER else 0.0), 0.0), 1.0)
+        return GpuSecond(True, busy, _works(read, power), throttled, self._loads(gpu, places, values, now))
+
+    def _loads(self, gpu: Entity, places: dict[str, _Where], values: Sequence[Sequence[float]], now: float) -> bool:
+        """Return whether the memory in use grew between its last two reads."""
+        if "used" not in places:
+            return False
+        frame, place = places["used"]
+        known = self._memory.get(gpu)
+        if known is not None and known[0] is values[frame]:
+            return known[3]
+        used = values[frame][place]
+        grew = known is not None and now > known[1] and (used - known[2]) / (now - known[1]) >= LOADING_BYTES
+        self._memory[gpu] = (values[frame], now, used, grew)
+        return grew
+
+    def _find(self, layouts: tuple[Layout, ...]) -> None:
+        """Note where the values are, and which job holds which GPUs whole."""
+        places: dict[Entity, dict[str, _Where]] = defaultdict(dict)
+        throttles: dict[Entity, list[_Where]] = defaultdict(list)
+        holders: dict[Entity, list[dict[str, str]]] = defaultdict(list)
+        flows: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for series, at in _series_of(layouts):
+            metric = series.metric
+            if isinstance(series.entity, Gpu):
+                if metric in _ROWS:
+                    places[series.entity][_ROWS[metric]] = at
+                elif metric is _INFO:
+                    places[series.entity].setdefault("info", at)
+                elif metric is _THROTTLE and dict(series.labels).get("reason") not in NORMAL:
+                    throttles[series.entity].append(at)
+                elif metric is _HOLDER:
+                    holders[series.entity].append(dict(series.labels))
+            for number, names in enumerate((_WRITTEN, _READ)):
+                if metric.name in names:
+                    flows[number, at.frame].append(at.place)
+            if metric is _PRESSURE and dict(series.labels).get("resource") == "io":
+                flows[2, at.frame].append(at.place)
+        self._layouts = layouts
+        self._places = {gpu: each for gpu, each in places.items() if "up" in each or "info" in each}
+        self._throttles = throttles
+        self._held = {gpu: _held_by(each) for gpu, each in holders.items()}
+        self._members = defaultdict(list)
+        for gpu, held in self._held.items():
+            if held.job is not None:
+                self._members[held.job].append(gpu)
+        which = (self._written, self._read, self._waited)
+        for flow in which:
+            flow.keep(layouts)
+        self._flows = [(which[number], frame, found) for (number, frame), found in flows.items()]
+        self.states = {gpu: state for gpu, state in self.states.items() if gpu in self._places}
+        self._memory = {gpu: each for gpu, each in self._memory.items() if gpu in self._places}
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """Count the GPUs and jobs that the node has now, and no others."""
+        keys: list[Entity | Labels] = [*self._places, *self._members]
+        if keys == list(self._totals):
+            return
+        self._totals = {key: self._totals.get(key) or dict.fromkeys(STATES, 0.0) for key in keys}
+        node = Node()
+        self._layout = Layout(
+            (
+                *(Series(_OF_GPU, gpu, (("state", state),)) for gpu in self._places for state in STATES),
+                *(Series(_OF_JOB, node, (*job, ("state", state))) for job in self._members for state in STATES),
+            )
+        )
+
+
+_NOBODY = GpuHolder(None, False)
+
+
+def _held_by(holders: Sequence[dict[str, str]]) -> GpuHolder:
+    if len(holders) == 1 and holders[0].get("mig", "0") == "0":
+        return GpuHolder(tuple((name, holders[0].get(name, "")) for name in JOB), False)
+    return GpuHolder(None, True)
+
+
+def _works(read: dict[str, float], power: float | None) -> bool:
+    if power is not None and power >= WORKING_POWER:
+        return True
+    activities = ("tensor", WORKING_TENSOR), ("sm", WORKING_SM), ("dram", WORKING_DRAM)
+    if any(name in read for name, _ in activities):
+        return any(read.get(name, 0.0) >= least for name, least in activities)
+    return power is None or power >= SPINNING_POWER
+
+
+def _series_of(layouts: Sequence[Layout]) -> Iterator[tuple[Series, _Where]]:
+    for number, layout in enumerate(layouts):
+        for place, series in enumerate(layout.series):
+            yield series, _Where(number, place)

@@ -1,0 +1,144 @@
+"""The seconds of each GPU by what it did: they add up, and accuse no GPU without a reason."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+
+from agent.backends.synthetic import load_scenario, shipped_scenarios
+from agent.catalogue import BY_NAME
+from agent.model import Frame, Framer, Gpu, Labels, Node, Reading, Series
+from agent.sampler.ledger import GpuHolder, GpuLedger, GpuSecond, peers_of, shares_of
+from tests.lab.score.play import Play
+
+JOB = GpuHolder((("scheduler", "slurm"), ("job_id", "7")), False)
+FREE, SHARED = GpuHolder(None, False), GpuHolder(None, True)
+COMPUTES, WAITS = GpuSecond(True, 1.0, True, False, False), GpuSecond(True, 1.0, False, False, False)
+IDLE, LOST = GpuSecond(True, 0.0, True, False, False), GpuSecond(False, 0.0, False, False, False)
+
+
+@pytest.mark.parametrize(
+    ("second", "held", "others", "host", "expected"),
+    [
+        (COMPUTES, JOB, [IDLE], "", {"computing": 1.0}),
+        (COMPUTES._replace(is_throttled=True), JOB, [], "", {"throttled": 1.0}),
+        (COMPUTES._replace(busy=0.7), JOB, [COMPUTES], "", {"computing": 0.7, "held": 0.3}),
+        (WAITS, JOB, [WAITS, IDLE], "", {"waiting": 1.0}),
+        (IDLE, JOB, [WAITS, WAITS], "", {"awaited": 1.0}),
+        (IDLE, JOB, [WAITS, IDLE, COMPUTES, COMPUTES], "", {"held": 1.0}),
+        (IDLE, JOB, [COMPUTES, COMPUTES], "reads", {"held": 1.0}),
+        (IDLE, JOB, [IDLE], "reads", {"starved": 1.0}),
+        (IDLE, JOB, [WAITS, WAITS], "writes", {"saving": 1.0}),
+        (WAITS, JOB, [IDLE, WAITS], "writes", {"saving": 1.0}),
+        (WAITS, JOB, [COMPUTES], "writes", {"waiting": 1.0}),
+        (IDLE, JOB, [LOST, LOST], "", {"held": 1.0}),
+        (IDLE._replace(is_loading=True), JOB, [WAITS], "", {"loading": 1.0}),
+        (IDLE, SHARED, [], "", {"held": 1.0}),
+        (IDLE, FREE, [], "", {"free": 1.0}),
+        (LOST, JOB, [WAITS], "", {"lost": 1.0}),
+    ],
+)
+def test_one_second_of_one_gpu(
+    second: GpuSecond, held: GpuHolder, others: list[GpuSecond], host: str, expected: dict[str, float]
+) -> None:
+    shares = shares_of(second, held, peers_of(others), writes=host == "writes", reads=host == "reads")
+    assert {state: pytest.approx(share) for state, share in shares if share} == expected
+
+
+def totals(frame: Frame) -> dict[str, dict[str, float]]:
+    """Seconds by GPU and state."""
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    for reading in frame.readings:
+        if reading.metric.name == "coldplate_gpu_state_seconds_total" and reading.value:
+            found[dict(reading.series.all_labels)["gpu"]][dict(reading.labels)["state"]] = reading.value
+    return found
+
+
+@pytest.mark.parametrize("name", [each[0] for each in shipped_scenarios()])
+def test_the_states_of_every_gpu_add_up_to_the_time_that_passed(name: str) -> None:
+    play = Play(load_scenario(name), ())
+    try:
+        for second in range(150):
+            snapshot = play.sample()
+            play.judge(snapshot)
+            if second == 90:
+                play.reopen()
+    finally:
+        play.close()
+    ledger = next(frame for frame in snapshot.frames if any(
+        series.metric.name == "coldplate_gpu_state_seconds_total" for series in frame.layout.series))  # fmt: skip
+    assert {gpu: pytest.approx(149.0) for gpu in totals(ledger)} == {
+        gpu: sum(states.values()) for gpu, states in totals(ledger).items()
+    }
+    whole: dict[Labels, float] = defaultdict(float)
+    for reading in ledger.readings:
+        if reading.metric.name == "coldplate_job_gpu_seconds_total":
+            whole[reading.labels[:2]] += reading.value
+    assert all(seconds <= 149.0 * len(totals(ledger)) + 0.001 for seconds in whole.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds", "gpu", "state", "least"),
+    [
+        ("checkpoint-stall", 400, "0", "awaited", 200.0),
+        ("checkpoint-stall", 400, "3", "waiting", 200.0),
+        ("gpu-lost", 200, "3", "lost", 130.0),
+        ("gpu-lost", 200, "0", "waiting", 120.0),
+        ("healthy-training", 120, "0", "computing", 100.0),
+        ("idle", 60, "0", "free", 58.0),
+    ],
+)
+def test_what_the_gpus_of_a_scenario_did(name: str, seconds: int, gpu: str, state: str, least: float) -> None:
+    play = Play(load_scenario(name), ()).until(seconds - 1)
+    snapshot = play.sample()
+    play.close()
+    found = {key: value for frame in snapshot.frames for key, value in totals(frame).items()}
+    assert found[gpu].get(state, 0.0) >= least, found[gpu]
+
+
+def frame_at(**values: float) -> Frame:
+    gpu = Gpu("0", "GPU-0")
+    names = {"up": "coldplate_gpu_up", "busy": "coldplate_gpu_utilization_ratio", "power": "coldplate_gpu_power_watts",
+             "limit": "coldplate_gpu_power_limit_watts", "tensor": "coldplate_gpu_tensor_active_ratio"}  # fmt: skip
+    return Framer().frame(Reading(Series(BY_NAME[names[key]], gpu), value) for key, value in values.items())
+
+
+@pytest.mark.parametrize(
+    ("values", "state"),
+    [
+        ({"busy": 1.0, "power": 650.0, "limit": 700.0}, "computing"),
+        ({"busy": 1.0, "power": 150.0, "limit": 700.0}, "waiting"),
+        ({"busy": 1.0, "power": 190.0, "limit": 700.0}, "computing"),  # decoding falls to 27% of the limit
+        ({"busy": 1.0, "power": 150.0, "limit": 700.0, "tensor": 0.2}, "computing"),
+        ({"busy": 1.0, "power": 190.0, "limit": 700.0, "tensor": 0.0}, "waiting"),
+        ({"busy": 1.0}, "computing"),  # nothing tells the two apart
+        ({"power": 650.0, "limit": 700.0}, "computing"),
+        ({"power": 90.0, "limit": 700.0}, "free"),
+        ({"busy": 1.7, "power": 650.0, "limit": 700.0}, "computing"),
+    ],
+)
+def test_spinning_is_told_from_work_by_what_the_device_shows(values: dict[str, float], state: str) -> None:
+    ledger = GpuLedger()
+    ledger.frame(10.0, [frame_at(up=1.0, **values)])
+    assert totals(ledger.frame(11.0, [frame_at(up=1.0, **values)]))["0"] == {state: pytest.approx(1.0)}
+
+
+def test_a_clock_that_stands_or_jumps_costs_no_second_twice() -> None:
+    ledger, reading = GpuLedger(), frame_at(up=1.0, busy=1.0, power=650.0, limit=700.0)
+    for now in (10.0, 11.0, 11.0, 10.5, 40.0):
+        frame = ledger.frame(now, [reading])
+    assert totals(frame)["0"] == {"computing": pytest.approx(30.5)}
+
+
+def test_series_of_a_job_end_with_it() -> None:
+    ledger = GpuLedger()
+    reading = frame_at(up=1.0, busy=1.0, power=650.0, limit=700.0)
+    labels = (("scheduler", "slurm"), ("job_id", "7"), ("mig", "0"))
+    job = Framer().frame([Reading(Series(BY_NAME["coldplate_gpu_job_info"], Gpu("0", "GPU-0"), labels), 1)])
+    ledger.frame(1.0, [reading, job])
+    found = {each.series.entity for each in ledger.frame(2.0, [reading, job]).readings}
+    assert Node() in found
+    ended = ledger.frame(3.0, [reading])
+    assert {each.series.entity for each in ended.readings} == {Gpu("0", "GPU-0")}
+    assert totals(ended)["0"] == {"computing": pytest.approx(2.0)}
