@@ -180,6 +180,47 @@ def test_a_redirect_is_not_followed_and_says_so(plant: Plant) -> None:
     assert plant.states(0.0)["1 pump A"] == "unavailable"
 
 
+def test_a_service_whose_root_has_no_slash_is_read(plant: Plant) -> None:
+    plant.unit("1", Pumps={"members": {"A": OK}})
+    documents = plant.controller.documents
+    documents["/redfish/v1"] = documents.pop("/redfish/v1/")
+    assert plant.states() == {"1 unit 1": "ok", "1 pump A": "ok"}
+
+
+def test_a_service_without_a_root_is_named_and_asked_for_both(plant: Plant) -> None:
+    del plant.controller.documents["/redfish/v1/"]
+    (gap,) = plant.read().gaps
+    assert "/redfish/v1/: not found (HTTP status 404)" in gap.detail
+    assert plant.controller.asked == ["/redfish/v1/", "/redfish/v1"]
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@pytest.mark.parametrize("location", ["{url}{path}/", "{path}/", "HTTP://127.0.0.1:{port}{path}/", "A/"])
+def test_a_redirect_that_adds_the_slash_is_followed(plant: Plant, status: int, location: str) -> None:
+    plant.unit("1", Pumps={"members": {"A": OK, "B": OK}})
+    path, url = f"{UNITS}/1/Pumps/A", plant.controller.url
+    plant.controller.documents[f"{path}/"] = plant.controller.documents.pop(path)
+    plant.controller.status[path] = status
+    plant.controller.headers["Location"] = location.format(url=url, path=path, port=url.rpartition(":")[2])
+    assert plant.states() == {"1 unit 1": "ok", "1 pump A": "ok", "1 pump B": "ok"}
+    assert plant.controller.connections == 1
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["http://elsewhere.example{path}/", "//elsewhere.example{path}/", "https://127.0.0.1{path}/", "{path}",
+     "http://127.0.0.1:1{path}/", "{path}/?next=1", "{path}/x/", "http://[{path}/", "http://127.0.0.1:x{path}/", ""],
+)  # fmt: skip
+def test_a_redirect_to_anything_else_is_not_followed(plant: Plant, location: str) -> None:
+    plant.unit("1", Pumps={"members": {"A": OK, "B": OK}})
+    path = f"{UNITS}/1/Pumps/A"
+    plant.controller.documents[f"{path}/"] = OK
+    plant.controller.status[path] = 302
+    plant.controller.headers["Location"] = location.format(path=path)
+    assert plant.states()["1 pump A"] == "unavailable"
+    assert f"{path}/" not in plant.controller.asked
+
+
 def test_an_error_in_a_good_answer_says_why(plant: Plant) -> None:
     plant.unit("1", Pumps={"members": {"A": {"error": {"message": "sensor bus\nlost"}}}})
     (gap,) = plant.read().gaps
