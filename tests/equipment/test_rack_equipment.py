@@ -91,12 +91,17 @@ def test_the_labels_name_the_equipment_and_not_the_node(plant: Plant) -> None:
         ({"Status": {"State": "StandbySpare", "Health": "OK"}}, "ok"),
         ({"Status": {"State": "Enabled"}}, "ok"),
         ({"Status": {"State": "Degraded"}}, "warning"),
-        ({"Status": {"State": "Disabled", "Health": "OK"}}, "unavailable"),
+        ({"Status": {"State": "Disabled", "Health": "OK"}}, "ok"),
+        ({"Status": {"State": "Disabled", "Health": "Warning"}}, "warning"),
+        ({"Status": {"State": "Disabled"}}, "unavailable"),
+        ({"Status": {"State": "UnavailableOffline", "Health": "OK"}}, "unavailable"),
         ({"Status": {"State": "Enabled", "Health": "Fine"}}, "unavailable"),
         ({"Status": {"State": ["Enabled"], "Health": "OK"}}, "unavailable"),
         ({"Status": {"State": "Absent", "Health": "OK"}}, None),
         ({"Status": {}}, None),
-        ({"Status": "OK"}, None),
+        ({"Status": "OK"}, "unavailable"),
+        ({"Status": []}, "unavailable"),
+        ({"Status": None}, None),
         ({"PumpSpeedPercent": {"Reading": "fast"}}, None),
         ({"error": {"code": "Base.1.0.GeneralError", "message": "no"}}, "unavailable"),
         (b"<html>", "unavailable"),
@@ -236,6 +241,37 @@ def test_odd_links_cost_only_themselves(plant: Plant, odd: Any) -> None:
     plant.controller.documents[UNITS]["Members"].append(odd)
     plant.controller.documents["/redfish/v1/ThermalEquipment"]["RPUs"] = odd
     assert plant.states() == {"1 unit 1": "ok", "1 pump A": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("path", "document", "told"),
+    [
+        ("/1/Pumps/A", {"Status": []}, "/1/Pumps/A: Status is not an object"),
+        ("/1/Pumps", {"Members": "none"}, "/1/Pumps: Members is not a list"),
+        ("/1/Pumps", {"Members": [7]}, "/1/Pumps: Members[0] is not an object"),
+        ("/1/Pumps", {"Members": [{"@odata.id": 7}]}, "/1/Pumps: Members[0] is not a link"),
+        ("/1", {**OK, "Pumps": "none"}, "/1: Pumps is not a link"),
+    ],
+)
+def test_what_cannot_be_understood_is_a_gap_and_is_logged_once(
+    plant: Plant, caplog: pytest.LogCaptureFixture, path: str, document: Any, told: str
+) -> None:
+    plant.unit("1", Pumps={"members": {"A": OK}})
+    plant.controller.documents[f"{UNITS}{path}"] = document
+    for _ in range(2):
+        (gap,) = plant.read().gaps
+        assert gap.reason is Reason.MALFORMED
+        assert gap.detail.endswith(told)
+    assert len([each for each in caplog.records if told in each.getMessage()]) == 1
+    plant.put("1/Pumps", {"members": {"A": OK}})
+    plant.controller.documents[f"{UNITS}/1"] = {**OK, "Pumps": {"@odata.id": f"{UNITS}/1/Pumps"}}
+    assert plant.states(70.0) == {"1 unit 1": "ok", "1 pump A": "ok"}
+    assert not plant.read().gaps
+
+
+def test_a_connector_that_is_switched_off_is_no_spare(plant: Plant) -> None:
+    plant.unit("1", SecondaryCoolantConnectors={"members": {"1": {"Status": {"State": "Disabled", "Health": "OK"}}}})
+    assert plant.states()["1 secondary-connector 1"] == "unavailable"
 
 
 def test_endless_collections_are_read_up_to_a_bound(plant: Plant) -> None:
