@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.model import Reason
+from tests import warm
 from tests.equipment.conftest import BASE, Cooled
 
 Make = Callable[..., Cooled]
@@ -136,6 +138,21 @@ def test_a_fan_that_stands_still_is_shown_as_such(cooled: Make) -> None:
     node = cooled()
     newer(node, intake=None, Fan1=fan(0, 0, Health="Critical"))
     assert shown(node) == {"Fan1 critical": 1, "fan_speed_ratio Fan1": 0, "fan_rotation_hertz Fan1": 0}
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_one_sample_of_the_command_has_what_the_daemon_shows(cooled: Make, tmp_path: Path, answers: bool) -> None:
+    node = cooled()
+    newer(node, Fan1=fan())
+    if not answers:
+        node.controller.broken_for_good = True
+    config = tmp_path / "coldplate.yaml"
+    config.write_text(f"backends: {{power: [redfish], redfish: {{url: '{node.controller.url}'}}}}\n")
+    ended = warm.command(["once", "--backend", "none", "--config.file", str(config)])
+    assert ended.status == 0, ended.error
+    lines = ended.output.decode().splitlines()
+    assert ('coldplate_chassis_fan_state{chassis="c",fan="Fan1",state="ok"} 1' in lines) is answers
+    assert ('coldplate_chassis_intake_temperature_celsius{chassis="c",sensor="intake"} 27.5' in lines) is answers
 
 
 def test_a_fan_that_is_not_listed_any_more_is_unavailable(cooled: Make) -> None:

@@ -71,7 +71,7 @@ class EquipmentBackend:
             self._show_states(readings, LEAK_STATE, dict.fromkeys(self._watch.known, UNAVAILABLE))
             self._show_states(readings, FAN_STATE, dict.fromkeys(self._watch.known_fans, UNAVAILABLE))
             gaps = [Gap(row, Node(), fault.reason, fault.detail) for row in self._shown_once()]
-        return BackendSample(readings, gaps, calls=calls)
+        return BackendSample(readings, gaps, calls=calls, awaited=self._paced.awaited)
 
     def close(self) -> None:
         self._paced.close()
