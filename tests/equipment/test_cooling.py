@@ -170,7 +170,7 @@ def test_odd_links_and_lists_cost_only_themselves(cooled: Make, odd: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    ("path", "document", "row", "told"),
+    ("path", "document", "row", "words"),
     [
         ("", {"Members": "none"}, "leak_detector_state", "Members is not a list"),
         ("/c", {"ThermalSubsystem": 7}, "leak_detector_state", "ThermalSubsystem is not a link"),
@@ -186,7 +186,7 @@ def test_odd_links_and_lists_cost_only_themselves(cooled: Make, odd: Any) -> Non
     ],
 )  # fmt: skip
 def test_what_cannot_be_understood_is_a_gap_and_is_logged_once(
-    cooled: Make, caplog: pytest.LogCaptureFixture, path: str, document: Any, row: str | None, told: str
+    cooled: Make, caplog: pytest.LogCaptureFixture, path: str, document: Any, row: str | None, words: str
 ) -> None:
     node = cooled()
     node.serve(
@@ -195,9 +195,9 @@ def test_what_cannot_be_understood_is_a_gap_and_is_logged_once(
     )  # fmt: skip
     node.controller.documents[f"{BASE}{path}"] = document
     for _ in range(2):
-        found = [(gap.metric.name, gap.reason) for gap in node.read().gaps if told and told in gap.detail]
+        found = [(gap.metric.name, gap.reason) for gap in node.read().gaps if words and words in gap.detail]
         assert found == ([(f"coldplate_{row}", Reason.MALFORMED)] if row else [])
-    assert len([each for each in caplog.records if told in each.getMessage()]) == (1 if row else 0)
+    assert len([each for each in caplog.records if words in each.getMessage()]) == (1 if row else 0)
 
 
 def test_an_endless_list_is_read_up_to_a_bound(cooled: Make) -> None:

@@ -244,7 +244,7 @@ def test_odd_links_cost_only_themselves(plant: Plant, odd: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "document", "told"),
+    ("path", "document", "words"),
     [
         ("/1/Pumps/A", {"Status": []}, "/1/Pumps/A: Status is not an object"),
         ("/1/Pumps", {"Members": "none"}, "/1/Pumps: Members is not a list"),
@@ -254,15 +254,15 @@ def test_odd_links_cost_only_themselves(plant: Plant, odd: Any) -> None:
     ],
 )
 def test_what_cannot_be_understood_is_a_gap_and_is_logged_once(
-    plant: Plant, caplog: pytest.LogCaptureFixture, path: str, document: Any, told: str
+    plant: Plant, caplog: pytest.LogCaptureFixture, path: str, document: Any, words: str
 ) -> None:
     plant.unit("1", Pumps={"members": {"A": OK}})
     plant.controller.documents[f"{UNITS}{path}"] = document
     for _ in range(2):
         (gap,) = plant.read().gaps
         assert gap.reason is Reason.MALFORMED
-        assert gap.detail.endswith(told)
-    assert len([each for each in caplog.records if told in each.getMessage()]) == 1
+        assert gap.detail.endswith(words)
+    assert len([each for each in caplog.records if words in each.getMessage()]) == 1
     plant.put("1/Pumps", {"members": {"A": OK}})
     plant.controller.documents[f"{UNITS}/1"] = {**OK, "Pumps": {"@odata.id": f"{UNITS}/1/Pumps"}}
     assert plant.states(70.0) == {"1 unit 1": "ok", "1 pump A": "ok"}

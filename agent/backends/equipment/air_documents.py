@@ -33,8 +33,8 @@ BLIND_FAN = FanReading(UNAVAILABLE, {})
 def fan_of(document: dict[str, Any]) -> FanReading | None:
     """A fan's own document; None if none is fitted there."""
     speed = document.get("SpeedPercent")
-    told = speed if isinstance(speed, dict) else {"Reading": speed}
-    return _fan(document, told.get("Reading"), told.get("SpeedRPM"))
+    excerpt = speed if isinstance(speed, dict) else {"Reading": speed}
+    return _fan(document, excerpt.get("Reading"), excerpt.get("SpeedRPM"))
 
 
 def listed_fans(document: dict[str, Any]) -> Iterator[tuple[str, FanReading]]:
