@@ -76,6 +76,11 @@ class Paced(Generic[T]):
         self._retry = FIRST_RETRY_SECONDS
         self._closed = False
 
+    @property
+    def awaited(self) -> bool:
+        """Whether the source was asked and nothing is known of it yet."""
+        return self._asked is not None and self.value is None and self.fault is None and not self.absence
+
     def poll(self, mono: float) -> int:
         """Ask the source if it is due, and take its answer if there is one; returns the number of reads begun."""
         begun = 0

@@ -46,6 +46,8 @@ class GpuProcess:
 class BackendSample:
     """What one read gave. `calls` counts driver calls or file reads, for the agent's own metrics.
 
+    `awaited`: a source that is asked in a thread has not answered yet since it was first asked.
+
     `processes` are all that compute on the device; None if this read did not ask, or could not list them.
     """
 
@@ -54,6 +56,7 @@ class BackendSample:
     events: Sequence[Xid] = ()
     calls: int = 0
     processes: tuple[GpuProcess, ...] | None = None
+    awaited: bool = False
 
 
 @dataclass(frozen=True, slots=True)

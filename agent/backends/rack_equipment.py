@@ -112,12 +112,14 @@ class RackEquipmentBackend:
         readings: list[Reading] = []
         gaps: list[Gap] = []
         calls = 0
+        awaited = False
         for name, begin in self._open.items():
             if not self._is_my_turn(name):
                 self._end(name)
                 continue
             turn = self._turns.get(name) or begin()
             turn.paced.poll(now.mono)
+            awaited = awaited or turn.paced.awaited
             answer = turn.paced.value or turn.paced.fault
             if answer is None:
                 continue
@@ -127,7 +129,7 @@ class RackEquipmentBackend:
                 calls += answer.calls if isinstance(answer, RackSeen) else 1
             readings += before.readings
             gaps += before.gaps
-        return BackendSample(readings, gaps, calls=calls)
+        return BackendSample(readings, gaps, calls=calls, awaited=awaited)
 
     def close(self) -> None:
         for name in list(self._turns):

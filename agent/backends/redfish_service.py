@@ -1,8 +1,8 @@
 """A management controller's Redfish service, over HTTP.
 
-Only GET is ever sent, to the configured host alone: redirects are not followed, links to other hosts
-are not, and proxies of the environment are not used, because each would carry the password away. The
-connection is kept, since a TLS handshake takes a small controller a second or more.
+Only GET is ever sent, to the configured host alone: links to other hosts are not followed, redirects only where they
+change the slash at the path's end, and proxies of the environment are not used, because each would carry the password
+away. The connection is kept, since a TLS handshake takes a small controller a second or more.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from typing import Any, Protocol, TypeGuard
+from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
@@ -18,7 +19,7 @@ from agent.config.schema import BackendsConfig, ConfigError
 from agent.lib.http_answers import AnswerBounds
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
-from agent.lib.http_outcomes import HttpError, HttpFault
+from agent.lib.http_outcomes import HttpAnswer, HttpError, HttpFault
 from agent.lib.http_target import HttpTarget
 from agent.model import Reason
 
@@ -39,6 +40,8 @@ _FAULTS = {
     HttpFault.UNREADABLE: (Reason.DENIED, ""),
     HttpFault.TIMEOUT: (Reason.TIMEOUT, ""),
 }
+_REDIRECTS = (301, 302, 303, 307, 308)
+_PORTS = {"http": 80, "https": 443}
 _STATUS = {
     401: (Reason.DENIED, "user name or password refused"),
     403: (Reason.DENIED, "the account may not read this"),
@@ -100,6 +103,31 @@ def members_of(collection: dict[str, Any]) -> list[str]:
     return [path for path in paths if path is not None][:MOST_MEMBERS]
 
 
+def exchange(client: HttpClient, target: HttpTarget, path: str, until: float) -> HttpAnswer:
+    """Ask the service for a path, by a deadline on the monotonic clock. Raises HttpError.
+
+    Where the service has the other form of it, with or without a slash at the end, that one is asked for as well.
+    """
+    answer = client.exchange(HttpRequest("GET", path, _HEADERS), until)
+    other = path.removesuffix("/") if path.endswith("/") else f"{path}/"
+    if (path == ROOT and answer.status == 404) or _leads_to(answer, f"{target.url.rstrip('/')}{path}", other):
+        return client.exchange(HttpRequest("GET", other, _HEADERS), until)
+    return answer
+
+
+def _leads_to(answer: HttpAnswer, asked: str, other: str) -> bool:
+    """Whether an answer redirects from the URL that was asked for to the path `other` of the same server."""
+    if answer.status not in _REDIRECTS:
+        return False
+    try:
+        here, there = urlsplit(asked), urlsplit(urljoin(asked, answer.headers.get("location", "")))
+        ports = [each.port or _PORTS.get(each.scheme) for each in (here, there)]
+    except ValueError:
+        return False
+    same = (here.scheme, here.hostname, ports[0]) == (there.scheme, there.hostname, ports[1])
+    return same and (there.path, there.query) == (other, "")
+
+
 class RedfishSource(Protocol):
     """What documents are read from."""
 
@@ -118,7 +146,7 @@ class RedfishService:
 
     def __init__(self, target: HttpTarget, patience: float, clock: Callable[[], float]) -> None:
         """An answer may take `patience` seconds, and be silent for the target's timeout. `clock`: monotonic seconds."""
-        self._url = target.url.rstrip("/")
+        self._target = target
         self._patience = patience
         self._clock = clock
         self._client = HttpClient(target, BOUNDS, clock, silence=target.timeout)
@@ -151,9 +179,8 @@ class RedfishService:
         return document
 
     def _exchange(self, path: str) -> bytes:
-        question = HttpRequest("GET", path, _HEADERS)
         try:
-            answer = self._client.exchange(question, self._clock() + self._patience)
+            answer = exchange(self._client, self._target, path, self._clock() + self._patience)
         except HttpError as error:
             if error.kept and error.fault in _BROKEN_OFF:  # try once more, on a new connection
                 return self._exchange(path)
@@ -170,4 +197,4 @@ class RedfishService:
 
     def error(self, reason: Reason, path: str, text: str) -> DeviceError:
         """What is wrong with one of its documents, with the whole address."""
-        return DeviceError(reason, f"{self._url}{path}: {text}")
+        return DeviceError(reason, f"{self._target.url.rstrip('/')}{path}: {text}")

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from agent.model import Snapshot
 
 HELP = "take one sample and print it"
-DESCRIPTION = "Take one sample of every lane and print it. Takes slightly longer than one fast interval."
+DESCRIPTION = (
+    "Take one sample of every lane and print it. Takes slightly longer than one fast interval, "
+    "and up to 30 s while a management controller does not answer."
+)
 EXAMPLES = (
     ("coldplate once", "everything that the daemon would serve, in Prometheus's text format"),
     ("coldplate once --format json", "the same with what is missing and why"),

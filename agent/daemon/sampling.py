@@ -45,6 +45,8 @@ GATHER_SECONDS = 0.005
 """Seconds for which answers are collected before they are read: one wake-up for all GPUs, not one for each."""
 LATE_SECONDS = 60.0
 """Most age in seconds of an XID error when the worker reports it; both use the same clock."""
+ANSWER_SECONDS = 30.0
+"""Most seconds that a single sample waits for sources that are slow to answer."""
 OPENING_SECONDS = 5.0
 """Seconds that the first snapshot waits for the devices to be opened."""
 
@@ -91,6 +93,8 @@ class SamplingLoop:
             governing.configure(sampler.settings)
         self._durations: dict[str, float] = {}
         self._pending: set[str] = set()
+        self._awaited: set[str] = set()
+        """Backends with a source that has not answered yet: they are read at each tick until it does."""
         self._reconfigured: Settings | None = None
         self._stopping = threading.Event()
         sampler.paces = {backend.name: backend.shortest for backend in backends}
@@ -108,11 +112,16 @@ class SamplingLoop:
                 self.tick()
 
     def once(self) -> Snapshot:
-        """A snapshot of every lane, after two ticks: rates over an interval need both its ends."""
+        """A snapshot of every lane, after two ticks, as rates over an interval need both its ends, or after as many as
+        it takes until sources that are slow have answered."""
         self._begin()
         self.tick()
-        self._pump(self.schedule.next_tick, lambda: False)
-        self.tick()
+        last = self.schedule.next_tick + ANSWER_SECONDS
+        while True:
+            self._pump(self.schedule.next_tick, lambda: False)
+            self.tick()
+            if not self._awaited or self.schedule.next_tick > last:
+                break
         assert self._hub.latest is not None
         return self._hub.latest
 
@@ -188,7 +197,8 @@ class SamplingLoop:
         self._ask_devices(lanes, now.mono)
         for runner in self._runners:
             name = runner.backend.name
-            if runner.ask(lanes, now.mono) and self._durations.get(name, 0.0) <= PROMPT_SECONDS:
+            due = tuple(Lane) if name in self._awaited else lanes
+            if runner.ask(due, now.mono) and self._durations.get(name, 0.0) <= PROMPT_SECONDS:
                 self._pending.add(name)
         settings = self.sampler.settings
         limit = min(settings.deadline, PATIENT_SHARE * settings.fast)
@@ -335,6 +345,7 @@ class SamplingLoop:
             for read in runner.take():
                 self._durations[read.backend] = read.duration
                 self.sampler.take_read(read)
+                (self._awaited.add if read.awaited else self._awaited.discard)(read.backend)
             if not runner.busy:
                 self._pending.discard(runner.backend.name)
 

@@ -177,14 +177,15 @@ class HttpLink:
         return self._go_on(self._begin)
 
     def _try(self, step: Callable[[], HttpAnswer | None]) -> HttpAnswer | None:
-        try:
-            return step()
-        except ValueError as error:  # TLS: no certificate can name the host; or a path that cannot be sent
-            raise HttpError(HttpFault.UNREACHABLE, str(error)) from error
-        except OSError as error:
-            if self._stage is not _Stage.CONNECTING or not self._untried:
-                raise HttpError(HttpFault.UNREACHABLE, _describe(error)) from error
-        return self._try(self._connect)
+        while True:
+            try:
+                return step()
+            except ValueError as error:  # TLS: no certificate can name the host; or a path that cannot be sent
+                raise HttpError(HttpFault.UNREACHABLE, str(error)) from error
+            except OSError as error:
+                if self._stage is not _Stage.CONNECTING or not self._untried:
+                    raise HttpError(HttpFault.UNREACHABLE, _describe(error)) from error
+            step = self._connect
 
     def _is_outdated(self) -> bool:
         """Whether the server may have closed the kept connection without having seen the request."""

@@ -23,7 +23,8 @@ CALM_SECONDS = 60.0
 class Read:
     """The outcome of one read of one lane. `mono` is when it began, `duration` how long it took, in seconds.
 
-    `calls` counts driver calls or file reads, `reason` is why a failed read gave nothing.
+    `calls` counts driver calls or file reads, `reason` is why a failed read gave nothing, and `awaited` is that of the
+    BackendSample.
     """
 
     backend: str
@@ -37,6 +38,7 @@ class Read:
     calls: int = 0
     detail: str = ""
     reason: Reason = Reason.MALFORMED
+    awaited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ class Runner:
         took = self._clock().mono - began.mono
         frame = self._framers[lane].frame(sample.readings)
         name, gaps, events, calls = self.backend.name, sample.gaps, sample.events, sample.calls
-        return Read(name, lane, began.mono, took, outcome, frame, gaps, events, calls, detail, reason)
+        return Read(name, lane, began.mono, took, outcome, frame, gaps, events, calls, detail, reason, sample.awaited)
 
     def _failed(self, error: Exception, mono: float) -> None:
         """Log the first failure of its kind; a failure that lasts for days may be worded differently each time."""

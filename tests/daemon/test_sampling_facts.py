@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from agent.backends.protocol import BackendSample
+from agent.daemon import sampling
 from agent.daemon.hub import Hub
 from agent.daemon.pausing import PauseAnswer
 from agent.daemon.sampling import SamplingLoop
@@ -230,6 +231,37 @@ def test_once_gives_the_second_of_two_ticks_on_a_grid_of_its_own_and_reads_slow_
     assert (backend.reads.count(Lane.FAST), backend.reads.count(Lane.SLOW)) == (2, 1)
     rig.loop.close(lambda _: None)
     assert backend.closed
+
+
+class Slow(Quick):
+    """A backend with a source that has answered only at its third read."""
+
+    lanes = frozenset({Lane.SLOW})
+
+    def __init__(self, answers: int = 3) -> None:
+        super().__init__()
+        self._answers = answers
+
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
+        super().read(lane, now)
+        return BackendSample(awaited=len(self.reads) < self._answers)
+
+
+def test_once_reads_slow_lanes_again_until_their_sources_have_answered() -> None:
+    backend = Slow()
+    rig = Rig(None, None, backend)
+    rig.step = 0.2
+    rig.loop.once()
+    assert backend.reads == [Lane.SLOW] * 3
+    rig.loop.close(lambda _: None)
+
+
+def test_once_waits_for_no_answer_forever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "ANSWER_SECONDS", 1.0)
+    rig = Rig(None, None, Slow(10**9))
+    rig.step = 0.2
+    assert rig.loop.once().sequence in (3, 4)
+    rig.loop.close(lambda _: None)
 
 
 def test_who_is_let_go_of_is_not_waited_for_and_who_is_closed_ends_its_worker_and_its_descriptors() -> None:

@@ -19,6 +19,7 @@ from agent.backends.equipment.cooling_watch import CoolingWatch
 from agent.backends.equipment.rack_watch import RackWatch
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.backends.redfish_service import RedfishService
+from agent.catalogue.equipment import INTAKE
 from agent.lib.http_target import HttpTarget
 
 ROOT = "/redfish/v1"
@@ -78,6 +79,13 @@ def of_the_node(watch: CoolingWatch) -> Iterator[str]:
     for part, values in seen.connectors.items():
         for row, value in values.items():
             yield f"{row.name} {part.chassis}/{part.name}: {value:g}"
+    for part, fan in seen.fans.items():
+        yield f"fan {part.chassis}/{part.name}: {fan.state}"
+        for row, value in fan.speeds.items():
+            yield f"{row.name} {part.chassis}/{part.name}: {value:g}"
+    for part, value in seen.intakes.items():
+        yield f"{INTAKE.name} {part.chassis}/{part.name}: {value:g}"
+    yield from (problem for _, problem in seen.problems)
 
 
 def of_the_rack(watch: RackWatch) -> Iterator[str]:

@@ -134,10 +134,10 @@ def test_a_connector_that_loses_its_values_is_missing_and_the_other_is_shown(coo
     node.controller.documents[f"{BASE}/c/ThermalSubsystem/CoolantConnectors/In"] = {"error": {"code": "Base.1.0"}}
     sample = node.read()
     assert {dict(each.labels)["connector"] for each in sample.readings} == {"Out"}
-    assert len(sample.gaps) == 6
-    assert {(gap.reason, gap.detail) for gap in sample.gaps} == {
-        (Reason.MALFORMED, "the coolant connector In of c has no values")
-    }
+    assert {gap.reason for gap in sample.gaps} == {Reason.MALFORMED}
+    details = [gap.detail for gap in sample.gaps]
+    assert details.count("the coolant connector In of c has no values") == 6
+    assert details[6:] == [f"{node.controller.url}{BASE}/c/ThermalSubsystem/CoolantConnectors/In: an error: Base.1.0"]
 
 
 def test_a_controller_without_any_is_absent_and_is_not_searched_at_each_read(cooled: Make) -> None:
@@ -169,6 +169,37 @@ def test_odd_links_and_lists_cost_only_themselves(cooled: Make, odd: Any) -> Non
     assert node.leak_states() == {"c/A": "ok"}
 
 
+@pytest.mark.parametrize(
+    ("path", "document", "row", "words"),
+    [
+        ("", {"Members": "none"}, "leak_detector_state", "Members is not a list"),
+        ("/c", {"ThermalSubsystem": 7}, "leak_detector_state", "ThermalSubsystem is not a link"),
+        ("/c/ThermalSubsystem/Fans", {"Members": "none"}, "chassis_fan_state", "Members is not a list"),
+        ("/c/ThermalSubsystem/Fans", {"Members": ["x"]}, "chassis_fan_state", "Members[0] is not an object"),
+        ("/c/ThermalSubsystem/Fans", b"{", "chassis_fan_state", "invalid JSON"),
+        ("/c/ThermalSubsystem/Fans/F", {"Status": []}, "chassis_fan_state", "Status is not an object"),
+        ("/c/ThermalSubsystem/CoolantConnectors/In", {**CONNECTOR, "Status": 1},
+         "coolant_supply_temperature_celsius", "Status is not an object"),
+        ("/c/ThermalSubsystem/LeakDetection", {"LeakDetectorGroups": [{"Detectors": [{"Status": []}]}]},
+         "leak_detector_state", "LeakDetectorGroups[0]: Detectors[0]: Status is not an object"),
+        ("/c/ThermalSubsystem/LeakDetection", {"LeakDetectors": []}, None, ""),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_understood_is_a_gap_and_is_logged_once(
+    cooled: Make, caplog: pytest.LogCaptureFixture, path: str, document: Any, row: str | None, words: str
+) -> None:
+    node = cooled()
+    node.serve(
+        "c", LeakDetection=node.leaks("c", A="OK"), CoolantConnectors=node.connectors("c", In=CONNECTOR),
+        Fans=node.collection(f"{BASE}/c/ThermalSubsystem/Fans", {"F": {}}),
+    )  # fmt: skip
+    node.controller.documents[f"{BASE}{path}"] = document
+    for _ in range(2):
+        found = [(gap.metric.name, gap.reason) for gap in node.read().gaps if words and words in gap.detail]
+        assert found == ([(f"coldplate_{row}", Reason.MALFORMED)] if row else [])
+    assert len([each for each in caplog.records if words in each.getMessage()]) == (1 if row else 0)
+
+
 def test_an_endless_list_is_read_up_to_a_bound(cooled: Make) -> None:
     node = cooled()
     for chassis in range(4):
@@ -188,7 +219,14 @@ def test_a_folder_of_mockups_is_served_and_read(tmp_path: Path, capsys: pytest.C
         "ThermalEquipment/CDUs/A/Air": {"DewPointCelsius": {"Reading": 9.5}},
         "Chassis": {"Members": [{"@odata.id": "/redfish/v1/Chassis/1U"}]},
         "Chassis/1U": {"ThermalSubsystem": {"@odata.id": thermal}},
-        "Chassis/1U/ThermalSubsystem": {"CoolantConnectors": {"@odata.id": f"{thermal}/CoolantConnectors"}},
+        "Chassis/1U/ThermalSubsystem": {
+            "CoolantConnectors": {"@odata.id": f"{thermal}/CoolantConnectors"},
+            "Fans": {"@odata.id": f"{thermal}/Fans"},
+            "ThermalMetrics": {"@odata.id": f"{thermal}/ThermalMetrics"},
+        },
+        "Chassis/1U/ThermalSubsystem/Fans": {"Members": [{"@odata.id": f"{thermal}/Fans/F"}]},
+        "Chassis/1U/ThermalSubsystem/Fans/F": {"SpeedPercent": {"Reading": 40}, "Status": {"Health": "OK"}},
+        "Chassis/1U/ThermalSubsystem/ThermalMetrics": {"TemperatureSummaryCelsius": {"Intake": {"Reading": 27}}},
         "Chassis/1U/ThermalSubsystem/CoolantConnectors": {"Members": [{"@odata.id": f"{thermal}/CoolantConnectors/A"}]},
         "Chassis/1U/ThermalSubsystem/CoolantConnectors/A": {"SupplyTemperatureCelsius": {"Reading": 14.5}},
     }
@@ -198,7 +236,9 @@ def test_a_folder_of_mockups_is_served_and_read(tmp_path: Path, capsys: pytest.C
         (place / "index.json").write_text(json.dumps(document))
     assert mockups.main([str(tmp_path)]) == 0
     assert capsys.readouterr().out == (
-        "server\n  coldplate_coolant_supply_temperature_celsius 1U/A: 14.5\n  coldplate_rack_dew_point_celsius A: 9.5\n"
+        "server\n  coldplate_coolant_supply_temperature_celsius 1U/A: 14.5\n  fan 1U/F: ok\n"
+        "  coldplate_chassis_fan_speed_ratio 1U/F: 0.4\n  coldplate_chassis_intake_temperature_celsius 1U/intake: 27\n"
+        "  coldplate_rack_dew_point_celsius A: 9.5\n"
     )
     assert mockups.main([str(tmp_path / "server" / "Chassis" / "1U")]) == 1
     assert "no mockup with a Chassis below" in capsys.readouterr().err

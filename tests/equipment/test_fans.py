@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.model import Reason
+from tests import warm
 from tests.equipment.conftest import BASE, Cooled
 
 Make = Callable[..., Cooled]
@@ -97,7 +99,7 @@ def test_a_controller_with_both_is_read_once(cooled: Make) -> None:
 
 @pytest.mark.parametrize(
     "status",
-    [{"State": "Disabled"}, {"State": "UnavailableOffline"}, {"Health": None}, {"Health": "Fine"}, {"State": 7}],
+    [{"State": "Disabled"}, {"State": "UnavailableOffline"}, {"Health": "Fine"}, {"State": 7}],
 )
 def test_a_fan_that_is_not_known_to_work_is_unavailable_and_its_speed_is_nothing(cooled: Make, status: Any) -> None:
     node = cooled()
@@ -105,10 +107,52 @@ def test_a_fan_that_is_not_known_to_work_is_unavailable_and_its_speed_is_nothing
     assert shown(node) == {"Fan1 unavailable": 1}
 
 
+def test_readings_need_no_health(cooled: Make) -> None:
+    node = cooled()
+    older(
+        node,
+        Fans=[
+            {"Name": "A", "Reading": 9000, "ReadingUnits": "RPM", "Status": {"State": "Enabled"}},
+            {"Name": "B", "Reading": 6000, "ReadingUnits": "RPM"},
+            {"Name": "C", "Reading": 6000, "ReadingUnits": "RPM", "Status": []},
+            {"Name": "D"},
+        ],
+        Temperatures=[
+            {"Name": "Inlet", "PhysicalContext": "Intake", "ReadingCelsius": 27, "Status": {"State": "Enabled"}},
+            {"Name": "Bare", "PhysicalContext": "Intake", "ReadingCelsius": 28},
+            {"Name": "Bad", "PhysicalContext": "Intake", "ReadingCelsius": 29, "Status": {"Health": "Critical"}},
+            {"Name": "Off", "PhysicalContext": "Intake", "ReadingCelsius": 30, "Status": {"State": "Disabled"}},
+        ],
+    )
+    assert shown(node) == {
+        "A ok": 1, "C unavailable": 1, "D unavailable": 1, "fan_rotation_hertz A": 150, "fan_rotation_hertz B": 100,
+        "intake_temperature_celsius Inlet": 27, "intake_temperature_celsius Bare": 28,
+        "intake_temperature_celsius Bad": 29,
+    }  # fmt: skip
+    ((gap, text),) = [(gap.metric.name, gap.detail) for gap in node.read().gaps]
+    assert gap == "coldplate_chassis_fan_state"
+    assert text.endswith("/Thermal: Fans[2]: Status is not an object")
+
+
 def test_a_fan_that_stands_still_is_shown_as_such(cooled: Make) -> None:
     node = cooled()
     newer(node, intake=None, Fan1=fan(0, 0, Health="Critical"))
     assert shown(node) == {"Fan1 critical": 1, "fan_speed_ratio Fan1": 0, "fan_rotation_hertz Fan1": 0}
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_one_sample_of_the_command_has_what_the_daemon_shows(cooled: Make, tmp_path: Path, answers: bool) -> None:
+    node = cooled()
+    newer(node, Fan1=fan())
+    if not answers:
+        node.controller.broken_for_good = True
+    config = tmp_path / "coldplate.yaml"
+    config.write_text(f"backends: {{power: [redfish], redfish: {{url: '{node.controller.url}'}}}}\n")
+    ended = warm.command(["once", "--backend", "none", "--config.file", str(config)])
+    assert ended.status == 0, ended.error
+    lines = ended.output.decode().splitlines()
+    assert ('coldplate_chassis_fan_state{chassis="c",fan="Fan1",state="ok"} 1' in lines) is answers
+    assert ('coldplate_chassis_intake_temperature_celsius{chassis="c",sensor="intake"} 27.5' in lines) is answers
 
 
 def test_a_fan_that_is_not_listed_any_more_is_unavailable(cooled: Make) -> None:

@@ -77,6 +77,64 @@ def test_supplies_are_found_in_the_chassis_as_well(shelf: Plant) -> None:
     assert states["1 power-supply-redundancy N+N"] == "critical"
 
 
+def chassis_with_supplies(plant: Plant, name: str, **supplies: Any) -> None:
+    """A chassis that the service's root leads to, with a PowerSubsystem that lists supplies."""
+    root = "/redfish/v1/Chassis"
+    documents = plant.controller.documents
+    documents["/redfish/v1/"]["Chassis"] = {"@odata.id": root}
+    documents.setdefault(root, {"Members": []})["Members"].append({"@odata.id": f"{root}/{name}"})
+    documents[f"{root}/{name}"] = {**OK, "PowerSubsystem": {"@odata.id": f"{root}/{name}/PowerSubsystem"}}
+    documents[f"{root}/{name}/PowerSubsystem"] = {}
+    give(plant, f"{root}/{name}/PowerSubsystem", "PowerSupplies", supplies)
+
+
+def test_a_shelf_that_is_a_chassis_alone_is_found(shelf: Plant) -> None:
+    documents = shelf.controller.documents
+    del documents["/redfish/v1/"]["PowerEquipment"]
+    chassis_with_supplies(shelf, "powershelf", PSU0=OK, PSU1=BAD)
+    chassis_with_supplies(shelf, "bmc")
+    documents["/redfish/v1/Chassis/powershelf/PowerSubsystem"]["PowerSupplyRedundancy"] = [{"GroupName": "N+1", **OK}]
+    assert shelf.states() == {
+        "powershelf power-shelf powershelf": "ok", "powershelf power-supply PSU0": "ok",
+        "powershelf power-supply PSU1": "critical", "powershelf power-supply-redundancy N+1": "ok",
+    }  # fmt: skip
+
+
+def test_supplies_in_a_chassis_belong_to_the_shelf_that_has_none(shelf: Plant) -> None:
+    chassis_with_supplies(shelf, "Shelf", PSU0=OK)
+    assert shelf.states() == {"1 power-shelf 1": "ok", "2 rack-pdu 2": "ok", "1 power-supply PSU0": "ok"}
+    members = shelf.controller.documents[SHELVES]["Members"]
+    members.append({"@odata.id": f"{SHELVES}/3"})
+    shelf.controller.documents[f"{SHELVES}/3"] = OK
+    chassis_with_supplies(shelf, "3", PSU0=BAD)
+    states = shelf.states(700.0)
+    assert states["3 power-shelf 3"] == states["Shelf power-shelf Shelf"] == "ok"
+    assert (states["3 power-supply PSU0"], states["Shelf power-supply PSU0"]) == ("critical", "ok")
+
+
+def test_supplies_that_a_shelf_links_are_found_once_and_those_of_a_cooling_unit_are_none_of_a_shelf(
+    shelf: Plant,
+) -> None:
+    chassis_with_supplies(shelf, "Shelf", PSU0=OK)
+    path = "/redfish/v1/Chassis/Shelf"
+    shelf.controller.documents[f"{SHELVES}/1"]["Links"] = {"Chassis": [{"@odata.id": path}]}
+    assert [key for key in shelf.states() if "power-supply" in key] == ["1 power-supply PSU0"]
+    del shelf.controller.documents["/redfish/v1/"]["PowerEquipment"]
+    shelf.unit("cdu")
+    states = shelf.states(700.0)
+    assert states["cdu unit cdu"] == "ok"
+    assert states["1 power-supply PSU0"] == "unavailable", "it is not listed any more"
+    assert "Shelf power-shelf Shelf" not in states
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [("Disabled", "ok"), ("StandbyOffline", "ok"), ("UnavailableOffline", "unavailable")]
+)
+def test_a_supply_that_is_off_and_well_is_a_spare(shelf: Plant, status: str, said: str) -> None:
+    give(shelf, f"{SHELVES}/1", "PowerSupplies", {"A": {"Status": {"State": status, "Health": "OK"}}})
+    assert shelf.states()["1 power-supply A"] == said
+
+
 @pytest.mark.parametrize(
     ("document", "said"),
     [

@@ -91,12 +91,17 @@ def test_the_labels_name_the_equipment_and_not_the_node(plant: Plant) -> None:
         ({"Status": {"State": "StandbySpare", "Health": "OK"}}, "ok"),
         ({"Status": {"State": "Enabled"}}, "ok"),
         ({"Status": {"State": "Degraded"}}, "warning"),
-        ({"Status": {"State": "Disabled", "Health": "OK"}}, "unavailable"),
+        ({"Status": {"State": "Disabled", "Health": "OK"}}, "ok"),
+        ({"Status": {"State": "Disabled", "Health": "Warning"}}, "warning"),
+        ({"Status": {"State": "Disabled"}}, "unavailable"),
+        ({"Status": {"State": "UnavailableOffline", "Health": "OK"}}, "unavailable"),
         ({"Status": {"State": "Enabled", "Health": "Fine"}}, "unavailable"),
         ({"Status": {"State": ["Enabled"], "Health": "OK"}}, "unavailable"),
         ({"Status": {"State": "Absent", "Health": "OK"}}, None),
         ({"Status": {}}, None),
-        ({"Status": "OK"}, None),
+        ({"Status": "OK"}, "unavailable"),
+        ({"Status": []}, "unavailable"),
+        ({"Status": None}, None),
         ({"PumpSpeedPercent": {"Reading": "fast"}}, None),
         ({"error": {"code": "Base.1.0.GeneralError", "message": "no"}}, "unavailable"),
         (b"<html>", "unavailable"),
@@ -180,6 +185,47 @@ def test_a_redirect_is_not_followed_and_says_so(plant: Plant) -> None:
     assert plant.states(0.0)["1 pump A"] == "unavailable"
 
 
+def test_a_service_whose_root_has_no_slash_is_read(plant: Plant) -> None:
+    plant.unit("1", Pumps={"members": {"A": OK}})
+    documents = plant.controller.documents
+    documents["/redfish/v1"] = documents.pop("/redfish/v1/")
+    assert plant.states() == {"1 unit 1": "ok", "1 pump A": "ok"}
+
+
+def test_a_service_without_a_root_is_named_and_asked_for_both(plant: Plant) -> None:
+    del plant.controller.documents["/redfish/v1/"]
+    (gap,) = plant.read().gaps
+    assert "/redfish/v1/: not found (HTTP status 404)" in gap.detail
+    assert plant.controller.asked == ["/redfish/v1/", "/redfish/v1"]
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@pytest.mark.parametrize("location", ["{url}{path}/", "{path}/", "HTTP://127.0.0.1:{port}{path}/", "A/"])
+def test_a_redirect_that_adds_the_slash_is_followed(plant: Plant, status: int, location: str) -> None:
+    plant.unit("1", Pumps={"members": {"A": OK, "B": OK}})
+    path, url = f"{UNITS}/1/Pumps/A", plant.controller.url
+    plant.controller.documents[f"{path}/"] = plant.controller.documents.pop(path)
+    plant.controller.status[path] = status
+    plant.controller.headers["Location"] = location.format(url=url, path=path, port=url.rpartition(":")[2])
+    assert plant.states() == {"1 unit 1": "ok", "1 pump A": "ok", "1 pump B": "ok"}
+    assert plant.controller.connections == 1
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["http://elsewhere.example{path}/", "//elsewhere.example{path}/", "https://127.0.0.1{path}/", "{path}",
+     "http://127.0.0.1:1{path}/", "{path}/?next=1", "{path}/x/", "http://[{path}/", "http://127.0.0.1:x{path}/", ""],
+)  # fmt: skip
+def test_a_redirect_to_anything_else_is_not_followed(plant: Plant, location: str) -> None:
+    plant.unit("1", Pumps={"members": {"A": OK, "B": OK}})
+    path = f"{UNITS}/1/Pumps/A"
+    plant.controller.documents[f"{path}/"] = OK
+    plant.controller.status[path] = 302
+    plant.controller.headers["Location"] = location.format(path=path)
+    assert plant.states()["1 pump A"] == "unavailable"
+    assert f"{path}/" not in plant.controller.asked
+
+
 def test_an_error_in_a_good_answer_says_why(plant: Plant) -> None:
     plant.unit("1", Pumps={"members": {"A": {"error": {"message": "sensor bus\nlost"}}}})
     (gap,) = plant.read().gaps
@@ -195,6 +241,37 @@ def test_odd_links_cost_only_themselves(plant: Plant, odd: Any) -> None:
     plant.controller.documents[UNITS]["Members"].append(odd)
     plant.controller.documents["/redfish/v1/ThermalEquipment"]["RPUs"] = odd
     assert plant.states() == {"1 unit 1": "ok", "1 pump A": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("path", "document", "words"),
+    [
+        ("/1/Pumps/A", {"Status": []}, "/1/Pumps/A: Status is not an object"),
+        ("/1/Pumps", {"Members": "none"}, "/1/Pumps: Members is not a list"),
+        ("/1/Pumps", {"Members": [7]}, "/1/Pumps: Members[0] is not an object"),
+        ("/1/Pumps", {"Members": [{"@odata.id": 7}]}, "/1/Pumps: Members[0] is not a link"),
+        ("/1", {**OK, "Pumps": "none"}, "/1: Pumps is not a link"),
+    ],
+)
+def test_what_cannot_be_understood_is_a_gap_and_is_logged_once(
+    plant: Plant, caplog: pytest.LogCaptureFixture, path: str, document: Any, words: str
+) -> None:
+    plant.unit("1", Pumps={"members": {"A": OK}})
+    plant.controller.documents[f"{UNITS}{path}"] = document
+    for _ in range(2):
+        (gap,) = plant.read().gaps
+        assert gap.reason is Reason.MALFORMED
+        assert gap.detail.endswith(words)
+    assert len([each for each in caplog.records if words in each.getMessage()]) == 1
+    plant.put("1/Pumps", {"members": {"A": OK}})
+    plant.controller.documents[f"{UNITS}/1"] = {**OK, "Pumps": {"@odata.id": f"{UNITS}/1/Pumps"}}
+    assert plant.states(70.0) == {"1 unit 1": "ok", "1 pump A": "ok"}
+    assert not plant.read().gaps
+
+
+def test_a_connector_that_is_switched_off_is_no_spare(plant: Plant) -> None:
+    plant.unit("1", SecondaryCoolantConnectors={"members": {"1": {"Status": {"State": "Disabled", "Health": "OK"}}}})
+    assert plant.states()["1 secondary-connector 1"] == "unavailable"
 
 
 def test_endless_collections_are_read_up_to_a_bound(plant: Plant) -> None:

@@ -262,6 +262,13 @@ def test_the_next_address_is_tried_where_one_is_closed(serve: Any, asker: Any, m
         other.ask()
 
 
+def test_a_name_with_a_thousand_addresses_is_tried_to_its_end(asker: Any, monkeypatch: Any) -> None:
+    resolve(monkeypatch, 1, *(f"224.0.{n // 256}.{n % 256}" for n in range(1200)))  # no TCP to a group
+    with pytest.raises(HttpError) as raised:
+        asker(1, host="many.example").ask()
+    assert raised.value.fault is UNREACHABLE
+
+
 def test_an_address_that_swallows_everything_leaves_time_for_the_next(serve: Any, asker: Any, monkeypatch: Any) -> None:
     server = serve(lambda held, number: held.sendall(TWO))
     with contextlib.ExitStack() as stack:

@@ -54,6 +54,19 @@ def name(module: StandInModule, vendor: int, part: int, serial: int, *, as_seria
         module.set(0, offset, said.ljust(16))
 
 
+def applications(module: StandInModule, *listed: tuple[int, int, int, int]) -> None:
+    """List applications of CMIS: lanes of the host and of the medium, and the bits of where an instance may begin on
+    each. The ninth and further ones are in page 01h, and the list ends after the last."""
+    for number in range(15):
+        at = (0, 86 + 4 * number) if number < 8 else (1, 223 + 4 * (number - 8))
+        if number < len(listed):
+            host, media, host_begins, media_begins = listed[number]
+            module.set(*at, bytes((0x11, 0x1C, host << 4 | media, host_begins)))
+            module.set(1, 176 + number, bytes((media_begins,)))
+        else:
+            module.set(*at, b"\xff\x1c\x88\x01")
+
+
 def qsfp28(serial: bytes = b"SN0001") -> StandInModule:
     """100GBASE-SR4-like: 40.5 degrees, 3.3 V, four lanes of 0.5 to 0.8 mW received, 0.9 mW sent, 7 mA."""
     module = StandInModule(3)
@@ -83,6 +96,7 @@ def osfp(serial: bytes = b"SN0001", *, revision: int = 0x50, banks: int = 0) -> 
     module.set(0, 128, b"\x19")
     name(module, 129, 148, 166, as_serial=serial)
     module.set(0, 212, b"\x06")
+    applications(module, (8, 8, 0x01, 0x01), (4, 4, 0x11, 0x11), (1, 1, 0xFF, 0xFF))
     module.set(1, 142, bytes((banks,)))
     module.set(1, 159, b"\x03\x17")
     module.words(2, 128, [80 * 256, -10 * 256, 75 * 256, -5 * 256])

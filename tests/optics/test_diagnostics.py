@@ -9,7 +9,7 @@ import pytest
 from agent.backends.optics.modules.diagnostics import Measure, Measurement, measured_in, places_in
 from agent.model import Reason
 from tests.optics.conftest import Ports
-from tests.optics.stand_in_module import StandInModule, diagnosed_osfp, osfp
+from tests.optics.stand_in_module import StandInModule, applications, diagnosed_osfp, osfp
 from tests.optics.test_transceivers import plug
 
 WORDS = ("pre_fec", "snr")
@@ -49,7 +49,7 @@ def test_it_is_described_once_and_then_a_page_for_each_that_has_any(ports: Ports
     plug(ports, module)
     ports.modules()
     assert [page for page, *_ in module.transfers] == [
-        0, 0, 1, 2, 0x2F, 0x20, 0x21, 0x22, 0x23, 0, 0, 0x11, 0x24, 0x27, 0,
+        0, 0, 0, 1, 2, 0x2F, 0x20, 0x21, 0x22, 0x23, 0, 0, 0x11, 0x24, 0x27, 0,
     ]  # fmt: skip
     module.transfers.clear()
     ports.modules()
@@ -72,27 +72,45 @@ def test_a_module_without_them_or_not_ready_or_of_copper_has_none(
     assert not [page for page, *_ in module.transfers if page in (0x24, 0x25)]
 
 
-def test_lanes_that_are_not_there_are_left_out(ports: Ports) -> None:
+def test_each_side_has_its_own_lanes(ports: Ports) -> None:
     module = diagnosed_osfp()
-    module.set(0, 210, b"\xf0")
+    applications(module, (8, 1, 0x01, 0x01))
     plug(ports, module)
-    shown = diagnosed(ports.modules())
-    assert len(shown) == 4 + 4 * 4
-    assert "lane_snr_ratio eth0 media 5" not in shown
+    shown = ports.modules()
+    assert [key[-1] for key in shown if key.startswith("lane_receive_power_watts")] == ["1"]
+    assert [key[-1] for key in shown if key.startswith("lane_snr_ratio eth0 media")] == ["1"]
+    assert [key[-1] for key in shown if key.startswith("lane_snr_ratio eth0 host")] == list("12345678")
+    assert shown["pre_fec_error_highest_ratio eth0 host"] == 2e-9, "that of host lane 3"
+    assert shown["pre_fec_error_highest_ratio eth0 media"] == 1e-8
+
+
+def test_a_ratio_of_a_whole_side_counts_for_the_side_and_for_no_lane(ports: Ports) -> None:
+    module = diagnosed_osfp()
+    for page in (0x20, 0x21):
+        module.set(page, 128, bytes(128))
+    module.set(0x20, 128, bytes((0x3F, 15)))
+    module.words(0x24, 128, [0x72E6])
+    module.set(0x21, 128, bytes((0x3F, 16)))
+    module.words(0x25, 128, [0x6ECD])
+    plug(ports, module)
+    assert diagnosed(ports.modules()) == {
+        "pre_fec_error_highest_ratio eth0 media": pytest.approx(742e-10),
+        "pre_fec_error_highest_ratio eth0 host": pytest.approx(1741e-11),
+    }
 
 
 @pytest.mark.parametrize(
     ("word", "ratio"), [(0x9200, 5.12e-4), (0, 0.0), (0xC001, 1.0), (0xC002, None), (0xFFFE, None)]
 )
 def test_an_error_ratio_above_one_is_none(word: int, ratio: float | None) -> None:
-    places = places_in([bytes((0x00, 15)) + bytes(126)], (1,))
+    places = places_in([bytes((0x00, 15)) + bytes(126)], (1,), ())
     told = measured_in(places, [word.to_bytes(2, "big")])
     assert told == ({} if ratio is None else {Measurement(Measure.ERRORS, "media", 1): ratio})
 
 
 def test_the_first_of_two_places_for_one_lane_counts() -> None:
-    page = bytes((0x10, 15, 0x20, 15, 0x0F, 15)) + bytes(122)
-    assert places_in([page], range(1, 17)) == {0x24: {128: Measurement(Measure.ERRORS, "media", 1)}}
+    page = bytes((0x10, 15, 0x20, 15, 0x0E, 15)) + bytes(122)
+    assert places_in([page], range(1, 17), ()) == {0x24: {128: Measurement(Measure.ERRORS, "media", 1)}}
 
 
 BAD = [

@@ -176,7 +176,7 @@ def ours_of(key: str) -> str | None:
         return FIXED[key]
     if lane := re.search(r"\(Channel (\d+)\)$", key):
         what = "bias_amperes" if "bias" in key else "power_watts"
-        side = "receive" if key.startswith("Receiver") else "transmit"
+        side = "receive" if key.startswith(("Receiver", "Rcvr")) else "transmit"
         return f"lane_{side}_{what} {DEVICE} {lane[1]}"
     limit = re.fullmatch(r"(.+) (high|low) (alarm|warning) threshold", key)
     if limit is None or limit[1] not in LIMITS or limit[2] != ("high" if limit[1] in UPPER else "low"):

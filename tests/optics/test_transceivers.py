@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.optics.conftest import Ports
-from tests.optics.stand_in_module import StandInModule, copper_osfp, copper_qsfp, osfp, qsfp28
+from tests.optics.stand_in_module import StandInModule, applications, copper_osfp, copper_qsfp, osfp, qsfp28
 
 QSFP28 = {
     "info eth0 QSFP28 optical COLDPLATE OPTICS CP-TEST-1 SN0001": 1,
@@ -115,6 +115,7 @@ def test_lanes_and_values_that_a_module_does_not_have_are_left_out(ports: Ports)
     module = qsfp28()
     module.set(0, 113, b"\x0c")  # lanes 3 and 4 are not there
     module.set(0, 220, b"\x30")  # no transmit power
+    module.words(0, 50, [0] * 4)
     module.words(0, 22, [0])
     module.words(0, 26, [0])
     plug(ports, module)
@@ -124,12 +125,65 @@ def test_lanes_and_values_that_a_module_does_not_have_are_left_out(ports: Ports)
     ]  # fmt: skip
     assert not [key for key in shown if "transmit_power_lowest" in key or key.startswith(("temperature_c", "supply"))]
     module = osfp()
-    module.set(0, 210, b"\xf0")
+    applications(module, (4, 4, 0x01, 0x01))
     module.set(1, 160, b"\x04")
     plug(ports, module, "eth1")
     shown = ports.modules()
     assert [key[-1] for key in shown if key.startswith("lane_receive_power_watts eth1")] == ["1", "2", "3", "4"]
     assert not [key for key in shown if key.startswith("lane_transmit") and "eth1" in key]
+
+
+@pytest.mark.parametrize(
+    ("identifier", "missing", "listed", "lanes"),
+    [
+        (0x1E, 0x00, [(4, 4, 0x01, 0x01)], "1234"),
+        (0x1E, 0x00, [(8, 8, 0x01, 0x01)], "1234"),
+        (0x1E, 0x00, [], "1234"),
+        (0x19, 0xFF, [(4, 4, 0x11, 0x11), (1, 1, 0xFF, 0xFF)], "12345678"),
+        (0x18, 0xF0, [(8, 4, 0x01, 0x01), (2, 1, 0x55, 0x0F)], "1234"),
+        (0x18, 0x00, [(8, 4, 0x01, 0x10)], "5678"),
+        (0x19, 0x00, [(8, 2, 0x01, 0x00)], "12"),
+        (0x19, 0x00, [(1, 1, 0x01, 0x01)] * 8 + [(4, 2, 0x11, 0x04)], "134"),
+        (0x19, 0xF0, [], "1234"),
+        (0x19, 0x00, [(8, 0, 0x01, 0x01)], "12345678"),
+        (0x19, 0x00, [(8, 15, 0x01, 0xFF)], "12345678"),
+    ],
+)
+def test_lanes_are_those_that_the_applications_use(
+    ports: Ports, identifier: int, missing: int, listed: list[tuple[int, int, int, int]], lanes: str
+) -> None:
+    module = osfp()
+    for at in (0, 128):
+        module.set(0, at, bytes((identifier,)))
+    module.set(0, 210, bytes((missing,)))
+    applications(module, *listed)
+    plug(ports, module)
+    shown = ports.modules()
+    for row in ("receive_power_watts", "transmit_power_watts", "transmit_bias_amperes"):
+        assert "".join(key[-1] for key in shown if key.startswith(f"lane_{row}")) == lanes
+
+
+def test_light_that_a_module_measures_without_saying_so_is_shown(ports: Ports) -> None:
+    module = qsfp28()
+    module.set(0, 220, b"\x0a")
+    plug(ports, module)
+    assert ports.modules()["lane_transmit_power_watts eth0 4"] == pytest.approx(8.9e-4)
+
+
+@pytest.mark.parametrize("compliance", [0x25, 0x26, 0x27, 0x28, 0x3A])
+def test_a_qsfp28_of_one_lane_has_one(ports: Ports, compliance: int) -> None:
+    module = qsfp28()
+    module.set(0, 192, bytes((compliance,)))
+    plug(ports, module)
+    assert [key[-1] for key in ports.modules() if key.startswith("lane_receive")] == ["1"]
+
+
+def test_a_cable_of_a_revision_before_cmis_3_is_named(ports: Ports) -> None:
+    module = copper_osfp()
+    module.set(0, 1, b"\x05")
+    plug(ports, module)
+    assert list(ports.modules()) == ["info eth0 OSFP copper COLDPLATE OPTICS CP-TEST-1 SN0001"]
+    assert ports.gaps() == {}
 
 
 def test_limits_that_were_never_written_are_left_out(ports: Ports) -> None:
@@ -174,7 +228,7 @@ def test_what_does_not_change_is_read_once_and_the_rest_once_a_minute(ports: Por
     module = osfp()
     plug(ports, module)
     first = ports.modules()
-    assert [page for page, *_ in module.transfers] == [0, 0, 1, 2, 0, 0, 0x11, 0]
+    assert [page for page, *_ in module.transfers] == [0, 0, 0, 1, 2, 0, 0, 0x11, 0]
     module.transfers.clear()
     module.words(0, 14, [60 * 256])
     assert ports.modules(seconds=20) == first

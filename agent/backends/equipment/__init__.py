@@ -8,6 +8,8 @@ known detector and fan is unavailable, and all values are missing: what cannot b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from agent.backends.equipment.cooling_documents import UNAVAILABLE, CoolingPart
 from agent.backends.equipment.cooling_watch import Cooling, CoolingWatch
 from agent.backends.pacing import Paced, Spawn, spawn_thread
@@ -62,19 +64,22 @@ class EquipmentBackend:
             for place, values in seen.connectors.items():
                 readings += [Reading(self._of(row, place), value) for row, value in values.items()]
             gaps = [self._silent(row, place) for row, place, _ in self._series if place in seen.silent]
+            gaps += [Gap(row, Node(), Reason.MALFORMED, problem) for row, problem in seen.problems]
             calls = seen.calls if calls else 0
         elif self._paced.fault is not None:
             fault = self._paced.fault
             self._show_states(readings, LEAK_STATE, dict.fromkeys(self._watch.known, UNAVAILABLE))
             self._show_states(readings, FAN_STATE, dict.fromkeys(self._watch.known_fans, UNAVAILABLE))
             gaps = [Gap(row, Node(), fault.reason, fault.detail) for row in self._shown_once()]
-        return BackendSample(readings, gaps, calls=calls)
+        return BackendSample(readings, gaps, calls=calls, awaited=self._paced.awaited)
 
     def close(self) -> None:
         self._paced.close()
 
-    def _show_states(self, readings: list[Reading], row: Metric, parts: dict[CoolingPart, str]) -> None:
+    def _show_states(self, readings: list[Reading], row: Metric, parts: Mapping[CoolingPart, str | None]) -> None:
         for place, said in parts.items():
+            if said is None:
+                continue
             readings += [Reading(self._of(row, place, state), int(state == said)) for state in LEAK_STATES]
 
     @staticmethod

@@ -20,32 +20,32 @@ _PERCENT, _RPM = 1e-2, 1 / 60
 
 
 class FanReading(NamedTuple):
-    """What one fan says: its state, and its speeds in base units, as far as it tells them."""
+    """What one fan says: its state, None if it has none, and its speeds in base units, as far as it has them."""
 
-    state: str
+    state: str | None
     speeds: dict[Metric, float]
+
+
+BLIND_FAN = FanReading(UNAVAILABLE, {})
+"""What is shown of a fan that cannot be read."""
 
 
 def fan_of(document: dict[str, Any]) -> FanReading | None:
     """A fan's own document; None if none is fitted there."""
-    state = _state(document)
     speed = document.get("SpeedPercent")
-    if state is None:
-        return None
-    told = speed if isinstance(speed, dict) else {"Reading": speed}
-    return FanReading(state, dict(_speeds(state, told.get("Reading"), told.get("SpeedRPM"))))
+    excerpt = speed if isinstance(speed, dict) else {"Reading": speed}
+    return _fan(document, excerpt.get("Reading"), excerpt.get("SpeedRPM"))
 
 
 def listed_fans(document: dict[str, Any]) -> Iterator[tuple[str, FanReading]]:
     """The fans that a Thermal document lists, by name."""
     for place, each in enumerate(list_in(document.get("Fans"))):
-        if not isinstance(each, dict) or (state := _state(each)) is None:
+        if not isinstance(each, dict):
             continue
-        turns = each.get("ReadingUnits") == "RPM"
         reading = each.get("Reading")
-        speeds = _speeds(state, None, reading) if turns else _speeds(state, reading, None)
-        named = name_in(each, "Name", name_in(each, "FanName", str(place)))
-        yield named[:LONGEST_NAME], FanReading(state, dict(speeds))
+        fan = _fan(each, None, reading) if each.get("ReadingUnits") == "RPM" else _fan(each, reading, None)
+        if fan is not None:
+            yield name_in(each, "Name", name_in(each, "FanName", str(place)))[:LONGEST_NAME], fan
 
 
 def intake_of(document: dict[str, Any]) -> float | None:
@@ -57,29 +57,37 @@ def intake_of(document: dict[str, Any]) -> float | None:
 def listed_intakes(document: dict[str, Any]) -> Iterator[tuple[str, float]]:
     """The sensors at the intake that a Thermal document lists, by name, in degrees Celsius."""
     for place, each in enumerate(list_in(document.get("Temperatures"))):
-        if (
-            isinstance(each, dict)
-            and each.get("PhysicalContext") == "Intake"
-            and _state(each) not in (None, UNAVAILABLE)
-        ):
+        if isinstance(each, dict) and each.get("PhysicalContext") == "Intake" and _works(each):
             value = number(each.get("ReadingCelsius"))
             if value is not None:
                 yield name_in(each, "Name", str(place))[:LONGEST_NAME], value
 
 
-def _state(document: dict[str, Any]) -> str | None:
-    """By its Status. One that is off, or says what no schema knows, is unavailable; None if it is absent."""
+def _fan(document: dict[str, Any], percent: Any, turns: Any) -> FanReading | None:
+    """What a fan says that has these speeds: nothing if it is not known to work, and unavailable if it says nothing."""
     status = document.get("Status")
-    if not isinstance(status, dict):
-        return UNAVAILABLE
-    state = status.get("State")
-    if state == "Absent":
+    if isinstance(status, dict) and status.get("State") == "Absent":
         return None
-    return _HEALTH.get(str(status.get("Health")), UNAVAILABLE) if state in _WORKS else UNAVAILABLE
+    state = _state(document)
+    found = ((FAN_SPEED, number(percent), _PERCENT), (FAN_ROTATION, number(turns), _RPM))
+    speeds = {row: value * factor for row, value, factor in found if value is not None and state != UNAVAILABLE}
+    return FanReading(state, speeds) if state or speeds else BLIND_FAN
 
 
-def _speeds(state: str, percent: Any, turns: Any) -> Iterator[tuple[Metric, float]]:
-    """Those that are told. What a fan says that is not known to work counts for nothing."""
-    for row, value, factor in ((FAN_SPEED, number(percent), _PERCENT), (FAN_ROTATION, number(turns), _RPM)):
-        if value is not None and state != UNAVAILABLE:
-            yield row, value * factor
+def _works(document: dict[str, Any]) -> bool:
+    """Whether what it reads counts: unless its State says otherwise. A reading has no need of a Health."""
+    status = document.get("Status")
+    return status is None or (isinstance(status, dict) and status.get("State") in _WORKS)
+
+
+def _state(document: dict[str, Any]) -> str | None:
+    """By its Status; None without one. One that is off, or says what no schema knows, is unavailable."""
+    status = document.get("Status")
+    if status is None:
+        return None
+    if not _works(document):
+        return UNAVAILABLE
+    health = status.get("Health")
+    if health is None:
+        return None if status.get("State") is None else "ok"
+    return _HEALTH.get(str(health), UNAVAILABLE)

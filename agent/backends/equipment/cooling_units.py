@@ -84,7 +84,7 @@ def _of_connector(part: RackPart, document: dict[str, Any] | None) -> Told:
 
 def _of_pump(part: RackPart, document: dict[str, Any] | None) -> Told:
     speed = _scaled((document or {}).get("PumpSpeedPercent"), 0.01)
-    return Told([(part, part_state(document))], [(rows.PUMP_SPEED, _named(part), speed)])
+    return Told([(part, part_state(document, spare=True))], [(rows.PUMP_SPEED, _named(part), speed)])
 
 
 def _of_reservoir(part: RackPart, document: dict[str, Any] | None) -> Told:
@@ -97,7 +97,7 @@ def _of_filter(part: RackPart, document: dict[str, Any] | None) -> Told:
     served, rated = number(told.get("ServiceHours")), number(told.get("RatedServiceHours"))
     life = served / rated if served is not None and rated is not None and rated > 0 else None
     return Told(
-        [(part, part_state(document))],
+        [(part, part_state(document, spare=True))],
         [
             (rows.FILTER_PRESSURE, _named(part), _scaled(told.get("DeltaLiquidPressurekPa"), 1e3)),
             (rows.FILTER_LIFE, _named(part), life),

@@ -7,36 +7,58 @@ read, it is unavailable, and never dry or well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from agent.backends.equipment import air_documents, cooling_documents
-from agent.backends.equipment.air_documents import FanReading
-from agent.backends.equipment.cooling_documents import UNAVAILABLE, CoolingPart
+from agent.backends.equipment.air_documents import (
+    BLIND_FAN,
+    FanReading,
+    fan_of,
+    intake_of,
+    listed_fans,
+    listed_intakes,
+)
+from agent.backends.equipment.cooling_documents import (
+    LONGEST_NAME,
+    UNAVAILABLE,
+    CoolingPart,
+    connector_values,
+    last_of,
+    leak_state,
+    listed_detectors,
+)
+from agent.backends.equipment.redfish_round import RedfishRound, log_new
 from agent.backends.protocol import AbsentError
-from agent.backends.redfish_service import CHASSIS, DENIED_RETRY_SECONDS, RedfishService, link, members_of
+from agent.backends.redfish_service import CHASSIS, DENIED_RETRY_SECONDS, RedfishService, link
+from agent.catalogue.equipment import FAN_STATE, INTAKE, LEAKS, SUPPLY
 from agent.lib.http_target import HttpTarget
 from agent.model import Metric
 
+(LEAK_STATE,) = LEAKS
 SEARCH_SECONDS = 600.0
 """Seconds after which the service is searched again: for what was added, and where nothing was found."""
 MOST_PARTS = 128
 """Documents of parts of a node that are read: a controller takes up to 300 ms for each."""
 
 
-BLIND_FAN = FanReading(UNAVAILABLE, {})
-"""What is said of a fan that cannot be read."""
+_ASKED = (LEAK_STATE, FAN_STATE, INTAKE, SUPPLY)
+"""A row of each kind of part, which is missing where a document of the kind cannot be understood."""
+_Asks = Mapping[Metric, RedfishRound]
 
 
 class Cooling(NamedTuple):
-    """What was read at one time. `calls` counts the documents that were asked for; `silent` connectors say nothing."""
+    """What was read at one time. `calls` counts the documents that were asked for; `silent` connectors say nothing.
+
+    `problems` are what was wrong with single documents, with the row that is missing for each.
+    """
 
     leaks: dict[CoolingPart, str]
     fans: dict[CoolingPart, FanReading]
     intakes: dict[CoolingPart, float]
     connectors: dict[CoolingPart, dict[Metric, float]]
     silent: frozenset[CoolingPart]
+    problems: tuple[tuple[Metric, str], ...]
     calls: int
 
 
@@ -75,6 +97,8 @@ class CoolingWatch:
         self._clock = clock
         self._found: _Found | None = None
         self._searched_at = 0.0
+        self._problems: list[tuple[Metric, str]] = []
+        self._logged: Collection[str] = ()
         self.known: dict[CoolingPart, str] = {}
         """Every detector that ever was there, with what it said last."""
         self.known_fans: dict[CoolingPart, FanReading] = {}
@@ -83,101 +107,118 @@ class CoolingWatch:
     def look(self) -> Cooling:
         """All parts, as they are now. Raises AbsentError if there are none, and DeviceError."""
         now = self._clock()
-        calls = 0
+        asks, calls = self._asks(), 0
         if self._found is None or now - self._searched_at >= SEARCH_SECONDS:
-            self._found, calls = self._search()
+            searching = self._asks()
+            self._found = self._search(searching)
             self._searched_at = now
-        if not self._found.parts and not self.known and not self.known_fans:
+            self._problems, calls = _problems_of(searching), _calls_of(searching)
+        if not (self._found.parts or self.known or self.known_fans or self._problems):
             raise AbsentError("the management controller lists neither leak detectors, coolant connectors nor fans")
         leaks = dict.fromkeys(self.known, UNAVAILABLE)
-        leaks.update(self._leaks(self._found))
+        leaks.update(self._leaks(self._found, asks[LEAK_STATE]))
         self.known = leaks
         fans = dict.fromkeys(self.known_fans, BLIND_FAN)
         intakes: dict[CoolingPart, float] = {}
-        self._read_air(self._found, fans, intakes)
+        self._read_air(self._found, asks[FAN_STATE], fans, intakes)
+        self._read_metrics(self._found, asks[INTAKE], intakes)
         self.known_fans = fans
-        connectors = dict(self._connectors(self._found))
+        connectors = dict(self._connectors(self._found, asks[SUPPLY]))
         silent = frozenset(place for place, values in connectors.items() if not values)
-        return Cooling(dict(leaks), dict(fans), intakes, connectors, silent, calls + self._found.parts)
+        problems = tuple(dict.fromkeys((*self._problems, *_problems_of(asks))))
+        log_new((each for _, each in problems), self._logged)
+        self._logged = {each for _, each in problems}
+        return Cooling(dict(leaks), dict(fans), intakes, connectors, silent, problems, calls + _calls_of(asks))
 
     def close(self) -> None:
         self._service.close()
 
-    def _leaks(self, found: _Found) -> Iterator[tuple[CoolingPart, str]]:
+    def _asks(self) -> _Asks:
+        return {row: RedfishRound(self._service, self._clock, linked=False) for row in _ASKED}
+
+    @staticmethod
+    def _leaks(found: _Found, ask: RedfishRound) -> Iterator[tuple[CoolingPart, str]]:
         for chassis, path in found.detectors:
-            document = self._service.attempt(path)
-            state = cooling_documents.leak_state(document)
+            state = leak_state(ask.at(path))
             if state is not None:
-                yield CoolingPart(chassis, cooling_documents.last_of(path)[: cooling_documents.LONGEST_NAME]), state
+                yield CoolingPart(chassis, last_of(path)[:LONGEST_NAME]), state
         for chassis, path in found.groups:
-            for name, document in cooling_documents.listed_detectors(self._service.attempt(path)):
-                state = cooling_documents.leak_state(document)
+            for name, document in listed_detectors(ask.at(path)):
+                state = leak_state(document)
                 if state is not None:
                     yield CoolingPart(chassis, name), state
 
-    def _read_air(self, found: _Found, fans: dict[CoolingPart, FanReading], intakes: dict[CoolingPart, float]) -> None:
-        """Note what fans and the intakes of chassis say."""
+    @staticmethod
+    def _read_air(
+        found: _Found, ask: RedfishRound, fans: dict[CoolingPart, FanReading], intakes: dict[CoolingPart, float]
+    ) -> None:
+        """Note what fans say, and with them the intakes of older controllers."""
         for chassis, path in found.fans:
-            fan = air_documents.fan_of(self._service.attempt(path))
+            fan = fan_of(ask.at(path))
             if fan is not None:
-                fans[CoolingPart(chassis, cooling_documents.last_of(path)[: cooling_documents.LONGEST_NAME])] = fan
+                fans[CoolingPart(chassis, last_of(path)[:LONGEST_NAME])] = fan
+        for chassis, path in found.thermals:
+            document = ask.at(path)
+            fans.update((CoolingPart(chassis, name), fan) for name, fan in listed_fans(document))
+            intakes.update((CoolingPart(chassis, name), value) for name, value in listed_intakes(document))
+
+    @staticmethod
+    def _read_metrics(found: _Found, ask: RedfishRound, intakes: dict[CoolingPart, float]) -> None:
         for chassis, path in found.metrics:
-            value = air_documents.intake_of(self._service.attempt(path))
+            value = intake_of(ask.at(path))
             if value is not None:
                 intakes[CoolingPart(chassis, "intake")] = value
-        for chassis, path in found.thermals:
-            document = self._service.attempt(path)
-            fans.update((CoolingPart(chassis, name), fan) for name, fan in air_documents.listed_fans(document))
-            listed = air_documents.listed_intakes(document)
-            intakes.update((CoolingPart(chassis, name), value) for name, value in listed)
 
-    def _connectors(self, found: _Found) -> Iterator[tuple[CoolingPart, dict[Metric, float]]]:
+    @staticmethod
+    def _connectors(found: _Found, ask: RedfishRound) -> Iterator[tuple[CoolingPart, dict[Metric, float]]]:
         for chassis, path in found.connectors:
-            values = cooling_documents.connector_values(self._service.attempt(path))
-            yield CoolingPart(chassis, cooling_documents.last_of(path)[: cooling_documents.LONGEST_NAME]), values
+            yield CoolingPart(chassis, last_of(path)[:LONGEST_NAME]), connector_values(ask.at(path))
 
-    def _search(self) -> tuple[_Found, int]:
-        """Follow the links from every chassis; also how many documents that took."""
+    def _search(self, asks: _Asks) -> _Found:
+        """Follow the links from every chassis."""
         found = _Found([], [], [], [], [], [])
-        calls = 1
-        paths = self._service.members(CHASSIS) if self._chassis is None else [f"{CHASSIS}/{quote(self._chassis, '')}"]
+        ask = asks[LEAK_STATE]
+        if self._chassis is None:
+            paths = ask.members_in(CHASSIS, ask.examined(CHASSIS, self._service.get(CHASSIS)))
+        else:
+            paths = [f"{CHASSIS}/{quote(self._chassis, '')}"]
         for path in paths:
-            document = self._service.attempt(path)
-            calls += 1
+            document = ask.at(path)
             if found.parts < MOST_PARTS:
-                calls += self._search_in(cooling_documents.last_of(path), document, found)
+                self._search_in(last_of(path)[:LONGEST_NAME], document, found, asks)
         for each in found:
             del each[MOST_PARTS:]
-        return found, calls
+        return found
 
-    def _search_in(self, chassis: str, document: dict[str, Any], found: _Found) -> int:
+    @staticmethod
+    def _search_in(chassis: str, document: dict[str, Any], found: _Found, asks: _Asks) -> None:
         """Those of one chassis, which lists its detectors itself (since 2023) or in its ThermalSubsystem, or both."""
-        chassis = chassis[: cooling_documents.LONGEST_NAME]
-        thermal = self._at(link(document.get("ThermalSubsystem")))
+        ask = asks[LEAK_STATE]
+        thermal = ask.at(link(document.get("ThermalSubsystem")))
         detection = link(thermal.get("LeakDetection"))
-        leaks = self._at(detection)
+        leaks = ask.at(detection)
         detectors = [
-            *self._members(link(document.get("LeakDetectors"))),
-            *self._members(link(leaks.get("LeakDetectors"))),
+            *ask.members(link(document.get("LeakDetectors"))),
+            *ask.members(link(leaks.get("LeakDetectors"))),
         ]
         found.detectors.extend((chassis, path) for path in dict.fromkeys(detectors))
-        if detection is not None and not detectors and any(True for _ in cooling_documents.listed_detectors(leaks)):
+        if detection is not None and not detectors and any(True for _ in listed_detectors(leaks)):
             found.groups.append((chassis, detection))
-        connectors = self._members(link(thermal.get("CoolantConnectors")))
-        found.connectors.extend((chassis, path) for path in connectors)
-        fans = self._members(link(thermal.get("Fans")))
+        found.connectors.extend(
+            (chassis, path) for path in asks[SUPPLY].members(link(thermal.get("CoolantConnectors")))
+        )
+        fans = asks[FAN_STATE].members(link(thermal.get("Fans")))
         found.fans.extend((chassis, path) for path in fans)
         metrics, older = link(thermal.get("ThermalMetrics")), link(document.get("Thermal"))
         if metrics is not None:
             found.metrics.append((chassis, metrics))
         if older is not None and not fans:
             found.thermals.append((chassis, older))
-        return sum(map(bool, (thermal, leaks, detectors, connectors, fans)))
 
-    def _at(self, path: str | None) -> dict[str, Any]:
-        """The document at a link; an empty one where there is none."""
-        return self._service.attempt(path) if path is not None else {}
 
-    def _members(self, collection: str | None) -> list[str]:
-        """Those of a collection; none where it is not there."""
-        return members_of(self._at(collection))
+def _problems_of(asks: _Asks) -> list[tuple[Metric, str]]:
+    return [(row, problem) for row, ask in asks.items() for problem in ask.problems]
+
+
+def _calls_of(asks: _Asks) -> int:
+    return sum(ask.calls for ask in asks.values())

@@ -14,26 +14,31 @@ from agent.backends.redfish_service import list_in
 _HEALTHS = {"OK": "ok", "Warning": "warning", "Critical": "critical"}
 _SERVES = (None, "Enabled", "StandbyOffline", "StandbySpare", "Qualified", "Starting", "InTest", "Degraded")
 """States of a part that does its work, or waits to (Resource.State). A standby pump is as well as a running one."""
+_OFF = "Disabled"
 _WORSE = ("ok", UNAVAILABLE, "warning", "critical")
 
 
-def part_state(document: dict[str, Any] | None) -> str | None:
-    """What its Status says; unavailable for a document that could not be read, None if it has no such part or Status.
+def part_state(document: dict[str, Any] | None, *, spare: bool = False) -> str | None:
+    """What its Status says; unavailable for a document or Status that could not be read, None if it has no such part or
+    Status.
 
-    Health counts even where the part is off: a pump that failed is often both.
+    Health counts even where the part is off: a pump that failed is often both. One that may be a `spare` is well where
+    it is off and in good health.
     """
     if document is None:
         return UNAVAILABLE
     status = document.get("Status")
-    if not isinstance(status, dict):
+    if status is None:
         return None
+    if not isinstance(status, dict):
+        return UNAVAILABLE
     state, health = status.get("State"), status.get("Health")
     if state == "Absent":
         return None
     said = _HEALTHS.get(health, UNAVAILABLE) if isinstance(health, str) else None
     if said in ("warning", "critical"):
         return said
-    if state not in _SERVES:
+    if state not in _SERVES and not (spare and (state, said) == (_OFF, "ok")):
         return UNAVAILABLE
     if said is None and state is None:
         return None
@@ -71,4 +76,4 @@ def group_is_in_use(group: dict[str, Any]) -> bool:
     """Whether the group is meant to be redundant: one that is switched off lost nothing."""
     status = group.get("Status")
     state = status.get("State") if isinstance(status, dict) else None
-    return state != "Disabled" and group.get("RedundancyType") != "NotRedundant"
+    return state != _OFF and group.get("RedundancyType") != "NotRedundant"

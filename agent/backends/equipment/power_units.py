@@ -6,7 +6,7 @@ are not read: a PDU has dozens, and each is a document.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from agent.backends.equipment.cooling_documents import LONGEST_NAME, last_of
@@ -17,7 +17,8 @@ from agent.backends.redfish_service import link, list_in, number
 from agent.catalogue import rack_parts as rows
 from agent.model import Labels, Metric
 
-COLLECTIONS = (("PowerShelves", "power-shelf"), ("RackPDUs", "rack-pdu"))
+POWER_SHELF = "power-shelf"
+COLLECTIONS = (("PowerShelves", POWER_SHELF), ("RackPDUs", "rack-pdu"))
 """Members of PowerEquipment that are collections of units, and what these are."""
 DEAD_VOLTS = 20.0
 """Volts below which an input is dead: the lowest that equipment of a rack is fed with is 48 V."""
@@ -29,7 +30,7 @@ _LINES = ("Line1", "Line2", "Line3")
 def power_documents_of(path: str, kind: str, ask: RedfishRound) -> Iterator[PartDocument]:
     """The documents of the unit at `path`, its supplies among them. Raises DeviceError.
 
-    A unit lists its power supplies itself, or in the PowerSubsystem of the chassis that it links to.
+    A unit lists its power supplies itself, or in the PowerSubsystem of the chassis that it links to, or that it is.
     """
     unit = last_of(path)[:LONGEST_NAME]
     document = ask.at(path)
@@ -40,6 +41,28 @@ def power_documents_of(path: str, kind: str, ask: RedfishRound) -> Iterator[Part
     for member, circuit in (("Mains", "mains"), ("Branches", "branch")):
         for each in ask.members(link(document.get(member))):
             yield PartDocument(RackPart(unit, circuit, last_of(each)[:LONGEST_NAME]), each)
+    yield from _supplies_of(unit, document, ask)
+
+
+def chassis_documents_of(
+    chassis: str | None, bare: Sequence[str], known: Collection[str], ask: RedfishRound
+) -> Iterator[PartDocument]:
+    """The documents of power supplies in the chassis of this collection, of which nothing is `known`.
+
+    They belong to the shelf without supplies (`bare`) that has the chassis's Id, or that is the only one; else the
+    chassis is a power shelf itself. Raises DeviceError.
+    """
+    for path in ask.members(chassis):
+        name = last_of(path)[:LONGEST_NAME]
+        unit = bare[0] if len(bare) == 1 else name
+        found = list(_supplies_of(unit, ask.at(path), ask))
+        if any(each.part.kind == "power-supply" for each in found) and not any(each.path in known for each in found):
+            if unit not in bare:
+                yield PartDocument(RackPart(unit, POWER_SHELF, unit), path)
+            yield from found
+
+
+def _supplies_of(unit: str, document: dict[str, Any], ask: RedfishRound) -> Iterator[PartDocument]:
     supplies = link(document.get("PowerSupplies"))
     if supplies is None:
         subsystem = _subsystem_of(document, ask)
@@ -55,7 +78,10 @@ def power_documents_of(path: str, kind: str, ask: RedfishRound) -> Iterator[Part
 
 
 def _subsystem_of(document: dict[str, Any], ask: RedfishRound) -> str | None:
-    """The PowerSubsystem of the first chassis that a unit links to."""
+    """The PowerSubsystem of a unit that is a chassis, or else of the first chassis that it links to."""
+    own = link(document.get("PowerSubsystem"))
+    if own is not None:
+        return own
     links = document.get("Links")
     chassis = map(link, list_in(links.get("Chassis")) if isinstance(links, dict) else [])
     return link(ask.at(next(chassis, None)).get("PowerSubsystem"))
@@ -116,7 +142,9 @@ def _of_supply(part: RackPart, document: dict[str, Any] | None) -> Told:
     line = told.get("LineInputStatus")
     fed = _INPUTS.get(line) if isinstance(line, str) else None
     capacity = number(told.get("PowerCapacityWatts"))
-    return Told([(part, worst(part_state(document), fed))], [(rows.SUPPLY_RATING, (("part", part.name),), capacity)])
+    return Told(
+        [(part, worst(part_state(document, spare=True), fed))], [(rows.SUPPLY_RATING, (("part", part.name),), capacity)]
+    )
 
 
 def _of_supply_metrics(part: RackPart, document: dict[str, Any] | None) -> Told:
@@ -125,7 +153,7 @@ def _of_supply_metrics(part: RackPart, document: dict[str, Any] | None) -> Told:
 
 
 READERS: dict[str, Callable[[RackPart, dict[str, Any] | None], Told]] = {
-    "power-shelf": _of_unit,
+    POWER_SHELF: _of_unit,
     "rack-pdu": _of_unit,
     "distribution-metrics": _of_distribution,
     "mains": _of_circuit,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from agent.backends.equipment import cooling_units, power_units
 from agent.backends.equipment.cooling_documents import UNAVAILABLE
 from agent.backends.equipment.rack_findings import PartDocument, RackPart, RackSeen
-from agent.backends.equipment.redfish_round import RedfishRound
+from agent.backends.equipment.redfish_round import RedfishRound, log_new
 from agent.backends.protocol import DeviceError
 from agent.backends.redfish_service import DENIED_RETRY_SECONDS, ROOT, RedfishSource, link
 from agent.model import Labels, Metric, Reason
@@ -44,6 +44,7 @@ class RackWatch:
         self._clock = clock
         self._found: list[PartDocument] | None = None
         self._problems: list[str] = []
+        self._logged: tuple[str, ...] = ()
         self._search_at = 0.0
         self.known: dict[RackPart, str] = {}
         """Every part that ever was there, with what it said last."""
@@ -67,7 +68,10 @@ class RackWatch:
             own = (("unit", part.unit),)
             values.update(((row, (*own, *more)), value) for row, more, value in told.values if value is not None)
         self.known = states
-        return RackSeen(dict(states), values, tuple(dict.fromkeys((*self._problems, *ask.problems))), ask.calls)
+        problems = tuple(dict.fromkeys((*self._problems, *ask.problems)))
+        log_new(problems, self._logged)
+        self._logged = problems
+        return RackSeen(dict(states), values, problems, ask.calls)
 
     def close(self) -> None:
         self._service.close()
@@ -83,11 +87,20 @@ class RackWatch:
             for path in ask.members(link(thermal.get(collection))):
                 if len(found) < MOST_DOCUMENTS:
                     found += cooling_units.cooling_documents_of(path, ask)
+        cooling = bool(found)
         power = ask.at(link(root.get("PowerEquipment")))
         for collection, kind in power_units.COLLECTIONS:
             for path in ask.members(link(power.get(collection))):
                 if len(found) < MOST_DOCUMENTS:
                     found += power_units.power_documents_of(path, kind, ask)
+        if not cooling:
+            supplied = {part.unit for part, _ in found if part.kind == "power-supply"}
+            bare = [
+                part.unit for part, _ in found if part.kind == power_units.POWER_SHELF and part.unit not in supplied
+            ]
+            if bare or not found:
+                known = {path for _, path in found}
+                found += power_units.chassis_documents_of(link(root.get("Chassis")), bare, known, ask)
         if len(found) > MOST_DOCUMENTS:
             ask.note(f"{self.name} has more than {MOST_DOCUMENTS} parts; the rest is not read")
         return found[:MOST_DOCUMENTS]

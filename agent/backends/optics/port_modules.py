@@ -15,7 +15,7 @@ from agent.backends.file_relay import FileRelay, Leg, Unread
 from agent.backends.optics.kernel_asking import Connect
 from agent.backends.optics.missing_rows import MissingRows
 from agent.backends.optics.module_questions import QUESTION, CardModules, PortMemory
-from agent.backends.optics.modules.diagnostics import Measure, Measurement
+from agent.backends.optics.modules.diagnostics import HOST, MEDIA, WHOLE, Measure, Measurement
 from agent.backends.optics.modules.module_figures import LimitPair
 from agent.backends.optics.modules.module_reading import KnownModule, ModuleReading
 from agent.backends.optics.port_census import PortCensus
@@ -155,12 +155,13 @@ def _diagnosed(device: str, values: Mapping[Measurement, float]) -> Iterator[Rea
         (Measure.ERRORS, rows.ERRORS_LANE, rows.ERRORS_HIGHEST, max),
         (Measure.SIGNAL, rows.SIGNAL_LANE, rows.SIGNAL_LOWEST, min),
     ):
-        for side in ("media", "host"):
+        for side in (MEDIA, HOST):
             lanes = {one.lane: value for one, value in values.items() if (one.measure, one.side) == (measure, side)}
             if lanes:
                 yield _reading(worst, device, choose(lanes.values()), ("side", side))
             for lane, value in sorted(lanes.items()):
-                yield _reading(each, device, value, ("side", side), ("lane", str(lane)))
+                if lane != WHOLE:
+                    yield _reading(each, device, value, ("side", side), ("lane", str(lane)))
 
 
 def _bounds(device: str, row: Metric, bounds: LimitPair) -> Iterator[Reading]:

@@ -117,14 +117,16 @@ class PowerBackend:
         winner, asked = self._ask(now.mono)
         if winner is not None and winner.value is not None:
             readings.append(Reading(self._series[winner.source.name], winner.value))
-        gaps.extend(self._missing(winner))
+        preferred = self._paced if winner is None else self._paced[: self._paced.index(winner)]
+        gaps.extend(self._missing(preferred, winner))
         self._refusals.see(gaps, (reading.series.metric.name for reading in readings))
         left_out = sum(each.left_out for each in self._sysfs)
         if left_out:
             readings.append(Reading(LEFT_OUT, left_out))
         if not readings and not gaps and all(paced.absence for paced in self._paced):
             raise AbsentError("; ".join(filter(None, [*(p.absence for p in self._paced), self._looked_for])))
-        return BackendSample(readings=readings, gaps=gaps, calls=calls + asked)
+        awaited = any(paced.awaited for paced in preferred)
+        return BackendSample(readings=readings, gaps=gaps, calls=calls + asked, awaited=awaited)
 
     def close(self) -> None:
         """Release the sources, and end the reader."""
@@ -141,9 +143,9 @@ class PowerBackend:
                 return paced, asked
         return None, asked
 
-    def _missing(self, winner: Paced[float] | None) -> list[Gap]:
+    @staticmethod
+    def _missing(preferred: Sequence[Paced[float]], winner: Paced[float] | None) -> list[Gap]:
         """Why sources did not answer: all of them if none did, else those that were configured by name."""
-        preferred = self._paced if winner is None else self._paced[: self._paced.index(winner)]
         return [
             Gap(NODE_POWER, Node(), paced.fault.reason, f"{paced.source.name}: {paced.fault.detail}")
             for paced in preferred

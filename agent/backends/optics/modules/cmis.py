@@ -38,11 +38,19 @@ _UPPER = 128
 _VENDOR, _PART, _SERIAL = 129, 148, 166
 _TEXT = 16
 _MISSING_LANES, _TECHNOLOGY = 210, 212
+_APPLICATIONS, _LISTED = 85, 33
+"""Bytes of the lower page: the type of the medium, and eight application descriptors of four bytes."""
+_MORE_APPLICATIONS, _MEDIA_LANES = 223, 176
+"""Page 01h: seven more descriptors, and for each of the fifteen where its instances begin on the media side."""
+_LAST = 0xFF
+"""In the first byte of a descriptor: the list has ended."""
+_FOUR_LANES = 0x1E
+"""An identifier whose module has four lanes on each side, whatever it lists."""
 _COPPER = range(0x0A, 0x10)
 """Media interface technologies: copper cables without and with equalizers."""
 _LANES = 8
 """Of one bank."""
-_ADVERTISED = 142
+_ADVERTISED, _ADVERTISEMENTS = 142, 109
 _DIAGNOSED, _DIAGNOSED_MAJOR = 1 << 6, 4
 """Byte 142: there are diagnostics pages, from CMIS 4 on."""
 _BANKS, _MOST_BANKS = 0b11, 2
@@ -65,33 +73,40 @@ class Cmis:
     serial = ModuleSpan(0, _SERIAL, _TEXT)
 
     def identify(self, head: bytes, upper: bytes) -> ModuleIdentity:
-        """Vendor, part and serial. Raises DeviceError for a revision whose pages may mean something else."""
-        if head[1] >> 4 not in MAJORS:
+        """Vendor, part and serial. Raises DeviceError for a revision whose pages may mean something else.
+
+        Of a cable nothing else is read, and these are where they are in every revision before CMIS 3.
+        """
+        major = head[1] >> 4
+        if major not in MAJORS and not (head[2] & _FLAT and major < MAJORS[0]):
             raise DeviceError(Reason.UNSUPPORTED, f"CMIS of an unknown revision: {head[1] >> 4}.{head[1] & 0xF}")
         vendor, part, serial = (text_in(upper[at - _UPPER :][:_TEXT]) for at in (_VENDOR, _PART, _SERIAL))
         return ModuleIdentity(FORM_FACTORS[head[0]], _is_copper(upper), vendor, part, serial)
 
     def traits_spans(self, head: bytes, upper: bytes) -> tuple[ModuleSpan, ...]:  # noqa: ARG002 - the protocol's signature
-        return () if head[2] & _FLAT else (ModuleSpan(1, _ADVERTISED, _LANE_MONITORS + 1 - _ADVERTISED),)
+        if head[2] & _FLAT:
+            return ()
+        return ModuleSpan(0, _APPLICATIONS, _LISTED), ModuleSpan(1, _ADVERTISED, _ADVERTISEMENTS)
 
     def traits(self, head: bytes, upper: bytes, parts: Sequence[bytes]) -> ModuleTraits:
         if not parts:
             return ModuleTraits(monitored=not head[2] & _FLAT)
-        monitors = parts[0][_LANE_MONITORS - _ADVERTISED]
+        applications, advertised = parts
+        monitors = advertised[_LANE_MONITORS - _ADVERTISED]
         factor = monitors >> 3 & 0b11
-        banks = min(1 << (parts[0][0] & _BANKS), _MOST_BANKS)
-        missing = upper[_MISSING_LANES - _UPPER]
+        copper = _is_copper(upper)
+        banks = min(1 << (advertised[0] & _BANKS), _MOST_BANKS)
+        media, host = _lanes_of(head, upper, applications, advertised)
         return ModuleTraits(
-            lanes=() if _is_copper(upper) else tuple(
-                lane for lane in range(1, banks * _LANES + 1) if lane > _LANES or not missing >> (lane - 1) & 1
-            ),
+            lanes=() if copper else _in_banks(media, banks),
+            host_lanes=() if copper else _in_banks(host, banks),
             receives=bool(monitors & _RECEIVES),
             transmits=bool(monitors & _TRANSMITS),
             biases=bool(monitors & _BIASES) and factor < len(_BIAS_FACTORS),
             ampere_step=AMPERES * _BIAS_FACTORS[factor] if factor < len(_BIAS_FACTORS) else AMPERES,
             banks=banks,
-            diagnosed=bool(parts[0][0] & _DIAGNOSED) and head[1] >> 4 >= _DIAGNOSED_MAJOR,
-        )  # fmt: skip
+            diagnosed=bool(advertised[0] & _DIAGNOSED) and head[1] >> 4 >= _DIAGNOSED_MAJOR and not copper,
+        )
 
     def limits_span(self, head: bytes) -> ModuleSpan | None:
         return None if head[2] & _FLAT else ModuleSpan(2, _LIMITS, 72)
@@ -131,6 +146,35 @@ class Cmis:
             _of_banks(banks, _TRANSMIT, traits.lanes, WATTS) if traits.transmits else {},
             _of_banks(banks, _BIAS, traits.lanes, traits.ampere_step) if traits.biases else {},
         )
+
+
+def _lanes_of(head: bytes, upper: bytes, applications: bytes, advertised: bytes) -> tuple[set[int], set[int]]:
+    """The lanes of one bank that its applications use, on the side of the medium and of the host.
+
+    Byte 210 counts only in a module that lists none: modules are known that set none or all of its bits.
+    """
+    listed = applications[1:] + advertised[_MORE_APPLICATIONS - _ADVERTISED :]
+    begins = advertised[_MEDIA_LANES - _ADVERTISED :]
+    sides: tuple[set[int], set[int]] = set(), set()
+    for number, at in enumerate(range(0, len(listed), 4)):
+        interface, _, counts, host_begins = listed[at : at + 4]
+        if interface == _LAST:
+            break
+        for lanes, count, firsts in zip(sides, (counts & 0xF, counts >> 4), (begins[number], host_begins), strict=True):
+            lanes |= {first + each for first in _bits_of(firsts or 1) for each in range(count)}
+    media, host = sides
+    most = _LANES // 2 if head[0] == _FOUR_LANES else _LANES
+    whole = set(range(1, most + 1))
+    return media & whole or whole - _bits_of(upper[_MISSING_LANES - _UPPER]), host & whole or whole
+
+
+def _bits_of(mask: int) -> set[int]:
+    """The lanes, from 1, whose bits are set."""
+    return {lane for lane in range(1, _LANES + 1) if mask >> (lane - 1) & 1}
+
+
+def _in_banks(lanes: set[int], banks: int) -> tuple[int, ...]:
+    return tuple(bank * _LANES + lane for bank in range(banks) for lane in sorted(lanes))
 
 
 def _of_banks(banks: Sequence[bytes], at: int, lanes: Sequence[int], step: float) -> dict[int, float]:

@@ -9,7 +9,7 @@ of the first eight: how they are counted in further banks was not looked up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -22,6 +22,9 @@ _DESCRIPTIONS, _VALUES = 0x20, 0x24
 _PAGE, _UPPER = 128, 128
 _LANE = 0x0F
 _LANES = 8
+WHOLE = 0x10
+"""Stands for a lane where one value is that of a whole side."""
+MEDIA, HOST = "media", "host"
 
 
 class Measure(Enum):
@@ -32,7 +35,10 @@ class Measure(Enum):
 
 
 class Measurement(NamedTuple):
-    """What a module measures on one lane, numbered from 1, of its side to the fibre (media) or to the port (host)."""
+    """What a module measures on one lane, numbered from 1, of its side to the fibre (media) or to the port (host).
+
+    The lane is WHOLE where it is one value for the side.
+    """
 
     measure: Measure
     side: str
@@ -40,10 +46,10 @@ class Measurement(NamedTuple):
 
 
 _TYPES = {
-    5: (Measure.SIGNAL, "media"),
-    6: (Measure.SIGNAL, "host"),
-    15: (Measure.ERRORS, "media"),
-    16: (Measure.ERRORS, "host"),
+    5: (Measure.SIGNAL, MEDIA),
+    6: (Measure.SIGNAL, HOST),
+    15: (Measure.ERRORS, MEDIA),
+    16: (Measure.ERRORS, HOST),
 }
 """Types of observables that are measured all the time: eSNR, and the current bit error ratio before correction."""
 
@@ -56,17 +62,19 @@ def description_spans(groups: bytes) -> tuple[ModuleSpan, ...]:
     return tuple(ModuleSpan(_DESCRIPTIONS + group, _UPPER, _PAGE) for group in range((groups[0] & _MOST_GROUPS) + 1))
 
 
-def places_in(pages: Sequence[bytes], lanes: Sequence[int]) -> Places:
-    """Where the values of these lanes are, of what the pages of descriptions have; the first place of each counts."""
+def places_in(pages: Sequence[bytes], media: Collection[int], host: Collection[int]) -> Places:
+    """Where the values of each side's lanes are, of what the pages of descriptions have; the first place of each
+    counts."""
+    lanes = {MEDIA: media, HOST: host}
     known: set[Measurement] = set()
     places: dict[int, dict[int, Measurement]] = {}
     for group, page in enumerate(pages):
         for at in range(0, _PAGE, 2):
             lane = (page[at] & _LANE) + 1
-            if page[at + 1] not in _TYPES or lane not in lanes or lane > _LANES:
+            if page[at + 1] not in _TYPES:
                 continue
             found = Measurement(*_TYPES[page[at + 1]], lane)
-            if found not in known:
+            if found not in known and (lane == WHOLE or (lane <= _LANES and lane in lanes[found.side])):
                 known.add(found)
                 places.setdefault(_VALUES + group, {})[_UPPER + at] = found
     return places

@@ -46,13 +46,15 @@ class ModuleIdentity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ModuleTraits:
-    """What a module measures, which does not change while it is plugged in. `lanes` are numbered from 1.
+    """What a module measures, which does not change while it is plugged in. `lanes` are those of the medium, numbered
+    from 1; `host_lanes` are known where `diagnosed`.
 
     `ampere_step` is the value of one step of a laser's current, `banks` how many times eight lanes there are.
     `diagnosed`: it has pages of `diagnostics.py`.
     """
 
     lanes: tuple[int, ...] = ()
+    host_lanes: tuple[int, ...] = ()
     monitored: bool = True
     receives: bool = False
     transmits: bool = False

@@ -97,7 +97,7 @@ def _know(memory: Memory, layout: MemoryMap, head: bytes, upper: bytes) -> Known
 def _places(memory: Memory, traits: ModuleTraits) -> Places:
     groups = _read(memory, diagnostics.GROUPS)
     pages = [_read(memory, span, blank=True) for span in diagnostics.description_spans(groups)]
-    return diagnostics.places_in(pages, traits.lanes)
+    return diagnostics.places_in(pages, traits.lanes, traits.host_lanes)
 
 
 def _diagnose(memory: Memory, places: Places | NoAnswer) -> Mapping[Measurement, float] | NoAnswer:

@@ -36,6 +36,8 @@ _MISSING_LANES = 0x0F
 _UPPER = 128
 _TECHNOLOGY, _COPPER = 147, 0xA
 """From 10 on the transmitter's technology is a copper cable, in the high nibble."""
+_COMPLIANCE, _ONE_LANE = 192, (0x25, 0x26, 0x27, 0x28, 0x3A)
+"""Extended specification compliance (SFF-8024, table 4-4): 100GBASE-DR, FR1, LR1, SR1 and VR1, one lane of light."""
 _DIAGNOSTICS, _MEASURES_TRANSMIT_POWER = 220, 1 << 2
 _VENDOR, _PART, _SERIAL = 148, 168, 196
 _TEXT = 16
@@ -65,8 +67,9 @@ class Sff8636:
         if _is_copper(upper):
             return ModuleTraits(monitored=not head[2] & _FLAT)
         missing = parts[0][0] & _MISSING_LANES
+        lanes = 1 if upper[_COMPLIANCE - _UPPER] in _ONE_LANE else _LANES
         return ModuleTraits(
-            lanes=tuple(lane for lane in range(1, _LANES + 1) if not missing >> (lane - 1) & 1),
+            lanes=tuple(lane for lane in range(1, lanes + 1) if not missing >> (lane - 1) & 1),
             receives=True,
             transmits=bool(upper[_DIAGNOSTICS - _UPPER] & _MEASURES_TRANSMIT_POWER),
             biases=True,
@@ -90,11 +93,12 @@ class Sff8636:
         if not parts:
             return ModuleValues()
         now = parts[0]
+        sent = lanes_in(now, _TRANSMIT - _VALUES, traits.lanes, WATTS)
         return ModuleValues(
             temperature=degrees_in(now, _TEMPERATURE - _VALUES),
             supply=volts_in(now, _SUPPLY - _VALUES),
             receive_power=lanes_in(now, _RECEIVE - _VALUES, traits.lanes, WATTS) if traits.receives else {},
-            transmit_power=lanes_in(now, _TRANSMIT - _VALUES, traits.lanes, WATTS) if traits.transmits else {},
+            transmit_power=sent if traits.transmits or any(sent.values()) else {},  # some measure it and do not say so
             transmit_bias=lanes_in(now, _BIAS - _VALUES, traits.lanes, AMPERES) if traits.biases else {},
         )
 

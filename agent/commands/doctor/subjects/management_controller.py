@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from agent.backends.power import bmc_of
-from agent.backends.redfish_service import CHASSIS
+from agent.backends.redfish_service import CHASSIS, exchange
 from agent.broker.ipmi_opening import DEVICES
 from agent.commands.doctor.diagnosis_line import Diagnoses, Diagnosis, Examination
 from agent.commands.doctor.examined_node import ExaminedNode
 from agent.config.schema import ConfigError
 from agent.lib.http_answers import AnswerBounds
 from agent.lib.http_client import HttpClient
-from agent.lib.http_link import HttpRequest
 from agent.lib.http_outcomes import HttpError, HttpFault
 from agent.lib.http_target import HttpTarget
 
@@ -46,7 +45,7 @@ def _redfish(node: ExaminedNode, target: HttpTarget) -> Iterator[Diagnosis]:
     """One question with the login: more wrong ones would have the controller lock the account."""
     client = HttpClient(target, AnswerBounds(body=1 << 20), node.mono)
     try:
-        answer = client.exchange(HttpRequest("GET", CHASSIS), node.mono() + DEADLINE_SECONDS)
+        answer = exchange(client, target, CHASSIS, node.mono() + DEADLINE_SECONDS)
     except HttpError as error:
         yield BMC.fail(f"Redfish at {target.shown}: {error}", REMEDIES[error.fault])
         return
