@@ -22,6 +22,7 @@ from agent.config.schema_fields import SchemaField, fields_of
 from agent.config.texts import check_texts
 from agent.config.wrong_types import in_words
 from agent.lib import textfile, yamltree
+from agent.lib.commandline import nearest
 
 
 def load(path: Path, must_exist: bool = True, *, handed: bool = False) -> Config:
@@ -85,10 +86,7 @@ def _check_keys(raw: Mapping[Any, Any], section: type[Section], path: str, place
 
 
 def _unknown(key: str, valid: list[str]) -> str:
-    import difflib  # for who made a mistake only
-
-    near = difflib.get_close_matches(key[:100], valid, 1, 0.5)
-    return f"unknown key; did you mean {near[0]!r}?" if near else f"unknown key; valid here: {', '.join(valid)}"
+    return f"unknown key{nearest(key, valid) or '; valid here: ' + ', '.join(valid)}"
 
 
 def _power_factor(raw: dict[Any, Any]) -> float:

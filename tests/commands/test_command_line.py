@@ -35,6 +35,16 @@ def rules(tmp_path: Path) -> Path:
     return path
 
 
+def test_the_commands_are_listed_without_one_and_by_help() -> None:
+    bare, asked, option, one, spelled, version = warm.commands(
+        [[], ["help"], ["--help"], ["help", "rules", "check"], ["rules", "check", "--help"], ["version"]]
+    )
+    assert (bare.status, bare.output, bare.error) == (2, b"", option.output)
+    assert (asked.status, asked.output, asked.error) == (0, option.output, b"")
+    assert (one.status, one.output) == (0, spelled.output) and b"check" in one.output
+    assert (version.status, version.error) == (0, b"") and version.output.startswith(b"coldplate ")
+
+
 WITHOUT_OUTPUT = [
     (">/dev/full", "/dev/full", "standard output: No space left on device"),
     (">&-", warm.CLOSED, "standard output is closed; "),
@@ -67,7 +77,10 @@ MISTAKES = [
     ("rules check", "coldplate rules check: ", "FILE"),
     ("run --log.level loud", "coldplate run: argument --log.level: ", "debug, info, warn"),
     ("once extra", "coldplate once: unexpected argument 'extra'", "see coldplate once --help"),
-    ("", "coldplate: ", "COMMAND; see coldplate --help"),
+    ("status", "coldplate: argument COMMAND: invalid choice 'status'; choose from ", "check, "),
+    ("pase", "coldplate: argument COMMAND: invalid choice 'pase'; choose from ", "check, "),
+    ("run --log.level verbose", "coldplate run: argument --log.level: invalid choice 'verbose'; choose", "debug, info"),
+    ("version x", "coldplate: argument COMMAND: invalid choice 'version'", "choose from"),
 ]
 
 
