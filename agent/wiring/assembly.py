@@ -115,6 +115,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
             protection.watch,
             protection.passwords,
             pushes,
+            exposed.latest,
         )
     )
 
