@@ -45,6 +45,7 @@ def make_parser(asked: str = "") -> Parser:
             description=command.DESCRIPTION or None,
             examples=getattr(command, "EXAMPLES", ()),
             exit_statuses=getattr(command, "EXIT_STATUSES", {}),
+            acts=getattr(command, "ACTS", False),
         )
         command.add_arguments(one)
         one.set_defaults(run=command.run, whole=make_parser)
@@ -56,7 +57,10 @@ def _word(module: str) -> str:
 
 
 def _obey(arguments: Sequence[str] | None) -> int:
-    words = sys.argv[1:] if arguments is None else arguments
+    words = _spelled_out(list(sys.argv[1:] if arguments is None else arguments))
+    if not words:
+        make_parser().print_help(sys.stderr)
+        return EXIT_USAGE
     try:
         parsed = make_parser(words[0] if words else "").parse_args(words)
     except SystemExit:  # behind --help and --version, too, something is still to be written
@@ -65,6 +69,13 @@ def _obey(arguments: Sequence[str] | None) -> int:
     status: int = parsed.run(parsed)
     _flush()
     return status
+
+
+def _spelled_out(words: Sequence[str]) -> Sequence[str]:
+    """The options behind `help`, `help COMMAND` and `version`, which other programs have as commands."""
+    if words[:1] == ["help"]:
+        return [*words[1:], "--help"]
+    return ["--version"] if words == ["version"] else words
 
 
 def _flush() -> None:

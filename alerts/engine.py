@@ -22,6 +22,7 @@ from agent.lib.precedence import give_way
 from agent.model import Alert, Frame, GroupReport, Instant, Labels, Layout, Node, Phase, Reading, Series, Snapshot
 from alerts import alert_state
 from alerts.group_evaluator import GroupEvaluator, GroupOutcome, TemplateContext
+from alerts.late_groups import LateGroups
 from alerts.lifecycle import AlertRecord
 from alerts.limits import QUICK_SECONDS, ROUND_SECONDS
 from alerts.packs import builtin_files
@@ -40,8 +41,6 @@ CLOCK_STEP_SECONDS = 0.5
 """Seconds by which the wall clock may stray from the monotonic one before it counts as having been set."""
 SETTLING_SECONDS = 30.0
 """Seconds after a start in which silence does not end a restored alert: some source may not have answered yet."""
-ON_TIME = 10
-"""Number of evaluations on time in a row after which a group is no longer reported as late."""
 SAMPLE_AGE = Layout((Series(BY_NAME["coldplate_sample_age_seconds"], Node()),))
 
 
@@ -88,8 +87,6 @@ class _Slot:
         self.due = first
         self.report = group.report(interval)
         self._is_served = False
-        self._is_late = False
-        self._on_time = 0
 
     @property
     def is_quick(self) -> bool:
@@ -109,19 +106,7 @@ class _Slot:
         self.due = served + self.interval
         missed = passed if self._is_served else 0  # no group can be late before the first snapshot
         self._is_served = True
-        self._tell(missed)
         return served, missed
-
-    def _tell(self, missed: int) -> None:
-        """Log once that the group is late, and once that it no longer is."""
-        self._on_time = 0 if missed else self._on_time + 1
-        if missed and not self._is_late:
-            self._is_late = True
-            facts = {"rule_group": self.group.name, "interval_seconds": self.interval, "missed": missed}
-            log.warning("rule group evaluated less often than configured", extra={"facts": facts})
-        elif self._is_late and self._on_time >= ON_TIME:
-            self._is_late = False
-            log.info("rule group evaluated on time again", extra={"facts": {"rule_group": self.group.name}})
 
 
 def _dismantle(slots: list[_Slot]) -> None:
@@ -163,6 +148,7 @@ class RuleEngine:
         self.windows = Windows(Needs(rules.groups, shipped()), target, rules.interval, rules.capacity)
         self._leaving: list[_Leaving] = []
         self._stepped = 0.0
+        self._late = LateGroups()
         self._slots: list[_Slot] = self._lay_out(now)
 
     @property
@@ -201,6 +187,9 @@ class RuleEngine:
             done.append(self._evaluate(slot, now, enough))  # of each at least one rule
             if enough():
                 break
+        for each in done:
+            self._late.count(each.key, each.missed)
+        self._late.say(now.mono)
         return done
 
     def _evaluate(self, slot: _Slot, now: Instant, enough: Callable[[], bool]) -> Evaluation:

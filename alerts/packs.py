@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
@@ -27,6 +28,14 @@ _SHIPPED = Path(__file__).resolve().parent / "rules"
 _RUNBOOKS = _SHIPPED.parent / "runbooks"
 
 
+class EntryError(ValueError):
+    """An entry names no file that can be read; the text begins with it and has the remedy."""
+
+    def __init__(self, entry: str, problem: str) -> None:
+        self.entry = entry
+        super().__init__(f"{shown(entry, MOST_SHOWN)} {problem}")
+
+
 def builtin_files() -> list[Path]:
     """The rule files of the shipped pack."""
     return sorted(_SHIPPED.glob("*.yml"))
@@ -40,26 +49,44 @@ def runbooks() -> dict[str, str]:
 def find(entry: str, base: Path | None) -> list[Path]:
     """The files that an entry names: `builtin`, a file, or a pattern; relative to `base` if there is one.
 
-    Raises ValueError if there is none.
+    Raises EntryError if there is none.
     """
     if entry == BUILTIN:
         return builtin_files()
     path = Path(entry) if base is None else base / entry
     if os.path.isdir(path):  # noqa: PTH112 unlike Path's, these never raise, whatever the name holds
-        raise ValueError(
-            f"{shown(entry, MOST_SHOWN)} is a directory; name its files, such as {shown(f'{entry}/*.yml', MOST_SHOWN)}"
-        )
+        raise EntryError(entry, f"is a directory; name its files, such as {shown(f'{entry}/*.yml', MOST_SHOWN)}")
     if os.path.lexists(path):
         return [path]  # even a FIFO or a device: reading it will report what is wrong
     pattern = entry if base is None or Path(entry).is_absolute() else f"{glob.escape(str(base))}/{entry}"
     names = sorted(islice(glob.iglob(pattern), MOST_FILES + 1))  # noqa: PTH207 an absolute pattern Path.glob refuses
     found = [Path(each) for each in names if os.path.isfile(each)]  # noqa: PTH113
     if not found:
+        refusal = _refusal(path)
+        if refusal:
+            raise EntryError(entry, f"cannot be read: {refusal}; let the agent's user read it")
         remedy = f"name a rule file, a pattern such as 'rules/*.yml', or {BUILTIN!r}"
-        raise ValueError(f"{shown(entry, MOST_SHOWN)} matches no file ({one_line(str(path))}); {remedy}")
+        raise EntryError(entry, f"matches no file ({one_line(str(path))}); {remedy}")
     if len(found) > MOST_FILES:
-        raise ValueError(f"{shown(entry, MOST_SHOWN)} matches more than {MOST_FILES} files; use a narrower pattern")
+        raise EntryError(entry, f"matches more than {MOST_FILES} files; use a narrower pattern")
     return found
+
+
+def _refusal(path: Path) -> str:
+    """Why this user cannot see what a path names: a folder on the way may not be entered or listed; else empty."""
+    fixed = path
+    while glob.has_magic(str(fixed)):
+        fixed = fixed.parent
+    try:
+        if fixed != path and stat.S_ISDIR(os.stat(fixed).st_mode):  # noqa: PTH116 - a pattern is matched by listing
+            os.scandir(fixed).close()
+        else:
+            os.lstat(fixed)
+    except PermissionError as error:
+        return f"{one_line(str(fixed))}: {error.strerror}"
+    except (OSError, ValueError):
+        pass
+    return ""
 
 
 def load_all(
@@ -70,7 +97,8 @@ def load_all(
     Queries of the `running` rules, which were loaded with the same default step, are reused, which saves time and the
     memory of a second copy.
 
-    Raises ValueError for an entry that names no file, and RuleFileError with all that is wrong with all files.
+    Raises EntryError for an entry that names no file, ValueError for too many files, and RuleFileError with all that
+    is wrong with all files.
     """
     paths: dict[str, Path] = {}
     for entry in entries:

@@ -268,7 +268,7 @@ class FileRelay:
     def _unread(self, walk: _Walk, hanging: dict[str, float], path: str, mono: float) -> Unread:
         if path in hanging:
             waited = max(mono - hanging[path], self._patience)
-            return Unread(Reason.TIMEOUT, f"no answer for {waited:.1f} s")
+            return Unread(Reason.TIMEOUT, f"no answer for {waited:.{int(waited < 10)}f} s")
         if hanging:
             return Unread(Reason.TIMEOUT, f"not read because {next(iter(hanging))} does not answer")
         if walk.took >= LONGEST * self._patience:

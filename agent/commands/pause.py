@@ -29,6 +29,7 @@ EXIT_STATUSES = {
     1: "it is not; one line says why",
     2: "the command line or the configuration is invalid, or there is no way to ask the agent; one line says why",
 }
+ACTS = True
 
 SHORTEST_SECONDS = 10.0
 ANSWER_SECONDS = 5.0

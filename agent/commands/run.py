@@ -88,13 +88,12 @@ def _check(config: Config, options: CommandLineOptions) -> int:
 
 def _check_state_directory(config: Config) -> None:
     """Raise ConfigError if this user could not write the state directory of the configuration."""
-    from agent.config.schema import ConfigError
+    from agent.config.places import placed
 
     if config.state_dir is None:
         return
     folder = Path(config.state_dir).absolute()
     existing = next((each for each in (folder, *folder.parents) if os.path.isdir(each)), folder)  # noqa: PTH112
     if not os.access(existing, os.W_OK | os.X_OK):
-        raise ConfigError(
-            f"state_dir: {folder} cannot be written by user {os.geteuid()}; name a directory of the agent's user"
-        )
+        problem = f"{folder} cannot be written by user {os.geteuid()}; name a directory of the agent's user"
+        raise placed(config, f"state_dir: {problem}")

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, get_origin
+from typing import Any, get_origin
 
 import msgspec
 
 from agent.config import quantities
 from agent.config.contradictions import check_values
 from agent.config.key import READERS, Notation
-from agent.config.schema import POWER_FACTOR, Config, ConfigError, Section
+from agent.config.places import Places
+from agent.config.schema import POWER_FACTOR, Config, ConfigError, ConfigSource, Section
 from agent.config.schema_fields import SchemaField, fields_of
 from agent.config.texts import check_texts
 from agent.config.wrong_types import in_words
 from agent.lib import textfile, yamltree
-from agent.lib.wording import one_line
-from agent.lib.yamltree import Node
+from agent.lib.commandline import nearest
 
 
 def load(path: Path, must_exist: bool = True, *, handed: bool = False) -> Config:
@@ -45,7 +45,7 @@ def parse(text: str, name: str) -> Config:
     try:
         tree = yamltree.compose(text, yamltree.Bounds()).root
         raw = yamltree.plain(tree)
-        place = _Places(name, tree)
+        place = Places(name, tree)
     except yamltree.YamlError as error:
         raise ConfigError(f"{name}:{error.line}: {error.problem}") from None
     if raw is None:
@@ -65,36 +65,10 @@ def parse(text: str, name: str) -> Config:
         place.fail(key, in_words(problem, key, raw))
     _check_ranges(config, "", place)
     check_values(config, place.fail)
-    return config
+    return msgspec.structs.replace(config, source=ConfigSource(name, text))
 
 
-class _Places:
-    """Lines of key paths in a file."""
-
-    def __init__(self, name: str, tree: Node | None) -> None:
-        self._name = name
-        self._lines: dict[str, int] = {}
-        self._walk(tree, "")
-
-    def _walk(self, tree: Node | None, path: str) -> None:
-        if isinstance(tree, yamltree.YamlMapping):
-            for key, value in yamltree.pairs_of(tree, lambda *_: None):
-                inner = f"{path}.{key.text}".lstrip(".")
-                self._lines.setdefault(inner, key.line)
-                self._walk(value, inner)
-
-    def of(self, path: str) -> str:
-        """`file:line` of a key path, or of the nearest key above it."""
-        while path and path not in self._lines:
-            path = path.rpartition("[")[0] if path.endswith("]") else path.rpartition(".")[0]
-        return f"{self._name}:{self._lines[path]}" if path else self._name
-
-    def fail(self, key: str, problem: str) -> NoReturn:
-        """Reject the value at a key path."""
-        raise ConfigError(f"{self.of(key)}: {one_line(key, 200) or 'file'}: {one_line(problem)}")
-
-
-def _check_keys(raw: Mapping[Any, Any], section: type[Section], path: str, place: _Places) -> None:
+def _check_keys(raw: Mapping[Any, Any], section: type[Section], path: str, place: Places) -> None:
     fields = fields_of(section)
     for key, value in raw.items():
         inner = f"{path}.{key}".lstrip(".")
@@ -112,10 +86,7 @@ def _check_keys(raw: Mapping[Any, Any], section: type[Section], path: str, place
 
 
 def _unknown(key: str, valid: list[str]) -> str:
-    import difflib  # for who made a mistake only
-
-    near = difflib.get_close_matches(key[:100], valid, 1, 0.5)
-    return f"unknown key; did you mean {near[0]!r}?" if near else f"unknown key; valid here: {', '.join(valid)}"
+    return f"unknown key{nearest(key, valid) or '; valid here: ' + ', '.join(valid)}"
 
 
 def _power_factor(raw: dict[Any, Any]) -> float:
@@ -129,7 +100,7 @@ def _power_factor(raw: dict[Any, Any]) -> float:
 class _Quantities:
     """Converts values written with units to numbers in base units."""
 
-    def __init__(self, place: _Places, power_factor: float) -> None:
+    def __init__(self, place: Places, power_factor: float) -> None:
         self._place = place
         self._readers: dict[Notation, Callable[[object], object]] = {
             **READERS,
@@ -171,7 +142,7 @@ class _Quantities:
             self._place.fail(path, str(error))
 
 
-def _check_ranges(section: Section, path: str, place: _Places) -> None:
+def _check_ranges(section: Section, path: str, place: Places) -> None:
     for field in fields_of(type(section)).values():
         value, inner = getattr(section, field.attribute), f"{path}.{field.name}".lstrip(".")
         if value is None:

@@ -6,6 +6,7 @@ default file are derived from it.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import msgspec
@@ -25,6 +26,18 @@ POWER_FACTOR = 0.95
 
 class ConfigError(UserError):
     """The configuration cannot be used; the text names the place and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSource:
+    """What a configuration was read from, for errors that are found later. Two configurations may differ in it alone.
+
+    `replaced` are keys that the command line has set: a line of the file would mislead.
+    """
+
+    name: str = field(default="", compare=False)
+    text: str = field(default="", compare=False)
+    replaced: frozenset[str] = field(default=frozenset(), compare=False)
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -459,3 +472,5 @@ class Config(Section, frozen=True):
             example="/var/lib/coldplate",
         ),
     ] = None
+    source: ConfigSource = ConfigSource()
+    """No key: see `agent.config.places`."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from agent.config.key import Key
-from agent.config.schema import Config, Section
+from agent.config.schema import Config, ConfigSource, Section
 
 
 class SchemaField(NamedTuple):
@@ -42,6 +42,8 @@ def fields_of(section: type[Section]) -> dict[str, SchemaField]:
     """The keys of a section, by name."""
     made = {}
     for each in msgspec.structs.fields(section):
+        if each.type is ConfigSource:
+            continue
         key, kind, optional = _parts(each.type)
         below = kind if _is_section(kind) else next(filter(_is_section, typing.get_args(kind)), None)
         default = each.default_factory() if each.default_factory is not msgspec.NODEFAULT else each.default

@@ -187,11 +187,11 @@ class RuleManager:
         failing = {(done.key, failure.rule) for failure in done.outcome.failures}
         for failure in done.outcome.failures:
             if (done.key, failure.rule) not in self._failing:
-                facts = {"rule_group": failure.group, "rule": failure.rule, "error": failure.error}
+                facts = {"rule_group": done.key, "rule": failure.rule, "error": failure.error}
                 log.warning("rule failed; its alerts keep their state", extra={"facts": facts})
         mended = {each for each in self._failing - failing if each[0] == done.key and each[1] in done.outcome.rules}
         for _, rule in mended:
-            log.info("rule succeeds again", extra={"facts": {"rule_group": done.group.name, "rule": rule}})
+            log.info("rule succeeds again", extra={"facts": {"rule_group": done.key, "rule": rule}})
         self._failing = (self._failing - mended) | failing
 
     def _show(self) -> None:

@@ -87,6 +87,8 @@ class Parts:
     watch: WebWatch | None = None
     passwords: PasswordChecks | None = None
     pushes: Pushing | None = None
+    shown: Callable[[], Snapshot | None] = lambda: None
+    """What the page of metrics shows of the last snapshot."""
 
 
 class Service:
@@ -190,7 +192,9 @@ class Service:
         for report in snapshot.reports:
             facts = {"outcome": report.outcome.value, **({"detail": report.detail} if report.detail else {})}
             log.info("source %s", report.backend, extra={"facts": facts})
-        log.info("sampling %d series, %d InfiniBand ports", len(snapshot), len(ports))
+        page = len(self._parts.shown() or ())
+        what = "sampling %d series, %d of them on the page of metrics (metrics.profile), %d InfiniBand ports"
+        log.info(what, len(snapshot), page, len(ports))
         watch = self._parts.watch
         scheme = "http" if watch is None or watch.gate.terms.context is None else "https"
         for host, port in self._parts.server.addresses:

@@ -52,7 +52,7 @@ def pcie_width(view: SeenNode, expected: Expected) -> HealthFinding | None:
 def nvlinks(view: SeenNode, expected: Expected) -> HealthFinding:
     """Whether as many NVLinks of each GPU are up as should be; without a number, whether none is down."""
     wanted = expected.node.nvlinks
-    text = "no NVLink is down" if wanted is None else f"{wanted} NVLinks of each GPU are up"
+    text = "no NVLink is down" if wanted is None else f"NVLinks of each GPU that are up: {wanted}"
     if not view.answering:
         return HealthFinding("nvlinks", Verdict.SKIPPED, text, NOBODY)
     up, down = _links(view)

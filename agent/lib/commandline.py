@@ -19,7 +19,8 @@ INVALID = {MISUSED: "the command line or the configuration is invalid; one line 
 class Parser(argparse.ArgumentParser):
     """A parser that tells a mistake in one line and suggests the nearest valid word.
 
-    `examples` are pairs of a whole command line and what it is for; `exit_statuses` has the meaning of each.
+    `examples` are pairs of a whole command line and what it is for; `exit_statuses` has the meaning of each. One that
+    `acts` changes something on the node, and is never suggested in place of an unknown word.
     """
 
     def __init__(
@@ -27,11 +28,13 @@ class Parser(argparse.ArgumentParser):
         *arguments: Any,
         examples: Sequence[tuple[str, str]] = (),
         exit_statuses: Mapping[int, str] | None = None,
+        acts: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
         self.examples = tuple(examples)
         self.exit_statuses = dict(exit_statuses or {})
+        self.acts = acts
 
     def format_help(self) -> str:
         """As the base class, with the examples and the exit statuses behind it."""
@@ -62,7 +65,11 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         words = [str(each) for each in action.choices]
-        hint = nearest(str(value), words) or f"; choose from {', '.join(words)}"
+        parsers = action.choices if isinstance(action.choices, Mapping) else {}
+        hint = (
+            nearest(str(value), [each for each in words if not getattr(parsers.get(each), "acts", False)])
+            or f"; choose from {', '.join(words)}"
+        )
         raise argparse.ArgumentError(action, f"invalid choice {value!r}{hint}")
 
 
@@ -72,11 +79,15 @@ def _listed(status: int, meaning: str) -> str:
     return fill(meaning, 79, initial_indent=f"  {status:<3} ", subsequent_indent=" " * 6) + "\n"
 
 
+NEAR = 0.6
+"""How much of two words is the same, 0 to 1, where one may have been meant by the other."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """What may have been meant, to go behind a message; empty if nothing is near."""
     import difflib  # for who made a mistake only
 
-    near = difflib.get_close_matches(word[:100], list(known), 1, 0.5)
+    near = difflib.get_close_matches(word[:100], list(known), 1, NEAR)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

@@ -7,6 +7,7 @@ webhooks are protected only by the secret in their path, and some servers repeat
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
@@ -14,6 +15,8 @@ from agent.lib.textfile import CERTIFICATES, SECRET, read_text
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 MASK = "***"
+_ADDRESS = re.compile(r"[A-Za-z0-9.-]{1,253}:[0-9]{1,5}/?|\[[0-9A-Fa-f:.]{2,45}\]:[0-9]{1,5}/?")
+"""An address in the place of a URL: too little for a client, and no secret."""
 SHORTEST_SECRET = 6
 """Characters below which a part of a path is not a secret, and hiding it would spoil every message."""
 
@@ -56,7 +59,13 @@ def secret(file: str) -> str:
 
 
 def shown_url(url: str) -> str:
-    """A URL that anyone may see: its path is replaced by a mark that distinguishes it from others of the same host."""
+    """A URL that anyone may see: its path is replaced by a mark that distinguishes it from others of the same host.
+
+    Of one without a scheme HOST:PORT is shown; all of anything else is hidden, because it may be a secret in a wrong
+    place.
+    """
+    if _ADDRESS.fullmatch(url):
+        return url
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -18,7 +18,14 @@ def _quote(value: object) -> str:
     text = str(value)
     if text and not any(c in text for c in ' "=\n\r\t\\') and text.isprintable():
         return text
-    return json.dumps(text, ensure_ascii=False)
+    return _visible(json.dumps(text, ensure_ascii=False))
+
+
+def _visible(text: str) -> str:
+    """JSON with every character escaped that a terminal does not show, or obeys: names in it are others'."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
 class _Formatter(logging.Formatter):
@@ -39,7 +46,7 @@ class _Formatter(logging.Formatter):
         if record.exc_info:
             pairs["trace"] = self.formatException(record.exc_info)
         if self._layout == "json":
-            return json.dumps(pairs, ensure_ascii=False, default=str)
+            return _visible(json.dumps(pairs, ensure_ascii=False, default=str))
         return " ".join(f"{key}={_quote(value)}" for key, value in pairs.items())
 
 

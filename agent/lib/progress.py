@@ -49,6 +49,11 @@ class Progress:
         if self._is_due():
             self._write(f"{self._what}: {share:.0%}")
 
+    def grown(self, size: Callable[[], str]) -> None:
+        """A piece is written to a file that is this large now."""
+        if self._is_due():
+            self._write(f"{self._what}: {size()}")
+
     def _is_due(self) -> bool:
         if not self._is_shown or (now := self._now()) < self._next:
             return False

@@ -139,7 +139,7 @@ class Devices:
         at = self._presence.last_good(channel)
         silent = now - (since if at is None else at)
         if silent > patience:
-            return self._refusal or Trouble(Reason.TIMEOUT, f"no answer for {silent:.1f} s")
+            return self._refusal or Trouble(Reason.TIMEOUT, f"no answer for {silent:.{int(silent < 10)}f} s")
         return None
 
     def unseen(self, now: float, patience: float) -> list[Gap]:
@@ -161,7 +161,7 @@ class Devices:
             return self._absent.get(channel) or self._refusal or (GONE if self._open else None)
         waited = now - self._joined_at.get(channel, now)
         if self._refusal is None and waited > patience:
-            return Trouble(Reason.TIMEOUT, f"no answer for {waited:.1f} s")
+            return Trouble(Reason.TIMEOUT, f"no answer for {waited:.{int(waited < 10)}f} s")
         return self._refusal
 
     def _tell_strangers(self, strangers: Sequence[Unidentified]) -> None:

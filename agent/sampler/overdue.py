@@ -35,4 +35,5 @@ class Overdue:
         for name in [name for name in self._since if name not in late]:
             seconds = round(now - self._since.pop(name), 1)
             log.info("backend answers again", extra={"facts": {"backend": name, "seconds": seconds}})
-        return {name: f"no answer for {now - flight.since:.1f} s" for name, flight in late.items()}
+        waited = {name: now - flight.since for name, flight in late.items()}
+        return {name: f"no answer for {seconds:.{int(seconds < 10)}f} s" for name, seconds in waited.items()}

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from agent.config.places import with_places
 from agent.config.schema import Config, ConfigError, ReceiverConfig
 from agent.config.texts import base_url
 from agent.daemon.alert_store import AlertStateStore
@@ -63,6 +64,7 @@ class Receivers:
             raise ConfigError(f"notify.{kind.name}: {error}") from error
 
 
+@with_places
 def check_receivers(config: Config) -> None:
     """Refuse addresses and logins that no receiver could use; none is made. Raises ConfigError."""
     for kind in RECEIVERS:
@@ -71,11 +73,12 @@ def check_receivers(config: Config) -> None:
 
 def _keys(kind: ReceiverKind, config: ReceiverConfig, external_url: str) -> list[Key]:
     keys: list[Key] = []
-    for url in config.urls:
+    for number, url in enumerate(config.urls):
         try:
             keys.append((kind, HttpTarget(url, timeout=config.timeout, **login_of(config)), external_url))
         except ValueError as error:
-            raise ConfigError(f"notify.{kind.name}: {error}") from error
+            problem = str(error).removeprefix("url").lstrip(": ")
+            raise ConfigError(f"notify.{kind.name}.urls[{number}]: {problem}") from error
     return keys
 
 
@@ -89,6 +92,7 @@ def load_rules(config: Config, folder: Path, running: Ruleset | None = None) -> 
     )
 
 
+@with_places
 def load_files(config: Config, folder: Path, running: Ruleset | None = None) -> tuple[RuleFile, ...]:
     """The rule files with the configured changes. Raises ConfigError."""
     rules = config.rules
@@ -103,10 +107,13 @@ def load_files(config: Config, folder: Path, running: Ruleset | None = None) -> 
         raise ConfigError(f"rules.files: invalid rule file:{problems}") from error
     except OverrideError as error:
         raise ConfigError(f"rules.{error}") from error
+    except packs.EntryError as error:
+        raise ConfigError(f"rules.files[{rules.files.index(error.entry)}]: {error}") from error
     except ValueError as error:
         raise ConfigError(f"rules.files: {error}") from error
 
 
+@with_places
 def load_alerting(
     config: Config, folder: Path, receivers: Receivers, running: Ruleset | None = None
 ) -> AlertingSettings:

@@ -28,7 +28,7 @@ from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.expectations import load_choice
 from agent.wiring.flight import make_flight_recorder
 from agent.wiring.peering import make_rack_monitor
-from agent.wiring.protecting import Protection
+from agent.wiring.protecting import protect
 from agent.wiring.pushing import make_pushes
 from agent.wiring.reconfiguration import Reconfiguration, rack_options
 from agent.wiring.replaying import clock_of, is_replay, replayed_header
@@ -65,7 +65,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     rules = make_rule_manager(config, alerting, hub, files, rack.foreign, threads, now)
     last = LastReload(clock().wall)
     expectations = ExpectationSeries(lambda: hub.latest, load_choice(config, options.folder), family_of(config))
-    protection = Protection(config, lambda: clock().wall)
+    protection = protect(config, lambda: clock().wall)
     own = SelfMetrics(scenario, last, threads.states, files.states, protection.last, protection.refused)
     flight = make_flight_recorder(config, threads)
     pushes = make_pushes(config, exposed.latest, now, threads)
@@ -115,6 +115,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
             protection.watch,
             protection.passwords,
             pushes,
+            exposed.latest,
         )
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from agent.lib.log_words import add_log_options
 from agent.lib.user_error import UserError
 
 if TYPE_CHECKING:  # every command's options are made for the help: what reads a file is imported when one is read
-    from agent.config.schema import Config, ReplayConfig
+    from agent.config.schema import Config, ReplayConfig, Section
 
 DEFAULT_FILE = Path("/etc/coldplate/coldplate.yaml")
 DEFAULT_SCENARIO = "healthy-training"
@@ -109,7 +109,7 @@ def read_file(arguments: argparse.Namespace, *, again: bool = False) -> Config:
     if name is None:
         return config
     web = msgspec.structs.replace(config.web, config_file=str(folder_of(arguments) / name))
-    return msgspec.structs.replace(config, web=web)
+    return _laid_over(config, web=web) if given is not None else msgspec.structs.replace(config, web=web)
 
 
 def folder_of(arguments: argparse.Namespace) -> Path:
@@ -156,7 +156,21 @@ def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config
     for name, root in (("--path.sysfs", arguments.sysfs), ("--path.procfs", arguments.procfs)):
         if not os.path.isdir(root):  # noqa: PTH112 unlike Path's it never raises
             raise UserError(f"{name}: {one_line(str(root))} is not a directory")
-    return msgspec.structs.replace(config, backends=backends, web=web)
+    return _laid_over(config, backends=backends, web=web)
+
+
+def _laid_over(config: Config, **sections: Section) -> Config:
+    """The configuration with other sections; its source knows which keys are no longer those of the file."""
+    import msgspec
+
+    replaced = {
+        f"{name}.{key}"
+        for name, new in sections.items()
+        for key in new.__struct_fields__
+        if getattr(new, key) != getattr(getattr(config, name), key)
+    }
+    source = replace(config.source, replaced=config.source.replaced | replaced)
+    return msgspec.structs.replace(config, source=source, **sections)
 
 
 def _whose(text: str) -> tuple[Path, str | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from agent.config.places import with_places
 from agent.config.schema import Config
 from agent.lib.clock import clock
 from agent.wiring.alerting import check_receivers, load_rules
@@ -13,6 +14,7 @@ from agent.wiring.protecting import Protection
 from agent.wiring.start_checks import check
 
 
+@with_places
 def dry_start(config: Config, folder: Path) -> int:
     """Check all that a start reads and that is not the node's; the number of rules. Raises ConfigError.
 

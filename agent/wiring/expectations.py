@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from agent.config.places import with_places
 from agent.config.schema import Config, ConfigError
 from agent.health.expectation_files import ExpectationError, load_expectations
 from agent.health.expectation_series import ExpectationChoice
@@ -23,6 +24,7 @@ def load_expected(source: str, folder: Path) -> Expected:
     return load_expectations(str(folder / source) if is_file else source)
 
 
+@with_places
 def load_choice(config: Config, folder: Path) -> ExpectationChoice:
     """What the running agent expects of its node. Raises ConfigError."""
     if config.expectations == AUTO:

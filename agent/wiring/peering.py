@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from agent.config.places import with_places
 from agent.config.schema import BreakerConfig, Config, ConfigError
 from agent.lib.durable import DamagedError, read_whole, seal, set_aside, unseal
 from agent.lib.threads import Threads
@@ -18,7 +19,7 @@ from agent.rack.heat import Breaker
 from agent.rack.monitor import RackMonitor
 from agent.rack.peers import Member
 from agent.rack.rack_options import RackOptions
-from agent.rack.targets import MOST, parse_entry
+from agent.rack.targets import MOST, Entry, parse_entry
 from agent.wiring.logins import login_of
 from agent.wiring.node_identity import SCRAPE_JOB, instance, rack_name
 from agent.wiring.sources import equipment_of
@@ -29,25 +30,28 @@ FORM = "coldplate-rack/1"
 """The form in the first line of the breakers' state file."""
 
 
+@with_places
 def load_rack(config: Config, folder: Path, patience: float) -> RackOptions:
     """The rack's part of the configuration; relative paths start at `folder`. Raises ConfigError."""
     rack, peer, shelves = config.rack, config.rack.peer, config.rack.shelves
     if len(rack.peers) > MOST:
         raise ConfigError(f"rack.peers: has {len(rack.peers)} entries; the limit is {MOST}, list one rack only")
-    try:
-        entries = tuple(dict.fromkeys(parse_entry(each, folder) for each in rack.peers))
-    except ValueError as error:
-        raise ConfigError(f"rack.peers: {error}") from error
+    entries: dict[Entry, None] = {}
+    for number, each in enumerate(rack.peers):
+        try:
+            entries[parse_entry(each, folder)] = None
+        except ValueError as error:
+            raise ConfigError(f"rack.peers[{number}]: {error}") from error
     try:
         access = Access(tls=peer.scheme == "https", **login_of(peer))
-        access.check(entries)
+        access.check(tuple(entries))
     except ValueError as error:
         raise ConfigError(f"rack.peer: {error}") from error
     return RackOptions(
         rack_name(config),
         rack.nodes_expected,
         rack.node_nameplate,
-        entries,
+        tuple(entries),
         access,
         patience,
         rack.power_budget,

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from agent.config.places import with_places
 from agent.config.schema import Config, ConfigError
 from exporters.protection.passwords import PasswordChecks
 from exporters.protection.web_file import WebFileError
@@ -52,3 +53,15 @@ class Protection:
         """Have these terms enforced, unless there are none."""
         if self.watch is not None and terms is not None:
             self.watch.enforce(terms)
+
+
+@with_places
+def protect(config: Config, wall: Callable[[], float]) -> Protection:
+    """Make the protection that the configuration asks for. Raises ConfigError with file and line."""
+    return Protection(config, wall)
+
+
+@with_places
+def load_terms(_config: Config, protection: Protection) -> WebTerms | None:
+    """Load the terms for a configuration that was just read. Raises ConfigError with file and line."""
+    return protection.load()

@@ -18,7 +18,7 @@ from agent.wiring.alerting import Receivers, load_alerting
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.expectations import load_choice
 from agent.wiring.peering import load_rack
-from agent.wiring.protecting import Protection
+from agent.wiring.protecting import Protection, load_terms
 from agent.wiring.rule_ranges import ranges_of
 from agent.wiring.sources import load_settings
 from agent.wiring.start_checks import check
@@ -70,7 +70,7 @@ class Reconfiguration:
         settings = load_settings(config, ranges_of(alerting.rules.groups))
         rack = rack_options(config, self._options)
         expectations = load_choice(config, self._options.folder)
-        terms = self._protection.load()
+        terms = load_terms(config, self._protection)
         for key in keys_for_a_restart(self._booted, config):
             log.warning("%s has changed: the change takes effect at the next restart", key)
         if selection.terms != self._exposed.selection.terms:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from agent.backends.replay.player import Player
+from agent.config.places import with_places
 from agent.config.schema import Config, ConfigError
 from agent.daemon.replayed_node import ReplayedNode
 from agent.lib.clock import clock
@@ -55,6 +56,7 @@ def recording_file(config: Config, folder: Path) -> Path:
     return folder / config.backends.replay.file
 
 
+@with_places
 def replayed_header(config: Config, folder: Path) -> Provenance:
     """Whose recording it is, after seeing that it can be read. Raises ConfigError."""
     wanted = config.backends.replay.node

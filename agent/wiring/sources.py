@@ -9,6 +9,7 @@ from math import inf
 from agent.backends.pci import nvidia_gpus
 from agent.backends.redfish_service import RedfishSource
 from agent.backends.registration import BackendContext, make_backends
+from agent.config.places import with_places
 from agent.config.schema import Config, ConfigError
 from agent.daemon.governing import Governing
 from agent.daemon.hub import Hub
@@ -144,6 +145,7 @@ def faults_to_come(scenario: str, wall: float) -> list[str]:
     return list(announced(load_scenario(scenario), wall))
 
 
+@with_places
 def checked_scenario(config: Config) -> str:
     """The scenario's name or file, after a check that the worker will be able to read it."""
     from agent.backends.synthetic import ScenarioError, load_scenario

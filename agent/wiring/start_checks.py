@@ -7,6 +7,7 @@ from pathlib import Path
 from agent.backends.jobs import check_jobs
 from agent.backends.power import bmc_of
 from agent.backends.rack_equipment import services_of
+from agent.config.places import with_places
 from agent.config.schema import Config, ConfigError
 from agent.config.texts import listen_address
 from agent.wiring.peering import load_rack
@@ -16,6 +17,7 @@ from exporters.routes import is_reserved
 from exporters.selection import SeriesSelection
 
 
+@with_places
 def check(config: Config) -> SeriesSelection:
     """Check everything except the rules; returns the selection of series, a by-product. Raises ConfigError."""
     for address in config.web.listen:

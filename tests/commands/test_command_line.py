@@ -35,6 +35,16 @@ def rules(tmp_path: Path) -> Path:
     return path
 
 
+def test_the_commands_are_listed_without_one_and_by_help() -> None:
+    bare, asked, option, one, spelled, version = warm.commands(
+        [[], ["help"], ["--help"], ["help", "rules", "check"], ["rules", "check", "--help"], ["version"]]
+    )
+    assert (bare.status, bare.output, bare.error) == (2, b"", option.output)
+    assert (asked.status, asked.output, asked.error) == (0, option.output, b"")
+    assert (one.status, one.output) == (0, spelled.output) and b"check" in one.output
+    assert (version.status, version.error) == (0, b"") and version.output.startswith(b"coldplate ")
+
+
 WITHOUT_OUTPUT = [
     (">/dev/full", "/dev/full", "standard output: No space left on device"),
     (">&-", warm.CLOSED, "standard output is closed; "),
@@ -67,7 +77,10 @@ MISTAKES = [
     ("rules check", "coldplate rules check: ", "FILE"),
     ("run --log.level loud", "coldplate run: argument --log.level: ", "debug, info, warn"),
     ("once extra", "coldplate once: unexpected argument 'extra'", "see coldplate once --help"),
-    ("", "coldplate: ", "COMMAND; see coldplate --help"),
+    ("status", "coldplate: argument COMMAND: invalid choice 'status'; choose from ", "check, "),
+    ("pase", "coldplate: argument COMMAND: invalid choice 'pase'; choose from ", "check, "),
+    ("run --log.level verbose", "coldplate run: argument --log.level: invalid choice 'verbose'; choose", "debug, info"),
+    ("version x", "coldplate: argument COMMAND: invalid choice 'version'", "choose from"),
 ]
 
 
@@ -110,6 +123,16 @@ ADVICE = [
     ('coldplate_gpu_info{driver_version="1",job="x",datacenter="y",rack="r"} > 0', ""),
     ("coldplate_infiniband_some_driver_s_own_total > 0", ""),
     ("some_other_metric > 0", ""),
+    ("max by (gpu) (DCGM_FI_DEV_GPU_TEMP) > 90",
+     ("DCGM_FI_DEV_GPU_TEMP is a name of dcgm-exporter: a Prometheus server finds it on coldplate's page only with "
+      "metrics: {compatibility: [dcgm]}, a rule on the node never; use coldplate_gpu_temperature_celsius")),
+    ("rate(node_infiniband_port_data_received_bytes_total[1m]) > 0",
+     "node_infiniband_port_data_received_bytes_total is a name of node_exporter's InfiniBand collector"),
+    ("nvidia_smi_temperature_gpu > 0", "nvidia_smi_temperature_gpu is a name of nvidia_gpu_exporter"),
+    ("gpu_temperature_C > 0", "gpu_temperature_C is a name of nvitop-exporter"),
+    ("gpu_of_some_exporter > 0", ""),
+    ("DCGM_FI_DEV_FAN_SPEED > 0", "coldplate does not serve DCGM_FI_DEV_FAN_SPEED: the agent reads no fans"),
+    ("DCGM_FI_DEV_NO_SUCH > 0", "coldplate does not serve DCGM_FI_DEV_NO_SUCH: dcgm-exporter may have it"),
     ("sum by (gpu) (increase(coldplate_gpu_xid_errors_total[30m])) > 0",
      "increase() of coldplate_gpu_xid_errors_total misses the first error of each series, which starts with"),
     ('rate((coldplate_nvlink_errors_total{type="replay"}[5m] offset 1h)) > 0',

@@ -37,6 +37,16 @@ def without_capabilities(arguments: list[str]) -> tuple[int, str]:
         return cli.main(arguments), error.getvalue()
 
 
+@pytest.mark.parametrize("entry", ["site.yml", "*.yml", "*/site.yml"])
+def test_rule_files_in_a_forbidden_folder_are_refused_as_that(entry: str, forbidden: Path, tmp_path: Path) -> None:
+    config = tmp_path / "coldplate.yaml"
+    config.write_text(f"rules:\n  files: ['{forbidden}/{entry}']\n")
+    words = ["run", "--config.check", "--config.file", str(config)]
+    ended, error = warm.call(without_capabilities, words)
+    assert (ended, len(error.splitlines())) == (2, 1), error
+    assert error.startswith(f"coldplate: {config}:2: rules.files: ") and "Permission denied" in error
+
+
 @pytest.mark.parametrize(
     ("words", "status"),
     [

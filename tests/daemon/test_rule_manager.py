@@ -156,7 +156,7 @@ def test_a_rule_that_fails_is_reported_once_and_once_more_when_it_works_again(
         bench.round()
     (told,) = [each for each in caplog.records if each.getMessage().startswith("rule failed")]
     facts = vars(told)["facts"]
-    assert (facts["rule_group"], facts["rule"]) == ("g", "a")
+    assert (facts["rule_group"], facts["rule"]) == ("rules.yml;g", "a")
     assert "many" in facts["error"]
     assert bench.value("rule_evaluation_failures_total", rule_group="g") == 3
     bench.manager.reconfigure(settings("{record: a, expr: coldplate_gpu_up}"))

@@ -106,6 +106,7 @@ class Stage:
         self.service = Service(Parts(
             hub=self.hub, threads=self.threads, sampling=self.sampling, server=server,  # type: ignore[arg-type]
             notifier=self.notifier, telemetry_path="/metrics", synthetic=synthetic, **parts,
+            shown=lambda: [SEEN],  # type: ignore[arg-type,return-value]
         ))  # fmt: skip
 
     def play(self, script: Callable[[], None]) -> int:
@@ -193,7 +194,7 @@ def test_it_is_ready_with_the_first_snapshot_and_says_what_there_is_once(
     assert told == [
         ("source nvml", {"outcome": "absent", "detail": "no driver"}),
         ("source host", {"outcome": "ok"}),
-        ("sampling 2 series, 0 InfiniBand ports", None),
+        ("sampling 2 series, 1 of them on the page of metrics (metrics.profile), 0 InfiniBand ports", None),
         ("serving", {"url": "http://localhost:19400/metrics"}),
         ("serving", {"url": "http://[::1]:19401/metrics"}),
         ("serving", {"url": "http://10.0.0.1:19402/metrics"}),

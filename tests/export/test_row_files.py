@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from agent.cli import main
+from agent.commands import export as export_command
+from agent.lib import progress
 from agent.model import Frame, Framer, Layout, Snapshot
 from tests.backtest.simulated import heat, temperatures
 from tests.recording.played import record
@@ -43,6 +45,22 @@ def test_a_row_for_each_value(recording: Path, tmp_path: Path) -> None:
     assert rows[0]["time"] == "2023-11-14T22:13:20.000Z"
     assert rows[0]["metric"] == "coldplate_gpu_temperature_celsius"
     assert rows[0]["labels"] == 'gpu="0",uuid="GPU-0"'
+
+
+def test_the_size_of_the_file_is_said(
+    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it grows on a terminal, and at the end: a recording is a fraction of what it is exported to."""
+    monkeypatch.setattr(export_command, "BUFFER", 64)
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0.0)
+    out = tmp_path / "out.csv"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert export(recording, "-o", out) == 0
+    *growing, last = capsys.readouterr().err.splitlines()
+    size, read = (f"{path.stat().st_size / 1e3:.1f} kB" for path in (out, recording))
+    assert last == f"{out}: {size}, from {read} of recordings"
+    assert any("kB written" in line for line in growing)
 
 
 def test_a_row_for_each_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,7 +30,7 @@ from agent.wiring.start_checks import check
 def test_a_mistake_is_named(section: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         check(parse(f"rack: {{name: r1, {section}}}", "c.yaml"))
-    assert str(caught.value) == message
+    assert str(caught.value) == f"c.yaml:1: {message}"
 
 
 def test_the_section_is_made_into_what_the_parts_need() -> None:

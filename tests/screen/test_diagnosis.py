@@ -19,7 +19,7 @@ SAID = [  # what straggler, checkpoint-stall and thermal-throttle do is in the c
     ("idle", 60, None),
     ("inference-mix", 60, None),
     ("gpu-lost", 100, "BAD GPU 3 is lost: 7 GPUs wait for it in job 6006, 100% busy at 22% of their power limit"),
-    ("driver-hang", 100, "BAD GPU 2: no answer for 40.0 s"),
+    ("driver-hang", 100, "BAD GPU 2: no answer for 40 s"),
     (
         "slow-gpu",
         180,

@@ -17,12 +17,14 @@ from agent.commands.top.screen.frame_layout import draw
 from agent.commands.top.screen.glyphs import ASCII, UNICODE, glyphs_for
 from agent.commands.top.screen.keys import Click, KeyPress, Press, Scroll
 from agent.commands.top.screen.look import Look
+from agent.commands.top.screen.node_panes import node_line
+from agent.commands.top.screen.node_view import NodeView
 from agent.commands.top.screen.painter import Painter
 from agent.commands.top.screen.scene import Scene
 from agent.commands.top.screen.sightings import Sighting
 from agent.commands.top.screen.ui_state import OneGpu, OneJob, Sort, UiState, press
 from agent.commands.top.screen.view_keeper import ViewKeeper
-from agent.model import Gpu, Instant
+from agent.model import Alert, Gpu, Instant, Phase
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
 from tests.screen.panes.captured import (
@@ -57,6 +59,19 @@ def test_the_picture_shows_the_pane_and_loads_nothing() -> None:
     shown = html.unescape(re.sub(r"<style>.*?</style>|<[^>]+>", " ", drawn, flags=re.DOTALL)).split()
     assert set(pane(STRAGGLER, 100, 24).split()) <= set(shown)
     assert "url(http" not in drawn and "@import" not in drawn
+
+
+@pytest.mark.parametrize(
+    ("phases", "shown"),
+    [
+        ((), "alerts none"),
+        ((Phase.PENDING, Phase.PENDING), "alerts 2 pending"),
+        ((Phase.FIRING, Phase.PENDING), "alerts 1 firing, 1 pending"),
+    ],
+)
+def test_pending_alerts_are_counted_beside_those_that_fire(phases: tuple[Phase, ...], shown: str) -> None:
+    node = NodeView("n", "from its agent", alerts=[Alert("A", (), phase, 1.0, 0.0) for phase in phases])
+    assert node_line([node], Look(80, None, ASCII)).plain.endswith(shown)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)])
@@ -152,10 +167,12 @@ def test_a_picture_is_one_synchronized_update_of_the_lines_that_changed() -> Non
 
 
 def test_an_output_that_is_not_unicode_gets_ascii_signs() -> None:
-    assert glyphs_for("utf-8") is UNICODE
-    assert glyphs_for("ascii") is ASCII
-    assert glyphs_for("iso-8859-1") is ASCII
-    assert glyphs_for(None) is ASCII
+    assert glyphs_for("utf-8", {}) is UNICODE
+    assert glyphs_for("ascii", {}) is ASCII
+    assert glyphs_for("iso-8859-1", {}) is ASCII
+    assert glyphs_for(None, {}) is ASCII
+    assert glyphs_for("utf-8", {"LC_ALL": "C", "LANG": "en_US.UTF-8"}) is ASCII
+    assert glyphs_for("utf-8", {"LC_ALL": "", "LC_CTYPE": "C.UTF-8", "LANG": "C"}) is UNICODE
 
 
 def test_wide_signs_of_names_count_as_two_cells() -> None:

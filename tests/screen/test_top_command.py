@@ -55,6 +55,17 @@ def test_without_a_terminal_it_prints_one_picture_without_escapes() -> None:
     assert len(re.findall(r"^ +\d idle ", picture, re.MULTILINE)) == 8
 
 
+def test_in_the_c_locale_it_prints_ascii_alone() -> None:
+    ended = warm.command(["top", "--once", *IDLE], environment={"LC_ALL": "C", "PYTHONUTF8": "1"})
+    assert ended.status == 0
+    assert ended.output.isascii()
+
+
+@pytest.mark.parametrize("words", [["--scenario", "idle"], ["--backend", "none"], ["--no-attach"]])
+def test_options_of_this_node_are_refused_beside_agents_of_others(words: list[str]) -> None:
+    assert refused("--once", "--url", "127.0.0.1:9", *words).startswith(f"coldplate: {words[0]}: ")
+
+
 def configuration(tmp_path: Path, place: str, **rack: object) -> list[str]:
     file = tmp_path / "coldplate.yaml"
     content = {"node": {"name": "here"}, "web": {"listen": [place]}, "rack": rack, "backends": {"devices": "none"}}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import signal
 import subprocess
@@ -9,7 +11,6 @@ import sys
 import time
 import urllib.parse
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -17,6 +18,9 @@ from urllib.error import HTTPError
 import bcrypt
 import pytest
 
+from agent import cli
+from agent.commands.simulate import site_service
+from tests import warm
 from tests.servers import fetch, free_port, prometheus
 
 CONFIG = """
@@ -36,7 +40,7 @@ def command(*words: object) -> list[str]:
     return [sys.executable, "-m", "agent.cli", "simulate", *map(str, words)]
 
 
-@contextmanager
+@contextlib.contextmanager
 def started(words: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The program, once it serves; it is ended if nobody else has."""
     with log.open("w") as file:
@@ -102,7 +106,23 @@ def test_it_ends_when_it_is_told_to(tmp_path: Path) -> None:
             process.send_signal(end)
             assert process.wait(20) == 0
         told = (tmp_path / "log").read_text()
-        assert [line.partition("msg=")[2].split()[0] for line in told.splitlines()] == ["serving", "stopped"]
+        assert [line.partition("msg=")[2].split()[0] for line in told.splitlines()] == ['"making', "serving", "stopped"]
+
+
+def simulated(words: list[str]) -> tuple[int, str]:
+    """Status and log of a site whose log says after each node how many are made."""
+    site_service.MADE = 1
+    error = io.StringIO()
+    with contextlib.redirect_stderr(error):
+        return cli.main(["simulate", *words]), error.getvalue()
+
+
+def test_the_log_says_how_many_nodes_are_made() -> None:
+    status, log = warm.call(simulated, ["--nodes", "3", "--web.listen-address", "127.0.0.1:0", "--duration", "1ms"])
+    lines = [line.partition("msg=")[2] for line in log.splitlines()]
+    assert status == 0
+    assert [line.partition(" made=")[2] for line in lines] == ["", "1 nodes=3", "2 nodes=3", "", ""]
+    assert lines[0].endswith("nodes=3") and lines[3].startswith("serving nodes=3")
 
 
 def test_it_ends_after_its_duration() -> None:

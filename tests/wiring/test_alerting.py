@@ -15,7 +15,7 @@ from agent.daemon.hub import Hub
 from agent.lib.threads import Threads
 from agent.model import Instant
 from agent.wiring import state_directory
-from agent.wiring.alerting import Receivers, load_alerting, make_rule_manager
+from agent.wiring.alerting import Receivers, check_receivers, load_alerting, make_rule_manager
 from alerts.notify.receiver import Receiver
 
 NODE = "http://n1:19400"
@@ -54,9 +54,9 @@ def test_what_has_not_changed_is_the_same_receiver_and_what_has_is_another(recei
 
 
 @pytest.mark.parametrize("kind", ["alertmanager", "webhook"])
-def test_an_address_that_cannot_work_is_named_with_its_key(receivers: Receivers, kind: str) -> None:
-    with pytest.raises(ConfigError, match=f"notify.{kind}: .*https"):
-        receivers.make(notify(f"{kind}: {{urls: ['http://example.org/'], username: u, password_file: /x}}"), NODE)
+def test_an_address_that_cannot_work_is_named_with_its_key(kind: str) -> None:
+    with pytest.raises(ConfigError, match=rf"c\.yaml:1: notify\.{kind}\.urls: .*https"):
+        check_receivers(notify(f"{kind}: {{urls: ['http://example.org/'], username: u, password_file: /x}}"))
 
 
 def test_without_a_state_directory_it_is_logged_that_alerts_start_again_if_there_are_rules(

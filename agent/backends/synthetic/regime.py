@@ -8,7 +8,7 @@ from typing import NamedTuple
 from agent.backends.synthetic.coolant_loop import OF_COOLANT, warmed
 from agent.backends.synthetic.levels import POWER_BRAKE, Cycle
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob, ScenarioPhase, Window
-from agent.backends.synthetic.workloads import Worker, capped, slowed
+from agent.backends.synthetic.workloads import Worker, capped, slowed, slowed_in_step
 
 WHOLE_JOB = frozenset({"checkpoint-stall", "lost"})
 """Faults of one GPU for which the other GPUs of its job have to wait."""
@@ -132,7 +132,7 @@ class Director:
         for fault in mine:
             values = fault.parameters
             if fault.kind == "slow":
-                cycle = slowed(cycle, values["factor"], values["factor"], floor=self._idle_watts)
+                cycle = slowed_in_step(cycle, values["factor"], self._idle_watts)
             elif fault.kind == "power-brake":
                 cycle = slowed(cycle, values["power"], values["clock"], POWER_BRAKE, self._idle_watts)
             elif fault.kind == "power-limit":

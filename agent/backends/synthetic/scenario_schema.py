@@ -186,7 +186,7 @@ FAULTS: dict[str, FaultKind] = {
     "slow": FaultKind(
         _ON_GPU,
         {"factor": Parameter(ratio, 0.6)},
-        "Power and clock at `factor`, with equal utilization and no throttle reason.",
+        "Power and clock at `factor`, with the utilization and the work of its peers and no throttle reason.",
     ),
     "hot": FaultKind(
         _ON_GPU,

@@ -191,19 +191,38 @@ class Worker:
         return self.stalled(False, (TURN_SECONDS, (1.0 - share) * TURN_SECONDS), job, gpu)
 
 
+RATES = (ch.TENSOR, ch.DRAM, ch.NVLINK_TX, ch.NVLINK_RX, ch.FABRIC_TX, ch.FABRIC_RX)
+"""What falls with the clock, where a GPU does as much as it can."""
+
+
 def slowed(cycle: Cycle, power: float, clock: float, reason: int | None = None, floor: float = 0.0) -> Cycle:
-    """The same work at lower clocks: `reason` is the channel that shows why; None shows no reason.
+    """The same kernels at lower clocks: `reason` is the channel that shows why; None shows no reason.
 
     The utilization stays as it is, because the kernels still run all the time: they only take longer.
     """
+    return _lowered(cycle, power, clock, reason, floor, dict.fromkeys(RATES, clock))
+
+
+def slowed_in_step(cycle: Cycle, factor: float, floor: float = 0.0) -> Cycle:
+    """Power and clock at a factor, and as much work in a second as the peers of a synchronous job do.
+
+    So the tensor cores are active for a larger share of fewer cycles, and the transfers are those of the peers.
+    """
+    return _lowered(cycle, factor, factor, None, floor, {ch.TENSOR: 1 / factor})
+
+
+def _lowered(
+    cycle: Cycle, power: float, clock: float, reason: int | None, floor: float, rates: Mapping[int, float]
+) -> Cycle:
 
     def lower(level: Levels) -> Levels:
         changed = list(level)
         changed[ch.POWER] = max(min(floor, level[ch.POWER]), level[ch.POWER] * power)
         changed[ch.CLOCK] = level[ch.CLOCK] * clock
         changed[ch.POWER_CAP] = 0.0
-        for rate in (ch.TENSOR, ch.DRAM, ch.NVLINK_TX, ch.NVLINK_RX, ch.FABRIC_TX, ch.FABRIC_RX):
-            changed[rate] = level[rate] * clock
+        for rate, factor in rates.items():
+            changed[rate] = level[rate] * factor
+        changed[ch.TENSOR] = min(changed[ch.TENSOR], 1.0)
         if reason is not None:
             changed[reason] = 1.0
         return tuple(changed)

@@ -8,7 +8,7 @@ import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from agent.lib.commandline import INVALID, Parser
 from agent.wiring.command_line import add_config_file, read_file
@@ -16,6 +16,7 @@ from agent.wiring.command_line import add_config_file, read_file
 if TYPE_CHECKING:
     from agent.commands.export.selected_snapshots import ExportSelection, SelectedSnapshots
     from agent.config.schema import Config
+    from agent.lib.progress import Progress
     from agent.model import Labels
     from agent.recording.recording_reader import Recording
 
@@ -36,6 +37,8 @@ EXIT_STATUSES = {0: "written", 1: "a recording cannot be read, or the output can
 FORMATS = ("openmetrics", "csv", "csv-wide", "json", "parquet")
 SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
 EXIT_FAILED = 1
+BUFFER = 2**20
+"""Bytes that are written to the file at a time."""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -103,17 +106,36 @@ def _write(
     if style == "parquet" and out is None:
         raise ConfigError("export: a Parquet file cannot go to standard output; name one with -o")
     pyarrow = library() if style == "parquet" else None
-    with Progress("reading", 0, lambda: clock().mono) as progress:
+    with Progress("exporting", 0, lambda: clock().mono) as progress:
         snapshots = SelectedSnapshots(recordings, selection, lambda wall: progress.step(lambda: utc(wall)))
         if out is None:
             _write_text(snapshots, style, sys.stdout, config)
             return
-        with os.fdopen(_created(out), "wb") as file:
+        with io.BufferedWriter(_GrowingFile(_created(out), progress), BUFFER) as file:
             if pyarrow is not None:
                 write_parquet(snapshots, pyarrow, file)
-                return
-            with io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="") as text:
-                _write_text(snapshots, style, text, config)
+            else:
+                with io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="") as text:
+                    _write_text(snapshots, style, text, config)
+    read = sum(recording.path.stat().st_size for recording in recordings)
+    print(f"{out}: {_megabytes(out.stat().st_size)}, from {_megabytes(read)} of recordings", file=sys.stderr)
+
+
+def _megabytes(octets: int) -> str:
+    return f"{octets / 1e6:.1f} MB" if octets >= 100_000 else f"{octets / 1e3:.1f} kB"
+
+
+class _GrowingFile(io.FileIO):
+    """A file that says how large it is while it is written."""
+
+    def __init__(self, descriptor: int, progress: Progress) -> None:
+        super().__init__(descriptor, "wb")
+        self._progress = progress
+
+    def write(self, data: Any) -> int:
+        """As the base class."""
+        self._progress.grown(lambda: f"{_megabytes(self.tell())} written")
+        return super().write(data)
 
 
 def _created(path: Path) -> int:

@@ -1,5 +1,5 @@
-"""Advice of `rules check` on valid rule files: unknown names, metrics that are not exposed, queries
-that return nothing when they should, and ranges that the daemon has no memory for.
+"""Advice of `rules check` on valid rule files: unknown names, metrics that are not exposed, names of
+other exporters, queries that return nothing when they should, and ranges that the daemon has no memory for.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Iterator
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.profiles import Profile, profile_of
+from agent.commands.compat_check.judged_queries import MISSING, verdict_on
 from agent.model import Gpu, IbPort, Metric, NvLink
 from alerts.engine import INTERVAL_SECONDS
 from alerts.promql import Matcher, Query
@@ -19,6 +20,7 @@ from alerts.rulefile import RecordingRule, RuleFile
 from alerts.windows.needs import selectors_of
 from alerts.windows.store import CAPACITY, price_of, too_long
 from alerts.yamlnodes import Problem
+from exporters.compatibility import PROFILES
 from exporters.metrics_document import labels_of
 
 PREFIX = "coldplate_"
@@ -37,6 +39,8 @@ SUMS = {
     "coldplate_ethernet_fec_lane_corrected_bit_errors_total": "coldplate_ethernet_fec_corrected_bit_errors_total",
 }
 """What is there from the start, for each counter whose series begin with their first error."""
+FOREIGN_PREFIXES = tuple(prefix for each in PROFILES.values() for prefix in each.prefixes if each.word != "nvitop")
+"""Prefixes that only one other exporter's names have; nvitop's are words that many exporters begin a name with."""
 GPUS = 8
 """The GPUs of a node, where a range is judged without one."""
 PER_GPU = (Gpu, NvLink, IbPort)
@@ -76,7 +80,10 @@ def advice_on(query: Query, recorded: Container[str] = (), shown: Profile = Prof
     """A sentence for each doubtful part; `recorded` are names of metrics that rules record."""
     for selector in query.selectors:
         name = wanted_name(selector.matchers) or ""
-        if not name.startswith(PREFIX) or name in recorded:
+        if name in recorded:
+            continue
+        if not name.startswith(PREFIX):
+            yield from _of_neighbours(name)
             continue
         row = BY_NAME.get(name)
         if row is not None:
@@ -87,6 +94,20 @@ def advice_on(query: Query, recorded: Container[str] = (), shown: Profile = Prof
             hint = f"did you mean {PREFIX}{near[0]}?" if near else "see docs/metrics.md for the names"
             yield f"coldplate has no metric {name}; {hint}"
     yield from _of_growth(parse(query.text))
+
+
+def _of_neighbours(name: str) -> Iterator[str]:
+    """Names of other exporters, which a page has where they are asked for, and a rule on the node never finds."""
+    verdict = verdict_on(name)
+    theirs = PROFILES.get(verdict.source)
+    if theirs is not None:
+        yield (
+            f"{name} is a name of {theirs.title}: a Prometheus server finds it on coldplate's page only with "
+            f"metrics: {{compatibility: [{theirs.word}]}}, a rule on the node never; use {verdict.instead}"
+        )
+    elif name in MISSING or name.startswith(FOREIGN_PREFIXES):
+        instead = f"; use {verdict.instead}" if verdict.instead else ""
+        yield f"coldplate does not serve {name}: {verdict.why}{instead}"
 
 
 def _of_growth(tree: Expression) -> Iterator[str]:

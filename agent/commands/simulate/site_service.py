@@ -8,9 +8,9 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain, count, islice
 from math import floor, inf
 from pathlib import Path
 
@@ -42,6 +42,8 @@ log = logging.getLogger("coldplate.simulate")
 SHORTEST_INTERVAL_SECONDS, LONGEST_INTERVAL_SECONDS = 1, 60
 ANNOUNCED = 12
 """Most faults to come that are told."""
+MADE = 50
+"""Nodes between two lines of a log that say how many are made."""
 TEND_SECONDS = 1.0
 """Seconds between two looks at the server's thread."""
 CONNECTIONS = 256
@@ -66,9 +68,25 @@ def serve(arguments: argparse.Namespace) -> int:
         log.info("scheduled fault: %s", line)
     pages = SitePages(site, make_nodes(site, stride, wall), lambda: time.monotonic() - began, arguments.profile)
     gc.disable()  # until the nodes are made: it would look through all of them again and again
+    log.info("making nodes; they are served when all are made", extra={"facts": {"nodes": len(site.nodes)}})
     with Progress("making nodes", len(site.nodes), time.monotonic, every=1) as progress:
-        pages.prepare(progress.step)
+        pages.prepare(_announcing(progress.step, len(site.nodes)))
     return _serve(pages, listen, waker, began + duration, protection)
+
+
+def _announcing(step: Callable[[], None], nodes: int) -> Callable[[], None]:
+    """The step of a progress that only a terminal shows, with a line of the log after so many nodes elsewhere."""
+    if sys.stderr.isatty():
+        return step
+    made = count(1)
+
+    def logged() -> None:
+        step()
+        number = next(made)
+        if number % MADE == 0 and number < nodes:
+            log.info("making nodes", extra={"facts": {"made": number, "nodes": nodes}})
+
+    return logged
 
 
 def describe(arguments: argparse.Namespace) -> SimulatedSite:

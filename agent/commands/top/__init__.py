@@ -81,6 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.lib import logs
     from agent.wiring.command_line import read_config, read_options
 
+    _refuse_contradictions(arguments)
     config = read_config(arguments)
     options = read_options(arguments)
     is_live = not (arguments.once or arguments.json or arguments.csv) and _has_terminal()
@@ -101,6 +102,16 @@ def run(arguments: argparse.Namespace) -> int:
         sources.close()
     _print(scene, arguments, sys.stdout)
     return 0 if any(not node.problem for node in scene.nodes) else 1
+
+
+def _refuse_contradictions(arguments: argparse.Namespace) -> None:
+    """Refuse options about this node's devices where only agents are asked. Raises UserError."""
+    if arguments.url is None:
+        return
+    for option in ("scenario", "backend", "no_attach"):
+        if getattr(arguments, option):
+            name = option.replace("_", "-")
+            raise UserError(f"--{name}: cannot be used with --url, which shows what agents sample; leave out one")
 
 
 def _has_terminal() -> bool:
@@ -152,5 +163,5 @@ def _print(scene: Scene, arguments: argparse.Namespace, out: TextIO) -> None:
 
     columns = shutil.get_terminal_size((PAPER_COLUMNS, 24)).columns
     console = Console(file=out, width=columns, highlight=False)
-    look = Look(columns, None, ASCII if arguments.ascii else glyphs_for(out.encoding))
+    look = Look(columns, None, ASCII if arguments.ascii else glyphs_for(out.encoding, os.environ))
     out.writelines(styled(console, line).rstrip() + "\n" for line in draw(scene, UiState(), look)[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 
 from agent.commands.top.node_sources import NodeSources
@@ -62,6 +63,6 @@ def _show(arguments: argparse.Namespace, sources: NodeSources, pipe: WakePipe) -
         return watch.scene(sources.board.all(), clock().mono, sources.note)
 
     terminal = (sys.stdin.fileno(), sys.stdout.fileno())
-    glyphs = ASCII if arguments.ascii else glyphs_for(sys.stdout.encoding)
+    glyphs = ASCII if arguments.ascii else glyphs_for(sys.stdout.encoding, os.environ)
     loop = LiveLoop(terminal, console, sys.stdout.encoding, glyphs, scene, lambda: clock().mono, pipe)
     return loop.run(UiState(mouse=not arguments.no_mouse))

@@ -4,15 +4,22 @@ Libraries that are compiled cannot be loaded from an archive, and the device wor
 runs is an environment as packages have it. Pythons that are too old read this file as well: no newer syntax in it.
 """
 
-import contextlib
-import hashlib
-import os
-import shutil
-import stat
 import sys
-import tempfile
-import zipfile
-from collections.abc import Iterator
+
+try:
+    import contextlib
+    import hashlib
+    import os
+    import shutil
+    import stat
+    import tempfile
+    import zipfile
+    from collections.abc import Iterator
+except ImportError as error:  # Debian's python3-minimal has a part of the standard library
+    sys.exit(
+        "coldplate: this Python has not all of the standard library (" + str(error) + "): install python3, "
+        "python3-minimal is not enough, or start this file with another one"
+    )
 
 PYTHONS = ((3, 10), (3, 14))
 ARCHIVE = os.path.dirname(os.path.abspath(__file__))

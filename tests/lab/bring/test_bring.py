@@ -28,6 +28,8 @@ from tests.lab.bring.programs import Program, Programs, compiles, is_recent
 from tests.lab.bring.shortage import ShortageError
 from tests.servers import need
 
+SINGLE = Path(__file__).with_name("self_unpacking.py")
+
 ROOT = Path(__file__).resolve().parents[3]
 ENTRY = Path(__file__).with_name("__main__.py")
 HELLO = Program("hello", (("newer",), ("hello",)))
@@ -385,3 +387,18 @@ def test_a_python_that_is_too_old_or_lacks_its_library_is_one_line(tmp_path: Pat
         done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
         assert word in done.stderr
+
+
+def test_the_single_file_names_what_a_minimal_python_lacks(tmp_path: Path) -> None:
+    """Debian's python3-minimal has neither shutil nor what needs it."""
+    (tmp_path / "shutil.py").write_text("raise ModuleNotFoundError(\"No module named 'shutil'\", name='shutil')\n")
+    done = subprocess.run(
+        [sys.executable, "-S", str(SINGLE)],
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
+    assert done.stderr.startswith("coldplate: ")
+    assert "'shutil'" in done.stderr and "install python3" in done.stderr

@@ -1,7 +1,7 @@
 """What is wrong in a job of many nodes, told in their pages: one slow GPU, one slow rail, and what looks like each.
 
 In a synchronous job a slow GPU does the same work as its peers: its tensor cores are active for a larger share of fewer
-cycles. That is why its page is changed here, and no fault played: the synthetic peers of a slow GPU do not wait for it.
+cycles, as the fault `slow` has it. The pages here are changed ones of a single node, so no fault of a site is played.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from exporters.markup import Tone
@@ -62,8 +62,10 @@ UNICODE = Glyphs(("✖", "▲", "·", "✔"), "▏▎▍▌▋▊▉", "█", " 
 ASCII = Glyphs(("x", "!", ".", " "), "", "#", ".", "_.-=+*#", "-", "C", "Enter", "Up/Down", True)
 
 
-def glyphs_for(encoding: str | None) -> Glyphs:
-    """Those that an output of this encoding can show."""
+def glyphs_for(encoding: str | None, environment: Mapping[str, str]) -> Glyphs:
+    """Those that an output of this encoding can show, ASCII where the locale is C: Python writes UTF-8 even there."""
+    if next(filter(None, map(environment.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "") in ("C", "POSIX"):
+        return ASCII
     try:
         "✖▏▁─°".encode(encoding or "ascii")
     except (LookupError, UnicodeEncodeError):

@@ -92,7 +92,9 @@ def node_line(nodes: Sequence[NodeView], look: Look) -> Text:
     told = [node for node in nodes if node.alerts is not None]
     if told:
         firing = sum(len(node.firing) for node in told)
-        parts += [("  alerts ", DIM), (f"{firing} firing" if firing else "none", STYLES[Tone.WARN] if firing else "")]
+        pending = sum(len(node.alerts or ()) for node in told) - firing
+        counted = [f"{count} {word}" for count, word in ((firing, "firing"), (pending, "pending")) if count]
+        parts += [("  alerts ", DIM), (", ".join(counted) or "none", STYLES[Tone.WARN] if firing else "")]
     else:
         parts += [("  alerts ", DIM), "n/a"]
     return look.line(*parts)
