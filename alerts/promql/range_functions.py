@@ -144,18 +144,21 @@ def _counter_increase(values: Floats, each: Each) -> float:
 
 
 def _share(times: Floats, first: float, change: float, span: RangeWindow, counter: bool) -> float:
-    """Return the factor from the change between first and last value to the change over the range."""
+    """Return the factor from the change between first and last value to the change over the range.
+
+    In seconds, and added in the order of Prometheus: the last bit depends on both.
+    """
     first_ms, last_ms = round(times[0] * 1000), round(times[-1] * 1000)
-    sampled = last_ms - first_ms
+    sampled = (last_ms - first_ms) / 1000
     spacing = sampled / (len(times) - 1)
-    far, to_start, to_end = spacing * 1.1, first_ms - span[0], span[1] - last_ms
-    covered = sampled + (to_end if to_end < far else spacing / 2)
-    from_start = to_start if to_start < far else spacing / 2
+    far, to_start, to_end = spacing * 1.1, (first_ms - span[0]) / 1000, (span[1] - last_ms) / 1000
+    if to_start >= far:
+        to_start = spacing / 2
     if counter and change > 0 and first >= 0:
         from_zero = sampled * (first / change)
-        if from_zero < from_start:
-            from_start = from_zero
-    return (covered + from_start) / sampled
+        if from_zero < to_start:
+            to_start = from_zero
+    return (sampled + to_start + (to_end if to_end < far else spacing / 2)) / sampled
 
 
 def rate(times: Floats, values: Floats, span: RangeWindow) -> float | None:
