@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from operator import gt, lt, ne
+from operator import gt, lt, mul, ne
 from typing import NamedTuple
 
 from alerts.promql import numbers
@@ -227,15 +227,15 @@ def predict_linear(times: Floats, values: Floats, span: RangeWindow) -> float | 
 
 def _line(times: Floats, values: Floats, origin: float, each: Each) -> tuple[float, float]:
     """Return slope and intercept of the least-squares line."""
-    if all(value == values[0] for value in each(values)):
+    first = values[0]
+    if values[-1] == first and all(value == first for value in each(values)):
         return (0.0, values[0]) if math.isfinite(values[0]) else (math.nan, math.nan)
     count = float(len(values))
-    distances = array("d", (_seconds(origin, time) for time in each(times)))
+    distances = array("d", [round((time - origin) * 1000) / 1000 for time in each(times)])
     sum_x = _both(numbers.compensated(distances, each))
     sum_y = _both(numbers.compensated(values, each))
-    pairs = zip(each(distances), values, strict=True)
-    sum_xy = _both(numbers.compensated(array("d", (x * y for x, y in pairs)), each))
-    sum_x2 = _both(numbers.compensated(array("d", (x * x for x in each(distances))), each))
+    sum_xy = _both(numbers.compensated(array("d", map(mul, each(distances), values)), each))
+    sum_x2 = _both(numbers.compensated(array("d", map(mul, each(distances), distances)), each))
     slope = numbers.divide(sum_xy - sum_x * sum_y / count, sum_x2 - sum_x * sum_x / count)
     return slope, sum_y / count - slope * sum_x / count
 
