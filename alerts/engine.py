@@ -4,7 +4,7 @@ A round corresponds to a scrape in Prometheus. Time is an argument. The engine's
 clock: when the wall clock is set, the whole past is shifted, so that neither `for` nor windows are affected.
 
 No round is long, whatever the rules are: the remaining work is done in the next one, and groups that take long
-come after quick ones.
+come after quick ones. Until it is known how long they take, the shipped groups come before those of a site.
 """
 
 from __future__ import annotations
@@ -80,8 +80,9 @@ class Evaluation(NamedTuple):
 class _Slot:
     """A group and its place on the time grid."""
 
-    def __init__(self, key: str, group: GroupEvaluator, interval: float, first: float) -> None:
+    def __init__(self, key: str, group: GroupEvaluator, interval: float, first: float, *, shipped: bool) -> None:
         self.key = key
+        self._is_shipped = shipped
         self.group = group
         self.interval = interval
         self.due = first
@@ -90,8 +91,13 @@ class _Slot:
 
     @property
     def is_quick(self) -> bool:
-        """Whether the group is evaluated quickly, as far as is known."""
-        return self.group.cost <= QUICK_SECONDS
+        """Whether the group is known to be evaluated quickly."""
+        return self.group.evaluated_at is not None and self.group.cost <= QUICK_SECONDS
+
+    def order(self, now: float, interval: float) -> tuple[bool, int]:
+        """Return the sort key: shipped groups that are still unknown, then those that have waited longest."""
+        is_known = self.group.evaluated_at is not None
+        return is_known or not self._is_shipped, min(floor((self.due - now) / interval) + 1, 0)
 
     def place(self, now: float) -> tuple[float, int]:
         """The point of the grid that is served now, and how many were skipped: they are not made up for.
@@ -167,9 +173,7 @@ class RuleEngine:
             self.windows.take((*snapshot.frames, age), at, foreign)
         self._see_off(now.mono, at)
         waiting = [each for each in self._slots if each.group.is_unfinished or each.due <= now.mono]
-        waiting.sort(
-            key=lambda slot: min(floor((slot.due - now.mono) / self.interval) + 1, 0)
-        )  # the ones that have waited longest first
+        waiting.sort(key=lambda slot: slot.order(now.mono, self.interval))
         end = self._timer() + ROUND_SECONDS
 
         def enough() -> bool:
@@ -292,7 +296,7 @@ class RuleEngine:
         turns: Counter[float] = Counter()
         keys: Counter[str] = Counter()
         slots = []
-        ledger = SampleLedger()
+        ledger, builtin = SampleLedger(), shipped()
         for group, interval in zip(self._rules.groups, intervals, strict=True):
             turn = interval * turns[interval] / intervals.count(interval)
             first = now.mono + turn // self.interval * self.interval - self.interval / 2
@@ -302,7 +306,7 @@ class RuleEngine:
             keys[key] += 1
             unique = key if keys[key] == 1 else f"{key}#{keys[key]}"
             made = GroupEvaluator(group, self._rules.context, self._timer, ledger, self._explain)
-            slots.append(_Slot(unique, made, interval, first))
+            slots.append(_Slot(unique, made, interval, first, shipped=group.file in builtin))
         return slots
 
     def _time(self, now: Instant) -> float:

@@ -79,6 +79,8 @@ class GroupEvaluator:
         self.rules = rules
         self.evaluated_at: float | None = None
         self.duration = 0.0
+        self._cost = 0.0
+        """Seconds of the last evaluation, with those that its pausing rules take when they are retried."""
         self._timer = timer
         self._ledger = SampleLedger() if ledger is None else ledger
         self._works = [work_of(rule, rules, context, self._ledger, explain) for rule in rules.rules]
@@ -96,7 +98,7 @@ class GroupEvaluator:
     @property
     def cost(self) -> float:
         """Seconds that an evaluation of all rules takes, as far as known."""
-        return max(self.duration, self._spent)
+        return max(self._cost, self._spent)
 
     def evaluate(
         self, store: SampleStore, at: float, now: float | None = None, enough: Callable[[], bool] = lambda: False
@@ -130,6 +132,7 @@ class GroupEvaluator:
         self._end(store, self._orphans, stamp)
         self._orphans = {}
         self.duration, self.evaluated_at = self._spent, at
+        self._cost = self._spent + sum(work.duration for work in self._works if at < work.rests_until)
         self._next, self._spent = 0, 0.0
 
     def _work(
@@ -183,7 +186,7 @@ class GroupEvaluator:
         known: dict[Identity, list[RecordingRuleEvaluator | AlertingRuleEvaluator]] = {}
         for work in before._works:
             known.setdefault(work.rule.identity, []).append(work)
-        self.evaluated_at, self.duration = before.evaluated_at, before.duration
+        self.evaluated_at, self.duration, self._cost = before.evaluated_at, before.duration, before._cost
         for mine in self._works:
             same = known.get(mine.rule.identity)
             if not same:

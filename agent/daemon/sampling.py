@@ -183,7 +183,6 @@ class SamplingLoop:
             self.supervisor.stop(wait)
         for runner in self._runners:
             runner.stop(0.5)
-        self.sampler.close()
         if not any(runner.busy for runner in self._runners):
             os.close(self._wake_out)
             os.close(self._wake_in)

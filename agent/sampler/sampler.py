@@ -222,9 +222,6 @@ class Sampler:
         frames.append(self._sums.frame(frames))
         return Snapshot(self._sequence, now, tuple(frames), self.health.reports(gaps_of))
 
-    def close(self) -> None:
-        """Release what is held: nothing here."""
-
     def expects(self, channel: str, now: float) -> bool:
         """Whether the channel answered lately, so that a tick may wait for it."""
         return self._gpus.expects(channel, now, self._device_patience(now))

@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from operator import gt, lt, ne
+from operator import gt, lt, mul, ne
 from typing import NamedTuple
 
 from alerts.promql import numbers
@@ -144,18 +144,21 @@ def _counter_increase(values: Floats, each: Each) -> float:
 
 
 def _share(times: Floats, first: float, change: float, span: RangeWindow, counter: bool) -> float:
-    """Return the factor from the change between first and last value to the change over the range."""
+    """Return the factor from the change between first and last value to the change over the range.
+
+    In seconds, and added in the order of Prometheus: the last bit depends on both.
+    """
     first_ms, last_ms = round(times[0] * 1000), round(times[-1] * 1000)
-    sampled = last_ms - first_ms
+    sampled = (last_ms - first_ms) / 1000
     spacing = sampled / (len(times) - 1)
-    far, to_start, to_end = spacing * 1.1, first_ms - span[0], span[1] - last_ms
-    covered = sampled + (to_end if to_end < far else spacing / 2)
-    from_start = to_start if to_start < far else spacing / 2
+    far, to_start, to_end = spacing * 1.1, (first_ms - span[0]) / 1000, (span[1] - last_ms) / 1000
+    if to_start >= far:
+        to_start = spacing / 2
     if counter and change > 0 and first >= 0:
         from_zero = sampled * (first / change)
-        if from_zero < from_start:
-            from_start = from_zero
-    return (covered + from_start) / sampled
+        if from_zero < to_start:
+            to_start = from_zero
+    return (sampled + to_start + (to_end if to_end < far else spacing / 2)) / sampled
 
 
 def rate(times: Floats, values: Floats, span: RangeWindow) -> float | None:
@@ -224,15 +227,15 @@ def predict_linear(times: Floats, values: Floats, span: RangeWindow) -> float | 
 
 def _line(times: Floats, values: Floats, origin: float, each: Each) -> tuple[float, float]:
     """Return slope and intercept of the least-squares line."""
-    if all(value == values[0] for value in each(values)):
+    first = values[0]
+    if values[-1] == first and all(value == first for value in each(values)):
         return (0.0, values[0]) if math.isfinite(values[0]) else (math.nan, math.nan)
     count = float(len(values))
-    distances = array("d", (_seconds(origin, time) for time in each(times)))
+    distances = array("d", [round((time - origin) * 1000) / 1000 for time in each(times)])
     sum_x = _both(numbers.compensated(distances, each))
     sum_y = _both(numbers.compensated(values, each))
-    pairs = zip(each(distances), values, strict=True)
-    sum_xy = _both(numbers.compensated(array("d", (x * y for x, y in pairs)), each))
-    sum_x2 = _both(numbers.compensated(array("d", (x * x for x in each(distances))), each))
+    sum_xy = _both(numbers.compensated(array("d", map(mul, each(distances), values)), each))
+    sum_x2 = _both(numbers.compensated(array("d", map(mul, each(distances), distances)), each))
     slope = numbers.divide(sum_xy - sum_x * sum_y / count, sum_x2 - sum_x * sum_x / count)
     return slope, sum_y / count - slope * sum_x / count
 

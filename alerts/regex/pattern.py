@@ -78,9 +78,10 @@ class Regex:
             watch(len(text))
             start, stop = spans[0]
             pieces.append(subject.part(end, start))
+            longest -= len(pieces[-1])
             if stop > end or start == 0:  # an empty match right after the one before it does not count
                 pieces.append(expansion.of(_parts(subject, spans), longest))
-            longest -= sum(map(len, pieces[-2:]))
+                longest -= len(pieces[-1])
             end = stop
             at = stop if stop > at else subject.after(at)
         return "".join([*pieces, subject.part(end, subject.end)])

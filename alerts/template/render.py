@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from alerts.limits import LONGEST_TEXT
 from alerts.promql.budget import Budget
+from alerts.promql.query_errors import LimitError
 from alerts.template.moments import Moment, Span
 from alerts.template.nodes import (
     ActionNode,
@@ -35,7 +36,7 @@ from alerts.template.printf import show
 from alerts.template.quoting import octets, printable, quoted
 from alerts.template.template_errors import RenderError
 from alerts.template.template_functions import FUNCTIONS, METHODS, Called
-from alerts.template.template_limits import DEEPEST_NESTING
+from alerts.template.template_limits import DEEPEST_NESTING, MOST_TURNS
 from alerts.template.template_values import (
     FIELDS,
     Arguments,
@@ -113,6 +114,7 @@ class _Renderer:
         self._now = at
         self._out: list[str] = []
         self._left = LONGEST_TEXT
+        self._turns = MOST_TURNS
         self._depth = 0
         self._assigned = False
         self._node: Located | None = None
@@ -184,6 +186,10 @@ class _Renderer:
         for key, item in self._pairs(value, len(declares)):
             turned = True
             self._budget.spend(_NODE)
+            self._turns -= 1
+            if self._turns < 0:
+                self._node = arm.pipeline
+                raise self._too_many_turns()
             for name, each in zip(declares, (key, item) if len(declares) == 2 else (item,), strict=False):
                 if assigns:
                     self._assign(name, each)
@@ -216,8 +222,13 @@ class _Renderer:
             if count > 1:
                 raise self._error(f"can't use {show(value)} to iterate over more than one variable")
             turns = range(value)
+            if value > self._turns:
+                raise self._too_many_turns()
             return ((turn, self._turn(turn, value)) for turn in turns)
         raise self._error(f"range can't iterate over {show(value)}")
+
+    def _too_many_turns(self) -> LimitError:
+        return LimitError(str(self._error(f"more than {MOST_TURNS} turns of range in one text; range over less")))
 
     def _turn(self, turn: int, of: int) -> int:
         return Typed(turn, of.kind) if isinstance(of, Typed) else turn

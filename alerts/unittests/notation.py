@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
-from itertools import accumulate, repeat
-from typing import Union
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate, chain, repeat
 
 from agent.lib.wording import shown
 from alerts.promql.labels import Labels, make_labels
@@ -32,11 +32,34 @@ _PAIR = re.compile(
     r"""\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`[^`]*`)\s*(?:,\s*|$)""", re.DOTALL
 )
 _EXAMPLE = """'up{job="a"}'"""
-_LONGEST = 10_000_000  # samples of one series: a typing error must not use up the machine's memory
+_DIGITS = 18  # a number with more digits is a typing error
 
-_DIGITS = 9  # a number with more digits is beyond the longest
 
-Samples = Sequence[Union[float, None]]
+@dataclass(frozen=True, slots=True)
+class SampleRun:
+    """So many samples in a row: a value, plus an increment each time if there is one; None is a gap."""
+
+    value: float | None
+    increment: float | None
+    count: int
+
+    def __iter__(self) -> Iterator[float | None]:
+        if self.value is None or self.increment is None:
+            return repeat(self.value, self.count)
+        return accumulate(repeat(self.increment, self.count - 1), initial=self.value)
+
+
+class Samples:
+    """The samples of a series, one for each interval. They are made as they are read, however many there are."""
+
+    __slots__ = ("_runs", "count")
+
+    def __init__(self, runs: Iterable[SampleRun]) -> None:
+        self._runs = tuple(runs)
+        self.count = sum(run.count for run in self._runs)
+
+    def __iter__(self) -> Iterator[float | None]:
+        return chain.from_iterable(self._runs)
 
 
 def series(text: str) -> Labels:
@@ -81,32 +104,25 @@ def _unquoted(text: str) -> str:
 
 
 def values(text: str) -> Samples:
-    """The samples of a series, one for each interval; None for a gap. Raises ValueError with the remedy."""
-    samples: list[float | None] = []
-    for item in text.split():
-        samples.extend(_item(item))
-        if len(samples) > _LONGEST:
-            raise ValueError(f"{shown(item)} makes more than {_LONGEST} samples; use a longer interval")
-    return samples
+    """The samples of a series. Raises ValueError with the remedy."""
+    return Samples(map(_run, text.split()))
 
 
-def _item(item: str) -> Iterable[float | None]:
+def _run(item: str) -> SampleRun:
     match = _ITEM.fullmatch(item)
     if match is None:
         hint = (
             "native histograms are not supported" if item.startswith("{{") else "write values such as 1 2+3x4 _x5 stale"
         )
         raise ValueError(f"{shown(item)} is invalid; {hint}")
-    digits = (match["gaps"] or match["times"] or "0").lstrip("0")[:_DIGITS]
-    count = int(digits or "0")
-    if count > _LONGEST:
-        raise ValueError(f"{shown(item)} makes more than {_LONGEST} samples; use a longer interval")
+    digits = (match["gaps"] or match["times"] or "0").lstrip("0") or "0"
+    if len(digits) > _DIGITS:
+        raise ValueError(f"{shown(item)} makes too many samples; write a number of at most {_DIGITS} digits")
     if match["blank"]:
-        return repeat(None, count if match["gaps"] else 1)
+        return SampleRun(None, None, int(digits) if match["gaps"] else 1)
     value = _number(match["start"], item)
     increment = _number(match["step"], item) if match["step"] else None
-    length = count + 1 if match["times"] else 1
-    return repeat(value, length) if increment is None else accumulate(repeat(increment, length - 1), initial=value)
+    return SampleRun(value, increment, int(digits) + 1 if match["times"] else 1)
 
 
 def _number(text: str, item: str) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from agent.model import Labels
 from alerts import durations
-from alerts.group_evaluator import GroupEvaluator, TemplateContext
+from alerts.group_evaluator import GroupEvaluator, SampleStore, TemplateContext
 from alerts.promql import EvaluationError, PromqlError, Scalar, compile_query
 from alerts.promql.storage import Storage
 from alerts.rulefile import RuleFile
@@ -47,7 +47,7 @@ class _Run:
         self._document = document
         self._test = test
         self._storage = Storage()
-        self._given = _Given(test, self._storage)
+        self._given = Given(test, self._storage)
         order = {name: position for position, name in enumerate(document.order)}
         context = TemplateContext(dict(test.external_labels), test.external_url)
         groups = [GroupEvaluator(rules, context) for file in files for rules in file.groups]
@@ -108,24 +108,26 @@ class _Run:
             yield self._failed(case.line, what, difference.of_samples(expected, got))
 
 
-class _Given:
+class Given:
     """The input series of a test, written to the storage as time passes."""
 
-    def __init__(self, test: Test, storage: Storage) -> None:
+    def __init__(self, test: Test, storage: SampleStore) -> None:
         self._storage = storage
-        self._series = test.series
+        self._series = [(labels, iter(samples)) for labels, samples in test.series]
         self._interval = round(test.interval * 1000)
         self._next = 0
 
     def append_until(self, at: float) -> None:
         """Append every sample up to a time."""
-        last = round(at * 1000) // self._interval
+        following = round(at * 1000) // self._interval + 1
+        if following == self._next:
+            return  # most evaluations, where samples are further apart
+        append, interval = self._storage.append, self._interval
         for labels, samples in self._series:
-            for position in range(self._next, min(last + 1, len(samples))):
-                value = samples[position]
+            for position, value in zip(range(self._next, following), samples):  # noqa: B905 a series may end before
                 if value is not None:
-                    self._storage.append(labels, position * self._interval / 1000, value)
-        self._next = last + 1
+                    append(labels, position * interval / 1000, value)
+        self._next = following
 
 
 def _by_labels(sample: tuple[Labels, float]) -> Labels:

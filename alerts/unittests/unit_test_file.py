@@ -30,8 +30,8 @@ TEST_KEYS = (
     "external_url",
 )
 BOUNDS = Bounds(depth=16, nodes=1_000_000, characters=16 * 2**20, scalar=2**20)
-MOST_SAMPLES = 10_000_000
-"""Samples of all series of a file: a typing error must not use up the machine's memory."""
+MOST_SAMPLES = 20_000_000
+"""Samples of all series of a file up to the last case of their test: a typing error must not use up the memory."""
 MOST_STEPS = 1_000_000
 """Evaluations of a test."""
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -189,6 +189,11 @@ class _UnitTestLoader:
         if test.end / evaluation_interval > MOST_STEPS:
             text = f"needs more than {MOST_STEPS} evaluations; use an earlier eval_time or a longer evaluation_interval"
             reader.fail(node, where, text)
+        read = int(test.end / test.interval) + 1
+        self._samples += sum(min(samples.count, read) for _, samples in test.series)
+        if self._samples > MOST_SAMPLES:
+            text = f"with this the file has more than {MOST_SAMPLES} samples up to the last eval_time"
+            reader.fail(node, where, f"{text}; use a longer interval or an earlier eval_time")
         return test
 
     def _series(self, node: Node | None, where: str) -> tuple[tuple[Labels, notation.Samples], ...]:
@@ -200,9 +205,6 @@ class _UnitTestLoader:
             try:
                 labels = notation.series(reader.text(fields.get("series"), here))
                 found[labels] = notation.values(reader.text(fields.get("values"), here))
-                self._samples += len(found[labels])
-                if self._samples > MOST_SAMPLES:
-                    raise ValueError(f"with this the file has more than {MOST_SAMPLES} samples; use longer intervals")
             except ValueError as error:
                 reader.fail(each, here, str(error))
         return tuple(found.items())

@@ -41,6 +41,10 @@ class PushQueue:
         self._lock = threading.Lock()
         self._disk_is_well = True
         self._told_loss = False
+        self._in_flight: WriteRequest | None = None
+        """What is being sent, as far as is known. It is the oldest request, and the first to be dropped."""
+        self._undecided: tuple[str, int] | None = None
+        """Why it was dropped meanwhile, and its samples: they are lost only if it was not sent."""
 
     def open(self, wall: float) -> None:
         """Take over what an earlier run could not send."""
@@ -69,14 +73,17 @@ class PushQueue:
     def head(self, wall: float) -> WriteRequest | None:
         """The oldest request that is not sent, and not too old at a wall second; None if there is none."""
         with self._lock:
+            self._land()
             self._expire(wall)
             found = self._try_disk(DiskBuffer.head) if self._disk is not None else None
             self._tell()
-            return found or (self._memory[0] if self._memory else None)
+            self._in_flight = found or (self._memory[0] if self._memory else None)
+            return self._in_flight
 
     def done(self, request: WriteRequest) -> None:
         """A request has been sent or refused, and is not to be sent again."""
         with self._lock:
+            self._in_flight = self._undecided = None
             if self._memory and self._memory[0] is request:
                 self._memory.popleft()
             elif self._disk is not None and self._try_disk(DiskBuffer.head) == request:
@@ -86,6 +93,7 @@ class PushQueue:
     def close(self) -> int:
         """Write down what was not sent; returns the samples that are lost, because there is no disk for them."""
         with self._lock:
+            self._land()
             self._spill()
             if self._disk is not None:
                 self._disk.close()
@@ -138,7 +146,17 @@ class PushQueue:
         while len(self._memory) > 1 and sum(len(each.body) for each in self._memory) > MOST_MEMORY:
             self._lose(OVERFLOW, self._memory.popleft().samples)
 
+    def _land(self) -> None:
+        """Count what was being sent as lost if it was dropped meanwhile: it was not sent."""
+        undecided, self._in_flight, self._undecided = self._undecided, None, None
+        if undecided is not None:
+            self._lose(*undecided)
+
     def _lose(self, reason: str, samples: int) -> None:
+        oldest = self._in_flight
+        if samples and oldest is not None and not (self._memory and self._memory[0] is oldest):
+            samples -= oldest.samples
+            self._in_flight, self._undecided = None, (reason, oldest.samples)
         if not samples:
             return
         self._figures.dropped[reason] += samples

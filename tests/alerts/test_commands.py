@@ -89,6 +89,21 @@ def test_a_mistake_in_a_test_file_is_reported_with_its_place(
     assert message in verdict.text
 
 
+def test_a_series_may_be_longer_than_its_test(files: Path, coldplate: Any) -> None:
+    text = coldplate("test", files / "t.yml").text
+    (files / "t.yml").write_text(TESTS.replace("values: 90x5", "values: 90x10000000", 1))
+    assert coldplate("test", files / "t.yml").text == text
+
+
+def test_a_test_that_reads_too_many_samples_is_refused(tmp_path: Path, coldplate: Any) -> None:
+    series = "interval: 1s, input_series: [{series: m, values: 1x30000000}]"
+    cases = "promql_expr_test: [{expr: m, eval_time: 1y}]"
+    (tmp_path / "t.yml").write_text(f"evaluation_interval: 1h\ntests:\n- {{{series}, {cases}}}\n")
+    verdict = coldplate("test", tmp_path / "t.yml")
+    assert verdict.status == 1
+    assert "t.yml:3: test 1: with this the file has more than 20000000 samples" in verdict.text
+
+
 def test_rules_that_cannot_be_loaded_fail_the_test(files: Path, coldplate: Any) -> None:
     (files / "r.yml").write_text(RULES.replace("t > 80", "t >"))
     verdict = coldplate("test", files / "t.yml")

@@ -43,7 +43,7 @@ def series(dice: random.Random) -> list[dict[str, str]]:
 def lived(group: GroupEvaluator, given: list[dict[str, str]]) -> list[dict[str, Any]]:
     """A case for each alert and step, with what coldplate says."""
     storage = Storage()
-    expanded = [(notation.series(each["series"]), notation.values(each["values"])) for each in given]
+    expanded = [(notation.series(each["series"]), list(notation.values(each["values"]))) for each in given]
     cases = []
     for step in range(STEPS):
         for labels, values in expanded:

@@ -6,13 +6,14 @@ They are of the corners in which one goes wrong. Where there is a recent one, it
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from alerts.promql import EvaluationError, Storage, compile_query
+from alerts.promql import EvaluationError, Labels, Storage, compile_query, make_labels
 from tests.lab.parity import queries
 from tests.lab.parity.dataset import END, samples
 from tests.lab.parity.oracles import Recent
@@ -186,3 +187,67 @@ def test_a_store_that_keeps_only_what_rules_look_back_to_refuses_a_time_that_is_
 )
 def test_it_answers_where_no_sample_of_that_time_is_read(query: str) -> None:
     compile_query(query.replace("time()", "vector(time())")).evaluate(Forgetful(), 1e9)
+
+
+# -- to the last bit --------------------------------------------------------------------------------------------------
+
+UNEVEN = 1_700_000_000.0
+INSTANTS = (UNEVEN + 303, UNEVEN + 777.123, UNEVEN + 900.5)
+RANGES = ("2m", "77s", "5m", "10m")
+TO_THE_BIT = [
+    f"{function}({name}[{length}])"
+    for name, functions in (
+        ("counter", ("rate", "increase", "irate", "stddev_over_time")),
+        (
+            "gauge",
+            ("delta", "idelta", "deriv", "avg_over_time", "sum_over_time", "stddev_over_time", "stdvar_over_time"),
+        ),
+    )
+    for function in functions
+    for length in RANGES
+] + [f"{reduction} by (part) (gauge)" for reduction in ("sum", "avg", "stddev", "stdvar")]
+"""What does not use the elementary functions of Go, which round differently on each processor."""
+LAST_BITS: dict[str, list[float]] = {
+    "rate(counter[77s])": [2.075611994798734, 3.668977796054121, 2.0192402749942366],
+    "increase(counter[5m])": [1135.4111428076812, 897.7822828234026, 1242.2737070224655],
+    "increase(counter[10m])": [2133.8191222687174, 2025.1729740127203, 2363.2043589150076],
+    "delta(gauge[2m])": [2.768365586020106, -9.330405714467936, -96.55513349024235],
+    "delta(gauge[10m])": [17.133205387527138, -14.423011480107073, -12.78914908627638],
+    "stdvar_over_time(gauge[5m])": [787.9281884033425, 968.7672915814832, 930.2154826974947],
+    "stddev(gauge)": [17.86650142210961],
+    "stdvar(counter)": [53075.4824074836],
+}
+"""Values of the first series at the second instant, in their order."""
+
+
+def uneven(count: int = 60) -> dict[Labels, list[tuple[float, float]]]:
+    """Counters and gauges with samples at odd times: the sums of their extrapolation need every bit."""
+    dice = random.Random(5)
+    made: dict[Labels, list[tuple[float, float]]] = {}
+    for number in range(count):
+        name, total, at = ("gauge", "counter")[number % 2], dice.random() * 10 ** dice.randrange(9), UNEVEN
+        points = made[make_labels({"n": str(number), "part": str(number % 5)}, name)] = []
+        for _ in range(100):
+            at = round(at + (15 if number % 3 == 0 else dice.choice([1, 5.123, 14.999, 15.001, 30])), 3)
+            total = dice.random() if dice.random() < 0.02 else total + dice.random() * 100
+            points.append((at, total if name == "counter" else dice.gauss(50, 30)))
+    return made
+
+
+@pytest.mark.parametrize("query", LAST_BITS)
+def test_the_last_bit_is_that_of_prometheus(query: str) -> None:
+    answer = ours(oracle.filled(uneven(6)), query, INSTANTS[1])
+    assert [value for _, value in answer] == LAST_BITS[query]
+
+
+@pytest.mark.release
+def test_a_recent_prometheus_gives_the_same_bits_over_many_series(tmp_path: Path) -> None:
+    storage, compared = oracle.filled(uneven()), 0
+    with oracle.running(recent().prometheus, tmp_path) as running:
+        running.write(uneven())
+        for query in TO_THE_BIT:
+            for at in INSTANTS:
+                answer, expected = ours(storage, query, at), theirs(running.ask(query, at))
+                assert same(answer, expected, relative=0.0, absolute=0.0), f"{query} at {at}"
+                compared += len(answer)
+    assert compared > 3000

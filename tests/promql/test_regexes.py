@@ -132,6 +132,18 @@ def test_a_text_that_is_too_long_for_an_expression_is_reported() -> None:
         compile_regex("a", groups=True).replaced("aaaa", Expansion("1234", {}), 15)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "text", "replacement", "made"),
+    [("a", "aaaa", "1234", "1234" * 4), ("a*", "aabab", "long", "longblongblong"), ("x*", "abc", "-", "-a-b-c-")],
+)
+def test_a_replacement_may_be_as_long_as_its_bound(pattern: str, text: str, replacement: str, made: str) -> None:
+    """Also where a match is empty, right after another: nothing is replaced there, and nothing counted."""
+    regex, expansion = compile_regex(pattern, groups=True), Expansion(replacement, {})
+    assert regex.replaced(text, expansion, len(made)) == made
+    with pytest.raises(TextTooLongError, match="replacement is too long"):
+        regex.replaced(text, expansion, len(made) - 1)
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_what_needs_no_engine_is_answered_as_by_one(seed: int) -> None:
     patterns = Patterns(seed)

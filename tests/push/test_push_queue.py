@@ -125,6 +125,28 @@ def test_memory_is_bounded_where_there_is_no_disk(monkeypatch: pytest.MonkeyPatc
     assert made.drained() == [5, 6, 7, 8, 9]
 
 
+@pytest.mark.parametrize("is_sent", [True, False])
+@pytest.mark.parametrize("reason", [OVERFLOW, EXPIRED])
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_what_is_dropped_while_it_is_sent_counts_once(
+    on_disk: bool, reason: str, is_sent: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(push_queue, "MOST_MEMORY", 5000)
+    made = Made(tmp_path if on_disk else None, age=7200.0 if reason == OVERFLOW else 3.0)
+    size = 200_000 if on_disk and reason == OVERFLOW else 1000
+    made.queue.put([request(0, size)], NOW)
+    in_hand = made.queue.head(NOW)
+    assert in_hand is not None
+    for number in range(1, 7):
+        made.queue.put([request(number, size)], NOW + number)
+    before = sum(made.figures.dropped.values())
+    if is_sent:
+        made.queue.done(in_hand)
+    left = len(made.drained())
+    assert left < 7 and made.figures.dropped[reason] == before + (0 if is_sent else 10)
+    assert 10 * (left + is_sent) + made.figures.dropped[reason] == 70
+
+
 @pytest.mark.parametrize("on_disk", [True, False])
 def test_what_is_too_old_is_dropped_and_counted(tmp_path: Path, on_disk: bool, caplog) -> None:
     made = Made(tmp_path if on_disk else None, age=3.0)

@@ -21,6 +21,7 @@ from alerts.group_evaluator import GroupEvaluator, TemplateContext
 from alerts.promql.labels import Labels
 from alerts.rulefile import AlertingRule, RuleFile
 from alerts.unittests import unit_test_file
+from alerts.unittests.runner import Given
 from alerts.unittests.unit_test_file import Test
 from alerts.windows import Needs, Windows
 from tests.servers import need_recent
@@ -52,7 +53,7 @@ class Agent:
         self._windows = Windows(Needs(rules.groups), (), interval)
         self._groups = [GroupEvaluator(each, TemplateContext(EXTERNAL, URL)) for each in rules.groups]
         self._interval = interval
-        self._given = 0
+        self._given = Given(test, self._windows)
 
     def instants(self) -> Iterator[tuple[float, Told]]:
         """The instants worth a look, and what there is to see."""
@@ -60,7 +61,8 @@ class Agent:
         asked = {self._step(case.at) for case in self._test.alerts}
         for step in range(round(self._test.end / self._interval) + 1):
             at = step * self._interval
-            self._feed(at)
+            self._given.append_until(at)
+            self._windows.take((), at)
             for group in self._groups:
                 assert not group.evaluate(self._windows, at).failures
             told = self._told()
@@ -71,16 +73,6 @@ class Agent:
 
     def _step(self, at: float) -> int:
         return int(round(at * 1000) // round(self._interval * 1000))
-
-    def _feed(self, at: float) -> None:
-        last = int(round(at * 1000) // round(self._test.interval * 1000))
-        for labels, samples in self._test.series:
-            for position in range(self._given, min(last + 1, len(samples))):
-                value = samples[position]
-                if value is not None:
-                    self._windows.append(labels, position * self._test.interval, value)
-        self._given = last + 1
-        self._windows.take((), at)
 
     def _told(self) -> Told:
         found: Told = {}
