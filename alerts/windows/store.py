@@ -141,6 +141,7 @@ class Windows:
         self._sampled: dict[Series, _Window | None] = {}
         self._unread: set[Labels] = set()
         self._refused: set[Labels] = set()
+        self._is_packed = False
         self._layouts: list[Layout] | None = None
         self._wanted: list[_Wanted] = []
         self._fit()
@@ -323,8 +324,11 @@ class Windows:
 
     def _make_room(self, labels: Labels) -> bool:
         """Refuse the rule that takes most of the memory, for a new series; returns whether there was one to refuse."""
+        if self._is_packed:  # asked once for many series that find no room
+            return False
         found = self._needs.costliest([*(window.labels for window in self._index), labels], self._price)
         if found is None:
+            self._is_packed = True
             return False
         rule, history = found
         self._needs.refuse(rule, too_long(history, self._price(history), self._capacity))
@@ -363,6 +367,7 @@ class Windows:
             self._sampled = {}
             self._unread = set()
             self._refused = set()
+            self._is_packed = False
             self._layouts = None
 
 
