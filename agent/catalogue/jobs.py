@@ -64,7 +64,7 @@ def _of_gpus(what: str, unit: Unit, of: str, text: str, most: float) -> Metric:
 SUMS = (
     Metric("coldplate_job_gpu_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
            "Seconds of the GPUs of this node that the job holds whole and alone, by what they did.",
-           Lane.FAST, (Derived("coldplate_gpu_state_seconds_total"),), labels=(*JOB, "state")),
+           Lane.FAST, (Derived("coldplate_gpu_state_seconds_total"),), labels=(*JOB, "state"), growth=1024),
     Metric("coldplate_job_whole_gpus", Kind.GAUGE, Unit.NONE, Node,
            "GPUs of this node that the job holds whole and alone.",
            Lane.FAST, (Derived("number of coldplate_gpu_job_info with mig='0'"),), labels=JOB, span=(1, 1024)),

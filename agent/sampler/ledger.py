@@ -56,6 +56,8 @@ FAR_ABOVE, LEAST_BYTES = 3.0, 200e6
 """The node writes or reads far above the usual at so many times the usual rate and so many bytes a second more."""
 USUAL_SECONDS = 300.0
 """Time constant of the usual rate, which is learned while GPUs compute."""
+KEPT_SECONDS = 600.0
+"""Seconds for which the totals of a job or GPU that is gone are kept: its facts are absent while a worker restarts."""
 DATA_PRESSURE = 0.2
 """Share of the time in which some task waits for I/O from which the host is busy with data."""
 
@@ -190,6 +192,8 @@ class GpuLedger:
         self._memory: dict[Entity, tuple[object, float, float, bool]] = {}
         self._totals: dict[Entity | Labels, dict[str, float]] = {}
         """Seconds by state, of each GPU and of each job."""
+        self._gone: dict[Entity | Labels, tuple[float, dict[str, float]]] = {}
+        """The totals of those that are not there now, and since when."""
         self._layout = EMPTY_LAYOUT
         self.states: dict[Entity, str] = {}
         """What each GPU did for most of the time since the tick before."""
@@ -198,7 +202,7 @@ class GpuLedger:
         """Add the time since the tick before, and return all counters. `now` in monotonic seconds."""
         layouts = tuple(map(itemgetter(0), frames))
         if layouts != self._layouts:
-            self._find(layouts)
+            self._find(layouts, now)
         values = [frame.values for frame in frames]
         for flow, number, places in self._flows:
             flow.take(layouts[number], values[number], places, now)
@@ -253,7 +257,7 @@ class GpuLedger:
         self._memory[gpu] = (values[frame], now, used, grew)
         return grew
 
-    def _find(self, layouts: tuple[Layout, ...]) -> None:
+    def _find(self, layouts: tuple[Layout, ...], now: float) -> None:
         """Note where the values are, and which job holds which GPUs whole."""
         places: dict[Entity, dict[str, _Where]] = defaultdict(dict)
         throttles: dict[Entity, list[_Where]] = defaultdict(list)
@@ -289,14 +293,18 @@ class GpuLedger:
         self._flows = [(which[number], frame, found) for (number, frame), found in flows.items()]
         self.states = {gpu: state for gpu, state in self.states.items() if gpu in self._places}
         self._memory = {gpu: each for gpu, each in self._memory.items() if gpu in self._places}
-        self._lay_out()
+        self._lay_out(now)
 
-    def _lay_out(self) -> None:
-        """Count the GPUs and jobs that the node has now, and no others."""
+    def _lay_out(self, now: float) -> None:
+        """Count the GPUs and jobs that the node has now. Those that come back within minutes go on where they were."""
         keys: list[Entity | Labels] = [*self._places, *self._members]
         if keys == list(self._totals):
             return
-        self._totals = {key: self._totals.get(key) or dict.fromkeys(STATES, 0.0) for key in keys}
+        self._gone.update({key: (now, totals) for key, totals in self._totals.items() if key not in keys})
+        known = {key: totals for key, (since, totals) in self._gone.items() if now - since <= KEPT_SECONDS}
+        known.update(self._totals)
+        self._totals = {key: known.get(key) or dict.fromkeys(STATES, 0.0) for key in keys}
+        self._gone = {key: each for key, each in self._gone.items() if key in known and key not in self._totals}
         node = Node()
         self._layout = Layout(
             (

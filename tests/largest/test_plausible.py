@@ -45,7 +45,8 @@ FASTEST = (
     (r"job_energy_joules_total", 72 * 1400),  # a node of 72 GPUs, as a synthetic one may be
     (r"job_attribution_problems_total", 1e5),
     (r"gpu_energy_joules_total", 1400),  # B300
-    (r"gpu_(busy|(thermal_)?throttle)_seconds_total", 1),
+    (r"gpu_(busy|state|(thermal_)?throttle)_seconds_total", 1),
+    (r"job_gpu_seconds_total", 72),
     (r"gpu_nvlink_\w+_bytes_total", 1.8e12),  # NVLink 5, both directions
     # Blocks and codewords of 18 links of 50 GB/s: none is known to be shorter than the 340 bytes of RS(272,258).
     (r"gpu_nvlink_(fec_bin|plr|plr_retried)_blocks_total", 18 * 50e9 / 340),

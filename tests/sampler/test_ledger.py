@@ -142,3 +142,7 @@ def test_series_of_a_job_end_with_it() -> None:
     ended = ledger.frame(3.0, [reading])
     assert {each.series.entity for each in ended.readings} == {Gpu("0", "GPU-0")}
     assert totals(ended)["0"] == {"computing": pytest.approx(2.0)}
+    for gone, back, seconds in ((3.5, 4.0, 1.5), (5.0, 700.0, 695.0)):  # what it had before, and since it was last seen
+        ledger.frame(gone, [reading])
+        found = ledger.frame(back, [reading, job]).readings
+        assert sum(each.value for each in found if each.series.entity == Node()) == pytest.approx(seconds)
