@@ -144,5 +144,5 @@ def test_series_of_a_job_end_with_it() -> None:
     assert totals(ended)["0"] == {"computing": pytest.approx(2.0)}
     for gone, back, seconds in ((3.5, 4.0, 1.5), (5.0, 700.0, 695.0)):  # what it had before, and since it was last seen
         ledger.frame(gone, [reading])
-        found = ledger.frame(back, [reading, job]).readings
-        assert sum(each.value for each in found if each.series.entity == Node()) == pytest.approx(seconds)
+        readings = ledger.frame(back, [reading, job]).readings
+        assert sum(each.value for each in readings if each.series.entity == Node()) == pytest.approx(seconds)
