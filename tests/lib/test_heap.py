@@ -38,7 +38,7 @@ def _growth(*arguments: str) -> int:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="NOTHING to see: another C library than glibc")
 def test_a_large_buffer_is_never_on_the_heap() -> None:
     assert _growth("settled") < WANTED / 2
-    assert _growth() >= WANTED
+    assert _growth() >= 0.9 * WANTED  # a little of it was free on the heap before
 
 
 @pytest.mark.parametrize("error", [OSError, AttributeError, MemoryError])
