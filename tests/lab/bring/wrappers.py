@@ -86,9 +86,10 @@ def compiler(tree: Path, ours: Path) -> None:
         ours,
         f'tree="$here/{inside(tree, ours)}"',
         f'lib="$tree/usr/lib/{machine}" include="$tree/usr/include"',
-        f'exec "$tree/{program_in(tree, "tcc")}" -B"$lib/tcc" -nostdinc -nostdlib '
+        f'"$tree/{program_in(tree, "tcc")}" -B"$lib/tcc" -nostdinc -nostdlib '
         f'-isystem "$lib/tcc/include" -isystem "$include/{machine}" -isystem "$include" -L"$lib" '
-        f'"$@" /lib/{machine}/libc.so.6 "$lib/libc_nonshared.a" "$lib/tcc/libtcc1.a"',
+        f'"$@" /lib/{machine}/libc.so.6 "$lib/libc_nonshared.a" "$lib/tcc/libtcc1.a" || exit',
+        f'exec python3 "$here/{os.path.relpath(Path(__file__).with_name("no_exec_stack.py"), ours.parent)}" "$@"',
     )
 
 
