@@ -1,7 +1,7 @@
 """Mark a shared object of tcc as one that needs no executable stack: `no_exec_stack.py ARGUMENTS OF THE COMPILER`.
 
-tcc writes no PT_GNU_STACK header, which means an executable stack, and glibc 2.41 and newer refuse to load such an object.
-The table of program headers is written again at the end of the file, with that header (elf(5)).
+tcc writes no PT_GNU_STACK header, which means an executable stack, and glibc from 2.41 on loads no such object. The
+table of program headers is written again at the end of the file, with that header (elf(5)).
 """
 
 from __future__ import annotations
