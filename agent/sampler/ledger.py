@@ -10,7 +10,7 @@ GPUs that a job holds whole and alone are compared; where that is not known the 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from agent.catalogue import BY_NAME
 from agent.catalogue.gpu import STATES
 from agent.catalogue.jobs import JOB
 from agent.model import EMPTY_LAYOUT, Entity, Frame, Gpu, Labels, Layout, Node, Series
-from agent.sampler.node_sums import NORMAL
+from agent.sampler.node_sums import NORMAL, Where, series_of
 
 _OF_GPU = BY_NAME["coldplate_gpu_state_seconds_total"]
 _OF_JOB = BY_NAME["coldplate_job_gpu_seconds_total"]
@@ -60,13 +60,6 @@ KEPT_SECONDS = 600.0
 """Seconds for which the totals of a job or GPU that is gone are kept: its facts are absent while a worker restarts."""
 DATA_PRESSURE = 0.2
 """Share of the time in which some task waits for I/O from which the host is busy with data."""
-
-
-class _Where(NamedTuple):
-    """Where a value is: the number of its frame, and its place there."""
-
-    frame: int
-    place: int
 
 
 class GpuHolder(NamedTuple):
@@ -183,8 +176,8 @@ class GpuLedger:
     def __init__(self) -> None:
         self._at: float | None = None
         self._layouts: tuple[Layout, ...] = ()
-        self._places: dict[Entity, dict[str, _Where]] = {}
-        self._throttles: dict[Entity, list[_Where]] = {}
+        self._places: dict[Entity, dict[str, Where]] = {}
+        self._throttles: dict[Entity, list[Where]] = {}
         self._held: dict[Entity, GpuHolder] = {}
         self._members: dict[Labels, list[Entity]] = {}
         self._written, self._read, self._waited = _Flow(), _Flow(), _Flow()
@@ -195,8 +188,6 @@ class GpuLedger:
         self._gone: dict[Entity | Labels, tuple[float, dict[str, float]]] = {}
         """The totals of those that are not there now, and since when."""
         self._layout = EMPTY_LAYOUT
-        self.states: dict[Entity, str] = {}
-        """What each GPU did for most of the time since the tick before."""
 
     def frame(self, now: float, frames: Sequence[Frame]) -> Frame:
         """Add the time since the tick before, and return all counters. `now` in monotonic seconds."""
@@ -222,7 +213,6 @@ class GpuLedger:
             held = self._held.get(gpu, _NOBODY)
             others = NO_PEERS if held.job is None else peers[held.job].without(second)
             shares = shares_of(second, held, others, writes=writes, reads=reads)
-            self.states[gpu] = max(shares, key=itemgetter(1))[0]
             for state, share in shares:
                 if share > 0.0:
                     self._totals[gpu][state] += share * elapsed
@@ -233,7 +223,7 @@ class GpuLedger:
             self._read.learn(elapsed)
 
     def _second(
-        self, gpu: Entity, places: dict[str, _Where], values: Sequence[Sequence[float]], now: float
+        self, gpu: Entity, places: dict[str, Where], values: Sequence[Sequence[float]], now: float
     ) -> GpuSecond:
         read = {key: values[frame][place] for key, (frame, place) in places.items()}
         if not read.get("up"):
@@ -244,7 +234,7 @@ class GpuLedger:
         busy = min(max(read.get("busy", 1.0 if power is not None and power >= WORKING_POWER else 0.0), 0.0), 1.0)
         return GpuSecond(True, busy, _works(read, power), throttled, self._loads(gpu, places, values, now))
 
-    def _loads(self, gpu: Entity, places: dict[str, _Where], values: Sequence[Sequence[float]], now: float) -> bool:
+    def _loads(self, gpu: Entity, places: dict[str, Where], values: Sequence[Sequence[float]], now: float) -> bool:
         """Return whether the memory in use grew between its last two reads."""
         if "used" not in places:
             return False
@@ -259,11 +249,11 @@ class GpuLedger:
 
     def _find(self, layouts: tuple[Layout, ...], now: float) -> None:
         """Note where the values are, and which job holds which GPUs whole."""
-        places: dict[Entity, dict[str, _Where]] = defaultdict(dict)
-        throttles: dict[Entity, list[_Where]] = defaultdict(list)
+        places: dict[Entity, dict[str, Where]] = defaultdict(dict)
+        throttles: dict[Entity, list[Where]] = defaultdict(list)
         holders: dict[Entity, list[dict[str, str]]] = defaultdict(list)
         flows: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for series, at in _series_of(layouts):
+        for series, at in series_of(layouts):
             metric = series.metric
             if isinstance(series.entity, Gpu):
                 if metric in _ROWS:
@@ -291,7 +281,6 @@ class GpuLedger:
         for flow in which:
             flow.keep(layouts)
         self._flows = [(which[number], frame, found) for (number, frame), found in flows.items()]
-        self.states = {gpu: state for gpu, state in self.states.items() if gpu in self._places}
         self._memory = {gpu: each for gpu, each in self._memory.items() if gpu in self._places}
         self._lay_out(now)
 
@@ -330,9 +319,3 @@ def _works(read: dict[str, float], power: float | None) -> bool:
     if any(name in read for name, _ in activities):
         return any(read.get(name, 0.0) >= least for name, least in activities)
     return power is None or power >= SPINNING_POWER
-
-
-def _series_of(layouts: Sequence[Layout]) -> Iterator[tuple[Series, _Where]]:
-    for number, layout in enumerate(layouts):
-        for place, series in enumerate(layout.series):
-            yield series, _Where(number, place)

@@ -28,7 +28,7 @@ _THROTTLED = Series(BY_NAME["coldplate_node_gpu_throttled_seconds_total"], Node(
 _THROTTLE_OF = BY_NAME["coldplate_node_gpu_throttle_seconds_total"]
 
 
-class _At(NamedTuple):
+class Where(NamedTuple):
     """Where a value is: the number of its frame, and its place there."""
 
     frame: int
@@ -47,14 +47,14 @@ class _Sum(NamedTuple):
 
     series: Series
     made: Callable[[Values], float]
-    of: tuple[_At, ...]
+    of: tuple[Where, ...]
 
 
 class _Throttle(NamedTuple):
     """The counters of one GPU by reason, and where they are."""
 
     gpu: Entity
-    counters: tuple[tuple[str, _At], ...]
+    counters: tuple[tuple[str, Where], ...]
 
 
 _NODE = (
@@ -117,10 +117,12 @@ class NodeSums:
 
     def _find(self, layouts: tuple[Layout, ...]) -> None:
         """Note where the values of the GPUs are, and which job has which of them."""
-        found: dict[Metric, dict[Entity, _At]] = defaultdict(dict)
-        counters: dict[Entity, list[tuple[str, _At]]] = defaultdict(list)
-        jobs: dict[Labels, dict[Entity, _At]] = defaultdict(dict)
-        for series, at in _series(layouts):
+        found: dict[Metric, dict[Entity, Where]] = defaultdict(dict)
+        counters: dict[Entity, list[tuple[str, Where]]] = defaultdict(list)
+        jobs: dict[Labels, dict[Entity, Where]] = defaultdict(dict)
+        for series, at in series_of(layouts):
+            if not isinstance(series.entity, Gpu):
+                continue
             if series.metric is THROTTLE:
                 reason = dict(series.labels)["reason"]
                 if reason not in NORMAL:
@@ -148,7 +150,9 @@ class NodeSums:
 _READ = frozenset(metric for metric, _, _ in (*_NODE, *_JOB))
 
 
-def _sums_of(job: Labels, held: Mapping[Entity, _At], found: Mapping[Metric, Mapping[Entity, _At]]) -> Iterator[_Sum]:
+def _sums_of(
+    job: Labels, held: Mapping[Entity, Where], found: Mapping[Metric, Mapping[Entity, Where]]
+) -> Iterator[_Sum]:
     """Those of one job, of the GPUs that it holds whole and alone."""
     yield _Sum(Series(_WHOLE, Node(), job), len, tuple(held.values()))
     for metric, row, made in _JOB:
@@ -157,9 +161,8 @@ def _sums_of(job: Labels, held: Mapping[Entity, _At], found: Mapping[Metric, Map
             yield _Sum(Series(row, Node(), job), made, of)
 
 
-def _series(layouts: Sequence[Layout]) -> Iterator[tuple[Series, _At]]:
-    """The series of GPUs, each with its place."""
+def series_of(layouts: Sequence[Layout]) -> Iterator[tuple[Series, Where]]:
+    """Yield every series of these frames, with its place."""
     for number, layout in enumerate(layouts):
         for place, series in enumerate(layout.series):
-            if isinstance(series.entity, Gpu):
-                yield series, _At(number, place)
+            yield series, Where(number, place)
