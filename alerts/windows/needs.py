@@ -47,8 +47,7 @@ class Needs:
                 if group.file in shipped:
                     self._shipped.add(rule)
                 for selector in selectors_of(rule):
-                    history = max(selector.history + group.query_offset, 0.0)
-                    need = _Need(selector, history, rule)
+                    need = _Need(selector, range_of(selector, group), rule)
                     self._by_name.setdefault(wanted_name(selector.matchers), []).append(need)
 
     def history_of(self, labels: Labels) -> float | None:
@@ -107,6 +106,11 @@ def _matches(matchers: tuple[Matcher, ...], labels: Labels) -> bool:
         return match_all(matchers, labels)
     except LimitError:
         return True
+
+
+def range_of(selector: Selector, group: RuleGroup) -> float:
+    """Return the seconds for which samples are kept for a selector of a group's rule; 0 for only the newest."""
+    return max(selector.history + group.query_offset, 0.0)
 
 
 def selectors_of(rule: Rule) -> Iterator[Selector]:

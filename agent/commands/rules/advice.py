@@ -17,7 +17,7 @@ from alerts.promql.matchers import wanted_name
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.tree import Expression, FunctionCall, VectorSelector, parts_of
 from alerts.rulefile import RecordingRule, RuleFile
-from alerts.windows.needs import selectors_of
+from alerts.windows.needs import range_of, selectors_of
 from alerts.windows.store import CAPACITY, price_of, too_long
 from alerts.yamlnodes import Problem
 from exporters.compatibility import PROFILES
@@ -68,7 +68,7 @@ def too_long_ranges(file: RuleFile) -> Iterator[Problem]:
             for selector in selectors_of(rule):
                 row = BY_NAME.get(wanted_name(selector.matchers) or "")
                 count = GPUS if row is not None and row.entity in PER_GPU else 1
-                history = max(selector.history + group.query_offset, 0.0)
+                history = range_of(selector, group)
                 if count * price_of(history, INTERVAL_SECONDS) > CAPACITY:
                     worst = max(worst, history)
             if worst:
