@@ -121,12 +121,8 @@ score: .venv/dev.stamp ## Play every scenario and write docs/detection.md
 
 generate: .venv/dev.stamp ## Regenerate the generated documents, manual pages and completion
 	$(BIN)/coldplate render metrics --out docs/metrics.md
-	$(BIN)/coldplate render migrating --out docs/migrating.md
-	$(BIN)/coldplate render scenarios --out docs/scenarios.md
-	$(BIN)/coldplate render xids --out docs/xids.md
-	$(BIN)/python -m alerts.xid_texts
-	$(BIN)/coldplate render configuration --out docs/configuration.md
 	$(BIN)/coldplate render config-file --out packaging/coldplate.yaml
+	$(BIN)/python -m tests.lab.generate
 	rm -f packaging/man/*.1
 	$(BIN)/coldplate render man --out packaging/man
 	$(BIN)/coldplate render completion bash --out packaging/completion/coldplate.bash

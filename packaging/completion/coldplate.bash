@@ -17,7 +17,7 @@ _coldplate() {
     fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "$at ${COMP_WORDS[i]}" in
-        'coldplate check' | 'coldplate compat-check' | 'coldplate doctor' | 'coldplate export' | 'coldplate import' | 'coldplate once' | 'coldplate pause' | 'coldplate record' | 'coldplate render' | 'coldplate render metrics' | 'coldplate render migrating' | 'coldplate render scenarios' | 'coldplate render xids' | 'coldplate render configuration' | 'coldplate render config-file' | 'coldplate render rules' | 'coldplate render dashboards' | 'coldplate render completion' | 'coldplate render man' | 'coldplate report' | 'coldplate rules' | 'coldplate rules check' | 'coldplate rules test' | 'coldplate rules backtest' | 'coldplate run' | 'coldplate simulate' | 'coldplate top') at="$at ${COMP_WORDS[i]}" ;;
+        'coldplate check' | 'coldplate compat-check' | 'coldplate doctor' | 'coldplate export' | 'coldplate import' | 'coldplate once' | 'coldplate pause' | 'coldplate record' | 'coldplate render' | 'coldplate render metrics' | 'coldplate render config-file' | 'coldplate render rules' | 'coldplate render dashboards' | 'coldplate render completion' | 'coldplate render man' | 'coldplate report' | 'coldplate rules' | 'coldplate rules check' | 'coldplate rules test' | 'coldplate rules backtest' | 'coldplate run' | 'coldplate simulate' | 'coldplate top') at="$at ${COMP_WORDS[i]}" ;;
         esac
     done
     COMPREPLY=()
@@ -87,10 +87,6 @@ _coldplate() {
     'coldplate record --log.level') _coldplate_words 'debug info warn error'; return ;;
     'coldplate record --log.format') _coldplate_words 'logfmt json'; return ;;
     'coldplate render metrics --out') _coldplate_paths -f; return ;;
-    'coldplate render migrating --out') _coldplate_paths -f; return ;;
-    'coldplate render scenarios --out') _coldplate_paths -f; return ;;
-    'coldplate render xids --out') _coldplate_paths -f; return ;;
-    'coldplate render configuration --out') _coldplate_paths -f; return ;;
     'coldplate render config-file --out') _coldplate_paths -f; return ;;
     'coldplate render rules --out') _coldplate_paths -d; return ;;
     'coldplate render rules --runbook-base') return ;;
@@ -158,12 +154,8 @@ _coldplate() {
     'coldplate once') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --format --textfile'; else :; fi ;;
     'coldplate pause') if [[ $cur == -* ]]; then _coldplate_words '-h --help --config.file --for --end'; else :; fi ;;
     'coldplate record') if [[ $cur == -* ]]; then _coldplate_words '-h --help --delay --duration --interval -o --output --redact --no-redact --if-asked --allow-no-gpu --info --copy --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format'; else :; fi ;;
-    'coldplate render') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_words 'metrics migrating scenarios xids configuration config-file rules dashboards completion man'; fi ;;
+    'coldplate render') if [[ $cur == -* ]]; then _coldplate_words '-h --help'; else _coldplate_words 'metrics config-file rules dashboards completion man'; fi ;;
     'coldplate render metrics') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
-    'coldplate render migrating') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
-    'coldplate render scenarios') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
-    'coldplate render xids') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
-    'coldplate render configuration') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
     'coldplate render config-file') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out'; else :; fi ;;
     'coldplate render rules') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out --runbook-base --interval-at-least --for-shard --config.file'; else :; fi ;;
     'coldplate render dashboards') if [[ $cur == -* ]]; then _coldplate_words '-h --help --out --datasource --label --prefix'; else :; fi ;;

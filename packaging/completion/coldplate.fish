@@ -3,7 +3,7 @@
 function __coldplate_at --description 'Whether the command so far is this one'
     set -l at coldplate
     for word in (commandline -opc)[2..-1]
-        contains -- "$at $word" 'coldplate check' 'coldplate compat-check' 'coldplate doctor' 'coldplate export' 'coldplate import' 'coldplate once' 'coldplate pause' 'coldplate record' 'coldplate render' 'coldplate render metrics' 'coldplate render migrating' 'coldplate render scenarios' 'coldplate render xids' 'coldplate render configuration' 'coldplate render config-file' 'coldplate render rules' 'coldplate render dashboards' 'coldplate render completion' 'coldplate render man' 'coldplate report' 'coldplate rules' 'coldplate rules check' 'coldplate rules test' 'coldplate rules backtest' 'coldplate run' 'coldplate simulate' 'coldplate top'
+        contains -- "$at $word" 'coldplate check' 'coldplate compat-check' 'coldplate doctor' 'coldplate export' 'coldplate import' 'coldplate once' 'coldplate pause' 'coldplate record' 'coldplate render' 'coldplate render metrics' 'coldplate render config-file' 'coldplate render rules' 'coldplate render dashboards' 'coldplate render completion' 'coldplate render man' 'coldplate report' 'coldplate rules' 'coldplate rules check' 'coldplate rules test' 'coldplate rules backtest' 'coldplate run' 'coldplate simulate' 'coldplate top'
         and set at "$at $word"
     end
     test "$at" = "$argv"
@@ -18,7 +18,7 @@ complete -c coldplate -n '__coldplate_at coldplate' -a import -d 'make a recordi
 complete -c coldplate -n '__coldplate_at coldplate' -a once -d 'take one sample and print it'
 complete -c coldplate -n '__coldplate_at coldplate' -a pause -d 'have the running agent release the driver for a while'
 complete -c coldplate -n '__coldplate_at coldplate' -a record -d 'record the node while a command runs, or until stopped, into a file'
-complete -c coldplate -n '__coldplate_at coldplate' -a render -d 'write generated documents, rule files, dashboards, manual pages or shell completion'
+complete -c coldplate -n '__coldplate_at coldplate' -a render -d 'write the metrics reference, a configuration file, rule files, dashboards, manual pages or completion'
 complete -c coldplate -n '__coldplate_at coldplate' -a report -d 'say what recordings show about a run'
 complete -c coldplate -n '__coldplate_at coldplate' -a rules -d 'check and test Prometheus rule files, also on recordings'
 complete -c coldplate -n '__coldplate_at coldplate' -a run -d 'sample the node and serve its metrics until stopped'
@@ -114,10 +114,6 @@ complete -c coldplate -n '__coldplate_at coldplate record' -l path.procfs -x -a 
 complete -c coldplate -n '__coldplate_at coldplate record' -l log.level -x -a 'debug info warn error' -d 'lowest level of log lines to print (default error)'
 complete -c coldplate -n '__coldplate_at coldplate record' -l log.format -x -a 'logfmt json' -d 'format of log lines (default logfmt)'
 complete -c coldplate -n '__coldplate_at coldplate render' -a metrics -d 'write the reference of all metrics, in Markdown'
-complete -c coldplate -n '__coldplate_at coldplate render' -a migrating -d 'write the guide for moving from other exporters, in Markdown'
-complete -c coldplate -n '__coldplate_at coldplate render' -a scenarios -d 'write the reference of the synthetic scenarios, in Markdown'
-complete -c coldplate -n '__coldplate_at coldplate render' -a xids -d 'write the reference of XIDs, their actions and alerts, in Markdown'
-complete -c coldplate -n '__coldplate_at coldplate render' -a configuration -d 'write the reference of the configuration\'s keys, in Markdown'
 complete -c coldplate -n '__coldplate_at coldplate render' -a config-file -d 'write a configuration file with every default'
 complete -c coldplate -n '__coldplate_at coldplate render' -a rules -d 'write the rules that the agent evaluates, for a Prometheus server'
 complete -c coldplate -n '__coldplate_at coldplate render' -a dashboards -d 'write the Grafana dashboards'
@@ -126,14 +122,6 @@ complete -c coldplate -n '__coldplate_at coldplate render' -a man -d 'write the 
 complete -c coldplate -n '__coldplate_at coldplate render' -s h -l help -d 'show this help message and exit'
 complete -c coldplate -n '__coldplate_at coldplate render metrics' -s h -l help -d 'show this help message and exit'
 complete -c coldplate -n '__coldplate_at coldplate render metrics' -l out -r -F -d 'write to this file instead of standard output'
-complete -c coldplate -n '__coldplate_at coldplate render migrating' -s h -l help -d 'show this help message and exit'
-complete -c coldplate -n '__coldplate_at coldplate render migrating' -l out -r -F -d 'write to this file instead of standard output'
-complete -c coldplate -n '__coldplate_at coldplate render scenarios' -s h -l help -d 'show this help message and exit'
-complete -c coldplate -n '__coldplate_at coldplate render scenarios' -l out -r -F -d 'write to this file instead of standard output'
-complete -c coldplate -n '__coldplate_at coldplate render xids' -s h -l help -d 'show this help message and exit'
-complete -c coldplate -n '__coldplate_at coldplate render xids' -l out -r -F -d 'write to this file instead of standard output'
-complete -c coldplate -n '__coldplate_at coldplate render configuration' -s h -l help -d 'show this help message and exit'
-complete -c coldplate -n '__coldplate_at coldplate render configuration' -l out -r -F -d 'write to this file instead of standard output'
 complete -c coldplate -n '__coldplate_at coldplate render config-file' -s h -l help -d 'show this help message and exit'
 complete -c coldplate -n '__coldplate_at coldplate render config-file' -l out -r -F -d 'write to this file instead of standard output'
 complete -c coldplate -n '__coldplate_at coldplate render rules' -s h -l help -d 'show this help message and exit'

@@ -54,7 +54,7 @@ WITHOUT_OUTPUT = [
 @pytest.mark.parametrize(("redirection", "output", "why"), WITHOUT_OUTPUT)
 def test_output_that_goes_nowhere_is_one_line(rules: Path, redirection: str, output: str, why: str) -> None:
     found = [run_in_shell("once --backend none", redirection)]
-    for words in ("once --backend none --format json", "render metrics", "render scenarios", f"rules check {rules}",
+    for words in ("once --backend none --format json", "render metrics", "render config-file", f"rules check {rules}",
                   "--help", "--version", "rules check --help"):  # fmt: skip
         ended = warm.command(shlex.split(words), output=output)
         found.append((ended.status or 0, ended.error.decode()))

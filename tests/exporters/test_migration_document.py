@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporters import migration_document
 from exporters.compatibility import PROFILES
+from tests.lab.generate import migration_document
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "migrating.md"
 

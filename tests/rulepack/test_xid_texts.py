@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent.catalogue.xid_triage import TRIAGE, XidClass, codes_of
-from alerts import xid_document
-from alerts.xid_texts import ALERTS, RULES, RUNBOOKS, with_codes, with_section
+from tests.lab.generate import xid_document
+from tests.lab.generate.xid_texts import ALERTS, RULES, RUNBOOKS, with_codes, with_section
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "xids.md"
 HINT = "not what the table of XIDs says; write it anew with: make generate"

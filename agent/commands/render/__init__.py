@@ -1,4 +1,4 @@
-"""`coldplate render`: generates documents, rule files, dashboards, manual pages and completion for shells."""
+"""`coldplate render`: writes what is generated: documents, rule files, dashboards, manual pages and completion."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import argparse
 from agent.commands.render import completion, dashboards, documents, manual, rules
 from agent.lib.commandline import INVALID, Parser
 
-HELP = "write generated documents, rule files, dashboards, manual pages or shell completion"
+HELP = "write the metrics reference, a configuration file, rule files, dashboards, manual pages or completion"
 DESCRIPTION = "Write what is generated from the metric catalogue, the rules, the configuration or the command line."
 EXAMPLES = (
     ("coldplate render config-file --out coldplate.yaml", "a configuration file to start from"),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from agent.catalogue.xid_triage import CATALOG, TRIAGE, TriagedXid, XidClass
-from alerts.xid_texts import ALERTS
+from tests.lab.generate.xid_texts import ALERTS
 
 _INTRODUCTION = """\
 # XIDs
 
-<!-- Generated from agent/catalogue/xid_triage.py by `coldplate render xids`. Do not edit. -->
+<!-- Generated from agent/catalogue/xid_triage.py by `make generate`. Do not edit. -->
 
 What each XID asks for, and which alert tells of it. From this table come the codes in `alerts/rules/xid.yml`, the
 runbooks of these alerts, the words of `coldplate check`, of the report, of the page at `/` and of the agent's log.
@@ -33,7 +33,7 @@ runbooks of these alerts, the words of `coldplate check`, of the report, of the 
 
 
 def render() -> str:
-    """The document."""
+    """Return the document."""
     return _INTRODUCTION + "".join(_line(row) for row in TRIAGE.values())
 
 

@@ -1,4 +1,4 @@
-"""What the pack says of XIDs, made from the table of agent/catalogue/xid_triage.py: `python -m alerts.xid_texts`.
+"""What the pack says of XIDs, made from the table of agent/catalogue/xid_triage.py.
 
 In alerts/rules/xid.yml the codes after each comment such as `# codes: reset`, and in the runbooks of these alerts the
 section "Codes". The rest of both is written by hand.
@@ -23,9 +23,9 @@ ALERTS: dict[XidClass, str] = {
 }
 """Which alert tells of a class. One of WORDS is told of by that of another class, once its log line was read."""
 
-_FOLDER = Path(__file__).parent
-RULES = _FOLDER / "rules" / "xid.yml"
-RUNBOOKS = _FOLDER / "runbooks"
+_ALERTS = Path(__file__).resolve().parents[3] / "alerts"
+RULES = _ALERTS / "rules" / "xid.yml"
+RUNBOOKS = _ALERTS / "runbooks"
 
 _ALL_BUT = "all but "
 _CODES = re.compile(r'(# codes: ([a-z, ]+)\n.*?xid!?[=~]+")[\d|]*(")')
@@ -56,13 +56,9 @@ def _section(alert: str) -> str:
     return "\n".join(("## Codes", "", "| XID | Name | Action |", "|---|---|---|", *lines, "", ""))
 
 
-def main() -> None:
-    """Write them all anew."""
+def write() -> None:
+    """Write the codes into the rules and the runbooks."""
     RULES.write_text(with_codes(RULES.read_text(encoding="utf-8")), encoding="utf-8")
     for alert in sorted(set(ALERTS.values())):
         path = RUNBOOKS / f"{alert}.md"
         path.write_text(with_section(path.read_text(encoding="utf-8"), alert), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

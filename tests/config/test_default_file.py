@@ -9,12 +9,13 @@ import msgspec
 import pytest
 
 from agent import cli
-from agent.config import reference
+from agent.config.default_file import default_file
 from agent.config.reading import parse
 from agent.config.schema import Config
 from agent.config.schema_fields import KeyEntry, entries
 from agent.wiring.reconfiguration import keys_for_a_restart
 from tests.each import for_each
+from tests.lab.generate import configuration_table
 
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = [each for each in entries() if each.field.key is not None]
@@ -27,16 +28,16 @@ def uncommented(text: str) -> str:
 
 def test_the_document_and_the_default_file_are_current() -> None:
     document = (ROOT / "docs" / "configuration.md").read_text()
-    assert reference.splice(document) == document, "make generate"
-    assert reference.default_file() == (ROOT / "packaging" / "coldplate.yaml").read_text(), "make generate"
+    assert configuration_table.splice(document) == document, "make generate"
+    assert default_file() == (ROOT / "packaging" / "coldplate.yaml").read_text(), "make generate"
 
 
 def test_the_default_file_changes_nothing() -> None:
-    assert parse(reference.default_file(), "coldplate.yaml") == Config()
+    assert parse(default_file(), "coldplate.yaml") == Config()
 
 
 def test_every_key_of_the_default_file_can_be_put_in_force() -> None:
-    text = uncommented(reference.default_file()).replace("devices: auto", "devices: synthetic")
+    text = uncommented(default_file()).replace("devices: auto", "devices: synthetic")
     text = re.sub(r"class: ul489", "class: electronic", text)
     found = parse(text, "coldplate.yaml")
     assert found.rack.breakers["NAME"].long_delay == 8.0
@@ -73,10 +74,11 @@ def test_a_key_whose_change_needs_a_restart_is_reported_and_the_others_are_not()
     ]
 
 
-def test_a_document_without_a_place_for_the_keys_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "a.md").write_text("nothing")
-    assert cli.main(["render", "configuration", "--out", str(tmp_path / "a.md")]) == 2
-    assert "has no place for the keys; mark it with a line <!-- keys: made by" in capsys.readouterr().err
-    assert (tmp_path / "a.md").read_text() == "nothing"
+def test_a_document_without_a_place_for_the_keys_is_refused() -> None:
+    with pytest.raises(ValueError, match=f"no place for the keys; mark it with a line {configuration_table.BEGIN}"):
+        configuration_table.splice("nothing")
+
+
+def test_the_default_file_is_rendered(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["render", "config-file"]) == 0
-    assert capsys.readouterr().out == reference.default_file()
+    assert capsys.readouterr().out == default_file()

@@ -12,7 +12,7 @@ from exporters.compatibility.in_our_words import our_words
 _INTRODUCTION = """\
 # Moving from another exporter
 
-<!-- Generated from exporters/compatibility by `coldplate render migrating`. Do not edit. -->
+<!-- Generated from exporters/compatibility by `make generate`. Do not edit. -->
 
 coldplate can serve the names, labels, units and types of other exporters beside its own, so that dashboards and rules
 work unchanged while a site moves:
@@ -95,7 +95,7 @@ agent does not know.
 
 
 def render() -> str:
-    """The document."""
+    """Return the document."""
     return "\n".join([_INTRODUCTION, *(part for profile in PROFILES.values() for part in _section(profile))])
 
 

@@ -1,0 +1,54 @@
+"""docs/configuration.md: the table of the keys, between two marks."""
+
+from __future__ import annotations
+
+from typing import get_origin
+
+import msgspec
+
+from agent.config.default_file import summary, written
+from agent.config.key import Notation
+from agent.config.schema_fields import SchemaField, entries
+
+BEGIN, END = "<!-- keys: made by `make generate` -->", "<!-- keys: end -->"
+_TYPES = {str: "text", bool: "true, false", int: "a whole number", float: "a number"}
+_UNITS = {Notation.LIMIT: "power, apparent power or current", Notation.NUMBERS: "numbers to numbers"}
+
+
+def table() -> str:
+    """Return a table of every key, with the marks around it."""
+    rows = ["| key | default | values | |", "|---|---|---|---|"]
+    for path, field in entries():
+        if field.key is None:
+            rows.append(f"| `{path}` | | | **{summary(field.section)}** |")
+            continue
+        restart = " *Restart.*" if field.key.restart else ""
+        rows.append(f"| `{path}` | {_default(field)} | {_values(field)} | {field.key.what}{restart} |")
+    return "\n".join([BEGIN, "", *rows, "", END, ""])
+
+
+def splice(document: str) -> str:
+    """Return the document with the current table in place of its own. Raises ValueError if it has none."""
+    before, begun, rest = document.partition(BEGIN)
+    _, ended, after = rest.partition(f"{END}\n")
+    if not begun or not ended:
+        raise ValueError(f"has no place for the keys; mark it with a line {BEGIN} and a line {END}")
+    return f"{before}{table()}{after}"
+
+
+def _values(field: SchemaField) -> str:
+    key = field.key
+    assert key is not None
+    if key.range or key.words:
+        return key.range or ", ".join(f"`{word}`" for word in key.words)
+    if key.unit in _UNITS:
+        return _UNITS[key.unit]
+    if field.kind in _TYPES:
+        return _TYPES[field.kind]
+    return "a list" if get_origin(field.kind) is tuple else "a mapping"
+
+
+def _default(field: SchemaField) -> str:
+    if field.default is msgspec.NODEFAULT:
+        return "required"
+    return "" if field.default is None else f"`{written(field.default, field)}`"
