@@ -123,11 +123,6 @@ generate: .venv/dev.stamp ## Regenerate the generated documents, manual pages an
 	$(BIN)/coldplate render metrics --out docs/metrics.md
 	$(BIN)/coldplate render config-file --out packaging/coldplate.yaml
 	$(BIN)/python -m tests.lab.generate
-	rm -f packaging/man/*.1
-	$(BIN)/coldplate render man --out packaging/man
-	$(BIN)/coldplate render completion bash --out packaging/completion/coldplate.bash
-	$(BIN)/coldplate render completion zsh --out packaging/completion/_coldplate
-	$(BIN)/coldplate render completion fish --out packaging/completion/coldplate.fish
 	$(BIN)/python -m dashboards.generate
 	$(BIN)/python -m tests.screen.panes
 	$(BIN)/python -m tests.deployment.chart_files

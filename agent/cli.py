@@ -17,7 +17,7 @@ EXIT_USAGE = 2
 
 
 def make_parser(asked: str = "") -> Parser:
-    """The whole command line: what parses it, and what the help, the manual pages and completion are made of.
+    """The whole command line: what parses it, and the source of the help, the manual pages and the completion.
 
     If `asked` is the name of a command, the others are neither there nor imported: the daemon holds what it imports.
     """
@@ -48,7 +48,7 @@ def make_parser(asked: str = "") -> Parser:
             acts=getattr(command, "ACTS", False),
         )
         command.add_arguments(one)
-        one.set_defaults(run=command.run, whole=make_parser)
+        one.set_defaults(run=command.run)
     return parser
 
 

@@ -94,7 +94,6 @@ link_command() {
 	for page in packaging/man/*.1; do put "$page" "$SHAREDIR/man/man1"; done
 	put packaging/completion/coldplate.bash "$SHAREDIR/bash-completion/completions" coldplate
 	put packaging/completion/_coldplate "$ZSHDIR"
-	put packaging/completion/coldplate.fish "$SHAREDIR/fish/vendor_completions.d"
 }
 
 remove_command() {
@@ -102,7 +101,6 @@ remove_command() {
 	if [ -L "$link" ] && [ "$(readlink "$link")" = "$PREFIX/bin/coldplate" ]; then rm -f "$link"; fi
 	rm -f "$DESTDIR$SHAREDIR"/man/man1/coldplate.1 "$DESTDIR$SHAREDIR"/man/man1/coldplate-*.1
 	rm -f "$DESTDIR$SHAREDIR/bash-completion/completions/coldplate" "$DESTDIR$ZSHDIR/_coldplate"
-	rm -f "$DESTDIR$SHAREDIR/fish/vendor_completions.d/coldplate.fish"
 }
 
 files() {

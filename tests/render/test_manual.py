@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from agent import cli
 from agent.cli import make_parser
-from agent.commands.render.manual_page import pages
-from agent.lib.command_tree import tree_of
 from agent.lib.commandline import Parser
+from tests.lab.generate.command_tree import tree_of
+from tests.lab.generate.manual_page import pages
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "packaging/man"
@@ -28,7 +27,7 @@ def formatter(name: str) -> str:
 
 def test_the_installed_pages_are_what_the_command_line_says() -> None:
     committed = {path.name: path.read_text() for path in PAGES.iterdir()}
-    assert committed == pages(tree_of(make_parser())), "write them anew with: make generate"
+    assert committed == pages(tree_of(make_parser())), "run `make generate`"
 
 
 def test_man_warns_of_nothing() -> None:
@@ -68,11 +67,16 @@ def test_no_text_is_taken_for_a_request() -> None:
     assert "\n\\&.br\n" in text
 
 
-def test_pages_are_written_into_a_directory_or_all_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["render", "man", "--out", str(tmp_path / "man1")]) == 0
-    names = [Path(line).name for line in capsys.readouterr().out.splitlines()]
-    assert sorted(names) == sorted(path.name for path in PAGES.iterdir())
-    assert cli.main(["render", "man"]) == 0
-    assert capsys.readouterr().out.count("\n.SH NAME\n") == len(names)
-    (tmp_path / "file").touch()
-    assert cli.main(["render", "man", "--out", str(tmp_path / "file")]) == 2
+def test_a_command_line_is_the_same_data_whatever_argparse_prints() -> None:
+    parser = Parser(
+        prog="tool", description="Does things.", examples=(("tool x", "one"),), exit_statuses={1: "b", 0: "a"}
+    )
+    parser.add_argument("--into", type=Path, metavar="DIR", default=Path("/x"), help="where to (default %(default)s)")
+    parser.add_argument("--level", choices=("low", "high"), action="append", help="how much")
+    parser.add_argument("files", nargs="*", type=Path, help="what")
+    tree = tree_of(parser)
+    _, into, level, files = tree.arguments
+    assert (into.help, into.metavar) == ("where to (default /x)", "DIR")
+    assert (level.metavar, level.repeats) == ("LEVEL", True)
+    assert (files.flags, files.required, files.repeats) == ((), False, True)
+    assert tree.exit_statuses == ((0, "a"), (1, "b"))

@@ -18,7 +18,6 @@ FILES = {
     "etc/systemd/system/coldplate-kubelet.service", "etc/sysusers.d/coldplate.conf",
     "etc/udev/rules.d/70-coldplate.rules", "etc/tmpfiles.d/coldplate.conf", "usr/local/bin/coldplate",
     "usr/local/share/bash-completion/completions/coldplate", "usr/local/share/zsh/site-functions/_coldplate",
-    "usr/local/share/fish/vendor_completions.d/coldplate.fish",
     *(f"usr/local/share/man/man1/{page.name}" for page in (ROOT / "packaging" / "man").iterdir()),
 }  # fmt: skip
 

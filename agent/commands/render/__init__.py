@@ -1,14 +1,14 @@
-"""`coldplate render`: writes what is generated: documents, rule files, dashboards, manual pages and completion."""
+"""`coldplate render`: writes what is generated: documents, rule files and dashboards."""
 
 from __future__ import annotations
 
 import argparse
 
-from agent.commands.render import completion, dashboards, documents, manual, rules
+from agent.commands.render import dashboards, documents, rules
 from agent.lib.commandline import INVALID, Parser
 
-HELP = "write the metrics reference, a configuration file, rule files, dashboards, manual pages or completion"
-DESCRIPTION = "Write what is generated from the metric catalogue, the rules, the configuration or the command line."
+HELP = "write the metrics reference, a configuration file, rule files or dashboards"
+DESCRIPTION = "Write what is generated from the metric catalogue, the rules or the configuration."
 EXAMPLES = (
     ("coldplate render config-file --out coldplate.yaml", "a configuration file to start from"),
     ("coldplate render rules --out /etc/prometheus/rules", "the agent's rules, for a Prometheus server"),
@@ -19,7 +19,7 @@ EXIT_STATUSES = {0: "written", 1: "standard output could not be written", **INVA
 def add_arguments(parser: Parser) -> None:
     """What to write; each has options of its own."""
     kinds = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
-    for each in (documents, rules, dashboards, completion, manual):
+    for each in (documents, rules, dashboards):
         each.add_to(kinds)
 
 

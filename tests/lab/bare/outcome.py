@@ -14,7 +14,7 @@ CANNOT_BE_HAD = (
     # (what a test that was left out says, why it could not be had)
     (r"this user may not read the kernel log", "dmesg_restrict keeps an ordinary user from the kernel log"),
     (r"grafana-foundation-sdk .* Python 3\.10", "its releases begin with Python 3.11"),
-    (r"(zsh|fish) is not installed", "a shell looks for its functions below /usr, where one that is unpacked has none"),
+    (r"zsh is not installed", "a shell looks for its functions below /usr, where one that is unpacked has none"),
     (r"(mandoc|groff) is not installed", "not brought: man pages are formatted where somebody has it"),
     (r"PyTorch is not installed", "hundreds of megabytes for one test of its calls on a processor"),
     (r"pyarrow is not installed", "fifty megabytes for one test of one form of export"),

@@ -1,12 +1,25 @@
-"""Write the documents and texts that are made from tables of the code: `python -m tests.lab.generate`."""
+"""Write what is made from the code's tables and its command line: `python -m tests.lab.generate`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.lab.generate import configuration_table, migration_document, scenario_document, xid_document, xid_texts
+from agent.cli import make_parser
+from tests.lab.generate import (
+    completion,
+    configuration_table,
+    manual_page,
+    migration_document,
+    scenario_document,
+    xid_document,
+    xid_texts,
+)
+from tests.lab.generate.command_tree import tree_of
 
-DOCS = Path(__file__).resolve().parents[3] / "docs"
+ROOT = Path(__file__).resolve().parents[3]
+DOCS = ROOT / "docs"
+PAGES = ROOT / "packaging" / "man"
+COMPLETION = ROOT / "packaging" / "completion"
 
 
 def main() -> None:
@@ -17,6 +30,13 @@ def main() -> None:
     configuration = DOCS / "configuration.md"
     configuration.write_text(configuration_table.splice(configuration.read_text(encoding="utf-8")), encoding="utf-8")
     xid_texts.write()
+    pages = manual_page.pages(tree_of(make_parser()))
+    for stale in {path.name for path in PAGES.iterdir()} - pages.keys():
+        (PAGES / stale).unlink()
+    for name, text in pages.items():
+        (PAGES / name).write_text(text, encoding="utf-8")
+    for shell, name in completion.FILES.items():
+        (COMPLETION / name).write_text(completion.script(shell), encoding="utf-8")
 
 
 if __name__ == "__main__":

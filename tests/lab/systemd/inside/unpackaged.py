@@ -9,7 +9,7 @@ from inside.packaged import PACKAGE, dpkg, stands, state
 from inside.tools import CONFIG, CheckError, configure, main_pid, ready, sh, total, until
 
 PLACES = ("/etc", "/opt", "/usr/bin", "/usr/lib/systemd", "/usr/lib/sysusers.d", "/usr/lib/udev", "/usr/lib/tmpfiles.d",
-          "/usr/share/man", "/usr/share/doc", "/usr/share/bash-completion", "/usr/share/zsh", "/usr/share/fish",
+          "/usr/share/man", "/usr/share/doc", "/usr/share/bash-completion", "/usr/share/zsh",
           "/var/lib/coldplate", "/var/lib/private", "/var/lib/systemd", "/run/systemd")  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""A command line as data: what manual pages and completion are made of.
+"""A command line as data, for the manual pages.
 
 argparse prints its own help differently from one version of Python to the next; what is made of this is the same with
 all of them.
@@ -8,31 +8,18 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from enum import Enum, auto
-from pathlib import Path
 from typing import Any
 
 from agent.lib.commandline import Parser
 
 
-class ArgumentKind(Enum):
-    """What stands behind an option, or in the place of an argument."""
-
-    NOTHING = auto()
-    WORD = auto()
-    FILE = auto()
-    DIRECTORY = auto()
-
-
 @dataclass(frozen=True, slots=True)
 class UsageArgument:
-    """An option, or, where it has no `flags`, what is told by its place. `words` are all that it may be."""
+    """An option, or a positional argument, which has no `flags`. `metavar` is empty if it takes no value."""
 
     flags: tuple[str, ...]
     metavar: str
     help: str
-    takes: ArgumentKind
-    words: tuple[str, ...] = ()
     required: bool = False
     repeats: bool = False
 
@@ -94,16 +81,6 @@ def _argument(parser: Parser, action: argparse.Action) -> UsageArgument:
         tuple(action.option_strings),
         metavar,
         (action.help or "") % known,
-        _takes(action, metavar),
-        tuple(map(str, action.choices or ())),
         action.required if action.option_strings else action.nargs not in ("?", "*", argparse.REMAINDER),
         action.nargs in ("+", "*", argparse.REMAINDER) or isinstance(action, argparse._AppendAction),
     )
-
-
-def _takes(action: argparse.Action, metavar: str) -> ArgumentKind:
-    if action.nargs == 0:
-        return ArgumentKind.NOTHING
-    if "DIR" in metavar:
-        return ArgumentKind.DIRECTORY
-    return ArgumentKind.FILE if action.type is Path or "FILE" in metavar else ArgumentKind.WORD

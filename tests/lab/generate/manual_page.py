@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from agent import __version__
-from agent.lib.command_tree import ArgumentKind, CommandUsage, UsageArgument
+from tests.lab.generate.command_tree import CommandUsage, UsageArgument
 
 FILES = (
     ("/etc/coldplate/coldplate.yaml", "the configuration, if there is one; every key has a default"),
@@ -14,7 +14,7 @@ FILES = (
 
 
 def pages(tree: CommandUsage) -> dict[str, str]:
-    """File name and text of each page: the whole command's, and one for each command with its actions."""
+    """Return file name and text of each page: the whole command's, and one for each command with its actions."""
     made = {"coldplate.1": _page(tree, [f"coldplate-{each.words[1]}" for each in tree.actions], whole=True)}
     for each in tree.actions:
         made[f"{'-'.join(each.words)}.1"] = _page(each, ["coldplate"], whole=False)
@@ -93,7 +93,7 @@ def _flag(flag: str) -> str:
 
 
 def _value(option: UsageArgument) -> str:
-    return "" if option.takes is ArgumentKind.NOTHING else f" \\fI{_text(option.metavar)}\\fR"
+    return f" \\fI{_text(option.metavar)}\\fR" if option.metavar else ""
 
 
 def _text(text: str) -> str:
