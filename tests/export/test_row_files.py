@@ -118,32 +118,6 @@ def test_a_line_of_json_for_each_value(recording: Path, capsys: pytest.CaptureFi
     }  # fmt: skip
 
 
-def test_parquet_has_the_rows_of_csv(recording: Path, tmp_path: Path) -> None:
-    parquet = pytest.importorskip(
-        "pyarrow.parquet", reason="pyarrow is not installed: NOTHING reads a Parquet file here"
-    )
-    assert export(recording, "-o", tmp_path / "out.parquet") == 0
-    assert export(recording, "-o", tmp_path / "out.csv") == 0
-    table = parquet.read_table(tmp_path / "out.parquet")
-    assert [str(kind) for kind in table.schema.types][::4] == ["timestamp[ms, tz=UTC]", "double"]
-    with (tmp_path / "out.csv").open(newline="") as file:
-        wanted = [{**row, "value": float(row["value"])} for row in csv.DictReader(file)]
-    found = [{**row, "time": f"{row['time']:%Y-%m-%dT%H:%M:%S}.{row['time'].microsecond // 1000:03}Z"}
-             for row in table.to_pylist()]  # fmt: skip
-    assert found == wanted
-    assert len(found) == 5
-
-
-def test_parquet_without_its_library_says_what_to_install(
-    recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)  # as if it could not be imported
-    out = tmp_path / "out.parquet"
-    assert export(recording, "-o", out) == 1
-    assert "pip install pyarrow" in capsys.readouterr().err
-    assert not out.exists()
-
-
 def test_what_is_there_is_not_overwritten(recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out.csv"
     out.write_text("mine")
@@ -180,7 +154,6 @@ def test_a_torn_recording_gives_what_is_whole(tmp_path: Path, capsys: pytest.Cap
     [
         (["--step", "often"], "--step: "),
         (["--start", "yesterday"], "--start: 'yesterday' is no time; give one such as"),
-        (["--format", "parquet"], "a Parquet file cannot go to standard output"),
     ],
 )
 def test_mistakes_are_told(

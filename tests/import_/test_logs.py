@@ -107,75 +107,16 @@ def test_a_log_that_was_stopped_and_begun_again(tmp_path: Path, capsys: pytest.C
             ":1: column 'power.draw' is left out: its unit 'hp' is not",
         ),
         ("timestamp, index, power.draw [W]\n14 Nov, 0, 1\n", ":2: '14 Nov' is no timestamp of nvidia-smi's"),
-        ("#Entity   POWER\nGPU 0 70\n", "dcgmi dmon logs no times; say with --start when it began"),
-        ("# gpu   pwr\n# Idx     W\n 0 70\n", "nvidia-smi dmon logs no times without -o DT; say with --start when"),
-        ("#Date Time gpu pwr\n20261399 10:00:00 0 70\n", ":2: '20261399 10:00:00' is no date and time; the line is"),
+        ("#Entity   POWER\nGPU 0 70\n", ":1: '#Entity   POWER' is no header of nvidia-smi's; log with: nvidia-smi"),
+        ("# gpu   pwr\n# Idx     W\n 0 70\n", " is no header of nvidia-smi's; log with: nvidia-smi --query-gpu"),
     ],
 )
 def test_a_file_that_is_none(tmp_path: Path, content: str, problem: str, capsys: pytest.CaptureFixture[str]) -> None:
     log, out = tmp_path / "gpu.csv", tmp_path / "out"
     log.write_text(content)
-    assert run(log, "-o", out) == (2 if "--start" in problem else 1)
+    assert run(log, "-o", out) == 1
     assert problem in capsys.readouterr().err
     assert not out.exists()
-
-
-def test_a_log_of_dcgmi_dmon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log, out = tmp_path / "dmon", tmp_path / "out"
-    head = "#Entity   GPUTL  POWER  TOTEC         TMPTR  FBUSD  SMACT  XYZZY\n"
-    head += "ID               W      mJ            C\n"
-    log.write_text(
-        head + "GPU 0     50     350.5  7000000       60     2048   0.875  1\n"
-            "GPU 1     0      N/A    0             30     0      0.000  1\n"
-        + head + "GPU 0     51     351.5  7350000       61     2048   0.900  1\ntext\n"
-    )  # fmt: skip
-    assert run(log, "-o", out, "--start", "2023-11-14T22:13:20Z", "--interval", "500ms") == 0
-    told = capsys.readouterr().err
-    assert f"{log}:1: column 'XYZZY' is left out" in told
-    assert f"{log}:8: 'text' is no line about a GPU" in told
-    (at, first), (later, second) = values(out)
-    assert (at, later) == (0.0, 0.5)
-    assert first == {
-        "up 0": 1.0, "utilization_ratio 0": 0.5, "power_watts 0": 350.5, "energy_joules_total 0": 7000.0,
-        "temperature_celsius 0": 60.0, "memory_used_bytes 0": 2.0**31, "sm_active_ratio 0": 0.875,
-        "up 1": 1.0, "utilization_ratio 1": 0.0, "energy_joules_total 1": 0.0, "temperature_celsius 1": 30.0,
-        "memory_used_bytes 1": 0.0, "sm_active_ratio 1": 0.0,
-    }  # fmt: skip
-    assert "up 1" not in second
-
-
-DMON = """\
-#Date       Time        gpu   pwr gtemp mtemp    sm    fb  mclk  pclk pviol
-#YYYYMMDD   HH:MM:SS    Idx     W     C     C     %    MB   MHz   MHz     %
- 20231114   22:13:20      0   350    60    71    50  2048  2619  1980     0
- 20231114   22:13:20      1    70    30     -     0     0  2619   345     0
-"""
-
-
-def test_a_log_of_nvidia_smi_dmon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log, out = tmp_path / "dmon", tmp_path / "out"
-    log.write_text(DMON + DMON.replace("22:13:20", "22:13:22").replace(" 350 ", " 351 ") + "text\n")
-    assert run(log, "-o", out, "--utc") == 0
-    told = capsys.readouterr().err
-    assert f"{log}:1: column 'pviol' is left out" in told
-    assert f"{log}:9: 'text' is no line about a GPU with 11 values" in told
-    (at, first), (later, second) = values(out)
-    assert (at, later) == (0.0, 2.0)
-    assert first == {
-        "up 0": 1.0, "power_watts 0": 350.0, "temperature_celsius 0": 60.0, "memory_temperature_celsius 0": 71.0,
-        "utilization_ratio 0": 0.5, "memory_used_bytes 0": 2.0**31, "clock_hertz 0 memory": 2.619e9,
-        "clock_hertz 0 sm": 1.98e9,
-        "up 1": 1.0, "power_watts 1": 70.0, "temperature_celsius 1": 30.0, "utilization_ratio 1": 0.0,
-        "memory_used_bytes 1": 0.0, "clock_hertz 1 memory": 2.619e9, "clock_hertz 1 sm": 3.45e8,
-    }  # fmt: skip
-    assert second["power_watts 0"] == 351.0
-
-
-def test_a_log_of_nvidia_smi_dmon_without_times_begins_when_it_is_said(tmp_path: Path) -> None:
-    log, out = tmp_path / "dmon", tmp_path / "out"
-    log.write_text("# gpu   pwr\n# Idx    kW\n    0   1\n    0   1\n# gpu   pwr\n# Idx     W\n    0   9\n")
-    assert run(log, "-o", out, "--start", "1700000000", "--interval", "2s") == 0
-    assert values(out) == [(0.0, {"up 0": 1.0}), (2.0, {"up 0": 1.0}), (4.0, {"up 0": 1.0, "power_watts 0": 9.0})]
 
 
 def test_a_log_that_names_no_gpu_is_of_the_one_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -199,14 +140,6 @@ def test_reasons_in_one_number_are_told_apart(tmp_path: Path) -> None:
     assert set_ == {"throttle_active 0 hw_thermal_slowdown", "hw_slowdown_active 0"}
     assert found["throttle_active 0 sw_power_cap"] == 0.0
     assert not any(name.endswith(" 1") for name in found if "active" in name)
-
-
-def test_a_column_of_another_unit_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log, out = tmp_path / "dmon", tmp_path / "out"
-    log.write_text("#Entity   GPUTL  POWER\nID               kW\nGPU 0     50     0.35\n")
-    assert run(log, "-o", out, "--start", "1700000000") == 0
-    assert f"{log}:2: column 'POWER' is left out: its unit 'kW' is not known" in capsys.readouterr().err
-    assert values(out) == [(0.0, {"up 0": 1.0, "utilization_ratio 0": 0.5})]
 
 
 def test_a_recording_that_exists_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

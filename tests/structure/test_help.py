@@ -21,7 +21,7 @@ SHELL = frozenset({"|", ">", "<", "&&", ";", "&"})
 
 HEAVY = frozenset(
     ("msgspec", "yaml", "psutil", "pynvml", "prometheus_client", "re2", "grpc", "grafanalib", "rich", "textual",
-     "numpy", "torch", "cupy", "pyarrow", "zstandard", "ssl", "http", "email", "asyncio", "subprocess", "socket",
+     "numpy", "torch", "cupy", "zstandard", "ssl", "http", "email", "asyncio", "subprocess", "socket",
      "logging", "json", "difflib", "unittest", "multiprocessing", "concurrent", "xml", "sqlite3", "ctypes",
      "agent.model", "agent.catalogue", "agent.config.schema", "agent.config.reading", "agent.backends", "agent.sampler",
      "agent.daemon", "agent.worker", "agent.rack", "alerts", "exporters", "dashboards")

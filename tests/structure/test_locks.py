@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ROOT / "packaging" / "locks"
-EXTRAS = ("top", "kubernetes", "otlp", "parquet")
+EXTRAS = ("top", "kubernetes", "otlp")
 
 
 def locked(name: str) -> dict[str, str]:

@@ -26,7 +26,6 @@ EXTRAS = {
     "dashboards": "grafanalib",
     "kubernetes": "grpc",
     "otlp": "opentelemetry",
-    "parquet": "pyarrow",
     "top": "rich",
 }
 """The module that each extra brings."""

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from agent.model import Labels
     from agent.recording.recording_reader import Recording
 
-HELP = "write recordings as OpenMetrics, CSV, JSON or Parquet"
+HELP = "write recordings as OpenMetrics, CSV or JSON"
 DESCRIPTION = (
     "Write recordings in a format that other programs read: openmetrics has timestamps, for promtool tsdb "
     "create-blocks-from openmetrics; csv has a row for each value, csv-wide one for each snapshot and a column for "
-    "each series; json has a line for each value; parquet has the rows of csv and needs pyarrow."
+    "each series; json has a line for each value."
 )
 EXAMPLES = (
     ("coldplate export run.coldplate -o run.om", "timestamps and all, for a Prometheus server"),
@@ -34,8 +34,8 @@ EXAMPLES = (
     ),
 )
 EXIT_STATUSES = {0: "written", 1: "a recording cannot be read, or the output cannot be written", **INVALID}
-FORMATS = ("openmetrics", "csv", "csv-wide", "json", "parquet")
-SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
+FORMATS = ("openmetrics", "csv", "csv-wide", "json")
+SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 EXIT_FAILED = 1
 BUFFER = 2**20
 """Bytes that are written to the file at a time."""
@@ -51,7 +51,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--format",
         choices=FORMATS,
-        help="how to write it (default by the suffix of OUT: .csv, .json, .jsonl, .parquet; else openmetrics)",
+        help="how to write it (default by the suffix of OUT: .csv, .json, .jsonl; else openmetrics)",
     )
     parser.add_argument(
         "--metrics", nargs="+", default=[], metavar="NAME", help="only these metrics; patterns with * are taken"
@@ -68,7 +68,6 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the file. Raises ConfigError."""
-    from agent.commands.export.parquet_file import MissingLibraryError
     from agent.recording.file_records import RecordingError
 
     config = read_file(arguments)
@@ -81,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         status = 0 if len(recordings) == len(arguments.recordings) else EXIT_FAILED
         try:
             _write(recordings, selection, style, arguments.out, config)
-        except (RecordingError, MissingLibraryError) as error:
+        except RecordingError as error:
             return _fail(str(error))
         except OSError as error:
             if arguments.out is None:
@@ -95,28 +94,20 @@ def run(arguments: argparse.Namespace) -> int:
 def _write(
     recordings: list[Recording], selection: ExportSelection, style: str, out: Path | None, config: Config
 ) -> None:
-    """Raises RecordingError, OSError, MissingLibraryError and ConfigError."""
-    from agent.commands.export.parquet_file import library, write_parquet
+    """Raises RecordingError and OSError."""
     from agent.commands.export.selected_snapshots import SelectedSnapshots
-    from agent.config.schema import ConfigError
     from agent.lib.clock import clock
     from agent.lib.progress import Progress
     from agent.lib.timestamps import utc
 
-    if style == "parquet" and out is None:
-        raise ConfigError("export: a Parquet file cannot go to standard output; name one with -o")
-    pyarrow = library() if style == "parquet" else None
     with Progress("exporting", 0, lambda: clock().mono) as progress:
         snapshots = SelectedSnapshots(recordings, selection, lambda wall: progress.step(lambda: utc(wall)))
         if out is None:
             _write_text(snapshots, style, sys.stdout, config)
             return
-        with io.BufferedWriter(_GrowingFile(_created(out), progress), BUFFER) as file:
-            if pyarrow is not None:
-                write_parquet(snapshots, pyarrow, file)
-            else:
-                with io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="") as text:
-                    _write_text(snapshots, style, text, config)
+        file = io.BufferedWriter(_GrowingFile(_created(out), progress), BUFFER)
+        with io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="") as text:
+            _write_text(snapshots, style, text, config)
     read = sum(recording.path.stat().st_size for recording in recordings)
     print(f"{out}: {_megabytes(out.stat().st_size)}, from {_megabytes(read)} of recordings", file=sys.stderr)
 

@@ -17,15 +17,13 @@ if TYPE_CHECKING:
     from agent.commands.import_.imported_readings import ImportProblems
     from agent.commands.import_.prometheus_history import NodeTick
 
-HELP = "make a recording of logs of nvidia-smi and dcgmi, or of a Prometheus server's past"
+HELP = "make a recording of a log of nvidia-smi, or of a Prometheus server's past"
 DESCRIPTION = (
-    "Make a recording of what other programs logged: nvidia-smi --query-gpu=timestamp,index,uuid,... --format=csv, "
-    "nvidia-smi dmon, dcgmi dmon, or a Prometheus server. What coldplate has no metric for is named and left out."
+    "Make a recording of what other programs logged: nvidia-smi --query-gpu=timestamp,index,uuid,... --format=csv, or "
+    "a Prometheus server. What coldplate has no metric for is named and left out."
 )
 EXAMPLES = (
     ("coldplate import gpu.csv -o gpu.coldplate", "a log of nvidia-smi as a recording"),
-    ("coldplate import dmon.txt -o gpu.coldplate --start 2026-11-21T08:00:00Z",
-     "a log of dcgmi dmon, which has no times"),
     ("coldplate import one.csv -o gpu.coldplate --gpu 3", "a log of GPU 3 that does not name it"),
     ("coldplate import --prometheus http://prometheus:9090 --start 1795248000 --end 1795255200 -o run.coldplate",
      "two hours of all nodes that the server scraped"),
@@ -37,20 +35,15 @@ EXIT_FAILED = 1
 def add_arguments(parser: Parser) -> None:
     """The log or the server, and what is to be known of them."""
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument(
-        "log", nargs="?", type=Path, metavar="LOG", help="file of nvidia-smi, nvidia-smi dmon or dcgmi dmon"
-    )
+    source.add_argument("log", nargs="?", type=Path, metavar="LOG", help="file of nvidia-smi --query-gpu")
     source.add_argument("--prometheus", metavar="URL", help="Prometheus server to ask")
     add_http_config(parser)
     parser.add_argument("-o", "--out", type=Path, required=True, metavar="OUT", help="recording to write, a new file")
     parser.add_argument("--node", metavar="NAME", help="name of the node of a log (default this one)")
-    parser.add_argument("--start", metavar="TIME", help="with a log without times, when it began; with a server, from "
-                        "when on: 2026-11-21T08:00:00Z, or seconds since 1970")  # fmt: skip
+    parser.add_argument("--start", metavar="TIME", help="with a server: from when on, such as "
+                        "2026-11-21T08:00:00Z, or seconds since 1970")  # fmt: skip
     parser.add_argument("--end", metavar="TIME", help="with a server: until when")
-    parser.add_argument(
-        "--interval", metavar="D", help="seconds between two lines of a GPU in a log without times (default 1s), or "
-        "between two values from a server (default 15s)"
-    )  # fmt: skip
+    parser.add_argument("--interval", metavar="D", help="with a server: time between two values (default 15s)")
     parser.add_argument(
         "--match", metavar="SELECTOR", default='{__name__=~"coldplate_.*|DCGM_FI_.*"}',
         help="with a server: which series (default %(default)s)",
@@ -119,9 +112,11 @@ def _write(arguments: argparse.Namespace, problems: ImportProblems) -> int:
 
 
 def _period(arguments: argparse.Namespace, first: list[NodeTick]) -> float:
-    """Seconds between two snapshots: as it is said, or as the first ones are."""
-    if arguments.interval or arguments.prometheus or len(first) < 2:
-        return _interval(arguments, 15.0 if arguments.prometheus else 1.0)
+    """Seconds between two snapshots: those of the query, or those between the first lines of the log."""
+    if arguments.prometheus:
+        return _interval(arguments)
+    if len(first) < 2:
+        return 1.0
     steps = [after.tick.wall - before.tick.wall for before, after in pairwise(first)]
     return max(round(min(steps), 1), 0.1)
 
@@ -131,7 +126,7 @@ def _ticks(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[
     import socket
     from datetime import timezone
 
-    from agent.commands.import_ import dcgm_log, nvidia_smi_log, smi_dmon_log
+    from agent.commands.import_ import nvidia_smi_log
     from agent.commands.import_.prometheus_history import NodeTick
 
     if arguments.prometheus:
@@ -139,21 +134,8 @@ def _ticks(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[
         return
     node = arguments.node or socket.gethostname()
     with arguments.log.open(encoding="utf-8", errors="replace", newline="") as lines:
-        begin = next(lines, "")
-        whole = chain([begin], lines)
-        zone, interval = timezone.utc if arguments.utc else None, _interval(arguments, 1.0)
-        if smi_dmon_log.is_header(begin):
-            start = (
-                0.0
-                if smi_dmon_log.is_timed(begin)
-                else _start(arguments, "nvidia-smi dmon logs no times without -o DT")
-            )
-            ticks = smi_dmon_log.ticks(whole, start, interval, zone, problems)
-        elif begin.lstrip().startswith("#"):
-            start = _start(arguments, "dcgmi dmon logs no times")
-            ticks = dcgm_log.ticks(whole, start, interval, problems)
-        else:
-            ticks = nvidia_smi_log.ticks(whole if begin else (), zone, problems, _gpu(arguments))
+        zone = timezone.utc if arguments.utc else None
+        ticks = nvidia_smi_log.ticks(lines, zone, problems, _gpu(arguments))
         yield from (NodeTick(node, tick) for tick in ticks)
 
 
@@ -169,16 +151,8 @@ def _asked(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[
         target = HttpTarget(arguments.prometheus, timeout=60.0, **(given_login(arguments) or {}))
     except ValueError as error:
         raise ConfigError(f"--prometheus: {error}") from error
-    asked = Asked(arguments.match, _time(arguments, "start"), _time(arguments, "end"), _interval(arguments, 15.0))
+    asked = Asked(arguments.match, _time(arguments, "start"), _time(arguments, "end"), _interval(arguments))
     yield from node_ticks(target, asked, lambda: clock().mono, problems)
-
-
-def _start(arguments: argparse.Namespace, why: str) -> float:
-    from agent.config.schema import ConfigError
-
-    if not arguments.start:
-        raise ConfigError(f"import: {why}; say with --start when it began")
-    return _time(arguments, "start")
 
 
 def _gpu(arguments: argparse.Namespace) -> str | None:
@@ -201,12 +175,12 @@ def _time(arguments: argparse.Namespace, option: str) -> float:
         raise ConfigError(f"--{option}: {error}") from error
 
 
-def _interval(arguments: argparse.Namespace, default: float) -> float:
+def _interval(arguments: argparse.Namespace) -> float:
     from agent.config.quantities import duration
     from agent.config.schema import ConfigError
 
     if arguments.interval is None:
-        return default
+        return 15.0
     try:
         seconds = duration(arguments.interval)
     except ValueError as error:

@@ -1,14 +1,13 @@
-"""What all imports share: columns of other programs as our rows, what is wrong with a file, and snapshots."""
+"""What imports share: columns of other programs as our rows, what is wrong with a file, and snapshots."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
-from agent.lib.wording import shown
 from agent.model import Framer, Gpu, Instant, Labels, Metric, Reading, Series, Snapshot, Unit
 
 FACTORS: dict[Unit, dict[str, float]] = {
@@ -83,40 +82,6 @@ class ImportProblems:
 def factor_of(metric: Metric, unit: str) -> float | None:
     """What turns a value of that unit into one of the metric's; None if the unit is not known."""
     return FACTORS.get(metric.unit, {}).get(unit)
-
-
-def target_of(row: str, unit: str) -> Target:
-    """The target of a column by its row's name without the prefix, with the value of its label behind a space."""
-    name, _, label = row.partition(" ")
-    metric = BY_NAME[f"coldplate_{name}"]
-    return Target(metric, FACTORS[metric.unit][unit], label)
-
-
-def column_readings(
-    targets: Mapping[int, Target],
-    names: Sequence[str],
-    words: Sequence[str],
-    absent: str,
-    gpu: Gpu,
-    line: int,
-    problems: ImportProblems,
-) -> Iterator[Reading]:
-    """The readings of a line about a GPU. `targets` are by a word's place, and `absent` says that there is no value."""
-    for place, target in targets.items():
-        if words[place] == absent:
-            continue
-        try:
-            reading = target.reading(gpu, float(words[place]))
-        except ValueError:
-            problems.note(line, f"{shown(words[place])} is no value of {names[place]}, and left out")
-            continue
-        if reading is not None:
-            yield reading
-
-
-def pass_over(wall: float, found: Mapping[Gpu, Sequence[Reading]]) -> Tick:
-    """What one pass over the GPUs found."""
-    return Tick(wall, tuple(each for some in found.values() for each in some))
 
 
 def is_index(text: str) -> bool:

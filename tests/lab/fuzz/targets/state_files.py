@@ -16,7 +16,7 @@ from agent.backends.nvml.nvml_source import NvmlSource
 from agent.backends.nvml.trace.trace import Trace, TraceError
 from agent.backends.protocol import AbsentError, DeviceError, SourceError
 from agent.catalogue import BY_NAME
-from agent.commands.import_ import dcgm_log, nvidia_smi_log, smi_dmon_log
+from agent.commands.import_ import nvidia_smi_log
 from agent.commands.import_.imported_readings import ImportProblems, SnapshotMaker, Tick, UnsuitableLogError
 from agent.daemon.pausing import ANSWER, REQUEST, PauseError, read_answer, read_request
 from agent.lib.durable import DamagedError, seal
@@ -220,20 +220,10 @@ def use_driver(data: bytes, folder: Path) -> None:
         source.close()
 
 
-def use_dcgm(data: bytes, folder: Path) -> None:
-    problems = ImportProblems("dmon.txt")
-    check_ticks(dcgm_log.ticks(_lines(data), 1.7e9, 1.0, problems), problems, data)
-
-
 def use_smi(data: bytes, folder: Path) -> None:
     for zone in (timezone.utc, None):
         problems = ImportProblems("gpu.csv")
         check_ticks(nvidia_smi_log.ticks(_lines(data), zone, problems, "0"), problems, data)
-
-
-def use_smi_dmon(data: bytes, folder: Path) -> None:
-    problems = ImportProblems("dmon.txt")
-    check_ticks(smi_dmon_log.ticks(_lines(data), 1.7e9, 1.0, timezone.utc, problems), problems, data)
 
 
 def _lines(data: bytes) -> Iterator[str]:
@@ -292,17 +282,6 @@ WINDOWS = (
 )
 GPUS = b"""S{"gpus": [{"index": "0", "uuid": "GPU-1", "slot": "0000:1b:00.0", "serial": "1", "model": "H100",
  "facts": [["a", "b"]]}], "replaced": {"0000:1b:00.0": ["GPU-0", "5"]}}"""
-SMI_DMON = b"""#Date       Time        gpu   pwr    fb
-#YYYYMMDD   HH:MM:SS    Idx     W    MB
- 20261121   08:00:00      0   350  2048
- 20261121   08:00:01      0     -  2049
-"""
-DMON = (
-    b"#Entity   GPUTL  POWER                TOTEC                XXX\nID                 W                    mJ\n"
-    b"GPU 0     98     652.105              123456               1\n"
-    b"GPU 1     N/A    N/A                  N/A                  N/A\n"
-    b"GPU 0     97     650.0                123556               1\n"
-)
 SMI = (
     b"timestamp, index, uuid, utilization.gpu [%], power.draw [W], memory.used [MiB], "
     b"clocks_throttle_reasons.hw_slowdown, fan.speed [%]\n"
@@ -403,22 +382,6 @@ TARGETS = (
         use_push_buffer,
         (PUSHED, PUSHED[:-3], b"S\x00body", b"S\x23body", b""),
         words=(b"cppb", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00"),
-    ),
-    Target(
-        "dcgm-logs",
-        ("agent/commands/import_/dcgm_log.py",),
-        use_dcgm,
-        (DMON,),
-        (UnsuitableLogError,),
-        words=(b"N/A", b"GPU", b"#Entity", b"ID", b"1e999", b"nan", b"SMACT", b"# Entity"),
-    ),
-    Target(
-        "nvidia-smi-dmon-logs",
-        ("agent/commands/import_/smi_dmon_log.py",),
-        use_smi_dmon,
-        (SMI_DMON,),
-        (UnsuitableLogError,),
-        words=(b"-", b"#Date", b"# gpu", b"# Idx", b"1e999", b"nan", b"20261121", b"24:00:60", b"MB"),
     ),
     Target(
         "nvidia-smi-logs",
