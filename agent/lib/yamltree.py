@@ -3,7 +3,7 @@
 A few bytes of YAML can expand to gigabytes (aliases of aliases, merges of merges), to a node inside itself, or to a
 depth that overflows any stack. So the tree is built here, without recursion, from the parser's events: an alias shares
 its node and counts as often as it occurs, and whatever exceeds the bounds is rejected with its line. The parser is
-libyaml if PyYAML has it, else PyYAML's own, adapted to behave like libyaml (`yamlscan`).
+libyaml, as Prometheus understands files; PyYAML's own differs in corner cases and is thirty times slower.
 
 All YAML that the agent reads is read here. PyYAML is imported on first use, because it costs memory.
 """
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, Union
 
 from agent.lib.precedence import give_way
+from agent.lib.user_error import UserError
 from agent.lib.wording import one_line, shown
 from agent.lib.yamlvalues import NULLS, fits, resolve
 
@@ -36,6 +37,10 @@ _MARK = re.compile(r"(?:---|\.\.\.)(?=\s|$)")
 _VERSION = re.compile(r"%YAML[ \t]+1\.1(?:[ \t]+#.*)?[ \t]*\r?")
 _PIECE = 1 << 16
 _DIRECTIVES = 16
+WITHOUT_LIBYAML = (
+    "PyYAML was built without libyaml, which coldplate needs to read YAML; install a wheel of it (pip install "
+    "--force-reinstall --only-binary pyyaml pyyaml) or the package of the distribution"
+)
 _OVERHEAD = 150
 """Bytes of a node, and of its text without the characters."""
 _SHARED = 64
@@ -126,16 +131,16 @@ def load(text: str, bounds: Bounds) -> Any:
     return plain(compose(text, bounds).root)
 
 
-def compose(text: str, bounds: Bounds, *, lone: bool = True, libyaml: bool = True, packed_below: int = 0) -> YamlTree:
-    """The tree of the one document of a text. Raises YamlError.
+def compose(text: str, bounds: Bounds, *, lone: bool = True, packed_below: int = 0) -> YamlTree:
+    """Return the tree of the one document of a text. Raises YamlError, and UserError if PyYAML lacks libyaml.
 
     Empty documents may follow, since a `---` at the end makes one. Others may follow only if the first need not be
-    `lone`: then they are not read. `libyaml` False avoids the parser in C. Mappings in lists with `packed_below` levels
-    around them, and neither anchors nor aliases inside, are packed; 0 packs none.
+    `lone`: then they are not read. Mappings in lists with `packed_below` levels around them, and neither anchors nor
+    aliases inside, are packed; 0 packs none.
     """
     _check_characters(text)
     _check_directives(text)
-    return _Composer(text, bounds, lone, packed_below).tree(_events(text, libyaml))
+    return _Composer(text, bounds, lone, packed_below).tree(_events(text))
 
 
 def is_null(node: Node) -> bool:
@@ -291,17 +296,13 @@ def _check_directives(text: str) -> None:
         raise YamlError(f"has more than {_DIRECTIVES} lines that start with %; indent them", 1)
 
 
-def _events(text: str, libyaml: bool) -> Iterator[yaml.Event]:
+def _events(text: str) -> Iterator[yaml.Event]:
     import yaml
 
-    if libyaml and yaml.__with_libyaml__:
-        loader: Any = yaml.CSafeLoader
-    else:
-        from agent.lib import yamlscan
-
-        loader = yamlscan.Loader
+    if not yaml.__with_libyaml__:
+        raise UserError(WITHOUT_LIBYAML)
     try:
-        yield from yaml.parse(text, Loader=loader)
+        yield from yaml.parse(text, Loader=yaml.CSafeLoader)
     except yaml.YAMLError as error:
         raise _said(error, text) from None
 

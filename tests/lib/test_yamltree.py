@@ -1,4 +1,4 @@
-"""YAML is read within bounds, whatever it says, and alike with and without libyaml."""
+"""YAML is read within bounds, whatever it says."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.lib.user_error import UserError
 from agent.lib.yamltree import (
     Bounds,
     Node,
@@ -31,16 +32,15 @@ from tests.lib.mutations import mutations
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUNDS = Bounds(depth=32, nodes=1000, characters=10_000, scalar=1000)
-BOTH = pytest.mark.parametrize("libyaml", [True, False], ids=["libyaml", "python"])
 
 
-def value(text: str, libyaml: bool = True) -> Any:
-    return plain(compose(text, BOUNDS, libyaml=libyaml).root)
+def value(text: str) -> Any:
+    return plain(compose(text, BOUNDS).root)
 
 
-def refusal(text: str, libyaml: bool = True) -> str:
+def refusal(text: str) -> str:
     with pytest.raises(YamlError) as caught:
-        value(text, libyaml)
+        value(text)
     return str(caught.value)
 
 
@@ -54,12 +54,6 @@ def dump(node: Node | None) -> Any:
     if isinstance(node, YamlList):
         return "list", node.tag, node.line, [dump(each) for each in node.items]
     return "mapping", node.tag, node.line, [(dump(key), dump(each)) for key, each in node.pairs]
-
-
-def test_libyaml_is_what_the_other_parser_is_compared_with() -> None:
-    if not yaml.__with_libyaml__:
-        told = "this PyYAML was built without libyaml: NOTHING compares the two parsers here"
-        pytest.fail(told) if os.environ.get("CI") == "true" else pytest.skip(told)
 
 
 VALUES = {
@@ -92,10 +86,9 @@ VALUES = {
 }  # fmt: skip
 
 
-@BOTH
 @pytest.mark.parametrize("text", VALUES)
-def test_a_text_means_what_people_take_it_for(text: str, libyaml: bool) -> None:
-    assert repr(value(text, libyaml)) == repr(VALUES[text])
+def test_a_text_means_what_people_take_it_for(text: str) -> None:
+    assert repr(value(text)) == repr(VALUES[text])
 
 
 REFUSED = {
@@ -147,10 +140,9 @@ REFUSED = {
 }
 
 
-@BOTH
 @pytest.mark.parametrize("text", REFUSED, ids=[message[:60] for message in REFUSED.values()])
-def test_what_is_refused_is_reported_with_its_line_and_remedy(text: str, libyaml: bool) -> None:
-    assert REFUSED[text] in refusal(text, libyaml)
+def test_what_is_refused_is_reported_with_its_line_and_remedy(text: str) -> None:
+    assert REFUSED[text] in refusal(text)
 
 
 def laughs(first: str, then: str) -> str:
@@ -160,12 +152,9 @@ def laughs(first: str, then: str) -> str:
     return "\n".join(lines)
 
 
-@BOTH
 @pytest.mark.parametrize("text", [laughs("[x]", "[%s]"), laughs("{x: y}", "{<<: [%s]}"), laughs("{x: y}", "{z: [%s]}")])
-def test_aliases_and_merges_count_as_often_as_they_are_written(text: str, libyaml: bool) -> None:
-    assert "has more than 1000 values when its aliases are expanded; use fewer, or split the file" in refusal(
-        text, libyaml
-    )
+def test_aliases_and_merges_count_as_often_as_they_are_written(text: str) -> None:
+    assert "has more than 1000 values when its aliases are expanded; use fewer, or split the file" in refusal(text)
 
 
 def test_characters_count_as_often_as_they_are_referred_to() -> None:
@@ -206,8 +195,7 @@ DEEP = {
 }
 
 
-@BOTH
-def test_depth_costs_neither_the_process_nor_its_stack(libyaml: bool, tmp_path: Path) -> None:
+def test_depth_costs_neither_the_process_nor_its_stack(tmp_path: Path) -> None:
     """In a process of its own: a stack that overflows in C takes the process along."""
     for kind, text in DEEP.items():
         (tmp_path / kind).write_text(text)
@@ -215,7 +203,7 @@ def test_depth_costs_neither_the_process_nor_its_stack(libyaml: bool, tmp_path: 
         "import resource, sys; from agent.lib.yamltree import *\n"
         "resource.setrlimit(resource.RLIMIT_STACK, (1 << 20, 1 << 20))\n"
         "for kind in sys.argv[1:]:\n"
-        f" try: compose(open(kind).read(), Bounds(), libyaml={libyaml}); print(kind, 'read')\n"
+        " try: compose(open(kind).read(), Bounds()); print(kind, 'read')\n"
         " except YamlError as error: print(kind, str(error)[:5])"
     )
     done = subprocess.run(
@@ -233,35 +221,18 @@ SOURCES = [
 ] + [text.encode() for text in (*VALUES, *REFUSED) if len(text) < 200]
 
 
-def outcome(text: str, libyaml: bool) -> Any:
-    try:
-        return dump(compose(text, Bounds(), libyaml=libyaml).root)
-    except YamlError as error:
-        assert error.line >= 1
-        return "refused"
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_both_parsers_make_the_same_of_files_with_mistakes(seed: int) -> None:
-    for _, content in mutations(seed, SOURCES, 250):
-        text = content.decode("utf-8", "replace")
-        assert outcome(text, True) == outcome(text, False), text
-
-
-ODD_CHARACTERS = "ab:-?,[]{}#&*!|>'\"%@`\\ \n\t\r<=~.0\x85\u2028é"
-
-
-@given(st.text(ODD_CHARACTERS, max_size=40))
-def test_both_parsers_make_the_same_of_any_text(text: str) -> None:
-    assert outcome(text, True) == outcome(text, False)
-
-
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda content: content.decode("utf-8", "replace")))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
         load(text, Bounds())
     except YamlError as error:
         assert str(error).isprintable()
+
+
+def test_pyyaml_without_libyaml_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml, "__with_libyaml__", False)
+    with pytest.raises(UserError, match=r"^PyYAML was built without libyaml, .*pip install"):
+        load("a: 1", BOUNDS)
 
 
 plain_values = st.recursive(

@@ -39,7 +39,7 @@ def names(paths: list[Path]) -> list[str]:
 
 def copied(path: Path) -> dict[str, Any]:
     """A file that may lie elsewhere."""
-    document: dict[str, Any] = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    document: dict[str, Any] = yaml.load(path.read_text(), yaml.CSafeLoader)
     document["rule_files"] = [str((path.parent / name).resolve()) for name in document["rule_files"]]
     return document
 
@@ -97,7 +97,7 @@ def test_alerts_of_nodes_keep_the_labels_of_their_target(path: Path, tmp_path: P
     copy = path
     if not OF_RACKS.match(path.name):
         copy = tmp_path / path.name
-        copy.write_text(yaml.dump(on_a_server(copied(path)), Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper)))
+        copy.write_text(yaml.dump(on_a_server(copied(path)), Dumper=yaml.CSafeDumper))
     assert coldplate("test", copy) == 0, coldplate.failed(copy)
 
 
