@@ -1,6 +1,7 @@
-"""Matching with RE2, if the library `google-re2` is installed; else with `re`, as far as that is safe.
+"""Matching with RE2, by the library `google-re2`. The only module that imports it.
 
-The only module that imports the library. It defines what the two engines have in common: `Program`.
+It has wheels for CPython on Linux with glibc, on x86-64 and aarch64. Elsewhere an expression that needs an engine is
+rejected: `re` backtracks, and would let one rule stop the whole process.
 """
 
 from __future__ import annotations
@@ -8,11 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from alerts.regex.dialect import refuse_foreign
 from alerts.regex.regex_errors import RegexError, RegexLimitError, TextTooLongError
-from alerts.regex.substitute import Substitute
 
 KEPT = 32
 """Most compiled expressions kept at once: all of them take at most 8 MiB."""
@@ -27,43 +27,14 @@ _MOST_STEPS_WITH_GROUPS = 2**20
 MOST_GROUPS = 100
 """Most groups whose places can be requested: RE2 copies all of them for each character."""
 
+WITHOUT_LIBRARY = (
+    "needs the library that matches in linear time, and it is not installed: install the package google-re2, or use "
+    "only alternatives of words with .* or .+ before or after them"
+)
+
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 Span = tuple[int, int]
-
-
-class Subject(Protocol):
-    """A text that is matched with an expression. Places in it are the engine's own, from 0 on."""
-
-    end: int
-
-    def whole(self) -> list[Span] | None:
-        """Return the spans of a match of the whole text: its own, then its groups', (-1, -1) for one not in it."""
-
-    def search(self, at: int) -> list[Span] | None:
-        """Return the same for the first match from a place on."""
-
-    def after(self, at: int) -> int:
-        """Return the place behind the character at a place."""
-
-    def part(self, start: int, end: int) -> str:
-        """Return the text between two places."""
-
-
-class Program(Protocol):
-    """A compiled expression of one of the engines. Methods that take a text may raise TextTooLongError."""
-
-    groups: int
-    names: Mapping[str, int]
-
-    def is_whole(self, text: str) -> bool:
-        """Return whether the whole text matches."""
-
-    def is_within(self, text: str) -> bool:
-        """Return whether it matches somewhere."""
-
-    def subject(self, text: str) -> Subject:
-        """Return the text in the form that is matched with the expression."""
 
 
 @lru_cache(maxsize=KEPT)
@@ -73,24 +44,22 @@ def program(pattern: str, *, dot_all: bool, groups: bool) -> Program:
 
     Callers must not keep a program: a recently used one is still cached here, where the memory is bounded.
     """
-    library = _library()
-    if library is None:
-        return Substitute(pattern, dot_all=dot_all)
-    return _Linear(library, pattern, dot_all=dot_all, groups=groups)
+    return Program(_library(), pattern, dot_all=dot_all, groups=groups)
 
 
-@lru_cache(maxsize=1)
 def _library() -> Any:
-    """The module, None if it is not installed. It takes 1.5 MiB, which most rules do not need."""
+    """Return the module. It takes 1.5 MiB, which most rules do not need. Raises RegexError if it is not installed."""
     try:
         import re2
     except ImportError:
-        return None
-    return re2 if hasattr(re2, "Options") else None  # there are other libraries with that name
+        raise RegexError(WITHOUT_LIBRARY) from None
+    if not hasattr(re2, "Options"):  # there are other libraries with that name
+        raise RegexError(WITHOUT_LIBRARY)
+    return re2
 
 
-class _Linear:
-    """A program of RE2."""
+class Program:
+    """A compiled expression. Methods that take a text may raise TextTooLongError."""
 
     __slots__ = ("_compiled", "_longest", "groups", "names")
 
@@ -116,14 +85,17 @@ class _Linear:
         self._longest = steps // max(self._compiled.programsize, 1)
 
     def is_whole(self, text: str) -> bool:
+        """Return whether the whole text matches."""
         # Bytes, since for a text the library computes spans in characters, which are not needed.
         return self._compiled.fullmatch(self._fit(text).encode()) is not None
 
     def is_within(self, text: str) -> bool:
+        """Return whether it matches somewhere."""
         return self.subject(text).search(0) is not None
 
-    def subject(self, text: str) -> _Octets:
-        return _Octets(self._compiled, text, self._fit(text).encode())
+    def subject(self, text: str) -> Subject:
+        """Return the text in the form that is matched with the expression."""
+        return Subject(self._compiled, text, self._fit(text).encode())
 
     def _fit(self, text: str) -> str:
         """The text as Go would see it: what is not a character, as in file names that are not UTF-8, becomes U+FFFD."""
@@ -132,8 +104,8 @@ class _Linear:
         return text if text.isascii() else _HALF_CHARACTER.sub("\ufffd", text)
 
 
-class _Octets:
-    """A text in UTF-8: as RE2 sees it, and the original, which has the same length."""
+class Subject:
+    """A text in UTF-8: as RE2 sees it, and the original, which has the same length. Places are those of bytes."""
 
     __slots__ = ("_compiled", "_data", "_original", "_text", "end")
 
@@ -145,21 +117,25 @@ class _Octets:
         self.end = len(data)
 
     def whole(self) -> list[Span] | None:
+        """Return the spans of a match of the whole text: its own, then its groups', (-1, -1) for one not in it."""
         return self._spans(self._compiled.fullmatch(self._data))
 
     def search(self, at: int) -> list[Span] | None:
+        """Return the same for the first match from a place on."""
         # RE2 may match \B between any two bytes, Go only where a character begins.
         while (spans := self._spans(self._compiled.search(self._data, at))) and self._is_inside(spans[0][0]):
             at = self.after(spans[0][0])
         return spans
 
     def after(self, at: int) -> int:
+        """Return the place after the character at a place."""
         at += 1
         while self._is_inside(at):
             at += 1
         return at
 
     def part(self, start: int, end: int) -> str:
+        """Return the text between two places."""
         if self._original is None:
             self._original = self._text.encode("utf-8", "surrogatepass")
         return self._original[start:end].decode("utf-8", "surrogatepass")

@@ -15,7 +15,7 @@ LONGEST = 8192
 class Regex:
     """A checked expression. It keeps nothing of the engine's: that memory is bounded for all expressions together."""
 
-    __slots__ = ("_dot_all", "_groups", "_plain", "names", "pattern")
+    __slots__ = ("_dot_all", "_groups", "_plain", "_words", "names", "pattern")
 
     def __init__(self, pattern: str, *, dot_all: bool, groups: bool) -> None:
         self.pattern = pattern
@@ -28,7 +28,8 @@ class Regex:
         if not is_text and (not dot_all or groups or not shortcuts.is_list_of_words(pattern)):
             raise RegexError("is not valid Unicode")
         self._plain = shortcuts.predicate(pattern) if dot_all else None
-        if self._plain is None or groups:
+        self._words = None if dot_all or len(pattern) > LONGEST else shortcuts.words_of(pattern)
+        if self._words is None and (self._plain is None or groups):
             self._check()
 
     def _check(self) -> None:
@@ -53,6 +54,8 @@ class Regex:
 
     def found_in(self, text: str) -> bool:
         """Return whether some part of a text matches. Raises TextTooLongError."""
+        if self._words is not None:
+            return any(word in text for word in self._words)
         return self._program().is_within(text)
 
     def expanded(self, text: str, expansion: Expansion, longest: int) -> str | None:

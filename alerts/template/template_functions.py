@@ -88,7 +88,7 @@ def _replace_all(watch: Watch, regex: str, replacement: str, text: str) -> str:
         raise RenderError(f"regexp: Compile(`{regex}`): {error}") from None
     try:
         return compiled.replaced(text, Expansion(replacement, compiled.names), LONGEST_TEXT, watch)
-    except TextTooLongError as error:
+    except (RegexError, TextTooLongError) as error:  # RegexError: the library is missing
         raise RenderError(str(error)) from None
 
 

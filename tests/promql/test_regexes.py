@@ -144,6 +144,27 @@ def test_a_replacement_may_be_as_long_as_its_bound(pattern: str, text: str, repl
         regex.replaced(text, expansion, len(made) - 1)
 
 
+@pytest.mark.parametrize("pattern", ["nvml|jobs_.*", ".*a|b|.+c.+|", r"a\.b.*|\||x", "|".join(["a.*"] * 16)])
+def test_alternatives_of_words_need_no_engine(pattern: str) -> None:
+    plain, engine = shortcuts.predicate(pattern), linear.program(pattern, dot_all=True, groups=False)
+    assert plain is not None
+    given = [*texts(5, 300), "nvml", "jobs_", "jobs_slurm", "a.bc", "|", "xcx", "a", ""]
+    assert [plain(text) for text in given] == [engine.is_whole(text) for text in given]
+
+
+@pytest.mark.parametrize("pattern", ["_web_", "a|b", r"\||x", r"a\.b", "", "|b"])
+def test_words_are_found_in_a_text_without_an_engine(pattern: str) -> None:
+    regex, engine = compile_regex(pattern, dot_all=False), linear.program(pattern, dot_all=False, groups=True)
+    assert shortcuts.words_of(pattern) is not None
+    given = [*texts(5, 300), "x_web_y", "a.b", "|", "x", ""]
+    assert [regex.found_in(text) for text in given] == [engine.is_within(text) for text in given]
+
+
+@pytest.mark.parametrize("pattern", ["a.b|c", "(a|b).*", "[a|b]", "a.*b|c", "|".join(["a.*"] * 17)])
+def test_other_alternatives_need_one(pattern: str) -> None:
+    assert shortcuts.predicate(pattern) is None
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_what_needs_no_engine_is_answered_as_by_one(seed: int) -> None:
     patterns = Patterns(seed)
@@ -182,54 +203,10 @@ def python(script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
 
 
-def test_without_the_library_what_is_accepted_matches_the_same() -> None:
-    """Generated expressions are held against RE2 in this process, by their numbers in the generator's order."""
-    script = f"""{HIDDEN}
-from alerts.regex import Expansion, RegexError, TextTooLongError, compile_regex
-from tests.promql.regexes import Patterns, texts
-given, patterns = texts(3, 200), Patterns(3)
-for number in range(500):
-    pattern, replacement = patterns.one(), patterns.replacement()
-    try:
-        regex = compile_regex(pattern, groups=True)
-        found = compile_regex(pattern, dot_all=False, groups=True)
-    except RegexError as error:
-        print(number, "refused", "google-re2" in str(error) or "not closed" in str(error))
-        continue
-    expansion = Expansion(replacement, regex.names)
-    made = [regex.expanded(text, expansion, 1000) for text in given]
-    print(number, ascii([made, [found.found_in(text) for text in given],
-                         [found.replaced(text, expansion, 1000) for text in given]]))
-"""
-    done = python(script)
-    assert done.returncode == 0, done.stderr
-    answers = [line.partition(" ")[2] for line in done.stdout.splitlines()]
-    assert len(answers) == 500
-    given, patterns = texts(3, 200), Patterns(3)
-    accepted = 0
-    for answer in answers:
-        pattern, replacement = patterns.one(), patterns.replacement()
-        if answer.startswith("refused"):
-            assert answer == "refused True", pattern
-            continue
-        accepted += 1
-        regex = compile_regex(pattern, groups=True)
-        found = compile_regex(pattern, dot_all=False, groups=True)
-        expansion = Expansion(replacement, regex.names)
-        made = [regex.expanded(text, expansion, 1000) for text in given]
-        here = [
-            made,
-            [found.found_in(each) for each in given],
-            [found.replaced(each, expansion, 1000) for each in given],
-        ]
-        assert answer == ascii(here), (pattern, replacement)
-    assert accepted > 80
-
-
-def test_without_the_library_what_backtracks_is_refused_with_the_remedy() -> None:
+def test_without_the_library_what_needs_it_is_refused_with_the_remedy() -> None:
     script = f"""{HIDDEN}
 from alerts.regex import RegexError, compile_regex
-for pattern in {[*NASTY, "(a|b|c|d)" * 12, ".*a.*b.*", "a{1,900}b{1,900}c{1,900}"]!r}:
+for pattern in {[*NASTY, "[ab]", "a?", "(a|b)", "x.*y"]!r}:
     try:
         compile_regex(pattern)
         print("accepted", pattern)
@@ -241,8 +218,12 @@ for pattern in {[*NASTY, "(a|b|c|d)" * 12, ".*a.*b.*", "a{1,900}b{1,900}c{1,900}
     assert set(done.stdout.split("\n")[:-1]) == {"True"}
 
 
-def test_without_the_library_the_pack_can_be_loaded() -> None:
+def test_the_pack_is_loaded_without_the_library() -> None:
     files = "', '".join(map(str, sorted((ROOT / "alerts" / "rules").glob("*.yml"))))
-    done = python(f"{HIDDEN}from pathlib import Path\nfrom alerts import rulefile\n"
-                  f"for each in ['{files}']: rulefile.load(Path(each))")  # fmt: skip
+    script = (
+        f"from pathlib import Path\nfrom alerts import rulefile\nfor each in ['{files}']: rulefile.load(Path(each))"
+    )
+    done = python(f"{HIDDEN}{script}")
     assert (done.returncode, done.stderr) == (0, "")
+    done = python(f"import sys\n{script}\nprint('re2' in sys.modules)")
+    assert (done.stdout, done.stderr) == ("False\n", ""), "a rule of the pack costs every node 1.5 MiB"
