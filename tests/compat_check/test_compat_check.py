@@ -121,9 +121,9 @@ def test_the_exit_status_is_that_of_the_worst_file(tmp_path: Path, capsys: pytes
     assert check(good) == 0
     shown = capsys.readouterr().out
     assert "8 of 8 queries find data" in shown and shown.endswith("metrics: {compatibility: [dcgm]}\n")
-    assert "OPEN  panel 7: a name that only Grafana knows" in shown
+    assert "OPEN    panel 7: a name that only Grafana knows" in shown
     assert check(board(tmp_path, "DCGM_FI_DEV_FAN_SPEED")) == 1
-    assert "NONE  panel 0: DCGM_FI_DEV_FAN_SPEED (nowhere)" in capsys.readouterr().out
+    assert "NONE    panel 0: DCGM_FI_DEV_FAN_SPEED (nowhere)" in capsys.readouterr().out
     assert check(broken, board(tmp_path, "coldplate_gpu_up")) == 2
     told = capsys.readouterr()
     assert "1 of 1 queries find data" in told.out
@@ -145,4 +145,12 @@ def test_the_same_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     first, second = told["files"][0]["queries"]
     assert first["verdict"] == "NONE"
     assert [each["source"] for each in first["metrics"]] == ["dcgm", ""]
-    assert second["problem"]
+    assert (second["verdict"], second["metrics"]) == ("UNREAD", []) and second["unread"]
+
+
+def test_what_is_not_our_promql_is_listed_as_unread(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(board(tmp_path, "coldplate_gpu_up", "rate(coldplate_gpu_up) keep_metric_names", "nothing_known")) == 1
+    shown = capsys.readouterr().out
+    assert "1 of 3 queries find data, 1 are unread" in shown
+    assert '  UNREAD  panel 1: line 1, column 24: unexpected identifier "keep_metric_names"' in shown
+    assert check(board(tmp_path, "coldplate_gpu_up", "sum(")) == 1

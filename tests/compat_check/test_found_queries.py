@@ -12,7 +12,7 @@ from agent.commands.compat_check.found_queries import MOST_BYTES, NoQueriesError
 
 
 def of(document: Any) -> list[tuple[str, str]]:
-    return [(each.place, each.text) for each in queries_of(json.dumps(document)).queries]
+    return [(each.place, each.text) for each in queries_of(json.dumps(document))]
 
 
 def panel(title: str, *queries: str, **more: Any) -> dict[str, Any]:
@@ -30,11 +30,11 @@ def test_panels_are_found_in_rows_of_every_age() -> None:
     assert of(newest) == [("v2", "a")]
 
 
-def test_a_library_panel_is_read_where_it_is_and_told_of_where_it_is_not() -> None:
+def test_a_library_panel_that_is_not_in_the_file_is_unread() -> None:
     element = {"kind": 1, "name": "L", "model": panel("shared", "a")}
     assert of({"panels": [], "__elements": {"uid": element}}) == [("shared", "a")]
-    found = queries_of(json.dumps({"panels": [{"libraryPanel": {"uid": "u", "name": "Heat"}}]}))
-    assert found.queries == () and "library panel Heat" in found.notes[0]
+    (found,) = queries_of(json.dumps({"panels": [{"libraryPanel": {"uid": "u", "name": "Heat"}}]}))
+    assert (found.place, found.unread) == ("library panel Heat", "its queries are not in this file")
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_library_panel_is_read_where_it_is_and_told_of_where_it_is_not() -> No
 )
 def test_variables_ask_too(query: Any, expected: tuple[str, tuple[str, ...]] | None) -> None:
     board = {"templating": {"list": [{"name": "v", "type": "query", "query": query}]}}
-    found = [(each.text, each.labels) for each in queries_of(json.dumps(board)).queries]
+    found = [(each.text, each.labels) for each in queries_of(json.dumps(board))]
     assert found == ([] if expected is None else [expected])
 
 
@@ -64,13 +64,14 @@ RULES = "groups:\n- name: g\n  rules:\n  - {alert: A, expr: a > 1}\n  - {record:
 
 
 def test_rules_are_found_in_prometheus_files_and_in_kubernetes_objects() -> None:
-    found = queries_of(RULES).queries
+    found = queries_of(RULES)
     assert [(each.place, each.text, each.record) for each in found] == [("A", "a > 1", ""), ("r", "b", "r")]
     wrapped = "kind: PrometheusRule\nspec:\n  " + RULES.replace("\n", "\n  ")
-    assert queries_of(wrapped).queries == found
+    assert queries_of(wrapped) == found
     listed = "kind: List\nitems:\n- spec:\n    " + RULES.replace("\n", "\n    ")
-    assert queries_of(listed).queries == found
-    assert queries_of(f"{RULES}---\na: 1\n").notes == ("line 7: another document begins, which is not read",)
+    assert queries_of(listed) == found
+    *_, rest = queries_of(f"{RULES}---\na: 1\n")
+    assert (rest.place, rest.unread) == ("line 7", "another document begins, which is not read")
 
 
 BOMB = "a: &a [x,x]\n" + "".join(f"{c}: &{c} [{','.join([f'*{chr(ord(c) - 1)}'] * 9)}]\n" for c in "bcdefghij")

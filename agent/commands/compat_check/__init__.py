@@ -17,7 +17,8 @@ HELP = "which queries of dashboards and rules find data on coldplate"
 DESCRIPTION = (
     "Read Grafana dashboards (JSON) and rule files of Prometheus or Kubernetes (YAML), and tell of each query whether "
     "coldplate has its metrics: under its own names, under those of another exporter that metrics.compatibility "
-    "serves, or not; and what to query instead. Nothing is asked of a server."
+    "serves, or not; and what to query instead. A query that coldplate's own rules could not have is listed as "
+    "unread. Nothing is asked of a server."
 )
 EXAMPLES = (
     ("coldplate compat-check dashboard.json", "each panel and variable of a dashboard"),
@@ -25,7 +26,7 @@ EXAMPLES = (
 )
 EXIT_STATUSES = {
     0: "every query finds data, if the profiles are served that are named at the end",
-    1: "at least one finds none",
+    1: "at least one finds none, or is not read",
     2: "a file cannot be read, or the command line is invalid; one line says why",
 }
 EXIT_NONE, EXIT_UNREADABLE = 1, 2
@@ -59,19 +60,19 @@ def run(arguments: argparse.Namespace) -> int:
 def _checked(paths: Sequence[Path]) -> list[CheckedFile]:
     """All files are read first: what the rules of one record, the others may ask for."""
     from agent.commands.compat_check.check_report import CheckedFile
-    from agent.commands.compat_check.found_queries import FileQueries, NoQueriesError, read_queries
+    from agent.commands.compat_check.found_queries import FoundQuery, NoQueriesError, read_queries
     from agent.commands.compat_check.judged_queries import judge
 
-    read: list[FileQueries | str] = []
+    read: list[tuple[FoundQuery, ...] | str] = []
     for path in paths:
         try:
             read.append(read_queries(path))
         except NoQueriesError as error:
             read.append(str(error))
-    recorded = {query.record for file in read if not isinstance(file, str) for query in file.queries if query.record}
+    recorded = {query.record for file in read if not isinstance(file, str) for query in file if query.record}
     return [
         CheckedFile(str(path), problem=file)
         if isinstance(file, str)
-        else CheckedFile(str(path), tuple(judge(query, recorded) for query in file.queries), file.notes)
+        else CheckedFile(str(path), tuple(judge(query, recorded) for query in file))
         for path, file in zip(paths, read, strict=True)
     ]

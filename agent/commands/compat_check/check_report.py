@@ -12,7 +12,7 @@ from agent.lib.wording import one_line
 from exporters.compatibility import PROFILES
 
 _GREEN, _YELLOW, _RED, _PLAIN = "\033[32m", "\033[33m", "\033[1;31m", "\033[0m"
-_COLOURS = {"OK": _GREEN, "OPEN": _YELLOW, "NONE": _RED}
+_COLOURS = {"OK": _GREEN, "OPEN": _YELLOW, "NONE": _RED, "UNREAD": _YELLOW}
 _LONGEST = 1000
 
 
@@ -21,7 +21,6 @@ class CheckedFile(NamedTuple):
 
     name: str
     queries: tuple[QueryVerdict, ...] = ()
-    notes: tuple[str, ...] = ()
     problem: str = ""
 
 
@@ -32,7 +31,9 @@ def profiles_of(files: Sequence[CheckedFile]) -> list[str]:
 
 
 def word_for(query: QueryVerdict) -> str:
-    """OK, NONE for a query that finds no data, or OPEN for one that only Grafana can tell."""
+    """Return OK, NONE for a query without data, OPEN if only Grafana knows it, or UNREAD if it was not judged."""
+    if query.unread:
+        return "UNREAD"
     if not query.found:
         return "NONE"
     return "OPEN" if query.open else "OK"
@@ -45,30 +46,31 @@ def lines(files: Sequence[CheckedFile], coloured: bool) -> Iterator[str]:
         if file.problem:
             continue
         words = [word_for(each) for each in file.queries]
-        yield f"{name}: {len(words) - words.count('NONE')} of {len(words)} queries find data"
+        unread = words.count("UNREAD")
+        found = len(words) - words.count("NONE") - unread
+        yield f"{name}: {found} of {len(words)} queries find data" + (f", {unread} are unread" if unread else "")
         for query, word in zip(file.queries, words, strict=True):
             yield from _query(query, word, coloured)
-        yield from (f"  note  {each}" for each in file.notes)
     needed = profiles_of(files)
     if needed:
         yield f"\nserve the neighbours' names with  metrics: {{compatibility: [{', '.join(needed)}]}}"
 
 
 def _query(query: QueryVerdict, word: str, coloured: bool) -> Iterator[str]:
-    shown = f"{_COLOURS[word]}{word:4}{_PLAIN}" if coloured else f"{word:4}"
-    what = query.problem or ", ".join(_metric(each) for each in query.metrics) or "a name that only Grafana knows"
+    shown = f"{_COLOURS[word]}{word:6}{_PLAIN}" if coloured else f"{word:6}"
+    what = query.unread or ", ".join(_metric(each) for each in query.metrics) or "a name that only Grafana knows"
     yield f"  {shown}  {query.place}: {one_line(what, _LONGEST)}"
     for each in query.metrics:
         if each.spare:
             continue
         if not each.source:
             use = f"; use {each.instead}" if each.instead else ""
-            yield f"        {one_line(each.name)}: {each.why}{use}"
+            yield f"          {one_line(each.name)}: {each.why}{use}"
         elif each.instead:
-            yield f"        {one_line(each.name)} is {each.instead}" + (f" ({each.why})" if each.why else "")
+            yield f"          {one_line(each.name)} is {each.instead}" + (f" ({each.why})" if each.why else "")
         elif each.why:
-            yield f"        {one_line(each.name)}: {each.why}"
-    yield from (f"        label: {one_line(each, _LONGEST)}" for each in query.remarks)
+            yield f"          {one_line(each.name)}: {each.why}"
+    yield from (f"          label: {one_line(each, _LONGEST)}" for each in query.remarks)
 
 
 def _metric(metric: MetricVerdict) -> str:
@@ -81,7 +83,6 @@ def document(files: Sequence[CheckedFile]) -> str:
         {
             "file": file.name,
             "problem": file.problem,
-            "notes": list(file.notes),
             "queries": [{**asdict(each), "verdict": word_for(each)} for each in file.queries],
         }
         for file in files

@@ -1,4 +1,4 @@
-"""The queries of a file: a Grafana dashboard or library panel in JSON, or rules in Prometheus's or Kubernetes' YAML."""
+"""The queries of a file: a Grafana dashboard in JSON, or rules in Prometheus's or Kubernetes' YAML."""
 
 from __future__ import annotations
 
@@ -30,24 +30,19 @@ class NoQueriesError(Exception):
 class FoundQuery(NamedTuple):
     """A query and where it is: a panel, a variable, a rule. `record` is the name that its result gets, if any.
 
-    `labels` are those that the query is asked for besides: `label_values(m, gpu)`.
+    `labels` are those that the query is asked for besides: `label_values(m, gpu)`. `unread` says why what is there is
+    not in the file, such as the queries of a library panel.
     """
 
     place: str
     text: str
     record: str = ""
     labels: tuple[str, ...] = ()
+    unread: str = ""
 
 
-class FileQueries(NamedTuple):
-    """What a file asks. `notes` tell of what is not in it, such as the queries of a library panel."""
-
-    queries: tuple[FoundQuery, ...]
-    notes: tuple[str, ...] = ()
-
-
-def read_queries(path: Path) -> FileQueries:
-    """The queries of a file. Raises NoQueriesError."""
+def read_queries(path: Path) -> tuple[FoundQuery, ...]:
+    """Return the queries of a file. Raises NoQueriesError."""
     try:
         text = textfile.read_text(path, MOST_BYTES, handed=True)
     except textfile.ReadError as error:
@@ -58,8 +53,8 @@ def read_queries(path: Path) -> FileQueries:
         raise NoQueriesError(f"{one_line(str(path), 4096)}: {error}") from None
 
 
-def queries_of(text: str) -> FileQueries:
-    """The queries of a text. Raises NoQueriesError, without a file's name."""
+def queries_of(text: str) -> tuple[FoundQuery, ...]:
+    """Return the queries of a text. Raises NoQueriesError, without a file's name."""
     if text.lstrip()[:1] in ("{", "["):
         return _of_dashboard(_json(text))
     try:
@@ -67,11 +62,11 @@ def queries_of(text: str) -> FileQueries:
         document = yamltree.plain(tree.root)
     except YamlError as error:
         raise NoQueriesError(f"is neither JSON nor YAML: {error}") from None
-    notes = (f"line {tree.rest}: another document begins, which is not read",) if tree.rest else ()
     found = tuple(_rules(document))
     if not found:
         raise NoQueriesError("has no rules; give a Prometheus rule file, a PrometheusRule, or a Grafana dashboard")
-    return FileQueries(_bounded(found), notes)
+    rest = (FoundQuery(f"line {tree.rest}", "", unread="another document begins, which is not read"),)
+    return _bounded((*found, *rest) if tree.rest else found)
 
 
 def _json(text: str) -> Any:
@@ -91,12 +86,12 @@ def _bounded(found: tuple[FoundQuery, ...]) -> tuple[FoundQuery, ...]:
     return found
 
 
-def _of_dashboard(document: Any) -> FileQueries:
+def _of_dashboard(document: Any) -> tuple[FoundQuery, ...]:
     walk = _DashboardWalk()
     walk.through(document)
     if not walk.is_dashboard:
         raise NoQueriesError("is not a Grafana dashboard: it has neither panels nor variables")
-    return FileQueries(_bounded(tuple(walk.queries)), tuple(dict.fromkeys(walk.notes)))
+    return _bounded(tuple(walk.queries))
 
 
 class _Spot(NamedTuple):
@@ -110,7 +105,6 @@ class _DashboardWalk:
 
     def __init__(self) -> None:
         self.queries: list[FoundQuery] = []
-        self.notes: list[str] = []
         self.is_dashboard = False
 
     def through(self, document: Any) -> None:
@@ -132,10 +126,8 @@ class _DashboardWalk:
         place = one_line(title, 80) if isinstance(title, str) and title else spot.place
         library = node.get("libraryPanel")
         if isinstance(library, dict) and not isinstance(node.get("targets"), list):
-            name = library.get("name") or library.get("uid")
-            self.notes.append(
-                f"library panel {one_line(str(name), 80)}: its queries are not in this file; export it too"
-            )
+            name = one_line(str(library.get("name") or library.get("uid")), 80)
+            self.queries.append(FoundQuery(f"library panel {name}", "", unread="its queries are not in this file"))
         if source not in _OTHERS:
             self._ask(node, place)
         return _Spot(node, place, source)

@@ -11,7 +11,7 @@ from agent.catalogue.infiniband import PREFIX as DRIVERS_PREFIX
 from agent.catalogue.profiles import Profile, profile_of
 from agent.commands.compat_check.found_queries import FoundQuery
 from agent.commands.compat_check.query_names import OPEN, Choice, NamedSelector, names_in
-from alerts.promql import Matcher
+from alerts.promql import Matcher, PromqlError
 from exporters.compatibility import PROFILES
 from exporters.compatibility.foreign_names import ForeignProfile, NotServed
 from exporters.compatibility.in_our_words import our_words
@@ -48,26 +48,32 @@ class MetricVerdict:
 
 @dataclass(frozen=True, slots=True)
 class QueryVerdict:
-    """A query, its metrics, and remarks about labels. `open` means that only Grafana knows a metric's name."""
+    """A query, its metrics, and remarks about labels. `open` means that only Grafana knows a metric's name.
+
+    `unread` says why the query was not judged.
+    """
 
     place: str
     query: str
     metrics: tuple[MetricVerdict, ...]
     remarks: tuple[str, ...] = ()
-    problem: str = ""
+    unread: str = ""
     open: bool = False
 
     @property
     def found(self) -> bool:
         """Whether every metric that it names is there under some name, and every label that must have a value."""
-        return not self.problem and all(each.source or each.spare for each in self.metrics)
+        return not self.unread and all(each.source or each.spare for each in self.metrics)
 
 
 def judge(query: FoundQuery, recorded: Collection[str] = ()) -> QueryVerdict:
-    """A verdict on a query; `recorded` are names of metrics that rules record."""
-    named = names_in(query.text)
-    if named.problem:
-        return QueryVerdict(query.place, query.text, (), problem=named.problem)
+    """Return a verdict on a query; `recorded` are names of metrics that rules record."""
+    if query.unread:
+        return QueryVerdict(query.place, query.text, (), unread=query.unread)
+    try:
+        named = names_in(query.text)
+    except PromqlError as error:
+        return QueryVerdict(query.place, query.text, (), unread=str(error))
     metrics: dict[str, MetricVerdict] = {}
     remarks: list[str] = []
     for selector in named.selectors:

@@ -31,8 +31,10 @@ The way is the same from each of them:
 
 1. **See what would be missing.** `coldplate compat-check` reads dashboards (as exported by Grafana) and rule files,
    and tells of each query whether it finds data, under which profile, and what to query instead: `coldplate
-   compat-check dashboards/*.json rules/*.yml`. It asks no server. The exit status is 0 if all find data, 1 if some do
-   not, and 2 if a file cannot be read; `--json` is for programs.
+   compat-check dashboards/*.json rules/*.yml`. It asks no server. Queries that rules on the node could not have either
+   (MetricsQL, functions that are experimental in Prometheus) and library panels that the file only names are listed as
+   unread. The exit status is 0 if all find data, 1 if some do not or are unread, and 2 if a file cannot be read;
+   `--json` is for programs.
 2. **Run both, scraped by different jobs.** The same name from two jobs is two series: a `sum` over both is twice what
    it was. So serve a profile only where nothing else serves the names, or select a job in the queries until then.
 3. **Scrape coldplate under the old job's name** (`job_name`, or `relabel_configs` that set `job` and `instance`), and

@@ -105,7 +105,7 @@ def use_expectations(data: bytes, folder: Path) -> None:
 
 
 def use_dashboard(data: bytes, folder: Path) -> None:
-    for query in read_queries(written(data, folder, "board.json")).queries:
+    for query in read_queries(written(data, folder, "board.json")):
         judge(query)
 
 
@@ -195,7 +195,6 @@ TARGETS = (
             b"[[v]]",
             b"$__range",
             b"libraryPanel",
-            b"keep_metric_names",
             b"__name__=~",
             b"datasource",
         ),
