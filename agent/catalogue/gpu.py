@@ -92,6 +92,10 @@ LEDGER = (
            "Seconds of the GPU by what it did; the states add up to the time since the agent first saw it.",
            Lane.FAST, (Derived("utilization, activity, power, the job's other GPUs, what the node reads and writes"),),
            labels=("state",)),
+    Metric("coldplate_gpu_lock_step_ratio", Kind.GAUGE, Unit.RATIO, Gpu,
+           "Correlation of the GPU's activity with its job's other busy GPUs here, over ten minutes; 1: in step; "
+           "absent if nothing varies.",
+           Lane.FAST, (Derived("tensor activity, else power, of GPUs that a job holds whole"),), span=(-1, 1)),
 )  # fmt: skip
 
 WORK = (

@@ -19,6 +19,7 @@ from agent.catalogue import BY_NAME
 from agent.catalogue.gpu import STATES
 from agent.catalogue.jobs import JOB
 from agent.model import EMPTY_LAYOUT, Entity, Frame, Gpu, Labels, Layout, Node, Series
+from agent.sampler.lock_step import LockStep
 from agent.sampler.node_sums import NORMAL, Where, series_of
 
 _OF_GPU = BY_NAME["coldplate_gpu_state_seconds_total"]
@@ -34,6 +35,7 @@ _ROWS = {
         ("sm", "sm_active_ratio"),
         ("dram", "dram_active_ratio"),
         ("used", "memory_used_bytes"),
+        ("received", "pcie_receive_bytes_total"),
     )
 }
 _THROTTLE = BY_NAME["coldplate_gpu_throttle_active"]
@@ -50,8 +52,8 @@ SPINNING_POWER = 0.25
 """Share of it below which a busy GPU without activity counters waits: spinning reaches 24%, decoding falls to 27%."""
 WORKING_TENSOR, WORKING_SM, WORKING_DRAM = 0.05, 0.3, 0.1
 """Activities from which a busy GPU computes."""
-LOADING_BYTES = 64 * 2**20
-"""Growth of a GPU's used memory in a second from which an idle GPU is loading."""
+GROWTHS = {"used": 64 * 2**20, "received": 1e9}
+"""Bytes a second by which memory in use grows while a GPU loads, and that PCIe brings to one that waits for data."""
 FAR_ABOVE, LEAST_BYTES = 3.0, 200e6
 """The node writes or reads far above the usual at so many times the usual rate and so many bytes a second more."""
 USUAL_SECONDS = 300.0
@@ -77,14 +79,26 @@ class GpuSecond(NamedTuple):
     works: bool
     is_throttled: bool
     is_loading: bool
+    is_fed: bool = False
+    """Whether much data arrives over PCIe."""
+    activity: float | None = None
+    """Activity of the tensor cores, else power as a share of its limit; None where the device shows neither."""
+    used: float = 0.0
+    """Bytes of its memory in use."""
+    has_worked: bool = True
+    """Whether it computed in its job at any time. One that did not, and holds little memory, is still to be loaded."""
 
 
 class JobPeers(NamedTuple):
-    """How many other GPUs of a job on this node are up, and how many of them wait or compute most of the time."""
+    """How many other GPUs of a job on this node are up, and how many of them wait or compute most of the time.
+
+    `used` is the most memory that one of the job's GPUs has in use, in bytes.
+    """
 
     up: int = 0
     waiting: int = 0
     computing: int = 0
+    used: float = 0.0
 
     def without(self, second: GpuSecond) -> JobPeers:
         """Return the same without one of them."""
@@ -92,7 +106,10 @@ class JobPeers(NamedTuple):
             return self
         mostly = second.busy >= 0.5
         return JobPeers(
-            self.up - 1, self.waiting - (mostly and not second.works), self.computing - (mostly and second.works)
+            self.up - 1,
+            self.waiting - (mostly and not second.works),
+            self.computing - (mostly and second.works),
+            self.used,
         )
 
 
@@ -103,7 +120,7 @@ def peers_of(seconds: Iterable[GpuSecond]) -> JobPeers:
     """Count the GPUs of one job."""
     up = [each for each in seconds if each.up]
     busy = [each.works for each in up if each.busy >= 0.5]
-    return JobPeers(len(up), busy.count(False), busy.count(True))
+    return JobPeers(len(up), busy.count(False), busy.count(True), max((each.used for each in up), default=0.0))
 
 
 def shares_of(
@@ -125,13 +142,13 @@ def _idle(second: GpuSecond, held: GpuHolder, peers: JobPeers, saves: bool, read
         return "held"
     if held.job is None:
         return "free"
-    if second.is_loading:
+    if second.is_loading or (not second.has_worked and 2 * second.used < peers.used):
         return "loading"
     if saves:
         return "saving"
     if peers.waiting and 2 * peers.waiting >= peers.up:
         return "awaited"
-    return "starved" if reads and not peers.waiting else "held"
+    return "starved" if (reads or second.is_fed) and not peers.waiting else "held"
 
 
 class _Flow:
@@ -170,27 +187,87 @@ class _Flow:
         self.rate = sum(self._rates.values())
 
 
+class _TrackedGpu:
+    """One GPU of the node: where its values are, who holds it, and what it did so far."""
+
+    __slots__ = ("_grown", "_has_worked", "_places", "_throttles", "gpu", "held", "of_job", "totals")
+
+    def __init__(
+        self, gpu: Entity, places: dict[str, Where], throttles: Sequence[Where], held: GpuHolder,
+        before: _TrackedGpu | None,
+    ) -> None:  # fmt: skip
+        self.gpu = gpu
+        self.held = held
+        self.totals: dict[str, float] = {}
+        self.of_job: dict[str, float] | None = None
+        self._places = tuple(places.items())
+        self._throttles = throttles
+        self._has_worked: bool = before is not None and before._has_worked and before.held == held
+        self._grown: dict[str, tuple[object, float, float, bool]] = {} if before is None else before._grown
+
+    def read(self, values: Sequence[Sequence[float]], now: float) -> GpuSecond:
+        """Return what the GPU did since the tick before. `values` are those of all frames."""
+        read = {key: values[frame][place] for key, (frame, place) in self._places}
+        if not read.get("up"):
+            return GpuSecond(False, 0.0, False, False, False)
+        limit = read.get("limit")
+        power = read["power"] / limit if limit and "power" in read else None
+        throttled = any(values[frame][place] for frame, place in self._throttles)
+        busy = min(max(read.get("busy", 1.0 if power is not None and power >= WORKING_POWER else 0.0), 0.0), 1.0)
+        works = _works(read, power)
+        loads = fed = False
+        if busy < 1.0:  # of a busy GPU it does not matter
+            loads, fed = (self._grows(key, values, now) for key in GROWTHS)
+        if works and busy >= 0.5:
+            self._has_worked = True
+        activity, used = read.get("tensor", power), read.get("used", 0.0)
+        return GpuSecond(True, busy, works, throttled, loads, fed, activity, used, self._has_worked)
+
+    def _grows(self, key: str, values: Sequence[Sequence[float]], now: float) -> bool:
+        """Return whether a value grew much between its last two reads."""
+        place = next((where for name, where in self._places if name == key), None)
+        if place is None:
+            return False
+        known, read = self._grown.get(key), values[place.frame]
+        if known is not None and known[0] is read:
+            return known[3]
+        value = read[place.place]
+        grew = known is not None and now > known[1] and (value - known[2]) / (now - known[1]) >= GROWTHS[key]
+        self._grown[key] = (read, now, value, grew)
+        return grew
+
+    def add(self, shares: tuple[tuple[str, float], ...], elapsed: float) -> None:
+        """Count the seconds of a tick, for the GPU and for its job."""
+        for state, share in shares:
+            if share > 0.0:
+                self.totals[state] += share * elapsed
+                if self.of_job is not None:
+                    self.of_job[state] += share * elapsed
+
+
 class GpuLedger:
     """Counts the seconds of each GPU, and of each job, by state. For the sampling thread."""
 
     def __init__(self) -> None:
         self._at: float | None = None
         self._layouts: tuple[Layout, ...] = ()
-        self._places: dict[Entity, dict[str, Where]] = {}
-        self._throttles: dict[Entity, list[Where]] = {}
-        self._held: dict[Entity, GpuHolder] = {}
-        self._members: dict[Labels, list[Entity]] = {}
+        self._gpus: list[_TrackedGpu] = []
+        self._members: dict[Labels, list[int]] = {}
+        """The places in `_gpus` of those that each job holds whole."""
         self._written, self._read, self._waited = _Flow(), _Flow(), _Flow()
         self._flows: list[tuple[_Flow, int, list[int]]] = []
-        self._memory: dict[Entity, tuple[object, float, float, bool]] = {}
         self._totals: dict[Entity | Labels, dict[str, float]] = {}
         """Seconds by state, of each GPU and of each job."""
         self._gone: dict[Entity | Labels, tuple[float, dict[str, float]]] = {}
         """The totals of those that are not there now, and since when."""
         self._layout = EMPTY_LAYOUT
+        self._lock_step = LockStep()
 
-    def frame(self, now: float, frames: Sequence[Frame]) -> Frame:
-        """Add the time since the tick before, and return all counters. `now` in monotonic seconds."""
+    def frames(self, now: float, frames: Sequence[Frame]) -> tuple[Frame, Frame]:
+        """Add the time since the tick before, and return all counters, and how the GPUs of jobs keep step.
+
+        `now` in monotonic seconds.
+        """
         layouts = tuple(map(itemgetter(0), frames))
         if layouts != self._layouts:
             self._find(layouts, now)
@@ -200,52 +277,34 @@ class GpuLedger:
         if self._at is not None and now > self._at:
             self._count(now, now - self._at, values)
         self._at = now
-        return Frame(self._layout, tuple(chain.from_iterable(each.values() for each in self._totals.values())))
+        counters = Frame(self._layout, tuple(chain.from_iterable(each.values() for each in self._totals.values())))
+        return counters, self._lock_step.frame()
 
     def _count(self, now: float, elapsed: float, values: Sequence[Sequence[float]]) -> None:
-        seconds = {gpu: self._second(gpu, places, values, now) for gpu, places in self._places.items()}
+        seconds = [each.read(values, now) for each in self._gpus]
         writes, reads = self._written.is_high, self._read.is_high or self._waited.rate > DATA_PRESSURE
-        peers = {
-            job: peers_of(seconds[each] for each in members if each in seconds)
-            for job, members in self._members.items()
-        }
-        for gpu, second in seconds.items():
-            held = self._held.get(gpu, _NOBODY)
-            others = NO_PEERS if held.job is None else peers[held.job].without(second)
-            shares = shares_of(second, held, others, writes=writes, reads=reads)
-            for state, share in shares:
-                if share > 0.0:
-                    self._totals[gpu][state] += share * elapsed
-                    if held.job is not None:
-                        self._totals[held.job][state] += share * elapsed
-        if any(second.up and second.works and second.busy >= 0.5 for second in seconds.values()):
+        peers: dict[Labels, JobPeers] = {}
+        for job, members in self._members.items():
+            of_job = [seconds[place] for place in members]
+            peers[job] = peers_of(of_job)
+            self._lock_step.count(
+                job,
+                [
+                    (self._gpus[place].gpu, second.activity)
+                    for place, second in zip(members, of_job, strict=True)
+                    if second.busy >= 0.5 and second.activity is not None
+                ],
+                elapsed,
+            )
+        for tracked, second in zip(self._gpus, seconds, strict=True):
+            if second.works and second.busy == 1.0:  # most seconds of a busy node
+                tracked.add(_THROTTLED if second.is_throttled else _COMPUTING, elapsed)
+                continue
+            others = NO_PEERS if tracked.held.job is None else peers[tracked.held.job].without(second)
+            tracked.add(shares_of(second, tracked.held, others, writes=writes, reads=reads), elapsed)
+        if any(second.works and second.busy >= 0.5 for second in seconds):
             self._written.learn(elapsed)
             self._read.learn(elapsed)
-
-    def _second(
-        self, gpu: Entity, places: dict[str, Where], values: Sequence[Sequence[float]], now: float
-    ) -> GpuSecond:
-        read = {key: values[frame][place] for key, (frame, place) in places.items()}
-        if not read.get("up"):
-            return GpuSecond(False, 0.0, False, False, False)
-        limit = read.get("limit")
-        power = read["power"] / limit if limit and "power" in read else None
-        throttled = any(values[frame][place] for frame, place in self._throttles.get(gpu, ()))
-        busy = min(max(read.get("busy", 1.0 if power is not None and power >= WORKING_POWER else 0.0), 0.0), 1.0)
-        return GpuSecond(True, busy, _works(read, power), throttled, self._loads(gpu, places, values, now))
-
-    def _loads(self, gpu: Entity, places: dict[str, Where], values: Sequence[Sequence[float]], now: float) -> bool:
-        """Return whether the memory in use grew between its last two reads."""
-        if "used" not in places:
-            return False
-        frame, place = places["used"]
-        known = self._memory.get(gpu)
-        if known is not None and known[0] is values[frame]:
-            return known[3]
-        used = values[frame][place]
-        grew = known is not None and now > known[1] and (used - known[2]) / (now - known[1]) >= LOADING_BYTES
-        self._memory[gpu] = (values[frame], now, used, grew)
-        return grew
 
     def _find(self, layouts: tuple[Layout, ...], now: float) -> None:
         """Note where the values are, and which job holds which GPUs whole."""
@@ -270,40 +329,49 @@ class GpuLedger:
             if metric is _PRESSURE and dict(series.labels).get("resource") == "io":
                 flows[2, at.frame].append(at.place)
         self._layouts = layouts
-        self._places = {gpu: each for gpu, each in places.items() if "up" in each or "info" in each}
-        self._throttles = throttles
-        self._held = {gpu: _held_by(each) for gpu, each in holders.items()}
+        before = {each.gpu: each for each in self._gpus}
+        self._gpus = [
+            _TrackedGpu(
+                gpu, each, throttles[gpu], _held_by(holders[gpu]) if gpu in holders else _NOBODY, before.get(gpu)
+            )
+            for gpu, each in places.items()
+            if "up" in each or "info" in each
+        ]
         self._members = defaultdict(list)
-        for gpu, held in self._held.items():
-            if held.job is not None:
-                self._members[held.job].append(gpu)
+        for number, tracked in enumerate(self._gpus):
+            if tracked.held.job is not None:
+                self._members[tracked.held.job].append(number)
+        self._lock_step.keep((each.gpu, each.held.job) for each in self._gpus if each.held.job is not None)
         which = (self._written, self._read, self._waited)
         for flow in which:
             flow.keep(layouts)
         self._flows = [(which[number], frame, found) for (number, frame), found in flows.items()]
-        self._memory = {gpu: each for gpu, each in self._memory.items() if gpu in self._places}
         self._lay_out(now)
 
     def _lay_out(self, now: float) -> None:
         """Count the GPUs and jobs that the node has now. Those that come back within minutes go on where they were."""
-        keys: list[Entity | Labels] = [*self._places, *self._members]
-        if keys == list(self._totals):
-            return
-        self._gone.update({key: (now, totals) for key, totals in self._totals.items() if key not in keys})
-        known = {key: totals for key, (since, totals) in self._gone.items() if now - since <= KEPT_SECONDS}
-        known.update(self._totals)
-        self._totals = {key: known.get(key) or dict.fromkeys(STATES, 0.0) for key in keys}
-        self._gone = {key: each for key, each in self._gone.items() if key in known and key not in self._totals}
-        node = Node()
-        self._layout = Layout(
-            (
-                *(Series(_OF_GPU, gpu, (("state", state),)) for gpu in self._places for state in STATES),
-                *(Series(_OF_JOB, node, (*job, ("state", state))) for job in self._members for state in STATES),
+        gpus = [each.gpu for each in self._gpus]
+        keys: list[Entity | Labels] = [*gpus, *self._members]
+        if keys != list(self._totals):
+            self._gone.update({key: (now, totals) for key, totals in self._totals.items() if key not in keys})
+            known = {key: totals for key, (since, totals) in self._gone.items() if now - since <= KEPT_SECONDS}
+            known.update(self._totals)
+            self._totals = {key: known.get(key) or dict.fromkeys(STATES, 0.0) for key in keys}
+            self._gone = {key: each for key, each in self._gone.items() if key in known and key not in self._totals}
+            node = Node()
+            self._layout = Layout(
+                (
+                    *(Series(_OF_GPU, gpu, (("state", state),)) for gpu in gpus for state in STATES),
+                    *(Series(_OF_JOB, node, (*job, ("state", state))) for job in self._members for state in STATES),
+                )
             )
-        )
+        for tracked in self._gpus:
+            tracked.totals = self._totals[tracked.gpu]
+            tracked.of_job = None if tracked.held.job is None else self._totals[tracked.held.job]
 
 
 _NOBODY = GpuHolder(None, False)
+_COMPUTING, _THROTTLED = (("computing", 1.0),), (("throttled", 1.0),)
 
 
 def _held_by(holders: Sequence[dict[str, str]]) -> GpuHolder:

@@ -218,7 +218,7 @@ class Sampler:
             self.health.frame(now.mono, facts, self.settings),
             *told,
         )
-        frames.append(self._ledger.frame(now.mono, frames))
+        frames.extend(self._ledger.frames(now.mono, frames))
         frames.append(self._sums.frame(frames))
         return Snapshot(self._sequence, now, tuple(frames), self.health.reports(gaps_of))
 

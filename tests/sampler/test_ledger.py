@@ -120,14 +120,14 @@ def frame_at(**values: float) -> Frame:
 )
 def test_spinning_is_told_from_work_by_what_the_device_shows(values: dict[str, float], state: str) -> None:
     ledger = GpuLedger()
-    ledger.frame(10.0, [frame_at(up=1.0, **values)])
-    assert totals(ledger.frame(11.0, [frame_at(up=1.0, **values)]))["0"] == {state: pytest.approx(1.0)}
+    ledger.frames(10.0, [frame_at(up=1.0, **values)])
+    assert totals(ledger.frames(11.0, [frame_at(up=1.0, **values)])[0])["0"] == {state: pytest.approx(1.0)}
 
 
 def test_a_clock_that_stands_or_jumps_costs_no_second_twice() -> None:
     ledger, reading = GpuLedger(), frame_at(up=1.0, busy=1.0, power=650.0, limit=700.0)
     for now in (10.0, 11.0, 11.0, 10.5, 40.0):
-        frame = ledger.frame(now, [reading])
+        frame = ledger.frames(now, [reading])[0]
     assert totals(frame)["0"] == {"computing": pytest.approx(30.5)}
 
 
@@ -136,13 +136,76 @@ def test_series_of_a_job_end_with_it() -> None:
     reading = frame_at(up=1.0, busy=1.0, power=650.0, limit=700.0)
     labels = (("scheduler", "slurm"), ("job_id", "7"), ("mig", "0"))
     job = Framer().frame([Reading(Series(BY_NAME["coldplate_gpu_job_info"], Gpu("0", "GPU-0"), labels), 1)])
-    ledger.frame(1.0, [reading, job])
-    found = {each.series.entity for each in ledger.frame(2.0, [reading, job]).readings}
+    ledger.frames(1.0, [reading, job])
+    found = {each.series.entity for each in ledger.frames(2.0, [reading, job])[0].readings}
     assert Node() in found
-    ended = ledger.frame(3.0, [reading])
+    ended = ledger.frames(3.0, [reading])[0]
     assert {each.series.entity for each in ended.readings} == {Gpu("0", "GPU-0")}
     assert totals(ended)["0"] == {"computing": pytest.approx(2.0)}
     for gone, back, seconds in ((3.5, 4.0, 1.5), (5.0, 700.0, 695.0)):  # what it had before, and since it was last seen
-        ledger.frame(gone, [reading])
-        readings = ledger.frame(back, [reading, job]).readings
+        ledger.frames(gone, [reading])
+        readings = ledger.frames(back, [reading, job])[0].readings
         assert sum(each.value for each in readings if each.series.entity == Node()) == pytest.approx(seconds)
+
+
+def job_of(levels: dict[int, dict[str, float]]) -> list[Frame]:
+    """GPUs of one job, in one frame, and who holds them."""
+    readings, labels = [], (("scheduler", "slurm"), ("job_id", "7"), ("mig", "0"))
+    for index, values in levels.items():
+        gpu = Gpu(str(index), f"GPU-{index}")
+        readings += [Reading(Series(BY_NAME["coldplate_gpu_job_info"], gpu, labels), 1)]
+        readings += [Reading(Series(BY_NAME[f"coldplate_gpu_{key}"], gpu), value) for key, value in values.items()]
+    return [Framer().frame(readings)]
+
+
+def level(**values: float) -> dict[str, float]:
+    return {"up": 1.0, "utilization_ratio": 1.0, "power_watts": 600.0, "power_limit_watts": 700.0, **values}
+
+
+def lock_step(activities: dict[int, list[float]]) -> dict[str, float]:
+    ledger = GpuLedger()
+    for second in range(len(activities[0])):
+        frames = job_of({gpu: level(tensor_active_ratio=each[second]) for gpu, each in activities.items()})
+        _, found = ledger.frames(float(second), frames)
+    return {dict(each.series.all_labels)["gpu"]: each.value for each in found.readings}
+
+
+def test_gpus_that_rise_and_fall_together_are_in_step_and_others_are_not() -> None:
+    step, own = [0.2, 0.5, 0.8, 0.5] * 50, [0.5, 0.8, 0.5, 0.2, 0.8, 0.2, 0.5] * 29
+    found = lock_step({0: step, 1: step, 2: step, 3: own[:200]})
+    assert min(found[gpu] for gpu in "012") > 0.95
+    assert abs(found["3"]) < 0.4
+
+
+def test_nothing_is_said_of_step_where_nothing_varies_or_too_little_was_seen() -> None:
+    assert lock_step({0: [0.5] * 200, 1: [0.5] * 200}) == {}
+    assert lock_step({0: [0.2, 0.8] * 25, 1: [0.2, 0.8] * 25}) == {}
+
+
+def test_an_idle_gpu_keeps_the_step_that_it_had() -> None:
+    ledger, step = GpuLedger(), [0.2, 0.5, 0.8, 0.5]
+    for second in range(400):
+        idle = second >= 200
+        levels = {gpu: level(tensor_active_ratio=step[second % 4]) for gpu in range(3)}
+        if idle:
+            levels[2] = level(utilization_ratio=0.0, tensor_active_ratio=0.0, power_watts=100.0)
+        _, found = ledger.frames(float(second), job_of(levels))
+    assert {dict(each.series.all_labels)["gpu"] for each in found.readings if each.value > 0.9} == {"0", "1", "2"}
+
+
+@pytest.mark.parametrize(("used", "state"), [(2e9, "loading"), (70e9, "awaited")])
+def test_a_gpu_that_is_still_to_be_loaded_is_not_awaited(used: float, state: str) -> None:
+    ledger = GpuLedger()
+    spinning = level(power_watts=150.0, memory_used_bytes=70e9)
+    levels = {0: level(utilization_ratio=0.0, power_watts=100.0, memory_used_bytes=used), 1: spinning, 2: spinning}
+    ledger.frames(1.0, job_of(levels))
+    counters, _ = ledger.frames(2.0, job_of(levels))
+    assert totals(counters)["0"] == {state: 1.0}
+
+
+def test_idle_gpus_to_which_much_data_comes_are_starved() -> None:
+    ledger = GpuLedger()
+    for second in (1, 2, 3):
+        idle = level(utilization_ratio=0.0, power_watts=100.0, pcie_receive_bytes_total=second * 5e9)
+        counters, _ = ledger.frames(float(second), job_of({0: idle, 1: idle}))
+    assert totals(counters)["0"] == {"held": 1.0, "starved": 1.0}  # a rate needs two values
