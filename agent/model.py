@@ -417,7 +417,10 @@ class PastMoment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One alert instance; `labels` is its identity. Times are wall seconds, None where not reached."""
+    """One alert instance; `labels` is its identity. Times are wall seconds, None where not reached.
+
+    `inhibited_by` is the name of a firing alert of which this one is an effect; empty if there is no such alert.
+    """
 
     rule: str
     labels: Labels
@@ -427,6 +430,7 @@ class Alert:
     fired_at: float | None = None
     resolved_at: float | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
+    inhibited_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,9 @@ def _active(groups: Iterable[GroupReport], overview: Overview) -> Iterator[Alert
 
 
 def tone_of(alert: Alert) -> Tone:
-    """How bad this alert is."""
+    """Return how bad this alert is; the effect of another one is not counted again."""
+    if alert.inhibited_by:
+        return Tone.CALM
     return _TONES[_SEVERITIES.get(dict(alert.labels).get("severity", ""), 1)]
 
 
@@ -141,9 +143,9 @@ def section(overview: Overview, now: float | None, served: Container[str]) -> st
 
 
 def _rank(alert: Alert) -> tuple[object, ...]:
-    """Firing before pending, then the worst, then what began first: it may have caused the rest."""
-    severity = dict(alert.labels).get("severity", "")
-    return _ORDER[alert.phase], _SEVERITIES.get(severity, 1), alert.active_at, alert.rule, alert.labels
+    """Return a key for sorting: firing before pending, causes before effects, the worst first, the oldest first."""
+    severity = _SEVERITIES.get(dict(alert.labels).get("severity", ""), 1)
+    return _ORDER[alert.phase], bool(alert.inhibited_by), severity, alert.active_at, alert.rule, alert.labels
 
 
 def _row(alert: Alert, now: float | None, served: Container[str]) -> str:
@@ -156,13 +158,17 @@ def _row(alert: Alert, now: float | None, served: Container[str]) -> str:
     to_runbook = ABSENT if address is None else f'<a href="{escape(address)}">what to do</a>'
     cells = (
         cell("Severity", f"{badge(tone, alert.phase.value)} {severity}", "first"),
-        cell("Alert", f"<b>{cut(alert.rule)}</b>"),
+        cell("Alert", f"<b>{cut(alert.rule)}</b>{_cause(alert)}"),
         cell("Where", cut(where), "where"),
         cell("Since", ABSENT if now is None else age(now - alert.active_at), "since"),
         cell("Summary", _summary(alert), "wide"),
         cell("Runbook", to_runbook),
     )
     return row(tone, "".join(cells))
+
+
+def _cause(alert: Alert) -> str:
+    return f"<div>effect of {cut(alert.inhibited_by)}</div>" if alert.inhibited_by else ""
 
 
 def _summary(alert: Alert) -> str:

@@ -25,7 +25,7 @@ DISABLED = 3
 _PHYSICAL_ID = "physical_state_id"
 _VALUES = ("rate_bytes_per_second", "link_down_events_total", "state_id", _PHYSICAL_ID)
 BELOW_RATE = 0.95
-"""Share of the usual rate, as in the rule InfinibandBelowRate."""
+"""Share of the usual rate, as in the rule InfinibandRateDegraded."""
 
 
 def ports(found: Gathered) -> dict[IbPort, bool]:

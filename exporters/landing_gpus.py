@@ -54,7 +54,7 @@ LOW_CLOCK = 0.75
 HOT = 5.0
 """Degrees left to the GPU's own slowdown threshold, as in the rule GpuHot."""
 MEMORY_HOT = 95.0
-"""As in the rule GpuMemoryHot."""
+"""As in the rule GpuHot, sensor memory."""
 RECENT_SECONDS = 3600.0
 """Seconds for which an XID is shown."""
 _ENOUGH = 500

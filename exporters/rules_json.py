@@ -160,6 +160,7 @@ def _alert(alert: Alert) -> dict[str, Any]:
         "state": alert.phase.value,
         "activeAt": _timestamp(alert.active_at),
         "value": _scientific(alert.value),
+        **({"inhibitedBy": alert.inhibited_by} if alert.inhibited_by else {}),
     }
 
 

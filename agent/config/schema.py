@@ -314,7 +314,10 @@ class RulesConfig(Section, frozen=True):
 
     files: Annotated[
         tuple[str, ...],
-        Key("Prometheus rule files, or patterns; builtin is the pack, [] is none.", example="[builtin, site/*.yml]"),
+        Key(
+            "Prometheus rule files, or patterns; builtin is the pack, advice its optional file, [] is no rules.",
+            example="[builtin, advice, site/*.yml]",
+        ),
     ] = ("builtin",)
     interval: Annotated[float, Key("Interval of groups that set none.", Notation.DURATION, "1s", most="60s")] = 1.0
     disable: Annotated[tuple[str, ...], Key("Alerts to disable, with *.", example="[GpuHot]")] = ()
@@ -349,6 +352,7 @@ class NotifyConfig(Section, frozen=True):
     labels: Annotated[
         dict[str, str], Key("Labels to add to alerts that lack them, like external_labels.", example="{site: north}")
     ] = {}
+    inhibition: Annotated[bool, Key("Whether to hold back alerts that are effects of another one that fires.")] = True
 
 
 class BufferConfig(Section, frozen=True):

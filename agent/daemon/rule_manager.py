@@ -24,6 +24,7 @@ from alerts.changes.explanation import explain
 from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.exposition import Exposition
 from alerts.garbage import no_passes_over_garbage
+from alerts.inhibition import Inhibition, mark
 from alerts.notify.delivery import HttpReceiver
 from alerts.notify.dispatch import Dispatcher
 from alerts.notify.receiver import Receiver
@@ -47,6 +48,7 @@ class AlertingSettings:
     receivers: tuple[Receiver, ...]
     resend: float
     external_labels: Labels
+    inhibition: bool = True
 
 
 class RuleManager:
@@ -83,6 +85,10 @@ class RuleManager:
             alerting.rules, target, clock(), time.perf_counter, self._stopping.is_set, partial(explain, self._journal)
         )
         self._announce(alerting)
+        self._inhibition = Inhibition(None if alerting.inhibition else ())
+        self._reports = self._engine.reports()
+        """With the inhibited alerts marked. Swapped by reference."""
+        self._external = alerting.external_labels
         self._dispatcher = Dispatcher(alerting.receivers, alerting.resend, alerting.external_labels, self._threads)
         self._framer = Framer()
         self._frame = EMPTY_FRAME
@@ -95,7 +101,11 @@ class RuleManager:
             now = self._clock()
             loaded = self._store.load(self._engine, now)
             knowing = [each for each in self._dispatcher.receivers if not each.url or each.url in loaded.told]
-            self._dispatcher.already_told([record.alert for _, _, record in self._engine.remembered()], knowing)
+            restored = [record.alert for _, _, record in self._engine.remembered()]
+            self._inhibition.update(restored, self._external)
+            self._dispatcher.already_told(
+                [each for each in restored if each.labels not in self._inhibition.causes], knowing
+            )
             self._dispatcher.end(loaded.lost, self._engine.time(now))
         self._show()
         self._thread = self._threads.begin("rules", self._run, patience=PATIENCE_SECONDS, vital=True)
@@ -123,8 +133,8 @@ class RuleManager:
         return self._broken
 
     def reports(self) -> tuple[GroupReport, ...]:
-        """The state of groups and rules. For any thread."""
-        return self._engine.reports()
+        """The state of groups and rules after the last round. For any thread."""
+        return self._reports
 
     def _run(self) -> None:
         began = self._clock().mono
@@ -161,6 +171,9 @@ class RuleManager:
         if step:
             self._dispatcher.shift(step)
             self._journal.shift(step)
+        if done:
+            alerts = (alert for _, group in self._engine.groups() for alert in group.firing())
+            self._inhibition.update(alerts, self._external)
         for each in done:
             self._tell(each)
         self._show()
@@ -180,7 +193,7 @@ class RuleManager:
         outcome = done.outcome
         self._exposition.count(group.name, len(outcome.rules), len(outcome.failures), outcome.seconds, done.missed)
         alerts, unknown = group.known()
-        self._dispatcher.consider(done.key, alerts, done.at, done.interval, unknown)
+        self._dispatcher.consider(done.key, alerts, done.at, done.interval, unknown, self._inhibition.causes)
 
     def _note_failing(self, done: Evaluation) -> None:
         """Log once that a rule fails, and once that it no longer does."""
@@ -195,6 +208,7 @@ class RuleManager:
         self._failing = (self._failing - mended) | failing
 
     def _show(self) -> None:
+        self._reports = tuple(mark(each, self._inhibition.causes) for each in self._engine.reports())
         self._frame = self._framer.frame(
             self._exposition.readings(self._engine.reports(), self._engine.windows, self._dispatcher.receivers)
         )
@@ -210,8 +224,10 @@ class RuleManager:
         heirs = [(old, new) for old in leaving for new in alerting.receivers if _follows(new, old)]
         at = self._engine.time(now)
         self._announce(alerting)
+        self._inhibition, self._external = Inhibition(None if alerting.inhibition else ()), alerting.external_labels
         self._dispatcher.reconfigure(alerting.receivers, alerting.resend, alerting.external_labels, at, heirs)
         self._retire(leaving, heirs)
+        self._show()
 
     def _retire(self, receivers: Sequence[Receiver], heirs: Sequence[tuple[Receiver, Receiver]]) -> None:
         """Let receivers that were removed from the configuration deliver what they hold, without waiting for them.

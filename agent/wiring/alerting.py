@@ -121,7 +121,8 @@ def load_alerting(
     rules = load_rules(config, folder, running)
     made = receivers.make(config, external_url(config))
     _tell(rules.files, running.files if running else ())
-    return AlertingSettings(rules, made, config.notify.resend, make_labels(external_labels(config)))
+    labels = make_labels(external_labels(config))
+    return AlertingSettings(rules, made, config.notify.resend, labels, config.notify.inhibition)
 
 
 def _tell(files: Sequence[RuleFile], running: Sequence[RuleFile]) -> None:

@@ -7,7 +7,7 @@ notification when an incident fires and one when it is resolved. Nothing is deli
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -30,15 +30,19 @@ State = tuple[Phase, int, int]
 
 
 class _Known:
-    """What was sent about one alert. `told` are the identities of the receivers that know its state."""
+    """What was sent about one alert. `told` are the identities of the receivers that know its state.
 
-    __slots__ = ("alert", "sent_at", "state", "told")
+    `is_held`: it was inhibited from its beginning on, so no receiver knows of it.
+    """
+
+    __slots__ = ("alert", "is_held", "sent_at", "state", "told")
 
     def __init__(self, alert: Alert, state: State) -> None:
         self.alert = alert
         self.state = state
         self.sent_at: float | None = None
         self.told: frozenset[int] = frozenset()
+        self.is_held = False
 
 
 class Dispatcher:
@@ -64,13 +68,20 @@ class Dispatcher:
         return self._receivers
 
     def consider(
-        self, group: str, alerts: Iterable[Alert], at: float, interval: float, unknown: Iterable[Alert] = ()
+        self,
+        group: str,
+        alerts: Iterable[Alert],
+        at: float,
+        interval: float,
+        unknown: Iterable[Alert] = (),
+        inhibited: Container[Labels] = frozenset(),
     ) -> None:
         """Notify receivers about a group that was evaluated at `at`, in wall seconds, and is evaluated every
         `interval`.
 
         `alerts` are all of the group's: pending, firing, and resolved ones as long as they are remembered. Those of
-        rules that failed are `unknown`: they are remembered, but not sent again.
+        rules that failed are `unknown`: they are remembered, but not sent again. An alert that is `inhibited` is not
+        sent as long as it is, unless it was sent before.
         """
         with self._lock:
             before = self._groups.get(group, {})
@@ -81,7 +92,8 @@ class Dispatcher:
                     after[alert.labels] = before[alert.labels]
             for alert in _distinct(alerts):
                 if alert.phase is not Phase.PENDING:
-                    after[alert.labels] = self._tell(before.get(alert.labels), alert, at, post)
+                    held = alert.labels in inhibited
+                    after[alert.labels] = self._tell(before.get(alert.labels), alert, at, post, held)
             self._groups[group] = after
             _end(before, after, at, post)
             post.hand_over(at)
@@ -158,15 +170,20 @@ class Dispatcher:
         for stop in stops:
             stop.join(grace + LAST_WORD_SECONDS)
 
-    def _tell(self, known: _Known | None, alert: Alert, at: float, post: _Post) -> _Known:
+    def _tell(self, known: _Known | None, alert: Alert, at: float, post: _Post, inhibited: bool) -> _Known:
         """Post what has to be sent about an alert that is not pending; returns what was sent so far."""
         state = _state(alert)
         if known is None or known.state != state:
+            was_held = known is not None and known.is_held
             known = _Known(alert, state)
+            known.is_held = was_held if alert.phase is Phase.RESOLVED else inhibited
             restored = self._restored.pop(alert.labels, None)
             if restored is not None and _state(restored[0]) == state:
                 known.told = restored[1] & post.everyone
         known.alert = alert
+        known.is_held = known.is_held and (inhibited or alert.phase is Phase.RESOLVED)
+        if known.is_held and not known.told:
+            return known
         if _needs_sending(known.sent_at, at, self._resend):
             known.sent_at = at
             post.repeat(alert)
@@ -225,7 +242,7 @@ def _end(before: dict[Labels, _Known], after: dict[Labels, _Known], at: float, p
     Alertmanager finds out by itself, from endsAt; for receivers of changes they would fire forever.
     """
     for labels, known in before.items():
-        if labels not in after and known.state[0] is Phase.FIRING:
+        if labels not in after and known.state[0] is Phase.FIRING and not known.is_held:
             post.once(replace(known.alert, phase=Phase.RESOLVED, resolved_at=at), post.everyone - known.told)
 
 

@@ -263,3 +263,34 @@ def test_incidents_that_no_rule_watches_any_more_are_sent_as_over(h) -> None:
     Dispatcher([repeats, once]).end([h.alert("Gone")], 1100.0)
     assert once.phases() == [(1100.0, "resolved")]
     assert repeats.heard == []
+
+
+def test_an_inhibited_alert_is_held_back_and_sent_when_its_cause_is_over(h) -> None:
+    repeats, once = h.Ear(), h.Ear(repeats=False)
+    dispatcher, held = Dispatcher([repeats, once], resend=60.0), {h.alert().labels}
+    dispatcher.consider("g", [h.alert()], 1000.0, 1.0, inhibited=held)
+    dispatcher.consider("g", [h.alert()], 1001.0, 1.0, inhibited=held)
+    assert repeats.heard == once.heard == []
+    dispatcher.consider("g", [h.alert()], 1002.0, 1.0)
+    assert repeats.phases() == once.phases() == [(1002.0, "firing")]
+
+
+@pytest.mark.parametrize(
+    "end", [*VANISH.values(), lambda d, h: d.consider("g", [h.alert(resolved_at=1001.0)], 1001.0, 1.0)]
+)
+def test_no_end_is_sent_of_an_alert_of_which_no_receiver_knows(h, end) -> None:
+    repeats, once = h.Ear(), h.Ear(repeats=False)
+    dispatcher = Dispatcher([repeats, once])
+    dispatcher.consider("g", [h.alert()], 1000.0, 1.0, inhibited={h.alert().labels})
+    end(dispatcher, h)
+    assert repeats.heard == once.heard == []
+
+
+def test_an_alert_that_was_sent_before_its_cause_fired_is_not_held_back(h) -> None:
+    repeats, once = h.Ear(), h.Ear(repeats=False)
+    dispatcher = Dispatcher([repeats, once], resend=10.0)
+    dispatcher.consider("g", [h.alert()], 1000.0, 1.0)
+    dispatcher.consider("g", [h.alert()], 1020.0, 1.0, inhibited={h.alert().labels})
+    assert [at for at, _ in repeats.heard] == [1000.0, 1020.0]
+    dispatcher.consider("g", [h.alert(resolved_at=1021.0)], 1021.0, 1.0, inhibited={h.alert().labels})
+    assert once.phases() == [(1000.0, "firing"), (1021.0, "resolved")]

@@ -166,6 +166,7 @@ def _alert(told: Mapping[str, Any]) -> Alert:
         _float(told["value"]),
         _wall(told["activeAt"]),
         annotations=annotations,
+        inhibited_by=str(told.get("inhibitedBy", "")),
     )
 
 

@@ -96,6 +96,7 @@ def _alert(alert: Alert) -> dict[str, Any]:
         "changes": alert.annotations.get("changes"),
         "command": alert.annotations.get("command"),
         "active_at": alert.active_at,
+        "inhibited_by": alert.inhibited_by or None,
     }
 
 

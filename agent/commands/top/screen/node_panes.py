@@ -147,7 +147,7 @@ DESCRIBED = 4
 
 
 def alert_lines(nodes: Sequence[NodeView], wall: float | None, look: Look) -> list[Text]:
-    """Alerts, those that fire first, with their summary where there is room."""
+    """Alerts, those that fire first and effects after causes, with their summary where there is room."""
     many = len(nodes) > 1
     found = [(node, alert) for node in nodes for alert in node.alerts or ()]
     found.sort(key=lambda each: (each[1].phase is not Phase.FIRING, tone_of(each[1]), each[1].active_at))
@@ -155,7 +155,7 @@ def alert_lines(nodes: Sequence[NodeView], wall: float | None, look: Look) -> li
     for node, alert in found:
         lines.append(_alert(node.name if many else "", alert, wall, look))
         description = alert.annotations.get("description", "")
-        if description and alert.phase is Phase.FIRING and len(found) <= DESCRIBED:
+        if description and alert.phase is Phase.FIRING and not alert.inhibited_by and len(found) <= DESCRIBED:
             lines.append(look.line(("  " + description, DIM)))
     return lines
 
@@ -172,6 +172,7 @@ def _alert(node: str, alert: Alert, wall: float | None, look: Look) -> Text:
         (look.pad(alert.rule, min(24, max(look.width - 20, 10))), STYLES[tone]),
         f" {labels.get('severity', ''):<8} {alert.phase.value:<7} {since:<9} ",
         where + "  " if where else "",
+        f"effect of {alert.inhibited_by}  " if alert.inhibited_by else "",
         (alert.annotations.get("summary", ""), DIM),
     )
 
