@@ -25,7 +25,7 @@ from alerts.group_evaluator import GroupEvaluator, GroupOutcome, TemplateContext
 from alerts.late_groups import LateGroups
 from alerts.lifecycle import AlertRecord
 from alerts.limits import QUICK_SECONDS, ROUND_SECONDS
-from alerts.packs import builtin_files
+from alerts.packs import shipped_files
 from alerts.promql.budget import SampleLedger
 from alerts.rule_evaluator import Explain
 from alerts.rulefile import Identity, RuleFile, RuleGroup
@@ -60,7 +60,7 @@ class Ruleset:
 
 def shipped() -> frozenset[str]:
     """Return the names of the rule files whose rules are never refused for those of a site."""
-    return frozenset(map(str, builtin_files()))
+    return frozenset(map(str, shipped_files()))
 
 
 class Evaluation(NamedTuple):

@@ -1,4 +1,4 @@
-"""Finds the rule files that a configuration names: the shipped pack, files, and patterns of files.
+"""Finds the rule files that a configuration names: the shipped pack, its optional file, files, and patterns of files.
 
 A name that matches no file is an error, never a warning: alerts that were not loaded look like a healthy node.
 """
@@ -21,6 +21,8 @@ from alerts.weight import Room
 from alerts.yamlnodes import MOST_PROBLEMS, Problem
 
 BUILTIN = "builtin"
+ADVICE = "advice"
+"""The shipped file that `builtin` does not hold: what it reports needs no action on the node."""
 MOST_FILES = 1000
 MOST_SHOWN = 400
 
@@ -36,9 +38,14 @@ class EntryError(ValueError):
         super().__init__(f"{shown(entry, MOST_SHOWN)} {problem}")
 
 
-def builtin_files() -> list[Path]:
-    """The rule files of the shipped pack."""
+def shipped_files() -> list[Path]:
+    """Return all shipped rule files, those that are off by default included."""
     return sorted(_SHIPPED.glob("*.yml"))
+
+
+def builtin_files() -> list[Path]:
+    """Return the rule files of the pack that is on by default."""
+    return [path for path in shipped_files() if path.stem != ADVICE]
 
 
 def runbooks() -> dict[str, str]:
@@ -47,12 +54,14 @@ def runbooks() -> dict[str, str]:
 
 
 def find(entry: str, base: Path | None) -> list[Path]:
-    """The files that an entry names: `builtin`, a file, or a pattern; relative to `base` if there is one.
+    """Return the files that an entry names: `builtin`, `advice`, a file, or a pattern; relative to `base` if given.
 
     Raises EntryError if there is none.
     """
     if entry == BUILTIN:
         return builtin_files()
+    if entry == ADVICE:
+        return [_SHIPPED / f"{ADVICE}.yml"]
     path = Path(entry) if base is None else base / entry
     if os.path.isdir(path):  # noqa: PTH112 unlike Path's, these never raise, whatever the name holds
         raise EntryError(entry, f"is a directory; name its files, such as {shown(f'{entry}/*.yml', MOST_SHOWN)}")
@@ -65,7 +74,7 @@ def find(entry: str, base: Path | None) -> list[Path]:
         refusal = _refusal(path)
         if refusal:
             raise EntryError(entry, f"cannot be read: {refusal}; let the agent's user read it")
-        remedy = f"name a rule file, a pattern such as 'rules/*.yml', or {BUILTIN!r}"
+        remedy = f"name a rule file, a pattern such as 'rules/*.yml', {BUILTIN!r} or {ADVICE!r}"
         raise EntryError(entry, f"matches no file ({one_line(str(path))}); {remedy}")
     if len(found) > MOST_FILES:
         raise EntryError(entry, f"matches more than {MOST_FILES} files; use a narrower pattern")

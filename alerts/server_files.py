@@ -19,7 +19,7 @@ COMPARING = frozenset({"breakers", "rack", "rack-faults", "rack-state"})
 
 def of_a_shard(files: Sequence[RuleFile]) -> tuple[RuleFile, ...]:
     """The files without those of the pack about one node. A site's own files are all kept."""
-    alone = {path.resolve() for path in packs.builtin_files() if path.stem not in COMPARING}
+    alone = {path.resolve() for path in packs.shipped_files() if path.stem not in COMPARING}
     return tuple(file for file in files if Path(file.path).resolve() not in alone)
 
 

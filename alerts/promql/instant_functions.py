@@ -66,6 +66,9 @@ class _EachValue(VectorPlan):
     _vector: VectorPlan
     _nameless: Derivation
 
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return self._vector.is_barren(moment)
+
     def run(self, moment: EvaluationContext) -> Elements:
         elements = moment.budget.each(self._vector.run(moment))
         function, nameless = self._function, self._nameless.of

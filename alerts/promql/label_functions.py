@@ -72,6 +72,9 @@ class _Relabelled(VectorPlan):
     _inner: VectorPlan
     _derivation: Derivation
 
+    def is_barren(self, moment: EvaluationContext) -> bool:
+        return self._inner.is_barren(moment)
+
     def run(self, moment: EvaluationContext) -> Elements:
         found = []
         derive = self._derivation.of

@@ -79,7 +79,8 @@ class _OfWindows(VectorPlan):
         return self._argument is None and self._matrix.certain
 
     def is_barren(self, moment: EvaluationContext) -> bool:
-        return self._argument is None and self._matrix.is_barren(moment)
+        number = self._argument
+        return (number is None or number.constant is not None) and self._matrix.is_barren(moment)
 
     def run(self, moment: EvaluationContext) -> Elements:
         budget = moment.budget

@@ -18,8 +18,8 @@ dashboard.row("Can it be trusted?")
 dashboard.add(
     stat('count(up{job=~".*coldplate.*"} == 0) or vector(0)', "0.", title="Agents down",
         what="Agents that the server cannot scrape.", limits=NONE),
-    stat("max(coldplate_sample_age_seconds)", "below the limit of SamplerStalled.", title="Oldest sample",
-        limits=steps("SamplerStalled")),
+    stat("max(coldplate_sample_age_seconds)", "below the limit of AgentStalled.", title="Oldest sample",
+        limits=steps("AgentStalled")),
     stat('count(coldplate_metric_missing{reason=~"denied|malformed|implausible"} == 1) or vector(0)', "0.",
         title="Missing but supported",
         what="Series that are absent although the hardware has them: a permission, file or sensor is wrong.",
@@ -45,7 +45,7 @@ dashboard.add(
 dashboard.row("Sampling")
 dashboard.add(
     graph("topk(20, coldplate_sample_age_seconds)", "at most slightly above the sampling interval.",
-        legend="{{instance}}", title="Oldest samples", limits=steps("SamplerStalled"), size=(8, 8), few=True),
+        legend="{{instance}}", title="Oldest samples", limits=steps("AgentStalled"), size=(8, 8), few=True),
     graph([(f"topk(20, {MISSED} / ({SERVED} + {MISSED}))", "{{instance}}")], "0.", title="Missed ticks",
         unit="percentunit", size=(8, 8), few=True),
     graph([("topk(20, coldplate_backend_duration_seconds)", "{{instance}} {{backend}}")],
@@ -72,7 +72,8 @@ dashboard.add(
 dashboard.row("Worker and cost")
 dashboard.add(
     graph([("topk(20, increase(coldplate_worker_restarts_total[10m])) > 0", "{{instance}}")], "empty.",
-        title="Worker restarts in 10 minutes", unit="short", limits=steps("WorkerRestarting"), size=(8, 8), few=True),
+        title="Worker restarts in 10 minutes", unit="short", limits=steps("AgentStalled.worker"),
+        size=(8, 8), few=True),
     graph([(f"topk(20, sum by (instance, process) (rate(coldplate_process_cpu_seconds_total{RATE})))")],
         "flat, a few percent of one core.", title="CPU use of agents", size=(8, 8), few=True),
     graph([("topk(20, sum by (instance, process) (coldplate_process_resident_memory_bytes))")], "flat.",

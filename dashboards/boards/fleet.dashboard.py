@@ -7,7 +7,7 @@ from dashboards.shapes import BREACH, per_gpu
 
 NONE = (("green", None), ("red", 1))
 SOME = (("red", None), ("green", 1))
-POWER = steps("RackPower")
+POWER = steps("RackPowerHigh")
 UTILIZATION = "coldplate_node_gpu_utilization_mean_ratio"
 
 dashboard = Board(
@@ -34,7 +34,7 @@ dashboard.add(
         what="Racks that have a power budget."),
     stat("count(rack:nodes_missing:max > 0) or vector(0)", "0.", title="Racks incomplete",
         what="Racks whose power sum lacks some of their nodes.", limits=NONE),
-    stat("max(rack:power_ratio:max)", "below the first limit of RackPower.", title="Fullest rack",
+    stat("max(rack:power_ratio:max)", "below the first limit of RackPowerHigh.", title="Fullest rack",
         what="Largest share of its power budget that any rack draws now.", limits=POWER),
     stat("sum(cluster:power_watts:sum)", "flat, or following your jobs.", title="Power of all nodes",
         what="Measured or estimated power summed over nodes, mean of a minute.", trend=True),
@@ -43,7 +43,7 @@ dashboard.add(
     stat("avg(cluster:gpu_throttle_worst_ratio:rate5m)",
         "0: only idleness and the GPUs' own power cap reduce clocks.", title="Throttled time",
         what="Share of all GPU time in which heat, a power brake or another cause reduced clocks.",
-        limits=steps("GpuSoftwareThermalThrottle", "GpuHardwareThermalThrottle"), decimals=2),
+        limits=steps("GpuThrottled"), decimals=2),
 )  # fmt: skip
 dashboard.row("Firing alerts")
 dashboard.add(
@@ -55,7 +55,7 @@ dashboard.row("Power against budget")
 dashboard.add(
     bars("rack:power_ratio:max", "every bar green; orange is the first level of the rules.",
         title="Share of budget by rack, now", legend="{{rack}}", what="Power of each rack divided by its budget.",
-        limits=POWER, span=(0, max(each.value for each in limits("RackPower")))),
+        limits=POWER, span=(0, max(each.value for each in limits("RackPowerHigh")))),
     graph([("topk(10, rack:power_ratio:mean1m)", "{{rack}}")], "below the dashed lines, and flat.",
         title="Ten fullest racks, mean of a minute", what="Power divided by budget, mean of a minute.", limits=POWER),
     graph([("sum(rack:power_watts:max)", "racks"), ("sum(rack:power_budget_watts:min)", "budget"),
@@ -81,8 +81,7 @@ dashboard.add(
               "node"),), size=(8, 11), sort="+Margin"),
     table("Ten most throttled nodes", [Column("Throttled",
         "topk(10, max by (instance) (node:gpu_throttle_worst_ratio:rate5m) > 0)",
-            limits=steps("GpuSoftwareThermalThrottle",
-        "GpuHardwareThermalThrottle"))],
+            limits=steps("GpuThrottled"))],
           "empty.", what="Share of GPU time in which heat, a brake or another cause reduced clocks.",
               labels={"instance": "Node"}, links=(("Node", "node"),), size=(8, 11), sort="Throttled"),
     table("Ten most uneven jobs", [Column("Spread",

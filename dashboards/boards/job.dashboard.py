@@ -68,7 +68,7 @@ dashboard.add(
         Column("Clock/median", f"{per_gpu('max', CLOCK)} / scalar(quantile(0.5, {CLOCK}))", unit="percentunit",
             limits=(("red", None), ("orange", 0.9), ("green", 0.97))),
         Column("Throttled", per_gpu("max", of_job(THROTTLED)),
-            limits=steps("GpuSoftwareThermalThrottle", "GpuHardwareThermalThrottle")),
+            limits=steps("GpuThrottled")),
         Column("Margin", per_gpu("min", of_job("coldplate_gpu_temperature_margin_celsius")), limits=steps("GpuHot")),
         Column("PCIe lanes", per_gpu("min", of_job(PCIE)), unit="percentunit", limits=(("orange", None), ("green", 1))),
         Column("NVLinks down", per_gpu("sum", of_job("1 - coldplate_nvlink_up")), unit="short", limits=NONE),

@@ -7,7 +7,7 @@ from dashboards.shapes import HARMFUL, THROTTLED
 
 NONE = (("green", None), ("red", 1))
 MARGIN = steps("GpuHot")
-THROTTLE = steps("GpuSoftwareThermalThrottle", "GpuHardwareThermalThrottle")
+THROTTLE = steps("GpuThrottled")
 LOST = ((0, "lost", "red"), (1, "up", "green"))
 ON_OFF = ((1, "held down", "red"), (0, "free", "green"))
 RATE = "[$__rate_interval]"
@@ -93,8 +93,8 @@ dashboard.add(
     graph("coldplate_gpu_temperature_margin_celsius", "above the dashed threshold of GpuHot.", limits=MARGIN),
     graph([("coldplate_gpu_temperature_celsius", "GPU {{gpu}}"), ("coldplate_gpu_memory_temperature_celsius",
         "GPU {{gpu}} memory")],
-        "steady; slots of one node may differ by 14 degrees. Memory below the threshold of GpuMemoryHot.",
-        title="Temperature", limits=steps("GpuMemoryHot")),
+        "steady; slots of one node may differ by 14 degrees. Memory below its threshold of GpuHot.",
+        title="Temperature", limits=steps("GpuHot.memory")),
     graph([(f"max by (gpu, reason) ({THROTTLED}) > 0",
         "GPU {{gpu}} {{reason}}")], "empty: these reasons slow work down.", title="Throttled time by reason",
         limits=THROTTLE),

@@ -5,10 +5,10 @@ from dashboards.panels import UP_DOWN, Column, alerts, gauge, graph, stat, state
 from dashboards.rulebook import limits, steps
 from dashboards.shapes import BREACH, in_rack
 
-POWER = steps("RackPower")
+POWER = steps("RackPowerHigh")
 LEVELS = []
-for value in dict.fromkeys(each.value for each in limits("RackPower")):
-    names = ", ".join(each.level for each in limits("RackPower") if each.value == value)
+for value in sorted({each.value for each in limits("RackPowerHigh")}):
+    names = ", ".join(dict.fromkeys(each.level for each in limits("RackPowerHigh") if each.value == value))
     LEVELS.append((f"rack:power_budget_watts:min * {value:g}", f"limit of {names} ({value:.0%})"))
 NONE = (("green", None), ("red", 1))
 
@@ -20,7 +20,7 @@ def not_ok(state: str) -> str:
 
 
 NOT_OK = ((1, "warning", "orange"), (2, "critical", "red"), (3, "unavailable", "purple"))
-TOP = max(each.value for each in limits("RackPower"))
+TOP = max(each.value for each in limits("RackPowerHigh"))
 
 dashboard = Board(
     "rack",
@@ -32,9 +32,9 @@ dashboard.add(
     gauge("rack:power_ratio:max", "green.", title="Share of budget, now",
         what="Power of the rack divided by its budget.", limits=POWER, span=(0, TOP), size=(4, 6)),
     gauge("rack:power_ratio:mean1m", "green.", title="Mean of a minute",
-        what="The value that RackPower at level mean1m checks.", limits=POWER, span=(0, TOP), size=(4, 6)),
+        what="RackPowerHigh is near from 90%, and over from 100%.", limits=POWER, span=(0, TOP), size=(4, 6)),
     gauge("rack:power_ratio:mean15m", "green.", title="Mean of 15 minutes",
-        what="The value that RackPower at level mean15m checks: a breaker may carry 80% of its rating continuously.",
+        what="RackPowerHigh is near from 80%: a breaker may carry 80% of its rating continuously.",
         limits=POWER, span=(0, TOP), size=(4, 6)),
     stat("rack:headroom_watts:min", "positive, and enough for the next job.", title="Headroom",
         what="Budget minus power now.", limits=(("red", None), ("green", 0)), size=(4, 6), trend=True),
@@ -54,7 +54,8 @@ dashboard.add(
         ("rack:power_watts:mean1m", "mean of 1 minute"), ("rack:power_watts:mean15m", "mean of 15 minutes"),
         ("rack:power_conservative_watts:min", "with silent nodes at nameplate"), *LEVELS],
           "every line below its dashed limit.", title="Power and the limits of the rules",
-              what="Power of the rack in one second, its peaks and means, and the levels of RackPower.", size=(24, 10),
+              what="Power of the rack in one second, its peaks and means, and the levels of RackPowerHigh.",
+              size=(24, 10),
               lines=("^limit",)),
     graph([(in_rack("max by (instance) (coldplate_node_power_mean_watts)"), "{{instance}}")],
         "equal power for nodes of one job.", title="By node",
@@ -72,11 +73,11 @@ dashboard.row("Trend")
 dashboard.add(
     graph("rack:power_ratio:swing1m", "below the line: nodes do not all compute and wait at the same time.",
         title="Swing within a minute", legend="swing",
-        what="Highest minus lowest power of a minute, as a share of the budget.", limits=steps("RackPowerSwing"),
-        size=(8, 8), few=True),
+        what="Highest minus lowest power of a minute, as a share of the budget.",
+        limits=steps("RackPowerSwing", level="swing"), size=(8, 8), few=True),
     graph("rack:power_ratio:ramp10s", "below the line, except at the start and end of jobs.", title="Ramp",
         what="How fast power changes over 10 seconds, as a share of the budget in a second.",
-        limits=steps("RackPowerRamp"), size=(8, 8), few=True, decimals=2),
+        limits=steps("RackPowerSwing", level="ramp"), size=(8, 8), few=True, decimals=2),
     graph("rack:time_to_breach_seconds:linear5m", "empty: power is not rising.", title="Time to breach over time",
         none="power is not rising towards the budget",
         what="When a straight line through 5 minutes reaches the budget; only while power rises.",
@@ -90,7 +91,7 @@ dashboard.add(
         limits=steps("RackFeedOverload"), few=True),
     graph([("rack:failover_load_ratio:mean1m", "without the largest feed")],
         "below 100%: the rack survives the loss of a feed.", title="If a feed fails",
-        what="Load of the other feeds if the largest fails, mean of a minute.", limits=steps("RackFeedNotRedundant"),
+        what="Load of the other feeds if the largest fails, mean of a minute.", limits=steps("RackPowerNotRedundant"),
         few=True),
 )  # fmt: skip
 dashboard.row("Breakers")
@@ -103,7 +104,7 @@ dashboard.add(
         size=(8, 8), few=True),
     graph([("feed:breaker_trip_seconds:min", "{{feed}}")], "empty: no breaker trips at this load.",
         title="Trips in", what="When a breaker trips if its load stays, by its class and its past load.",
-        limits=steps("RackBreakerHeating"), size=(8, 8), few=True),
+        limits=steps("RackBreaker"), size=(8, 8), few=True),
 )  # fmt: skip
 dashboard.row("Water")
 dashboard.add(

@@ -238,20 +238,19 @@ def test_a_query_without_numbers_says_so() -> None:
 
 
 def test_thresholds_of_the_shipped_pack_can_be_tuned() -> None:
-    pack = packs.load_all([packs.BUILTIN], None, 60.0)
+    pack = packs.load_all([packs.BUILTIN, packs.ADVICE], None, 60.0)
     overrides = {
-        "GpuHot": Override(hold=600.0, labels={"severity": "info"}, thresholds={5.0: 8.0, 85.0: 80.0}),
+        "GpuHot": Override(hold=600.0, labels={"severity": "info"}, thresholds={5.0: 8.0, 95.0: 92.0}),
         "GpuImbalance": Override(thresholds={0.5: 0.4}),
         "InfinibandCongestion": Override(thresholds={1e8: 2e8}),
-        "GpuPcieReplays": Override(expr="increase(gpu:pcie_replays_total:each1m[10m]) > 600"),
+        "GpuPcieDegraded": Override(expr="increase(gpu:pcie_replays_total:each15s[10m]) > 600"),
     }
     tuned = apply(pack, ("GpuXid*", "GpuAllocatedIdle"), overrides, default_step=60.0)
     rules = {rule.name: rule for file in tuned for group in file.groups for rule in group.rules}
     hot = rules["GpuHot"].expression
-    assert "[2m]) <= 8)" in hot
-    assert "(8 - (" in hot
-    assert "_mean_celsius >= 80) - 80" in hot
-    assert "(job:utilization_ratio:max_mean5m >= 0.7) - 0.4" in rules["GpuImbalance"].expression
+    assert "avg2m <= 8" in hot
+    assert "_mean_celsius >= 92" in hot
+    assert "(job:computing_ratio:median5m >= 0.7) - 0.4" in rules["GpuImbalance"].expression
     assert "[5m]) > 200000000" in rules["InfinibandCongestion"].expression
     assert "GpuXidInfo" not in rules
     assert "gpu:xid_errors:changed2m" in rules

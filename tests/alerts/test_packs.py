@@ -31,6 +31,14 @@ def test_builtin_is_the_shipped_pack_in_the_order_of_its_names() -> None:
     assert all(path.is_file() for path in found)
 
 
+def test_advice_is_shipped_and_loaded_only_by_its_name() -> None:
+    assert [path.name for path in packs.find("advice", Path("/nowhere"))] == ["advice.yml"]
+    assert {path.name for path in packs.shipped_files()} - {path.name for path in packs.builtin_files()} == {
+        "advice.yml"
+    }
+    assert [Path(file.path).stem for file in packs.load_all(["advice"], None, 60.0)] == ["advice"]
+
+
 def test_an_entry_is_relative_to_the_configuration_and_may_be_a_pattern(folder: Path) -> None:
     assert packs.find("a.yml", folder) == [folder / "a.yml"]
     assert packs.find("*.yml", folder) == [folder / "a.yml", folder / "b.yml"]
@@ -53,7 +61,7 @@ def test_without_a_configuration_file_an_entry_is_relative_to_where_one_is(
         ("*.yaml", r"'\*.yaml' matches no file"),
         ("sub*", r"'sub\*' matches no file"),
         ("sub[1]", r"'sub\[1\]' is a directory; name its files, such as 'sub\[1\]/\*.yml'"),
-        ("bultin", r"or 'builtin'"),
+        ("bultin", r"'builtin' or 'advice'"),
     ],
 )
 def test_an_entry_that_names_no_file_is_an_error(folder: Path, entry: str, message: str) -> None:

@@ -27,7 +27,7 @@ def configured(text: str, folder: Path = Path()) -> dict[str, str]:
 def test_without_an_address_the_agents_show_their_runbooks() -> None:
     found = configured("rules: {}")
     assert found["GpuLost"] == "http://{{ $labels.instance }}/runbooks/GpuLost"
-    assert found["RackPower"].endswith('http://{{ . | first | label "instance" }}{{ end }}/runbooks/RackPower')
+    assert found["RackPowerHigh"].endswith('http://{{ . | first | label "instance" }}{{ end }}/runbooks/RackPowerHigh')
 
 
 @pytest.mark.parametrize("base", [BASE, f"{BASE}/"])

@@ -33,7 +33,7 @@ def spans(snapshots: Iterable[Snapshot], version: Ruleset, period: float = 1.0) 
 
 @pytest.mark.parametrize(
     ("scenario", "seconds"),
-    [pytest.param("straggler", 350, marks=pytest.mark.release), ("ib-flap", 260), ("driver-hang", 100)],
+    [pytest.param("checkpoint-stall", 350, marks=pytest.mark.release), ("ib-flap", 260), ("driver-hang", 100)],
 )
 def test_a_recording_has_the_alerts_that_there_were_at_the_times_that_they_had(
     tmp_path: Path, scenario: str, seconds: int

@@ -30,7 +30,7 @@ groups:
     labels: {severity: info}
 """
 
-STRAGGLER = """
+STALL = """
 description: One GPU without work from the beginning, for half a minute.
 topology: dgx-h100
 seed: 5
@@ -38,12 +38,19 @@ jobs:
   - {id: "6001", name: moe-pretrain, user: ada, gpus: all, parallelism: data, memory: 0.84,
      phases: [{kind: training, utilization: 0.92}]}
 faults:
-  - {kind: straggler, gpu: 5, at: 0s, duration: 26s, utilization: 5%}
+  - {kind: checkpoint-stall, gpu: 5, at: 0s, duration: 26s, every: 61s, takes: 60s}
 """
 
 SOON = """
 sampling: {window: 3s}
-rules: {override: {GpuImbalanceSharp: {for: 0s, keep_firing_for: 1s}}}
+rules:
+  override:
+    GpuImbalance:
+      for: 0s
+      keep_firing_for: 1s
+      expr: >-
+        sum without (state) (rate(coldplate_gpu_state_seconds_total{state="awaited"}[20s]))
+        * on (instance, gpu, uuid) group_left (scheduler, job_id) gpu:job_info:whole > 0.4
 notify: {alertmanager: {urls: ["%s"]}, resend: 1s}
 """
 
@@ -60,11 +67,15 @@ def test_a_straggler_is_listed_at_alertmanager_survives_its_restart_and_resolves
     start: Start, alertmanager: Alertmanager, tmp_path: Path
 ) -> None:
     scenario = tmp_path / "drill.yaml"
-    scenario.write_text(STRAGGLER)
+    scenario.write_text(STALL)
     daemon = start("--scenario", str(scenario), config=SOON % alertmanager.url)
 
     def imbalance() -> list[dict[str, dict[str, str]]]:
-        return [each for each in alertmanager.query() if each["labels"]["alertname"] == "GpuImbalanceSharp"]
+        return [
+            each
+            for each in alertmanager.query()
+            if each["labels"]["alertname"] == "GpuImbalance" and each["labels"]["severity"] == "critical"
+        ]
 
     daemon.until("the imbalance at Alertmanager", lambda: bool(imbalance()), 40)
     (alert,) = imbalance()
@@ -72,11 +83,11 @@ def test_a_straggler_is_listed_at_alertmanager_survives_its_restart_and_resolves
     assert alert["labels"]["job_id"] == "6001"
     assert alert["labels"]["instance"].startswith(socket.gethostname())
     told = " ".join(alert["annotations"].values())
-    assert "GPU 5" in told and "6001" in told and "uneven" in told
+    assert "GPU 5" in told and "6001" in told
     assert alert["annotations"]["owner"].startswith("slurm job 6001 of ")
     host, _, path = alert["annotations"]["runbook_url"].removeprefix("http://").partition("/")
     assert host == alert["labels"]["instance"]
-    assert "<h1>GpuImbalanceSharp</h1>" in daemon.get(f"/{path}")
+    assert "<h1>GpuImbalance</h1>" in daemon.get(f"/{path}")
     alertmanager.stop()
     daemon.until("a failed attempt", lambda: failures(daemon) > 0, 20)  # at the group's next evaluation
     alertmanager.start()

@@ -19,7 +19,7 @@ MARK = "s3cr3t"
 """In everything that is secret here."""
 PATHS = (
     "/metrics", "/", "/api/v1/snapshot", "/api/v1/rules", "/api/v1/alerts", "/api/v1/rack", "/-/ready", "/-/healthy",
-    "/runbooks/NotificationsFailing", f"/nowhere?token={MARK}-of-a-client",
+    "/runbooks/AlertsUndelivered", f"/nowhere?token={MARK}-of-a-client",
 )  # fmt: skip
 ACCEPTED = ("text/plain", "application/openmetrics-text", "application/json, text/html")
 CONFIG = """\

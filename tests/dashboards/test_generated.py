@@ -76,15 +76,19 @@ def test_a_matcher_that_the_board_wrote_itself_is_kept() -> None:
 
 def test_recorded_series_of_gpus_are_narrowed_by_job_where_their_query_keeps_it() -> None:
     matchers = {"job_id": 'job_id="$job"'}
-    assert narrowed("gpu:utilization_ratio:mean5m", matchers) == 'gpu:utilization_ratio:mean5m{job_id="$job"}'
+    assert narrowed("gpu:computing_ratio:rate5m", matchers) == 'gpu:computing_ratio:rate5m{job_id="$job"}'
     assert narrowed("gpu:pcie_replays_total:each1m", matchers) == "gpu:pcie_replays_total:each1m"
 
 
 def test_thresholds_come_from_the_rules() -> None:
     assert rulebook.steps("GpuHot") == (("orange", None), ("green", 5.0))
-    assert rulebook.steps("GpuMemoryHot") == (("green", None), ("orange", 95.0))
+    assert rulebook.steps("GpuHot.memory") == (("green", None), ("orange", 95.0))
+    assert rulebook.steps("GpuThrottled") == (("green", None), ("red", 0.05))
     levels = (("green", None), ("orange", 0.8), ("orange", 0.9), ("red", 1.0), ("red", 1.35))
-    assert rulebook.steps("RackPower") == levels
+    assert rulebook.steps("RackPowerHigh") == levels
+    assert rulebook.steps("RackPowerSwing", level="ramp") == (("green", None), ("blue", 0.03))
+    assert rulebook.steps("RackCoolantSupplyHot") == (("green", None), ("orange", 40.0), ("red", 45.0))
+    assert rulebook.steps("RackBreaker") == (("red", None), ("orange", 300.0), ("green", 1800.0))
 
 
 @pytest.mark.parametrize("name", ["GpuHott", "GpuXidUnknown"])

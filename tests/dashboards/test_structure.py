@@ -227,7 +227,7 @@ def test_links_lead_to_boards_that_exist_and_carry_variables_that_these_have(boa
 
 
 def test_every_limit_that_is_drawn_is_one_of_the_rules() -> None:
-    """The rack's dashed lines are the levels of RackPower, whatever the rule file says they are."""
+    """The rack's dashed lines are the levels of RackPowerHigh, whatever the rule file says they are."""
     rules = (PACK / "rack.yml").read_text()
     drawn = re.findall(r'rack:power_budget_watts:min\{rack="\$rack"\} \* ([\d.]+)', "".join(
         expr + "\n" for _, expr in load()["rack"].queries()))  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agent.catalogue.profiles import LEAN
-from alerts import packs, rulefile
+from alerts import inhibition, packs, rulefile
 from alerts.rulefile import AlertingRule
 from alerts.server_files import COMPARING
 
@@ -19,7 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 FLEET = ROOT / "packaging" / "fleet"
 KEEP = FLEET / "vmagent" / "keep.yml"
 RELAY = FLEET / "rules" / "relay.rules.yml"
+ALERTMANAGER = ROOT / "packaging" / "alertmanager" / "alertmanager.yml"
 
+INHIBITION = "# Made from alerts/inhibition.yml by `make generate`.\n"
 BEGIN, END = "  # keep: made by `make generate`\n", "  # keep: end\n"
 KEEP_HEAD = """# What leaves the shards of a fleet: -remoteWrite.urlRelabelConfig of vmagent. Made by `make generate`.
 #
@@ -68,7 +70,7 @@ def relabelling() -> list[str]:
 
 def relays() -> Iterator[str]:
     """A rule for each alert that nodes evaluate alone, in the order of their names."""
-    files = [rulefile.load(path) for path in packs.builtin_files() if path.stem not in COMPARING]
+    files = [rulefile.load(path) for path in packs.shipped_files() if path.stem not in COMPARING]
     rules = (rule for file in files for group in file.groups for rule in group.rules)
     commands = {rule.name: dict(rule.annotations)["command"] for rule in rules if isinstance(rule, AlertingRule)}
     for name in sorted(commands.keys() - {"AgentDown"}):
@@ -84,7 +86,17 @@ def contents() -> dict[Path, str]:
     part = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
     for path in sorted((FLEET / "prometheus").glob("*.yml")):
         made[path] = part.sub(lambda _: BEGIN + lines + END, path.read_text(encoding="utf-8"))
+    made[ALERTMANAGER] = _with_inhibition(ALERTMANAGER.read_text(encoding="utf-8"))
     return made
+
+
+def _with_inhibition(text: str) -> str:
+    """Return the example of an Alertmanager with the inhibition rules of the pack."""
+    source = inhibition.FILE.read_text(encoding="utf-8")
+    head, _, rest = text.partition(INHIBITION)
+    return (
+        head + INHIBITION + source[source.index("inhibit_rules:") :] + "\n" + rest[rest.index("receivers:\n- name:") :]
+    )
 
 
 if __name__ == "__main__":

@@ -182,7 +182,7 @@ def test_an_alert_leads_to_the_runbook_that_the_agent_serves_or_to_the_one_that_
     """A rule of the pack names the agent itself; a rule of the site may name a page of its own, or nothing at all."""
     addresses = {
         "GpuHot": "http://n1/runbooks/GpuHot",
-        "RackPower": "HTTP://n9:19400/runbooks/RackPower",
+        "RackPowerHigh": "HTTP://n9:19400/runbooks/RackPowerHigh",
         "Own": "https://wiki.example/own?a=1&b=2",
         "GpuLost": "http://n2/runbooks/GpuLost",
         "Loud": "HTTPS://wiki.example/loud",
@@ -196,11 +196,11 @@ def test_an_alert_leads_to_the_runbook_that_the_agent_serves_or_to_the_one_that_
         "a b/../c": "docs/x.md",
     }
     alerts = [replace(alert(name, instance="n1"), annotations={"runbook_url": url}) for name, url in addresses.items()]
-    served = ("GpuHot", "RackPower", "GpuLost", "GpuCountWrong", "Other", "Bare", "Relative")
+    served = ("GpuHot", "RackPowerHigh", "GpuLost", "GpuCountWrong", "Other", "Bare", "Relative")
     assert sorted(runbooks(page(*alerts, served=served))) == [
         "/runbooks/GpuHot",
         "/runbooks/GpuLost",
-        "/runbooks/RackPower",
+        "/runbooks/RackPowerHigh",
         "/runbooks/Relative",
         "HTTPS://wiki.example/loud",
         "http://n1/runbooks/Another",

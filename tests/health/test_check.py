@@ -159,7 +159,7 @@ def test_the_agent_is_asked_at_its_address_and_one_that_hangs_or_raves_has_said_
     def asked(*listen: str, seconds: float = 5.0) -> AgentAlerts:
         return ask_agent(OwnAgent(tuple(f"http://127.0.0.1{each}" for each in listen), {}), clock().mono + seconds)
 
-    alerts = [alert("GpuLost", "firing"), alert("GpuHot", "pending"), alert("RackPower", "firing", rack="r12")]
+    alerts = [alert("GpuLost", "firing"), alert("GpuHot", "pending"), alert("RackPowerHigh", "firing", rack="r12")]
     page = {"status": "success", "data": {"alerts": alerts}}
     well = serve(json.dumps(page).encode())
     assert asked(well).firing == [("GpuLost", "critical")]

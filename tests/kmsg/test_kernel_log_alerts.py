@@ -19,7 +19,7 @@ from tests.kmsg.conftest import BOOT, FakeLog
 from tests.lab.score.play import TARGET, load_pack
 
 BEGAN = 50
-PACK = tuple(file for file in load_pack() if file.path.endswith(("xid.yml", "nvswitch.yml")))
+PACK = tuple(file for file in load_pack() if file.path.endswith(("xid.yml", "nvswitch.yml", "advice.yml")))
 NVLINK = "NVRM: Xid (PCI:0000:{bus}:00): {code}, {unit} {word} XC0 i0 Link 09 (0x025525c6 0x00000000 0x00000000)"
 CLEANUP = "NVRM: Xid (PCI:0000:{bus}:00): 45, pid=77, name=python, Ch 00000008"
 
@@ -40,7 +40,7 @@ class LoggingNode:
         self._second = BEGAN
         self.page = ""
         self.fired: set[tuple[str, str, str]] = set()
-        """What fired at any time: alert, GPU or switch, code."""
+        """What fired at any time: alert, GPU or switch, code or action."""
 
     @property
     def second(self) -> int:
@@ -69,7 +69,7 @@ class LoggingNode:
 
 def _told(alert: Alert) -> tuple[str, str, str]:
     labels: Mapping[str, str] = dict(alert.labels)
-    return alert.rule, labels.get("gpu") or labels["pci"], labels.get("xid") or labels["sxid"]
+    return alert.rule, labels.get("gpu") or labels["pci"], labels.get("xid") or labels.get("sxid") or labels["action"]
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def node() -> LoggingNode:
 @pytest.mark.parametrize(
     ("unit", "word", "grade", "alert"),
     [
-        ("NETIR_LINK_EVT ", "Fatal  ", "fatal", "GpuXidReset"),
+        ("NETIR_LINK_EVT ", "Fatal  ", "fatal", "GpuXid"),
         ("NETIR_BER_EVENT", "Nonfatal", "nonfatal", "GpuXidInfo"),
     ],
 )
@@ -91,7 +91,7 @@ def test_an_nvlink_error_is_as_grave_as_its_line_says(
 ) -> None:
     node.write(NVLINK.format(bus="43", code=149, unit=unit, word=word))
     node.until(240)
-    assert node.fired == {(alert, "1", "149")}
+    assert {(name, gpu) for name, gpu, _ in node.fired} == {(alert, "1")}
     graded = f'coldplate_gpu_xid_graded_errors_total{{gpu="1",uuid="GPU-1",xid="149",grade="{grade}"}} 1'
     assert graded in node.page
 
@@ -113,13 +113,13 @@ def test_processes_that_somebody_ended_are_no_alert(node: LoggingNode) -> None:
 def test_a_cleanup_after_a_fault_of_another_gpu_is_told_of_as_its_consequence(node: LoggingNode) -> None:
     node.write("NVRM: Xid (PCI:0000:1b:00): 95, pid=77, name=python, Uncontained ECC error", CLEANUP.format(bus="43"))
     node.until(240)
-    assert node.fired == {("GpuXidReset", "0", "95"), ("GpuXidInfo", "1", "45")}
+    assert node.fired == {("GpuXid", "0", "gpu_reset"), ("GpuXidInfo", "1", "45")}
 
 
 def test_a_power_connector_is_neither_a_reset_nor_a_restart(node: LoggingNode) -> None:
     node.write("NVRM: Xid (PCI:0000:1b:00): 54, Auxiliary power is not connected")
     node.until(240)
-    assert node.fired == {("GpuXidPower", "0", "54")}
+    assert node.fired == {("GpuXid", "0", "power_check")}
 
 
 def test_an_sxid_that_is_fatal_is_told_of_by_switch_and_code(node: LoggingNode) -> None:
@@ -129,7 +129,7 @@ def test_an_sxid_that_is_fatal_is_told_of_by_switch_and_code(node: LoggingNode) 
         "nvidia-nvswitch1: SXid (PCI:0000:c1:00.0): 22013, Non-fatal, Link 48 Minion Link DLREQ interrupt",
     )
     node.until(240)
-    assert node.fired == {("NvSwitchFatal", "0000:c1:00.0", "20034")}
+    assert node.fired == {("NvSwitchErrors", "0000:c1:00.0", "20034")}
     assert 'sxid_errors_total{pci="0000:c1:00.0",sxid="20034",grade="fatal"} 1' in node.page
 
 

@@ -66,21 +66,21 @@ def test_an_alert_of_many_nodes_outlives_what_one_with_a_wrong_clock_sends(
     wrong = Alertmanager(HttpTarget(real.url), lambda: off_clock(off))
     try:
         for receiver, now in ((good, time.time()), (wrong, time.time() + off)):
-            alert = h.alert("RackPowerIncomplete", fired_at=now - 5, rack="r12")
+            alert = h.alert("RackPowerUnknown", fired_at=now - 5, rack="r12")
             Dispatcher([receiver]).consider("g", [alert], now, 1.0)
             h.wait_until(lambda receiver=receiver: receiver.counts.sent == 1)
-        assert real.listed() == [{"alertname": "RackPowerIncomplete", "rack": "r12"}]
+        assert real.listed() == [{"alertname": "RackPowerUnknown", "rack": "r12"}]
 
         now = time.time() + off
-        own = h.alert("RackClockSkew", fired_at=now - 5)
+        own = h.alert("RackAgentsDisagree", fired_at=now - 5)
         dispatcher = Dispatcher([wrong])
         dispatcher.consider("g", [own], now, 1.0)
         h.wait_until(lambda: wrong.counts.sent == 2)
-        assert {"alertname": "RackClockSkew"} in real.listed()
-        over = h.alert("RackClockSkew", fired_at=now - 5, resolved_at=now - 1)
+        assert {"alertname": "RackAgentsDisagree"} in real.listed()
+        over = h.alert("RackAgentsDisagree", fired_at=now - 5, resolved_at=now - 1)
         dispatcher.consider("g", [over], now, 1.0)
         h.wait_until(lambda: wrong.counts.sent == 3)
-        assert {"alertname": "RackClockSkew"} not in real.listed()
+        assert {"alertname": "RackAgentsDisagree"} not in real.listed()
     finally:
         wrong.stop(0)
 

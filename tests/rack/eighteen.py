@@ -1,7 +1,7 @@
 """Eighteen agents of a rack that draws too much are restarted one after the other: nobody is told of anything else.
 
 `python -m tests.rack.eighteen` (with --kill by SIGKILL) starts the agents and an Alertmanager, lets the rack's power
-step to 160% of its budget, restarts each agent, and prints what Alertmanager holds. Of all rack alerts, `RackPower`
+step to 160% of its budget, restarts each agent, and prints what Alertmanager holds. Of all rack alerts, `RackPowerHigh`
 alone may come to it, and must never be resolved. The status is 0 then, 1 otherwise, and 2 where the machine is too slow
 for a verdict: an agent was not ready before the step.
 
@@ -51,12 +51,12 @@ receivers: [{{name: told, webhook_configs: [{{url: "http://127.0.0.1:{port}/", s
 LATE = 60.0
 """Seconds within which the agents of a busy machine begin: a scenario goes by the clock of its agent."""
 BEFORE, AFTER = 10.0, 30.0
-"""Seconds for which `RackPower` is there before the first restart, and after the last."""
+"""Seconds for which `RackPowerHigh` is there before the first restart, and after the last."""
 AWAY, BETWEEN = 2.0, 4.0
 """Seconds for which an agent is down, and between the end of one and the end of the next."""
 
 
-TRIP = "RackPower(trip)"
+TRIP = "RackPowerHigh(trip)"
 SWITCH = 5.0
 """Seconds for which a lower level may still be there beside it: agents do not all evaluate at one moment."""
 
@@ -141,7 +141,7 @@ class Rackful:
         lower = self.tripped + SWITCH if self.remember else math.inf  # an agent that forgets begins its means anew
         for name, each in names.items():
             self.seen.setdefault(name, now)
-            if name != TRIP and not (name.startswith("RackPower(") and now < lower):
+            if name != TRIP and not (name.startswith("RackPowerHigh(") and now < lower):
                 self.complain(f"{name} is at Alertmanager")
             if name == TRIP and TRIP not in self.started:
                 self.tripped = now
@@ -219,7 +219,7 @@ def play(rack: Rackful, how: int) -> int:
     while not rack.started and time.monotonic() < rack.onset + LATE:
         rack.watch(1)
     if not rack.started:
-        rack.complain("no RackPower at Alertmanager")
+        rack.complain("no RackPowerHigh at Alertmanager")
     rack.watch(BEFORE)
     for number in range(NODES):
         rack.restart(number, how)
@@ -228,7 +228,7 @@ def play(rack: Rackful, how: int) -> int:
     rack.judge()
     for name, at in rack.seen.items():
         say(f"{name}: at Alertmanager from {at:+.1f} s on")
-    say("\n".join(rack.wrong) or "Of all rack alerts only RackPower was there, and never resolved.")
+    say("\n".join(rack.wrong) or "Of all rack alerts only RackPowerHigh was there, and never resolved.")
     return 1 if rack.wrong else 0
 
 

@@ -51,7 +51,9 @@ def test_a_rack_is_one_alert_for_agents_and_server_alike(rack: Any, tmp_path: Pa
     def at_prometheus(url: str) -> list[dict[str, str]]:
         found = json.loads(fetch(f"{url}/api/v1/alerts"))["data"]["alerts"]
         return [
-            each["labels"] for each in found if each["labels"]["alertname"] == "RackPower" and each["state"] == "firing"
+            each["labels"]
+            for each in found
+            if each["labels"]["alertname"] == "RackPowerHigh" and each["state"] == "firing"
         ]
 
     try:
@@ -59,13 +61,13 @@ def test_a_rack_is_one_alert_for_agents_and_server_alike(rack: Any, tmp_path: Pa
             config = CONFIG.format(number=number, peers=peers, alertmanager=alertmanager.url)
             agents.append(rack.Daemon(port, tmp_path, config, "--scenario", str(tmp_path / "scenario.yaml")))
         with prometheus(PROMETHEUS.format(rules=RULES, targets=peers), tmp_path) as server:
-            trip = {"alertname": "RackPower", "level": "trip", "rack": "r12", "severity": "critical"}
-            rack.until("the overrun at Alertmanager", lambda: at_alertmanager("RackPower") == [trip], 90)
+            trip = {"alertname": "RackPowerHigh", "level": "trip", "rack": "r12", "severity": "critical"}
+            rack.until("the overrun at Alertmanager", lambda: at_alertmanager("RackPowerHigh") == [trip], 90)
             rack.until("the same at Prometheus", lambda: at_prometheus(server) == [trip], 60)
             agents[3].stop(signal.SIGKILL)
-            rack.until("the gap", lambda: len(at_alertmanager("RackPowerIncomplete")) == 1, 60)
+            rack.until("the gap", lambda: len(at_alertmanager("RackPowerUnknown")) == 1, 60)
             # Without the fourth node's power the others may see a lower level beside it.
-            assert trip in at_alertmanager("RackPower")
+            assert trip in at_alertmanager("RackPowerHigh")
     finally:
         for each in agents:
             each.stop()

@@ -1,4 +1,4 @@
-"""Eighteen agents are restarted one after the other while their rack draws too much: RackPower alone fires.
+"""Eighteen agents are restarted one after the other while their rack draws too much: RackPowerHigh alone fires.
 
 The agents are real but for sockets and clocks: what one tells is handed to the others, and each second is played.
 """
@@ -123,13 +123,15 @@ def rackful() -> Rackful:
 
 
 def test_restarting_agents_one_after_the_other_during_an_overrun_fires_nothing_else(rackful: Rackful) -> None:
-    assert set(rackful.fired) == {"RackPower"}
-    assert all("RackPower" in agent.judge(8_000.0) for agent in rackful.agents if agent is not None and agent.engine)
+    assert set(rackful.fired) == {"RackPowerHigh"}
+    assert all(
+        "RackPowerHigh" in agent.judge(8_000.0) for agent in rackful.agents if agent is not None and agent.engine
+    )
 
 
 def test_an_agent_that_does_not_come_back_is_missed(rackful: Rackful) -> None:
     rackful.stop(5)
     rackful.play(29, watts=8_000.0)
-    assert set(rackful.fired) == {"RackPower"}
+    assert set(rackful.fired) == {"RackPowerHigh"}
     rackful.play(10, watts=8_000.0)
-    assert set(rackful.fired) == {"RackPower", "RackPowerIncomplete"}
+    assert set(rackful.fired) == {"RackPowerHigh", "RackPowerUnknown"}

@@ -33,7 +33,7 @@ def said_of(run: Run) -> dict[str, Remark]:
     ("name", "seconds", "kinds", "gpus"),
     [
         ("healthy-training", 120, {"compute-bound", "power-capped"}, None),
-        ("straggler", 480, {"uneven-work", "compute-bound", "power-capped"}, ("5",)),
+        ("straggler", 1020, {"uneven-work", "compute-bound", "power-capped"}, ("5",)),
         ("checkpoint-stall", 480, {"waiting-for-peer"}, ("0",)),
         ("slow-gpu", 300, {"slow-gpu", "compute-bound", "power-capped"}, ("6",)),
         ("data-starvation", 120, {"waiting-for-data"}, None),

@@ -59,11 +59,11 @@ faults:
   - {{kind: ib-rate, port: mlx5_5, at: {ONSET}, rate: 200Gb/s}}
 """
 STEADY = {
-    "GpuLost", "GpuPcieDowntrained", "GpuRecoveryActionNeeded", "GpuRowRemapFailure", "GpuRowRemapPending",
-    "GpuXidInfo", "GpuXidNode", "GpuXidReset", "GpuXidUnknown", "InfinibandBelowRate", "InfinibandPortDown",
+    "GpuLost", "GpuPcieDegraded", "GpuRecoveryActionNeeded", "GpuRowRemap",
+    "GpuXidInfo", "GpuXid", "GpuXidUnknown", "InfinibandRateDegraded", "InfinibandPortDown",
     "NvLinkDown",
 }  # fmt: skip
-MOVING = {"GpuHardwareThermalThrottle", "GpuImbalanceSharp", "GpuMemoryHot", "GpuPowerBrake"}
+MOVING = {"GpuThrottled", "GpuImbalance", "GpuHot", "GpuPowerBrake"}
 """Alerts whose value is a mean or a share of time, which goes on moving."""
 HELD = sorted(
     name for name in STEADY | MOVING if name not in ("GpuLost", "GpuPowerBrake") and not name.startswith("GpuXid")
@@ -149,10 +149,10 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     program = need_recent("NOTHING compares the alerts of a live node with those of a live server here").prometheus
     folder = tmp_path_factory.mktemp("live")
     rules = rendered(folder)
-    straggler = re.sub(r"at: \d+s", f"at: {ONSET}", (SHIPPED / "straggler.yaml").read_text())
+    stall = re.sub(r"at: \d+s", f"at: {ONSET}", (SHIPPED / "checkpoint-stall.yaml").read_text())
     with ExitStack() as stack:
         nodes = []
-        for name, port, scenario in zip(NODES, free_ports(len(NODES)), (straggler, FAULTY), strict=True):
+        for name, port, scenario in zip(NODES, free_ports(len(NODES)), (stall, FAULTY), strict=True):
             path = folder / f"{name}.scenario.yaml"
             path.write_text(scenario)
             config = CONFIG.format(name=name, rules=f'"{rules}/*.yml"', overrides="")

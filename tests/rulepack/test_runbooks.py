@@ -102,7 +102,7 @@ def test_whoever_resets_a_gpu_has_the_agent_let_go_first_and_take_it_up_again(na
 def test_some_runbooks_reset_a_gpu() -> None:
     """Those of the alerts whose texts ask for it."""
     assert {name for name, text in TEXTS.items() if "--gpu-reset" in text} == {
-        "GpuEccStorm", "GpuEccUncorrected", "GpuRecoveryActionNeeded", "GpuRowRemapPending", "GpuXidReset",
+        "GpuEccErrors", "GpuRecoveryActionNeeded", "GpuRowRemap", "GpuXid",
         "NvLinkDown", "NvLinkErrors",
     }  # fmt: skip
 

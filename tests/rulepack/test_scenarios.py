@@ -27,37 +27,33 @@ def test_a_healthy_node_is_silent(scenario: str, seconds: int, play: Any) -> Non
 
 
 def test_a_straggler_is_reported_once_within_4_minutes(play: Any) -> None:
-    """For long enough that the sustained form would fire if the sharp one did not mute it."""
-    node = play("straggler", 430)
-    assert set(node.fired) == {("GpuImbalanceSharp", "5")}
-    assert node.fired["GpuImbalanceSharp", "5"] - 120 <= 240
-    alert = node.alert("GpuImbalanceSharp")
-    assert alert.annotations["summary"].startswith("GPU 5 of node:19400 is at ")
+    node = play("straggler", 900)
+    assert set(node.fired) == {("GpuImbalance", "5")}
+    assert node.fired["GpuImbalance", "5"] - 660 <= 240
+    alert = node.alert("GpuImbalance")
+    assert alert.annotations["summary"].startswith("GPU 5 of node:19400 is nearly idle")
     assert alert.annotations["owner"] == "slurm job 6001 of ada"
-    assert "uneven work" in alert.annotations["description"]
+    assert dict(alert.labels)["cause"] == "uneven"
 
 
-@pytest.mark.release  # six minutes of a node; the score has it
-def test_peers_that_are_blocked_on_a_gpu_are_distinguished_from_uneven_work(play: Any) -> None:
-    node = play("checkpoint-stall", 345)
-    assert set(node.fired) == {("GpuImbalanceSharp", "0")}
-    assert "peers blocked on this GPU" in node.alert("GpuImbalanceSharp").annotations["description"]
+def test_a_gpu_for_which_its_peers_wait_is_named_within_a_minute(play: Any) -> None:
+    node = play("checkpoint-stall", 190)
+    assert set(node.fired) == {("GpuImbalance", "0")}
+    assert dict(node.alert("GpuImbalance").labels)["cause"] == "awaited"
+    assert node.fired["GpuImbalance", "0"] - 120 <= 60
 
 
 @pytest.mark.release  # six minutes of a node; the score has it
 def test_heat_is_reported_by_who_throttles(play: Any) -> None:
     fired = play("thermal-throttle", 480).fired
-    assert fired["GpuSoftwareThermalThrottle", "5"] < 300
-    assert fired["GpuHardwareThermalThrottle", "4"] - 420 <= 60
-    assert ("GpuHardwareThermalThrottle", "5") not in fired
-    assert {name for name, _ in fired} <= {
-        "GpuSoftwareThermalThrottle", "GpuHardwareThermalThrottle", "GpuHot", "GpuMemoryHot"
-    }  # fmt: skip
+    assert fired["GpuThrottled", "5"] < 300
+    assert fired["GpuThrottled", "4"] - 420 <= 60
+    assert {name for name, _ in fired} <= {"GpuThrottled", "GpuHot"}
 
 
 def test_a_power_brake_is_reported_within_15_seconds_and_never_as_heat(play: Any) -> None:
     fired = play("power-brake", 90).fired
-    assert set(fired) == {("GpuPowerBrake", str(gpu)) for gpu in range(8)}
+    assert set(fired) == {("GpuPowerBrake", "")}
     assert max(fired.values()) - 60 <= 15
 
 
@@ -65,7 +61,7 @@ def test_a_lost_gpu_is_reported_within_10_seconds(play: Any) -> None:
     node = play("gpu-lost", 90)
     fired = node.fired
     assert fired["GpuLost", "3"] - 60 <= 10
-    assert set(fired) == {("GpuLost", "3"), ("GpuXidNode", "3"), *(("GpuXidInfo", str(gpu)) for gpu in range(3))}
+    assert set(fired) == {("GpuLost", "3"), ("GpuXid", "3"), *(("GpuXidInfo", str(gpu)) for gpu in range(3))}
     assert node.alert("GpuLost").annotations["owner"] == "slurm job 6006 of ada"
 
 
@@ -73,12 +69,12 @@ def test_an_nvswitch_whose_link_fails_is_reported_by_its_address(play: Any, tmp_
     file = tmp_path / "switch.yaml"
     file.write_text("description: d\ntopology: dgx-h100\nfaults: [{kind: sxid, at: 60s, code: 20034, switch: 2}]\n")
     fired = play(str(file), 120).fired
-    assert set(fired) == {("NvSwitchFatal", "0000:c3:00.0")}
-    assert fired["NvSwitchFatal", "0000:c3:00.0"] - 60 <= 15
+    assert set(fired) == {("NvSwitchErrors", "0000:c3:00.0")}
+    assert fired["NvSwitchErrors", "0000:c3:00.0"] - 60 <= 15
 
 
 @pytest.mark.release  # six minutes of a node; the score has it
 def test_a_port_that_flaps_is_down_and_then_flapping(play: Any) -> None:
     fired = play("ib-flap", 310).fired
-    assert set(fired) == {("InfinibandPortDown", "mlx5_3"), ("InfinibandFlapping", "mlx5_3")}
+    assert set(fired) == {("InfinibandPortDown", "mlx5_3"), ("PortFlapping", "mlx5_3")}
     assert fired["InfinibandPortDown", "mlx5_3"] - 60 <= 30

@@ -50,9 +50,14 @@ def test_the_page_says_what_was_meant_to_be_reached(page: str) -> None:
     assert "MISSED" not in page
     quiet = re.search(r"^\| together \| (\d+) \| ([\d.]+) \| (\d+) \|", page, re.MULTILINE)
     assert quiet is not None
-    assert int(quiet[1]) >= 20
-    assert float(quiet[2]) >= 20
+    assert int(quiet[1]) >= 12
+    assert float(quiet[2]) >= 12
     assert int(quiet[3]) == 0
+    healthy = re.search(
+        r"^and the rules about jobs. Healthy ones: (\d+) node-hours, 0 false alarms", page, re.MULTILINE
+    )
+    assert healthy is not None
+    assert int(healthy[1]) >= 60
 
 
 @pytest.mark.parametrize(

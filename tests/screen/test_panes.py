@@ -142,7 +142,7 @@ def console(**settings: object) -> Console:
 
 
 def test_colour_is_never_the_only_sign_and_no_color_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines, _ = draw(scene_of("straggler", 320, True), UiState(), Look(80, 24))
+    lines, _ = draw(scene_of("straggler", 860, True), UiState(), Look(80, 24))
     colours = Painter(console(color_system="standard"), "utf-8").paint(lines)
     assert b"\x1b[33m" in colours
     monkeypatch.setenv("NO_COLOR", "1")
@@ -153,14 +153,14 @@ def test_colour_is_never_the_only_sign_and_no_color_has_none(monkeypatch: pytest
 
 def test_a_picture_is_one_synchronized_update_of_the_lines_that_changed() -> None:
     painter = Painter(console(), "utf-8")
-    lines, _ = draw(scene_of("straggler", 320, True), UiState(), Look(80, 24))
+    lines, _ = draw(scene_of("straggler", 860, True), UiState(), Look(80, 24))
     whole = painter.paint(lines)
     assert whole.startswith(b"\x1b[?2026h\x1b[2J")
     assert whole.endswith(b"\x1b[?2026l")
     assert b"\x1b[K" in whole
     assert not re.search(rb"[^m]\x1b\[K", whole)  # behind a full line it would erase its last sign
     assert painter.paint(lines) == b""
-    helped, _ = draw(scene_of("straggler", 320, True), UiState(is_helping=True), Look(80, 24))
+    helped, _ = draw(scene_of("straggler", 860, True), UiState(is_helping=True), Look(80, 24))
     assert b"\x1b[2J" not in painter.paint(helped)
     painter.forget()
     assert painter.paint(helped).startswith(b"\x1b[?2026h\x1b[2J")
@@ -224,7 +224,7 @@ class Person:
 
 
 def straggler() -> Person:
-    return Person(scene_of("straggler", 320, True))
+    return Person(scene_of("straggler", 860, True))
 
 
 def test_arrows_select_and_stop_at_the_ends() -> None:

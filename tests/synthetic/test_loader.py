@@ -67,7 +67,7 @@ def test_a_file_that_does_not_exist_is_named(tmp_path):
 
 def test_every_shipped_scenario_loads_and_says_what_to_expect():
     names = [name for name, description in shipped_scenarios() if description]
-    assert len(names) == 28
+    assert len(names) == 30
     for name in names:
         scenario = load_scenario(name)
         assert scenario.name == name

@@ -133,6 +133,13 @@ def test_shelves_of_a_lost_feed_are_dead_and_the_others_take_their_load(rack: Ca
     assert sick["2/mains/B"] == sick["2/power-supply/PSU6"] == "critical"
 
 
+def test_a_low_reservoir_and_a_failed_supply_have_their_states_while_they_last(rack: Callable[..., RackAt]) -> None:
+    sick = rack("{kind: reservoir-low, at: 60s}", '{kind: supply-failure, shelf: "3", at: 60s, duration: 300s}')
+    assert sick.states(50.0) == {}
+    assert sick.states(120.0) == {"1/reservoir/1": "warning", "3/power-supply/PSU1": "critical"}
+    assert sick.states(400.0) == {"1/reservoir/1": "warning"}
+
+
 def test_warm_coolant_comes_from_the_facility_and_a_leak_from_its_detector(rack: Callable[..., RackAt]) -> None:
     sick = rack(
         "{kind: coolant-warm, degrees: 17, at: 60s}", "{kind: leak, detector: DripTray, at: 60s, state: warning}",
@@ -152,6 +159,8 @@ def test_warm_coolant_comes_from_the_facility_and_a_leak_from_its_detector(rack:
         ("nvl72-rack", "{kind: pump-failure, pump: PumpC}", "unknown value 'PumpC'; did you mean 'PumpB'"),
         ("nvl72-rack", "{kind: pump-failure}", r"faults\[0\].pump: is missing"),
         ("dgx-h100", "{kind: feed-lost, feed: A}", r"faults\[0\].feed: dgx-h100 has none"),
+        ("nvl72-tray", "{kind: reservoir-low}", r"faults\[0\].kind: nvl72-tray has no distribution unit"),
+        ("nvl72-rack", "{kind: supply-failure, shelf: 9}", "unknown value '9'"),
     ],
 )
 def test_a_part_that_is_not_there_is_refused(write, topology: str, fault: str, problem: str) -> None:

@@ -35,6 +35,7 @@ PARTS: Mapping[str, Callable[[Topology], Sequence[str]]] = {
     "detector": lambda machine: (*machine.leak_detectors, *(machine.rack.leak_detectors if machine.rack else ())),
     "pump": lambda machine: machine.rack.pumps if machine.rack else (),
     "feed": lambda machine: machine.rack.feeds if machine.rack else (),
+    "shelf": lambda machine: [str(number + 1) for number in range(machine.rack.shelves)] if machine.rack else (),
 }
 """The parts that only some machines have, by the key that names one."""
 _GPUS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
@@ -227,6 +228,8 @@ class ScenarioReader:
                 self.fail(_join(path, target.replace("|", " or ")), "is missing" if not given else "name only one")
         if name == "coolant-warm" and not machine.connectors:
             self.fail(f"{path}.kind", f"{machine.name} is not cooled by water")
+        if name == "reservoir-low" and not machine.rack:
+            self.fail(f"{path}.kind", f"{machine.name} has no distribution unit")
         part = next((word for word in PARTS if word in keys), "")
         values = {key: self.value(keys, key, path, each) for key, each in kind.parameters.items()}
         if name == "checkpoint-stall" and float(values["takes"]) >= float(values["every"]):

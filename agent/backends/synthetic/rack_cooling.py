@@ -6,7 +6,16 @@ from collections.abc import Callable
 
 from agent.backends.synthetic.coolant_loop import CoolantLoop
 from agent.backends.synthetic.machines import RackPlant
-from agent.backends.synthetic.redfish_tree import CRITICAL, OK, Document, RedfishTree, excerpt, redundancy, status
+from agent.backends.synthetic.redfish_tree import (
+    CRITICAL,
+    OK,
+    WARNING,
+    Document,
+    RedfishTree,
+    excerpt,
+    redundancy,
+    status,
+)
 from agent.backends.synthetic.scenario import Scenario
 from agent.backends.synthetic.tray_water import JOULES_PER_LITER, leak_said, rise_of
 
@@ -15,6 +24,8 @@ FACILITY_RISE = 6.0
 PRESSURE_KPA = 120.0  # of the supply over the return, at the rated flow
 RETURN_KPA = 110.0
 FILTER_KPA = 14.0
+LEVEL, LOW = 88.0, 23.0
+"""Percent of a reservoir."""
 CRUISE, FULL = 62.0, 93.0
 """Percent of the speed at which a pump runs beside another one, and alone."""
 AIR, HUMIDITY = 24.0, 42.0
@@ -27,6 +38,7 @@ class RackCooling:
     def __init__(self, scenario: Scenario, plant: RackPlant, heat: Callable[[float], float]) -> None:
         self._inlet, self._plant, self._heat = scenario.topology.inlet, plant, heat
         self._loop = CoolantLoop(scenario)
+        self._low = [fault for fault in scenario.faults if fault.kind == "reservoir-low"]
         self._leaks = {
             detector: [fault for fault in scenario.faults if fault.kind == "leak" and fault.part == detector]
             for detector in plant.leak_detectors
@@ -39,9 +51,9 @@ class RackCooling:
         unit = {"Id": "1", "EquipmentType": "CDU", **status(), "PumpRedundancy": [group]}
         path = f"{tree.collection(equipment, 'CDUs', {'1': unit})}/1"
         tree.collection(path, "Pumps", self._pumps(t))
-        tree.collection(
-            path, "Reservoirs", {"1": {**status(), "FluidLevelStatus": OK, "FluidLevelPercent": excerpt(88)}}
-        )
+        is_low = any(fault.window.holds(t) for fault in self._low)
+        said = {"FluidLevelStatus": WARNING if is_low else OK, "FluidLevelPercent": excerpt(LOW if is_low else LEVEL)}
+        tree.collection(path, "Reservoirs", {"1": {**status(), **said}})
         pressure = {"DeltaLiquidPressurekPa": excerpt(FILTER_KPA * self._loop.flow(t) ** 2)}
         tree.collection(
             path, "Filters", {"1": {**status(), **pressure, "ServiceHours": 2100, "RatedServiceHours": 8760}}

@@ -21,6 +21,7 @@ class RackPower:
     def __init__(self, scenario: Scenario, plant: RackPlant, draw: Callable[[float], float]) -> None:
         self._plant, self._draw = plant, draw
         self._lost = [fault for fault in scenario.faults if fault.kind == "feed-lost"]
+        self._failed = [fault for fault in scenario.faults if fault.kind == "supply-failure"]
 
     def add_to(self, tree: RedfishTree, root: str, t: float) -> None:
         """The shelves' documents at `t`: those whose feed is there share the load evenly."""
@@ -32,15 +33,16 @@ class RackPower:
         equipment = tree.part(root, "PowerEquipment", {})
         shelves = tree.collection(equipment, "PowerShelves", {shelf: self._shelf(shelf in fed) for shelf in feeds})
         for shelf, feed in feeds.items():
-            self._add_parts(tree, f"{shelves}/{shelf}", feed, load if shelf in fed else None)
+            fails = any(fault.part == shelf and fault.window.holds(t) for fault in self._failed)
+            self._add_parts(tree, f"{shelves}/{shelf}", feed, load if shelf in fed else None, fails)
 
     def _shelf(self, fed: bool) -> Document:
         supplies = self._plant.supplies
         group = redundancy("Supplies", supplies - 1, supplies, OK if fed else CRITICAL)
         return {"EquipmentType": "PowerShelf", **status(), "PowerSupplyRedundancy": [group]}
 
-    def _add_parts(self, tree: RedfishTree, shelf: str, feed: str, load: float | None) -> None:
-        """What a shelf consists of, at this load in watts; None without an input."""
+    def _add_parts(self, tree: RedfishTree, shelf: str, feed: str, load: float | None, fails: bool) -> None:
+        """Add the parts of a shelf, at this load in watts (None without an input); its first supply may fail."""
         plant, given = self._plant, load or 0.0
         taken = given / EFFICIENCY
         tree.part(shelf, "Metrics", {"PowerWatts": excerpt(given, 0)})
@@ -59,6 +61,8 @@ class RackPower:
             "LineInputStatus": "Normal" if load is not None else "LossOfInput",
         }
         names = [f"PSU{number + 1}" for number in range(plant.supplies)]
-        supplies = tree.collection(shelf, "PowerSupplies", {name: dict(supply) for name in names})
+        failed = {**supply, **status(CRITICAL)}
+        members = {name: dict(failed if fails and name == names[0] else supply) for name in names}
+        supplies = tree.collection(shelf, "PowerSupplies", members)
         for name in names:
             tree.part(f"{supplies}/{name}", "Metrics", {"OutputPowerWatts": excerpt(given / plant.supplies, 0)})

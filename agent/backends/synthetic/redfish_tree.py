@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 Document = dict[str, Any]
-OK, CRITICAL = "OK", "Critical"
+OK, WARNING, CRITICAL = "OK", "Warning", "Critical"
 
 
 class RedfishTree:

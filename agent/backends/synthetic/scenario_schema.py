@@ -287,6 +287,8 @@ FAULTS: dict[str, FaultKind] = {
     "feed-lost": FaultKind(
         ("feed",), {}, "The rack's power shelves on the feed have no input, and those on the other carry the rack."
     ),
+    "supply-failure": FaultKind(("shelf",), {}, "A power supply of this power shelf of the rack fails."),
+    "reservoir-low": FaultKind((), {}, "The reservoir of the rack's distribution unit is low."),
     "coolant-warm": FaultKind(
         (),
         {"degrees": Parameter(degrees, REQUIRED)},

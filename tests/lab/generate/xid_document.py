@@ -10,8 +10,9 @@ _INTRODUCTION = """\
 
 <!-- Generated from agent/catalogue/xid_triage.py by `make generate`. Do not edit. -->
 
-What each XID asks for, and which alert tells of it. From this table come the codes in `alerts/rules/xid.yml`, the
-runbooks of these alerts, the words of `coldplate check`, of the report, of the page at `/` and of the agent's log.
+What each XID asks for, and which alert tells of it. From this table come the codes in `alerts/rules/xid.yml` and
+`advice.yml` (GpuXidInfo is off by default), the runbooks of these alerts, the words of `coldplate check`, of the
+report, of the page at `/` and of the agent's log.
 
 * **Bucket** is the immediate action in NVIDIA's
   [Xid catalog](https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html), the source of codes and names.
@@ -19,10 +20,10 @@ runbooks of these alerts, the words of `coldplate check`, of the report, of the 
 * A code that is not here (newer than the table, or unused according to the catalog) is told of by GpuXidUnknown.
 * **45** alone tells that somebody ended a process: there is no alert. With another XID on the node in the same two
   minutes it is that one's consequence, and GpuXidInfo tells of it. (After a 45 alone the catalog would restart the
-  fabric manager, though it says as well that Ctrl-C and SIGKILL cause it. GpuFabricNotReady tells of a fabric manager
+  fabric manager, though it says as well that Ctrl-C and SIGKILL cause it. GpuFabricDegraded tells of a fabric manager
   at fault.)
 * **144 to 150** (NVLink 5) are as grave as their line in the kernel log says, by its word and by the error status of
-  the unit (the catalog's sheet "XID 144-150 Decode"): what is fatal asks for a reset (GpuXidReset), the rest is the
+  the unit (the catalog's sheet "XID 144-150 Decode"): what is fatal asks for a reset (GpuXid), the rest is the
   application's (GpuXidInfo). `coldplate_gpu_xid_graded_errors_total` counts both. If the agent cannot read the line,
   GpuXidUnknown tells of it.
 * **154** repeats in words what `coldplate_gpu_recovery_action` shows; GpuRecoveryActionNeeded tells of it.

@@ -1,7 +1,7 @@
 """What the pack says of XIDs, made from the table of agent/catalogue/xid_triage.py.
 
-In alerts/rules/xid.yml the codes after each comment such as `# codes: reset`, and in the runbooks of these alerts the
-section "Codes". The rest of both is written by hand.
+In alerts/rules/xid.yml and advice.yml the codes after each comment such as `# codes: reset`, and in the runbooks of
+these alerts the section "Codes". The rest of both is written by hand.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ ALERTS: dict[XidClass, str] = {
     XidClass.CLEANUP: "GpuXidInfo",
     XidClass.WORDS: "GpuXidUnknown",
     XidClass.LOOK: "GpuXidUnknown",
-    XidClass.POWER: "GpuXidPower",
-    XidClass.RESET: "GpuXidReset",
-    XidClass.NODE: "GpuXidNode",
+    XidClass.POWER: "GpuXid",
+    XidClass.RESET: "GpuXid",
+    XidClass.NODE: "GpuXid",
 }
-"""Which alert tells of a class. One of WORDS is told of by that of another class, once its log line was read."""
+"""The alert of each class. A code of WORDS has that of another class once the agent has read its log line."""
 
 _ALERTS = Path(__file__).resolve().parents[3] / "alerts"
-RULES = _ALERTS / "rules" / "xid.yml"
+RULES = tuple(_ALERTS / "rules" / name for name in ("advice.yml", "xid.yml"))
 RUNBOOKS = _ALERTS / "runbooks"
 
 _ALL_BUT = "all but "
@@ -58,7 +58,8 @@ def _section(alert: str) -> str:
 
 def write() -> None:
     """Write the codes into the rules and the runbooks."""
-    RULES.write_text(with_codes(RULES.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in RULES:
+        path.write_text(with_codes(path.read_text(encoding="utf-8")), encoding="utf-8")
     for alert in sorted(set(ALERTS.values())):
         path = RUNBOOKS / f"{alert}.md"
         path.write_text(with_section(path.read_text(encoding="utf-8"), alert), encoding="utf-8")

@@ -11,12 +11,12 @@ from pathlib import Path
 from alerts.rulefile import AlertingRule, RuleFile
 from tests.lab.bench.report import Progress, stop_on_signals
 from tests.lab.score import document
-from tests.lab.score.crew import play_all
+from tests.lab.score.crew import play_all, work_all
 from tests.lab.score.expectations import EXPECTED
 from tests.lab.score.inputs import digest
 from tests.lab.score.play import load_pack
 from tests.lab.score.plays import PLAYS, Part, ScoreError, parts, refuse_gaps
-from tests.lab.score.scoring import Verdict, problems
+from tests.lab.score.scoring import Verdict, problems, problems_of_work
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "detection.md"
 QUICK = 600
@@ -43,15 +43,16 @@ def main(arguments: Sequence[str]) -> int:
     wanted = [part for part in _parts(parsed.quick) if not parsed.only or part.name in parsed.only]
     try:
         verdicts = _play_all(wanted, parsed.jobs)
+        works = [] if parsed.only else list(work_all(parsed.work_hours, parsed.jobs))
     except KeyboardInterrupt:
         print("score: stopped; nothing was written", file=sys.stderr)
         return 130
     if parsed.quick or parsed.only:
         print(document.tables(verdicts, alerts))
     else:
-        PAGE.write_text(document.render(verdicts, alerts, digest(pack)), encoding="utf-8")
+        PAGE.write_text(document.render(verdicts, alerts, digest(pack), works), encoding="utf-8")
         print(f"wrote {PAGE.relative_to(PAGE.parents[1])}: {len(verdicts)} plays, {len(alerts)} alerts")
-    wrong = list(problems(verdicts))
+    wrong = [*problems(verdicts), *problems_of_work(works)]
     print("\n".join(wrong) or "every alert fired where and when it must, and no other did")
     return 1 if wrong else 0
 
@@ -71,6 +72,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--quick", action="store_true", help="play each scenario once, as shipped, and print the tables; write nothing"
     )
+    parser.add_argument(
+        "--work-hours", metavar="HOURS", type=float, default=4.0,
+        help="hours of each healthy kind of work (default: %(default)s; 67 are a thousand node-hours, 15 minutes)",
+    )  # fmt: skip
     parser.add_argument(
         "--jobs", metavar="N", type=_positive, default=len(os.sched_getaffinity(0)),
         help="processes that play at the same time (default: one for each processor, %(default)s)",

@@ -12,7 +12,9 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from alerts.rulefile import RuleFile
 from tests.lab.score.play import Play, load_pack
 from tests.lab.score.plays import Part
-from tests.lab.score.scoring import Verdict, judge
+from tests.lab.score.scoring import Verdict, WorkVerdict, judge
+from tests.lab.score.work import FAULTY, HEALTHY
+from tests.lab.score.work_play import play_work, rules_for_jobs
 
 _pack: tuple[RuleFile, ...] = ()
 """The rules of a process that plays: read once in each."""
@@ -24,7 +26,10 @@ def played(part: Part, pack: Sequence[RuleFile]) -> Verdict:
     play = Play(scenario, pack, expectation.rack).until(part.seconds)
     play.close()
     hits, wrong = judge(expectation, scenario, play.firings)
-    return Verdict(part.name, part.number, part.seconds, tuple(hits), tuple(wrong), tuple(play.failures))
+    sent = tuple(play.sent.values())
+    return Verdict(
+        part.name, part.number, part.seconds, tuple(hits), tuple(wrong), tuple(play.failures), len(play.firings), sent
+    )
 
 
 def play_all(wanted: Sequence[Part], jobs: int) -> Iterator[tuple[Part, Verdict]]:
@@ -41,6 +46,23 @@ def play_all(wanted: Sequence[Part], jobs: int) -> Iterator[tuple[Part, Verdict]
             for process in multiprocessing.active_children():
                 process.terminate()
             raise
+
+
+def work_all(hours: float, jobs: int) -> Iterator[WorkVerdict]:
+    """Play each healthy kind of work for so many hours, and each other one once, as they end."""
+    context = multiprocessing.get_context("spawn")
+    names = [*HEALTHY, *FAULTY]
+    with ProcessPoolExecutor(jobs, context, _begin) as pool:
+        yield from pool.map(_work_of, names, [hours] * len(names))
+
+
+def _work_of(name: str, hours: float) -> WorkVerdict:
+    """Play a kind of work: its seed is its name's; healthy work by ticks of five seconds, to play more of it."""
+    fault, rules = FAULTY.get(name), rules_for_jobs(_pack)
+    if fault is None:
+        return WorkVerdict(name, hours * 3600.0, tuple(play_work(HEALTHY[name], hours * 3600.0, rules, 7, 5.0)))
+    seconds = fault.begins + max(fault.within, fault.warns_within or 0.0) + 60.0
+    return WorkVerdict(name, seconds, tuple(play_work(fault.work, seconds, rules, 7)))
 
 
 def _begin() -> None:

@@ -27,8 +27,16 @@ RACK = PlayedRack("r12", 40_800.0, 4)
 """Four nodes of this kind on 40.8 kW, as the scenarios about power assume. Healthy ones stay below 80% of it."""
 
 
+FED = PlayedRack("r12", 40_800.0, 4, (("A", 30_000.0), ("B", 30_000.0), ("C", 17_000.0)))
+"""The same with three feeds: an even share of what trips the rack is too much for the smallest of them."""
+
+
 TRAYS = PlayedRack("r14", 144_000.0, 18)
 """An NVL72 of eighteen trays, below 80% of its power when it is well."""
+
+
+UNBUDGETED = PlayedRack("r14", None, 18)
+"""The same without a power budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +88,8 @@ class Expectation:
         return {each.alert for each in self.must} | {each.alert for each in self.may}
 
 
-def _xid(kind: str, code: int, fault: int) -> Expected:
-    return Expected(kind, fault, labels={"xid": str(code)})
+def _xid_info(code: int, fault: int) -> Expected:
+    return Expected("GpuXidInfo", fault, labels={"xid": str(code)})
 
 
 _NOTHING_WRONG = Expectation(QUIET, rack=RACK, is_quiet=True)
@@ -92,170 +100,180 @@ EXPECTED: dict[str, Expectation] = {
     "inference-mix": _NOTHING_WRONG,
     "two-jobs": _NOTHING_WRONG,
     "straggler": Expectation(
-        700,
-        must=(Expected("GpuImbalanceSharp", labels={"job_id": "6001"}, within=240),),
+        1000,
+        must=(Expected("GpuImbalance", labels={"job_id": "6001", "cause": "uneven"}, within=240),),
     ),
     "checkpoint-stall": Expectation(
         2200,
         must=(
-            Expected("GpuImbalanceSharp", labels={"job_id": "6002"}, within=240),
-            Expected("GpuImbalanceBlocked", labels={"job_id": "6002"}),
+            Expected("GpuImbalance", labels={"job_id": "6002", "severity": "info"}, within=120),
+            Expected("GpuImbalance", labels={"job_id": "6002", "severity": "warning"}, within=320),
+            Expected("GpuImbalance", labels={"job_id": "6002", "severity": "critical"}),
         ),
     ),
     "checkpoint-stall-milder": Expectation(
         900,
         base="checkpoint-stall",
         parameters={"takes": 83.0},
-        must=(Expected("GpuImbalance", labels={"job_id": "6002"}, within=360),),
+        must=(
+            Expected("GpuImbalance", labels={"job_id": "6002", "severity": "info"}, within=120),
+            Expected("GpuImbalance", labels={"job_id": "6002", "severity": "warning"}, within=320),
+        ),
     ),
-    "slow-gpu": Expectation(1000, must=(Expected("GpuPowerStraggler", labels={"job_id": "6003"}),)),
+    "slow-gpu": Expectation(1000, must=(Expected("GpuStraggler", labels={"job_id": "6003"}, within=300),)),
     "data-starvation": Expectation(1500, must=(Expected("GpuDataStarvation", None, of="job"),)),
     "thermal-throttle": Expectation(
         1000,
         must=(
-            Expected("GpuSoftwareThermalThrottle", 0),
-            Expected("GpuHardwareThermalThrottle", 1, within=60),
+            Expected("GpuThrottled", 0, labels={"reason": "sw_thermal_slowdown"}),
+            Expected("GpuThrottled", 1, labels={"reason": "hw_thermal_slowdown"}, within=60),
             Expected("GpuHot", 0),
             Expected("GpuHot", 1),
-            Expected("GpuMemoryHot", 0),
-            Expected("GpuMemoryHot", 1),
         ),
         may=(
-            Companion("GpuPowerStraggler", "throttled by the driver it draws less than its peers", 0),
-            Companion("GpuPowerStraggler", "throttled by the hardware it draws less than its peers", 1),
-            Companion("GpuSoftwareThermalThrottle", "the driver throttles first, before the hardware has to", 1),
+            Companion("GpuStraggler", "throttled by the driver it draws less than its peers", 0),
+            Companion("GpuStraggler", "throttled by the hardware it draws less than its peers", 1),
+            Companion("GpuThrottled", "the driver throttles first, before the hardware has to", 1),
         ),
     ),
     "power-brake": Expectation(
         1300,
-        must=(Expected("GpuPowerBrake", 0, within=15), Expected("GpuPowerBrake", 1, within=15)),
-        may=(Companion("GpuPowerStraggler", "stays braked and draws less than its peers, which do not", 0),),
+        must=(Expected("GpuPowerBrake", of="node", within=15),),
+        may=(Companion("GpuStraggler", "stays braked and draws less than its peers, which do not", 0),),
     ),
     "rack-overrun": Expectation(
         900,
         must=(
             Expected("NodePowerOverShare", 0, of="node"),
-            Expected("RackPower", 0, of="node", labels={"level": "peak10s"}),
-            Expected("RackPower", 0, of="node", labels={"level": "over1m"}),
-            Expected("RackPower", 1, of="node", labels={"level": "trip"}),
+            Expected("RackPowerHigh", 0, of="node", labels={"level": "near"}),
+            Expected("RackPowerHigh", 0, of="node", labels={"level": "over"}),
+            Expected("RackPowerHigh", 1, of="node", labels={"level": "trip"}),
+            Expected("RackFeedOverload", 1, of="node", labels={"feed": "C"}),
+            Expected("RackPowerNotRedundant", 1, of="node", labels={"what": "feed"}),
         ),
         may=(Companion("RackPowerBreachSoon", "power rises towards the budget before it is above it", 0, "node"),),
-        rack=RACK,
+        rack=FED,
     ),
     "power-swing": Expectation(
         1200,
-        must=(Expected("RackPowerSwing", None, of="node"),),
-        may=(Companion("RackPowerRamp", "each swing has two ramps", None, "node"),),
+        must=(Expected("RackPowerSwing", None, of="node", labels={"kind": "swing"}),),
+        may=(Companion("RackPowerSwing", "each swing has two ramps", None, "node"),),
         rack=RACK,
     ),
     "gpu-lost": Expectation(
         1200,
         must=(
             Expected("GpuLost", within=10),
-            _xid("GpuXidNode", 79, 0),
-            _xid("GpuXidInfo", 45, 1),
-            Expected("GpuJobSyncStall", 0, of="job"),
+            Expected("GpuXid", 0, labels={"action": "node_reboot"}),
+            _xid_info(45, 1),
         ),
     ),
-    "driver-hang": Expectation(600, must=(Expected("GpuLost", within=10), _xid("GpuXidReset", 119, 0))),
+    "collective-hang": Expectation(1300, must=(Expected("GpuJobSyncStall", None, of="job"),)),
+    "driver-hang": Expectation(
+        600, must=(Expected("GpuLost", within=10), Expected("GpuXid", 0, labels={"action": "gpu_reset"}))
+    ),
     "xid-storm": Expectation(
         1400,
         must=(
-            _xid("GpuXidReset", 48, 0),
-            _xid("GpuXidReset", 95, 1),
-            _xid("GpuXidInfo", 45, 2),
-            _xid("GpuXidInfo", 94, 3),
-            _xid("GpuXidInfo", 31, 4),
-            Expected("GpuEccUncorrected", 5),
+            Expected("GpuXid", 0, labels={"action": "gpu_reset"}),
+            _xid_info(45, 2),
+            _xid_info(94, 3),
+            _xid_info(31, 4),
+            Expected("GpuEccErrors", 5, labels={"type": "uncorrected"}),
         ),
     ),
     "ecc-remap": Expectation(
         900,
         must=(
-            Expected("GpuEccUncorrected", 1),
-            _xid("GpuXidReset", 48, 2),
-            _xid("GpuXidInfo", 63, 3),
-            Expected("GpuRowRemapPending", 4),
+            Expected("GpuEccErrors", 1, labels={"type": "uncorrected"}),
+            Expected("GpuXid", 2, labels={"action": "gpu_reset"}),
+            _xid_info(63, 3),
+            Expected("GpuRowRemap", 4, labels={"state": "pending"}),
             Expected("GpuRecoveryActionNeeded", 4, labels={"action": "gpu_reset"}),
-            _xid("GpuXidReset", 64, 5),
-            Expected("GpuRowRemapFailure", 6),
+            Expected("GpuXid", 5, labels={"action": "gpu_reset"}),
+            Expected("GpuRowRemap", 6, labels={"state": "failure"}),
             Expected("GpuRecoveryActionNeeded", 6, labels={"action": "drain_and_reset"}),
         ),
     ),
     "nvlink-down": Expectation(
         600,
         must=(
-            Expected("NvLinkErrors", 0, labels={"type": "crc_flit"}),
-            Expected("NvLinkErrors", 1, labels={"type": "recovery"}),
+            Expected("NvLinkErrors", 0, labels={"kind": "counted"}),
             Expected("NvLinkDown", 2),
-            _xid("GpuXidReset", 74, 3),
+            Expected("GpuXid", 3, labels={"action": "gpu_reset"}),
         ),
     ),
     "ib-flap": Expectation(
         700,
         must=(
             Expected("InfinibandPortDown", of="port"),
-            Expected("InfinibandFlapping", of="port", occurrence=3),
+            Expected("PortFlapping", of="port", occurrence=3),
         ),
     ),
     "ib-symbol-errors": Expectation(
         900,
-        must=(
-            Expected("InfinibandSymbolErrors", 0, of="port"),
-            Expected("InfinibandLinkRecoveries", 1, of="port"),
-        ),
+        must=(Expected("InfinibandErrors", 0, of="port", labels={"kind": "symbol"}),),
     ),
     "optic-decay": Expectation(
         3600,
         must=(
-            Expected("EthernetPreFecErrors", of="port"),
-            Expected("TransceiverReceivePowerLow", of="port"),
+            Expected("EthernetFecErrors", of="port", labels={"kind": "corrected"}),
+            Expected("TransceiverDegrading", of="port"),
         ),
     ),
     "dirty-fibre": Expectation(
         2400,
         must=(
-            Expected("EthernetFecUncorrectable", of="port", within=120),
-            Expected("EthernetPreFecErrors", of="port"),
-            Expected("TransceiverReceivePowerLow", of="port"),
-            Expected("TransceiverLanesUneven", of="port"),
+            Expected("EthernetFecErrors", of="port", labels={"kind": "uncorrectable"}, within=120),
+            Expected("TransceiverDegrading", of="port", labels={"sign": "receive_power"}),
         ),
     ),
-    "module-swap": Expectation(600, must=(Expected("TransceiverReplaced", of="port"),)),
+    "module-swap": Expectation(600, must=(Expected("PartReplaced", of="port"),)),
     "leak": Expectation(
         400,
         must=(
-            Expected("LeakSuspected", 0, of="detector", within=30),
-            Expected("LeakDetected", 1, of="detector", within=30),
-            Expected("RackLeakDetected", 2, of="node", labels={"part": "DripTray"}, within=30),
+            Expected("LeakDetected", 0, of="detector", labels={"state": "suspected"}, within=30),
+            Expected("LeakDetected", 1, of="detector", labels={"state": "detected"}, within=30),
+            Expected("RackLeak", 2, of="node", labels={"part": "DripTray", "state": "detected"}, within=30),
         ),
         rack=TRAYS,
     ),
     "clique-split": Expectation(
         400,
-        must=(Expected("RackNvlinkSplit", of="node", labels={"rack": "r14"}, within=120),),
+        must=(Expected("RackNvlink", of="node", labels={"rack": "r14", "problem": "split"}, within=120),),
         rack=TRAYS,
     ),
     "coolant-warm": Expectation(
         1800,
         must=(
-            Expected("CoolantSupplyHot", 0, of="node"),
-            Expected("CoolantSupplyCritical", 1, of="node"),
-            Expected("RackCoolantSupplyHot", 0, of="node"),
-            Expected("RackCoolantSupplyCritical", 1, of="node"),
+            Expected("CoolantSupplyHot", 0, of="node", labels={"level": "warning"}),
+            Expected("CoolantSupplyHot", 1, of="node", labels={"level": "critical"}),
+            Expected("RackCoolantSupplyHot", 0, of="node", labels={"level": "warning"}),
+            Expected("RackCoolantSupplyHot", 1, of="node", labels={"level": "critical"}),
         ),
         rack=TRAYS,
     ),
     "pump-failure": Expectation(
         1400,
         must=(
-            Expected("RackPumpRedundancyLost", 0, of="node", labels={"equipment": "cdu"}, within=120),
-            Expected("RackPumpsFailed", 1, of="node", labels={"equipment": "cdu"}, within=30),
+            Expected("RackPumps", 0, of="node", labels={"equipment": "cdu", "state": "redundancy_lost"}, within=120),
+            Expected("RackPumps", 1, of="node", labels={"equipment": "cdu", "state": "failed"}, within=30),
             Expected("RackCoolantFlowLow", 1, of="node", labels={"equipment": "cdu"}, within=180),
             Expected("CoolantFlowLow", 1, of="node", within=180),
         ),
-        may=(Companion("GpuSoftwareThermalThrottle", "in coolant that stands all GPUs overheat", 1),),
+        may=(Companion("GpuThrottled", "in coolant that stands all GPUs overheat", 1),),
         rack=TRAYS,
+    ),
+    "rack-equipment": Expectation(
+        1000,
+        must=(
+            Expected("LeakDetectorBlind", 0, of="detector"),
+            Expected("RackEquipmentUnreachable", 1, of="node", labels={"part": "Cabinet"}, within=150),
+            Expected("RackCoolantService", 2, of="node", labels={"kind": "reservoir"}, within=150),
+            Expected("RackPowerPartFailed", 3, of="node", labels={"unit": "3", "kind": "power-supply"}, within=90),
+            Expected("RackPowerUnknown", None, of="node", labels={"why": "no_budget"}),
+        ),
+        rack=UNBUDGETED,
     ),
     "feed-lost": Expectation(
         600,

@@ -33,9 +33,10 @@ from agent.sampler.health import LoopFacts
 from agent.sampler.inventory import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.settings import Settings
-from alerts import rulefile
+from alerts import packs, rulefile
 from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.exposition import Exposition
+from alerts.inhibition import Inhibition
 from alerts.rulefile import RuleFile
 from tests.lab.score.expectations import PlayedRack
 
@@ -136,7 +137,14 @@ class Play:
         self._rack_power: tuple[Reading, ...] = ()
         self._rack_framer, self._own_framer = Framer(), Framer()
         self._exposition = Exposition(TARGET)
+        self._advice = {
+            rule.name for file in rules if Path(file.path).stem == packs.ADVICE for group in file.groups
+            for rule in group.rules
+        }  # fmt: skip
         self._engine = RuleEngine(Ruleset(tuple(rules)), TARGET, self.now)
+        self._inhibition = Inhibition()
+        self.sent: dict[Labels, Firing] = {}
+        """The first firing of each alert that the agent sends: neither advice nor inhibited when it began."""
         self.firings: list[Firing] = []
         """Every beginning of an alert, in the order of time."""
         self.failures: list[str] = []
@@ -234,5 +242,14 @@ class Play:
                 if change.alert.phase is Phase.FIRING
             )
             self.failures.extend(f"{self._second} s: {failure.rule}: {failure.error}" for failure in failures)
+        self._send()
         self._second += PERIOD
         return done
+
+    def _send(self) -> None:
+        """Note what the daemon's dispatcher would send now."""
+        firing = [each for each in self.firing() if each.rule not in self._advice]
+        self._inhibition.update(firing)
+        for alert in firing:
+            if alert.labels not in self._inhibition.causes:
+                self.sent.setdefault(alert.labels, Firing(alert.rule, alert.labels, self._second))

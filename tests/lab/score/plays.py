@@ -15,7 +15,7 @@ from agent.backends.synthetic import Scenario, load_scenario, shipped_scenarios
 from agent.backends.synthetic.scenario import ScenarioFault, ScenarioJob, Window
 from tests.lab.score.expectations import EXPECTED, Expectation
 
-PLAYS = 5
+PLAYS = 3
 """Times that each scenario is played."""
 LATEST = 600.0
 """Seconds by which faults or jobs come later, at most."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from agent.backends.synthetic import Scenario
 from tests.lab.score.expectations import Companion, Expectation, Expected
 from tests.lab.score.play import Firing
+from tests.lab.score.work import FAULTY, INFORMED
+from tests.lab.score.work_play import WorkFiring
 
 Pairs = tuple[tuple[str, str], ...]
 _EARLY = 1e-6
@@ -54,6 +56,17 @@ class Verdict:
     hits: tuple[Hit, ...] = ()
     false_alarms: tuple[Firing, ...] = ()
     failures: tuple[str, ...] = ()
+    fired: int = 0
+    sent: tuple[Firing, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkVerdict:
+    """How a kind of work went: what fired in so many seconds of it."""
+
+    name: str
+    seconds: float
+    firings: tuple[WorkFiring, ...]
 
 
 def judge(expectation: Expectation, scenario: Scenario, firings: Iterable[Firing]) -> tuple[list[Hit], list[Firing]]:
@@ -116,3 +129,16 @@ def _as_expected(companion: Companion) -> Expected:
 
 def _shown(labels: Pairs) -> str:
     return "{" + ", ".join(f"{name}={value}" for name, value in labels if name not in ("alertname", "uuid")) + "}"
+
+
+def problems_of_work(verdicts: Iterable[WorkVerdict]) -> Iterator[str]:
+    """Yield each alert about healthy work, and each fault without its alert, with another one, or with a late one."""
+    for verdict in verdicts:
+        fault = FAULTY.get(verdict.name)
+        for each in verdict.firings:
+            if fault is None and not (verdict.name in INFORMED and each.severity == "info"):
+                yield f"{verdict.name}: {each.alert} of GPU {each.gpu} fired after {each.at:g} s"
+            elif fault is not None and (each.alert, each.gpu) != (fault.alert, fault.gpu):
+                yield f"{verdict.name}: {each.alert} of GPU {each.gpu} fired"
+        if fault is not None and not any(each.at - fault.begins <= fault.within for each in verdict.firings):
+            yield f"{verdict.name}: {fault.alert} did not fire within {fault.within:g} s"

@@ -51,7 +51,7 @@ def utc() -> Iterator[None]:
         time.tzset()
 
 
-STRAGGLER = partial(scene_of, "straggler", 320, True)
+STRAGGLER = partial(scene_of, "straggler", 860, True)
 STALL = partial(scene_of, "checkpoint-stall", 200)
 HEAT = partial(scene_of, "thermal-throttle", 600)
 RACK = partial(

@@ -1,0 +1,125 @@
+"""Plays a kind of work (work.py) through the real ledger and rules, a thousand times faster than time passes.
+
+Where play.py plays a whole node, only what the rules about jobs read is here: levels of GPUs, their means of a minute,
+and counters of the host.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from agent.catalogue import BY_NAME
+from agent.model import EMPTY_LAYOUT, Entity, Frame, Gpu, Instant, Labels, Layout, Node, Phase, Series, Snapshot
+from agent.sampler.ledger import GpuLedger
+from alerts.engine import RuleEngine, Ruleset
+from alerts.rulefile import RuleFile
+from tests.lab.score.work import GPUS, Level, Second, Work
+
+LIMIT_WATTS = 700.0
+MEMORY_BYTES = 80.0 * 2**30
+MEAN_SECONDS = 60.0
+EPOCH, WALL = 5_000.0, 1_700_000_000.0
+TARGET = (("instance", "node:19400"), ("job", "coldplate"))
+JOB = (("scheduler", "slurm"), ("job_id", "7"))
+_GPUS = tuple(Gpu(str(number), f"GPU-{number}") for number in range(GPUS))
+_FAST = (
+    "up", "utilization_ratio", "power_watts", "power_limit_watts", "tensor_active_ratio", "sm_active_ratio",
+    "dram_active_ratio", "memory_used_bytes", "memory_total_bytes", "throttle_active", "utilization_mean_ratio",
+    "power_mean_watts", "tensor_active_mean_ratio", "clock_mean_hertz",
+)  # fmt: skip
+_LABELS: dict[str, Labels] = {"throttle_active": (("reason", "sw_power_cap"),), "clock_mean_hertz": (("domain", "sm"),)}
+
+
+def _row(name: str, entity: Entity, labels: Labels = ()) -> Series:
+    return Series(BY_NAME[f"coldplate_{name}"], entity, labels)
+
+
+_OF_GPUS = Layout(tuple(_row(f"gpu_{name}", gpu, _LABELS.get(name, ())) for gpu in _GPUS for name in _FAST))
+_OF_HOST = Layout((_row("node_disk_written_bytes_total", Node(), (("device", "nvme0n1"),)),
+                   _row("node_disk_read_bytes_total", Node(), (("device", "nvme0n1"),))))  # fmt: skip
+_HOLDS = Layout(
+    (
+        *(_row("gpu_job_info", gpu, (*JOB, ("user", "ada"), ("name", "x"), ("mig", "0"), ("shared", "false")))
+          for gpu in _GPUS),
+        *(_row("gpu_info", gpu, (("model", "NVIDIA H100 80GB HBM3"),)) for gpu in _GPUS),
+        _row("job_whole_gpus", Node(), JOB),
+    )
+)  # fmt: skip
+_HELD = Frame(_HOLDS, (*(1.0,) * (2 * GPUS), float(GPUS)))
+
+
+class WorkFiring(NamedTuple):
+    """The beginning of an alert, in seconds of the play."""
+
+    alert: str
+    severity: str
+    gpu: str
+    at: float
+
+
+class _Means:
+    """Means of the last minute of one GPU's utilization, power, tensor activity and clock."""
+
+    def __init__(self) -> None:
+        self._past: deque[tuple[float, ...]] = deque()
+        self._sums = [0.0] * 4
+
+    def take(self, level: Level, keep: int) -> list[float]:
+        values = (level.busy, level.power * LIMIT_WATTS, level.tensor, level.clock * 1e6)
+        self._past.append(values)
+        self._sums = [total + value for total, value in zip(self._sums, values, strict=True)]
+        if len(self._past) > keep:
+            self._sums = [total - old for total, old in zip(self._sums, self._past.popleft(), strict=True)]
+        return [total / len(self._past) for total in self._sums]
+
+
+def rules_for_jobs(pack: Sequence[RuleFile]) -> tuple[RuleFile, ...]:
+    """Return the file of the pack whose rules read what is played here."""
+    return tuple(file for file in pack if Path(file.path).stem == "imbalance")
+
+
+def play_work(
+    work: Work, seconds: float, rules: Sequence[RuleFile], seed: int = 1, tick: float = 1.0
+) -> list[WorkFiring]:
+    """Play a kind of work, and return every beginning of an alert. An error of a rule is an AssertionError."""
+    random = Random(seed)
+    engine = RuleEngine(Ruleset(tuple(rules)), TARGET, Instant(EPOCH, WALL))
+    found: list[WorkFiring] = []
+    for second, snapshot in _snapshots(work, seconds, random, tick):
+        for each in engine.round(snapshot, snapshot.at):
+            assert not each.outcome.failures, each.outcome.failures
+            for change in each.outcome.transitions:
+                if change.alert.phase is Phase.FIRING:
+                    labels = dict(change.alert.labels)
+                    found.append(WorkFiring(change.alert.rule, labels["severity"], labels.get("gpu", ""), second))
+    return found
+
+
+def _snapshots(work: Work, seconds: float, random: Random, tick: float) -> Iterator[tuple[float, Snapshot]]:
+    ledger, means, written, read = GpuLedger(), [_Means() for _ in _GPUS], 0.0, 0.0
+    keep, second, number = max(round(MEAN_SECONDS / tick), 1), 0.0, 0
+    while second < seconds:
+        now = Instant(EPOCH + second, WALL + second)
+        done = work(second, random)
+        written, read = written + done.written * tick, read + done.read * tick
+        frames = [Frame(_OF_GPUS, _values(done, means, keep)), Frame(_OF_HOST, (written, read))]
+        if done.holds:
+            frames.append(_HELD)
+        frames.extend(ledger.frames(now.mono, frames))
+        yield second, Snapshot(number, now, tuple(each for each in frames if each.layout is not EMPTY_LAYOUT))
+        number, second = number + 1, second + tick
+
+
+def _values(done: Second, means: Sequence[_Means], keep: int) -> tuple[float, ...]:
+    found: list[float] = []
+    for level, mean in zip(done.gpus, means, strict=True):
+        minute = mean.take(level, keep)
+        found += (
+            1.0, level.busy, level.power * LIMIT_WATTS, LIMIT_WATTS, level.tensor, level.sm, level.dram,
+            level.used * MEMORY_BYTES, MEMORY_BYTES, float(level.capped), *minute,
+        )  # fmt: skip
+    return tuple(found)
