@@ -47,8 +47,8 @@ power_mean_watts power_max_watts power_fallback gpus_up gpu_power_mean_watts gpu
 gpu_temperature_margin_celsius gpu_throttle_seconds_total gpu_throttled_seconds_total
 """
 _JOB = """
-info whole_gpus gpu_utilization_mean_ratio gpu_utilization_lowest_ratio gpu_utilization_highest_ratio
-gpu_power_mean_watts
+info whole_gpus gpu_seconds_total gpu_utilization_mean_ratio gpu_utilization_lowest_ratio
+gpu_utilization_highest_ratio gpu_power_mean_watts
 """
 _RACK = """
 power_budget_watts feed_limit_watts nodes_expected power_watts power_conservative_watts power_timestamp_seconds

@@ -17,7 +17,7 @@ faults: [{kind: slow, node: node2, gpu: 5, at: 0s, factor: 0.85}]
 """
 STEP, STEPS = 30, 22
 READ = ("coldplate_gpu_clock_mean_hertz", "coldplate_gpu_tensor_active_mean_ratio", "coldplate_gpu_job_info",
-        "coldplate_gpu_info")  # fmt: skip
+        "coldplate_gpu_info", "coldplate_gpu_power_limit_watts", "coldplate_gpu_throttle_seconds_total")  # fmt: skip
 
 
 def recorded() -> list[dict[str, str]]:

@@ -29,9 +29,9 @@ def injected(number: int, page: bytes) -> bytes:
 
 
 def _slowed(page: bytes, gpu: str, work: float) -> bytes:
-    """A GPU at 0.9 of its clock, with so much of its work."""
-    page = _times(page, _CLOCK, f'gpu="{gpu}"', 0.9)
-    return _times(page, _TENSOR, f'gpu="{gpu}"', work / 0.9)
+    """Return the page with a GPU at 0.85 of its clock, and so much of its work."""
+    page = _times(page, _CLOCK, f'gpu="{gpu}"', 0.85)
+    return _times(page, _TENSOR, f'gpu="{gpu}"', work / 0.85)
 
 
 def _times(page: bytes, name: str, label: str, factor: float) -> bytes:
