@@ -19,7 +19,8 @@ from alerts.regex import Expansion, Regex, RegexError, RegexLimitError, TextTooL
 def replace_regex(pattern: str) -> Regex:
     """Compile the expression of a `label_replace`. Raises PromqlError, and RegexLimitError."""
     try:
-        compile_regex(f"(?:{pattern})")  # Prometheus puts it in parentheses, which an open \Q would swallow
+        if "\\" in pattern:
+            compile_regex(f"(?:{pattern})")  # Prometheus puts it in parentheses, which an open \Q would swallow
         return compile_regex(pattern, groups=True)
     except RegexLimitError:
         raise

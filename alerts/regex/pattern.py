@@ -8,6 +8,8 @@ from alerts.regex import linear, shortcuts
 from alerts.regex.expansion import Expansion
 from alerts.regex.regex_errors import RegexError, RegexLimitError
 
+_WHOLE = {"(.*)": 0, "(.+)": 1}
+"""Expressions of label_replace whose one group is the whole text, with the least characters of a match."""
 LONGEST = 8192
 """Most characters of an expression that needs an engine. A list of words, however long, does not."""
 
@@ -29,7 +31,8 @@ class Regex:
             raise RegexError("is not valid Unicode")
         self._plain = shortcuts.predicate(pattern) if dot_all else None
         self._words = None if dot_all or len(pattern) > LONGEST else shortcuts.words_of(pattern)
-        if self._words is None and (self._plain is None or groups):
+        is_simple = self._is_words() or (dot_all and groups and pattern in _WHOLE)
+        if self._words is None and (self._plain is None or groups) and not is_simple:
             self._check()
 
     def _check(self) -> None:
@@ -41,6 +44,10 @@ class Regex:
                 f"has more than {linear.MOST_GROUPS} groups: write (?:...) for groups without references"
             )
         self.names = dict(checked.names) if self._groups else {}
+
+    def _is_words(self) -> bool:
+        """Return True if it is a list of words: it has no groups, and needs no engine to be matched whole."""
+        return self._dot_all and self._plain is not None and shortcuts.is_list_of_words(self.pattern)
 
     def _program(self) -> linear.Program:
         return linear.program(self.pattern, dot_all=self._dot_all, groups=self._groups)
@@ -63,6 +70,10 @@ class Regex:
 
         Raises TextTooLongError, also for a replacement of more than `longest` characters.
         """
+        if self._dot_all and self._groups and self.pattern in _WHOLE:
+            return expansion.of([text, text], longest) if len(text) >= _WHOLE[self.pattern] else None
+        if self._plain is not None and self._is_words():
+            return expansion.of([text], longest) if self._plain(text) else None
         subject = self._program().subject(text)
         spans = subject.whole()
         return None if spans is None else expansion.of(_parts(subject, spans), longest)

@@ -19,7 +19,7 @@ RULES = sorted((ROOT / "alerts" / "rules").glob("*.yml"))
 RUNBOOKS = ROOT / "alerts" / "runbooks"
 SEVERITIES = {"info", "warning", "critical"}
 OF_PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE"}
-LADDERS = {"GpuImbalance", "GpuStraggler", "GpuJobSyncStall"}
+LADDERS = {"GpuImbalance", "GpuStraggler", "GpuJobSyncStall", "JobHung"}
 """Alerts of several rules, told apart by a label or by their severity."""
 OF_BOTH = {"AgentDown"}
 """The pack has it for a single server, and a fleet's shards for themselves."""
