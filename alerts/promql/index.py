@@ -34,6 +34,8 @@ class Index(Generic[S]):
         self._by_name: dict[str, list[S]] = {}
         self._selections: dict[tuple[Matcher, ...], list[S]] = {}
         self._places = 0
+        self.version = object()
+        """Another object after each series that came or went."""
 
     def __len__(self) -> int:
         return len(self._series)
@@ -62,6 +64,10 @@ class Index(Generic[S]):
         self._forget()
 
     def _forget(self) -> None:
+        self.version = object()
+        self._forget_selections()
+
+    def _forget_selections(self) -> None:
         self._selections.clear()
         self._places = 0
 
@@ -75,7 +81,7 @@ class Index(Generic[S]):
             found = [series for series in looked_at if match_all(matchers, series.labels)]
             self._places += len(found)
             if len(self._selections) >= _REMEMBERED_SELECTIONS or self._places > _REMEMBERED_SERIES:
-                self._forget()
+                self._forget_selections()
                 self._places = len(found)
             self._selections[matchers] = found
         return found

@@ -140,6 +140,11 @@ class Storage:
             series.times.append(at)
             series.values.append(value)
 
+    @property
+    def version(self) -> object:
+        """Another object after each series that came or went."""
+        return self._index.version
+
     def lacks(self, matchers: tuple[Matcher, ...], budget: Budget) -> bool:
         """Return whether no series matches. Raises LimitError."""
         return not self._index.matching(matchers, budget)

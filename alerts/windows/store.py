@@ -2,19 +2,20 @@
 
 A snapshot corresponds to a scrape in Prometheus: each of its readings becomes a sample at the time of the
 round, and a series that is no longer present ends at once. Target labels are added as a scrape would add them, so that
-rules see on the node what they see on the server. The memory that a series will need is reserved when it first appears.
-Where it does not fit, the rule of the site that takes most is refused; the shipped rules keep what they read. Only if
-they alone are too much, new series are dropped and counted, never existing ones.
+rules see on the node what they see on the server. A window takes its samples over from the rounds when a rule reads it:
+most are read every 5 or 15 seconds, and many for their newest sample only.
+
+The memory that a series will need is reserved when it first appears. Where it does not fit, the rule of the site that
+takes most is refused; the shipped rules keep what they read. Only if they alone are too much, new series are dropped
+and counted, never existing ones.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from agent.lib.picking import picker
 from agent.lib.precedence import give_way
 from agent.model import Frame, Layout, Reading, Series
 from alerts import durations
@@ -39,6 +40,8 @@ _SLACK = 64
 """Samples by which a window may exceed its history before it is cut."""
 _SWEEP = 16
 """Rounds between two cuts of the windows."""
+_BEHIND = 8
+"""Rounds that are kept for windows that have not taken their samples over."""
 _REMEMBERED = 50_000
 """Most series remembered as read by no rule."""
 _UNREAD = 10_000
@@ -62,7 +65,7 @@ def too_long(history: float, price: int, capacity: int) -> str:
 class _Window:
     """The samples of one series. `live` while the last round's readings had it."""
 
-    __slots__ = ("fed", "history", "labels", "live", "reserved", "times", "values")
+    __slots__ = ("fed", "history", "labels", "live", "place", "reserved", "times", "values")
 
     def __init__(self, labels: Labels, history: float, reserved: int) -> None:
         self.labels = labels
@@ -71,8 +74,10 @@ class _Window:
         self.times: array[float] = array("d")
         self.values: array[float] = array("d")
         self.live = False
+        self.place: tuple[int, int] | None = None
+        """The number of the frame that has the series, and the position in it; None if no frame has it."""
         self.fed = 0
-        """The number of the round whose readings brought the newest sample."""
+        """The number of the last round whose sample the window has."""
 
     def put(self, at: float, value: float) -> None:
         if self.history == 0.0 and self.times:
@@ -94,13 +99,6 @@ class _Window:
             self.put(at, STALE)
 
 
-class _Wanted(NamedTuple):
-    """What is needed of the frames of one layout: the positions, and the window of each."""
-
-    pick: Callable[[Sequence[float]], tuple[float, ...]]
-    windows: tuple[_Window, ...]
-
-
 class Windows:
     """The store that rule groups evaluate on.
 
@@ -118,6 +116,11 @@ class Windows:
         self._index: Index[_Window] = Index()
         self._round = 0
         self._live: list[_Window] = []
+        self._placed: list[_Window] = []
+        """The windows of series that the frames have."""
+        self._times: array[float] = array("d")
+        self._rows: list[list[Sequence[float]]] = []
+        """Of the rounds that some window has not taken over: their times, and for each frame the values of each."""
         self.rewire(needs, period, capacity)
 
     def __len__(self) -> int:
@@ -143,11 +146,11 @@ class Windows:
         self._refused: set[Labels] = set()
         self._is_packed = False
         self._layouts: list[Layout] | None = None
-        self._wanted: list[_Wanted] = []
         self._fit()
 
     def _fit(self) -> None:
         """Give each window the history that the rules need now, and drop those that no rule reads."""
+        self._catch_up(self._index)
         for window in list(self._index):
             history = self._needs.history_of(window.labels)
             if history is None:
@@ -167,52 +170,67 @@ class Windows:
         `foreign` are readings of other nodes, with their own target labels. Rounds come in the order of their times.
         """
         at = to_milliseconds(at) / 1000
-        self._round += 1
         layouts = [frame.layout for frame in frames]
+        if layouts != self._layouts:
+            self._catch_up(self._placed)
+            self._times, self._rows = array("d"), [[] for _ in layouts]
         while layouts != self._layouts:  # a rule that is refused meanwhile changes what is needed
             self._layouts = layouts
-            self._wanted = self._look_up(layouts)
-        fed = sum(self._feed(wanted, values, at) for wanted, (_, values) in zip(self._wanted, frames, strict=True))
-        fed += self._feed_foreign(foreign, at)
+            self._look_up(layouts)
+        self._round += 1
+        self._times.append(at)
+        for rows, frame in zip(self._rows, frames, strict=True):
+            rows.append(frame.values)
+        fed = len(self._placed) + self._feed_foreign(foreign, at)
         self.dropped += len(self._refused)
         if fed != len(self._live):
             self._end_missing(at)
+        if len(self._times) >= _BEHIND:
+            self._let_rounds_go()
         if self._round % _SWEEP == 0:
             self._sweep(at)
 
-    def _look_up(self, layouts: Iterable[Layout]) -> list[_Wanted]:
-        """What is needed of each frame of a round; of a series that comes twice the first counts."""
-        seen: set[_Window] = set()
-        made = []
-        for layout in layouts:
-            found = []
-            for place, series in enumerate(layout.series):
+    def _look_up(self, layouts: Iterable[Layout]) -> None:
+        """Find the windows of the series of a round's frames; of a series that comes twice the first counts."""
+        for placed in self._placed:
+            placed.place = None
+        self._placed = []
+        for number, layout in enumerate(layouts):
+            for position, series in enumerate(layout.series):
                 give_way()
                 window = self._window_of(series, self._target)
-                if window is not None and window not in seen:
-                    seen.add(window)
+                if window is not None and window.place is None:
+                    window.place, window.fed = (number, position), self._round
+                    self._placed.append(window)
                     self._revive(window)
-                    found.append((place, window))
-            made.append(_Wanted(picker([place for place, _ in found]), tuple(window for _, window in found)))
-        return made
 
-    def _feed(self, wanted: _Wanted, values: Sequence[float], at: float) -> int:
-        """Put the values of a frame into their windows; returns how many were needed."""
-        number, windows = self._round, wanted.windows
-        for window, value in zip(windows, wanted.pick(values), strict=True):  # `put` inlined: there are hundreds
-            window.fed = number
+    def _catch_up(self, windows: Iterable[_Window]) -> None:
+        """Have windows take over the samples of the rounds since they last did."""
+        number = self._round
+        for window in windows:
+            if window.fed == number or window.place is None:
+                continue
+            frame, position = window.place
+            rows = self._rows[frame]
             if window.history:
-                window.times.append(at)
-                window.values.append(value)
+                first = window.fed - number
+                window.times.extend(self._times[first:])
+                window.values.fromlist([values[position] for values in rows[first:]])
             else:
-                window.put(at, value)
-        return len(windows)
+                window.put(self._times[-1], rows[-1][position])
+            window.fed = number
+
+    def _let_rounds_go(self) -> None:
+        self._catch_up(window for window in self._placed if window.history)
+        del self._times[:-1]  # the other windows need the newest sample only
+        for rows in self._rows:
+            del rows[:-1]
 
     def _feed_foreign(self, readings: Iterable[Reading], at: float) -> int:
         fed = 0
         for series, value in readings:
             window = self._window_of(series, {})
-            if window is not None and window.fed != self._round:
+            if window is not None and window.place is None and window.fed != self._round:
                 self._revive(window)
                 window.fed = self._round
                 window.put(at, value)
@@ -236,6 +254,7 @@ class Windows:
         if window is None:
             self._remember_unread(labels)
             return
+        self._catch_up((window,))
         at = to_milliseconds(at) / 1000
         if not window.times or is_newer(window.times[-1], window.values[-1], at, value):
             window.put(at, value)
@@ -244,25 +263,38 @@ class Windows:
         """End a series; one that does not exist, or has ended, is left alone."""
         window = self._index.get(labels)
         if window is not None:
+            self._catch_up((window,))
             window.end(to_milliseconds(at) / 1000)
 
     def expire(self, labels: Labels, since: float, at: float) -> None:
         """End a series, unless it was written after `since`."""
         window = self._index.get(labels)
-        if window is not None and window.times[-1] <= to_milliseconds(since) / 1000:
+        if window is None:
+            return
+        self._catch_up((window,))
+        if window.times[-1] <= to_milliseconds(since) / 1000:
             window.end(to_milliseconds(at) / 1000)
 
     def select(
         self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
     ) -> Iterator[Window]:
         """See `alerts.promql.storage.SampleSource`."""
-        return windows_of(self._index.matching(matchers, budget), start, end, budget)
+        found = self._index.matching(matchers, budget)
+        self._catch_up(found)
+        return windows_of(found, start, end, budget)
 
     def newest(
         self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
     ) -> list[Newest]:
         """See `alerts.promql.storage.InstantSource`."""
-        return newest_of(self._index.matching(matchers, budget), start, end, budget)
+        found = self._index.matching(matchers, budget)
+        self._catch_up(found)
+        return newest_of(found, start, end, budget)
+
+    @property
+    def version(self) -> object:
+        """See `alerts.rule_evaluator.SampleStore`."""
+        return self._index.version
 
     def lacks(self, matchers: tuple[Matcher, ...], budget: Budget) -> bool:
         """See `alerts.promql.plan.EvaluationContext`."""
@@ -270,11 +302,13 @@ class Windows:
 
     def shift(self, seconds: float) -> None:
         """Move the whole past in time: the clock was set, but the distances between samples did not change."""
+        self._catch_up(self._index)
         for window in self._index:
             window.times = array("d", (to_milliseconds(time + seconds) / 1000 for time in window.times))
 
     def kept(self) -> Iterator[ArchivedSeries]:
         """All series, for the archive."""
+        self._catch_up(self._index)
         for window in self._index:
             yield ArchivedSeries(window.labels, window.live, window.times, window.values)
 
@@ -347,15 +381,18 @@ class Windows:
 
     def _end_missing(self, at: float) -> None:
         for window in self._live:
-            if window.fed != self._round:
+            if window.place is None and window.fed != self._round:
                 window.live = False
                 window.end(at)
         self._live = [window for window in self._live if window.live]
 
     def _sweep(self, at: float) -> None:
         """Cut what is too old, and forget series that ended longer ago than any rule looks back."""
+        self._let_rounds_go()
         gone = set()
         for window in list(self._index):
+            if window.place is not None and not window.history:  # it may not have its newest sample
+                continue
             if window.times[-1] <= at - window.history - LOOKBACK_SECONDS:
                 gone.add(window.labels)
                 self._index.remove(window)

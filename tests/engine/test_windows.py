@@ -71,6 +71,17 @@ def test_a_query_sees_in_the_windows_what_it_would_see_in_a_store_that_keeps_eve
             assert comparable(query.evaluate(kept, at)) == comparable(query.evaluate(everything, at)), query.text
 
 
+def test_a_window_that_no_rule_reads_for_many_rounds_has_every_sample_of_them(node: Node) -> None:
+    kept = windows(rules_of("rate(a[5m])", "b"))
+    for second in range(50):
+        kept.take(
+            [frame_of([node.reading("a", "0", float(second)), node.reading("b", "0", float(second))])],
+            START.wall + second,
+        )
+    found = {dict(labels)["__name__"]: list(values) for labels, _, values in kept.select((), -math.inf, math.inf)}
+    assert found == {"a": [float(second) for second in range(50)], "b": [49.0]}
+
+
 def test_only_what_a_rule_reads_is_kept(node: Node) -> None:
     kept = windows(rules_of("a{gpu='1'}", "rate(b[1m])"))
     kept.take([frame_of([node.reading(name, gpu, 1.0) for name in "abc" for gpu in "01"])], START.wall)
