@@ -168,7 +168,9 @@ class GroupEvaluator:
         transitions: list[Transition],
     ) -> str:
         try:
-            budget = Budget(self._timer, self._ledger)
+            if work.is_idle and work.finds_nothing(work.rule.query, store, self._budget):
+                return ""
+            budget = self._budget()
             _write(work, store, work.evaluate(store, at, stamp, transitions, budget), stamp)
             if work.inherited:
                 self._end_inherited(work, store, stamp)
@@ -180,6 +182,9 @@ class GroupEvaluator:
                 log.exception("rule %s of group %s: internal error", work.rule.name, self.name)
             return _shortened(f"internal error: {type(error).__name__}: {error}")
         return ""
+
+    def _budget(self) -> Budget:
+        return Budget(self._timer, self._ledger)
 
     def adopt(self, before: GroupEvaluator) -> None:
         """Take over the state of an earlier version of the group, for each rule with the same name and labels."""

@@ -43,6 +43,10 @@ class SampleStore(SampleSource, Protocol):
     def refused(self) -> Mapping[Rule, str]:
         """Rules for which no samples are kept, and why."""
 
+    @property
+    def version(self) -> object:
+        """Another object after each series that came or went."""
+
     def append(self, labels: Labels, at: float, value: float) -> None: ...
 
     def mark_stale(self, labels: Labels, at: float) -> None: ...
@@ -73,12 +77,14 @@ class RuleEvaluator:
     """
 
     __slots__ = (
-        "_kept", "_ledger", "duration", "error", "evaluated_at", "failures", "health", "inherited", "rests_until",
-        "written",
+        "_barren", "_kept", "_ledger", "duration", "error", "evaluated_at", "failures", "health", "inherited",
+        "rests_until", "written",
     )  # fmt: skip
 
     def __init__(self, ledger: SampleLedger) -> None:
         self._ledger = ledger
+        self._barren: tuple[object, bool] = (None, False)
+        """A version of the store, and whether the query then read no existing series."""
         self._kept = 0
         """Samples in the ledger for this rule."""
         self.health = RuleHealth.UNKNOWN
@@ -97,6 +103,21 @@ class RuleEvaluator:
         self.health, self.error, self.failures = before.health, before.error, before.failures
         self.evaluated_at, self.duration, self.written = before.evaluated_at, before.duration, before.written
         self.inherited = before.inherited
+
+    @property
+    def is_idle(self) -> bool:
+        """Return True if the rule has written nothing that an evaluation without a result would have to end."""
+        return not (self.written or self.inherited or self._kept)
+
+    def finds_nothing(self, query: Query, store: SampleStore, budget: Callable[[], Budget]) -> bool:
+        """Return True if the rule's query reads no series that exists. Many rules are for hardware that a node lacks.
+
+        The store is searched only after a series came or went, with a new budget. Raises LimitError.
+        """
+        version = store.version
+        if self._barren[0] is not version:
+            self._barren = (version, query.is_barren(store, budget()))
+        return self._barren[1]
 
     def keep(self, samples: int) -> bool:
         """Keep this many samples from now on; False, and no change, if that is too much for all rules together.

@@ -73,6 +73,21 @@ def _settles(side: VectorPlan, other: VectorPlan, moment: EvaluationContext) -> 
     return side.is_barren(moment) and (other.certain or other.is_barren(moment))
 
 
+def _both_sides(left: VectorPlan, right: VectorPlan, moment: EvaluationContext) -> tuple[Elements, Elements] | None:
+    """Return the elements of both sides; None if one has none, and the other side's need not be known.
+
+    Sides run in the order of the text, so that errors occur in that order. A side that gives no error comes after one
+    that is likely to have no elements: it need not run then.
+    """
+    if right.is_selective and left.certain and not left.is_selective:
+        those = right.run(moment)
+        return (left.run(moment), those) if those else None
+    these = left.run(moment)
+    if not these and right.certain:
+        return None
+    return these, right.run(moment)
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class _OfVectors(VectorPlan):
     """A function of each two matching elements. `many` is the side of which several may match one of the other."""
@@ -88,13 +103,10 @@ class _OfVectors(VectorPlan):
         return _settles(self._left, self._right, moment) or _settles(self._right, self._left, moment)
 
     def run(self, moment: EvaluationContext) -> Elements:
-        # Samples are read in the order of the text, so that errors occur in that order.
-        left = self._left.run(moment)
-        if not left and self._right.certain:
+        sides = _both_sides(self._left, self._right, moment)
+        if sides is None or not all(sides):
             return []
-        right = self._right.run(moment)
-        if not left or not right:
-            return []
+        left, right = sides
         many, one, one_side = (right, left, "left") if self._many == "right" else (left, right, "right")
         signature, combine, result = self._signature.of, self._combine, self._result
         partners = _by_signature(moment.budget.each(one), signature, one_side)
@@ -205,10 +217,16 @@ class _And(VectorPlan):
         return not self._unless and _settles(self._right, self._left, moment)
 
     def run(self, moment: EvaluationContext) -> Elements:
-        kept = self._left.run(moment)
-        if not kept and self._right.certain:
-            return []
-        other = self._right.run(moment)
+        if self._unless:
+            kept = self._left.run(moment)
+            if not kept and self._right.certain:
+                return []
+            other = self._right.run(moment)
+        else:
+            sides = _both_sides(self._left, self._right, moment)
+            if sides is None:
+                return []
+            kept, other = sides
         signature = self._signature.of
         groups = {id(signature(labels)) for labels, _ in moment.budget.each(other)}
         elements = moment.budget.each(kept)

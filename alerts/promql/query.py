@@ -45,14 +45,9 @@ class Query:
         """
         if isinstance(self._plan, StringPlan):
             return String(readable(self._plan.text))
-        at_ms = to_milliseconds(at)
-        # Not isinstance: a protocol's check costs as much as a small query.
-        newest = getattr(source, "newest", None) or newest_by_select(source)
         budget = budget or Budget()
-        moment = EvaluationContext(
-            source, newest, at_ms, at_ms, budget, getattr(source, "forgetful", False),
-            lacks=getattr(source, "lacks", None) or lacks_nothing,
-        )  # fmt: skip
+        at_ms = to_milliseconds(at)
+        moment = _context(source, at_ms, budget)
         if isinstance(self._plan, VectorPlan) and self._plan.is_barren(moment):
             return []
         self._space.begin(budget)
@@ -71,6 +66,13 @@ class Query:
             if collects:
                 gc.enable()
 
+    def is_barren(self, source: SampleSource, budget: Budget) -> bool:
+        """Return True if every evaluation gives no elements and no error until the source has other series.
+
+        Raises LimitError.
+        """
+        return isinstance(self._plan, VectorPlan) and self._plan.is_barren(_context(source, 0, budget))
+
     def forget(self) -> None:
         """Forget all that is remembered between evaluations."""
         self._space.forget()
@@ -82,6 +84,15 @@ class Query:
 
     def __repr__(self) -> str:
         return f"Query({self.text!r})"
+
+
+def _context(source: SampleSource, at_ms: int, budget: Budget) -> EvaluationContext:
+    # Not isinstance: a protocol's check costs as much as a small query.
+    newest = getattr(source, "newest", None) or newest_by_select(source)
+    return EvaluationContext(
+        source, newest, at_ms, at_ms, budget, getattr(source, "forgetful", False),
+        lacks=getattr(source, "lacks", None) or lacks_nothing,
+    )  # fmt: skip
 
 
 def compile_query(text: str, *, default_step: float = DEFAULT_STEP_SECONDS, sharing: Sharing | None = None) -> Query:

@@ -55,6 +55,12 @@ def test_an_alert_lives_through_its_phases(node: Node) -> None:
     assert run.rounds(21, 25, COOL_NODE) == ["21: resolved"]
 
 
+def test_a_rule_is_evaluated_from_the_round_on_in_which_its_series_appear(node: Node) -> None:
+    run = Run(ruleset(HOT), node)
+    assert run.rounds(0, 9, {("other", "0"): 90.0}) == []
+    assert run.rounds(10, 25, HOT_NODE) == ["10: pending", "20: firing"]
+
+
 def test_rules_see_the_labels_that_a_scrape_would_add(node: Node) -> None:
     run = Run(ruleset(HOT), node)
     run.rounds(0, 0, HOT_NODE)
