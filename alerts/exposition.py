@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from agent.catalogue import BY_NAME
-from agent.model import Alert, GroupReport, Labels, Node, Reading, Series
+from agent.model import Alert, GroupReport, Labels, Node, Reading, Series, readings_of
 from alerts.notify.receiver import Receiver
 from alerts.windows import Windows
+
+_OF_GROUP = tuple(
+    BY_NAME[f"coldplate_rule_{name}"]
+    for name in (
+        "evaluations_total",
+        "evaluation_failures_total",
+        "evaluation_seconds_total",
+        "group_iterations_missed_total",
+    )
+)
+"""The counters of a group, in the order of its totals."""
+_OF_WINDOWS = tuple(
+    Series(BY_NAME[f"coldplate_rule_window_{name}"], Node()) for name in ("series", "bytes", "dropped_total")
+)
 
 
 class Exposition:
@@ -21,17 +36,23 @@ class Exposition:
         self._shown: dict[tuple[str, Labels], Series] = {}
         self._shown_before: dict[tuple[str, Labels], Series] = {}
         self._evaluated: dict[str, list[float]] = {}
+        self._of_groups: tuple[Series, ...] = ()
+        """The counters of all groups, in their order."""
 
     def announce(self, groups: Iterable[str]) -> None:
         """Show the counters of these groups, from 0 on, and forget those of others.
 
         A counter that appears with its first failure would hide it.
         """
-        self._evaluated = {name: self._evaluated.get(name, [0.0, 0.0, 0.0, 0.0]) for name in groups}
+        self._evaluated = {name: self._evaluated.get(name) or _zeros() for name in groups}
+        self._lay_out()
 
     def count(self, group: str, rules: int, failed: int, seconds: float, missed: int = 0) -> None:
         """Count one evaluation of a group, or of a part of it, and the `missed` points of its grid before it."""
-        totals = self._evaluated.setdefault(group, [0.0, 0.0, 0.0, 0.0])
+        totals = self._evaluated.get(group)
+        if totals is None:
+            totals = self._evaluated[group] = _zeros()
+            self._lay_out()
         totals[0] += rules
         totals[1] += failed
         totals[2] += seconds
@@ -44,10 +65,8 @@ class Exposition:
         self._shown_before, self._shown = self._shown, {}
         return (
             *self._alerts(reports),
-            *self._groups(),
-            self._reading("coldplate_rule_window_series", len(windows)),
-            self._reading("coldplate_rule_window_bytes", windows.bytes),
-            self._reading("coldplate_rule_window_dropped_total", windows.dropped),
+            *readings_of(self._of_groups, chain.from_iterable(self._evaluated.values())),
+            *readings_of(_OF_WINDOWS, (len(windows), windows.bytes, windows.dropped)),
             *self._notifications(receivers),
         )
 
@@ -63,13 +82,11 @@ class Exposition:
         state = (("alertname", alert.rule), ("alertstate", alert.phase.value))
         return (*state, *(pair for pair in rest if pair not in self._target))
 
-    def _groups(self) -> Iterator[Reading]:
-        for group, (rules, failed, seconds, missed) in self._evaluated.items():
-            labels = (("rule_group", group),)
-            yield self._reading("coldplate_rule_evaluations_total", rules, labels)
-            yield self._reading("coldplate_rule_evaluation_failures_total", failed, labels)
-            yield self._reading("coldplate_rule_evaluation_seconds_total", seconds, labels)
-            yield self._reading("coldplate_rule_group_iterations_missed_total", missed, labels)
+    def _lay_out(self) -> None:
+        node = Node()
+        self._of_groups = tuple(
+            Series(row, node, (("rule_group", group),)) for group in self._evaluated for row in _OF_GROUP
+        )
 
     def _notifications(self, receivers: Sequence[Receiver]) -> Iterator[Reading]:
         for receiver in receivers:
@@ -87,3 +104,7 @@ class Exposition:
             series = Series(BY_NAME[name], Node(), labels)
         self._shown[key] = series
         return Reading(series, value)
+
+
+def _zeros() -> list[float]:
+    return [0.0] * len(_OF_GROUP)

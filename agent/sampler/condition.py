@@ -187,6 +187,7 @@ class _Lane:
 
     def _replan(self, layout: Layout) -> None:
         self._plan.counters.let_go()
+        self._plan.rates.let_go()
         self._plan = _Plan(layout, self.memory)
 
     def _within_range(self, values: tuple[float, ...], gaps: list[Gap]) -> Values:

@@ -18,6 +18,7 @@ AGE = BY_NAME["coldplate_backend_age_seconds"]
 
 @dataclass(slots=True)
 class _Record:
+    backend: Backend
     outcome: Outcome = Outcome.ABSENT
     detail: str = ""
     reason: Reason | None = None
@@ -36,9 +37,9 @@ class _Record:
         """Seconds of the last read; for the devices, those of the slowest of them."""
         return max(self.slowest.values()) if self.slowest else self.duration
 
-    def readings(self, name: str, now: float) -> Iterator[OwnReading]:
+    def readings(self, now: float) -> Iterator[OwnReading]:
         """Yield the backend's own readings. One without hardware has only its info and its reads."""
-        backend = Backend(name)
+        backend = self.backend
         yield OwnReading("coldplate_backend_info", 1, (("outcome", self.outcome.value),), backend)
         if self.outcome is not Outcome.ABSENT:
             yield OwnReading("coldplate_backend_up", int(self.outcome is Outcome.OK), (), backend)
@@ -92,7 +93,7 @@ class Health:
 
     def enter(self, read: Read) -> None:
         """Take in the outcome of a read."""
-        record = self._records.setdefault(read.backend, _Record())
+        record = self._record(read.backend)
         record.outcome, record.detail = read.outcome, read.detail
         record.reason = read.reason if read.outcome is Outcome.FAILED else None
         record.duration = read.duration
@@ -104,7 +105,7 @@ class Health:
 
     def overdue(self, backend: str, detail: str) -> None:
         """Record that a read does not return. It counts as a read when it does."""
-        record = self._records.setdefault(backend, _Record())
+        record = self._record(backend)
         record.outcome, record.detail, record.reason = Outcome.FAILED, detail, Reason.TIMEOUT
 
     def unheard(self) -> dict[str, list[Gap]]:
@@ -117,7 +118,7 @@ class Health:
 
     def enter_lane(self, backend: str, sample: LaneSample) -> None:
         """Take in one lane of one device; the backend's duration is that of its slowest device's last sample."""
-        record = self._records.setdefault(backend, _Record())
+        record = self._record(backend)
         record.outcome, record.detail = Outcome.OK, ""
         record.calls += sample.calls
         record.reads[Outcome.OK.value] += 1
@@ -134,7 +135,7 @@ class Health:
 
     def outcome(self, backend: str, outcome: Outcome, detail: str) -> None:
         """Record an outcome without a read, such as a missing driver."""
-        record = self._records.setdefault(backend, _Record())
+        record = self._record(backend)
         record.outcome, record.detail = outcome, detail
         if outcome is not Outcome.OK:
             record.reads[outcome.value] += 1
@@ -146,7 +147,13 @@ class Health:
             for name, record in sorted(self._records.items())
         )
 
+    def _record(self, backend: str) -> _Record:
+        record = self._records.get(backend)
+        if record is None:
+            record = self._records[backend] = _Record(Backend(backend))
+        return record
+
     def frame(self, now: float, facts: LoopFacts, settings: Settings) -> Frame:
         """The series of each backend, and those of the sampling loop and its worker."""
-        of_backends = (each for name, record in self._records.items() for each in record.readings(name, now))
+        of_backends = (each for record in self._records.values() for each in record.readings(now))
         return self._own.frame((*of_backends, *facts.readings(settings)))

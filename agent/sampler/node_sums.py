@@ -79,6 +79,8 @@ class NodeSums:
         self._layouts: tuple[Layout, ...] = ()
         self._sums: list[_Sum] = []
         self._throttles: list[_Throttle] = []
+        self._rows: list[list[float]] = []
+        """The last values of the counters of each of `_throttles`."""
         self._before: dict[tuple[Entity, str], float] = {}
         self._by_reason: dict[str, float] = {}
         self._of_reason: dict[str, Series] = {}
@@ -104,10 +106,13 @@ class NodeSums:
         A GPU that falls silent takes nothing away, and one whose driver counts from 0 again adds only what it grows
         from there. Reasons that overlap count once in the total of all.
         """
-        for gpu, counters in self._throttles:
+        for number, (gpu, counters) in enumerate(self._throttles):
+            row = [values[frame][place] for _, (frame, place) in counters]
+            if row == self._rows[number]:  # as nearly always
+                continue
+            self._rows[number] = row
             most = 0.0
-            for reason, (frame, place) in counters:
-                now = values[frame][place]
+            for (reason, _), now in zip(counters, row, strict=True):
                 growth = now - self._before.get((gpu, reason), now)
                 self._before[gpu, reason] = now
                 if growth > 0:
@@ -142,6 +147,7 @@ class NodeSums:
         for job, held in jobs.items():
             self._sums += _sums_of(job, held, found)
         self._throttles = [_Throttle(gpu, tuple(each)) for gpu, each in counters.items()]
+        self._rows = [[] for _ in self._throttles]
         for reason in (reason for each in self._throttles for reason, _ in each.counters):
             self._by_reason.setdefault(reason, 0.0)
             self._of_reason.setdefault(reason, Series(_THROTTLE_OF, Node(), (("reason", reason),)))

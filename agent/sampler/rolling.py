@@ -9,6 +9,7 @@ All series of a lane are columns of the same window: operations apply to a whole
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from math import inf
 from operator import add, truediv
 from typing import NamedTuple
@@ -16,6 +17,8 @@ from typing import NamedTuple
 BUCKETS = 60
 
 Row = tuple[float, ...]
+Counts = tuple[int, ...] | int
+"""The number of values of each column; one number if all columns have as many, as nearly always."""
 
 
 class Bucket(NamedTuple):
@@ -24,7 +27,7 @@ class Bucket(NamedTuple):
     lowest: Row
     highest: Row
     sums: Row
-    counts: tuple[int, ...]
+    counts: Counts
 
     def with_other(self, other: Bucket) -> Bucket:
         """The statistics of both stretches together."""
@@ -32,8 +35,18 @@ class Bucket(NamedTuple):
             tuple(map(min, self.lowest, other.lowest)),
             tuple(map(max, self.highest, other.highest)),
             tuple(map(add, self.sums, other.sums)),
-            tuple(map(add, self.counts, other.counts)),
+            _added(self.counts, other.counts),
         )
+
+    def spread_counts(self) -> tuple[int, ...]:
+        """Return the count of each column."""
+        return self.counts if isinstance(self.counts, tuple) else (self.counts,) * len(self.sums)
+
+
+def _added(left: Counts, right: Counts) -> Counts:
+    if isinstance(left, int):
+        return left + right if isinstance(right, int) else tuple(map(add, repeat(left), right))
+    return tuple(map(add, left, repeat(right) if isinstance(right, int) else right))
 
 
 class RollingWindow:
@@ -47,7 +60,7 @@ class RollingWindow:
     def __init__(self, window: float, width: int) -> None:
         """`window` in seconds; `width` is the number of columns."""
         self._length = window / BUCKETS
-        self._ones = (1,) * width
+        self._width = width
         self._nothing = _empty(width)
         self._index = -1
         self._open = self._nothing
@@ -78,8 +91,8 @@ class RollingWindow:
 
     def widen(self, width: int) -> None:
         """Continue with more columns; the new ones come last."""
-        more = width - len(self._ones)
-        self._ones += (1,) * more
+        more = width - self._width
+        self._width = width
         empty = _empty(more)
         self._nothing, self._open, self._newer_total = (
             _beside(each, empty) for each in (self._nothing, self._open, self._newer_total)
@@ -96,7 +109,7 @@ class RollingWindow:
                 tuple(int(value is not None) for value in values),
             )
         row: Row = tuple(map(float, values))  # type: ignore[arg-type]  # no None is among them
-        return Bucket(row, row, row, self._ones)
+        return Bucket(row, row, row, 1)
 
     def _advance(self, index: int) -> None:
         """Close the open bucket, and drop those that are too old."""
@@ -124,17 +137,25 @@ class RollingWindow:
         self._newer, self._newer_total = [], self._nothing
 
     def _renew(self) -> None:
-        total = self._newer_total.with_other(self._open)
-        if self._older:
-            total = self._older[-1][1].with_other(total)
-        self.lowest, self.highest = total.lowest, total.highest
-        counts = total.counts if all(total.counts) else tuple(map(max, total.counts, self._ones))
-        self.means = tuple(map(truediv, total.sums, counts))
+        newer, latest = self._newer_total, self._open
+        older = self._older[-1][1] if self._older else self._nothing
+        # The three stretches at once, each column in one step; the sums in the order in which they were made.
+        self.lowest = tuple(map(min, older.lowest, newer.lowest, latest.lowest))
+        self.highest = tuple(map(max, older.highest, newer.highest, latest.highest))
+        sums = map(add, older.sums, map(add, newer.sums, latest.sums))
+        counts = _added(older.counts, _added(newer.counts, latest.counts))
+        each = repeat(max(counts, 1)) if isinstance(counts, int) else map(max, counts, repeat(1))
+        self.means = tuple(map(truediv, sums, each))
 
 
 def _empty(width: int) -> Bucket:
-    return Bucket((inf,) * width, (-inf,) * width, (0.0,) * width, (0,) * width)
+    return Bucket((inf,) * width, (-inf,) * width, (0.0,) * width, 0)
 
 
 def _beside(left: Bucket, right: Bucket) -> Bucket:
-    return Bucket(*map(add, left, right))
+    return Bucket(
+        left.lowest + right.lowest,
+        left.highest + right.highest,
+        left.sums + right.sums,
+        left.spread_counts() + right.spread_counts(),
+    )

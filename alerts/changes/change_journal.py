@@ -69,6 +69,8 @@ class ChangeJournal:
         """The wall second of the first snapshot: of what was before nothing is known."""
         self._changes: deque[Change] = deque(maxlen=MOST)
         self._watched: dict[Layout, _Watched] = {}
+        self._seen: dict[Layout, Sequence[float]] = {}
+        """The last values of each layout, and what was picked from them."""
         self._picked: dict[Layout, tuple[float, ...]] = {}
         self._values: dict[Series, float] = {}
         self._levels: dict[Series, _Level] = {}
@@ -79,11 +81,14 @@ class ChangeJournal:
         if self.began is None:
             self.began = at
         for layout, values in frames:
+            if self._seen.get(layout) is values:  # those of a lane that has not been read again
+                continue
+            self._seen[layout] = values
             watched = self._watched.get(layout) or self._look_up(layout)
             picked = watched.pick(values)
             before = self._picked.get(layout)
-            self._picked[layout] = picked
             if picked != before:
+                self._picked[layout] = picked
                 for series, value, old in zip_longest(watched.series, picked, before or ()):
                     if value != old:
                         self._see(series, value, at)
@@ -120,6 +125,7 @@ class ChangeJournal:
     def _forget(self, present: Sequence[Layout]) -> None:
         """Let go of layouts that are gone, and of series that are gone for good."""
         self._watched = {layout: self._watched[layout] for layout in present}
+        self._seen = {layout: self._seen[layout] for layout in present}
         self._picked = {layout: self._picked[layout] for layout in present}
         known = {series for watched in self._watched.values() for series in watched.series}
         if len(self._values) + len(self._levels) > len(known) + SPARE:
