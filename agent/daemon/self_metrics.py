@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from agent import __version__
 from agent.catalogue.own_series import OwnReading, OwnSeries
@@ -11,7 +12,9 @@ from agent.daemon.reloading import LastReload
 from agent.lib.statefiles import FileState
 from agent.lib.threads import ThreadState
 from agent.model import Frame, Instant
-from exporters.protection.web_watch import WebReload
+
+if TYPE_CHECKING:
+    from exporters.protection.web_watch import WebReload
 
 
 class SelfMetrics:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agent.daemon.flight_recorder import FlightRecorder
 from agent.daemon.hub import Hub
@@ -30,8 +30,10 @@ from agent.lib.threads import KeptThread, Threads
 from agent.model import Snapshot
 from agent.rack.monitor import RackMonitor
 from exporters.protection.passwords import PasswordChecks
-from exporters.protection.web_watch import WebWatch
 from exporters.server import HttpServer
+
+if TYPE_CHECKING:
+    from exporters.protection.web_watch import WebWatch
 
 log = logging.getLogger("coldplate")
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent.config.places import with_places
 from agent.config.schema import Config, ConfigError
 from exporters.protection.passwords import PasswordChecks
-from exporters.protection.web_file import WebFileError
-from exporters.protection.web_gate import WebGate, WebTerms
-from exporters.protection.web_watch import WebReload, WebWatch
+
+if TYPE_CHECKING:
+    from exporters.protection.web_gate import WebGate, WebTerms
+    from exporters.protection.web_watch import WebReload, WebWatch
 
 
 class Protection:
@@ -25,6 +27,9 @@ class Protection:
         self.watch: WebWatch | None = None
         if config.web.config_file is None:
             return
+        from exporters.protection.web_file import WebFileError  # only where the configuration names a web file
+        from exporters.protection.web_gate import WebGate
+        from exporters.protection.web_watch import WebWatch
 
         def make_gate(terms: WebTerms) -> WebGate:
             return WebGate(terms, self.passwords, time.monotonic)
@@ -44,8 +49,12 @@ class Protection:
 
     def load(self) -> WebTerms | None:
         """The terms as the files are now. Raises ConfigError."""
+        if self.watch is None:
+            return None
+        from exporters.protection.web_file import WebFileError
+
         try:
-            return None if self.watch is None else self.watch.load()
+            return self.watch.load()
         except WebFileError as error:
             raise ConfigError(f"web.config_file: {error}") from error
 

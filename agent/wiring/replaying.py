@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from agent.backends.replay.player import Player
 from agent.config.places import with_places
 from agent.config.schema import Config, ConfigError
-from agent.daemon.replayed_node import ReplayedNode
 from agent.lib.clock import clock
 from agent.lib.commandline import nearest
 from agent.lib.timestamps import utc
 from agent.lib.wording import one_line, shown
 from agent.model import Instant
-from agent.recording.file_records import RecordingError
 from agent.recording.provenance import Provenance
-from agent.recording.recording_reader import Recording
 from agent.sampler.settings import Settings
+
+if TYPE_CHECKING:
+    from agent.daemon.replayed_node import ReplayedNode
 
 MOST_NAMES = 20
 """Nodes that a message lists."""
@@ -59,6 +59,9 @@ def recording_file(config: Config, folder: Path) -> Path:
 @with_places
 def replayed_header(config: Config, folder: Path) -> Provenance:
     """Whose recording it is, after seeing that it can be read. Raises ConfigError."""
+    from agent.recording.file_records import RecordingError  # all of this is for replays only
+    from agent.recording.recording_reader import Recording
+
     wanted = config.backends.replay.node
     try:
         with Recording(recording_file(config, folder)) as recording:
@@ -76,6 +79,10 @@ def replayed_header(config: Config, folder: Path) -> Provenance:
 
 def make_replayed_node(config: Config, folder: Path, settings: Settings) -> ReplayedNode:
     """What takes the sampler's place. Raises ConfigError."""
+    from agent.backends.replay.player import Player
+    from agent.daemon.replayed_node import ReplayedNode
+    from agent.recording.recording_reader import Recording
+
     header = replayed_header(config, folder)
     wanted = config.backends.replay
     player = Player(partial(Recording, recording_file(config, folder)), node=wanted.node, loop=wanted.loop)
