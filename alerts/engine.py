@@ -3,8 +3,8 @@
 A round corresponds to a scrape in Prometheus. Time is an argument. The engine's time axis follows the monotonic
 clock: when the wall clock is set, the whole past is shifted, so that neither `for` nor windows are affected.
 
-No round is long, whatever the rules are: the remaining work is done in the next one, and groups that take long
-come after quick ones. Until it is known how long they take, the shipped groups come before those of a site.
+The shipped groups come first in a round, so that slow rules of a site do not delay them. A round that takes long
+leaves groups of the site to the next one.
 """
 
 from __future__ import annotations
@@ -18,18 +18,15 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
-from agent.lib.precedence import give_way
 from agent.model import Alert, Frame, GroupReport, Instant, Labels, Layout, Node, Phase, Reading, Series, Snapshot
 from alerts import alert_state
 from alerts.group_evaluator import GroupEvaluator, GroupOutcome, TemplateContext
-from alerts.late_groups import LateGroups
 from alerts.lifecycle import AlertRecord
-from alerts.limits import QUICK_SECONDS, ROUND_SECONDS
+from alerts.limits import ROUND_SECONDS
 from alerts.packs import shipped_files
 from alerts.promql.budget import SampleLedger
 from alerts.rule_evaluator import Explain
 from alerts.rulefile import Identity, RuleFile, RuleGroup
-from alerts.template.bodies import forget_bodies
 from alerts.windows import Needs, Windows
 from alerts.windows.archive import Archive
 from alerts.windows.store import CAPACITY
@@ -64,7 +61,7 @@ def shipped() -> frozenset[str]:
 
 
 class Evaluation(NamedTuple):
-    """One evaluation of one group, or of a part of its rules, at a wall second.
+    """One evaluation of one group at a wall second.
 
     `interval` is that of the group; `missed` is the number of points of its time grid that were skipped just before.
     """
@@ -82,44 +79,21 @@ class _Slot:
 
     def __init__(self, key: str, group: GroupEvaluator, interval: float, first: float, *, shipped: bool) -> None:
         self.key = key
-        self._is_shipped = shipped
+        self.is_shipped = shipped
         self.group = group
         self.interval = interval
         self.due = first
         self.report = group.report(interval)
         self._is_served = False
 
-    @property
-    def is_quick(self) -> bool:
-        """Whether the group is known to be evaluated quickly."""
-        return self.group.evaluated_at is not None and self.group.cost <= QUICK_SECONDS
-
-    def order(self, now: float, interval: float) -> tuple[bool, int]:
-        """Return the sort key: shipped groups that are still unknown, then those that have waited longest."""
-        is_known = self.group.evaluated_at is not None
-        return is_known or not self._is_shipped, min(floor((self.due - now) / interval) + 1, 0)
-
     def place(self, now: float) -> tuple[float, int]:
-        """The point of the grid that is served now, and how many were skipped: they are not made up for.
-
-        Rules that were left over are evaluated for the current point, and the next point stays due.
-        """
-        passed = floor((now - self.due) / self.interval)
-        if self.group.is_unfinished:
-            return self.due + self.interval * passed, 0
-        passed = max(passed, 0)
+        """The point of the grid that is served now, and how many were skipped: they are not made up for."""
+        passed = max(floor((now - self.due) / self.interval), 0)
         served = self.due + self.interval * passed
         self.due = served + self.interval
         missed = passed if self._is_served else 0  # no group can be late before the first snapshot
         self._is_served = True
         return served, missed
-
-
-def _dismantle(slots: list[_Slot]) -> None:
-    """Let go of groups one by one: 5,000 rules that are freed at once keep all other threads waiting for 30 ms."""
-    while slots:
-        give_way()
-        slots.pop()
 
 
 class _Leaving(NamedTuple):
@@ -154,7 +128,6 @@ class RuleEngine:
         self.windows = Windows(Needs(rules.groups, shipped()), target, rules.interval, rules.capacity)
         self._leaving: list[_Leaving] = []
         self._stepped = 0.0
-        self._late = LateGroups()
         self._slots: list[_Slot] = self._lay_out(now)
 
     @property
@@ -172,35 +145,23 @@ class RuleEngine:
             age = Frame(SAMPLE_AGE, (max(now.mono - snapshot.at.mono, 0.0),))
             self.windows.take((*snapshot.frames, age), at, foreign)
         self._see_off(now.mono, at)
-        waiting = [each for each in self._slots if each.group.is_unfinished or each.due <= now.mono]
-        waiting.sort(key=lambda slot: slot.order(now.mono, self.interval))
+        waiting = [each for each in self._slots if each.due <= now.mono]
+        waiting.sort(key=lambda slot: (not slot.is_shipped, slot.due))
         end = self._timer() + ROUND_SECONDS
-
-        def enough() -> bool:
-            return self._timer() > end or self._halted()
-
-        done = []
-        for slot in filter(lambda slot: slot.is_quick, waiting):
-            if enough():
-                break
-            done.append(self._evaluate(slot, now, enough))
-        served = {each.key for each in done}
-        for slot in [each for each in waiting if each.key not in served and not each.is_quick]:
+        done: list[Evaluation] = []
+        for slot in waiting:
             if self._halted():
                 break
-            done.append(self._evaluate(slot, now, enough))  # of each at least one rule
-            if enough():
+            done.append(self._evaluate(slot, now))
+            if not slot.is_shipped and self._timer() > end:
                 break
-        for each in done:
-            self._late.count(each.key, each.missed)
-        self._late.say(now.mono)
         return done
 
-    def _evaluate(self, slot: _Slot, now: Instant, enough: Callable[[], bool]) -> Evaluation:
+    def _evaluate(self, slot: _Slot, now: Instant) -> Evaluation:
         # Durations are counted on the grid: rounds are not exactly on time, and `for` must not be missed by a fraction.
         place, missed = slot.place(now.mono)
         grid = place + self._offset
-        outcome = slot.group.evaluate(self.windows, grid, self.time(now), enough)
+        outcome = slot.group.evaluate(self.windows, grid, self.time(now), self._halted)
         slot.report = slot.group.report(slot.interval)
         return Evaluation(slot.key, slot.group, grid, slot.interval, outcome, missed)
 
@@ -212,7 +173,6 @@ class RuleEngine:
         at = self._time(now)
         before = {slot.key: slot for slot in self._slots}
         interval, self._rules = self.interval, rules
-        forget_bodies()
         self.windows.rewire(Needs(rules.groups, shipped()), rules.interval, rules.capacity)
         slots = self._lay_out(now)
         for slot in slots:
@@ -224,11 +184,8 @@ class RuleEngine:
                     slot.due = old.due
         for ended in before.values():
             self._leaving.append(_Leaving(now.mono + 2 * ended.interval, at, tuple(ended.group.written())))
-        replaced, self._slots = self._slots, slots  # in one step, for other threads that read reports
-        keys = list(before)
-        before.clear()
-        _dismantle(replaced)
-        return keys
+        self._slots = slots  # in one step, for other threads that read reports
+        return list(before)
 
     def _see_off(self, now: float, at: float) -> None:
         """End the series of removed groups, as Prometheus does two of their intervals after a reload."""

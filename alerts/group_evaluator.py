@@ -3,8 +3,8 @@
 Each rule sees what the rules before it have written. A rule that fails affects only itself: its alerts and
 series stay unchanged, and the failure is reported. Samples and stale markers are written exactly as in Prometheus.
 
-A rule that takes too long is stopped, and then paused for many times as long as it took. A group of slow rules can be
-interrupted between two of them and continued later, with the time of that moment.
+A rule that takes too long is stopped, and then paused for many times as long as it took. If the rules of a group take
+too long together, the rest of them fail this time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from agent.lib.precedence import give_way
 from agent.model import Alert, GroupReport, Labels, Phase, RuleHealth, RuleReport, Transition
 from alerts.lifecycle import AlertRecord
-from alerts.limits import DEADLINE_SECONDS, LONGEST_REST_SECONDS, REST
+from alerts.limits import DEADLINE_SECONDS, GROUP_SECONDS, LONGEST_REST_SECONDS, REST
 from alerts.promql import EvaluationError
 from alerts.promql.budget import Budget, SampleLedger
 from alerts.promql.storage import OutOfOrderError
@@ -41,6 +41,9 @@ _LONGEST_ERROR = 1000
 """Most characters of an error: that of a query may quote label sets."""
 
 
+_NO_TIME = f"not evaluated: the rules before it in its group took {GROUP_SECONDS:g} s; make them cheaper or split it"
+
+
 class Failure(NamedTuple):
     """A rule that could not be evaluated, and why."""
 
@@ -50,10 +53,7 @@ class Failure(NamedTuple):
 
 
 class GroupOutcome(NamedTuple):
-    """The outcome of an evaluation of a group, or of those rules for which there was time.
-
-    `rules` are their names, and `seconds` is the time that they took.
-    """
+    """The outcome of an evaluation of a group: `rules` are the names of its rules, `seconds` is the time they took."""
 
     transitions: tuple[Transition, ...]
     failures: tuple[Failure, ...]
@@ -79,61 +79,38 @@ class GroupEvaluator:
         self.rules = rules
         self.evaluated_at: float | None = None
         self.duration = 0.0
-        self._cost = 0.0
-        """Seconds of the last evaluation, with those that its pausing rules take when they are retried."""
         self._timer = timer
         self._ledger = SampleLedger() if ledger is None else ledger
         self._works = [work_of(rule, rules, context, self._ledger, explain) for rule in rules.rules]
-        self._next = 0
-        """The position of the next rule, and the time that those before it took in this evaluation."""
-        self._spent = 0.0
         self._orphans: dict[Labels, None] = {}
         """Series written by rules that are no longer in the group."""
 
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether the last evaluation left out some rules."""
-        return self._next > 0
-
-    @property
-    def cost(self) -> float:
-        """Seconds that an evaluation of all rules takes, as far as known."""
-        return max(self._cost, self._spent)
-
     def evaluate(
-        self, store: SampleStore, at: float, now: float | None = None, enough: Callable[[], bool] = lambda: False
+        self, store: SampleStore, at: float, now: float | None = None, halted: Callable[[], bool] = lambda: False
     ) -> GroupOutcome:
         """Evaluate every rule at a time in wall seconds, and write their samples to the store.
 
-        With `now`, queries and samples have that time, and only durations are counted by `at`. If `enough` says so
-        after a rule, the next call begins with the remaining rules.
+        With `now`, queries and samples have that time, and only durations are counted by `at`. If `halted` says so
+        after a rule, the others keep their state.
         """
         stamp = (at if now is None else now) - self.rules.query_offset
         transitions: list[Transition] = []
         failures: list[Failure] = []
-        first = self._next
         began = self._timer()
-        for work in self._works[first:]:
+        evaluated = 0
+        for work in self._works:
             give_way()
-            self._next += 1
-            error = self._work(work, store, at, stamp, transitions)
+            evaluated += 1
+            error = self._work(work, store, at, stamp, transitions, self._timer() - began)
             if error:
                 failures.append(Failure(self.name, work.rule.name, error))
-            if enough():
+            if halted():
                 break
-        rules = tuple(work.rule.name for work in self._works[first : self._next])
-        seconds = self._timer() - began
-        self._spent += seconds
-        if self._next == len(self._works):
-            self._finish(store, at, stamp)
-        return GroupOutcome(tuple(transitions), tuple(failures), rules, seconds)
-
-    def _finish(self, store: SampleStore, at: float, stamp: float) -> None:
         self._end(store, self._orphans, stamp)
         self._orphans = {}
-        self.duration, self.evaluated_at = self._spent, at
-        self._cost = self._spent + sum(work.duration for work in self._works if at < work.rests_until)
-        self._next, self._spent = 0, 0.0
+        self.duration, self.evaluated_at = self._timer() - began, at
+        rules = tuple(work.rule.name for work in self._works[:evaluated])
+        return GroupOutcome(tuple(transitions), tuple(failures), rules, self.duration)
 
     def _work(
         self,
@@ -142,9 +119,14 @@ class GroupEvaluator:
         at: float,
         stamp: float,
         transitions: list[Transition],
+        spent: float,
     ) -> str:
-        """Evaluate one rule; returns what went wrong, if anything."""
+        """Evaluate one rule, `spent` seconds after the first of the group; returns what went wrong, if anything."""
         if at < work.rests_until:
+            work.failures += 1
+            return work.error
+        if spent > GROUP_SECONDS:
+            work.health, work.error = RuleHealth.FAILED, _NO_TIME
             work.failures += 1
             return work.error
         before = self._timer()
@@ -191,7 +173,7 @@ class GroupEvaluator:
         known: dict[Identity, list[RecordingRuleEvaluator | AlertingRuleEvaluator]] = {}
         for work in before._works:
             known.setdefault(work.rule.identity, []).append(work)
-        self.evaluated_at, self.duration, self._cost = before.evaluated_at, before.duration, before._cost
+        self.evaluated_at, self.duration = before.evaluated_at, before.duration
         for mine in self._works:
             same = known.get(mine.rule.identity)
             if not same:

@@ -7,6 +7,13 @@ that exceeds one of them does not belong on a node. Prometheus has the same limi
 
 from __future__ import annotations
 
+MAX_RULES = 500
+"""Rules of a site on a node, beside the shipped ones: thousands belong on a Prometheus server."""
+MAX_RULE_TOKENS = 40_000
+"""Tokens of these rules together: words, numbers and signs of queries. Each takes 0.7 to 1.5 KiB compiled."""
+CHARACTERS_OF_TOKEN = 100
+"""Characters of a rule's texts that count as one token."""
+
 DEADLINE_SECONDS = 1.0
 """Seconds that one rule may take: its query, the templates of its alerts, and their queries.
 
@@ -14,10 +21,13 @@ The rules of the pack take 30 microseconds each, and 5 ms all together; ten thou
 0.1 s. So a second leaves room for a rule a hundred times as expensive on a machine ten times as slow, and is short
 enough that a rule which never ends costs the others one round, and a stop does not wait longer for it.
 """
+GROUP_SECONDS = 5.0
+"""Seconds after which a group's evaluation starts no other rule: those that are left fail, and keep their state.
+
+Rules that meet the deadline rest, so that those behind them are evaluated the next times.
+"""
 ROUND_SECONDS = 1.0
-"""Seconds after which a round starts no other rule, and the rest is due in the next one: the interval of rounds."""
-QUICK_SECONDS = 0.1
-"""A group that takes at most this many seconds is evaluated before slower ones, so that it need not wait for them."""
+"""Seconds after which a round starts no other group of a site: those that are left come first in the next one."""
 REST = 9
 """A rule that met the deadline pauses for this many times as long as it took: it gets at most a tenth of the thread."""
 LONGEST_REST_SECONDS = 30.0

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Protocol
 
 from agent.lib.wording import one_line
+from alerts.limits import MAX_RULE_TOKENS
 from alerts.promql import PromqlError, Query, compile_query
 from alerts.promql.numbers import format_value
 from alerts.promql.position import number_literals
@@ -25,15 +26,11 @@ from alerts.rulefile import (
     RuleGroup,
     Templates,
     is_label_name,
+    tokens_of,
 )
 from alerts.template import Template, TemplateError, compile_template
 from alerts.template.foreseen import is_unforeseen
-from alerts.weight import Room
 from alerts.yamlnodes import Problem
-
-MOST_MEMORY = 8 * 2**20
-"""Most bytes for overridden alerts, beside those of the files."""
-
 
 _LONGEST_PROBLEM = 2000  # characters: it may list all existing alerts
 
@@ -88,14 +85,17 @@ def apply(
     changes = {name: _Change(name, each, default_step) for name, each in overrides.items()}
     for change in changes.values():
         change.refuse_unknown_numbers(rules)
-    room = Room(MOST_MEMORY)
+    tokens = 0
 
     def changed(rule: Rule) -> Rule:
+        nonlocal tokens
         if not isinstance(rule, AlertingRule) or rule.name not in changes:
             return rule
         made = changes[rule.name].of(rule)
-        if not room.take(made):
-            raise OverrideError(f"override.{rule.name}: overridden alerts exceed the memory limit of {room}")
+        tokens += tokens_of(made)
+        if tokens > MAX_RULE_TOKENS:
+            problem = f"here overridden alerts exceed {MAX_RULE_TOKENS} words and signs, the most on a node"
+            raise OverrideError(f"override.{rule.name}: {problem}; override fewer")
         return made
 
     applied = []

@@ -14,10 +14,7 @@ from pathlib import Path
 
 from agent.lib.wording import one_line, shown
 from alerts import rulefile
-from alerts.promql import Query
-from alerts.rulefile import RuleFile, RuleFileError
-from alerts.sharing import Sharing
-from alerts.weight import Room
+from alerts.rulefile import RuleCount, RuleFile, RuleFileError, TooManyRulesError
 from alerts.yamlnodes import MOST_PROBLEMS, Problem
 
 BUILTIN = "builtin"
@@ -41,6 +38,11 @@ class EntryError(ValueError):
 def shipped_files() -> list[Path]:
     """Return all shipped rule files, those that are off by default included."""
     return sorted(_SHIPPED.glob("*.yml"))
+
+
+def is_shipped(path: Path) -> bool:
+    """Return True if a path is that of a shipped rule file."""
+    return path.resolve().parent == _SHIPPED
 
 
 def builtin_files() -> list[Path]:
@@ -98,16 +100,11 @@ def _refusal(path: Path) -> str:
     return ""
 
 
-def load_all(
-    entries: Iterable[str], base: Path | None, default_step: float, running: Iterable[RuleFile] = ()
-) -> tuple[RuleFile, ...]:
+def load_all(entries: Iterable[str], base: Path | None, default_step: float) -> tuple[RuleFile, ...]:
     """The rules of all files that the entries name, each file once, in the order of the entries.
 
-    Queries of the `running` rules, which were loaded with the same default step, are reused, which saves time and the
-    memory of a second copy.
-
-    Raises EntryError for an entry that names no file, ValueError for too many files, and RuleFileError with all that
-    is wrong with all files.
+    Raises EntryError for an entry that names no file, ValueError for too many files, RuleFileError with all that is
+    wrong with all files, and TooManyRulesError if the rules beside the shipped ones are too many.
     """
     paths: dict[str, Path] = {}
     for entry in entries:
@@ -117,13 +114,13 @@ def load_all(
         raise ValueError(f"{len(paths)} files; the limit is {MOST_FILES}, merge some of them")
     loaded: list[RuleFile] = []
     problems: list[Problem] = []
-    room, sharing = Room(), Sharing()
-    known: dict[str, list[Query]] = {}
-    for rule in (rule for file in running for group in file.groups for rule in group.rules):
-        known.setdefault(rule.query.text, []).append(rule.query)
+    count = RuleCount()
     for path in paths.values():
+        counted = None if is_shipped(path) else count
         try:
-            loaded.append(rulefile.load(path, default_step=default_step, room=room, known=known, sharing=sharing))
+            loaded.append(rulefile.load(path, default_step=default_step, count=counted))
+        except TooManyRulesError:
+            raise
         except RuleFileError as error:
             problems.extend(error.problems)
         if len(problems) >= MOST_PROBLEMS:

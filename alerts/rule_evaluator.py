@@ -8,15 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from agent.lib.precedence import give_way
 from agent.model import Alert, Labels, Phase, RuleHealth, Transition
-from alerts.adhoc import AdHocQueries
 from alerts.changes import ANNOTATION as CHANGES
 from alerts.lifecycle import AlertRecord, Condition, Holds, Silence, step
 from alerts.limits import ALERT, ALWAYS_KEPT, ELEMENT, LABEL_SET, LONGEST_QUERY, MOST_KEPT, TEXT
-from alerts.promql import EvaluationError, PromqlError, Query, Sample, Scalar
+from alerts.promql import EvaluationError, PromqlError, Query, Sample, Scalar, compile_query
 from alerts.promql.budget import Budget, SampleLedger
 from alerts.promql.labels import drop_name, refuse_large, set_labels
 from alerts.promql.query_errors import LimitError
@@ -28,6 +27,8 @@ ALERTS = "ALERTS"
 ALERTS_FOR_STATE = "ALERTS_FOR_STATE"
 
 
+MAX_TEMPLATE_QUERIES = 32
+"""Most queries of templates that stay compiled from one rendering to the next: each may take 3 MiB."""
 _STEP = 16
 """Units of work of an alert, beside its templates."""
 _SERIES = 2 * LABEL_SET
@@ -149,7 +150,6 @@ def work_of(
     rule: Rule, group: RuleGroup, context: TemplateContext, ledger: SampleLedger, explain: Explain | None = None
 ) -> RecordingRuleEvaluator | AlertingRuleEvaluator:
     """A new evaluator for a rule."""
-    give_way()
     if isinstance(rule, RecordingRule):
         return RecordingRuleEvaluator(rule, group.limit, ledger)
     return AlertingRuleEvaluator(rule, group.limit, context, ledger, group.query_offset, explain)
@@ -354,7 +354,7 @@ def _expanded(templates: Templates, root: Root, asked: _Asker) -> Iterable[tuple
         yield name, text
 
 
-_AD_HOC = AdHocQueries()
+_compiled = lru_cache(maxsize=MAX_TEMPLATE_QUERIES)(compile_query)
 
 
 class _Asker:
@@ -376,7 +376,7 @@ class _Asker:
             raise RenderError(f"its text has {len(text)} characters; the limit is {LONGEST_QUERY}")
         try:
             self.budget.spend(len(text))  # for parsing
-            query = _AD_HOC.compiled(text)
+            query = _compiled(text)
             self._asked.add(query)
             found = _vector(query, self._store, self.stamp, self.budget)
         except LimitError:

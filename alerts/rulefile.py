@@ -10,22 +10,20 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, Union
+from typing import Union
 
 from agent.lib import textfile, yamltree
 from agent.lib.precedence import give_way
 from agent.lib.wording import one_line, shown
 from agent.lib.yamltree import Bounds, Node
-from alerts.garbage import no_passes_over_garbage
 from alerts.lifecycle import RuleTiming
-from alerts.promql import PromqlError, Query, compile_query
+from alerts.limits import CHARACTERS_OF_TOKEN, MAX_RULE_TOKENS, MAX_RULES
+from alerts.promql import PromqlError, Query, compile_query, count_tokens
 from alerts.reads import reads_of
-from alerts.sharing import Sharing
 from alerts.template import Template, TemplateError, broken_template, compile_template
-from alerts.weight import Room
 from alerts.yamlnodes import MOST_PROBLEMS, Problem, Reader, TooManyError, line_of
 
 GROUP_KEYS = ("name", "interval", "limit", "query_offset", "labels", "rules")
@@ -38,9 +36,6 @@ _PLAIN_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _OLDER = "Prometheus before 3.0 rejects the file, and Alertmanager before 0.28 the label"
 
 BOUNDS = Bounds(depth=16, nodes=150_000, characters=8 * 2**20)
-
-_LEVELS = 4
-"""Levels around a rule in its file: the whole mapping, the groups, a group, and its rules."""
 
 Pairs = tuple[tuple[str, str], ...]
 Templates = tuple[tuple[str, Template], ...]
@@ -60,6 +55,34 @@ class RuleFileError(Exception):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(str(each) for each in self.problems))
+
+
+class TooManyRulesError(RuleFileError):
+    """The rules of a site are more than a node evaluates."""
+
+    def __init__(self, file: str, line: int, what: str) -> None:
+        text = f"here the rules of this site exceed {what}, the most on a node; give the rest to a Prometheus server"
+        super().__init__([Problem(file, line, "", text)])
+
+
+class RuleCount:
+    """Counts rules and their tokens, over all files that it is passed to."""
+
+    def __init__(self) -> None:
+        self._rules = 0
+        self._tokens = 0
+
+    def add_rule(self, file: str, line: int) -> None:
+        """Count a rule before it is compiled. Raises TooManyRulesError."""
+        self._rules += 1
+        if self._rules > MAX_RULES:
+            raise TooManyRulesError(file, line, f"{MAX_RULES}")
+
+    def add_tokens(self, file: str, line: int, tokens: int) -> None:
+        """Count the tokens of a rule. Raises TooManyRulesError."""
+        self._tokens += tokens
+        if self._tokens > MAX_RULE_TOKENS:
+            raise TooManyRulesError(file, line, f"{MAX_RULE_TOKENS} words and signs")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,6 +120,19 @@ class AlertingRule:
 Rule = Union[RecordingRule, AlertingRule]
 
 
+def tokens_of(rule: Rule) -> int:
+    """Return the words, numbers and signs of a rule's queries, and one for each 100 characters of all its texts."""
+    texts = [rule.expression]
+    queries = [rule.expression]
+    if isinstance(rule, AlertingRule):
+        for _, template in (*rule.labels, *rule.annotations):
+            texts.append(template.source)
+            queries += template.queries
+    else:
+        texts += [text for _, text in rule.labels]
+    return sum(map(count_tokens, queries)) + sum(map(len, texts)) // CHARACTERS_OF_TOKEN
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RuleGroup:
     """Rules evaluated in order, at one time. `interval` in seconds is None if the file has none; `limit` 0 is none."""
@@ -124,64 +160,47 @@ class RuleFile:
 
 
 def load(
-    path: Path,
-    *,
-    default_step: float = DEFAULT_STEP_SECONDS,
-    room: Room | None = None,
-    known: dict[str, list[Query]] | None = None,
-    sharing: Sharing | None = None,
-    handed: bool = False,
+    path: Path, *, default_step: float = DEFAULT_STEP_SECONDS, count: RuleCount | None = None, handed: bool = False
 ) -> RuleFile:
     """The rules of a file; `default_step` is that of subqueries without one. Raises RuleFileError.
 
-    `room` is the memory that rules may take, together with those of other files if it is shared. `known` are queries by
-    their texts that need not be compiled again; a rule takes out the one that it uses. `sharing` is for what rules of
-    several files have in common. `handed` allows a pipe of the command line (see `read_text`).
+    `count` counts the rules together with those of other files, if it is shared. `handed` allows a pipe of the command
+    line (see `read_text`).
     """
     reader = Reader(str(path))
-    loader = _RuleFileLoader(reader, default_step, room or Room(), known or {}, sharing or Sharing())
-    return _understood(loader, lambda: reader.load(path, textfile.RULES, handed=handed))
+    loader = _RuleFileLoader(reader, default_step, count or RuleCount())
+    return loader.file(reader.load(path, textfile.RULES, handed=handed))
 
 
-def parse(text: str, name: str, *, default_step: float = DEFAULT_STEP_SECONDS, room: Room | None = None) -> RuleFile:
+def parse(text: str, name: str, *, default_step: float = DEFAULT_STEP_SECONDS) -> RuleFile:
     """The rules of a text; `name` is its name in errors. Raises RuleFileError."""
-    loader = _RuleFileLoader(Reader(name), default_step, room or Room(), {}, Sharing())
-    return _understood(loader, lambda: text)
-
-
-def _understood(loader: _RuleFileLoader, read: Callable[[], str]) -> RuleFile:
-    """The rules of a text, which is not kept once they are compiled."""
-    reader = loader.reader
-    groups: tuple[RuleGroup, ...] = ()
-    text = read()
-    with contextlib.suppress(TooManyError), no_passes_over_garbage():
-        groups = loader.groups(reader.compose(text, BOUNDS, lone=False, packed_below=_LEVELS))
-        if reader.rest:
-            unread = "is ignored after the end of a document: Prometheus reads only the first; merge them into one"
-            loader.warn(reader.rest, "", unread)
-    if reader.problems:
-        raise RuleFileError(sorted(reader.problems, key=lambda each: each.line or math.inf))
-    return RuleFile(reader.file, groups, tuple(loader.warnings))
+    return _RuleFileLoader(Reader(name), default_step, RuleCount()).file(text)
 
 
 class _RuleFileLoader:
-    def __init__(
-        self, reader: Reader, default_step: float, room: Room, known: dict[str, list[Query]], sharing: Sharing
-    ) -> None:
+    def __init__(self, reader: Reader, default_step: float, count: RuleCount) -> None:
         self.reader = reader
-        self._sharing = sharing
-        self._known = known
         self._default_step = default_step
-        self._room = room
-        self._held = 0
+        self._count = count
         self._seen: dict[int, int] = {}
         self.warnings: list[Problem] = []
+
+    def file(self, text: str) -> RuleFile:
+        """Return the rules of a text. Raises RuleFileError."""
+        reader = self.reader
+        groups: tuple[RuleGroup, ...] = ()
+        with contextlib.suppress(TooManyError):
+            groups = self.groups(reader.compose(text, BOUNDS, lone=False))
+            if reader.rest:
+                unread = "is ignored after the end of a document: Prometheus reads only the first; merge them into one"
+                self.warn(reader.rest, "", unread)
+        if reader.problems:
+            raise RuleFileError(sorted(reader.problems, key=lambda each: each.line or math.inf))
+        return RuleFile(reader.file, groups, tuple(self.warnings))
 
     def groups(self, tree: Node | None) -> tuple[RuleGroup, ...]:
         if tree is None:
             return ()
-        self._held = yamltree.size_of(tree)
-        self._room.hold(self._held)
         reader = self.reader
         found: dict[str, RuleGroup] = {}
         for node in reader.items(reader.fields(tree, ("groups",), "").get("groups"), "groups"):
@@ -192,7 +211,6 @@ class _RuleFileLoader:
                 text = f"name: is repeated in the same file (line {found[group.name].line}); give it another name"
                 reader.fail(node, f"group {shown(group.name)}", text)
             found[group.name] = group
-        self._room.hold(-self._held)
         return tuple(found.values())
 
     def _group(self, node: Node) -> RuleGroup:
@@ -202,7 +220,7 @@ class _RuleFileLoader:
         fields = reader.fields(node, GROUP_KEYS, where)
         labels = self._labels(fields.get("labels"), where)
         rules = [
-            self._unpacked(each, f"{where}, rule {number}", labels)
+            self._rule(each, f"{where}, rule {number}", labels)
             for number, each in enumerate(reader.items(fields.get("rules"), f"{where}, rules"), 1)
         ]
         return RuleGroup(
@@ -223,21 +241,10 @@ class _RuleFileLoader:
                 return value.text
         return ""
 
-    def _unpacked(self, item: Node, where: str, shared: Mapping[str, tuple[str, Node]]) -> Rule | None:
-        """The rule of an item, whose nodes exist only meanwhile."""
-        give_way()
-        node, stored = yamltree.unpacked(item), yamltree.size_of(item)
-        more = 0 if node is item else yamltree.size_of(node)
-        self._room.hold(more)
-        rule = self._rule(node, where, shared)
-        self._room.hold(-more)
-        if rule is not None and not self.reader.is_shared:
-            self._held -= stored
-            self._room.hold(-stored)
-        return rule
-
     def _rule(self, node: Node, where: str, shared: Mapping[str, tuple[str, Node]]) -> Rule | None:
+        give_way()
         reader = self.reader
+        self._count.add_rule(reader.file, line_of(node))
         before = len(reader.problems)
         fields = reader.fields(node, RULE_KEYS, where)
         record = reader.text(fields.get("record"), f"{where}, record")
@@ -254,39 +261,25 @@ class _RuleFileLoader:
             if alert and not record
             else self._recording(record, query, fields, labels, where)
         )
-        if len(reader.problems) > before:
+        if rule is None or len(reader.problems) > before:
             return None
         self._check_identity(rule, node, labels, where)
-        if not self._room.take(rule):
-            self._end_of_room(node, where)
+        self._count.add_tokens(reader.file, line_of(node), tokens_of(rule))
         return rule
-
-    def _end_of_room(self, node: Node, where: str) -> NoReturn:
-        self.reader.fail(
-            node, where, f"here the rules of all files exceed their memory limit of {self._room}; load fewer"
-        )
-        raise TooManyError
 
     def _query(self, node: Node | None, rule: Node, where: str) -> Query | None:
         text = self.reader.text(node, f"{where}, expr")
         if not text:
             self.reader.fail(node or rule, where, "expr: is missing; give the rule an expression")
             return None
-        if self._known.get(text):
-            return self._known[text].pop()
         try:
-            query = self._compiled(text, node or rule, where)
+            query = compile_query(text, default_step=self._default_step)
         except PromqlError as error:
             self.reader.fail(node, where, f"expr: {error}")
             return None
         if query.doom:
             self.warn(node or rule, where, f"expr: will fail at every evaluation: {query.doom[0]}")
         return query
-
-    def _compiled(self, text: str, node: Node, where: str) -> Query:
-        if not self._room.admits(text):
-            self._end_of_room(node, where)
-        return compile_query(text, default_step=self._default_step, sharing=self._sharing)
 
     def _labels(self, node: Node | None, where: str) -> dict[str, tuple[str, Node]]:
         labels = self.reader.strings(node, f"{where}, labels")
@@ -315,7 +308,7 @@ class _RuleFileLoader:
             self.warn(fields["record"], where, text)
         if query is None:
             return None
-        pairs = self._sharing.one(tuple(sorted((label, text) for label, (text, _) in labels.items())))
+        pairs = tuple(sorted((label, text) for label, (text, _) in labels.items()))
         return RecordingRule(name, query, query.text, pairs, line_of(fields.get("record")))
 
     def _check_idle(self, key: str, node: Node, where: str) -> None:
@@ -358,7 +351,7 @@ class _RuleFileLoader:
         compiled = []
         for name, (text, node) in sorted(texts.items()):
             try:
-                template = compile_template(text, alert, self._sharing)
+                template = compile_template(text, alert)
             except TemplateError as error:
                 if shared.get(name, ("", None))[1] is not node:
                     self.reader.fail(node, f"{where} {shown(name)}", f"template: {error}")
@@ -368,13 +361,11 @@ class _RuleFileLoader:
                 self.warn(node, f"{where} {shown(name)}", f"template: {problem}")
             for question in template.queries:
                 self._check_question(question, node, f"{where} {shown(name)}")
-            compiled.append(self._sharing.one((name, template)))
-        return self._sharing.one(tuple(compiled))
+            compiled.append((name, template))
+        return tuple(compiled)
 
     def _check_question(self, question: str, node: Node, where: str) -> None:
         """Warn about a template's query that is invalid or cannot be foreseen: Prometheus loads it, too."""
-        if not self._room.admits(question):
-            self._end_of_room(node, where)
         problem = reads_of(question).problem
         if problem:
             self.warn(node, where, f"template: {problem}")
@@ -385,11 +376,7 @@ class _RuleFileLoader:
             line = node if isinstance(node, int) else line_of(node)
             self.warnings.append(Problem(self.reader.file, line, one_line(where), one_line(text)))
 
-    def _check_identity(
-        self, rule: Rule | None, node: Node, labels: Mapping[str, tuple[str, Node]], where: str
-    ) -> None:
-        if rule is None:
-            return
+    def _check_identity(self, rule: Rule, node: Node, labels: Mapping[str, tuple[str, Node]], where: str) -> None:
         is_alert = isinstance(rule, AlertingRule)
         # A hash of 64 bits, because the labels themselves may be many.
         known = hash((is_alert, rule.name, *sorted((name, text) for name, (text, _) in labels.items())))

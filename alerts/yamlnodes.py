@@ -46,8 +46,7 @@ class TooManyError(Exception):
 class Reader:
     """Reads the nodes of one file; `problems` grows as it goes.
 
-    Any method may raise TooManyError when there are as many problems as are reported. A list can be iterated over once:
-    its items are released on the way, since what is made of them may need the memory.
+    Any method may raise TooManyError when there are as many problems as are reported.
     """
 
     def __init__(self, file: str) -> None:
@@ -55,8 +54,6 @@ class Reader:
         self.problems: list[Problem] = []
         self.rest = 0
         """The line of the first thing after the first document, which is not read."""
-        self.is_shared = False
-        """Whether some node is at several places; only then are the items of a list kept."""
 
     def fail(self, node: Node | int | None, where: str, text: str) -> None:
         """Record a problem at a node, or a line."""
@@ -75,14 +72,13 @@ class Reader:
             self.fail(None, "", error.problem)
             return ""
 
-    def compose(self, text: str, bounds: Bounds, *, lone: bool = True, packed_below: int = 0) -> Node | None:
+    def compose(self, text: str, bounds: Bounds, *, lone: bool = True) -> Node | None:
         """The tree of a text; None if it is empty, or cannot be used (a problem then says why).
 
-        Anything after the first document is a problem, or is reported as `rest` if the document need not be `lone`. See
-        `yamltree.compose` for `packed_below`, which is for lists whose items the caller unpacks.
+        Anything after the first document is a problem, or is reported as `rest` if the document need not be `lone`.
         """
         try:
-            root, self.is_shared, self.rest = yamltree.compose(text, bounds, lone=lone, packed_below=packed_below)
+            root, self.rest = yamltree.compose(text, bounds, lone=lone)
         except YamlError as error:
             self.fail(error.line, "", error.problem)
             return None
@@ -117,12 +113,7 @@ class Reader:
     def items(self, node: Node | None, where: str) -> Iterator[Node]:
         """The items of a list, without nulls; no items for a null."""
         if isinstance(node, yamltree.YamlList):
-            waiting = list(node.items) if self.is_shared else node.items
-            waiting.reverse()
-            while waiting:
-                each = waiting.pop()
-                if not yamltree.is_null(each):
-                    yield each
+            yield from (each for each in node.items if not yamltree.is_null(each))
         elif node is not None and not yamltree.is_null(node):
             self.fail(node, where, "must be a list; start its items with '- '")
 

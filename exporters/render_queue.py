@@ -1,6 +1,6 @@
 """Renders pages in slices, between the turns of the clients, in the thread that serves them.
 
-The page of a node with 20,000 series takes tens of milliseconds, and so do thousands of rules. A separate thread
+The page of a node with 20,000 series takes tens of milliseconds, and so do thousands of alerts. A separate thread
 would not help: Python runs one at a time. So a page is rendered in slices, after each of which clients
 get their turns. The metrics go before everything else, in longer slices.
 """

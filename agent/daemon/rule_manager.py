@@ -23,7 +23,6 @@ from alerts.changes.change_journal import ChangeJournal
 from alerts.changes.explanation import explain
 from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.exposition import Exposition
-from alerts.garbage import no_passes_over_garbage
 from alerts.inhibition import Inhibition, mark
 from alerts.notify.delivery import HttpReceiver
 from alerts.notify.dispatch import Dispatcher
@@ -215,9 +214,7 @@ class RuleManager:
 
     def _take_up(self, alerting: AlertingSettings, now: Instant) -> None:
         before = self._dispatcher.receivers
-        with no_passes_over_garbage():
-            gone = self._engine.reload(alerting.rules, now)
-        for ended in gone:
+        for ended in self._engine.reload(alerting.rules, now):
             self._dispatcher.forget(ended, self._engine.time(now))
         self._failing &= {(key, rule.name) for key, group in self._engine.groups() for rule in group.rules.rules}
         leaving = [each for each in before if each not in alerting.receivers]

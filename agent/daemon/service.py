@@ -41,7 +41,7 @@ SWITCH_SECONDS = 0.0001
 """Seconds after which a thread that computes lets another one run.
 
 Every system call of the serving thread releases the interpreter's lock, and while rules are evaluated it gets it back
-only after this long. A client takes some six such calls: with 0.5 ms, the queue of clients grew beside 5,000 rules.
+only after this long. A client takes some six such calls: with 0.5 ms, the queue of clients grew beside many rules.
 """
 HURRY_SECONDS = 0.00001
 """The same while clients arrive faster than they are served: computing threads are interrupted more often for them."""

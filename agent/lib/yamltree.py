@@ -10,7 +10,6 @@ All YAML that the agent reads is read here. PyYAML is imported on first use, bec
 
 from __future__ import annotations
 
-import marshal
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -41,8 +40,6 @@ WITHOUT_LIBYAML = (
     "PyYAML was built without libyaml, which coldplate needs to read YAML; install a wheel of it (pip install "
     "--force-reinstall --only-binary pyyaml pyyaml) or the package of the distribution"
 )
-_OVERHEAD = 150
-"""Bytes of a node, and of its text without the characters."""
 _SHARED = 64
 """Characters up to which a repeated text is kept only once."""
 
@@ -85,7 +82,6 @@ class YamlList:
     items: list[Node]
     tag: str
     line: int
-    size: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -95,34 +91,21 @@ class YamlMapping:
     pairs: list[tuple[Node, Node]]
     tag: str
     line: int
-    size: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class YamlPacked:
-    """A mapping that stays packed until it is read, see `unpacked`: as nodes it takes ten times the memory."""
-
-    data: bytes
-    tag: str
-    line: int
-    size: int
-    """Bytes that it takes unpacked."""
-
-
-Node = Union[YamlScalar, YamlList, YamlMapping, YamlPacked]
+Node = Union[YamlScalar, YamlList, YamlMapping]
 _AnyNode = TypeVar("_AnyNode", YamlScalar, "YamlList | YamlMapping")
 Refuse = Callable[[str, int], object]
 """Called with a problem and its line; may raise. If it does not, the faulty part is left out."""
 
 
 class YamlTree(NamedTuple):
-    """A text's tree, without a root if it is empty. `is_shared` says that aliases put some node at several places.
+    """A text's tree, without a root if it is empty.
 
     `rest` is the line of anything after the document, 0 if there is nothing.
     """
 
     root: Node | None
-    is_shared: bool
     rest: int = 0
 
 
@@ -131,57 +114,20 @@ def load(text: str, bounds: Bounds) -> Any:
     return plain(compose(text, bounds).root)
 
 
-def compose(text: str, bounds: Bounds, *, lone: bool = True, packed_below: int = 0) -> YamlTree:
+def compose(text: str, bounds: Bounds, *, lone: bool = True) -> YamlTree:
     """Return the tree of the one document of a text. Raises YamlError, and UserError if PyYAML lacks libyaml.
 
     Empty documents may follow, since a `---` at the end makes one. Others may follow only if the first need not be
-    `lone`: then they are not read. Mappings in lists with `packed_below` levels around them, and neither anchors nor
-    aliases inside, are packed; 0 packs none.
+    `lone`: then they are not read.
     """
     _check_characters(text)
     _check_directives(text)
-    return _Composer(text, bounds, lone, packed_below).tree(_events(text))
+    return _Composer(text, bounds, lone).tree(_events(text))
 
 
 def is_null(node: Node) -> bool:
     """Whether there is nothing, or null."""
     return isinstance(node, YamlScalar) and (node.tag == "!!null" or (node.tag == PLAIN and node.text in NULLS))
-
-
-def size_of(node: Node) -> int:
-    """About how many bytes of memory a node takes; aliases are counted as if they were written out."""
-    if isinstance(node, YamlPacked):
-        return _OVERHEAD + len(node.data)
-    return _OVERHEAD + len(node.text) if isinstance(node, YamlScalar) else node.size
-
-
-def unpacked(node: Node) -> YamlScalar | YamlList | YamlMapping:
-    """The nodes of a mapping that was packed; any other node as it is."""
-    if not isinstance(node, YamlPacked):
-        return node
-    made = _restored(marshal.loads(node.data))  # noqa: S302 - bytes of our own, from this process
-    assert isinstance(made, YamlMapping), "nothing else is packed"
-    made.size = node.size
-    return made
-
-
-def _flat(node: Node) -> tuple[Any, ...]:
-    """A node in the form that `marshal` takes. The recursion is no deeper than the bounds allow."""
-    if isinstance(node, YamlScalar):
-        return node.text, node.tag, node.line
-    if isinstance(node, YamlList):
-        return list(map(_flat, node.items)), node.tag, node.line
-    assert isinstance(node, YamlMapping), "what is packed has nothing packed in it"
-    return tuple((_flat(key), _flat(value)) for key, value in node.pairs), node.tag, node.line
-
-
-def _restored(flat: tuple[Any, ...]) -> YamlScalar | YamlList | YamlMapping:
-    inner, tag, line = flat
-    if isinstance(inner, str):
-        return YamlScalar(inner, tag, line)
-    if isinstance(inner, list):
-        return YamlList(list(map(_restored, inner)), tag, line)
-    return YamlMapping([(_restored(key), _restored(value)) for key, value in inner], tag, line)
 
 
 def pairs_of(node: YamlMapping, refuse: Refuse) -> Iterator[tuple[YamlScalar, Node]]:
@@ -232,7 +178,6 @@ def plain(node: Node | None, path: str = "") -> Any:
     """
     if node is None:
         return None
-    node = unpacked(node)
     if isinstance(node, YamlScalar):
         return _value(node, path)
     _refuse_tag(node, path)
@@ -271,7 +216,7 @@ def _line_of(text: str, offset: int) -> int:
 
 
 def _check_characters(text: str) -> None:
-    """In pieces: a search lets no other thread run, and 5,000 rules would take it 10 ms."""
+    """In pieces: a search lets no other thread run, and a file of 4 MiB would take it 10 ms."""
     for start in range(0, len(text), _PIECE):
         found = _UNPRINTABLE.search(text, start, start + _PIECE)
         if found is None:
@@ -337,21 +282,15 @@ class _Open:
     node: YamlList | YamlMapping
     anchor: _Anchor | None
     is_flow: bool
-    named: int
-    """How many anchors and aliases there were before it."""
     key: Node | None = None
     nodes: int = 1
     characters: int = 0
-    saved: int = 0
-    """Bytes saved by packing."""
 
 
 class _Composer:
     """Builds the tree of one text."""
 
-    def __init__(self, text: str, bounds: Bounds, lone: bool, packed_below: int) -> None:
-        self._packed_below = packed_below
-        self._named_nodes = 0
+    def __init__(self, text: str, bounds: Bounds, lone: bool) -> None:
         self._text = text
         self._lone = lone
         self._bounds = bounds
@@ -385,7 +324,7 @@ class _Composer:
                 step(event) if self._documents <= 1 else self._later(event)
         root = self._root
         is_empty = isinstance(root, YamlScalar) and root.tag == PLAIN and not root.text
-        return YamlTree(None if is_empty else root, self._is_shared, rest)
+        return YamlTree(None if is_empty else root, rest)
 
     def _rest(self, event: Any) -> int:
         """The line of anything after a document except ends, beginnings, comments and spaces; 0 if there is nothing."""
@@ -438,7 +377,6 @@ class _Composer:
             column = event.start_mark.column + 1
             self._fail(f"column {column}: *{name} is inside &{name} itself; write the value out", line)
         self._is_shared = True
-        self._named_nodes += 1
         self._count(found.nodes, found.characters, line)
         self._add(found.node, found.nodes, found.characters)
 
@@ -456,30 +394,17 @@ class _Composer:
         node = self._named(event, YamlList([], tag, line) if is_list else YamlMapping([], tag, line), 0, 0)
         self._count(1, 0, line)
         anchor = self._anchors[event.anchor] if event.anchor is not None else None
-        named = self._named_nodes - (anchor is not None)
-        self._open.append(_Open(node, anchor, bool(event.flow_style), named))
+        self._open.append(_Open(node, anchor, bool(event.flow_style)))
 
     def _end(self, event: yaml.Event) -> None:  # noqa: ARG002 - all steps have one shape
         done = self._open.pop()
-        done.node.size = done.nodes * _OVERHEAD + done.characters - done.saved
         if done.anchor is not None:
             done.anchor.nodes, done.anchor.characters = done.nodes, done.characters
-        node = self._packed(done)
-        self._add(node, done.nodes, done.characters)
-        if self._open:
-            self._open[-1].saved += done.saved + done.node.size - size_of(node)
-
-    def _packed(self, done: _Open) -> Node:
-        """The completed node, packed if it should be."""
-        is_wanted = self._packed_below and len(self._open) == self._packed_below and done.named == self._named_nodes
-        if not is_wanted or not isinstance(done.node, YamlMapping) or not isinstance(self._open[-1].node, YamlList):
-            return done.node
-        return YamlPacked(marshal.dumps(_flat(done.node)), done.node.tag, done.node.line, done.node.size)
+        self._add(done.node, done.nodes, done.characters)
 
     def _named(self, event: Any, node: _AnyNode, nodes: int, characters: int) -> _AnyNode:
         """Remember a node by its anchor, if it has one. The same anchor may occur again, for another node."""
         if event.anchor is not None:
-            self._named_nodes += 1
             self._anchors[event.anchor] = _Anchor(node, nodes, characters)
         return node
 

@@ -31,7 +31,7 @@ from alerts.notify.receiver import Receiver
 from alerts.notify.receiver_kinds import RECEIVERS, ReceiverKind
 from alerts.overrides import OverrideError, apply
 from alerts.promql.labels import make_labels
-from alerts.rulefile import RuleFile, RuleFileError
+from alerts.rulefile import RuleFile, RuleFileError, TooManyRulesError
 from alerts.runbook_links import lead_to
 
 log = logging.getLogger("coldplate.rules")
@@ -82,10 +82,10 @@ def _keys(kind: ReceiverKind, config: ReceiverConfig, external_url: str) -> list
     return keys
 
 
-def load_rules(config: Config, folder: Path, running: Ruleset | None = None) -> Ruleset:
+def load_rules(config: Config, folder: Path) -> Ruleset:
     """The configured rules with the configured changes; relative paths start at `folder`. Raises ConfigError."""
     return Ruleset(
-        load_files(config, folder, running),
+        load_files(config, folder),
         config.rules.interval,
         TemplateContext(external_labels(config), external_url(config)),
         int(config.rules.memory),
@@ -93,15 +93,16 @@ def load_rules(config: Config, folder: Path, running: Ruleset | None = None) -> 
 
 
 @with_places
-def load_files(config: Config, folder: Path, running: Ruleset | None = None) -> tuple[RuleFile, ...]:
+def load_files(config: Config, folder: Path) -> tuple[RuleFile, ...]:
     """The rule files with the configured changes. Raises ConfigError."""
     rules = config.rules
-    kept = running.files if running is not None and running.interval == rules.interval else ()
     try:
-        files = packs.load_all(rules.files, folder, rules.interval, kept)
+        files = packs.load_all(rules.files, folder, rules.interval)
         if rules.runbook_base is not None:
             files = lead_to(base_url(rules.runbook_base), files)
         return apply(files, rules.disable, rules.override, default_step=rules.interval)
+    except TooManyRulesError as error:
+        raise ConfigError(f"rules.files: {error}") from error
     except RuleFileError as error:
         problems = "".join(f"\n  {problem}" for problem in error.problems)
         raise ConfigError(f"rules.files: invalid rule file:{problems}") from error
@@ -117,8 +118,8 @@ def load_files(config: Config, folder: Path, running: Ruleset | None = None) -> 
 def load_alerting(
     config: Config, folder: Path, receivers: Receivers, running: Ruleset | None = None
 ) -> AlertingSettings:
-    """Rules and receivers; rules that are in `running` are not compiled again. Raises ConfigError."""
-    rules = load_rules(config, folder, running)
+    """Rules and receivers; warnings of `running` rules are not logged again. Raises ConfigError."""
+    rules = load_rules(config, folder)
     made = receivers.make(config, external_url(config))
     _tell(rules.files, running.files if running else ())
     labels = make_labels(external_labels(config))

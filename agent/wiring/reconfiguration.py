@@ -23,12 +23,8 @@ from agent.wiring.rule_ranges import ranges_of
 from agent.wiring.sources import load_settings
 from agent.wiring.start_checks import check
 from agent.wiring.web import Exposed, neighbours_of
-from alerts.garbage import collect_what_is_fresh, collect_what_stayed
 
 log = logging.getLogger("coldplate")
-
-THOROUGH = 50
-"""Reloads after which a full garbage collection is made."""
 
 
 class Reconfiguration:
@@ -59,11 +55,9 @@ class Reconfiguration:
         self._rules = rules
         self._expectations = expectations
         self._protection = protection
-        self._count = 0
 
     def __call__(self) -> None:
         """Reload. Raises ConfigError, and then nothing has changed."""
-        collect_what_is_fresh()
         config = self._read_config()
         selection = check(config)
         alerting = load_alerting(config, self._options.folder, self._receivers, self._alerting.rules)
@@ -82,9 +76,6 @@ class Reconfiguration:
         self._expectations.reconfigure(expectations)
         self._protection.enforce(terms)
         self._alerting = alerting
-        self._count += 1
-        if self._count % THOROUGH == 0:
-            collect_what_stayed()
 
 
 def rack_options(config: Config, options: CommandLineOptions) -> RackOptions:

@@ -15,6 +15,7 @@ from alerts.promql.query_values import Sample, Scalar, String, Value, Vector
 from alerts.promql.selectors import Selector
 from alerts.promql.staleness import STALE, is_stale
 from alerts.promql.storage import InstantSource, SampleSource, Storage
+from alerts.promql.syntax import count_tokens
 
 __all__ = [
     "STALE",
@@ -33,6 +34,7 @@ __all__ = [
     "Value",
     "Vector",
     "compile_query",
+    "count_tokens",
     "is_stale",
     "make_labels",
 ]

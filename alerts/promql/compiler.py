@@ -37,7 +37,6 @@ from alerts.promql.syntax.tree import (
     UnaryExpr,
     VectorSelector,
 )
-from alerts.sharing import Sharing
 
 _NO_RESULT = "rule result is not a vector or scalar: give a range vector to a function such as rate()"
 _LARGEST = 2.0**63
@@ -54,10 +53,10 @@ class Compiled(NamedTuple):
     """Why each evaluation fails, if it does."""
 
 
-def compile_text(text: str, default_step_ms: int, sharing: Sharing) -> Compiled:
+def compile_text(text: str, default_step_ms: int) -> Compiled:
     """Parse a query and plan its evaluation."""
     tree = parse(text)
-    compiler = Compiler(default_step_ms, sharing)
+    compiler = Compiler(default_step_ms)
     try:
         plan = compiler.compile(tree)
         if isinstance(plan, StringPlan) and isinstance(tree, ParenExpr):
@@ -120,8 +119,7 @@ class _FailingMatrix(MatrixPlan):
 class Compiler:
     """Compiles the nodes of one query, and records what its selectors read."""
 
-    def __init__(self, default_step_ms: int, sharing: Sharing) -> None:
-        self._sharing = sharing
+    def __init__(self, default_step_ms: int) -> None:
         self.space: LabelSpace = LabelSpace()
         self._default_step_ms = default_step_ms
         self._reach_ms: dict[tuple[Matcher, ...], tuple[int, int]] = {}  # and the history, see `Selector`
@@ -140,7 +138,7 @@ class Compiler:
     def needs(self) -> list[selectors.Selector]:
         """Return each different selector with how far back it reads."""
         return [
-            self._sharing.one(selectors.Selector(matchers, reach / 1000, history / 1000))
+            selectors.Selector(matchers, reach / 1000, history / 1000)
             for matchers, (reach, history) in self._reach_ms.items()
         ]
 
@@ -149,7 +147,7 @@ class Compiler:
         if isinstance(node, VectorSelector):
             return selectors.instant_selector(self.space, *self.instant(node))
         if isinstance(node, NumberLiteral):
-            return self._constant(node.value)
+            return operators.Constant(node.value)
         if isinstance(node, BinaryExpr):
             return self._row(node)
         if isinstance(node, AggregateExpr):
@@ -165,11 +163,6 @@ class Compiler:
         if isinstance(node, UnaryExpr):
             return self._signed(node)
         return StringPlan(node.value)
-
-    def _constant(self, value: float) -> operators.Constant:
-        """Return a constant; 0 and -0 are different ones, although they are equal."""
-        key = (value, math.copysign(1.0, value))
-        return self._sharing.made(lambda: operators.Constant(value), operators.Constant, key)
 
     def vector(self, node: Expression) -> VectorPlan:
         """Plan a node that evaluates to an instant vector."""
@@ -197,25 +190,20 @@ class Compiler:
 
     def instant(self, node: VectorSelector) -> tuple[tuple[Matcher, ...], selectors.Timing]:
         """Return matchers and timing of an instant selector, and record that it reads its look-back."""
-        timing, matchers = self._selected(timing_of(node)), self._matchers(node)
+        timing, matchers = self._selected(timing_of(node)), node.matchers
         self._note(matchers, timing, LOOKBACK_MS, 0)
         return matchers, timing
-
-    def _matchers(self, node: VectorSelector) -> tuple[Matcher, ...]:
-        one = self._sharing.one
-        return self._sharing.made(lambda: tuple(map(one, node.matchers)), VectorSelector, node.matchers)
 
     def _selected(self, timing: selectors.Timing) -> selectors.Timing:
         """Return a selector's timing, with whether its samples may be older than all that is kept."""
         of_fixed = timing.fixed_ms is not None or (self._fixed and not timing.at_query)
-        return self._sharing.one(timing._replace(of_fixed=of_fixed))
+        return timing._replace(of_fixed=of_fixed)
 
     def _range(self, node: MatrixSelector) -> MatrixPlan:
-        matchers, timing = self._matchers(node.selector), self._selected(timing_of(node.selector))
+        matchers, timing = node.selector.matchers, self._selected(timing_of(node.selector))
         range_ms = _milliseconds(node.range_ns)
         self._note(matchers, timing, range_ms, range_ms)
-        key, maker = (matchers, timing, range_ms), selectors.RangeSelector
-        return self._sharing.made(lambda: maker(*key), maker, key)
+        return selectors.RangeSelector(matchers, timing, range_ms)
 
     def _note(self, matchers: tuple[Matcher, ...], timing: selectors.Timing, reach_ms: int, range_ms: int) -> None:
         # A fixed time has no distance from now: nothing is kept for it.
@@ -273,13 +261,13 @@ class Compiler:
             assert isinstance(right, VectorPlan), "two scalars have been dealt with"
             return operators.vector_with_scalar(self.space, name, right, left, swapped=True, as_bool=as_bool)
         assert isinstance(right, VectorPlan), "a scalar has been dealt with"
-        matching = self._sharing.one(node.matching)
+        matching = node.matching
         if name in SET_OPERATORS:
             return set_operation(self.space, name, left, right, matching)
         return vector_operation(self.space, name, left, right, matching, as_bool=as_bool)
 
     def _aggregate(self, node: AggregateExpr) -> VectorPlan:
-        name, parameter, grouping = node.operator, node.parameter, self._sharing.one(node.grouping)
+        name, parameter, grouping = node.operator, node.parameter, node.grouping
         vector = self.vector(node.operand)
         if name in REDUCTIONS:
             return reduction(self.space, REDUCTIONS[name], vector, grouping)

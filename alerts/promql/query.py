@@ -12,7 +12,6 @@ from alerts.promql.query_values import Sample, Scalar, String, Value
 from alerts.promql.selectors import Selector, newest_by_select
 from alerts.promql.storage import SampleSource, to_milliseconds
 from alerts.promql.syntax.literals import readable
-from alerts.sharing import Sharing
 
 DEFAULT_STEP_SECONDS = 60.0
 _new = tuple.__new__
@@ -95,12 +94,10 @@ def _context(source: SampleSource, at_ms: int, budget: Budget) -> EvaluationCont
     )  # fmt: skip
 
 
-def compile_query(text: str, *, default_step: float = DEFAULT_STEP_SECONDS, sharing: Sharing | None = None) -> Query:
+def compile_query(text: str, *, default_step: float = DEFAULT_STEP_SECONDS) -> Query:
     """Compile a query; `default_step` is the step of subqueries without one, in seconds.
-
-    Queries that are compiled with the same `sharing` share what they can.
 
     Raises `PromqlError` for text that is not a query and for what this evaluator does not support.
     """
-    compiled = compile_text(text, to_milliseconds(default_step), sharing or Sharing())
+    compiled = compile_text(text, to_milliseconds(default_step))
     return Query(text, compiled.plan, compiled.space, compiled.selectors, compiled.doom)

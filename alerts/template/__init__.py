@@ -1,15 +1,15 @@
 """The Go templates of labels and annotations, as in Prometheus.
 
 A template is compiled when its file is loaded. What Prometheus rejects then is rejected, by name and place; what it
-notices only when an alert fires is a warning, and then yields Prometheus's own error. Only the text is kept: few of
-thousands of alerts fire at a time, and a tree takes ten times the memory (see `alerts.template.bodies`).
+notices only when an alert fires is a warning, and then yields Prometheus's own error. Only the text is kept: few
+alerts fire at a time, and a tree takes ten times the memory.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from alerts.promql.budget import Budget
-from alerts.sharing import Sharing
-from alerts.template.bodies import defines, parsed
 from alerts.template.foreseen import questions
 from alerts.template.nodes import TextNode
 from alerts.template.parser import parse
@@ -20,6 +20,9 @@ from alerts.template.template_values import Element, Root
 from alerts.template.unwise import mistakes
 
 __all__ = ["Ask", "Element", "RenderError", "Root", "Template", "TemplateError", "broken_template", "compile_template"]
+
+MAX_PARSED = 256
+"""Most templates whose trees are kept, so that those of a firing alert are not parsed at each evaluation."""
 
 
 class Template:
@@ -48,42 +51,36 @@ class Template:
         return self._plain
 
 
-class TemplateText:
-    """What templates with the same text have in common; `broken` is the error if it is not a template."""
-
-    __slots__ = ("broken", "queries", "source", "unwise")
-
-    def __init__(self, source: str, queries: tuple[str, ...], unwise: tuple[str, ...], broken: str = "") -> None:
-        self.source = source
-        self.queries = queries
-        self.unwise = unwise
-        self.broken = broken
-
-
 class _OfAlert(Template):
-    """A template whose text depends on the alert."""
+    """A template whose text depends on the alert; `broken` is the error if it is not a template."""
 
-    __slots__ = ("_alert", "_text")
+    __slots__ = ("_alert", "_broken", "_queries", "_unwise")
 
-    def __init__(self, alert: str, text: TemplateText) -> None:
-        super().__init__(text.source, "")
+    def __init__(
+        self, source: str, alert: str, queries: tuple[str, ...], unwise: tuple[str, ...], broken: str = ""
+    ) -> None:
+        super().__init__(source, "")
         self._alert = alert
-        self._text = text
+        self._queries = queries
+        self._unwise = unwise
+        self._broken = broken
 
     @property
     def queries(self) -> tuple[str, ...]:
-        return self._text.queries
+        return self._queries
 
     @property
     def unwise(self) -> tuple[str, ...]:
-        return self._text.unwise
+        return self._unwise
 
     def render(self, root: Root, ask: Ask, budget: Budget | None = None, at: float = 0.0) -> str:
-        text, name = self._text, _name_of(self._alert)
-        if text.broken:
-            raise RenderError(f"error parsing template {name}: template: {name}:{text.broken}")
-        body = parsed(text.source, name)
-        return render(body, TemplateSource(name, text.source), root, ask, budget or Budget(), at)
+        name = _name_of(self._alert)
+        if self._broken:
+            raise RenderError(f"error parsing template {name}: template: {name}:{self._broken}")
+        return render(_parsed(self.source, name), TemplateSource(name, self.source), root, ask, budget or Budget(), at)
+
+
+_parsed = lru_cache(maxsize=MAX_PARSED)(parse)
 
 
 def _name_of(alert: str) -> str:
@@ -93,26 +90,15 @@ def _name_of(alert: str) -> str:
 
 def broken_template(source: str, alert: str, error: TemplateError) -> Template:
     """A group's label that is not a valid template: as in Prometheus, it is read, and fails, when an alert fires."""
-    return _OfAlert(alert, TemplateText(source, (), (str(error),), error.there))
+    return _OfAlert(source, alert, (), (str(error),), error.there)
 
 
-def compile_template(source: str, alert: str = "", sharing: Sharing | None = None) -> Template:
-    """Compile a template of an alert, whose name is in the errors. Raises TemplateError.
-
-    Templates that are compiled with the same `sharing` share what they can.
-    """
-    sharing = sharing or Sharing()
+def compile_template(source: str, alert: str = "") -> Template:
+    """Compile a template of an alert, whose name is in the errors. Raises TemplateError."""
     if "{{" not in source and len(source) <= LONGEST_TEMPLATE:
-        return sharing.made(lambda: Template(source, source), Template, source)
-    name = _name_of(alert)
-    own = name if defines(source) else ""  # its own name matters only if it may define others
-    text = sharing.made(lambda: _compiled(source, name), TemplateText, (source, own))
-    return text if isinstance(text, Template) else _OfAlert(alert, text)
-
-
-def _compiled(source: str, name: str) -> Template | TemplateText:
-    tree = parse(source, name)
+        return Template(source, source)
+    tree = parse(source, _name_of(alert))
     texts = [each.text for each in tree.body if isinstance(each, TextNode)]
     if len(texts) == len(tree.body):
         return Template(source, "".join(texts))
-    return TemplateText(source, questions(tree), mistakes(source, tree))
+    return _OfAlert(source, alert, questions(tree), mistakes(source, tree))

@@ -36,7 +36,6 @@ class SectionReader:
         self._asked: list[str] = []
         if node is None or yamltree.is_null(node):
             return
-        node = yamltree.unpacked(node)
         if not isinstance(node, YamlMapping):
             fail(name, "must be a mapping of keys and values", node.line)
         for key, value in yamltree.pairs_of(node, lambda problem, line: fail(name, problem, line)):
@@ -130,7 +129,7 @@ class SectionReader:
     def _node(self, key: str) -> Node | None:
         self._asked.append(key)
         found = self._nodes.get(key)
-        return None if found is None else yamltree.unpacked(found[1])
+        return None if found is None else found[1]
 
     def _plain(self, key: str) -> str | int | float | bool | None:
         node = self._node(key)

@@ -9,7 +9,6 @@ import pytest
 
 from agent.model import Phase
 from alerts import rulefile
-from alerts.adhoc import MOST_CHARACTERS, AdHocQueries
 from alerts.group_evaluator import GroupEvaluator, TemplateContext
 from alerts.promql import Storage, compile_query, make_labels
 
@@ -205,15 +204,6 @@ def test_memory_is_bounded_by_the_alerts_that_were_there_lately(storage: Storage
         rules.evaluate(storage, minute * 60.0)
         storage.append(make_labels({"gpu": str(minute)}, "t"), minute * 60.0 + 1, 10)
     assert len(rules.alerts()) == 17  # one fires, and sixteen minutes' worth is remembered
-
-
-def test_queries_that_templates_make_are_remembered_by_their_length(storage: Storage) -> None:
-    remembered = AdHocQueries()
-    kept = remembered.compiled("t")
-    for number in range(2_000):
-        remembered.compiled(f"t > {number}" + " " * 100)
-        assert remembered.compiled("t") is kept
-    assert remembered.characters <= MOST_CHARACTERS
 
 
 @pytest.mark.parametrize(

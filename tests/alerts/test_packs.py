@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from alerts import packs
-from alerts.promql import Storage, make_labels
-from alerts.rulefile import RuleFileError
-from alerts.weight import Room, weigh
+from alerts.rulefile import RuleFileError, TooManyRulesError
 
 RULES = "groups: [{{name: {name}, rules: [{{alert: A, expr: up}}]}}]"
 
@@ -107,14 +105,36 @@ def test_an_entry_that_is_not_a_regular_file_is_reported_as_what_it_is(folder: P
             packs.load_all([entry], folder, 1.0)
 
 
-def test_rules_of_all_files_share_what_they_may_take_of_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packs, "Room", lambda: Room(20_000))
-    rules = ", ".join(f"{{alert: A{number}, expr: up}}" for number in range(4))
+def rules(name: str, count: int) -> str:
+    each = ", ".join(f"{{alert: A{number}, expr: up > {number}}}" for number in range(count))
+    return f"groups: [{{name: {name}, rules: [{each}]}}]"
+
+
+def test_the_rules_of_a_site_are_counted_over_its_files_and_beside_the_shipped_ones(folder: Path) -> None:
+    (folder / "a.yml").write_text(rules("a", 300))
+    (folder / "b.yml").write_text(rules("b", 200))
+    shipped = sum(file.rule_count for file in packs.load_all(["builtin", "advice"], None, 1.0))
+    loaded = packs.load_all(["builtin", "advice", "?.yml"], folder, 1.0)
+    assert sum(file.rule_count for file in loaded) == shipped + 500
+    (folder / "b.yml").write_text(rules("b", 201))
+    with pytest.raises(TooManyRulesError) as caught:
+        packs.load_all(["?.yml", "builtin"], folder, 1.0)
+    assert str(caught.value) == (
+        f"{folder}/b.yml:1: here the rules of this site exceed 500, the most on a node; "
+        "give the rest to a Prometheus server"
+    )
+
+
+def test_the_words_of_a_sites_rules_are_counted_too(folder: Path) -> None:
     for name in "ab":
-        (folder / f"{name}.yml").write_text(f"groups: [{{name: {name}, rules: [{rules}]}}]")
-    assert len(packs.load_all(["a.yml"], folder, 1.0)) == 1
-    with pytest.raises(RuleFileError, match=r"b\.yml:1: group 'b'.* exceed their memory limit of 0 MiB; load fewer"):
-        packs.load_all(["*.yml"], folder, 1.0)
+        row = " + ".join(["up"] * 4000)
+        each = ", ".join(f"{{record: r{number}, expr: {row}}}" for number in range(3))
+        (folder / f"{name}.yml").write_text(f"groups: [{{name: {name}, rules: [{each}]}}]")
+    assert packs.load_all(["a.yml"], folder, 1.0)
+    with pytest.raises(
+        TooManyRulesError, match=r"b\.yml:1: here the rules of this site exceed 40000 words and signs, "
+    ):
+        packs.load_all(["?.yml"], folder, 1.0)
 
 
 def test_of_too_many_problems_in_many_files_not_all_are_reported(folder: Path) -> None:
@@ -131,23 +151,3 @@ def test_too_many_files_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatc
         packs.find("*.yml", folder)
     with pytest.raises(ValueError, match="2 files; the limit is 1"):
         packs.load_all(["a.yml", "b.yml"], folder, 1.0)
-
-
-def test_queries_that_run_already_are_not_compiled_again_and_weigh_what_they_did(tmp_path: Path) -> None:
-    """Whatever they remember of evaluations."""
-    path = tmp_path / "r.yml"
-    rules = [f"{{alert: A{number}, expr: 'sum by (gpu) (x) > {number // 2}'}}" for number in range(4)]
-    path.write_text(f"groups: [{{name: g, rules: [{', '.join(rules)}]}}]")
-    before = packs.load_all([str(path)], None, 1.0)
-    queries = [rule.query for rule in before[0].groups[0].rules]
-    fresh = [weigh(rule) for rule in before[0].groups[0].rules]
-    storage = Storage()
-    for gpu in range(2000):
-        storage.append(make_labels({"gpu": str(gpu)}, "x"), 1, 100.0)
-    for query in queries:
-        query.evaluate(storage, 1.0)
-    assert queries[0].remembered_label_sets > 1000
-    after = packs.load_all([str(path)], None, 1.0, before)
-    again = [rule.query for rule in after[0].groups[0].rules]
-    assert {id(query) for query in again} == {id(query) for query in queries}, "all of them, and no two rules share one"
-    assert [weigh(rule) for rule in after[0].groups[0].rules] == fresh

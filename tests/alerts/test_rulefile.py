@@ -186,3 +186,32 @@ def test_a_message_is_one_readable_line_whatever_a_file_contains() -> None:
             rulefile.parse(text, "f.yml")
         assert all(str(problem).isprintable() for problem in caught.value.problems)
         assert all(len(str(problem)) < 900 for problem in caught.value.problems)
+
+
+def test_a_query_that_is_too_long_is_refused_by_its_place() -> None:
+    text = f"groups: [{{name: g, rules: [{{record: a, expr: '{'1+' * 6000}1'}}]}}]"
+    with pytest.raises(RuleFileError, match=r"group 'g', rule 1.*expr: .*has more than 10000 words"):
+        rulefile.parse(text, "f")
+    asked = "{{ query `" + "1+" * 6000 + "1` }}"
+    file = rulefile.parse(f"groups: [{{name: g, rules: [{{alert: a, expr: b, annotations: {{x: '{asked}'}}}}]}}]", "f")
+    (warning,) = map(str, file.warnings)
+    assert "annotation 'x': template: query: " in warning
+    assert "has more than 10000 words" in warning
+
+
+def test_what_aliases_share_counts_as_often_as_it_is_compiled() -> None:
+    text = "groups:\n- name: g\n  rules:\n  - &r {record: a, expr: b}\n" + "  - *r\n" * 499
+    assert rulefile.parse(text, "f").rule_count == 500
+    with pytest.raises(RuleFileError, match="exceed 500, the most on a node"):
+        rulefile.parse(text + "  - *r\n", "f")
+
+
+def test_long_texts_of_rules_count_too() -> None:
+    text = "groups:\n- name: g\n  rules:\n"
+    text += "".join(
+        f"  - {{alert: a{number}, expr: b, annotations: {{x: '{'x' * 50_000}'}}}}\n" for number in range(60)
+    )
+    assert rulefile.parse(text, "f").rule_count == 60
+    text += f"  - {{alert: long, expr: b, annotations: {{x: '{'x' * 50_000}'}}}}\n" * 25
+    with pytest.raises(RuleFileError, match="exceed 40000 words and signs"):
+        rulefile.parse(text, "f")

@@ -131,7 +131,7 @@ def test_the_age_grows_while_the_sampler_is_stuck(view: RouteContext, clock: Fak
 
 
 def test_rules_are_sent_again_when_one_was_evaluated_and_only_that_one_is_encoded_again(view: RouteContext) -> None:
-    """What is read of an alert shows when it is written: 5,000 rules must not be written for each new question."""
+    """What is read of an alert shows when it is written: rules must not be written for each new question."""
     read = []
 
     class Annotations(UserDict[str, str]):

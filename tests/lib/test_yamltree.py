@@ -20,15 +20,11 @@ from agent.lib.yamltree import (
     YamlError,
     YamlList,
     YamlMapping,
-    YamlPacked,
     YamlScalar,
     compose,
     load,
     plain,
-    size_of,
-    unpacked,
 )
-from tests.lib.mutations import mutations
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUNDS = Bounds(depth=32, nodes=1000, characters=10_000, scalar=1000)
@@ -48,7 +44,6 @@ def dump(node: Node | None) -> Any:
     """A tree as something that can be compared, lines and tags included."""
     if node is None:
         return None
-    node = unpacked(node)
     if isinstance(node, YamlScalar):
         return node.text, node.tag, node.line if node.text else 0  # where nothing is, is a matter of opinion
     if isinstance(node, YamlList):
@@ -164,10 +159,8 @@ def test_characters_count_as_often_as_they_are_referred_to() -> None:
 
 def test_within_the_bounds_aliases_share_their_node() -> None:
     tree = compose("- &a [1, 2]\n- *a\n", BOUNDS)
-    assert tree.is_shared
     assert isinstance(tree.root, YamlList)
     assert tree.root.items[0] is tree.root.items[1]
-    assert not compose("- &a 1\n- 2\n", BOUNDS).is_shared
 
 
 def test_lines_are_those_of_the_text() -> None:
@@ -247,53 +240,3 @@ plain_values = st.recursive(
 def test_what_is_written_as_yaml_is_read_as_it_was(written: Any, flow: bool) -> None:
     text = yaml.safe_dump(written, default_flow_style=flow, allow_unicode=False)
     assert load(text, Bounds()) == written
-
-
-RULES = """\
-groups:
-- name: a
-  rules:
-  - {record: x, expr: "y"}
-  - alert: z
-    expr: !!str 1
-    labels: {a: &anchor b, c: [d, ~, {e: f}]}
-  - {record: *anchor}
-  - &rule {record: q}
-  - *rule
-  - [{a: b}]
-  - text
-"""
-
-
-def test_mappings_are_packed_where_it_is_asked_for_and_nothing_else_refers_to_them() -> None:
-    tree = compose(RULES, BOUNDS, packed_below=4)
-    assert isinstance(tree.root, YamlMapping)
-    groups = tree.root.pairs[0][1]
-    assert isinstance(groups, YamlList) and isinstance(groups.items[0], YamlMapping)
-    rules = groups.items[0].pairs[1][1]
-    assert isinstance(rules, YamlList)
-    assert [isinstance(each, YamlPacked) for each in rules.items] == [True, False, False, False, False, False, False]
-    assert dump(tree.root) == dump(compose(RULES, BOUNDS).root)
-    assert plain(tree.root) == plain(compose(RULES, BOUNDS).root)
-    packed = rules.items[0]
-    whole = compose('{record: x, expr: "y"}', BOUNDS).root
-    assert whole is not None
-    assert size_of(packed) < size_of(unpacked(packed)) == size_of(whole)
-    saved = sum(size_of(unpacked(each)) - size_of(each) for each in rules.items)
-    plainly = compose(RULES, BOUNDS).root
-    assert plainly is not None and size_of(tree.root) == size_of(plainly) - saved
-
-
-@pytest.mark.parametrize("level", [1, 3, 5])
-def test_what_is_packed_says_what_it_would_say_otherwise(level: int) -> None:
-    for _, content in mutations(level, [RULES.encode(), *SOURCES], 250):
-        text = content.decode("utf-8", "replace")
-        try:
-            there: Any = dump(compose(text, BOUNDS).root)
-        except YamlError as error:
-            there = str(error)
-        try:
-            packed: Any = dump(compose(text, BOUNDS, packed_below=level).root)
-        except YamlError as error:
-            packed = str(error)
-        assert packed == there

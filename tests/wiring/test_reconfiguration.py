@@ -12,11 +12,10 @@ from agent.config.reading import parse
 from agent.config.schema import ConfigError
 from agent.daemon.hub import Hub
 from agent.model import Instant, Lane
-from agent.wiring import reconfiguration
 from agent.wiring.alerting import Receivers, load_alerting
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.protecting import Protection
-from agent.wiring.reconfiguration import THOROUGH, Reconfiguration
+from agent.wiring.reconfiguration import Reconfiguration
 from agent.wiring.start_checks import check
 from agent.wiring.web import Exposed
 
@@ -118,29 +117,3 @@ def test_what_only_a_restart_can_change_is_named_each_time_and_the_rest_is_in_fo
     warned = [each.getMessage().split()[0] for each in caplog.records if each.levelno == logging.WARNING]
     assert warned == ["web.listen"] * 2, "it goes on to differ from what the agent was started with"
     assert [each.fast for each in bench.sampling.told] == [5.0, 5.0]
-
-
-def test_queries_that_have_not_changed_are_not_compiled_again_unless_their_default_step_has(bench: Bench) -> None:
-    for interval in ("1s", "1s", "2s"):
-        bench.text = f"{{backends: {{devices: none}}, rules: {{files: [mine.yml], interval: {interval}}}}}"
-        bench.reload()
-    first, second, third = (each.rules.groups[0].rules[0].query for each in bench.rules.told)
-    assert (second is first, third is first) == (True, False)
-
-
-def test_now_and_then_a_reload_collects_all_that_reloads_left(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[int] = []
-    monkeypatch.setattr(reconfiguration, "collect_what_stayed", lambda: looked.append(len(bench.rules.told)))
-    for _ in range(2 * THOROUGH + 1):
-        bench.reload()
-    assert looked == [THOROUGH, 2 * THOROUGH]
-
-
-def test_each_reload_collects_first_what_would_be_kept_with_the_rules(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked: list[int] = []
-    monkeypatch.setattr(reconfiguration, "collect_what_is_fresh", lambda: looked.append(len(bench.rules.told)))
-    for _ in range(2):
-        bench.reload()
-    assert looked == [0, 1]

@@ -19,7 +19,7 @@ from agent.config.profile_words import PROFILES
 from agent.lib.commandline import INVALID, Parser
 
 if TYPE_CHECKING:
-    from alerts.rulefile import RuleFile
+    from alerts.rulefile import RuleCount, RuleFile
     from alerts.unittests.unit_test_file import Document
 
 HELP = "check and test Prometheus rule files, also on recordings"
@@ -71,17 +71,22 @@ def run(arguments: argparse.Namespace) -> int:
     """Check or test each file, or play recordings; the exit status. Raises ConfigError."""
     if arguments.action == "backtest":
         return backtest.run(arguments)
-    check = arguments.action == "check"
-    verdicts = [_check(path, arguments.profile) if check else _test(path) for path in arguments.files]
+    if arguments.action == "check":
+        from alerts.rulefile import RuleCount
+
+        count = RuleCount()
+        verdicts = [_check(path, arguments.profile, count) for path in arguments.files]
+    else:
+        verdicts = [_test(path) for path in arguments.files]
     return 0 if all(verdicts) else EXIT_FAILED
 
 
-def _check(path: Path, profile: str) -> bool:
-    from alerts import rulefile
+def _check(path: Path, profile: str, count: RuleCount) -> bool:
+    from alerts import packs, rulefile
 
     print(f"Checking {path}", flush=True)
     try:
-        rules = rulefile.load(path, handed=True)
+        rules = rulefile.load(path, count=None if packs.is_shipped(path) else count, handed=True)
     except rulefile.RuleFileError as error:
         return _fail(f"  {problem}" for problem in error.problems)
     from agent.catalogue.profiles import Profile

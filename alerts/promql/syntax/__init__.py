@@ -9,9 +9,10 @@ from __future__ import annotations
 from alerts.promql.query_errors import PromqlError, line_and_column
 from alerts.promql.syntax.flaw import FlawError
 from alerts.promql.syntax.grammar import Grammar
+from alerts.promql.syntax.scanner import Scanner
 from alerts.promql.syntax.tree import Expression
 
-__all__ = ["parse"]
+__all__ = ["count_tokens", "parse"]
 
 
 def parse(text: str) -> Expression:
@@ -20,3 +21,11 @@ def parse(text: str) -> Expression:
         return Grammar(text).query()
     except FlawError as flaw:
         raise PromqlError(flaw.problem, position=line_and_column(text, flaw.at)) from None
+
+
+def count_tokens(text: str) -> int:
+    """Return the number of words, numbers and signs of a text, up to the first that is invalid; 0 if it is too long."""
+    try:
+        return len(Scanner(text).kinds) - 1
+    except FlawError:
+        return 0

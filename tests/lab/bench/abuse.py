@@ -23,15 +23,15 @@ PRIORITY = 5
 UNDER_WAY = 1.0
 """Seconds after which all of them have come, before anybody is measured."""
 
-RULES = 5000
+RULES = 500
 GROUP = 50
 KIND = {
     "slowloris": "200 connections that drip requests",
     "snapshots": "60 clients, each with 8 snapshots pipelined, without end",
     "stalled": "160 readers that take nothing",
     "flood": "connections as fast as they can be made",
-    "selections": "60 clients, each asks for 5,000 rules in ever-new words",
-    "reloads": "reloads of 5,000 rules in a loop",
+    "selections": "60 clients, each asks for 500 rules in ever-new words",
+    "reloads": "reloads of 500 rules in a loop",
     "compressed": "30 clients, every page gzipped",
     "heads": "60 clients with laborious requests",
 }
@@ -40,7 +40,7 @@ KIND = {
 def under_abuse(rig: Rig) -> Section:
     """One kind of abuse after the other, and what two scrapers see of it."""
     with rig.coldplate(more=_lifecycle_and_rules(rig.directory)) as daemon:
-        rig.wait(rig.pace.warm, "abuse: a daemon with 5,000 rules settles")
+        rig.wait(rig.pace.warm, "abuse: a daemon with 500 rules settles")
         alone = prefer(daemon.pids[0], PRIORITY)
         lines = _lines(rig, daemon.address, "")
         for kind in KINDS:
@@ -98,7 +98,7 @@ def _lifecycle_and_rules(directory: Path) -> str:
 
 
 def rule_file() -> str:
-    """5,000 rules that are as dear as those that people write."""
+    """500 rules that are as dear as those that people write."""
     return "groups:\n" + "".join(map(_group, range(RULES // GROUP)))
 
 

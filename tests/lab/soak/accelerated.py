@@ -25,10 +25,8 @@ from agent.rack.peers import Member
 from agent.rack.rack_options import RackOptions
 from agent.rack.targets import HostEntry
 from agent.recording.provenance import Provenance
-from agent.wiring.reconfiguration import THOROUGH
 from alerts import rulefile
 from alerts.engine import Ruleset
-from alerts.garbage import collect_what_is_fresh, collect_what_stayed
 from exporters.http_messages import Request
 from exporters.route_context import RouteContext
 from exporters.routes import Routes
@@ -146,15 +144,12 @@ class Hours:
                 own.answered(target, body, now, now)
 
     def _reload(self) -> None:
-        """Rules that nobody has seen before take the place of others, with the care that the daemon takes then."""
-        collect_what_is_fresh()
+        """Rules that nobody has seen before take the place of others."""
         self.reloads += 1
         path = self._folder / "churn.yml"
         path.write_text(rules_of(f"r{self.reloads}"))
         loaded = rulefile.load(path, default_step=1)
         self._play.reload(Ruleset((*self._pack, loaded)))
-        if self.reloads % THOROUGH == 0:
-            collect_what_stayed()
 
     def _serve(self) -> None:
         """A page of each kind in turn, in words that nobody has used before where it takes any."""
