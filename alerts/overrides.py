@@ -29,8 +29,6 @@ from alerts.rulefile import (
     tokens_of,
 )
 from alerts.template import Template, TemplateError, compile_template
-from alerts.template.foreseen import is_unforeseen
-from alerts.yamlnodes import Problem
 
 _LONGEST_PROBLEM = 2000  # characters: it may list all existing alerts
 
@@ -101,8 +99,7 @@ def apply(
     applied = []
     for file in files:
         groups = _groups(file, [[changed(rule) for rule in group.rules] for group in file.groups])
-        unwise = [Problem(file.path, 0, "", text) for change in changes.values() for text in change.take_warnings()]
-        file = replace(file, groups=groups, warnings=(*file.warnings, *unwise))
+        file = replace(file, groups=groups)
         _refuse_same_identity(file, overrides)
         applied.append(_without(file, disable))
     return tuple(applied)
@@ -157,17 +154,10 @@ class _Change:
         self._override = override
         self._default_step = default_step
         self._numbers = dict(override.thresholds)
-        self._warnings: dict[str, None] = {}
         if override.expr is not None and override.thresholds:
             raise OverrideError(f"{self._key}.expr: cannot be combined with thresholds; edit the numbers in the query")
         if any(new != new for new in self._numbers.values()):
             raise OverrideError(f"{self._key}.thresholds: nan is never reached; give a number")
-
-    def take_warnings(self) -> list[str]:
-        """What is unwise in the templates of rules changed since the last call, each once."""
-        told = list(self._warnings)
-        self._warnings.clear()
-        return told
 
     def of(self, rule: AlertingRule) -> AlertingRule:
         """The rule with the override applied."""
@@ -230,10 +220,8 @@ class _Change:
             raise OverrideError(f"{key}.{name}: template: {problem}")
         for question in template.queries:
             problem = reads_of(question).problem
-            if problem and not is_unforeseen(question):
-                raise OverrideError(f"{key}.{name}: template: {problem}")
             if problem:
-                self._warnings[f"{key}.{name}: template: {problem}"] = None
+                raise OverrideError(f"{key}.{name}: template: {problem}")
         return template
 
 

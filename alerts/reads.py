@@ -1,8 +1,7 @@
 """Which series a query in a template reads.
 
-A template's query is known before it is rendered as far as its text is (see `alerts.template.foreseen`). A label
-value that only the alert knows stands for any value. If a metric name is unknown the query may read any series, and the
-newest sample of each is kept; that is reported when the file is loaded, as is an unknown range.
+The text of the query is in the template (see `alerts.template.foreseen`). A label value that only the alert knows
+stands for any value, and part of a metric's name for any text. A query whose metric or range is unknown is refused.
 """
 
 from __future__ import annotations
@@ -14,16 +13,13 @@ from alerts.promql import Matcher, PromqlError, Selector, compile_query
 from alerts.promql.labels import METRIC_NAME
 from alerts.template.foreseen import NUMBER, WORD, is_unforeseen, shown
 
-_LOOKBACK_SECONDS = 300.0
-_LONGEST_HISTORY_SECONDS = 10 * 365 * 86_400.0
-"""Seconds: anything longer comes from a placeholder."""
-
 
 class Reads(NamedTuple):
-    """What a template's query reads, and what of that cannot be known; empty if all is known."""
+    """What a template's query reads, and what is wrong with it, if anything; `is_unknown` if it is not known."""
 
     selectors: tuple[Selector, ...]
-    problem: str
+    problem: str = ""
+    is_unknown: bool = False
 
 
 def reads_of(question: str) -> Reads:
@@ -33,31 +29,20 @@ def reads_of(question: str) -> Reads:
     except PromqlError as error:
         if not is_unforeseen(question):
             return Reads((), f"query: {error}")
-        return Reads((_EVERYTHING,), _told(question, "what it reads is known only when the alert fires"))
+        return _unknown(question, "what it reads is known only when the alert fires")
     found = query.selectors
     selectors = tuple(map(_opened, found))
-    problem = f"query: will fail at every evaluation: {query.doom[0]}" if query.doom else ""
     if any(_is_open(each) and each not in found for each in selectors):
-        problem = _told(question, "the metric name is known only when the alert fires")
-    elif any(each.history > _LONGEST_HISTORY_SECONDS for each in selectors):
-        problem = _told(question, "the range is known only when the alert fires")
-    return Reads(tuple(map(_bounded, selectors)), problem)
+        return _unknown(question, "the metric name is known only when the alert fires")
+    return Reads(selectors, f"query: will fail at every evaluation: {query.doom[0]}" if query.doom else "")
 
 
-_EVERYTHING = Selector((), _LOOKBACK_SECONDS, 0.0)
-
-
-def _told(question: str, what: str) -> str:
-    remedy = "write it out, or read the series in a rule; until then the newest sample of each is kept"
-    return f"query {shown(question)!r}: {what}, so every series counts as read: {remedy}"
-
-
-def _bounded(selector: Selector) -> Selector:
-    return selector if selector.history <= _LONGEST_HISTORY_SECONDS else selector._replace(history=0.0)
+def _unknown(question: str, what: str) -> Reads:
+    return Reads((), f"query {shown(question)!r}: {what}; write it out, or read the series in a rule", is_unknown=True)
 
 
 def _is_open(selector: Selector) -> bool:
-    return not any(each.name == METRIC_NAME and each.operator == "=" for each in selector.matchers)
+    return not any(each.name == METRIC_NAME and each.operator in ("=", "=~") for each in selector.matchers)
 
 
 def _opened(selector: Selector) -> Selector:

@@ -23,7 +23,7 @@ from alerts.lifecycle import RuleTiming
 from alerts.limits import CHARACTERS_OF_TOKEN, MAX_RULE_TOKENS, MAX_RULES
 from alerts.promql import PromqlError, Query, compile_query, count_tokens
 from alerts.reads import reads_of
-from alerts.template import Template, TemplateError, broken_template, compile_template
+from alerts.template import Template, TemplateError, UnknownQueryError, broken_template, compile_template
 from alerts.yamlnodes import MOST_PROBLEMS, Problem, Reader, TooManyError, line_of
 
 GROUP_KEYS = ("name", "interval", "limit", "query_offset", "labels", "rules")
@@ -353,7 +353,7 @@ class _RuleFileLoader:
             try:
                 template = compile_template(text, alert)
             except TemplateError as error:
-                if shared.get(name, ("", None))[1] is not node:
+                if isinstance(error, UnknownQueryError) or shared.get(name, ("", None))[1] is not node:
                     self.reader.fail(node, f"{where} {shown(name)}", f"template: {error}")
                     continue
                 template = broken_template(text, alert, error)  # a group's labels are read when an alert fires
@@ -365,10 +365,10 @@ class _RuleFileLoader:
         return tuple(compiled)
 
     def _check_question(self, question: str, node: Node, where: str) -> None:
-        """Warn about a template's query that is invalid or cannot be foreseen: Prometheus loads it, too."""
-        problem = reads_of(question).problem
-        if problem:
-            self.warn(node, where, f"template: {problem}")
+        """Refuse a template's query that reads what is unknown; warn of an invalid one, which Prometheus loads."""
+        reads = reads_of(question)
+        if reads.problem:
+            (self.reader.fail if reads.is_unknown else self.warn)(node, where, f"template: {reads.problem}")
 
     def warn(self, node: Node | int, where: str, text: str) -> None:
         """Record what is unwise at a node, or a line."""

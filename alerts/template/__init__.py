@@ -14,12 +14,15 @@ from alerts.template.foreseen import questions
 from alerts.template.nodes import TextNode
 from alerts.template.parser import parse
 from alerts.template.render import Ask, TemplateSource, render
-from alerts.template.template_errors import RenderError, TemplateError
+from alerts.template.template_errors import RenderError, TemplateError, UnknownQueryError
 from alerts.template.template_limits import LONGEST_TEMPLATE
 from alerts.template.template_values import Element, Root
 from alerts.template.unwise import mistakes
 
-__all__ = ["Ask", "Element", "RenderError", "Root", "Template", "TemplateError", "broken_template", "compile_template"]
+__all__ = [
+    "Ask", "Element", "RenderError", "Root", "Template", "TemplateError", "UnknownQueryError", "broken_template",
+    "compile_template",
+]  # fmt: skip
 
 MAX_PARSED = 256
 """Most templates whose trees are kept, so that those of a firing alert are not parsed at each evaluation."""
@@ -101,4 +104,4 @@ def compile_template(source: str, alert: str = "") -> Template:
     texts = [each.text for each in tree.body if isinstance(each, TextNode)]
     if len(texts) == len(tree.body):
         return Template(source, "".join(texts))
-    return _OfAlert(source, alert, questions(tree), mistakes(source, tree))
+    return _OfAlert(source, alert, questions(source, tree), mistakes(source, tree))

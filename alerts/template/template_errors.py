@@ -14,5 +14,9 @@ class TemplateError(Exception):
         self.there = there or f"1: {problem}"
 
 
+class UnknownQueryError(TemplateError):
+    """What a template reads by `query` is unknown until an alert fires: Prometheus loads it, and a node does not."""
+
+
 class RenderError(Exception):
     """A template met a value that it cannot handle, such as a percentage of a word."""

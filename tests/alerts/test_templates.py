@@ -208,16 +208,24 @@ ASKED = {
     '{{ if query "a" }}{{ range "b" | query }}{{ len (query `c`) }}{{ end }}{{ end }}{{ query "a" | len }}': [
         "a", "b", "c"],
     '{{ printf "a{b=%q} > %.2f" $labels.b $value | query }}': ['a{b="..."} > ...'],
-    '{{ $n := "a" }}{{ if $value }}{{ $n = "b" }}{{ end }}{{ query (print $n "{x=\'" $labels.x "\'}") }}': [
-        "a{x='...'}", "b{x='...'}"],
-    '{{ range $i, $x := query "a" }}{{ query (printf "b{i=%q}[%d]" $x.Labels.i 7) }}{{ end }}': ["a", 'b{i="..."}[7]'],
-    '{{ $q := "a" }}{{ range $labels }}{{ $q = print $q "+a" }}{{ end }}{{ query $q }}': [
-        "...", "...+a", "a", "a+a"],
-    '{{ query $labels.q }}{{ query (print (toUpper "a") 1 2) }}': ["...", "A1 2"],
-    "{{ with $x := `a` }}{{ query (or $labels.q $x .) }}{{ end }}": ["...", "a"],
+    '{{ $labels.b | printf "a{b=%q,c=%[1]q} > %v" | query | first | value }}': ['a{b="...",c="..."} > ...'],
+    '{{ (query (printf "sum by (%v) (a)" $labels.b) | first).Value }}': ["sum by (...) (a)"],
+    '{{ define "x" }}{{ query ("a") }}{{ end }}{{ template "x" query (printf "b_%s %% 2" .) }}': ["a", "b_... % 2"],
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("template", ASKED)
 def test_a_template_names_the_queries_that_it_may_ask(template: str) -> None:
     assert sorted(map(shown, compile_template(template).queries)) == sorted(ASKED[template])
+
+
+@pytest.mark.parametrize(
+    "asks",
+    ["query $labels.q", '$q := "a" }}{{ query $q', 'query (print "a" $labels.b)', "query (printf $labels.f)",
+     'with query "a" }}{{ query (toUpper "b") }}{{ end', 'define "x" }}{{ query . }}{{ end }}{{ template "x" .'],
+)  # fmt: skip
+def test_a_query_whose_text_is_not_in_the_template_is_refused_by_its_place(asks: str) -> None:
+    template = f"{{{{ {asks} }}}}"
+    column = template.rindex("query") + 1
+    with pytest.raises(TemplateError, match=f"column {column}: the text of the query is not in the template"):
+        compile_template(template)

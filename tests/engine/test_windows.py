@@ -12,6 +12,7 @@ from agent.model import Reading
 from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import Sample, Storage, is_stale, make_labels
 from alerts.promql.storage import OutOfOrderError
+from alerts.rulefile import RuleFileError
 from alerts.windows import Needs, Windows
 from alerts.windows.store import SERIES_BYTES
 from tests.engine.conftest import START, Node, ruleset
@@ -167,13 +168,10 @@ def test_a_reading_given_twice_counts_once(node: Node) -> None:
 
 MADE = (
     """{{ with printf "a{gpu=%q}" $labels.gpu | query }}{{ . | first | value }}{{ end }}""",
-    """{{ $q := "b" }}{{ if $value }}{{ $q = print "a" " > " 0 }}{{ end }}{{ query $q | len }}""",
-    """{{ range query "a" }}{{ printf "%s{gpu='%v'} > %f" "b" .Labels.gpu .Value | query | len }}{{ end }}""",
+    """{{ range query "a" }}{{ printf "b{gpu='%v'} > %f" .Labels.gpu .Value | query | len }}{{ end }}""",
     """{{ query (printf "max_over_time(a{gpu=~%q}[40s])" (print $labels.gpu "|2")) | first | value }}""",
-    """{{ with "b" }}{{ query (print "sum(" . ")") | first | value }}{{ end }}""",
-    """{{ printf "%s" (or $labels.nothing "b") | query | len }}""",
-    """{{ query (printf "{__name__=~'%s'}" "a|b") | len }} {{ query (toLower "B") | len }}""",
-    """{{ query (print $labels.__name__ "{gpu='0'}") | len }} {{ query (printf "%s" $labels.__name__) | len }}""",
+    """{{ query "sum(b)" | first | value }} {{ query "{__name__=~'a|b'}" | len }}""",
+    """{{ $labels.gpu | printf "a{gpu=%q} or b > %[1]v" | query | len }}""",
 )
 
 
@@ -201,14 +199,28 @@ def test_a_query_whose_text_a_template_makes_sees_what_it_would_see_in_a_store_t
     assert "error" not in found[0]
 
 
-def test_a_name_that_only_an_evaluation_knows_is_reported_when_the_file_is_read() -> None:
-    (file,) = ruleset("{alert: A, expr: up, annotations: {t: '{{ query $labels.question }}'}}").files
-    (warning,) = map(str, file.warnings)
-    assert "annotation 't': template: query '...': the metric name is known only when the alert fires" in warning
-    (file,) = ruleset("""{alert: A, expr: up, labels: {t: '{{ query (printf "a[%s]" $labels.w) }}'}}""").files
-    assert "query 'a[...]': what it reads is known only when the alert fires" in str(file.warnings)
-    (file,) = ruleset("""{alert: A, expr: up, labels: {t: '{{ query (printf "a{b=%q}" $labels.w) }}'}}""").files
-    assert file.warnings == ()
+@pytest.mark.parametrize(
+    ("asks", "problem"),
+    [
+        ("query $labels.question", "column 4: the text of the query is not in the template"),
+        ('query (printf "a[%s]" $labels.w)', "query 'a[...]': what it reads is known only when the alert fires"),
+        ('query (printf "%s > 1" $labels.w)', "query '... > 1': the metric name is known only when the alert fires"),
+    ],
+)
+@pytest.mark.parametrize("of_group", [False, True])
+def test_a_query_that_reads_what_only_an_evaluation_knows_is_refused(asks: str, problem: str, of_group: bool) -> None:
+    labels = f"labels: {{t: '{{{{ {asks} }}}}'}}"
+    group = f"{labels}, rules: [{{alert: A, expr: up}}]" if of_group else f"rules: [{{alert: A, expr: up, {labels}}}]"
+    with pytest.raises(RuleFileError) as caught:
+        ruleset(f"groups: [{{name: g, {group}}}]")
+    assert "label 't': template: " in str(caught.value) and problem in str(caught.value)
+
+
+def test_a_query_reads_any_series_whose_name_and_labels_it_may_select() -> None:
+    store = windows("""{alert: A, expr: up, labels: {t: '{{ query (printf "a_%s{b=%q}" $labels.n $labels.b) }}'}}""")
+    for name in ("a_x", "b_x"):
+        store.append(make_labels({"b": "1"}, name), 100.0, 1.0)
+    assert [dict(labels)["__name__"] for labels, _, _ in store.select((), 0.0, math.inf)] == ["a_x"]
 
 
 def test_every_time_is_kept_as_a_whole_millisecond_however_it_comes(node: Node) -> None:
