@@ -155,7 +155,7 @@ class Dispatcher:
                 told = known.told & kept | {id(heir) for old, heir in heirs if id(old) in known.told}
                 if known.state[0] is Phase.RESOLVED:
                     told = everyone
-                elif changed:
+                elif changed and not known.is_held:
                     post.once(replace(known.alert, phase=Phase.RESOLVED, resolved_at=at), post.everyone - known.told)
                     told = frozenset()
                 known.told = frozenset(told)

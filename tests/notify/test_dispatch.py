@@ -294,3 +294,11 @@ def test_an_alert_that_was_sent_before_its_cause_fired_is_not_held_back(h) -> No
     assert [at for at, _ in repeats.heard] == [1000.0, 1020.0]
     dispatcher.consider("g", [h.alert(resolved_at=1021.0)], 1021.0, 1.0, inhibited={h.alert().labels})
     assert once.phases() == [(1000.0, "firing"), (1021.0, "resolved")]
+
+
+def test_no_end_is_sent_of_a_held_alert_when_the_labels_of_the_site_change(h) -> None:
+    once = h.Ear(repeats=False)
+    dispatcher = Dispatcher([once])
+    dispatcher.consider("g", [h.alert()], 1000.0, 1.0, inhibited={h.alert().labels})
+    dispatcher.reconfigure([once], 60.0, (("site", "north"),), 1001.0)
+    assert once.heard == []
