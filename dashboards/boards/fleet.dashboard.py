@@ -55,7 +55,8 @@ dashboard.row("Where GPU time goes")
 dashboard.add(
     graph([("sum by (state) (cluster:job_gpu_seconds:rate5m) > 0", "{{state}}")],
         "almost all of it computing.", title="GPUs of jobs, by what they do",
-        what="GPUs that jobs hold whole, by what they do (docs/jobs.md).", unit="short", stack=True, few=True, size=(14, 9)),
+        what="GPUs that jobs hold whole, by what they do (docs/jobs.md).",
+        unit="short", stack=True, few=True, size=(14, 9)),
     bars('sort_desc(24 * sum by (state) (avg_over_time(cluster:job_gpu_seconds:rate5m{state!="computing"}[1d])))',
         "short bars. Awaited and starved GPUs are a job's matter, throttled and lost ones a node's.",
         title="GPU-hours of the last day that did not compute", legend="{{state}}",
