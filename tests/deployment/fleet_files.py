@@ -33,7 +33,7 @@ OF_A_SHARD = (
     "gpu:job_(?:(?:clock|work)_hertz:mean1m|member:idle|suspect:order)|node:job_suspect:order"
     "|node_job:gpu_clock_hertz:median|port:job_bytes:(?:rate2m|low|lack)"
 )
-RELAY_HEAD = """# The alerts of nodes that cannot reach Alertmanager, as their agents tell them to whoever scrapes
+RELAY_HEAD = """# The alerts of nodes that cannot reach Alertmanager, as their agents expose them to a scraper
 # (`coldplate_alert`); made by `make generate`. Load this file only where agents have no receiver: labels are those of
 # the node's own alert and `job`, which some alerts of nodes lack, and texts are short.
 #

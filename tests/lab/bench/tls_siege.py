@@ -210,7 +210,7 @@ def besiege(process: psutil.Process, port: int, control: int, folder: Path, seco
     crowded.wait()
     lines = latencies("the besieged daemon", besieged.taken, LATENCY[how])
     lines += latencies("  with a new connection", besieged.anew) if besieged.anew else []
-    lines += latencies("a daemon that nobody besieges", alone.taken)
+    lines += latencies("a daemon that is not besieged", alone.taken)
     lines.append(
         Line("processor time a scrape, all else of the siege included", milliseconds(used / len(besieged.taken)))
     )
