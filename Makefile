@@ -120,8 +120,8 @@ score: .venv/dev.stamp ## Play every scenario and write docs/detection.md
 	$(BIN)/python -m tests.lab.score $(ARGS)
 
 generate: .venv/dev.stamp ## Regenerate the generated documents, manual pages and completion
-	$(BIN)/coldplate render metrics --out docs/metrics.md
-	$(BIN)/coldplate render config-file --out packaging/coldplate.yaml
+	$(BIN)/coldplate render metrics --output docs/metrics.md
+	$(BIN)/coldplate render config-file --output packaging/coldplate.yaml
 	$(BIN)/python -m tests.lab.generate
 	$(BIN)/python -m dashboards.generate
 	$(BIN)/python -m tests.screen.panes

@@ -138,7 +138,7 @@ def test_a_numbered_name_gives_way_to_a_file_that_has_it(tmp_path: Path) -> None
 def test_a_foreign_file_is_never_overwritten_and_then_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "dust.yml").write_text("groups: []\n")
     files = [rulefile.parse(TEXT, "/a/heat.yml"), rulefile.parse(TEXT, "/a/dust.yml")]
-    with pytest.raises(UserError, match=r"--out: .*dust.yml was not written by this command; move it"):
+    with pytest.raises(UserError, match=r"--output: .*dust.yml was not written by this command; move it"):
         render(files, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["dust.yml"]
     assert (tmp_path / "dust.yml").read_text() == "groups: []\n"
@@ -157,9 +157,9 @@ def test_files_left_from_an_earlier_time_are_reported_and_foreign_ones_are_not(
 
 def test_a_place_that_cannot_be_written_to_is_a_mistake_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"--out: .*file is not a directory"):
+    with pytest.raises(UserError, match=r"--output: .*file is not a directory"):
         render([rulefile.parse(TEXT, "/a/heat.yml")], tmp_path / "file")
-    with pytest.raises(UserError, match=r"--out: .*: Not a directory"):
+    with pytest.raises(UserError, match=r"--output: .*: Not a directory"):
         render([rulefile.parse(TEXT, "/a/heat.yml")], tmp_path / "file" / "inner")
     (tmp_path / "heat.yml").mkdir()
     with pytest.raises(UserError, match=r"heat.yml was not written by this command"):
@@ -175,17 +175,17 @@ def test_rule_files_are_looked_for_beside_the_configuration_wherever_the_command
     (there / "mine.yml").write_text(TEXT)
     (there / "c.yaml").write_text("rules: {files: [mine.yml]}")
     monkeypatch.chdir(here)
-    assert main(["render", "rules", "--config.file", "../there/c.yaml", "--out", str(tmp_path / "out")]) == 0
+    assert main(["render", "rules", "--config.file", "../there/c.yaml", "--output", str(tmp_path / "out")]) == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine.yml"]
 
 
 def rendered(out: Path, *options: str) -> dict[str, RuleFile]:
-    assert main(["render", "rules", "--out", str(out), *options]) == 0
+    assert main(["render", "rules", "--output", str(out), *options]) == 0
     return {path.name: rulefile.load(path) for path in out.glob("*.yml")}
 
 
 def test_a_server_need_not_evaluate_more_often_than_it_scrapes(tmp_path: Path) -> None:
-    as_it_is, slowed = rendered(tmp_path / "a"), rendered(tmp_path / "b", "--interval-at-least", "15s")
+    as_it_is, slowed = rendered(tmp_path / "a"), rendered(tmp_path / "b", "--min-interval", "15s")
     assert slowed.keys() == as_it_is.keys()
     for name, file in as_it_is.items():
         for group, other in zip(file.groups, slowed[name].groups, strict=True):
@@ -204,6 +204,6 @@ def test_a_shard_gets_what_compares_agents_and_all_files_of_a_site(tmp_path: Pat
 
 
 def test_an_interval_that_is_no_duration_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["render", "rules", "--out", str(tmp_path / "out"), "--interval-at-least", "15"]) == 2
+    assert main(["render", "rules", "--output", str(tmp_path / "out"), "--min-interval", "15"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "out").exists()

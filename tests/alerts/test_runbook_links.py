@@ -38,7 +38,7 @@ def test_with_an_address_every_alert_of_the_pack_leads_there(base: str) -> None:
 
 
 def test_what_a_server_loads_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["render", "rules", "--out", str(tmp_path), "--runbook-base", BASE]) == 0
+    assert cli.main(["render", "rules", "--output", str(tmp_path), "--runbook-base", BASE]) == 0
     rendered = links(tuple(load(path) for path in tmp_path.glob("*.yml")))
     assert rendered == configured(f"rules: {{runbook_base: '{BASE}'}}")
 
@@ -64,7 +64,7 @@ def test_an_override_is_the_last_word() -> None:
 def test_an_address_that_is_none_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError, match=r"rules\.runbook_base"):
         parse(f"rules: {{runbook_base: '{wrong}'}}", "c.yaml")
-    assert cli.main(["render", "rules", "--out", "/nowhere/x", "--runbook-base", wrong]) == 2
+    assert cli.main(["render", "rules", "--output", "/nowhere/x", "--runbook-base", wrong]) == 2
     assert "--runbook-base" in capsys.readouterr().err
 
 

@@ -52,8 +52,8 @@ def test_rule_files_in_a_forbidden_folder_are_refused_as_that(entry: str, forbid
     [
         ("record --duration 1s -o {0}/x", 1),
         ("record -o {0}/x -- true", 125),
-        ("render dashboards --out {0}/d", 2),
-        ("render rules --out {0}/d", 2),
+        ("render dashboards --output {0}/d", 2),
+        ("render rules --output {0}/d", 2),
         ("check --learn {0}/y --scenario idle", 3),
         ("run --config.check --config.file {1}", 2),
     ],

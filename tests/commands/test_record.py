@@ -113,11 +113,11 @@ def test_killed_in_the_midst_its_file_is_read(tmp_path: Path) -> None:
 def test_launched_by_the_environment_or_not_at_all(tmp_path: Path) -> None:
     """One recording a node where it is asked for; otherwise the very process becomes the command."""
     for asked in ({}, {"COLDPLATE_RECORD": "0"}, {"COLDPLATE_RECORD": "1", "SLURM_LOCALID": "3"}):
-        done = run(tmp_path, "--if-asked", "--", "sh", "-c", "exit 5", **asked)
+        done = run(tmp_path, "--if-env", "--", "sh", "-c", "exit 5", **asked)
         assert (done.returncode, done.stdout, done.stderr) == (5, "", "")
         assert list(tmp_path.iterdir()) == []
     (tmp_path / "into").mkdir()
-    done = run(tmp_path, "--if-asked", "--", "sh", "-c", "sleep 0.5; exit 5", COLDPLATE_RECORD="into",
+    done = run(tmp_path, "--if-env", "--", "sh", "-c", "sleep 0.5; exit 5", COLDPLATE_RECORD="into",
                COLDPLATE_RECORD_DURATION="100ms", SLURM_LOCALID="0", SLURM_JOB_ID="77")  # fmt: skip
     assert done.returncode == 5
     (file,) = (tmp_path / "into").iterdir()
@@ -128,7 +128,7 @@ def test_launched_by_the_environment_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_what_others_launch_runs_though_it_cannot_be_recorded(tmp_path: Path) -> None:
-    done = run(tmp_path, "--if-asked", "--", "sh", "-c", "exit 5", COLDPLATE_RECORD="/nowhere/at/all")
+    done = run(tmp_path, "--if-env", "--", "sh", "-c", "exit 5", COLDPLATE_RECORD="/nowhere/at/all")
     assert done.returncode == 5
     assert done.stderr.startswith("coldplate: not recording: /nowhere/at/all: cannot be created")
 

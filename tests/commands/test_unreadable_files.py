@@ -89,7 +89,7 @@ def test_rules_fails_with_its_status_and_one_line(action: str, broken: dict[str,
     [
         ["once", "--backend", "none", "--config.file"],
         ["run", "--backend", "none", "--config.file"],
-        ["render", "rules", "--out", "/nowhere", "--config.file"],
+        ["render", "rules", "--output", "/nowhere", "--config.file"],
         ["once", "--scenario"],
     ],
 )
@@ -106,7 +106,7 @@ def test_a_rule_file_of_the_configuration_that_cannot_be_used_is_named(tmp_path:
         config = tmp_path / f"{kind}.yaml"
         config.write_text(f"rules: {{files: ['{path}']}}\n")
         out = os.fspath(tmp_path / "out")
-        commands[kind] = ["render", "rules", "--out", out, "--config.file", os.fspath(config)]
+        commands[kind] = ["render", "rules", "--output", out, "--config.file", os.fspath(config)]
     for kind, status, _, said in refusals(commands):
         assert (status, len(said) <= 2) == (2, True), (kind, said)
         assert broken[kind] in said[-1]

@@ -221,7 +221,7 @@ def test_json_logs_are_json(shared: RunningDaemon) -> None:
         (["run", "--backend", "none", "--web.telemetry-path", "metrics"], "must begin with '/'"),
         (["run", "--bakend", "nvml"], "coldplate run: unknown option '--bakend'; did you mean '--backend'?"),
         (["once", "--backend", "none", "--textfile", "/nowhere/x.prom"], "--textfile: /nowhere/x.prom"),
-        (["render", "metrics", "--out", "/nowhere/x.md"], "--out: /nowhere/x.md: No such file or directory"),
+        (["render", "metrics", "--output", "/nowhere/x.md"], "--output: /nowhere/x.md: No such file or directory"),
         ([], "COMMAND"),
     ],
 )

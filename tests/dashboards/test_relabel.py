@@ -17,7 +17,7 @@ ANY = dict.fromkeys(("cluster", "rack", "node", "gpu", "job"), "x")
 
 
 def render(folder: Path, *options: str) -> int:
-    return cli.main(["render", "dashboards", "--out", str(folder), *options])
+    return cli.main(["render", "dashboards", "--output", str(folder), *options])
 
 
 def test_without_options_it_writes_the_committed_dashboards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,7 +103,7 @@ def test_a_file_in_the_place_of_the_directory_is_an_error(tmp_path: Path, capsys
 def test_the_directory_must_be_given(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main(["render", "dashboards"])
-    assert "the following arguments are required: --out" in capsys.readouterr().err
+    assert "the following arguments are required: --output" in capsys.readouterr().err
 
 
 def test_options_of_dashboards_are_refused_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,7 @@ TRIED = [
     (["coldplate", "once", "--format", ""], ["text", "openmetrics", "json"]),
     (["coldplate", "once", "--log.level", "debug", "--form"], ["--format"]),
     (["coldplate", "rules", "check", "PLACE/s"], ["PLACE/some file.yml"]),
-    (["coldplate", "render", "rules", "--out", "PLACE/"], ["PLACE/folder"]),
+    (["coldplate", "render", "rules", "--output", "PLACE/"], ["PLACE/folder"]),
     (["coldplate", "doctor", "--url", "h"], []),
     (["coldplate", "nothing", "onc"], ["once"]),
 ]

@@ -137,7 +137,17 @@ def rendered(folder: Path) -> Path:
     config = folder / "render.yaml"
     config.write_text(CONFIG.format(name="any", rules="builtin", overrides=overrides))
     rules = folder / "rules"
-    command = [sys.executable, "-m", "agent.cli", "render", "rules", "--config.file", str(config), "--out", str(rules)]
+    command = [
+        sys.executable,
+        "-m",
+        "agent.cli",
+        "render",
+        "rules",
+        "--config.file",
+        str(config),
+        "--output",
+        str(rules),
+    ]
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     for path in rules.glob("*.yml"):
         path.write_text(re.sub(r"\binterval: \w+", "interval: 1s", path.read_text()))

@@ -46,7 +46,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("recordings", nargs="+", type=Path, metavar="RECORDING", help="file of coldplate record, or of "
                         "the flight recorder")  # fmt: skip
     parser.add_argument(
-        "-o", "--out", type=Path, metavar="OUT", help="file to write, a new one (default standard output)"
+        "-o", "--output", type=Path, metavar="OUT", help="file to write, a new one (default standard output)"
     )
     parser.add_argument(
         "--format",
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.recording.file_records import RecordingError
 
     config = read_file(arguments)
-    style = arguments.format or SUFFIXES.get("" if arguments.out is None else arguments.out.suffix, "openmetrics")
+    style = arguments.format or SUFFIXES.get("" if arguments.output is None else arguments.output.suffix, "openmetrics")
     selection = _selection(arguments)
     with ExitStack() as stack:
         recordings = _opened(arguments.recordings, stack)
@@ -79,13 +79,13 @@ def run(arguments: argparse.Namespace) -> int:
             return EXIT_FAILED
         status = 0 if len(recordings) == len(arguments.recordings) else EXIT_FAILED
         try:
-            _write(recordings, selection, style, arguments.out, config)
+            _write(recordings, selection, style, arguments.output, config)
         except RecordingError as error:
             return _fail(str(error))
         except OSError as error:
-            if arguments.out is None:
+            if arguments.output is None:
                 raise
-            return _fail(f"{arguments.out}: {error.strerror or error}; what is there is not complete")
+            return _fail(f"{arguments.output}: {error.strerror or error}; what is there is not complete")
         for problem in dict.fromkeys(problem for recording in recordings for problem in recording.problems):
             _fail(problem)
     return status

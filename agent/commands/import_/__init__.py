@@ -38,7 +38,9 @@ def add_arguments(parser: Parser) -> None:
     source.add_argument("log", nargs="?", type=Path, metavar="LOG", help="file of nvidia-smi --query-gpu")
     source.add_argument("--prometheus", metavar="URL", help="Prometheus server to ask")
     add_http_config(parser)
-    parser.add_argument("-o", "--out", type=Path, required=True, metavar="OUT", help="recording to write, a new file")
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="OUT", help="recording to write, a new file"
+    )
     parser.add_argument("--node", metavar="NAME", help="name of the node of a log (default this one)")
     parser.add_argument("--start", metavar="TIME", help="with a server: from when on, such as "
                         "2026-11-21T08:00:00Z, or seconds since 1970")  # fmt: skip
@@ -69,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
             _fail(problem)
     if not count:
         return _fail(f"{problems.file}: nothing of it could be imported; no recording was written")
-    print(f"{arguments.out}: {count} {'snapshot' if count == 1 else 'snapshots'}")
+    print(f"{arguments.output}: {count} {'snapshot' if count == 1 else 'snapshots'}")
     return 0
 
 
@@ -100,7 +102,7 @@ def _write(arguments: argparse.Namespace, problems: ImportProblems) -> int:
                 at = snapshot.at
                 header = Provenance(__version__, each.node, at.wall, at.mono, period, f"import of {problems.file}")
                 if file is None:
-                    file = RecordingFile(arguments.out, header)
+                    file = RecordingFile(arguments.output, header)
                 elif each.node != node:
                     file.continue_as(header, None)
                 node, count = each.node, count + 1

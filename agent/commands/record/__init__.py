@@ -59,8 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="replace UUIDs, serials, host, user and job names by pseudonyms (default: yes)",
     )
     parser.add_argument(
-        "--if-asked",
-        dest="if_asked",
+        "--if-env",
         action="store_true",
         help=f"record only if {WANTED} is set, and in one task of each node; otherwise become the command",
     )
@@ -91,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         return copy(arguments.copy, arguments.output, _key() if arguments.redact else None)
     from agent.commands.record.followed_command import become
 
-    if arguments.if_asked and not _is_asked():
+    if arguments.if_env and not _is_asked():
         return become(words)
     from agent.commands.record.session import record
 
@@ -99,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return record(arguments, words, os.environ.get(WANTED, ""), key)
     except UserError as error:
-        if not arguments.if_asked:
+        if not arguments.if_env:
             raise
         complain(f"not recording: {error}")  # whoever launches jobs for others must not break them
         return become(words)

@@ -82,9 +82,7 @@ def record(arguments: argparse.Namespace, words: Sequence[str], asked: str, key:
         else _seconds(DURATION, os.environ.get(DURATION))
     )
     named = Path(asked) if asked.strip().lower() not in YES | NO else None
-    wanted = Wanted(
-        delay or 0.0, span, arguments.output or named, key, words, arguments.if_asked, arguments.allow_no_gpu
-    )
+    wanted = Wanted(delay or 0.0, span, arguments.output or named, key, words, arguments.if_env, arguments.allow_no_gpu)
     sampling = config.sampling
     slow, cold = max(sampling.slow, interval), max(sampling.cold, interval)
     config = msgspec.structs.replace(

@@ -10,8 +10,8 @@ from agent.lib.commandline import INVALID, Parser
 HELP = "write the metrics reference, a configuration file, rule files or dashboards"
 DESCRIPTION = "Write what is generated from the metric catalogue, the rules or the configuration."
 EXAMPLES = (
-    ("coldplate render config-file --out coldplate.yaml", "a configuration file to start from"),
-    ("coldplate render rules --out /etc/prometheus/rules", "the agent's rules, for a Prometheus server"),
+    ("coldplate render config-file --output coldplate.yaml", "a configuration file to start from"),
+    ("coldplate render rules --output /etc/prometheus/rules", "the agent's rules, for a Prometheus server"),
 )
 EXIT_STATUSES = {0: "written", 1: "standard output could not be written", **INVALID}
 

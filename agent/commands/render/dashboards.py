@@ -25,9 +25,9 @@ def add_to(kinds: Any) -> None:
         help="write the Grafana dashboards",
         description="Write the Grafana dashboards as files, with a site's own names, and print theirs.",
         examples=(
-            ("coldplate render dashboards --out dashboards", "as they ship"),
+            ("coldplate render dashboards --output dashboards", "as they ship"),
             (
-                "coldplate render dashboards --out dashboards --label instance=host --datasource mimir",
+                "coldplate render dashboards --output dashboards --label instance=host --datasource mimir",
                 "as a site has it",
             ),
         ),
@@ -52,7 +52,7 @@ def render(arguments: argparse.Namespace) -> int:
     from agent.lib.durable import replace_file
     from dashboards.relabel import PREFIX, Relabelling, dashboards
 
-    out: Path = arguments.out
+    out: Path = arguments.output
     refuse_no_directory(out)
     prefix = PREFIX if arguments.prefix is None else arguments.prefix
     if not _PREFIX.fullmatch(prefix):
@@ -62,7 +62,7 @@ def render(arguments: argparse.Namespace) -> int:
             replace_file(out / name, text.encode())
             print(out / name)
     except OSError as error:
-        raise UserError(f"--out: {error.filename or out}: {error.strerror}") from error
+        raise UserError(f"--output: {error.filename or out}: {error.strerror}") from error
     return 0
 
 

@@ -23,23 +23,23 @@ def add_to(kinds: Any) -> None:
             name,
             help=f"write {what}",
             description=f"Write {what}.",
-            examples=((f"coldplate render {name} --out {example}", what),),
+            examples=((f"coldplate render {name} --output {example}", what),),
             exit_statuses={0: "written", 1: "standard output could not be written", **INVALID},
         )
-        parser.add_argument("--out", type=Path, metavar="FILE", help="write to this file instead of standard output")
+        parser.add_argument("--output", type=Path, metavar="FILE", help="write to this file instead of standard output")
         parser.set_defaults(render=render)
 
 
 def render(arguments: argparse.Namespace) -> int:
     """Write the text that is asked for. Raises UserError."""
-    text, out = _document(arguments.what), arguments.out
+    text, out = _document(arguments.what), arguments.output
     if out is None:
         sys.stdout.write(text)
         return 0
     try:
         out.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"--out: {out}: {error.strerror}") from error
+        raise UserError(f"--output: {out}: {error.strerror}") from error
     return 0
 
 

@@ -30,9 +30,9 @@ def add_to(kinds: Any) -> None:
         help="write the rules that the agent evaluates, for a Prometheus server",
         description="Write the rule files with the configuration's changes, for a Prometheus server.",
         examples=(
-            ("coldplate render rules --out /etc/prometheus/rules", "what this node's agent evaluates"),
-            ("coldplate render rules --interval-at-least 15s --out rules", "no group more often than a server scrapes"),
-            ("coldplate render rules --for-shard --out rules", "what compares agents, for a shard of a fleet"),
+            ("coldplate render rules --output /etc/prometheus/rules", "what this node's agent evaluates"),
+            ("coldplate render rules --min-interval 15s --output rules", "no group more often than a server scrapes"),
+            ("coldplate render rules --for-shard --output rules", "what compares agents, for a shard of a fleet"),
         ),
         exit_statuses={0: "written", **INVALID},
     )
@@ -42,7 +42,7 @@ def add_to(kinds: Any) -> None:
         "--runbook-base", metavar="URL", help="base URL of the pack's runbooks (default rules.runbook_base)"
     )
     parser.add_argument(
-        "--interval-at-least", metavar="DURATION", help="evaluate no group more often (with --for-shard 15s)"
+        "--min-interval", metavar="DURATION", help="evaluate no group more often (with --for-shard 15s)"
     )
     parser.add_argument(
         "--for-shard", action="store_true", help="leave out the pack's files about a single node: its agent has them"
@@ -65,14 +65,14 @@ def render_rules(arguments: argparse.Namespace) -> int:
             raise UserError(f"--runbook-base: {error}") from error
         changed = msgspec.structs.replace(config.rules, runbook_base=arguments.runbook_base)
         config = msgspec.structs.replace(config, rules=changed)
-    return render(_for_servers(load_files(config, folder_of(arguments)), arguments), arguments.out)
+    return render(_for_servers(load_files(config, folder_of(arguments)), arguments), arguments.output)
 
 
 def _for_servers(files: Sequence[RuleFile], arguments: argparse.Namespace) -> Sequence[RuleFile]:
     """The files as they are asked for. Raises UserError."""
     from alerts import durations, server_files
 
-    shard, least = arguments.for_shard, arguments.interval_at_least
+    shard, least = arguments.for_shard, arguments.min_interval
     if shard:
         files = server_files.of_a_shard(files)
         least = least or SHARD_INTERVAL
@@ -81,7 +81,7 @@ def _for_servers(files: Sequence[RuleFile], arguments: argparse.Namespace) -> Se
     try:
         return server_files.at_most_every(durations.parse(least), files)
     except ValueError as error:
-        raise UserError(f"--interval-at-least: {error}") from error
+        raise UserError(f"--min-interval: {error}") from error
 
 
 def render(files: Sequence[RuleFile], out: Path) -> int:
@@ -101,7 +101,7 @@ def render(files: Sequence[RuleFile], out: Path) -> int:
             print(f"{out / name}: {file.rule_count} rules from {file.path}")
         left = [path for path in sorted(out.iterdir()) if path.name not in targets and _is_ours(path)]
     except OSError as error:
-        raise UserError(f"--out: {error.filename or out}: {error.strerror}") from error
+        raise UserError(f"--output: {error.filename or out}: {error.strerror}") from error
     for path in left:
         print(f"{path}: left over from an earlier run; remove it, or a server loads it as well", file=sys.stderr)
     return 0
@@ -125,7 +125,7 @@ def _refuse_foreign(out: Path, names: Iterable[str]) -> None:
     for name in names:
         path = out / name
         if os.path.exists(path) and not _is_ours(path):  # noqa: PTH110 - unlike Path's, it never raises
-            raise UserError(f"--out: {path} was not written by this command; move it, or name another directory")
+            raise UserError(f"--output: {path} was not written by this command; move it, or name another directory")
 
 
 def _is_ours(path: Path) -> bool:

@@ -41,7 +41,7 @@ def test_an_nvml_metric(product: ProductCopy, library: Path, tmp_path: Path) -> 
     assert page.count("coldplate_gpu_power_limit_requested_watts{") == 8
     assert "`coldplate_gpu_power_limit_requested_watts`" in product.run("render", "metrics")
     # What is generated is made anew, and the tests that go by the catalogue pass: no trace is recorded anew.
-    product.run("render", "metrics", "--out", "docs/metrics.md")
+    product.run("render", "metrics", "--output", "docs/metrics.md")
     suites = (
         *(f"tests/nvml/test_{what}.py" for what in ("trace", "traces", "nvml_source", "constants")),
         "tests/structure/test_catalogue.py",

@@ -96,7 +96,7 @@ def stored(engines: Engines, site: Engine) -> tuple[Engine, Engine, tuple[float,
 
 def whole_pack(folder: Path) -> list[Path]:
     """What a single server loads, at an interval that lets it keep up while this is measured."""
-    return [*rendered(folder, "--interval-at-least", "30s"), FLEET_RULES]
+    return [*rendered(folder, "--min-interval", "30s"), FLEET_RULES]
 
 
 def shard_rules(folder: Path) -> list[Path]:
@@ -106,7 +106,7 @@ def shard_rules(folder: Path) -> list[Path]:
 
 
 def rendered(folder: Path, *options: str) -> list[Path]:
-    command = [sys.executable, "-m", "agent.cli", "render", "rules", *options, "--out", str(folder)]
+    command = [sys.executable, "-m", "agent.cli", "render", "rules", *options, "--output", str(folder)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
     return sorted(folder.glob("*.yml"))
 

@@ -81,7 +81,7 @@ class Fleet:
         out = self._folder / name
         out.mkdir()
         if packed:
-            command = [sys.executable, "-m", "agent.cli", "render", "rules", "--for-shard", "--out", str(out)]
+            command = [sys.executable, "-m", "agent.cli", "render", "rules", "--for-shard", "--output", str(out)]
             subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
             shutil.copy(ROOT / "packaging" / "prometheus" / "fleet.rules.yml", out)
         shutil.copy(FLEET / "rules" / f"{own}.rules.yml", out)
