@@ -63,7 +63,7 @@ class ReloadRequests:
         try:
             self._begin(self._over)
         except Exception as error:
-            logger.exception("a reload could not be started")
+            logger.exception("reload not started")
             self._over(False, f"the reload could not be started: {error}")
 
     def _over(self, done: bool, text: str) -> None:

@@ -122,7 +122,7 @@ class HttpServer:
         ended = thread.join(_PATIENCE_SECONDS)
         self._thread = None
         if not ended:
-            logger.error("the thread of the HTTP server does not stop")
+            logger.error("HTTP server thread does not stop")
             return
         self._hang_up()  # again, in case the thread could not be started
         for each in (self._selector, self._waker, self._wake):

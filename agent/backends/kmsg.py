@@ -257,7 +257,7 @@ class KmsgBackend:
             self._switches[sxid.pci] = (codes or 0) + 1
         if OTHER in kind and not self._told_full:
             self._told_full = True
-            log.error("too many different SXids in the kernel log; new ones are counted as %r", OTHER)
+            log.error("SXid limit reached: new codes are counted as %r", OTHER)
         self._kinds.add(kind)
         return kind
 

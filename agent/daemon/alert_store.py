@@ -55,7 +55,7 @@ class AlertStateStore:
             return Loaded((), frozenset())
         down = engine.time(now) - saved.at
         if saved.source != self._source:
-            log.info("alerts of %s are not restored: this run samples %s", saved.source, self._source)
+            log.info("saved alerts ignored: they are of %s, this run samples %s", saved.source, self._source)
             return Loaded((), frozenset())
         if not self._is_ours(saved.source, down):
             log.warning("saved alerts are too old to restore: %.0f minutes", down / 60)

@@ -75,8 +75,8 @@ class Governing:
         shares = {"cpu": f"{facts.load or 0.0:.3f}", "budget": f"{facts.budget:g}"}
         told = {"facts": {**shares, **periods}}
         if facts.state == "full":
-            log.info("every lane is read as configured again", extra=told)
+            log.info("sampling restored: all lanes at their configured period", extra=told)
         elif facts.state == "slowed":
             log.warning("lanes are read less often, so that the agent stays within overhead.cpu", extra=told)
         else:
-            log.warning("the agent exceeds overhead.cpu although its lanes are as slow as they may be", extra=told)
+            log.warning("CPU budget exceeded: sampling is at its slowest", extra=told)

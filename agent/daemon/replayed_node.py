@@ -81,7 +81,7 @@ class ReplayedNode(Sampler):
             return self._player.at(now)
         except RecordingError as error:
             self._failed = str(error)
-            log.error("%s; there is nothing to show any more", error)
+            log.error("replay failed: %s; no more snapshots", error)
             return None
 
     def _leave_out(self, told: Sequence[Frame]) -> None:

@@ -244,7 +244,7 @@ class RuleManager:
         """A defect in this code must not end the evaluation for good; it is counted like a failed rule."""
         text = f"{type(error).__name__}: {error}"
         if text != self._broken:
-            log.error("an evaluation round failed; continuing with the next one", exc_info=error)
+            log.error("rule evaluation round failed: continuing with the next", exc_info=error)
         self._broken = text
         self._exposition.count(ENGINE, 0, 1, 0.0)
         with contextlib.suppress(Exception):

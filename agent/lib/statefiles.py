@@ -82,7 +82,7 @@ class StateFiles:
                 for path, state in self._states.items()
             ]
         for path in new:
-            log.warning("%s has not been written for %.0f s: the disk does not answer", path, waiting[path])
+            log.warning("state write stalled: %s not written for %.0f s", path, waiting[path])
         return states
 
     def _run(self) -> None:
@@ -115,7 +115,7 @@ class StateFiles:
             if not good:
                 self._work.wait_for(lambda: self._stopping, AGAIN_SECONDS)
         if answers:
-            log.info("%s can be written again", path)
+            log.info("state write recovered: %s", path)
         return True
 
     def _write(self, path: Path, content: bytes) -> bool:
@@ -132,5 +132,5 @@ class StateFiles:
         if made:
             log.warning("created the missing state directory %s as user %d", path.parent, os.geteuid())
         if not before.good:
-            log.info("%s can be written again", path)
+            log.info("state write recovered: %s", path)
         return True

@@ -173,6 +173,6 @@ class Finder:
         self._said[what] = problem
         if problem:
             facts = {"what": what, "problem": problem}
-            log.warning("looking up the rack's peers failed; keeping the known ones", extra={"facts": facts})
+            log.warning("peer discovery failed: keeping the known peers", extra={"facts": facts})
         else:
-            log.info("looking up the rack's peers succeeds again", extra={"facts": {"what": what}})
+            log.info("peer discovery recovered", extra={"facts": {"what": what}})

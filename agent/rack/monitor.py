@@ -257,9 +257,9 @@ class RackMonitor:
             self._lonely = not known
             if not known:
                 remedy = "check rack.peers, or set rack.nodes_expected"
-                log.warning("no peer of the rack is known, so its power is not summed; %s", remedy)
+                log.warning("rack power not summed: no peer known; %s", remedy)
             else:
-                log.info("peers of the rack are known; summing its power")
+                log.info("rack power summed: peers known")
         return known
 
     def _sources(self, total: Sum | None) -> Mapping[str, int]:

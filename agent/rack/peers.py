@@ -162,7 +162,7 @@ class Peers:
         took = received.mono - sent.mono
         off = report.now - (sent.wall + took / 2)
         if not peer.clock.hear(off):
-            return PeerFault.CLOCK, f"its clock is {off:+.1f} s off ours and drifts"
+            return PeerFault.CLOCK, f"its clock is {off:+.1f} s off this node's and drifts"
         return None, ""
 
     def _take(self, peer: Peer, report: Report, now: float) -> None:
@@ -180,7 +180,7 @@ class Peers:
         else:
             self._show(report)
         if peer.missed:
-            log.info("a peer of the rack responds", extra={"facts": {"peer": peer.name, "node": report.instance}})
+            log.info("peer answers", extra={"facts": {"peer": peer.name, "node": report.instance}})
         if not peer.up:
             peer.well_since = now
         elif now - peer.well_since > WELL_SECONDS:
@@ -203,10 +203,10 @@ class Peers:
         facts = {"peer": peer.name, "ahead": f"{off:+.1f}s"}
         if peer.clock.shift and name not in self._said:
             self._said.add(name)
-            log.warning("a peer's clock differs from ours; synchronise both", extra={"facts": facts})
+            log.warning("peer clock differs: synchronise both clocks", extra={"facts": facts})
         elif abs(off) < LIMIT_SECONDS / 2 and name in self._said:
             self._said.discard(name)
-            log.info("a peer's clock agrees with ours again", extra={"facts": facts})
+            log.info("peer clock agrees again", extra={"facts": facts})
 
     def _show(self, report: Report) -> None:
         labels = (("source", report.source or ""), ("instance", report.instance), ("job", report.job))

@@ -169,10 +169,10 @@ class Devices:
         for each in strangers:
             if each.index not in self._told_strangers:
                 facts = {"gpu": each.index, "reason": each.reason.value, "detail": each.detail}
-                log.warning("GPU does not identify itself", extra={"facts": facts})
+                log.warning("GPU not identified", extra={"facts": facts})
         indexes = {each.index for each in strangers}
         for index in sorted(self._told_strangers - indexes):
-            log.info("GPU has identified itself", extra={"facts": {"gpu": index}})
+            log.info("GPU identified", extra={"facts": {"gpu": index}})
         self._told_strangers = indexes
 
     def tell_changes(self, now: float, patience: float) -> None:

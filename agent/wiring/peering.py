@@ -110,4 +110,4 @@ def _restore(watch: RackMonitor, path: Path) -> None:
         log.warning("%s cannot be used: %s; moved to %s, assuming that breakers are warm", path, error, set_aside(path))
         return
     if not watch.restore(body):
-        log.info("%s is of another rack or too old; assuming that breakers are warm", path)
+        log.info("saved breaker heat ignored: %s is of another rack or too old; breakers assumed warm", path)

@@ -39,7 +39,7 @@ def make_pushes(
     if not targets and collector is None:
         return None
     if is_replay(config):
-        log.info("a replay is not pushed: what it shows is of another time")
+        log.info("push disabled: a replay is not pushed")
         return None
     from exporters.push.push_group import Push, PushGroup
     from exporters.push.remote_write import RemoteWrite
@@ -128,6 +128,6 @@ def _folder(config: Config, name: str, each: RemoteWriteConfig) -> Path | None:
         return Path(each.buffer.directory)
     folder = drill_file(config, "push")
     if folder is None:
-        log.info("push %s: no state directory: what is not sent waits in memory, and a restart loses it", name)
+        log.info("push %s: no state directory: unsent samples stay in memory, a restart drops them", name)
         return None
     return folder / name

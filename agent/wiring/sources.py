@@ -75,7 +75,7 @@ def make_sampling_loop(
     has_driver = config.backends.devices not in ("synthetic", "none")
     kept = state_file(config, "inventory.state") if has_driver else None
     if kept is None and has_driver:
-        log.info("no state directory: GPUs that go missing while the agent is down will not be noticed")
+        log.info("no state directory: GPUs lost while the agent is down are not detected")
     inventory = Inventory(kept, save)
     on_bus = _gpus_on_bus(config, options) if has_driver else 0
     sampler = Sampler(load_settings(config, ranges), inventory, family_of(config), on_bus)

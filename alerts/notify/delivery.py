@@ -289,10 +289,10 @@ class HttpReceiver:
     def _tell_clocks(self, ahead: float) -> None:
         facts = {"notifier": self.name, "url": self.url, "ahead": f"{ahead:+.0f}s"}
         if ahead:
-            text = "the receiver's clock differs from ours: sending times by its clock"
+            text = "receiver clock differs: sending times by its clock"
             log.warning(text, extra={"facts": facts})
         else:
-            log.info("the receiver's clock agrees with ours again", extra={"facts": facts})
+            log.info("receiver clock agrees again", extra={"facts": facts})
 
     def _tell_refusal(self, labels: Labels, refusal: Exception) -> None:
         """Log a rejection, but not at each repetition."""

@@ -133,7 +133,7 @@ class OtlpPush:
         if why is not None and not self._away:
             log.warning("cannot push; what is not taken is lost", extra={"facts": {**facts, "error": why}})
         elif why is None and self._away:
-            log.info("the receiver answers again", extra={"facts": facts})
+            log.info("push recovered", extra={"facts": facts})
         self._away = why is not None
 
 

@@ -177,12 +177,14 @@ class RemoteWrite:
         if self._away:
             self._away = False
             facts = {"push": self.settings.name, "url": self.settings.target.shown, "bytes": self.figures.pending}
-            log.info("the receiver answers again; sending what it missed", extra={"facts": facts})
+            log.info("push recovered: sending buffered samples", extra={"facts": facts})
 
     def _tell_refused(self, why: str) -> None:
         if not self._refused:
             self._refused = True
-            log.warning("the receiver refused samples, which are dropped", extra={"facts": self._facts(why)})
+            log.warning(
+                "push rejected: dropping the samples that the receiver refused", extra={"facts": self._facts(why)}
+            )
 
     def _facts(self, why: str) -> dict[str, object]:
         return {"push": self.settings.name, "url": self.settings.target.shown, "error": why}

@@ -43,7 +43,7 @@ def test_one_silent_gpu_is_data_at_once_alerts_and_joins_when_it_answers(opened)
     after = node.daemon.page()
     assert [key for key, value in after.items() if key[0].endswith("_total") and value < before.get(key, 0)] == []
     log = node.daemon.log.read_text()
-    assert log.count("GPU does not identify itself") == log.count("GPU has identified itself") == 1
+    assert log.count("GPU not identified") == log.count("GPU identified") == 1
 
 
 @pytest.mark.release

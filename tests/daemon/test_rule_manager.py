@@ -112,9 +112,7 @@ def test_a_round_that_fails_is_reported_once_counted_each_time_and_continued(
 
     bench.trouble = ZeroDivisionError("odd")
     wait_until(lambda: failures() >= 3)
-    assert [each.getMessage() for each in caplog.records] == [
-        "an evaluation round failed; continuing with the next one"
-    ]
+    assert [each.getMessage() for each in caplog.records] == ["rule evaluation round failed: continuing with the next"]
     assert caplog.records[0].exc_info
     bench.trouble = ValueError("odd")  # of another kind
     wait_until(lambda: len(caplog.records) == 2)

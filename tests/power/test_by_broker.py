@@ -109,7 +109,7 @@ def test_a_denied_controller_is_logged_once_and_once_when_it_is_well(
         with served(tmp_path, Bmc(response(5000))):
             assert reader.values(2000.0) == {IPMI: 5000.0}
             reader.values(2001.0)
-    assert [record.getMessage() for record in caplog.records][1:] == ["coldplate_node_power_watts can be read again"]
+    assert [record.getMessage() for record in caplog.records][1:] == ["source recovered: coldplate_node_power_watts"]
 
 
 def test_a_broker_that_is_installed_later_is_found_within_half_a_minute(read, tmp_path: Path) -> None:
@@ -138,4 +138,4 @@ def test_denied_energy_of_many_domains_is_logged_once(tree, read, caplog: pytest
     assert len(told) == 2
     assert "intel-rapl:0" in told[0]
     assert "udev/70-coldplate.rules" in told[0]
-    assert told[1] == "coldplate_node_rapl_energy_joules_total can be read again"
+    assert told[1] == "source recovered: coldplate_node_rapl_energy_joules_total"

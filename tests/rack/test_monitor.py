@@ -344,7 +344,7 @@ def test_peers_that_are_not_found_make_no_rack_of_one(tmp_path: Path, caplog: py
         made.sample(500.0)
         made.later(1.0)
         assert made.values() == {}
-    assert [record.message.partition(",")[0] for record in caplog.records] == ["no peer of the rack is known"]
+    assert [record.message.partition(";")[0] for record in caplog.records] == ["rack power not summed: no peer known"]
     made.watch.reconfigure(RackOptions("r1", nodes_expected=18, entries=(FileEntry(found),)))
     values = made.values()
     assert (values["power_watts"], values["nodes_reporting"]) == (500.0, 1)

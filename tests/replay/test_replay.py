@@ -150,7 +150,7 @@ def test_a_hole_and_the_end_show_nothing_and_say_so(tmp_path: Path, caplog: pyte
         assert [value(node, second) for second in (55, 56, 300)] == [None] * 3
         (report,) = node.snapshot(after(301), LoopFacts()).reports
         assert (report.outcome, report.detail) == (Outcome.FAILED, "the recording is over")
-    assert [each.message for each in caplog.records] == ["the recording is over; there is nothing to show any more"]
+    assert [each.message for each in caplog.records] == ["replay ended: no more snapshots"]
 
 
 def test_in_a_loop_counters_only_grow_and_gauges_begin_anew(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_a_silent_one_is_reported_once_and_once_when_it_is_not(caplog: pytest.Lo
         rig.sample(6.0, gpu(0), gpu(1))
         rig.see(6.5)
     said = [record.message for record in caplog.records if getattr(record, "facts", {}).get("gpu") == "1"]
-    assert said == ["GPU does not identify itself", "GPU has identified itself"]
+    assert said == ["GPU not identified", "GPU identified"]
 
 
 def test_a_node_on_which_no_gpu_identifies_itself_is_a_failure_with_the_reasons() -> None:

@@ -22,7 +22,7 @@ class Ways:
         """The source was tried, and it answered."""
         if name in self._told:
             self._told.discard(name)
-            log.info("%s can be read again", name)
+            log.info("source recovered: %s", name)
 
     def fail(self, name: str, detail: str, denied: bool = True) -> None:
         """The source was tried without success; `denied` says that only a permission is missing."""

@@ -145,7 +145,7 @@ class EventWatch:
         if events is not None and in_use:
             # A GPU that hangs while it is being registered delays nothing, but the set must stay: otherwise the library
             # would write into freed memory.
-            log.info("the event set is not freed: a GPU is still being registered with it")
+            log.info("NVML event set not freed: a GPU registration is in progress")
         elif events is not None:
             try:
                 self._driver.call("nvmlEventSetFree", events)

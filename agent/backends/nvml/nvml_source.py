@@ -138,7 +138,7 @@ class NvmlSource:
             return
         self._open = False
         if self._errands.busy:
-            log.info("NVML is not shut down: a GPU hangs in a call")
+            log.info("NVML shutdown skipped: a call to a GPU hangs")
             return
         if self._watch is not None:
             self._watch.close()

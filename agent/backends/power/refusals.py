@@ -26,4 +26,4 @@ class Refusals:
         if self._told:
             for name in self._told.intersection(read) - denied.keys():
                 self._told.discard(name)
-                log.info("%s can be read again", name)
+                log.info("source recovered: %s", name)

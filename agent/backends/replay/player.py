@@ -82,7 +82,7 @@ class Player:
         if self.over:
             return
         if self._loop and self._shown is not None:
-            log.info("the recording begins anew")
+            log.info("replay restarted: from the beginning of the recording")
             self._begin(mono)
             if self._next is not None:
                 self._shown = self._next
@@ -90,7 +90,7 @@ class Player:
             return
         self.over, self._shown = True, None
         self.close()
-        log.info("the recording is over; there is nothing to show any more")
+        log.info("replay ended: no more snapshots")
 
     def _step(self) -> None:
         before = self._next
