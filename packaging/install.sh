@@ -142,7 +142,7 @@ install_all() {
 		  systemctl enable --now coldplate.service coldplate-broker.socket coldplate-kubelet.socket
 		and, after an update of a node where it runs:
 		  systemctl try-restart coldplate.service
-		What works then, and what mends what does not: coldplate doctor
+		What works then, and how to fix what does not: coldplate doctor
 		What each unit is for, and what is lost without it: docs/operations.md
 	NEXT
 }

@@ -70,7 +70,7 @@ class NodeTree:
     def told(self, subject: str, config: str = QUIET) -> list[tuple[str, str]]:
         """DoctorVerdict and text of every line about a subject."""
         lines = [each for each in self.findings(config) if each.subject == subject]
-        assert all(each.remedy for each in lines if each.verdict.value != "OK"), "what is wrong can be mended"
+        assert all(each.remedy for each in lines if each.verdict.value != "OK"), "what is wrong can be fixed"
         return [(each.verdict.value, each.found.replace(str(self.place), "")) for each in lines]
 
     def _devices(self) -> None:

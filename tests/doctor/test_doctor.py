@@ -192,7 +192,7 @@ def test_addresses_are_read_as_the_kernel_writes_them(address: str, peer: str) -
             "WARN",
             "it has released the driver",
         ),
-        (snapshot(reading("coldplate_worker_restarts_total", 9)), "WARN", "its device worker was started anew 9 times"),
+        (snapshot(reading("coldplate_worker_restarts_total", 9)), "WARN", "its device worker was restarted 9 times"),
         (snapshot(reading("coldplate_state_write_successful", 0, file="alerts")), "FAIL", "it cannot write alerts"),
         (snapshot(reading("coldplate_synthetic_info", 1, scenario="idle")), "WARN", "its devices are synthetic"),
         (UP.replace(b'"version": "', b'"version": "0.0.'), "WARN", "version 0.0."),
@@ -389,7 +389,7 @@ def test_the_command_tells_in_text_and_in_json_and_its_status_is_the_worst(
     assert cli.main(["doctor", f"--config.file={file}", "--url=http://127.0.0.1:1", *roots]) == 1
     text = capsys.readouterr().out
     assert f"FAIL  configuration     {file}:2: sampling.fats: unknown key; did you mean 'fast'?" in text
-    assert "mend: mend that line" in text
+    assert "fix: correct that line" in text
     assert "\033" not in text
     assert cli.main(["doctor", f"--config.file={file}", "--url=http://127.0.0.1:1", "--json", *roots]) == 1
     document = json.loads(capsys.readouterr().out)
@@ -447,5 +447,5 @@ def test_only_the_verdict_is_coloured_and_no_foreign_text_reaches_the_terminal()
     findings = [Diagnosis("port", DoctorVerdict.FAIL, "taken by \033[2J", "stop\nit")]
     first, second, count = diagnosis_text.lines(findings, coloured=True)
     assert first == "\033[1;31mFAIL\033[0m  port  taken by \\x1b[2J"
-    assert second.strip() == "mend: stop\\nit"
+    assert second.strip() == "fix: stop\\nit"
     assert count == "\n0 OK, 0 WARN, 1 FAIL"

@@ -1,4 +1,4 @@
-"""`coldplate doctor`: explains the installation, line by line, with the command that mends what is wrong."""
+"""`coldplate doctor`: explains the installation, line by line, with the command that fixes each finding."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from agent.wiring.http_access import add_http_config, given_login
 if TYPE_CHECKING:
     from agent.commands.doctor.examined_node import ExaminedNode
 
-HELP = "explain the installation: what works, what does not, and what mends it"
+HELP = "explain the installation: what works, what does not, and the fix"
 DESCRIPTION = (
     "Explain the installation: driver, permissions, schedulers, fabric, BMC, clock, port, configuration, rules, "
     "receivers, Prometheus, state, and what the unit's sandbox hides; each line is OK, WARN or FAIL, with the command "
-    "that mends it. It changes nothing, starts no program and opens no device. Run it as root to see everything."
+    "that fixes it. It changes nothing, starts no program and opens no device. Run it as root to see everything."
 )
 EXAMPLES = (
     ("coldplate doctor", "a line for each subject, and what to do"),

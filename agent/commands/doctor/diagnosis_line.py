@@ -21,7 +21,7 @@ class DoctorVerdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One line. `remedy` is the command or the edit that mends it; empty where nothing is to be mended."""
+    """A finding. `remedy` is the command or the edit that fixes it; empty if nothing is wrong."""
 
     subject: str
     verdict: DoctorVerdict

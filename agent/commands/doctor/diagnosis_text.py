@@ -21,14 +21,14 @@ def worst(findings: Iterable[Diagnosis]) -> DoctorVerdict:
 
 
 def lines(findings: Sequence[Diagnosis], coloured: bool) -> Iterator[str]:
-    """A line for each finding, one more where there is something to mend, and how many of each there are."""
+    """Yield a line for each finding, one more for its remedy, and the number of each verdict."""
     width = max((len(each.subject) for each in findings), default=0)
     for each in findings:
         verdict = f"{each.verdict.value:4}"
         shown = f"{COLOURS[each.verdict]}{verdict}{PLAIN}" if coloured else verdict
         yield f"{shown}  {each.subject:{width}}  {one_line(each.found, LONGEST)}"
         if each.remedy:
-            yield f"{'':6}{'':{width}}  mend: {one_line(each.remedy, LONGEST)}"
+            yield f"{'':6}{'':{width}}  fix: {one_line(each.remedy, LONGEST)}"
     counts = (f"{sum(each.verdict is verdict for each in findings)} {verdict.value}" for verdict in DoctorVerdict)
     yield f"\n{', '.join(counts)}"
 

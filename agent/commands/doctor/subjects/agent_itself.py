@@ -53,10 +53,10 @@ def _troubles(view: AgentView) -> Iterator[Diagnosis]:
     if view.age > STALE_SECONDS:
         yield AGENT.fail(f"the last sample is {view.age:.0f} s old", "journalctl -u coldplate -n 50")
     if 0.0 in view.values("coldplate_config_last_reload_successful"):
-        remedy = "journalctl -u coldplate | grep reload; mend the file, then systemctl reload coldplate"
+        remedy = "journalctl -u coldplate | grep reload; correct the file, then systemctl reload coldplate"
         yield AGENT.fail("the last reload was refused: it works with the configuration before", remedy)
     if 0.0 in view.values("coldplate_web_config_last_reload_successful"):
-        remedy = "journalctl -u coldplate | grep 'web configuration'; mend the file, the certificate or the key"
+        remedy = "journalctl -u coldplate | grep 'web configuration'; correct the file, the certificate or the key"
         yield AGENT.fail("it protects its pages by a former web configuration: the new one was refused", remedy)
     for thread in view.labelled("coldplate_thread_up", "thread", 0):
         yield AGENT.fail(f"its thread {thread} is stuck or failed", "journalctl -u coldplate -n 50")
@@ -64,8 +64,6 @@ def _troubles(view: AgentView) -> Iterator[Diagnosis]:
         yield AGENT.fail("its device worker does not run or does not answer", "journalctl -u coldplate -n 50; dmesg -T")
     if max(view.values("coldplate_worker_restarts_total"), default=0) > RESTARTS:
         count = max(view.values("coldplate_worker_restarts_total"))
-        yield AGENT.warn(
-            f"its device worker was started anew {count:.0f} times", "journalctl -u coldplate | grep worker"
-        )
+        yield AGENT.warn(f"its device worker was restarted {count:.0f} times", "journalctl -u coldplate | grep worker")
     for name in view.labelled("coldplate_state_write_successful", "file", 0):
         yield AGENT.fail(f"it cannot write {name}", "journalctl -u coldplate | grep state; see the line on state below")

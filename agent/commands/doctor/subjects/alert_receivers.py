@@ -21,9 +21,9 @@ READY = "/-/ready"
 REMEDIES = {
     HttpFault.UNTRUSTED: "set its ca_file to what signed the server's certificate",
     HttpFault.UNREADABLE: "chown coldplate that file; chmod 0400",
-    HttpFault.UNREACHABLE: "mend the URL, start the server, or open the firewall to it",
+    HttpFault.UNREACHABLE: "correct the URL, start the server, or open the firewall to it",
     HttpFault.TIMEOUT: "open the firewall to it (packets are dropped), or look why the server hangs",
-    HttpFault.GARBAGE: "mend the URL: what answers there does not speak HTTP",
+    HttpFault.GARBAGE: "correct the URL: what answers there does not speak HTTP",
 }
 
 
@@ -37,7 +37,7 @@ def checks(node: ExaminedNode) -> Iterable[Examination]:
             try:
                 target = HttpTarget(url, timeout=receiver.timeout, **login_of(receiver))
             except ValueError as error:
-                yield RECEIVERS.said(kind, RECEIVERS.fail(f"notify.{kind}: {error}", "mend that URL"))
+                yield RECEIVERS.said(kind, RECEIVERS.fail(f"notify.{kind}: {error}", "correct that URL"))
                 continue
             told = True
             yield RECEIVERS.check(target.shown, _reach, node, kind, target)
@@ -60,7 +60,7 @@ def _reach(node: ExaminedNode, kind: str, target: HttpTarget) -> Iterator[Diagno
     finally:
         client.close()
     if status in (401, 403):
-        remedy = f"mend notify.{kind}: username and password_file, or bearer_token_file"
+        remedy = f"correct notify.{kind}: username and password_file, or bearer_token_file"
         yield RECEIVERS.fail(f"{kind} {target.shown} refuses the login (HTTP status {status})", remedy)
     elif is_alertmanager and status != 200:
         remedy = "add the path that its --web.route-prefix has to the URL, or look why it is not ready"

@@ -27,12 +27,12 @@ def checks(node: ExaminedNode) -> Iterable[Examination]:
 
 def _look(node: ExaminedNode) -> Iterator[Diagnosis]:
     if node.problem:
-        yield CONFIG.fail(node.problem, "mend that line; every key is in docs/configuration.md")
+        yield CONFIG.fail(node.problem, "correct that line; every key is in docs/configuration.md")
         return
     try:
         check(node.config)
     except UserError as error:
-        yield CONFIG.fail(str(error), "mend that key; every key is in docs/configuration.md")
+        yield CONFIG.fail(str(error), "correct that key; every key is in docs/configuration.md")
         return
     if node.file is None:
         yield CONFIG.ok("no file: every key has its default")

@@ -51,7 +51,7 @@ def _look(node: ExaminedNode, port: int) -> Iterator[Diagnosis]:
         if holder is not None and "coldplate" in f"{holder.name} {holder.cgroup}":
             yield PORT.ok(f"{port} is held by {holder.name}, process {holder.pid}")
             return
-        who = f"{holder.name}, process {holder.pid}" if holder else "somebody; as root, doctor tells who"
+        who = f"{holder.name}, process {holder.pid}" if holder else "another process; as root, doctor names it"
         remedy = f'stop it, or choose another port: web: {{listen: [":{port + 1}"]}}'
         yield PORT.fail(f"{port} is taken by {who}, and no agent answers there", remedy)
 

@@ -26,10 +26,10 @@ def _load(node: ExaminedNode) -> Iterator[Diagnosis]:
     except ConfigError as error:
         first, *problems = str(error).splitlines()
         for problem in problems or [first]:
-            yield RULES.fail(problem.strip(), "mend it; coldplate rules check FILE tells whether it is right")
+            yield RULES.fail(problem.strip(), "correct it; coldplate rules check FILE shows every error")
         return
     for warning in (warning for file in files for warning in file.warnings):
-        yield RULES.warn(str(warning), "coldplate rules check FILE tells more")
+        yield RULES.warn(str(warning), "coldplate rules check FILE shows more")
     count = sum(file.rule_count for file in files)
     yield RULES.ok(f"{count} rules in {len(files)} files" if files else "none: rules.files is []")
 

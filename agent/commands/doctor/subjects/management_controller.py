@@ -22,9 +22,9 @@ DEADLINE_SECONDS = 3.0
 REMEDIES = {
     HttpFault.UNTRUSTED: "set backends.redfish.ca_file to the controller's own, or verify: false",
     HttpFault.UNREADABLE: "give the agent's user that file: chown coldplate, chmod 0400",
-    HttpFault.UNREACHABLE: "mend backends.redfish.url, or the route to the management network",
+    HttpFault.UNREACHABLE: "correct backends.redfish.url, or the route to the management network",
     HttpFault.TIMEOUT: "curl -kv the URL; a controller that hangs may need a cold reset: ipmitool mc reset cold",
-    HttpFault.GARBAGE: "mend backends.redfish.url: what answers there is no Redfish service",
+    HttpFault.GARBAGE: "correct backends.redfish.url: what answers there is no Redfish service",
 }
 
 
@@ -54,7 +54,7 @@ def _redfish(node: ExaminedNode, target: HttpTarget) -> Iterator[Diagnosis]:
     if answer.status == 200:
         yield BMC.ok(f"Redfish at {target.shown} answers, and takes the login")
     elif answer.status in (401, 403):
-        remedy = "mend backends.redfish.username and password_file; the account needs the role ReadOnly"
+        remedy = "correct backends.redfish.username and password_file; the account needs the role ReadOnly"
         yield BMC.fail(f"Redfish at {target.shown} refuses the login (HTTP status {answer.status})", remedy)
     else:
         yield BMC.fail(f"Redfish at {target.shown}: HTTP status {answer.status}", REMEDIES[HttpFault.GARBAGE])

@@ -27,7 +27,7 @@ def _look(node: ExaminedNode) -> Iterator[Diagnosis]:
         yield SCRAPES.warn(f"the agent listens on {', '.join(hosts)} alone: no other node can scrape it", remedy)
         return
     if node.agent is None:
-        yield SCRAPES.ok("no agent runs, so nobody can scrape it")
+        yield SCRAPES.ok("no agent runs, so no server can scrape it")
         return
     peers = {
         peer_of(each[2]) for each in sockets(node) if each[3] == ESTABLISHED and port_of(each[1]) == node.target.port
@@ -38,7 +38,7 @@ def _look(node: ExaminedNode) -> Iterator[Diagnosis]:
         yield SCRAPES.ok(f"connected from {', '.join(others[:MOST_SHOWN])}{more}")
         return
     yield SCRAPES.warn(
-        "nobody else is connected at this moment; a server that scrapes at long intervals may not be seen here",
+        "no other host is connected at this moment; a server that scrapes at long intervals may not be seen here",
         f'ask the server for up{{job="coldplate"}}; from it, curl http://HOST:{node.target.port}/-/ready shows whether '
         "a firewall is between; add the node to its scrape_configs",
     )

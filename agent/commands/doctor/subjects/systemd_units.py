@@ -24,7 +24,7 @@ def checks(node: ExaminedNode) -> Iterable[Examination]:
 
 def _look(node: ExaminedNode) -> Iterator[Diagnosis]:
     if not (node.root / "run/systemd/system").is_dir():
-        yield UNITS.ok("no systemd here (a container?): whoever starts the agent restarts it")
+        yield UNITS.ok("no systemd here (a container?): the supervisor of the agent restarts it")
         return
     unit = node.unit
     if unit is None:
