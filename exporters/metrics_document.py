@@ -27,7 +27,7 @@ has no series: never 0, and never a placeholder. `coldplate_metric_missing` show
 * **Profile**: the smallest that shows it: `lean`, `default` or `full`. A `counted` one shows each series from its first
   error on in the default profile (a state while it is 1), and from the start in the full one. How many series that
   makes, and how to switch groups off: [configuration.md](configuration.md#how-many-series).
-* **Also as**: the name of the same value in another exporter, and how to convert it to ours.
+* **Also as**: the name of the same value in another exporter, and how to convert it to coldplate's.
 """
 
 
@@ -82,11 +82,11 @@ def _origin(row: Metric) -> str:
 
 _FACTORS = {
     1.0: "the same value",
-    PERCENT: "percent; ours is theirs / 100",
-    MILLI: "millijoules; ours is theirs / 1,000",
-    NANO: "nanoseconds; ours is theirs / 1,000,000,000",
-    MHZ: "MHz; ours is theirs × 1,000,000",
-    MIB: "MiB; ours is theirs × 1,048,576",
+    PERCENT: "percent; divide it by 100",
+    MILLI: "millijoules; divide it by 1,000",
+    NANO: "nanoseconds; divide it by 1,000,000,000",
+    MHZ: "MHz; multiply it by 1,000,000",
+    MIB: "MiB; multiply it by 1,048,576",
 }
 """Another exporter's unit by the factor from ours to theirs, and the way back, with which a query is rewritten."""
 

@@ -133,7 +133,7 @@ OVERHEAD = (
 
 EXPECTATIONS = (
     Metric("coldplate_expectation_met", Kind.STATE, Unit.NONE, Node,
-           "1 if the node is as expected in this respect, 0 if it is not; absent where it cannot be told.",
+           "1 if the node is as expected in this respect, 0 if it is not; absent where that is unknown.",
            Lane.SLOW, (Derived("the readings and configuration: expectations"),), labels=("expectation",),
            span=(0, 1), simulated=(1, 1)),
     Metric("coldplate_expectations_info", Kind.INFO, Unit.NONE, Node,

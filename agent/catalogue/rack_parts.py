@@ -67,7 +67,7 @@ AIR = _gauge("air_temperature_celsius", Unit.CELSIUS, "EnvironmentMetrics.Temper
 HUMIDITY = _gauge("air_humidity_ratio", Unit.RATIO, "EnvironmentMetrics.HumidityPercent",
                   "Relative humidity of the air at a distribution unit.", (0, 1), _UNIT)  # fmt: skip
 DEW_POINT = _gauge("dew_point_celsius", Unit.CELSIUS, "EnvironmentMetrics.DewPointCelsius",
-                   "Temperature at which the air there condenses; if not told, from its temperature and humidity.",
+                   "Temperature at which the air there condenses; if not reported, from its temperature and humidity.",
                    (-100, 100), _UNIT)  # fmt: skip
 AMBIENT = (AIR, HUMIDITY, DEW_POINT)
 

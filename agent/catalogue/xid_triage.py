@@ -34,7 +34,7 @@ class XidClass(Enum):
 ACTIONS: dict[XidClass, str] = {
     XidClass.NOTE: "nothing to be done on the node",
     XidClass.APPLICATION: "restart the application; the GPU is fine",
-    XidClass.CLEANUP: "follow the XID before it; alone, somebody ended the process",
+    XidClass.CLEANUP: "follow the XID before it; alone, the process was terminated",
     XidClass.WORDS: "its log line decides: fatal is reset, anything else is the application's",
     XidClass.LOOK: "read the log line and the catalog",
     XidClass.POWER: "check the power connector",
@@ -166,7 +166,7 @@ _ROWS = (
     _note(160, "channel retired"),
     _note(161, "channel could not be retired"),
     _unclassified(162, "power smoothing is on again", XidClass.NOTE),
-    _unclassified(163, "power smoothing is off", XidClass.LOOK, "mend the cooling, then reload the driver"),
+    _unclassified(163, "power smoothing is off", XidClass.LOOK, "repair the cooling, then reload the driver"),
     _unclassified(164, "power smoothing is nearly worn out", XidClass.LOOK, "plan the GPU's replacement"),
     _unclassified(165, "power smoothing is worn out", XidClass.LOOK, "power will swing: replace the GPU if it matters"),
     _unclassified(166, "unencrypted NVLink traffic", XidClass.LOOK),

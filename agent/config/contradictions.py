@@ -99,7 +99,7 @@ def _check_equipment(config: Config, fail: Fail) -> None:
     for name in equipment:
         if not name or len(name) > MOST_EQUIPMENT_NAME or not name.isprintable() or name != name.strip():
             remedy = f"use 1 to {MOST_EQUIPMENT_NAME} printable characters, with spaces only between them"
-            fail("rack.equipment", f"{shown(name)} names series and is told to the other agents; {remedy}")
+            fail("rack.equipment", f"{shown(name)} names series and is sent to the other agents; {remedy}")
 
 
 def _check_breakers(config: Config, fail: Fail) -> None:

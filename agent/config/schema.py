@@ -119,7 +119,7 @@ class ReplayConfig(Section, frozen=True):
         Key("Whose part of a recording of several nodes; the first one's by default.", restart=True, example="n17"),
     ] = None
     speed: Annotated[float, Key("How many times as fast as it was.", least="0.1", most="1000", restart=True)] = 1.0
-    loop: Annotated[bool, Key("Whether it begins anew when it is over.", restart=True)] = False
+    loop: Annotated[bool, Key("Whether it restarts when it ends.", restart=True)] = False
 
 
 class BackendsConfig(Section, frozen=True):
@@ -188,7 +188,7 @@ class MetricsConfig(Section, frozen=True):
     ] = ()
     compatibility: Annotated[
         tuple[str, ...],
-        Key("Exporters whose names are served beside ours (migrating.md).", words=NEIGHBOURS, example="[dcgm]"),
+        Key("Exporters whose names are served beside coldplate's (migrating.md).", words=NEIGHBOURS, example="[dcgm]"),
     ] = ()
     hostname_label: Annotated[
         str,
@@ -376,7 +376,7 @@ class RemoteWriteConfig(LoginConfig, frozen=True, kw_only=True):
     interval: Annotated[float, Key("How often to push.", Notation.DURATION, "1s", most="5m")] = 15.0
     timeout: Annotated[float, Key("Timeout of a request.", Notation.DURATION, "100ms", most="60s")] = 10.0
     labels: Annotated[
-        dict[str, str], Key("Labels to add to series; instance and job replace ours.", example="{cluster: east}")
+        dict[str, str], Key("Labels to add to series; instance and job replace the agent's.", example="{cluster: east}")
     ] = {}
     buffer: BufferConfig = BufferConfig()
 

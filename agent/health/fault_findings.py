@@ -108,5 +108,5 @@ def xids(view: SeenNode, events: Iterable[Xid] | None, why_unknown: str = "") ->
         return HealthFinding(name, Verdict.OK, wanted, "none")
     found = "; ".join(f"{device}: {', '.join(map(called, sorted(each)))}" for device, each in codes.items())
     gravest = max(classes, key=list(XID_VERDICTS).index)
-    remedy = f"{ACTIONS[gravest]}; the kernel log keeps the XID until a restart: --skip xids once it is mended"
+    remedy = f"{ACTIONS[gravest]}; the kernel log keeps the XID until a restart: --skip xids once it is repaired"
     return HealthFinding(name, XID_VERDICTS[gravest], wanted, found, remedy)

@@ -67,9 +67,7 @@ def count(view: SeenNode, expected: Expected) -> HealthFinding | None:
     if wanted is None:
         return None
     if not view.is_told:
-        return HealthFinding(
-            "gpu-count", Verdict.UNKNOWN, f"{wanted} GPUs", "nobody has told of any device yet", UNREAD
-        )
+        return HealthFinding("gpu-count", Verdict.UNKNOWN, f"{wanted} GPUs", "no device has been reported yet", UNREAD)
     found, told = len(view.gpus), f"{len(view.gpus)} GPUs"
     if found == wanted:
         return HealthFinding("gpu-count", Verdict.OK, f"{wanted} GPUs", told)

@@ -71,6 +71,6 @@ LEVEL_LABELS = frozenset({("domain", "sm")})
 MOMENTS: dict[str, str] = {
     "coldplate_gpu_xid_last_timestamp_seconds": "XID {xid}",
     "coldplate_job_start_timestamp_seconds": "job {job_id} began",
-    "coldplate_config_last_reload_success_timestamp_seconds": "the agent's configuration was loaded anew",
+    "coldplate_config_last_reload_success_timestamp_seconds": "the agent's configuration was reloaded",
 }
 """Rows whose value is the moment of the change, in Unix seconds."""

@@ -106,11 +106,11 @@ _IDENTITY = (
     _plain("persistence_mode", "coldplate_gpu_persistence_enabled"),
 )
 
-_PROCESSES = "processes come and go, and their series with them; jobs are told of instead"
+_PROCESSES = "processes come and go, and their series with them; jobs have series instead"
 NOT_SERVED = (
     NotServed("nvidia_smi_pstate", "the agent reads the reasons for lower clocks", "coldplate_gpu_throttle_active"),
     NotServed("nvidia_smi_fan_speed_ratio", "the agent reads no fans: the GPUs of its nodes have none"),
-    NotServed("nvidia_smi_mig_info", "instances are told of", "coldplate_gpu_mig_info"),
+    NotServed("nvidia_smi_mig_info", "instances have another series", "coldplate_gpu_mig_info"),
     NotServed("nvidia_smi_mig_memory_used_bytes", "instances have a name of their own",
               "coldplate_gpu_mig_memory_used_bytes"),
     NotServed("nvidia_smi_compute_mode", "the agent does not ask for it"),
@@ -119,7 +119,7 @@ NOT_SERVED = (
     NotServed("nvidia_smi_clocks_max_graphics_clock_hz", "the agent reads the limits of sm and memory",
               'coldplate_gpu_clock_limit_hertz{domain="sm"}'),
     NotServed("nvidia_smi_clocks_event_reasons_supported", "a mask of what the driver can tell"),
-    NotServed("nvidia_smi_mig_mode_current", "instances are told of", "coldplate_gpu_mig_info"),
+    NotServed("nvidia_smi_mig_mode_current", "instances have another series", "coldplate_gpu_mig_info"),
     NotServed("nvidia_smi_power_max_limit_watts", "the agent reads the limits in force and by default",
               "coldplate_gpu_power_limit_default_watts"),
     NotServed("nvidia_smi_power_min_limit_watts", "the agent reads the limits in force and by default",

@@ -73,7 +73,7 @@ _HOST = (
     _mebibytes("host_disk_usage_used", "Host disk usage used", "coldplate_node_filesystem_used_bytes"),
 )  # fmt: skip
 
-_PROCESSES = "processes come and go, and their series with them; jobs are told of instead"
+_PROCESSES = "processes come and go, and their series with them; jobs have series instead"
 NOT_SERVED = (
     NotServed("host_uptime_Second", "it is the time since a moment that is served",
               "time() - coldplate_node_boot_timestamp_seconds"),

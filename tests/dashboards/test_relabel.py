@@ -79,8 +79,8 @@ def test_boards_open_with_the_data_source_that_is_given(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--label", "instance"], "--label: 'instance' must be OURS=YOURS with a label name, such as instance=host"),
-        (["--label", "instance=a-b"], "--label: 'instance=a-b' must be OURS=YOURS"),
+        (["--label", "instance"], "--label: 'instance' must be OLD=NEW with a label name, such as instance=host"),
+        (["--label", "instance=a-b"], "--label: 'instance=a-b' must be OLD=NEW"),
         (["--label", "gpu=x"], "--label: 'gpu' cannot be renamed; use one of cluster, instance, rack, job_id"),
         (["--label", "rack=a", "--label", "rack=b"], "--label: rack has two new names, a and b; give one"),
         (["--prefix", "9a"], "--prefix: '9a' cannot start a metric name; use letters, digits and _"),

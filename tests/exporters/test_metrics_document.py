@@ -41,8 +41,8 @@ def test_a_line_says_everything_about_its_row() -> None:
 
 def test_a_factor_is_in_words_and_says_which_way_it_goes() -> None:
     text = metrics_document.render()
-    assert "`DCGM_FI_DEV_GPU_UTIL` (dcgm): percent; ours is theirs / 100 |" in text.replace("<br>", " |")
-    assert "`DCGM_FI_DEV_FB_USED` (dcgm): MiB; ours is theirs × 1,048,576" in text
+    assert "`DCGM_FI_DEV_GPU_UTIL` (dcgm): percent; divide it by 100 |" in text.replace("<br>", " |")
+    assert "`DCGM_FI_DEV_FB_USED` (dcgm): MiB; multiply it by 1,048,576" in text
     assert "e-0" not in text
 
 

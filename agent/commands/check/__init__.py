@@ -38,7 +38,7 @@ EXIT_STATUSES = {
     0: "ok: everything that could be checked is as it should be",
     1: "warning: usable, but not as it should be",
     2: "critical: not fit for a job; something is broken, missing or hangs",
-    3: "unknown: it cannot be told; so is an invalid command line or configuration",
+    3: "unknown: no verdict is possible; also an invalid command line or configuration",
 }
 UNKNOWN = 3
 AGENT_WORDS = ("auto", "required", "none")
@@ -63,7 +63,7 @@ def add_arguments(parser: Parser) -> None:
     add("--timeout", default="2s", metavar="DURATION", help="time for everything (default %(default)s)")
     add("--at", metavar="DURATION", help="with --scenario: how long it has been going on (default: until all of its "
         "faults show)")  # fmt: skip
-    add("--verbose", action="store_true", help="tell of every check, not only of those that are not ok")
+    add("--verbose", action="store_true", help="print every check, not only those that are not ok")
     add("--json", action="store_true", help="print one JSON object")
 
 

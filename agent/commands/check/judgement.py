@@ -249,7 +249,7 @@ def _without_devices(config: Config) -> Config:
 def _unrecognised(view: SeenNode) -> str:
     models = list(view.models().values())
     if not models:
-        return "generic checks only: no GPU told its model"
+        return "generic checks only: no GPU reported its model"
     kinds = ", ".join(f"{models.count(model)} x {model}" for model in dict.fromkeys(models))
     return f"generic checks only: no shipped expectations for {kinds}; coldplate check --learn makes some"
 

@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="record a node without GPUs as well (default: no file)",
     )
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--info", nargs="+", type=Path, metavar="FILE", help="tell what is in recordings, and exit")
+    group.add_argument("--info", nargs="+", type=Path, metavar="FILE", help="print what is in recordings, and exit")
     group.add_argument(
         "--copy", nargs="+", type=Path, metavar="FILE", help="write recordings into one, redacted unless --no-redact"
     )

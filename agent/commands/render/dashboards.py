@@ -41,8 +41,8 @@ def add_to(kinds: Any) -> None:
         "--label",
         action="append",
         default=[],
-        metavar="OURS=YOURS",
-        help="rename a label, such as instance=host; OURS is cluster, instance, rack or job_id; may be repeated",
+        metavar="OLD=NEW",
+        help="rename a label, such as instance=host; OLD is cluster, instance, rack or job_id; may be repeated",
     )
     group.add_argument("--prefix", metavar="PREFIX", help="prefix of metric names instead of coldplate_")
 
@@ -73,7 +73,7 @@ def _labels(given: list[str]) -> dict[str, str]:
     for each in given:
         ours, equals, yours = each.partition("=")
         if not equals or not _LABEL.fullmatch(yours):
-            raise UserError(f"--label: {each!r} must be OURS=YOURS with a label name, such as instance=host")
+            raise UserError(f"--label: {each!r} must be OLD=NEW with a label name, such as instance=host")
         if ours not in LABELS:
             raise UserError(f"--label: {ours!r} cannot be renamed; use one of {', '.join(LABELS)}")
         if labels.setdefault(ours, yours) != yours:

@@ -42,7 +42,9 @@ def write_text(done: Backtest) -> None:
         rules = f"{count} rule{'s' * (count != 1)}"
         print(f"{one_line(node.node)}: {node.snapshots} snapshots, {clock.range(node)}, {rules}")
         for before, after in node.pauses:
-            print(f"  nothing recorded from {clock.time(before)} to {clock.time(after)}: alerts begin anew behind it")
+            print(
+                f"  nothing recorded from {clock.time(before)} to {clock.time(after)}: alerts start inactive after it"
+            )
     shown = [span for span in done.spans if span.fired or done.with_pending]
     several = len(done.nodes) > 1
     _write_spans(sorted(shown, key=lambda span: span.active_at), clock, several)

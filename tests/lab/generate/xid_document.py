@@ -18,7 +18,7 @@ report, of the page at `/` and of the agent's log.
   [Xid catalog](https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html), the source of codes and names.
   Where there is none, the catalog names no action, and the class is our judgement of its description.
 * A code that is not here (newer than the table, or unused according to the catalog) is told of by GpuXidUnknown.
-* **45** alone tells that somebody ended a process: there is no alert. With another XID on the node in the same two
+* **45** alone means that a process was terminated: there is no alert. With another XID on the node in the same two
   minutes it is that one's consequence, and GpuXidInfo tells of it. (After a 45 alone the catalog would restart the
   fabric manager, though it says as well that Ctrl-C and SIGKILL cause it. GpuFabricDegraded tells of a fabric manager
   at fault.)
