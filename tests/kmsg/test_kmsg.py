@@ -246,7 +246,7 @@ def test_sxids_beyond_all_reason_are_counted_together_and_none_is_lost(follower,
     assert len({switch for switch, _ in counts}) <= SWITCHES + 1
     assert counts["other", "other"] > 0
     assert sum(counts.values()) == lines
-    assert len([record for record in caplog.records if "different SXids" in record.message]) == 1
+    assert len([record for record in caplog.records if "SXid limit reached" in record.message]) == 1
 
 
 def test_a_log_that_would_block_is_an_error_and_not_waited_for(tmp_path: Path) -> None:
