@@ -207,9 +207,10 @@ class RuleManager:
         self._failing = (self._failing - mended) | failing
 
     def _show(self) -> None:
-        self._reports = tuple(mark(each, self._inhibition.causes) for each in self._engine.reports())
+        reports, causes = self._engine.reports(), self._inhibition.causes
+        self._reports = tuple(mark(each, causes) for each in reports) if causes else reports
         self._frame = self._framer.frame(
-            self._exposition.readings(self._engine.reports(), self._engine.windows, self._dispatcher.receivers)
+            self._exposition.readings(reports, self._engine.windows, self._dispatcher.receivers)
         )
 
     def _take_up(self, alerting: AlertingSettings, now: Instant) -> None:

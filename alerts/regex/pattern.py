@@ -17,7 +17,7 @@ LONGEST = 8192
 class Regex:
     """A checked expression. It keeps nothing of the engine's: that memory is bounded for all expressions together."""
 
-    __slots__ = ("_dot_all", "_groups", "_plain", "_words", "names", "pattern")
+    __slots__ = ("_dot_all", "_groups", "_plain", "_simple", "_words", "names", "pattern")
 
     def __init__(self, pattern: str, *, dot_all: bool, groups: bool) -> None:
         self.pattern = pattern
@@ -31,8 +31,8 @@ class Regex:
             raise RegexError("is not valid Unicode")
         self._plain = shortcuts.predicate(pattern) if dot_all else None
         self._words = None if dot_all or len(pattern) > LONGEST else shortcuts.words_of(pattern)
-        is_simple = self._is_words() or (dot_all and groups and pattern in _WHOLE)
-        if self._words is None and (self._plain is None or groups) and not is_simple:
+        self._simple = self._without_engine() if dot_all else None
+        if self._words is None and (self._plain is None or groups) and self._simple is None:
             self._check()
 
     def _check(self) -> None:
@@ -45,9 +45,15 @@ class Regex:
             )
         self.names = dict(checked.names) if self._groups else {}
 
-    def _is_words(self) -> bool:
-        """Return True if it is a list of words: it has no groups, and needs no engine to be matched whole."""
-        return self._dot_all and self._plain is not None and shortcuts.is_list_of_words(self.pattern)
+    def _without_engine(self) -> Callable[[str], list[str | None] | None] | None:
+        """Return a function that gives the groups of a text that matches whole; None if that needs an engine."""
+        if self._groups and self.pattern in _WHOLE:
+            least = _WHOLE[self.pattern]
+            return lambda text: [text, text] if len(text) >= least else None
+        plain = self._plain
+        if plain is None or not shortcuts.is_list_of_words(self.pattern):
+            return None
+        return lambda text: [text] if plain(text) else None
 
     def _program(self) -> linear.Program:
         return linear.program(self.pattern, dot_all=self._dot_all, groups=self._groups)
@@ -70,10 +76,9 @@ class Regex:
 
         Raises TextTooLongError, also for a replacement of more than `longest` characters.
         """
-        if self._dot_all and self._groups and self.pattern in _WHOLE:
-            return expansion.of([text, text], longest) if len(text) >= _WHOLE[self.pattern] else None
-        if self._plain is not None and self._is_words():
-            return expansion.of([text], longest) if self._plain(text) else None
+        if self._simple is not None:
+            groups = self._simple(text)
+            return None if groups is None else expansion.of(groups, longest)
         subject = self._program().subject(text)
         spans = subject.whole()
         return None if spans is None else expansion.of(_parts(subject, spans), longest)
