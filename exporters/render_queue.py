@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import NamedTuple
 
-from agent.lib.precedence import Precedence
 from exporters.complaints import Complaints
 from exporters.deferred import Answer, Deferred
 from exporters.http_messages import Response
@@ -97,7 +96,6 @@ class RenderQueue:
         self._clock = clock
         self._urgent, self._others = _Line(), _Line()
         self._complaints = Complaints(logger)
-        self._precedence = Precedence()
 
     def get(self, rendering: Rendering, gzipped: bool, respond: Respond) -> Answer:
         """The response that `respond` makes from the page's bytes, now or later."""
@@ -114,10 +112,8 @@ class RenderQueue:
         """Work for a slice of time; returns whether there is more to do."""
         now = self._clock()
         self._complaints.ease(now)
-        self._precedence.hold(bool(self._urgent), now)
         if self._urgent:
             self._advance(self._urgent, now + URGENT_SLICE_SECONDS)
-            self._precedence.hold(bool(self._urgent), self._clock())
         else:
             self._advance(self._others, now + SLICE_SECONDS)
         return bool(self._urgent or self._others)

@@ -47,7 +47,7 @@ HURRY_SECONDS = 0.00001
 """The same while clients arrive faster than they are served: computing threads are interrupted more often for them."""
 PATIENCE_SECONDS = 30.0
 """Seconds for which the sampling loop may make no progress before it is in trouble."""
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 2.0
 """Seconds between two checks of the threads."""
 CLOSING_SECONDS = 2.0
 """Seconds that the state files have at the end, and a reload under way."""
