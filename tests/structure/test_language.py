@@ -32,7 +32,7 @@ WORDS = {
     r"let(s|ting)? (it |them )?go": (5, 0, 0),
     r"anew": (17, 3, 0),
     r"once more": (5, 0, 0),
-    r"so many": (43, 0, 1),
+    r"so many": (42, 0, 1),
     r"likewise": (4, 0, 0),
     r"for good": (7, 2, 0),
     r"in words": (29, 1, 0),
