@@ -24,7 +24,7 @@ from agent.wiring.node_identity import node_name, title
 from agent.wiring.protecting import Protection
 from agent.wiring.start_checks import check, parse_address
 from alerts import packs
-from exporters.route_context import RouteContext
+from exporters.endpoint import RouteContext
 from exporters.routes import Routes
 from exporters.selection import SeriesSelection
 from exporters.server import HttpServer

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from agent.lib.threads import CLOSING_SECONDS, Threads
 from agent.model import Frame, Instant
-from exporters.push.push_figures import PushFigures, PushSeries
+from exporters.push.push_queue import PushFigures, PushSeries
 
 
 class Push(Protocol):

@@ -12,8 +12,7 @@ import pytest
 
 from exporters.deferred import Deferred
 from exporters.http_messages import Response
-from exporters.page import PageCache, Rendering
-from exporters.render_queue import SLICE_SECONDS, URGENT_SLICE_SECONDS, RenderQueue
+from exporters.pages import SLICE_SECONDS, URGENT_SLICE_SECONDS, PageCache, Rendering, RenderQueue
 
 if TYPE_CHECKING:
     from conftest import FakeClock

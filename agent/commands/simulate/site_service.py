@@ -34,7 +34,7 @@ from agent.lib.progress import Progress
 from agent.lib.threads import CLOSING_SECONDS, Threads
 from agent.lib.user_error import UserError
 from agent.wiring.protecting import Protection
-from exporters.listen import open_listeners
+from exporters.listeners import open_listeners
 from exporters.server import HttpServer
 
 log = logging.getLogger("coldplate.simulate")
