@@ -18,7 +18,7 @@ from typing import NamedTuple
 from agent.lib import textfile, yamltree
 from agent.lib.yamltree import Bounds
 from agent.model import Alert, GroupReport, Labels, Phase
-from alerts.promql.matchers import Matcher
+from alerts.promql.labels import Matcher
 
 FILE = Path(__file__).with_name("inhibition.yml")
 LARGEST_BYTES = 2**20

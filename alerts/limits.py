@@ -1,8 +1,11 @@
-"""Limits on what the evaluation of rules may use of a node, all in one place.
+"""Limits on what the evaluation of rules may use of a node, and when its rounds come, all in one place.
 
-They are not configurable: the numbers follow from what an agent beside a training job may cost, and a rule
-that exceeds one of them does not belong on a node. Prometheus has the same limits on queries (`--query.timeout`,
+They are not configurable: the numbers follow from what an agent beside a training job may cost, and a rule that exceeds
+one of them does not belong on a node. Prometheus has the same limits on queries (`--query.timeout`,
 `--query.max-samples`), sized for a server with nothing else to do; the error texts are its own.
+
+A round comes with each new snapshot, and without one where none comes for a while. A backtest uses the same times in
+the time of a recording, and so evaluates at the same moments.
 """
 
 from __future__ import annotations
@@ -69,3 +72,19 @@ LONGEST_QUERY = 4096
 
 STRIDE = 2048
 """Units of work between two checks of the timer; a unit is the work for an element or sample, at most some 10 us."""
+
+
+PROMPT = 0.9
+"""Share of the interval after which a new snapshot begins a round."""
+PATIENT = 1.25
+"""Share of the interval after which a round begins without one, where snapshots come at least as often."""
+
+
+def prompt_time(began: float, interval: float) -> float:
+    """The earliest time for the round after one that began then; all in monotonic seconds."""
+    return began + PROMPT * interval
+
+
+def patient_time(began: float, interval: float, period: float) -> float:
+    """The time at which that round begins without a new snapshot; `period` is the time between two of them."""
+    return began + (PATIENT if period <= interval else 1.0) * interval

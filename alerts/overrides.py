@@ -16,7 +16,7 @@ from agent.lib.wording import one_line
 from alerts.limits import MAX_RULE_TOKENS
 from alerts.promql import PromqlError, Query, compile_query
 from alerts.promql.numbers import format_value
-from alerts.promql.position import number_literals
+from alerts.promql.query import number_literals
 from alerts.reads import reads_of
 from alerts.rulefile import (
     AlertingRule,

@@ -1,20 +1,26 @@
 """Finds the rule files that a configuration names: the shipped pack, its optional file, files, and patterns of files.
 
 A name that matches no file is an error, never a warning: alerts that were not loaded look like a healthy node.
+
+The `runbook_url` of the pack's alerts leads to the agents, which serve the runbooks themselves, or to a site's own
+address. A site gives that address to its agents and to `coldplate render rules`, so that node and server agree.
 """
 
 from __future__ import annotations
 
 import glob
 import os
+import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from agent.lib.wording import one_line, shown
 from alerts import rulefile
-from alerts.rulefile import RuleCount, RuleFile, RuleFileError, TooManyRulesError
+from alerts.rulefile import AlertingRule, Rule, RuleCount, RuleFile, RuleFileError, Templates, TooManyRulesError
+from alerts.template import compile_template
 from alerts.yamlnodes import MOST_PROBLEMS, Problem
 
 BUILTIN = "builtin"
@@ -128,3 +134,37 @@ def load_all(entries: Iterable[str], base: Path | None, default_step: float) -> 
     if problems:
         raise RuleFileError(problems)
     return tuple(loaded)
+
+
+ANNOTATION = "runbook_url"
+_OF_AN_AGENT = re.compile(r"(?:.*\}\})?/runbooks/(\w+)", re.DOTALL)
+"""An address whose host comes from a template, or is missing. A complete one is the author's own, and stays."""
+
+
+def lead_to(base: str, files: Sequence[RuleFile]) -> tuple[RuleFile, ...]:
+    """The files with links that lead below `base`, a URL without a slash at its end: BASE/GpuLost."""
+    return tuple(
+        replace(
+            file,
+            groups=tuple(
+                replace(group, rules=tuple(_led(rule, base) for rule in group.rules)) for group in file.groups
+            ),
+        )
+        for file in files
+    )
+
+
+def _led(rule: Rule, base: str) -> Rule:
+    if not isinstance(rule, AlertingRule):
+        return rule
+    changed = _with_link(rule.annotations, base)
+    return rule if changed is None else replace(rule, annotations=changed)
+
+
+def _with_link(annotations: Templates, base: str) -> Templates | None:
+    """The annotations with another link; None if there is none to change."""
+    found = _OF_AN_AGENT.fullmatch(dict(annotations)[ANNOTATION].source) if ANNOTATION in dict(annotations) else None
+    if found is None:
+        return None
+    link = compile_template(f"{base}/{found[1]}")
+    return tuple((name, link if name == ANNOTATION else template) for name, template in annotations)

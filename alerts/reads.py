@@ -1,6 +1,6 @@
 """Which series a query in a template reads.
 
-The text of the query is in the template (see `alerts.template.foreseen`). A label value that only the alert knows
+The text of the query is in the template (see `alerts.template.query_reads`). A label value that only the alert knows
 stands for any value, and part of a metric's name for any text. A query whose metric or range is unknown is refused.
 """
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from alerts.promql import Matcher, PromqlError, Selector, compile_query
 from alerts.promql.labels import METRIC_NAME
-from alerts.template.foreseen import NUMBER, WORD, is_unforeseen, shown
+from alerts.template.query_reads import NUMBER, WORD, is_unforeseen, shown
 
 
 class Reads(NamedTuple):

@@ -17,8 +17,7 @@ from alerts.lifecycle import AlertRecord, Condition, Holds, Silence, step
 from alerts.limits import ALERT, ALWAYS_KEPT, ELEMENT, LABEL_SET, LONGEST_QUERY, MOST_KEPT, TEXT
 from alerts.promql import EvaluationError, PromqlError, Query, Sample, Scalar, compile_query
 from alerts.promql.budget import Budget, SampleLedger
-from alerts.promql.labels import drop_name, refuse_large, set_labels
-from alerts.promql.query_errors import LimitError
+from alerts.promql.labels import LimitError, drop_name, refuse_large, set_labels
 from alerts.promql.storage import SampleSource
 from alerts.rulefile import AlertingRule, RecordingRule, Rule, RuleGroup, Templates
 from alerts.template import Element, RenderError, Root

@@ -1,17 +1,86 @@
-"""What of the rules a server of many nodes evaluates, and how often.
+"""Writes the rule files of a server of many nodes, from loaded and perhaps changed rules.
 
 A node judges its own GPUs each second, from series that a server sees every 15 seconds. A shard of a fleet need not do
-that again for thousands of nodes: it evaluates what compares agents with each other.
+that again for thousands of nodes: it evaluates what compares agents with each other. Loading a written file yields the
+same rules. Labels of a group are written with each rule, so that older Prometheus servers can read them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from alerts import packs
-from alerts.rulefile import RuleFile
+import yaml
+
+from alerts import durations, packs
+from alerts.rulefile import AlertingRule, Rule, RuleFile, RuleGroup
+
+_Node = Mapping[str, object]
+_ODD_BREAKS = frozenset("\x85\u2028\u2029")
+"""Other characters that YAML treats as the end of a line; only quotes preserve them."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as blocks, and never uses anchors."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        del data  # never an alias, whatever it is
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    if _ODD_BREAKS & set(text) or text.endswith("\n\n") or text == "\n":
+        style = '"'  # a block that ends with empty lines would include those that follow it
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def write(file: RuleFile) -> str:
+    """The text of a rule file, in Prometheus's format."""
+    if not file.groups:
+        return "groups: []\n"
+    return "groups:\n" + "\n".join(_group(group) for group in file.groups)
+
+
+def _group(group: RuleGroup) -> str:
+    head: dict[str, object] = {"name": group.name}
+    if group.interval is not None:
+        head["interval"] = durations.show(group.interval)
+    if group.limit:
+        head["limit"] = group.limit
+    if group.query_offset:
+        head["query_offset"] = durations.show(group.query_offset)
+    if not group.rules:
+        return _item({**head, "rules": []})
+    rules = "\n".join(_item(_rule(rule)) for rule in group.rules)
+    return f"{_item(head)}  rules:\n{re.sub('^(?=.)', '  ', rules, flags=re.MULTILINE)}"
+
+
+def _rule(rule: Rule) -> _Node:
+    if not isinstance(rule, AlertingRule):
+        recording: dict[str, object] = {"record": rule.name, "expr": rule.expression}
+        return {**recording, "labels": dict(rule.labels)} if rule.labels else recording
+    fields: dict[str, object] = {"alert": rule.name, "expr": rule.expression}
+    if rule.terms.hold:
+        fields["for"] = durations.show(rule.terms.hold)
+    if rule.terms.keep:
+        fields["keep_firing_for"] = durations.show(rule.terms.keep)
+    for key, templates in (("labels", rule.labels), ("annotations", rule.annotations)):
+        if templates:
+            fields[key] = {name: template.source for name, template in templates}
+    return fields
+
+
+def _item(fields: _Node) -> str:
+    """One item of a list, with its keys in the given order and no line broken."""
+    return yaml.dump([dict(fields)], Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=sys.maxsize)
+
 
 COMPARING = frozenset({"breakers", "rack", "rack-faults", "rack-state"})
 """Files of the pack about what several agents see together."""

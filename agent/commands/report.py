@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agent.recording.report.run_facts import Run
     from agent.recording.report.text_table import TextStyle
     from agent.recording.report.told_rules import ToldAlert
-    from alerts.backtest.rule_play import NodePlay
+    from alerts.backtest.play import NodePlay
 
 HELP = "say what recordings show about a run"
 DESCRIPTION = (

@@ -24,10 +24,10 @@ from alerts.changes.explanation import explain
 from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.exposition import Exposition
 from alerts.inhibition import Inhibition, mark
+from alerts.limits import patient_time, prompt_time
 from alerts.notify.delivery import HttpReceiver
 from alerts.notify.dispatch import Dispatcher
 from alerts.notify.receiver import Receiver
-from alerts.round_times import patient_time, prompt_time
 
 log = logging.getLogger("coldplate.rules")
 

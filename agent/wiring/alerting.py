@@ -30,9 +30,9 @@ from alerts.notify.log import LogReceiver
 from alerts.notify.receiver import Receiver
 from alerts.notify.receiver_kinds import RECEIVERS, ReceiverKind
 from alerts.overrides import OverrideError, apply
+from alerts.packs import lead_to
 from alerts.promql.labels import make_labels
 from alerts.rulefile import RuleFile, RuleFileError, TooManyRulesError
-from alerts.runbook_links import lead_to
 
 log = logging.getLogger("coldplate.rules")
 

@@ -9,9 +9,7 @@ from agent.catalogue import BY_NAME
 from agent.model import Lane
 from agent.sampler.settings import Ranges
 from alerts.promql import Selector
-from alerts.promql.labels import METRIC_NAME, make_labels
-from alerts.promql.matchers import match_all, wanted_name
-from alerts.promql.query_errors import LimitError
+from alerts.promql.labels import METRIC_NAME, LimitError, make_labels, match_all, wanted_name
 from alerts.rulefile import RuleGroup
 from alerts.windows.needs import selectors_of
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.model import Labels
-from alerts.backtest.alert_spans import AlertSpan
+from alerts.backtest.play import AlertSpan
 from alerts.engine import Ruleset
 from alerts.rulefile import AlertingRule
 

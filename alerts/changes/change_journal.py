@@ -1,7 +1,9 @@
 """Notes what changed on the node in the last minutes, from one snapshot to the next.
 
-It reads no clock and touches no device. A round in which nothing of what is watched moved costs one comparison for
-each frame; the places of what is watched are looked up once for each layout.
+It reads no clock and touches no device. Watched are rows whose changes somebody who looks for a cause wants to know to
+the second, and not those that move all the time. A round in which no watched value moved costs one comparison for each
+frame; the places of watched values are looked up once for each layout. A change is described in words that follow the
+names of what it is about: "GPU 3: ", "ports mlx5_3/1, mlx5_4/1: ".
 """
 
 from __future__ import annotations
@@ -14,7 +16,72 @@ from typing import NamedTuple
 
 from agent.lib.picking import picker
 from agent.model import Entity, Frame, Layout, Series
-from alerts.changes.watched import LEVEL_LABELS, LEVELS, MOMENTS, STEADY_SECONDS, STEADY_SHARE, STEPS
+
+Telling = Callable[[Series, float, float], str]
+"""The words for a step from one value to the next; empty if it is not worth any."""
+
+STEADY_SHARE = 0.15
+"""A clock that moves by a smaller share is at work as usual: one that is held by the power limit moves by a tenth."""
+STEADY_SECONDS = 10.0
+"""Seconds for which a level must stay elsewhere before it counts as changed: one step of a job is shorter."""
+_NORMAL_REASONS = frozenset({"gpu_idle", "sw_power_cap"})
+"""Reasons for a lower clock that come and go while everything is well."""
+
+
+def _state(down: str, up: str) -> Telling:
+    def tell(_: Series, before: float, now: float) -> str:
+        return down if now < before else up
+
+    return tell
+
+
+def _throttled(series: Series, before: float, now: float) -> str:
+    reason = dict(series.labels).get("reason", "")
+    return "" if now <= before or reason in _NORMAL_REASONS else f"clocks held down by {reason}"
+
+
+def _power_limit(_: Series, before: float, now: float) -> str:
+    return f"power limit from {before:.0f} to {now:.0f} W" if abs(now - before) >= 1.0 else ""
+
+
+def _grew(what: str) -> Telling:
+    def tell(series: Series, before: float, now: float) -> str:
+        return what.format(**dict(series.labels)) if now > before else ""
+
+    return tell
+
+
+def _uncorrected(series: Series, before: float, now: float) -> str:
+    return "an uncorrected memory error" if now > before and ("type", "uncorrected") in series.labels else ""
+
+
+STEPS: dict[str, Telling] = {
+    "coldplate_gpu_up": _state("not answering", "answering again"),
+    "coldplate_nvlink_up": _state("down", "up again"),
+    "coldplate_infiniband_port_up": _state("down", "up again"),
+    "coldplate_backend_up": _state("cannot be read", "read again"),
+    "coldplate_gpu_throttle_active": _throttled,
+    "coldplate_gpu_power_limit_watts": _power_limit,
+    "coldplate_gpu_row_remap_pending": _state("", "a memory row waits to be remapped"),
+    "coldplate_gpu_ecc_errors_total": _uncorrected,
+    "coldplate_node_nvswitch_sxid_errors_total": _grew("SXid {sxid} of NVSwitch {pci}"),
+}
+"""Rows whose step from one snapshot to the next is a change."""
+
+LEVELS: dict[str, tuple[str, float, str]] = {
+    "coldplate_gpu_clock_hertz": ("SM clock", 1e-9, "GHz"),
+}
+"""Rows that wander: what they are called, and the factor and unit in which they are shown."""
+LEVEL_LABELS = frozenset({("domain", "sm")})
+"""Of a row with several series the one that is watched."""
+
+MOMENTS: dict[str, str] = {
+    "coldplate_gpu_xid_last_timestamp_seconds": "XID {xid}",
+    "coldplate_job_start_timestamp_seconds": "job {job_id} began",
+    "coldplate_config_last_reload_success_timestamp_seconds": "the agent's configuration was reloaded",
+}
+"""Rows whose value is the moment of the change, in Unix seconds."""
+
 
 KEPT_SECONDS = 2700.0
 """Seconds for which a change is remembered: some alerts wait for half an hour until they fire."""

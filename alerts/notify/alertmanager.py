@@ -10,7 +10,7 @@ from agent.lib.http_target import HttpTarget, split_url
 from agent.lib.threads import Threads
 from agent.model import Instant
 from alerts.notify.delivery import HttpReceiver, Pace, jitter
-from alerts.notify.notice import Notice, rfc3339, texts
+from alerts.notify.receiver import Notice, rfc3339, texts
 
 PATH = "/api/v2/alerts"
 

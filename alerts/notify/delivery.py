@@ -1,8 +1,10 @@
-"""Delivers notices to one HTTP receiver, in a thread that nothing else ever waits for.
+"""Delivers alerts to one HTTP receiver, in a thread of its own, from a bounded queue with the newest state of each
+alert.
 
-If the server itself is the problem (down, slow, busy, 5xx, a login refused), delivery is retried, with
-backoff and indefinitely; newer states replace queued ones. If the server rejects the content
-(400), alerts are sent one by one, and only those rejected individually are dropped: Alertmanager has stored the others.
+A receiver that was away needs the present state, not its history; so an outage of any length uses no more memory than
+there are alerts. If the server itself is the problem (down, slow, busy, 5xx, a login refused), delivery is retried,
+with backoff and indefinitely. If the server rejects the content (400), alerts are sent one by one, and only those
+rejected individually are dropped: Alertmanager has stored the others.
 """
 
 from __future__ import annotations
@@ -10,17 +12,78 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from agent.lib.http_target import HttpTarget
 from agent.lib.threads import KeptThread, Threads
-from agent.model import Instant, Labels
-from alerts.notify.notice import Notice
-from alerts.notify.notification_queue import CAPACITY, NotificationQueue
-from alerts.notify.receiver import Counts
-from alerts.notify.receiver_link import ReceiverAnswer, ReceiverLink, UnreachableError
-from alerts.notify.serverclock import ServerClock
+from agent.model import Instant, Labels, Phase
+from alerts.notify.receiver import Counts, Notice, ReceiverAnswer, ReceiverLink, ServerClock, UnreachableError
+
+CAPACITY = 10_000
+"""As many as Prometheus queues for its Alertmanagers."""
+
+
+class NotificationQueue:
+    """Notices by the labels of their alert, the oldest first. Methods return how many were lost.
+
+    With `expires`, a firing alert is not given out once it is no longer valid: to Alertmanager a past endsAt would be
+    its end.
+    """
+
+    def __init__(self, capacity: int = CAPACITY, expires: bool = True) -> None:
+        self._capacity = capacity
+        self._expires = expires
+        self._waiting: OrderedDict[Labels, Notice] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, notices: Iterable[Notice]) -> int:
+        """Add notices, each replacing an older state of the same alert; returns how many no longer fitted."""
+        # So a new incident may replace the undelivered end of the one before. To a receiver they are one alert, since
+        # their labels are the same: it keeps firing, and Alertmanager keeps the earlier startsAt.
+        dropped = 0
+        for notice in notices:
+            self._waiting[notice.alert.labels] = notice
+            if len(self._waiting) > self._capacity:
+                self._waiting.popitem(last=False)
+                dropped += 1
+        return dropped
+
+    def take(self, limit: int, now: float) -> tuple[list[Notice], int]:
+        """At most `limit` of the oldest, at a time in wall seconds, and how many were no longer valid."""
+        taken: list[Notice] = []
+        outdated = 0
+        while self._waiting and len(taken) < limit:
+            _, notice = self._waiting.popitem(last=False)
+            if self._expires and notice.alert.phase is Phase.FIRING and notice.valid_until <= now:
+                outdated += 1
+            else:
+                taken.append(notice)
+        return taken, outdated
+
+    def give_back(self, notices: list[Notice], first: bool) -> int:
+        """Put back what was taken, at either end, unless there is a newer state; returns how many no longer fitted."""
+        dropped = 0
+        for notice in reversed(notices) if first else notices:
+            labels = notice.alert.labels
+            if labels in self._waiting:
+                continue
+            if len(self._waiting) >= self._capacity:
+                dropped += 1
+                continue
+            self._waiting[labels] = notice
+            self._waiting.move_to_end(labels, last=not first)
+        return dropped
+
+    def empty(self) -> list[Notice]:
+        """Take out all, the oldest first."""
+        left = list(self._waiting.values())
+        self._waiting.clear()
+        return left
+
 
 log = logging.getLogger("coldplate.notify")
 

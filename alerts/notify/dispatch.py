@@ -13,8 +13,7 @@ from functools import partial
 
 from agent.lib.threads import Threads
 from agent.model import Alert, Labels, Phase
-from alerts.notify.notice import Notice
-from alerts.notify.receiver import Counts, Receiver
+from alerts.notify.receiver import Counts, Notice, Receiver
 
 __all__ = ["RESEND_SECONDS", "Counts", "Dispatcher", "Receiver"]
 

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from agent.model import Alert, Phase
 from alerts.changes import ANNOTATION as CHANGES
 from alerts.notify.journal import Journal, field_name
-from alerts.notify.notice import Notice
-from alerts.notify.receiver import Counts
+from alerts.notify.receiver import Counts, Notice
 
 _log = logging.getLogger("coldplate.alert")
 

@@ -13,7 +13,7 @@ from agent.lib.http_target import HttpTarget
 from agent.lib.threads import Threads
 from agent.model import Alert, Instant, Labels, Phase
 from alerts.notify.delivery import HttpReceiver, Pace, jitter
-from alerts.notify.notice import Notice, rfc3339, texts
+from alerts.notify.receiver import Notice, rfc3339, texts
 
 NO_TIME = "0001-01-01T00:00:00Z"
 """Go's zero time, which Alertmanager sends as the end of a firing alert."""

@@ -7,14 +7,21 @@ request) or knows about rules. Native histograms, and the functions for them, ar
 
 from __future__ import annotations
 
-from alerts.promql.labels import Labels, make_labels
-from alerts.promql.matchers import Matcher
+from alerts.promql.labels import (
+    EvaluationError,
+    Labels,
+    Matcher,
+    PromqlError,
+    Sample,
+    Scalar,
+    String,
+    Value,
+    Vector,
+    make_labels,
+)
 from alerts.promql.query import Query, compile_query
-from alerts.promql.query_errors import EvaluationError, PromqlError
-from alerts.promql.query_values import Sample, Scalar, String, Value, Vector
 from alerts.promql.selectors import Selector
-from alerts.promql.staleness import STALE, is_stale
-from alerts.promql.storage import InstantSource, SampleSource, Storage
+from alerts.promql.storage import STALE, InstantSource, SampleSource, Storage, is_stale
 from alerts.promql.syntax import count_tokens
 
 __all__ = [

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from alerts.promql import numbers
-from alerts.promql.labels import METRIC_NAME, NO_LABELS, Labels, drop_labels, keep_labels, set_labels
+from alerts.promql.labels import METRIC_NAME, NO_LABELS, EvaluationError, Labels, drop_labels, keep_labels, set_labels
 from alerts.promql.numbers import Each, Floats
 from alerts.promql.plan import Derivation, Element, Elements, EvaluationContext, LabelSpace, ScalarPlan, VectorPlan
-from alerts.promql.query_errors import EvaluationError
 
 Reduction = Callable[[Floats, Each], float]
 """Reduces the values of a group to one number, using `Each` if that takes a loop."""

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TypeVar
 
 from alerts.limits import DEADLINE_SECONDS, ELEMENT, MOST_SAMPLES, STRIDE
-from alerts.promql.query_errors import LimitError
+from alerts.promql.labels import LimitError
 
 T = TypeVar("T")
 

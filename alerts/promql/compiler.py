@@ -8,10 +8,10 @@ from typing import NamedTuple, NoReturn
 from alerts.promql import operators, selectors
 from alerts.promql.aggregations import REDUCTIONS, SELECTIONS, count_values, quantile, reduction, selection
 from alerts.promql.function_plans import compile_function
-from alerts.promql.label_functions import check_name
-from alerts.promql.matchers import Matcher
+from alerts.promql.instant_functions import check_name
+from alerts.promql.labels import EvaluationError, Matcher, PromqlError, line_and_column
 from alerts.promql.matching import SET_OPERATORS, set_operation, vector_operation
-from alerts.promql.operator_row import Operand, OperatorRow
+from alerts.promql.operators import Operand, OperatorRow
 from alerts.promql.plan import (
     LOOKBACK_MS,
     EvaluationContext,
@@ -22,7 +22,6 @@ from alerts.promql.plan import (
     StringPlan,
     VectorPlan,
 )
-from alerts.promql.query_errors import EvaluationError, PromqlError, line_and_column
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.flaw import FlawError
 from alerts.promql.syntax.tree import (

@@ -8,13 +8,12 @@ from typing import Protocol
 
 from alerts.promql import instant_functions as instant
 from alerts.promql import range_functions as ranges
-from alerts.promql.calendar import DATE_FUNCTIONS
 from alerts.promql.histogram import histogram_fraction, histogram_quantile
-from alerts.promql.label_functions import label_join, label_replace, replace_regex
-from alerts.promql.matchers import Matcher
+from alerts.promql.instant_functions import label_join, label_replace, replace_regex
+from alerts.promql.labels import Matcher, PromqlError
+from alerts.promql.numbers import DATE_FUNCTIONS
 from alerts.promql.operators import Constant
 from alerts.promql.plan import LabelSpace, MatrixPlan, Plan, ScalarPlan, VectorPlan
-from alerts.promql.query_errors import PromqlError
 from alerts.promql.selectors import Timing, timestamp_selector
 from alerts.promql.syntax.flaw import FlawError
 from alerts.promql.syntax.tree import Expression, FunctionCall, MatrixSelector, ParenExpr, VectorSelector

@@ -1,15 +1,55 @@
-"""Label sets: immutable tuples of (name, value), sorted by name, without empty values.
+"""Label sets and matchers, what a query evaluates to, and the two ways in which it fails.
 
-An empty value and a missing label are the same in Prometheus, so empty ones are never stored. The metric
-name is the label `__name__`. Everything here creates new tuples; nothing caches them (see `plan.LabelSpace`).
+A label set is an immutable tuple of (name, value), sorted by name, without empty values: an empty value and a missing
+label are the same in Prometheus. The metric name is the label `__name__`. Everything here creates new tuples; nothing
+caches them (see `plan.LabelSpace`).
+
+Prometheus matches with RE2, always against the whole value, and a dot also matches a newline (see `alerts.regex`).
+
+`PromqlError` is a query that cannot be compiled: it is invalid, or it uses what this evaluator does not support. It is
+raised when a rule file is loaded, so that nothing is discovered while an alert should fire. `EvaluationError` is a
+query that is valid but meets data that it must not combine; the texts are those of Prometheus, so that a search finds
+them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Union
 
 from alerts.limits import LONGEST_LABELS, LONGEST_VALUE
-from alerts.promql.query_errors import LimitError
+from alerts.regex import RegexError, TextTooLongError, compile_regex
+
+
+class PromqlError(ValueError):
+    """A rejected query, with line and column.
+
+    Code that knows neither query nor place, such as a matcher, leaves them out; the compiler adds them.
+    """
+
+    def __init__(self, problem: str, *, position: tuple[int, int] | None = None) -> None:
+        where = "" if position is None else f"line {position[0]}, column {position[1]}: "
+        super().__init__(where + problem)
+        self.problem = problem
+        self.position = position
+
+
+def line_and_column(text: str, offset: int) -> tuple[int, int]:
+    """Return line and column of an offset, both from 1."""
+    before = text[:offset]
+    return before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1
+
+
+class EvaluationError(Exception):
+    """A query that met samples it must not combine, as Prometheus would report it."""
+
+
+class LimitError(EvaluationError):
+    """An evaluation that would use more of the node's resources than any rule may (see `alerts.limits`)."""
+
+
+SAME_LABELSET = "vector cannot contain metrics with the same labelset"
+
 
 METRIC_NAME = "__name__"
 METADATA = frozenset((METRIC_NAME, "__type__", "__unit__"))
@@ -89,3 +129,94 @@ def format_labels(labels: Labels) -> str:
 def _quote(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
+
+
+class Matcher:
+    """One matcher of a selector: a label's name, `=`, `!=`, `=~` or `!~`, and a value or regular expression."""
+
+    __slots__ = ("_hash", "matches", "name", "operator", "value")
+
+    def __init__(self, name: str, operator: str, value: str) -> None:
+        self.name = name
+        self.operator = operator
+        self.value = value
+        self._hash = hash((name, operator, value))
+        self.matches: Callable[[str], bool] = _predicate(operator, value)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Matcher):
+            return NotImplemented
+        return (self.name, self.operator, self.value) == (other.name, other.operator, other.value)
+
+    def __repr__(self) -> str:
+        return f"{self.name}{self.operator}{self.value!r}"
+
+
+def _predicate(operator: str, value: str) -> Callable[[str], bool]:
+    if operator == "=":
+        return value.__eq__
+    if operator == "!=":
+        return value.__ne__
+    if operator == "=~":
+        return _expression(value)
+    if operator == "!~":
+        is_whole = _expression(value)
+        return lambda text: not is_whole(text)
+    raise ValueError(f"unknown matcher {operator!r}: use one of = != =~ !~")
+
+
+def _expression(pattern: str) -> Callable[[str], bool]:
+    try:
+        is_whole = compile_regex(pattern).predicate()
+    except RegexError as error:
+        raise PromqlError(f"regular expression {pattern!r}: {error}") from None
+
+    def matches(text: str) -> bool:
+        try:
+            return is_whole(text)
+        except TextTooLongError as error:
+            raise LimitError(f"regular expression {pattern!r}: {error}") from None
+
+    return matches
+
+
+def wanted_name(matchers: tuple[Matcher, ...]) -> str | None:
+    """Return the one metric name that can match, or None if the name is left open."""
+    for matcher in matchers:
+        if matcher.name == METRIC_NAME and matcher.operator == "=":
+            return matcher.value
+    return None
+
+
+def match_all(matchers: tuple[Matcher, ...], labels: Labels) -> bool:
+    """Return whether a label set satisfies every matcher; a missing label reads as empty."""
+    return all(matcher.matches(label_value(labels, matcher.name)) for matcher in matchers)
+
+
+class Sample(NamedTuple):
+    """One element of an instant vector."""
+
+    labels: Labels
+    at: float
+    value: float
+
+
+class Scalar(NamedTuple):
+    """A number without labels."""
+
+    value: float
+
+
+class String(NamedTuple):
+    """A text; only a string literal evaluates to one."""
+
+    value: str
+
+
+Vector = list[Sample]
+Value = Union[Vector, Scalar, String]

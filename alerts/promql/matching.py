@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from alerts.promql.labels import (
     METRIC_NAME,
+    EvaluationError,
     Labels,
     drop_labels,
     drop_metadata,
@@ -33,7 +34,6 @@ from alerts.promql.plan import (
     VectorPlan,
     refuse_same_labels,
 )
-from alerts.promql.query_errors import EvaluationError
 
 SET_OPERATORS = ("and", "or", "unless")
 

@@ -12,11 +12,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar, Union
 
 from alerts.limits import LABEL_SET, MOST_REMEMBERED
 from alerts.promql.budget import Budget
-from alerts.promql.labels import Labels
-from alerts.promql.matchers import Matcher
-from alerts.promql.query_errors import SAME_LABELSET, EvaluationError
-from alerts.promql.staleness import without_markers
-from alerts.promql.storage import Newest, SampleSource, Window
+from alerts.promql.labels import SAME_LABELSET, EvaluationError, Labels, Matcher
+from alerts.promql.storage import Newest, SampleSource, Window, without_markers
 
 LOOKBACK_MS = 300_000
 

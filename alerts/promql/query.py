@@ -1,17 +1,37 @@
-"""A compiled query: evaluate it at an instant, and ask what it reads."""
+"""A compiled query: evaluates it at an instant, says what it reads, and where its text has numbers."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from alerts.promql.budget import Budget
 from alerts.promql.compiler import compile_text
+from alerts.promql.labels import Sample, Scalar, String, Value
 from alerts.promql.plan import EvaluationContext, LabelSpace, ScalarPlan, StringPlan, VectorPlan, lacks_nothing
-from alerts.promql.query_values import Sample, Scalar, String, Value
 from alerts.promql.selectors import Selector, newest_by_select
 from alerts.promql.storage import SampleSource, to_milliseconds
-from alerts.promql.syntax.literals import readable
+from alerts.promql.syntax.literals import number_value, readable
+from alerts.promql.syntax.scanner import Scanner
+
+
+def number_literals(text: str) -> Iterator[tuple[int, str, float]]:
+    """Return offset, text and value of each number, without its sign; ranges, offsets and other durations are not
+    numbers.
+
+    The text is that of a query that compiles.
+    """
+    tokens = Scanner(text)
+    in_brackets = False
+    before = ""
+    for kind, written, start in zip(tokens.kinds, tokens.texts, tokens.starts, strict=True):
+        if kind in ("[", "]"):
+            in_brackets = kind == "["
+        elif kind == "number" and not written.isalpha() and not in_brackets and before not in ("offset", "@"):
+            yield start, written, number_value(written)
+        if kind not in ("+", "-"):
+            before = kind
+
 
 DEFAULT_STEP_SECONDS = 60.0
 _new = tuple.__new__

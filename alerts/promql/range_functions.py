@@ -28,7 +28,7 @@ from alerts.promql.plan import (
     VectorPlan,
     refuse_same_labels,
 )
-from alerts.promql.staleness import without_markers
+from alerts.promql.storage import without_markers
 
 _SUMMED = 16
 """Samples that a function without a Python loop processes in the time of one unit of work."""

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from alerts.limits import ELEMENT
 from alerts.promql.budget import Budget
-from alerts.promql.labels import Labels, drop_metadata
-from alerts.promql.matchers import Matcher, wanted_name
+from alerts.promql.labels import SAME_LABELSET, EvaluationError, Labels, Matcher, drop_metadata, wanted_name
 from alerts.promql.plan import (
     LOOKBACK_MS,
     Elements,
@@ -27,9 +26,7 @@ from alerts.promql.plan import (
     VectorPlan,
     refuse_same_labels,
 )
-from alerts.promql.query_errors import SAME_LABELSET, EvaluationError
-from alerts.promql.staleness import is_stale
-from alerts.promql.storage import Newest, SampleSource
+from alerts.promql.storage import Newest, SampleSource, is_stale
 
 _STEP = 4
 """Units of work of a subquery's step, beside those for its elements."""

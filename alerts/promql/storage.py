@@ -1,24 +1,132 @@
-"""Samples in memory, and the interface that an evaluation needs.
+"""Samples in memory, found by matchers, and the interface that an evaluation needs.
 
 `SampleSource` is that interface: the series that match, with their samples after `start` and up to `end`. `Storage`
-implements it with arrays, for tests and for code without windows. Times are seconds and are kept to the
-millisecond, which is Prometheus's resolution, so that the edges of a range are exact. It never reads a clock and never
-expires anything by itself: `drop_before` does.
+implements it with arrays, for tests and for code without windows. `Index` finds series by metric name first, and keeps
+results until a series comes or goes. Times are seconds and are kept to the millisecond, which is Prometheus's
+resolution, so that the edges of a range are exact. It never reads a clock and never expires anything by itself:
+`drop_before` does.
+
+Prometheus's staleness marker is the one NaN that means that a series has ended. An ordinary NaN is a value. Only the
+marker's bits differ, so every test checks the bits.
 """
 
 from __future__ import annotations
 
+import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from itertools import compress
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from alerts.limits import ELEMENT
 from alerts.promql.budget import Budget
-from alerts.promql.index import Index
-from alerts.promql.labels import Labels
-from alerts.promql.matchers import Matcher
-from alerts.promql.staleness import STALE, is_stale
+from alerts.promql.labels import METRIC_NAME, Labels, Matcher, label_value, match_all, wanted_name
+
+STALE_BITS = 0x7FF0000000000002
+_STALE_BYTES = struct.pack("=Q", STALE_BITS)
+_BYTE_OF_MARKERS = 0x7F
+STALE: float = struct.unpack("=d", _STALE_BYTES)[0]
+
+_pack = struct.Struct("=d").pack
+
+
+def is_stale(value: float) -> bool:
+    """Return whether a value is the staleness marker, and not a number or an ordinary NaN."""
+    return value != value and _pack(value) == _STALE_BYTES
+
+
+def without_markers(times: Sequence[float], values: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
+    """Leave the staleness markers out of a window: a range selector never shows them."""
+    if isinstance(values, array):
+        # A search of the bytes is a hundred times faster than a check of each value, and most windows have no marker.
+        # One byte is searched for first: a search for all of them is slow if most bytes are zero, as in counts.
+        raw = values.tobytes()
+        if _BYTE_OF_MARKERS not in raw or _STALE_BYTES not in raw:
+            return times, values
+    elif not any(map(is_stale, values)):
+        return times, values
+    kept = bytearray(value == value or not is_stale(value) for value in values)
+    return array("d", compress(times, kept)), array("d", compress(values, kept))
+
+
+_REMEMBERED_SELECTIONS = 1024
+_REMEMBERED_SERIES = 250_000
+"""Most entries of all remembered selections together: 2 MB."""
+_MATCHED = 4
+"""Units of work to compare a series with matchers."""
+
+
+class Labelled(Protocol):
+    """Anything that has the labels of a series."""
+
+    @property
+    def labels(self) -> Labels: ...
+
+
+S = TypeVar("S", bound=Labelled)
+
+
+class Index(Generic[S]):
+    """Series by their labels."""
+
+    def __init__(self) -> None:
+        self._series: dict[Labels, S] = {}
+        self._by_name: dict[str, list[S]] = {}
+        self._selections: dict[tuple[Matcher, ...], list[S]] = {}
+        self._places = 0
+        self.version = object()
+        """Another object after each series that came or went."""
+
+    def __len__(self) -> int:
+        return len(self._series)
+
+    def __iter__(self) -> Iterator[S]:
+        return iter(self._series.values())
+
+    def get(self, labels: Labels) -> S | None:
+        """Return the series with exactly these labels."""
+        return self._series.get(labels)
+
+    def add(self, series: S) -> S:
+        """Add a new series, and return it."""
+        self._series[series.labels] = series
+        self._by_name.setdefault(label_value(series.labels, METRIC_NAME), []).append(series)
+        self._forget()
+        return series
+
+    def remove(self, series: S) -> None:
+        """Forget a series."""
+        del self._series[series.labels]
+        name = label_value(series.labels, METRIC_NAME)
+        self._by_name[name].remove(series)
+        if not self._by_name[name]:
+            del self._by_name[name]
+        self._forget()
+
+    def _forget(self) -> None:
+        self.version = object()
+        self._forget_selections()
+
+    def _forget_selections(self) -> None:
+        self._selections.clear()
+        self._places = 0
+
+    def matching(self, matchers: tuple[Matcher, ...], budget: Budget | None = None) -> list[S]:
+        """Return the series that match. Raises LimitError if the search takes more than the budget has."""
+        found = self._selections.get(matchers)
+        if found is None:
+            name = wanted_name(matchers)
+            candidates = [*self._series.values()] if name is None else self._by_name.get(name, [])
+            looked_at = candidates if budget is None else budget.each(candidates, _MATCHED)
+            found = [series for series in looked_at if match_all(matchers, series.labels)]
+            self._places += len(found)
+            if len(self._selections) >= _REMEMBERED_SELECTIONS or self._places > _REMEMBERED_SERIES:
+                self._forget_selections()
+                self._places = len(found)
+            self._selections[matchers] = found
+        return found
+
 
 _COPIED = 64
 """Samples that are copied in the time of one unit of work; a window with fewer takes only the unit of its series."""

@@ -10,14 +10,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 from alerts.promql.budget import Budget
-from alerts.template.foreseen import questions
 from alerts.template.nodes import TextNode
 from alerts.template.parser import parse
+from alerts.template.query_reads import mistakes, questions
 from alerts.template.render import Ask, TemplateSource, render
-from alerts.template.template_errors import RenderError, TemplateError, UnknownQueryError
-from alerts.template.template_limits import LONGEST_TEMPLATE
-from alerts.template.template_values import Element, Root
-from alerts.template.unwise import mistakes
+from alerts.template.values import LONGEST_TEMPLATE, Element, RenderError, Root, TemplateError, UnknownQueryError
 
 __all__ = [
     "Ask", "Element", "RenderError", "Root", "Template", "TemplateError", "UnknownQueryError", "broken_template",
@@ -31,7 +28,7 @@ MAX_PARSED = 256
 class Template:
     """A compiled template that prints the same text for any alert.
 
-    `queries` are the PromQL texts that it may evaluate, see `alerts.template.foreseen`, and `unwise` are mistakes that
+    `queries` are the PromQL texts that it may evaluate (`alerts.template.query_reads`), and `unwise` are mistakes that
     show only when an alert fires: such a template has neither.
     """
 

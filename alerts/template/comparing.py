@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from alerts.template.printf import PLAIN, argument
-from alerts.template.template_errors import RenderError
-from alerts.template.template_values import Element, Root, Typed, Value, type_name
+from alerts.template.values import Element, RenderError, Root, Typed, Value, type_name
 
 
 def _kind(value: Value) -> str:

@@ -7,8 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from alerts.template.template_errors import TemplateError
-from alerts.template.template_limits import LONGEST_TEMPLATE
+from alerts.template.values import LONGEST_TEMPLATE, TemplateError
 
 SPACES = " \t\r\n"
 KEYWORDS = frozenset(

@@ -28,11 +28,10 @@ from alerts.template.nodes import (
     TextNode,
     VariableNode,
 )
-from alerts.template.numbering import constant
+from alerts.template.number_format import constant
 from alerts.template.quoting import quoted, unquoted
-from alerts.template.template_errors import TemplateError
 from alerts.template.template_functions import FUNCTIONS, names_of
-from alerts.template.template_limits import DEEPEST_NESTING
+from alerts.template.values import DEEPEST_NESTING, TemplateError
 
 GIVEN = ("$labels", "$externalLabels", "$externalURL", "$value")
 """The variables that Prometheus declares before the text of a template begins."""

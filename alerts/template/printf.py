@@ -10,12 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from alerts.limits import LONGEST_TEXT
-from alerts.template.floats import exact, special, spelled
-from alerts.template.moments import Moment, Span
+from alerts.template.number_format import exact, special, spelled
 from alerts.template.quoting import can_backquote, octets, quoted
-from alerts.template.template_errors import RenderError
-from alerts.template.template_limits import WIDEST_VERB
-from alerts.template.template_values import FIELDS, Arguments, Element, Root, Typed, Value, joined, type_name
+from alerts.template.values import (
+    FIELDS,
+    WIDEST_VERB,
+    Arguments,
+    Element,
+    Moment,
+    RenderError,
+    Root,
+    Span,
+    Typed,
+    Value,
+    joined,
+    type_name,
+)
 
 _STRINGABLE = "vsxXq"
 _ADDRESS = 0x1C0000000000

@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 
 from alerts.limits import LONGEST_TEXT
 from alerts.promql.budget import Budget
-from alerts.promql.query_errors import LimitError
-from alerts.template.moments import Moment, Span
+from alerts.promql.labels import LimitError
 from alerts.template.nodes import (
     ActionNode,
     Body,
@@ -34,15 +33,18 @@ from alerts.template.nodes import (
 from alerts.template.parser import GIVEN, Parsed
 from alerts.template.printf import show
 from alerts.template.quoting import octets, printable, quoted
-from alerts.template.template_errors import RenderError
 from alerts.template.template_functions import FUNCTIONS, METHODS, Called
-from alerts.template.template_limits import DEEPEST_NESTING, MOST_TURNS
-from alerts.template.template_values import (
+from alerts.template.values import (
+    DEEPEST_NESTING,
     FIELDS,
+    MOST_TURNS,
     Arguments,
     Boxed,
     Element,
+    Moment,
+    RenderError,
     Root,
+    Span,
     Typed,
     Value,
     truth,

@@ -16,14 +16,25 @@ from urllib.parse import quote_plus
 
 from alerts.limits import LONGEST_TEXT
 from alerts.regex import Expansion, Regex, RegexError, TextTooLongError, compile_regex
-from alerts.template import humanize
+from alerts.template import number_format
 from alerts.template.comparing import equal, less
-from alerts.template.moments import Moment, Span, to_span
+from alerts.template.number_format import span_of
 from alerts.template.printf import show, sprint, sprintf, sprintln
 from alerts.template.quoting import from_octets, octets
-from alerts.template.template_durations import span_of
-from alerts.template.template_errors import RenderError
-from alerts.template.template_values import Arguments, Element, Html, Typed, Value, joined, truth, type_name
+from alerts.template.values import (
+    Arguments,
+    Element,
+    Html,
+    Moment,
+    RenderError,
+    Span,
+    Typed,
+    Value,
+    joined,
+    to_span,
+    truth,
+    type_name,
+)
 
 Watch = Callable[[int], None]
 """Counts units of work, and raises if they are too many."""
@@ -297,11 +308,11 @@ FUNCTIONS: Mapping[str, Called] = {
     "graphLink": Called(_link(0), (TEXT,)),
     "gt": Called(lambda left, right: not (less(left, right) or equal(left, right)), (ANY, ANY)),
     "html": Called(_html, (), ANY),
-    "humanize": Called(humanize.humanize, (ANY,)),
-    "humanize1024": Called(humanize.humanize1024, (ANY,)),
-    "humanizeDuration": Called(humanize.humanize_duration, (ANY,)),
-    "humanizePercentage": Called(humanize.humanize_percentage, (ANY,)),
-    "humanizeTimestamp": Called(humanize.humanize_timestamp, (ANY,)),
+    "humanize": Called(number_format.humanize, (ANY,)),
+    "humanize1024": Called(number_format.humanize1024, (ANY,)),
+    "humanizeDuration": Called(number_format.humanize_duration, (ANY,)),
+    "humanizePercentage": Called(number_format.humanize_percentage, (ANY,)),
+    "humanizeTimestamp": Called(number_format.humanize_timestamp, (ANY,)),
     "index": Called(_index, (ANY,), ANY),
     "js": Called(_js, (), ANY),
     "label": Called(lambda name, of: _of(of).labels.get(name, ""), (TEXT, SAMPLE)),
@@ -328,9 +339,9 @@ FUNCTIONS: Mapping[str, Called] = {
     "strvalue": Called(lambda of: _of(of).labels.get("__value__", ""), (SAMPLE,)),
     "tableLink": Called(_link(1), (TEXT,)),
     "title": Called(_title, (TEXT,)),
-    "toDuration": Called(lambda value: to_span(humanize.number(value)), (ANY,), since="3.6"),
+    "toDuration": Called(lambda value: to_span(number_format.number(value)), (ANY,), since="3.6"),
     "toLower": Called(_lower, (TEXT,)),
-    "toTime": Called(lambda value: humanize.moment(humanize.number(value)), (ANY,)),
+    "toTime": Called(lambda value: number_format.moment(number_format.number(value)), (ANY,)),
     "toUpper": Called(_upper, (TEXT,)),
     "urlQueryEscape": Called(lambda text: quote_plus(octets(text)), (TEXT,), since="3.8"),
     "urlquery": Called(_url_query, (), ANY),

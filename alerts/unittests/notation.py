@@ -16,7 +16,7 @@ from itertools import accumulate, chain, repeat
 
 from agent.lib.wording import shown
 from alerts.promql.labels import Labels, make_labels
-from alerts.promql.staleness import STALE
+from alerts.promql.storage import STALE
 
 NUMBER = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _WORDS = {"nan": math.nan, "inf": math.inf}

@@ -1,22 +1,78 @@
-"""Runs unit tests of rules as promtool does: evaluates every group from time 0 on in steps of the evaluation
-interval, compares the alerts that fire at the times of the cases, and evaluates the queries at the end.
+"""Runs unit tests of rules as promtool does, and describes how results differ from what was expected.
 
-A query sees samples only up to the last step, as in promtool.
+It evaluates every group from time 0 on in steps of the evaluation interval, compares the alerts that fire at the times
+of the cases, and evaluates the queries at the end. A query sees samples only up to the last step, as in promtool.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.model import Labels
 from alerts import durations
 from alerts.group_evaluator import GroupEvaluator, SampleStore, TemplateContext
 from alerts.promql import EvaluationError, PromqlError, Scalar, compile_query
+from alerts.promql.labels import format_labels
 from alerts.promql.storage import Storage
 from alerts.rulefile import RuleFile
-from alerts.unittests import difference
+from alerts.template.number_format import shortest
 from alerts.unittests.unit_test_file import AlertCase, Document, ExpectedAlert, QueryCase, Test
+
+
+def of_alerts(expected: Sequence[ExpectedAlert], got: Sequence[ExpectedAlert]) -> list[str]:
+    """Lines about the alerts that are missing, unexpected, or annotated otherwise."""
+    missing = list((Counter(expected) - Counter(got)).elements())
+    unexpected = list((Counter(got) - Counter(expected)).elements())
+    lines: list[str] = []
+    for alert in list(missing):
+        twin = next((each for each in unexpected if each.labels == alert.labels), None)
+        if twin is not None:
+            missing.remove(alert)
+            unexpected.remove(twin)
+            lines.append(f"  the alert {format_labels(alert.labels)} has different annotations:")
+            lines.extend(_of_annotations(dict(alert.annotations), dict(twin.annotations)))
+    lines.extend(f"- expected, not firing: {_alert(alert)}" for alert in missing)
+    lines.extend(f"+ firing, not expected: {_alert(alert)}" for alert in unexpected)
+    if len(expected) > 1:
+        right = sum((Counter(expected) & Counter(got)).values())
+        lines.append(f"  {right} of {len(expected)} expected alerts match")
+    return lines
+
+
+def _alert(alert: ExpectedAlert) -> str:
+    annotations = f" annotations {format_labels(alert.annotations)}" if alert.annotations else ""
+    return f"{format_labels(alert.labels)}{annotations}"
+
+
+def _of_annotations(expected: Mapping[str, str], got: Mapping[str, str]) -> Iterator[str]:
+    for name in sorted({*expected, *got}):
+        if expected.get(name) != got.get(name):
+            yield f"  - {name}: {expected[name]!r}" if name in expected else f"  - {name} is not expected"
+            yield f"  + {name}: {got[name]!r}" if name in got else f"  + {name} is missing"
+
+
+def of_samples(expected: Sequence[tuple[Labels, float]], got: Sequence[tuple[Labels, float]]) -> list[str]:
+    """Lines about the samples that are missing, unexpected, or of another value."""
+    lines = []
+    wanted, came = dict(expected), dict(got)
+    for labels in sorted({*wanted, *came}):
+        name = format_labels(labels)
+        if labels not in came:
+            lines.append(f"- expected, missing: {name} {shortest(wanted[labels])}")
+        elif labels not in wanted:
+            lines.append(f"+ present, not expected: {name} {shortest(came[labels])}")
+        elif wanted[labels] != came[labels]:
+            lines.append(f"  {name}: expected {shortest(wanted[labels])}, got {_exact(wanted[labels], came[labels])}")
+    return lines or ["  a series is present more than once"]
+
+
+def _exact(expected: float, got: float) -> str:
+    shown = shortest(got)
+    if expected != expected and got != got:
+        return f"{shown}: NaN is not equal to anything; write the query so that it returns a number"
+    return shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +141,7 @@ class _Run:
         )
         if got != list(case.expected):
             what = f"alertname: {case.name}, time: {durations.show(case.at)}"
-            yield self._failed(case.line, what, difference.of_alerts(case.expected, got))
+            yield self._failed(case.line, what, of_alerts(case.expected, got))
 
     def _check_query(self, case: QueryCase) -> Iterator[Failed]:
         what = f"expr: {case.expression!r}, time: {durations.show(case.at)}"
@@ -105,7 +161,7 @@ class _Run:
             return
         expected = sorted(case.expected, key=_by_labels)
         if not _same(expected, got):
-            yield self._failed(case.line, what, difference.of_samples(expected, got))
+            yield self._failed(case.line, what, of_samples(expected, got))
 
 
 class Given:

@@ -11,9 +11,16 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from typing import NamedTuple
 
 from alerts.promql import Selector
-from alerts.promql.labels import METRIC_NAME, Labels, label_value, make_labels
-from alerts.promql.matchers import Matcher, match_all, wanted_name
-from alerts.promql.query_errors import LimitError
+from alerts.promql.labels import (
+    METRIC_NAME,
+    Labels,
+    LimitError,
+    Matcher,
+    label_value,
+    make_labels,
+    match_all,
+    wanted_name,
+)
 from alerts.reads import reads_of
 from alerts.rulefile import AlertingRule, Rule, RuleGroup
 

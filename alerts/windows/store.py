@@ -20,10 +20,8 @@ from agent.model import Frame, Layout, Reading, Series
 from alerts import durations
 from alerts.promql import STALE, is_stale
 from alerts.promql.budget import Budget
-from alerts.promql.index import Index
-from alerts.promql.labels import Labels, make_labels
-from alerts.promql.matchers import Matcher
-from alerts.promql.storage import Newest, Window, is_newer, newest_of, to_milliseconds, windows_of
+from alerts.promql.labels import Labels, Matcher, make_labels
+from alerts.promql.storage import Index, Newest, Window, is_newer, newest_of, to_milliseconds, windows_of
 from alerts.rulefile import Rule
 from alerts.windows.archive import ArchivedSeries
 from alerts.windows.needs import Needs

@@ -14,7 +14,7 @@ from alerts import packs, rulefile
 from alerts.group_evaluator import GroupEvaluator
 from alerts.overrides import OverrideError, apply
 from alerts.promql import Storage, compile_query, make_labels
-from alerts.promql.position import number_literals
+from alerts.promql.query import number_literals
 from alerts.rulefile import AlertingRule, RuleFile
 
 TEXT = """

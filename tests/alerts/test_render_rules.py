@@ -18,7 +18,7 @@ from alerts.lifecycle import RuleTiming
 from alerts.overrides import apply
 from alerts.promql import compile_query
 from alerts.rulefile import AlertingRule, RecordingRule, Rule, RuleFile, RuleGroup
-from alerts.rulewriter import write
+from alerts.server_files import write
 from alerts.template import compile_template
 
 TEXT = """groups:

@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from alerts.promql.budget import Budget
-from alerts.promql.query_errors import LimitError
+from alerts.promql.labels import LimitError
 from alerts.template import Element, RenderError, Root, TemplateError, compile_template
 from alerts.template.template_functions import FUNCTIONS
-from alerts.template.template_limits import DEEPEST_NESTING
+from alerts.template.values import DEEPEST_NESTING
 from tests.stack import far_down
 
 ROOT = Root(

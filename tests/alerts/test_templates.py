@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from alerts.template import Element, RenderError, Root, TemplateError, compile_template
-from alerts.template.foreseen import shown
+from alerts.template.query_reads import shown
 from tests.servers import need, version_of
 
 VALUES = [0, 1, -1, 5, 80.5, 0.1 + 0.2, 999.96, 1000, 1023, 1024, 1234567, 123456.789, -90061.5, 59.996, 61, 3600,

@@ -10,9 +10,7 @@ import pytest
 from agent.catalogue import BY_NAME
 from agent.model import Framer, Node, Reading, Series, Snapshot
 from agent.recording.recording_reader import Recording
-from alerts.backtest.alert_spans import AlertSpan
-from alerts.backtest.recorded_rounds import RecordedRounds
-from alerts.backtest.rule_play import NodePlay, RulePlay
+from alerts.backtest.play import AlertSpan, NodePlay, RecordedRounds, RulePlay
 from alerts.engine import Ruleset
 from tests.backtest.simulated import Lived, heat, lived, recorded, rules, ruleset, temperatures
 from tests.lab.score.play import TARGET, load_pack

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from alerts.backtest.alert_spans import AlertSpan
+from alerts.backtest.play import AlertSpan
 from alerts.backtest.span_differences import SpanDifference, differences, labels_set_by
 from tests.backtest.simulated import heat, rules, ruleset, temperatures
 from tests.backtest.test_rule_play import spans

@@ -22,9 +22,17 @@ from agent.model import (
     Reading,
     Series,
 )
-from alerts.changes.change_journal import KEPT_SECONDS, MOST, QUIET_SECONDS, SPARE, ChangeJournal
+from alerts.changes.change_journal import (
+    KEPT_SECONDS,
+    LEVELS,
+    MOMENTS,
+    MOST,
+    QUIET_SECONDS,
+    SPARE,
+    STEPS,
+    ChangeJournal,
+)
 from alerts.changes.explanation import MOST_TOLD, explain
-from alerts.changes.watched import LEVELS, MOMENTS, STEPS
 
 GPU_0, GPU_3 = Gpu("0", "GPU-0"), Gpu("3", "GPU-3")
 PORT = IbPort("mlx5_3", "1")

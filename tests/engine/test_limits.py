@@ -17,7 +17,7 @@ from alerts.engine import RuleEngine, Ruleset, shipped
 from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import Storage, compile_query, make_labels
 from alerts.promql.budget import Budget, SampleLedger
-from alerts.promql.query_errors import LimitError
+from alerts.promql.labels import LimitError
 from alerts.rulefile import RuleFile
 from alerts.windows import Needs, Windows
 from tests.engine.conftest import START, Node, later, ruleset

@@ -15,7 +15,7 @@ from agent.commands.top.screen.node_view import view_of
 from agent.commands.top.screen.traffic import Traffic
 from agent.model import Alert, BackendReport, Gap, Gpu, Instant, Outcome, Phase, Reading, Reason, Series, Snapshot
 from alerts.notify.log import LogReceiver
-from alerts.notify.notice import Notice
+from alerts.notify.receiver import Notice
 from exporters.endpoint import RouteContext
 from exporters.http_messages import Request
 from exporters.markup import Tone

@@ -19,7 +19,7 @@ import pytest
 from agent.model import Alert, Instant, Phase
 from alerts.notify.delivery import Pace
 from alerts.notify.dispatch import Counts
-from alerts.notify.notice import Notice
+from alerts.notify.receiver import Notice
 from tests.servers import fetch, free_port, need, program
 
 SWIFT = Pace(first=0.02, longest=0.08)

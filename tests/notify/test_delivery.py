@@ -15,7 +15,7 @@ import pytest
 
 from alerts.notify.alertmanager import Alertmanager
 from alerts.notify.delivery import Pace
-from alerts.notify.notice import Notice, rfc3339
+from alerts.notify.receiver import Notice, rfc3339
 from alerts.notify.webhook import Webhook
 from tests.servers import unmeasured
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from alerts.notify.dispatch import Dispatcher
 from alerts.notify.journal import Journal, field_name, find_journal
 from alerts.notify.log import LogReceiver
-from alerts.notify.notice import Notice
+from alerts.notify.receiver import Notice
 
 
 class Journald:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.notify.notice import Notice
-from alerts.notify.notification_queue import NotificationQueue
+from alerts.notify.delivery import NotificationQueue
+from alerts.notify.receiver import Notice
 
 
 def names(notices: list[Notice]) -> list[str]:

@@ -16,7 +16,7 @@ from alerts import rulefile
 from alerts.engine import RuleEngine, Ruleset
 from alerts.notify.alertmanager import Alertmanager
 from alerts.notify.dispatch import Dispatcher
-from alerts.notify.notice import Notice
+from alerts.notify.receiver import Notice
 from tests.frames import snapshot_of
 
 METRIC = Metric("t", Kind.GAUGE, Unit.NONE, Gpu, "", Lane.FAST, ())

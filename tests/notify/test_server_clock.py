@@ -16,8 +16,7 @@ from agent.lib.http_target import HttpTarget
 from agent.model import Instant
 from alerts.notify.alertmanager import Alertmanager
 from alerts.notify.dispatch import Dispatcher
-from alerts.notify.notice import Notice
-from alerts.notify.serverclock import MOST_SECONDS, TOLERANCE_SECONDS, ServerClock
+from alerts.notify.receiver import MOST_SECONDS, TOLERANCE_SECONDS, Notice, ServerClock
 
 OFFS = (-600.0, 600.0)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from alerts.promql import EvaluationError, Matcher, PromqlError, Storage, make_labels
 from alerts.promql.budget import Budget
-from alerts.promql.label_functions import label_replace, replace_regex
+from alerts.promql.instant_functions import label_replace, replace_regex
 from alerts.promql.plan import Elements, EvaluationContext, LabelSpace, VectorPlan
 from alerts.regex import RegexError
 

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from alerts.promql import EvaluationError, PromqlError, Sample, Scalar, Storage, Value, compile_query, make_labels
-from alerts.promql.syntax.bounds import DEEPEST, LONGEST_TEXT, MOST_TOKENS
+from alerts.promql.syntax.flaw import DEEPEST, LONGEST_TEXT, MOST_TOKENS
 from tests.stack import far_down
 
 # What opens a level, what stands innermost, what closes a level.

@@ -8,8 +8,7 @@ import pytest
 
 from alerts.promql import EvaluationError, Storage, compile_query
 from alerts.promql.budget import Budget
-from alerts.promql.labels import make_labels
-from alerts.promql.matchers import Matcher, wanted_name
+from alerts.promql.labels import Matcher, make_labels, wanted_name
 from alerts.promql.storage import Newest, Window
 
 AT = 100.0

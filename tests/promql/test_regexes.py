@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from alerts.promql import Matcher, PromqlError
-from alerts.regex import Expansion, RegexError, TextTooLongError, compile_regex, linear, shortcuts
+from alerts.regex import Expansion, RegexError, TextTooLongError, compile_regex, linear
+from alerts.regex.pattern import predicate, words_of
 from tests.promql import oracle
 from tests.promql.regexes import Patterns, differences, samples, texts
 from tests.servers import need
@@ -146,7 +147,7 @@ def test_a_replacement_may_be_as_long_as_its_bound(pattern: str, text: str, repl
 
 @pytest.mark.parametrize("pattern", ["nvml|jobs_.*", ".*a|b|.+c.+|", r"a\.b.*|\||x", "|".join(["a.*"] * 16)])
 def test_alternatives_of_words_need_no_engine(pattern: str) -> None:
-    plain, engine = shortcuts.predicate(pattern), linear.program(pattern, dot_all=True, groups=False)
+    plain, engine = predicate(pattern), linear.program(pattern, dot_all=True, groups=False)
     assert plain is not None
     given = [*texts(5, 300), "nvml", "jobs_", "jobs_slurm", "a.bc", "|", "xcx", "a", ""]
     assert [plain(text) for text in given] == [engine.is_whole(text) for text in given]
@@ -155,14 +156,14 @@ def test_alternatives_of_words_need_no_engine(pattern: str) -> None:
 @pytest.mark.parametrize("pattern", ["_web_", "a|b", r"\||x", r"a\.b", "", "|b"])
 def test_words_are_found_in_a_text_without_an_engine(pattern: str) -> None:
     regex, engine = compile_regex(pattern, dot_all=False), linear.program(pattern, dot_all=False, groups=True)
-    assert shortcuts.words_of(pattern) is not None
+    assert words_of(pattern) is not None
     given = [*texts(5, 300), "x_web_y", "a.b", "|", "x", ""]
     assert [regex.found_in(text) for text in given] == [engine.is_within(text) for text in given]
 
 
 @pytest.mark.parametrize("pattern", ["a.b|c", "(a|b).*", "[a|b]", "a.*b|c", "|".join(["a.*"] * 17)])
 def test_other_alternatives_need_one(pattern: str) -> None:
-    assert shortcuts.predicate(pattern) is None
+    assert predicate(pattern) is None
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -171,7 +172,7 @@ def test_what_needs_no_engine_is_answered_as_by_one(seed: int) -> None:
     given = texts(seed, 300)
     without = 0
     for pattern in (patterns.one() for _ in range(4000)):
-        plain = shortcuts.predicate(pattern)
+        plain = predicate(pattern)
         if plain is None:
             continue
         without += 1

@@ -16,7 +16,7 @@ from agent.catalogue.groups import GROUPS
 from agent.catalogue.profiles import Profile, profile_of
 from alerts import rulefile
 from alerts.promql import Query
-from alerts.promql.matchers import wanted_name
+from alerts.promql.labels import wanted_name
 from alerts.rulefile import RecordingRule, RuleFile
 from exporters.metrics_document import labels_of
 from tests import warm

@@ -52,7 +52,7 @@ FENCED = {
     "subprocess": r"agent\.worker\.worker_process",
     "opentelemetry": r"exporters\.push\.otlp_(metrics|push)",
     "rich": r"agent\.(terminal|commands\.top)(\..*)?",
-    "yaml": r"agent\.lib\.yamltree|alerts\.rulewriter",
+    "yaml": r"agent\.lib\.yamltree|alerts\.server_files",
 }
 
 CLOCKS = {("time", "time"), ("time", "monotonic"), ("time", "perf_counter"), ("datetime", "now"),

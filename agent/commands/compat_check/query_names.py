@@ -6,8 +6,7 @@ import re
 from typing import NamedTuple
 
 from alerts.promql import Matcher
-from alerts.promql.labels import METRIC_NAME
-from alerts.promql.matchers import wanted_name
+from alerts.promql.labels import METRIC_NAME, wanted_name
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.tree import AggregateExpr, BinaryExpr, Expression, FunctionCall, StringLiteral, parts_of
 from alerts.promql.syntax.tree import VectorSelector as Selector

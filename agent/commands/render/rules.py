@@ -90,7 +90,7 @@ def render(files: Sequence[RuleFile], out: Path) -> int:
     Raises UserError, before anything is written, if a file of that name was not written by this command.
     """
     from agent.lib.durable import replace_file
-    from alerts.rulewriter import write
+    from alerts.server_files import write
 
     targets = dict(zip(_names(files), files, strict=True))
     try:

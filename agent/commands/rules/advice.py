@@ -13,7 +13,7 @@ from agent.commands.compat_check.judged_queries import MISSING, verdict_on
 from agent.model import Gpu, IbPort, Metric, NvLink
 from alerts.engine import INTERVAL_SECONDS
 from alerts.promql import Matcher, Query
-from alerts.promql.matchers import wanted_name
+from alerts.promql.labels import wanted_name
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.tree import Expression, FunctionCall, VectorSelector, parts_of
 from alerts.rulefile import RecordingRule, RuleFile

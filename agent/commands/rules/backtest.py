@@ -15,7 +15,7 @@ from agent.wiring.command_line import add_config_file, folder_of, read_file
 if TYPE_CHECKING:
     from agent.config.schema import Config
     from agent.recording.recording_reader import Recording
-    from alerts.backtest.rule_play import NodePlay
+    from alerts.backtest.play import NodePlay
     from alerts.engine import Ruleset
 
 EXAMPLES = (

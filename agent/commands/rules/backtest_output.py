@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from agent.lib.wording import one_line
 from agent.model import Labels
-from alerts.backtest.alert_spans import AlertSpan
-from alerts.backtest.rule_play import NodePlay
+from alerts.backtest.play import AlertSpan, NodePlay
 from alerts.backtest.span_differences import SpanDifference
 from alerts.durations import show
 from alerts.engine import Ruleset

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from agent.config.schema import Config
     from agent.recording.recording_reader import Recording
-    from alerts.backtest.rule_play import NodePlay
+    from alerts.backtest.play import NodePlay
     from alerts.engine import Ruleset
 
 
@@ -63,7 +63,7 @@ def _node_play(name: str, versions: Sequence[Ruleset], config: Config, period: f
     from msgspec.structs import replace
 
     from agent.wiring.node_identity import target_labels
-    from alerts.backtest.rule_play import NodePlay, RulePlay
+    from alerts.backtest.play import NodePlay, RulePlay
 
     target = target_labels(replace(config, node=replace(config.node, name=name)))
     return NodePlay(name, [RulePlay(name, rules, target) for rules in versions], versions[0].interval, period)

@@ -6,7 +6,7 @@ name. Whatever the text, the only error is `PromqlError`, and time and memory ar
 
 from __future__ import annotations
 
-from alerts.promql.query_errors import PromqlError, line_and_column
+from alerts.promql.labels import PromqlError, line_and_column
 from alerts.promql.syntax.flaw import FlawError
 from alerts.promql.syntax.grammar import Grammar
 from alerts.promql.syntax.scanner import Scanner

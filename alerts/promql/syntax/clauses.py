@@ -1,16 +1,184 @@
-"""Lists of labels: matchers between braces, grouping, and how an operator matches its operands."""
+"""Parses what is not an expression: matchers, grouping, how operands match, ranges, steps, offsets and `@`.
+
+It begins with the position among the tokens that all parsing moves along, and the error for an unexpected token.
+"""
 
 from __future__ import annotations
 
+import math
+from typing import NoReturn
+
 from alerts.promql.aggregations import Grouping
-from alerts.promql.labels import METRIC_NAME
-from alerts.promql.matchers import Matcher
+from alerts.promql.labels import METRIC_NAME, Matcher, PromqlError
 from alerts.promql.matching import Matching
-from alerts.promql.query_errors import PromqlError
-from alerts.promql.syntax.cursor import Cursor
 from alerts.promql.syntax.flaw import FlawError
-from alerts.promql.syntax.literals import is_text, quoted, unquoted
-from alerts.promql.syntax.scanner import AGGREGATIONS
+from alerts.promql.syntax.literals import duration_value, is_text, nanoseconds, number_value, quoted, unquoted
+from alerts.promql.syntax.scanner import AGGREGATIONS, Scanner
+from alerts.promql.syntax.tree import AtModifier
+
+_SIGNS = ("+", "-")
+_ARITHMETIC = ("+", "-", "*", "/", "%", "^")
+_LARGEST_TIME = 2.0**63
+
+
+def read_number(cursor: Cursor) -> float:
+    """Read a number or duration without a sign, in seconds."""
+    kind, text, at = cursor.kind, cursor.text, cursor.at
+    cursor.advance()
+    try:
+        return number_value(text) if kind == "number" else duration_value(text)
+    except ValueError as error:
+        raise FlawError(at, str(error)) from None
+
+
+def read_offset(cursor: Cursor) -> int:
+    """Read what follows `offset`, in nanoseconds. An operator after it applies to the selector, not to the offset."""
+    at, signs = cursor.at, _signs(cursor)
+    seconds = _signed_seconds(cursor, signs, at, "offset", "number or duration")
+    if len(signs) > 1:
+        _refuse_arithmetic(cursor, at)
+    return _checked(seconds, at)
+
+
+def read_span(cursor: Cursor, expected: str) -> int:
+    """Read a range or step between square brackets, in nanoseconds."""
+    at, signs = cursor.at, _signs(cursor)
+    seconds = _signed_seconds(cursor, signs, at, "subquery selector", expected)
+    _refuse_arithmetic(cursor, at)
+    duration = _checked(seconds, at)
+    if seconds <= 0:
+        raise FlawError(at, "duration must be greater than 0")
+    return duration
+
+
+def read_instant(cursor: Cursor, selector_at: int) -> AtModifier:
+    """Read `@` and what follows it."""
+    at = cursor.at
+    cursor.advance()
+    if cursor.kind in ("start", "end"):
+        preprocessor = cursor.kind
+        cursor.advance()
+        if not cursor.skip("(") or not cursor.skip(")"):
+            cursor.unexpected("@", "timestamp")
+        return AtModifier(preprocessor, at)
+    negative = cursor.kind == "-"
+    if cursor.kind in _SIGNS:
+        cursor.advance()
+    if cursor.kind not in ("number", "duration"):
+        cursor.unexpected("@", "timestamp")
+    seconds = read_number(cursor)
+    if not -_LARGEST_TIME < seconds < _LARGEST_TIME:
+        shown = f"{seconds:.6f}" if math.isfinite(seconds) else "NaN" if seconds != seconds else "+Inf"
+        raise FlawError(selector_at, f"timestamp out of bounds for @ modifier: {shown}")
+    return AtModifier(-seconds if negative else seconds, at)
+
+
+def _signs(cursor: Cursor) -> str:
+    signs = []
+    while cursor.kind in _SIGNS:
+        signs.append(cursor.kind)
+        cursor.advance()
+    return "".join(signs)
+
+
+def _signed_seconds(cursor: Cursor, signs: str, at: int, context: str, expected: str) -> float:
+    if cursor.kind == "(":
+        raise _arithmetic(at)
+    if cursor.kind not in ("number", "duration"):
+        cursor.unexpected(context, expected)
+    seconds = read_number(cursor)
+    return -seconds if signs.count("-") % 2 else seconds
+
+
+def _refuse_arithmetic(cursor: Cursor, at: int) -> None:
+    if cursor.kind in _ARITHMETIC:
+        raise _arithmetic(at)
+
+
+def _arithmetic(at: int) -> FlawError:
+    return FlawError(at, "experimental duration expression is not enabled; write the result, such as 10m")
+
+
+def _checked(seconds: float, at: int) -> int:
+    try:
+        return nanoseconds(seconds)
+    except ValueError as error:
+        raise FlawError(at, str(error)) from None
+
+
+_OPERATORS = (
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "^",
+    "==",
+    "!=",
+    "<",
+    ">",
+    "<=",
+    ">=",
+    "=~",
+    "!~",
+    "and",
+    "or",
+    "unless",
+    "atan2",
+)
+_KEYWORDS = ("bool", "by", "without", "on", "ignoring", "group_left", "group_right", "offset")
+_SHOWN = 10
+
+
+class Cursor:
+    """The current token: its kind, its text, and its offset `at`."""
+
+    __slots__ = ("_next", "_tokens", "at", "kind", "text")
+
+    def __init__(self, tokens: Scanner) -> None:
+        self._tokens = tokens
+        self._next = 0
+        self.kind = self.text = ""
+        self.at = 0
+        self.advance()
+
+    def advance(self) -> None:
+        """Go on to the next token; after the end comes another end."""
+        tokens, position = self._tokens, self._next
+        self.kind, self.text, self.at = tokens.kinds[position], tokens.texts[position], tokens.starts[position]
+        if position + 1 < len(tokens.kinds):
+            self._next += 1
+
+    def skip(self, kind: str) -> bool:
+        """Go past the current token if it is of this kind, and say whether it was."""
+        if self.kind != kind:
+            return False
+        self.advance()
+        return True
+
+    def unexpected(self, context: str = "", expected: str = "") -> NoReturn:
+        """Reject the current token, as Prometheus does; if it is not a token at all, its text says what is wrong."""
+        if self.kind == "error":
+            raise FlawError(self.at, self.text)
+        where = f" in {context}" if context else ""
+        wanted = f", expected {expected}" if expected else ""
+        raise FlawError(self.at, f"unexpected {self._description()}{where}{wanted}")
+
+    def _description(self) -> str:
+        kind, text = self.kind, self.text
+        if kind == "end of input":
+            return kind
+        if kind in ("identifier", "metric identifier"):
+            return f"{kind} {quoted(text)}"
+        if kind in ("number", "duration", "string"):
+            shown = f"{quoted(text[:_SHOWN])}..." if len(text) > _SHOWN else quoted(text)
+            return f"{kind} {shown}"
+        if kind in _OPERATORS:
+            return f"<op:{text}>"
+        if kind in AGGREGATIONS:
+            return f"<aggr:{text}>"
+        return f"<{text}>" if kind in _KEYWORDS else quoted(text)
+
 
 _MATCH_OPERATORS = ("=", "!=", "=~", "!~")
 _LABEL_KINDS = AGGREGATIONS | {

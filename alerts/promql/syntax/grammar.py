@@ -9,21 +9,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from alerts.promql.aggregations import Grouping
-from alerts.promql.labels import METRIC_NAME
-from alerts.promql.matchers import Matcher
+from alerts.promql.labels import METRIC_NAME, Matcher
 from alerts.promql.syntax import tree_checks
-from alerts.promql.syntax.bounds import DEEPEST
-from alerts.promql.syntax.clauses import read_grouping, read_matchers, read_matching, read_string
-from alerts.promql.syntax.cursor import Cursor
-from alerts.promql.syntax.flaw import FlawError
-from alerts.promql.syntax.scanner import AGGREGATIONS, Scanner
-from alerts.promql.syntax.signatures import (
-    EXPERIMENTAL_AGGREGATIONS,
-    EXPERIMENTAL_FUNCTIONS,
-    SIGNATURES,
-    WITH_PARAMETER,
+from alerts.promql.syntax.clauses import (
+    Cursor,
+    read_grouping,
+    read_instant,
+    read_matchers,
+    read_matching,
+    read_number,
+    read_offset,
+    read_span,
+    read_string,
 )
-from alerts.promql.syntax.spans import read_instant, read_number, read_offset, read_span
+from alerts.promql.syntax.flaw import DEEPEST, FlawError
+from alerts.promql.syntax.scanner import AGGREGATIONS, Scanner
 from alerts.promql.syntax.tree import (
     AggregateExpr,
     BinaryExpr,
@@ -37,6 +37,12 @@ from alerts.promql.syntax.tree import (
     UnaryExpr,
     ValueType,
     VectorSelector,
+)
+from alerts.promql.syntax.tree_checks import (
+    EXPERIMENTAL_AGGREGATIONS,
+    EXPERIMENTAL_FUNCTIONS,
+    SIGNATURES,
+    WITH_PARAMETER,
 )
 
 _PRECEDENCE = {

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import ClassVar, Union
 
 from alerts.promql.aggregations import Grouping
-from alerts.promql.matchers import Matcher
+from alerts.promql.labels import Matcher
 from alerts.promql.matching import Matching
 
 

@@ -15,7 +15,7 @@ from itertools import groupby
 from pathlib import Path
 
 from alerts.promql import PromqlError, Storage
-from alerts.promql.matchers import match_all
+from alerts.promql.labels import match_all
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.tree import VectorSelector, parts_of
 from tests.lab.parity.oracles import Recent

@@ -10,7 +10,7 @@ from agent.lib.yamltree import Bounds, YamlError, load
 from alerts import durations
 from alerts.promql import EvaluationError, PromqlError, Storage, compile_query, make_labels
 from alerts.promql.budget import Budget
-from alerts.promql.query_errors import LimitError
+from alerts.promql.labels import LimitError
 from alerts.regex import RegexError, TextTooLongError, compile_regex
 from alerts.template import Element, RenderError, Root, TemplateError, compile_template
 from alerts.unittests import notation
@@ -61,7 +61,7 @@ def use_yaml(data: bytes, folder: Path) -> None:
 TARGETS = (
     Target(
         "promql",
-        ("alerts/promql/compiler.py", "alerts/promql/syntax/literals.py", "alerts/promql/staleness.py"),
+        ("alerts/promql/compiler.py", "alerts/promql/syntax/literals.py", "alerts/promql/storage.py"),
         use_query,
         (
             b'sum by (gpu) (rate(m{gpu=~"0|1"}[5m])) > 1',
@@ -113,7 +113,7 @@ TARGETS = (
     ),
     Target(
         "templates",
-        ("alerts/template/parser.py", "alerts/template/quoting.py"),
+        ("alerts/template/parser.py", "alerts/template/printf.py"),
         use_template,
         (
             b"{{ $value | humanize }} of {{ $labels.job }}",

@@ -31,7 +31,7 @@ from agent.model import Instant
 from agent.rack.heat import Heats
 from agent.rack.peer_messages import GarbageError, decode, encode
 from agent.wiring.own_agent import OwnAgent
-from alerts.notify.serverclock import ServerClock
+from alerts.notify.receiver import ServerClock
 from exporters.http_messages import RefusedError, RequestReader
 from exporters.landing import refresh_of
 from exporters.pages import accepts_gzip, choose_format

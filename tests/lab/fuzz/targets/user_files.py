@@ -20,7 +20,7 @@ from agent.wiring.alerting import Receivers, load_alerting
 from agent.wiring.peering import load_rack
 from agent.wiring.sources import load_settings
 from agent.wiring.start_checks import check
-from alerts import rulefile, rulewriter
+from alerts import rulefile, server_files
 from alerts.rulefile import RuleFileError
 from alerts.unittests import runner, unit_test_file
 from alerts.unittests.unit_test_file import TestFileError
@@ -53,7 +53,7 @@ def use_config(data: bytes, folder: Path) -> None:
 
 def use_rules(data: bytes, folder: Path) -> None:
     rules = rulefile.load(written(data, folder, "fuzzed.rules.yml"))
-    rulefile.parse(rulewriter.write(rules), "written")
+    rulefile.parse(server_files.write(rules), "written")
 
 
 def use_tests(data: bytes, folder: Path) -> None:

@@ -1,11 +1,143 @@
-"""The results of `toTime` and `toDuration`, with those of Go's methods that need no time zone."""
+"""The values that templates work with, their type names in Go, their errors, and limits on the size of a template.
+
+A closed set: nil, booleans, integers and floats (and complex ones), strings, maps of strings, the result of `args`,
+query results, samples, the alert, and the results of `toTime` and `toDuration`, with those of Go's methods that need no
+time zone. The budget of its evaluation limits one rendering (see `alerts.limits`).
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta, timezone
-from typing import NamedTuple
+from typing import NamedTuple, Union
+
+from alerts.limits import LONGEST_TEXT
+
+LONGEST_TEMPLATE = 65_536
+"""Characters of a template."""
+
+DEEPEST_NESTING = 100
+"""Levels of branches and parentheses; an `else if` is not a level.
+
+For each level rendering takes four of the 1,000 nested calls that Python allows, and reading three; so half of them are
+left to the caller."""
+
+MOST_TURNS = 10_000
+"""Turns of all the `range` of one rendering together, some 50 ms of work."""
+
+WIDEST_VERB = 1000
+"""Most characters of the width of a printf verb."""
+
+
+class TemplateError(Exception):
+    """The text is not a valid template; names the construct, its place and the remedy.
+
+    `there` is Prometheus's message, with the line first, as far as it is known.
+    """
+
+    def __init__(self, problem: str, there: str = "") -> None:
+        super().__init__(problem)
+        self.there = there or f"1: {problem}"
+
+
+class UnknownQueryError(TemplateError):
+    """What a template reads by `query` is unknown until an alert fires: Prometheus loads it, and a node does not."""
+
+
+class RenderError(Exception):
+    """A template met a value that it cannot handle, such as a percentage of a word."""
+
+
+class Element(NamedTuple):
+    """One sample of a query's result, as templates see it."""
+
+    labels: Mapping[str, str]
+    value: float
+
+
+class Root(NamedTuple):
+    """What `.` is outside of `with` and `range`: the alert."""
+
+    labels: Mapping[str, str]
+    value: float
+    external_labels: Mapping[str, str]
+    external_url: str
+
+
+class Arguments(dict[str, "Value"]):
+    """The result of `args`: its arguments as arg0, arg1 and so on."""
+
+    __slots__ = ()
+
+
+class Boxed(NamedTuple):
+    """A value of which Go knows only that it is one of any type, and says so in its errors."""
+
+    value: Value
+
+
+class Html(str):
+    """A text made by `safeHtml`, which has a type of its own in Go."""
+
+    __slots__ = ()
+
+
+class Typed(int):
+    """A whole number that is not an int in Go: a byte, an int64, or one of a named type such as a month."""
+
+    kind: str
+    name: str
+
+    def __new__(cls, value: int, kind: str, name: str = "") -> Typed:  # noqa: PYI034 Self is newer than 3.10
+        made = super().__new__(cls, value)
+        made.kind = kind
+        made.name = name
+        return made
+
+
+FIELDS = {"Labels": "labels", "Value": "value", "ExternalLabels": "external_labels", "ExternalURL": "external_url"}
+_ROOT = "struct { Labels map[string]string; ExternalLabels map[string]string; ExternalURL string; Value interface {} }"
+_NAMES: Mapping[type, str] = {
+    str: "string", bool: "bool", int: "int", float: "float64", complex: "complex128", Html: "template.HTML",
+    Element: "*template.sample", Root: _ROOT, Arguments: "map[string]interface {}", list: "template.queryResult",
+}  # fmt: skip
+
+
+def unboxed(value: Value | Boxed) -> Value:
+    return value.value if isinstance(value, Boxed) else value
+
+
+def type_name(value: Value) -> str:
+    """Go's name of a value's type, as its error messages and bad printf verbs show it."""
+    if value is None:
+        return "<nil>"
+    if isinstance(value, Typed):
+        return value.kind
+    if isinstance(value, (Moment, Span)):
+        return value.type_name
+    return _NAMES.get(type(value), "map[string]string")
+
+
+def truth(value: Value) -> bool:
+    """Go's idea of truth: zero and empty are false. NaN is not zero."""
+    if isinstance(value, Span):
+        return value.is_pointer or value.nanoseconds != 0
+    return value is not None and (isinstance(value, (Element, Root, Moment)) or bool(value))
+
+
+def joined(pieces: Iterable[str]) -> str:
+    """Texts joined. Raises RenderError if the result is unreasonably long."""
+    kept = []
+    left = LONGEST_TEXT
+    for piece in pieces:
+        left -= len(piece)
+        if left < 0:
+            raise RenderError(f"a text is longer than {LONGEST_TEXT} characters")
+        kept.append(piece)
+    return "".join(kept)
+
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MILLION = 1_000_000
@@ -121,3 +253,8 @@ def to_span(seconds: float) -> Span:
     """The duration of this many seconds; what 64 bits cannot hold becomes the smallest one, as in Go on x86-64."""
     nanoseconds = seconds * 1e9
     return Span(int(nanoseconds) if abs(nanoseconds) < _LONGEST else -_LONGEST)
+
+
+Value = Union[
+    str, bool, int, float, complex, Mapping[str, str], Arguments, list[Element], Element, Root, Moment, Span, None
+]

@@ -1,0 +1,338 @@
+"""Numbers and durations in templates, as Go reads and writes them, and as Prometheus shows them to people."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from alerts.durations import LONGEST, UNITS
+from alerts.template.quoting import character, quoted
+from alerts.template.values import Moment, RenderError, Span, Typed, Value, to_moment, type_name
+
+_DECIMAL = re.compile(r"[+-]?(?:(?:[0-9](?:_?[0-9])*)(?:\.(?:[0-9](?:_?[0-9])*)?)?|\.[0-9](?:_?[0-9])*)"
+                      r"(?:[eE][+-]?[0-9](?:_?[0-9])*)?")  # fmt: skip
+_HEXADECIMAL = re.compile(
+    r"([+-]?)0[xX]_?((?:[0-9a-fA-F](?:_?[0-9a-fA-F])*)?(?:\.(?:[0-9a-fA-F](?:_?[0-9a-fA-F])*)?)?)[pP]([+-]?[0-9]+)"
+)
+_ODD = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE)
+_WHOLE = re.compile(
+    r"([+-]?)(?:0[xX]((?:_?[0-9a-fA-F])+)|0[bB]((?:_?[01])+)|0[oO]?((?:_?[0-7])+)|(0|[1-9](?:_?[0-9])*))"
+)
+_BASES = (16, 2, 8, 10)
+_LONGEST = 1000
+"""Most digits of a number that are read."""
+
+
+def parse_float(text: str) -> float:
+    """Go's strconv.ParseFloat. Raises ValueError with its words."""
+    plain = text.replace("_", "")
+    if _ODD.fullmatch(text):
+        return float(text)
+    if _DECIMAL.fullmatch(text):
+        value = float(plain)
+    elif match := _HEXADECIMAL.fullmatch(text):
+        if not any(letter not in "._" for letter in match[2]):
+            raise _wrong(text, "invalid syntax")
+        try:
+            value = float.fromhex(f"{match[1]}0x{match[2].replace('_', '')}p{match[3]}")
+        except OverflowError:
+            value = float("inf")
+    else:
+        raise _wrong(text, "invalid syntax")
+    if abs(value) == float("inf"):
+        raise _wrong(text, "value out of range")
+    return value
+
+
+def _wrong(text: str, why: str) -> ValueError:
+    return ValueError(f"strconv.ParseFloat: parsing {quoted(text)}: {why}")
+
+
+def whole(text: str) -> int | None:
+    """A whole number, perhaps with the prefix of a base; None if the text is not one."""
+    match = _WHOLE.fullmatch(text)
+    if match is None or len(text) > _LONGEST:
+        return None
+    digits, base = next((digits, base) for digits, base in zip(match.groups()[1:], _BASES, strict=True) if digits)
+    value = int(digits.replace("_", ""), base)
+    return -value if match[1] == "-" else value
+
+
+def constant(text: str) -> tuple[int | float | complex | None, int | None]:
+    """A constant's value, and its value as a whole number if it has one. Raises ValueError.
+
+    The value of a whole number that does not fit into Go's int is None: using it is an error of the rendering.
+    """
+    if text.startswith("'"):
+        code = character(text)
+        return code, code
+    if text.endswith("i"):
+        return _imaginary(text), None
+    number = whole(text)
+    if number is not None and -(2**63) <= number < 2**64:
+        if text.startswith("+") and number >= 2**63:
+            raise ValueError(f"{text} overflows a 64-bit integer; write a float")
+        value = number if number < 2**63 else None
+        return (value, value)
+    try:
+        real = parse_float(text)
+    except ValueError as error:
+        is_large = "out of range" in str(error)
+        raise ValueError(f"{text} overflows a 64-bit float" if is_large else f"{text!r} is not a number") from None
+    if not any(mark in text for mark in ".eEpP") or number is not None:
+        raise ValueError(f"{text} overflows a 64-bit integer; write a float")
+    return real, int(real) if real == int(real) and abs(real) < 2**63 else None
+
+
+def _imaginary(text: str) -> complex:
+    cut = max(text.rfind("+"), text.rfind("-"))
+    if cut > 0 and text[cut - 1] in "eEpP" and "x" not in text.lower()[:cut]:
+        cut = max(text.rfind("+", 0, cut), text.rfind("-", 0, cut))
+    try:
+        if cut > 0:
+            return complex(parse_float(text[:cut]), parse_float(text[cut:-1]))
+        return complex(0, parse_float(text[:-1]))
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number") from None
+
+
+_MANTISSA = 53
+_EXPONENT = 1074
+
+
+def special(value: float) -> str | None:
+    """The text of a float that has no digits."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return None
+
+
+def spelled(value: float, letter: str, precision: int | None) -> str:
+    """A finite float in one of the forms f, e, E, g, G, b, x and X; no more digits than it needs."""
+    if letter in "gG" and precision is None:
+        text = shortest(value)
+        return text.upper() if letter == "G" else text
+    if letter == "b":
+        return _binary(value)
+    if letter in "xX":
+        text = _hexadecimal(value, precision)
+        return text.upper() if letter == "X" else text
+    if letter in "gG":
+        return f"{value:.{max(precision or 0, 1)}{letter}}"
+    return f"{value:.{6 if precision is None else precision}{letter}}"
+
+
+def shortest(value: float) -> str:
+    """Go's %v and %g of a float: the fewest digits that identify it, with an exponent from 1e+06 on or below 1e-04."""
+    odd = special(value)
+    if odd is not None:
+        return odd
+    mantissa, _, exponent = f"{value!r}".partition("e")
+    sign = "-" if mantissa.startswith("-") else ""
+    whole, _, fraction = mantissa.lstrip("-").partition(".")
+    if fraction == "0":
+        fraction = ""
+    digits = (whole + fraction).lstrip("0")
+    power = len(whole) + int(exponent or 0)
+    power -= len(whole + fraction) - len((whole + fraction).lstrip("0")) if digits else 0
+    digits = digits.rstrip("0")
+    if not digits:
+        return f"{sign}0"
+    scale = power - 1
+    if scale < -4 or scale >= 6:
+        return f"{sign}{digits[0]}{'.' + digits[1:] if digits[1:] else ''}e{'-' if scale < 0 else '+'}{abs(scale):02d}"
+    if power <= 0:
+        return f"{sign}0.{'0' * -power}{digits}"
+    if power >= len(digits):
+        return f"{sign}{digits}{'0' * (power - len(digits))}"
+    return f"{sign}{digits[:power]}.{digits[power:]}"
+
+
+def _binary(value: float) -> str:
+    """A whole mantissa and the power of 2."""
+    exponent = math.frexp(value)[1] - _MANTISSA
+    if value == 0 or exponent < -_EXPONENT:
+        exponent = -_EXPONENT
+    return f"{int(math.ldexp(value, -exponent) if value else 0)}p{exponent:+d}"
+
+
+def _hexadecimal(value: float, precision: int | None) -> str:
+    """A mantissa from 1 on, in hexadecimal digits, and the power of 2."""
+    sign = "-" if math.copysign(1.0, value) < 0 else ""
+    if value == 0:
+        digits, exponent = 0, 0
+    else:
+        mantissa, exponent = math.frexp(abs(value))
+        digits, exponent = int(mantissa * 2**_MANTISSA), exponent - 1
+    bits = _MANTISSA - 1
+    if precision is not None and precision * 4 < bits:
+        drop = bits - precision * 4
+        rest, half = digits & ((1 << drop) - 1), 1 << (drop - 1)
+        digits >>= drop
+        digits += rest > half or (rest == half and digits & 1 == 1)
+        if digits >> (precision * 4 + 1):
+            digits >>= 1
+            exponent += 1
+        fraction = f"{digits & ((1 << precision * 4) - 1):0{precision}x}" if precision else ""
+        whole = digits >> (precision * 4)
+    else:
+        whole, fraction = digits >> bits, f"{digits & ((1 << bits) - 1):0{bits // 4}x}"
+        fraction = fraction.rstrip("0") if precision is None else fraction.ljust(precision, "0")
+    return f"{sign}0x{whole}{'.' + fraction if fraction else ''}p{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+
+
+def exact(digits: str, letter: str, precision: int | None) -> str:
+    """A float without its sign, as written with `#`: with a point, and with trailing zeros."""
+    is_hexadecimal = letter in "xX"
+    marks = "pP" if is_hexadecimal else "eE"
+    cut = next((at for at, mark in enumerate(digits) if mark in marks), len(digits))
+    number, tail = digits[:cut], digits[cut:]
+    missing = 0
+    if letter in "gGx":
+        missing = 6 if precision is None else precision
+        missing -= len(number.replace(".", "").lstrip("0"))  # of `0x1` two: Go counts the x, too
+    if "." not in number:
+        missing -= number == "0"
+        number += "."
+    return number + "0" * missing + tail
+
+
+_LARGE = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
+_BINARY = ("", "ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi")
+_SMALL = ("", "m", "u", "n", "p", "f", "a", "z", "y")
+
+
+def number(value: Value) -> float:
+    """The argument of a function for numbers as a float; it may be given as text."""
+    if type(value) is str:
+        try:
+            return parse_float(value)
+        except ValueError as error:
+            raise RenderError(str(error)) from None
+    if isinstance(value, Span) and not value.is_pointer:
+        return value.nanoseconds / 1e9
+    is_number = type(value) in (int, float) or (isinstance(value, Typed) and value.kind == "int64")
+    if is_number and isinstance(value, (int, float)):
+        return float(value)
+    raise RenderError(f"can't convert {type_name(value)} to float")
+
+
+def _four(value: float) -> str:
+    """Four significant digits."""
+    return special(value) or f"{value:.4g}"
+
+
+def _scaled_up(value: float, base: float, prefixes: tuple[str, ...]) -> str:
+    prefix = ""
+    for prefix in prefixes:
+        if abs(value) < base:
+            break
+        if prefix != prefixes[-1]:
+            value /= base
+    return f"{_four(value)}{prefix}"
+
+
+def _scaled_down(value: float) -> str:
+    prefix = ""
+    for prefix in _SMALL:
+        if abs(value) >= 1:
+            break
+        if prefix != _SMALL[-1]:
+            value *= 1000
+    return f"{_four(value)}{prefix}"
+
+
+def _plain(value: float) -> bool:
+    return value == 0 or not math.isfinite(value)
+
+
+def humanize(given: Value) -> str:
+    """1234567 is 1.235M, 0.00123 is 1.23m."""
+    value = number(given)
+    if _plain(value):
+        return _four(value)
+    return _scaled_up(value, 1000, _LARGE) if abs(value) >= 1 else _scaled_down(value)
+
+
+def humanize1024(given: Value) -> str:
+    """2048 is 2ki."""
+    value = number(given)
+    if abs(value) <= 1 or _plain(value):
+        return _four(value)
+    return _scaled_up(value, 1024, _BINARY)
+
+
+def humanize_duration(given: Value) -> str:
+    """3661 is 1h 1m 1s, 0.25 is 250ms."""
+    value = number(given)
+    if not math.isfinite(value):
+        return _four(value)
+    if value == 0:
+        return f"{_four(value)}s"
+    if abs(value) < 1:
+        return f"{_scaled_down(value)}s"
+    sign = "-" if value < 0 else ""
+    value = abs(value)
+    minutes, seconds = divmod(int(value), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{sign}{days}d {hours}h {minutes}m {seconds}s"
+    if hours:
+        return f"{sign}{hours}h {minutes}m {seconds}s"
+    if minutes:
+        return f"{sign}{minutes}m {seconds}s"
+    return f"{sign}{_four(value)}s"
+
+
+def humanize_percentage(given: Value) -> str:
+    """0.123 is 12.3%."""
+    return f"{_four(number(given) * 100)}%"
+
+
+def humanize_timestamp(given: Value) -> str:
+    """Seconds since the epoch as a date in UTC, in Go's notation."""
+    value = number(given)
+    return str(moment(value)) if math.isfinite(value) else _four(value)
+
+
+def moment(seconds: float) -> Moment:
+    """The time at this many seconds after the epoch."""
+    try:
+        return to_moment(seconds)
+    except OverflowError:
+        problem = f"{shortest(seconds)} cannot be represented as a nanoseconds timestamp since it overflows int64"
+    except ValueError as error:
+        problem = str(error)
+    raise RenderError(problem)
+
+
+_ORDER = list(UNITS)
+_PART = re.compile(r"([0-9]+)([^0-9]+)")
+_LONGEST_NUMBER = 20
+
+
+def span_of(text: str) -> float:
+    """Seconds of a duration. Raises RenderError."""
+    if text == "0":
+        return 0.0
+    if not text:
+        raise RenderError("empty duration string")
+    invalid = RenderError(f"not a valid duration string: {quoted(text)}")
+    total, at, last = 0, 0, -1
+    while at < len(text):
+        match = _PART.match(text, at)
+        if match is None or len(match[1]) > _LONGEST_NUMBER or int(match[1]) >= 2**64:
+            raise invalid
+        if match[2] not in UNITS:
+            raise RenderError(f"unknown unit {quoted(match[2])} in duration {quoted(text)}")
+        if _ORDER.index(match[2]) <= last:
+            raise invalid
+        last = _ORDER.index(match[2])
+        total += int(match[1]) * UNITS[match[2]]
+        if total > LONGEST:
+            raise RenderError("duration out of range")
+        at = match.end()
+    return total / 1000
