@@ -11,7 +11,7 @@ from pkgutil import iter_modules
 
 from agent import __version__, commands
 from agent.lib.commandline import INVALID, OutputError, Parser, abandon_output, guard_output
-from agent.lib.user_error import UserError
+from agent.lib.wording import UserError
 
 EXIT_USAGE = 2
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agent.lib.durable import DamagedError, read_whole, seal, set_aside, unseal
+from agent.lib.state_files import DamagedError, read_whole, seal, set_aside, unseal
 from agent.model import Alert, Labels, Phase
 from alerts.lifecycle import AlertRecord
 from alerts.rulefile import Identity

@@ -18,7 +18,7 @@ from math import isfinite, isnan
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME, ROWS
-from agent.lib.picking import picker
+from agent.lib.layout_columns import picker
 from agent.model import Kind, Labels, Layout, Metric, Node, Series, Snapshot, Unit
 
 AGE_SERIES = Series(BY_NAME["coldplate_sample_age_seconds"], Node())

@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from agent.lib.user_error import UserError
+from agent.lib.wording import UserError
 from exporters.complaints import Complaints
 
 _BACKLOG = 2048

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from agent.catalogue.groups import GROUPS, Group
-from agent.catalogue.profiles import Profile, profile_of
+from agent.catalogue.groups import GROUPS, Group, Profile, profile_of
 from agent.model import Backend, Gpu, IbPort, Lane, Metric, Node, NvLink, Rack, Shown
 from exporters.compatibility import PROFILES
 from exporters.compatibility.foreign_names import MHZ, MIB, MILLI, NANO, PERCENT, ForeignProfile, Term

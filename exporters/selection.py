@@ -12,11 +12,9 @@ from enum import Flag
 from fnmatch import fnmatchcase
 
 from agent.catalogue import BY_NAME
-from agent.catalogue.groups import WORDS, words_of
+from agent.catalogue.groups import WORDS, Profile, profile_of, words_of
 from agent.catalogue.infiniband import PREFIX
-from agent.catalogue.profiles import Profile, profile_of
-from agent.lib.picking import picker
-from agent.lib.round_memo import RoundMemo
+from agent.lib.layout_columns import RoundMemo, picker
 from agent.model import Frame, Layout, Metric, Series, Shown, Snapshot
 
 MISSING = BY_NAME["coldplate_metric_missing"]

@@ -16,10 +16,9 @@ import msgspec
 
 from agent.backends.protocol import DeviceError
 from agent.config.schema import BackendsConfig, ConfigError
-from agent.lib.http_answers import AnswerBounds
+from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
-from agent.lib.http_outcomes import HttpAnswer, HttpError, HttpFault
 from agent.lib.http_target import HttpTarget
 from agent.model import Reason
 

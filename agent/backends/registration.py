@@ -14,8 +14,8 @@ from pathlib import Path
 from agent import backends
 from agent.backends.protocol import BackendProtocol, GpuProcess
 from agent.backends.redfish_service import RedfishSource
-from agent.config.device_words import DEVICES
 from agent.config.schema import Config
+from agent.config.words import DEVICES
 from agent.lib.discovery import modules_in
 from agent.model import Gpu, GpuIdentity, Instant, Reading
 

@@ -12,9 +12,7 @@ import struct
 from collections.abc import Callable
 
 from agent.broker import ipmi_opening
-from agent.broker.dcmi import IpmiDevice
-from agent.broker.job_variables import job_variables, joined
-from agent.broker.questions import POWER, QUESTION, answer_to, parse_question
+from agent.broker.questions import POWER, QUESTION, IpmiDevice, answer_to, job_variables, joined, parse_question
 
 STAT, ENVIRON = 1024, 256 * 1024
 """Most bytes read of each file."""

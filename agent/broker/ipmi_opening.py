@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from agent.broker.dcmi import IpmiDevice
+from agent.broker.questions import IpmiDevice
 
 DEVICES = ("/dev/ipmi0", "/dev/ipmi/0", "/dev/ipmidev/0")
 

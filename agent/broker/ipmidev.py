@@ -13,7 +13,7 @@ import os
 import select
 from collections.abc import Callable
 
-from agent.broker.dcmi import GET_POWER_READING, NETFN_GROUP, REQUEST, TIMEOUT_SECONDS, IpmiDevice
+from agent.broker.questions import GET_POWER_READING, NETFN_GROUP, REQUEST, TIMEOUT_SECONDS, IpmiDevice
 
 SYSTEM_INTERFACE = 0x0C  # IPMI_SYSTEM_INTERFACE_ADDR_TYPE
 BMC_CHANNEL = 0x0F  # IPMI_BMC_CHANNEL

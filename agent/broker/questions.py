@@ -1,12 +1,68 @@
-"""The two questions and their answers, as they go over the socket. Pure: bytes in, values out.
+"""The broker's two questions and their answers, as they go over the socket, and all that may be asked.
 
-A question is one message of fixed size. Its answer is one message that begins with the question, so that an answer
-to another question is never taken for it; then an error number, 0 for none; then the content, if there is any.
+Pure: bytes in, values out. A question is one message of fixed size. Its answer is one message that begins with the
+question, so that an answer to another question is never taken for it; then an error number, 0 for none; then the
+content, if there is any. The broker returns no environment variables but those that may describe a job, and sends one
+IPMI request: Get Power Reading of the DCMI specification 1.5, section 6.6.1.
 """
 
 from __future__ import annotations
 
 import struct
+
+NETFN_GROUP = 0x2C
+GET_POWER_READING = 0x02
+DCMI = 0xDC
+REQUEST = bytes((DCMI, 0x01, 0x00, 0x00))  # system power statistics, no attributes, reserved
+TIMEOUT_SECONDS = 1.5
+"""Seconds. A controller answers within a few tenths; the kernel's driver itself gives up after 5."""
+
+
+class IpmiDevice:
+    """An open connection to the controller. Not a Protocol: importing typing costs the broker a megabyte."""
+
+    def power_reading(self) -> bytes:
+        """The controller's response, completion code first. Raises TimeoutError, or OSError from the device."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Release the device; may be called more than once."""
+        raise NotImplementedError
+
+
+KEYS = frozenset(
+    b"SLURM_JOB_ID SLURM_JOBID SLURM_JOB_NAME SLURM_JOB_USER SLURM_JOB_ACCOUNT SLURM_JOB_PARTITION "
+    b"SLURM_JOB_START_TIME SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID PBS_JOBID PBS_JOBNAME PBS_QUEUE "
+    b"LSB_JOBID LSB_JOBINDEX LSB_JOBNAME LSB_QUEUE LSB_PROJECT_NAME "
+    b"JOB_ID JOB_NAME QUEUE SGE_ROOT SGE_TASK_ID SGE_O_LOGNAME SGE_ACCOUNT "
+    b"OAR_JOB_ID OAR_JOBID OAR_JOB_NAME OAR_PROJECT_NAME OAR_USER OAR_ARRAY_ID OAR_ARRAY_INDEX "
+    b"FLUX_JOB_ID FLUX_JOB_ID_PATH _CONDOR_SLOT _CONDOR_SCRATCH_DIR "
+    b"NOMAD_ALLOC_ID NOMAD_ALLOC_NAME NOMAD_JOB_NAME NOMAD_NAMESPACE NOMAD_DC "
+    b"RAY_JOB_ID RAY_CLUSTER_NAME HOSTNAME".split()
+)
+
+OF_COMPONENT = b"_HET_GROUP_"
+"""What Slurm puts between the name of a variable and the number of the job's component that it is about."""
+
+LONGEST, MOST = 512, 128
+"""Most bytes of a value, and most variables of one process."""
+
+
+def job_variables(environ: bytes, keys: frozenset[bytes] = KEYS) -> dict[bytes, bytes]:
+    """The variables of these names in a /proc/PID/environ; the first of equal ones counts, as it does for getenv."""
+    found: dict[bytes, bytes] = {}
+    for entry in environ.split(b"\0"):
+        key, _, value = entry.partition(b"=")
+        name, component, number = key.partition(OF_COMPONENT)
+        if value and name in keys and (not component or (number.isdigit() and len(number) < 4)) and len(found) < MOST:
+            found.setdefault(key, value[:LONGEST])
+    return found
+
+
+def joined(variables: dict[bytes, bytes]) -> bytes:
+    """Variables in the form of a /proc/PID/environ."""
+    return b"".join(b"%b=%b\0" % pair for pair in variables.items())
+
 
 VARIABLES, POWER = b"job1", b"pwr1"
 """The job variables of a process, and the power reading of the management controller."""

@@ -15,8 +15,7 @@ import re
 from collections.abc import Iterator
 from itertools import count
 
-from agent.catalogue.bindings import Derived, PortFile, Source
-from agent.catalogue.growth import ANYTHING, PACKETS
+from agent.catalogue.bindings import ANYTHING, PACKETS, Derived, PortFile, Source
 from agent.model import Gpu, IbPort, Kind, Lane, Metric, Shown, Unit
 
 PREFIX = "coldplate_infiniband_"

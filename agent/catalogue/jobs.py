@@ -6,8 +6,7 @@ then grow with every job that ever ran.
 
 from __future__ import annotations
 
-from agent.catalogue.bindings import Derived, Source
-from agent.catalogue.growth import JOB_WATTS
+from agent.catalogue.bindings import JOB_WATTS, Derived, Source
 from agent.model import Gpu, Kind, Lane, Metric, Node, Unit
 
 JOB = ("scheduler", "job_id")

@@ -6,8 +6,7 @@ from a node that starves it.
 
 from __future__ import annotations
 
-from agent.catalogue.bindings import Derived, Source
-from agent.catalogue.growth import GPU_SECONDS, NODE_WATTS, PACKETS, PROCESSORS
+from agent.catalogue.bindings import GPU_SECONDS, NODE_WATTS, PACKETS, PROCESSORS, Derived, Source
 from agent.model import Kind, Lane, Metric, Node, Unit
 
 PROCESSOR = (

@@ -8,8 +8,7 @@ are those of packets, and symbol errors those of received symbols. A link mends 
 from __future__ import annotations
 
 from agent.catalogue import nvml_constants as nvml
-from agent.catalogue.bindings import Field
-from agent.catalogue.growth import PACKETS
+from agent.catalogue.bindings import PACKETS, Field
 from agent.model import Gpu, Kind, Lane, Metric, NvLink, Shown, Unit
 
 _BINS = range(nvml.FI_DEV_NVLINK_COUNT_FEC_HISTORY_15 + 1 - nvml.FI_DEV_NVLINK_COUNT_FEC_HISTORY_0)

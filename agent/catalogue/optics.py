@@ -6,8 +6,7 @@ PAM4 links (IEEE 802.3 clause 91 and 119).
 
 from __future__ import annotations
 
-from agent.catalogue.bindings import Source
-from agent.catalogue.growth import PACKETS
+from agent.catalogue.bindings import PACKETS, Source
 from agent.model import Kind, Lane, Metric, Node, Shown, Unit
 
 FEC = "ethtool netlink: FEC_GET"

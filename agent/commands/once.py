@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.lib.commandline import INVALID
-from agent.lib.user_error import UserError
+from agent.lib.wording import UserError
 from agent.wiring.command_line import CommandLineOptions, add_sources, read_config, read_options, scenario_of
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ def sample_once(config: Config, options: CommandLineOptions, style: str, textfil
     from agent.daemon.hub import Hub
     from agent.daemon.reloading import LastReload
     from agent.daemon.sampling import Teller
-    from agent.daemon.self_metrics import SelfMetrics
+    from agent.daemon.self_report import SelfMetrics
     from agent.rack.series import ConfiguredRack
     from agent.wiring.peering import load_rack
     from agent.wiring.replaying import clock_of
+    from agent.wiring.serving import neighbours_of, with_neighbours
     from agent.wiring.sources import make_sampling_loop
     from agent.wiring.start_checks import check
-    from agent.wiring.web import neighbours_of, with_neighbours
     from exporters.pages import age_of
 
     selection = check(config)

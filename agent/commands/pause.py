@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.lib.user_error import UserError
+from agent.lib.wording import UserError
 from agent.wiring.command_line import add_config_file, read_file
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Ask, and wait for the answer. Raises UserError."""
     from agent.daemon import pausing
-    from agent.wiring.state_directory import state_file
+    from agent.wiring.identity import state_file
 
     seconds = _length(arguments.length)
     path = state_file(read_file(arguments), pausing.REQUEST)
@@ -91,7 +91,7 @@ def _length(text: str) -> float:
 def _pause(folder: Path, seconds: float) -> int:
     from agent.daemon import pausing
     from agent.lib.clock import clock
-    from agent.lib.timestamps import utc
+    from agent.lib.wording import utc
 
     until = float(round(clock().wall + seconds))
     pausing.write_request(folder, pausing.PauseRequest(until, pausing.boot_of(Path("/proc"))))

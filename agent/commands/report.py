@@ -10,9 +10,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.lib.commandline import INVALID
-from agent.lib.terminal import takes_colour
-from agent.lib.user_error import UserError
+from agent.lib.commandline import INVALID, takes_colour
+from agent.lib.wording import UserError
 
 if TYPE_CHECKING:
     from agent.recording.report.run_facts import Run

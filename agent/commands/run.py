@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until stopped. Raises UserError."""
-    from agent.daemon.systemd import Notifier
+    from agent.daemon.reloading import Notifier
     from agent.lib import logs
     from agent.lib.heap import settle_heap
     from agent.wiring.assembly import make_service

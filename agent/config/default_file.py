@@ -10,8 +10,8 @@ import msgspec
 
 from agent.config import quantities
 from agent.config.key import Notation
+from agent.config.reading import SchemaField, fields_of
 from agent.config.schema import Config, Section
-from agent.config.schema_fields import SchemaField, fields_of
 
 _HEAD = """\
 # Configuration of coldplate: every key with its default or an example. All keys are optional; to change one, remove

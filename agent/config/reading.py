@@ -1,28 +1,159 @@
 """Reads the configuration: one YAML file in which every key is optional.
 
-An unknown key is an error that names file, line, key path and the nearest valid key: a typo that is
-ignored is a threshold that nobody set. A key of a feature that this version does not have is an error that says so.
+An unknown key is an error that names file, line, key path and the nearest valid key: a typo that is ignored is a
+threshold that nobody set. A key of a feature that this version does not have is an error that says so. A value of the
+wrong type is explained in an operator's terms, with the remedy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any, NamedTuple, get_origin
 
 import msgspec
 
 from agent.config import quantities
-from agent.config.contradictions import check_values
-from agent.config.key import READERS, Notation
+from agent.config.checks import check_texts, check_values
+from agent.config.key import READERS, Key, Notation
 from agent.config.places import Places
 from agent.config.schema import POWER_FACTOR, Config, ConfigError, ConfigSource, Section
-from agent.config.schema_fields import SchemaField, fields_of
-from agent.config.texts import check_texts
-from agent.config.wrong_types import in_words
 from agent.lib import textfile, yamltree
 from agent.lib.commandline import nearest
+
+
+class SchemaField(NamedTuple):
+    """One key of a section. `kind` is its type without None; `default` is msgspec.NODEFAULT if it is required.
+
+    `section` is the type of what is below it; `named` says that there may be many, each under a name of its own.
+    """
+
+    name: str
+    attribute: str
+    kind: Any
+    optional: bool
+    key: Key | None
+    section: type[Section] | None
+    named: bool
+    default: Any
+
+
+class KeyEntry(NamedTuple):
+    """A key with its path in the file, with `*` for names that the author of the file chooses."""
+
+    path: str
+    field: SchemaField
+
+
+@functools.cache
+def fields_of(section: type[Section]) -> dict[str, SchemaField]:
+    """The keys of a section, by name."""
+    made = {}
+    for each in msgspec.structs.fields(section):
+        if each.type is ConfigSource:
+            continue
+        key, kind, optional = _parts(each.type)
+        below = kind if _is_section(kind) else next(filter(_is_section, typing.get_args(kind)), None)
+        default = each.default_factory() if each.default_factory is not msgspec.NODEFAULT else each.default
+        made[each.encode_name] = SchemaField(
+            each.encode_name, each.name, kind, optional, key, below, below is not None and below is not kind, default
+        )
+    return made
+
+
+def entries(section: type[Section] = Config, path: str = "") -> Iterator[KeyEntry]:
+    """Every key of the file; those of a section follow it."""
+    for field in fields_of(section).values():
+        inner = f"{path}.{field.name}".lstrip(".")
+        yield KeyEntry(inner, field)
+        if field.section is not None:
+            yield from entries(field.section, f"{inner}.*" if field.named else inner)
+
+
+def _parts(annotation: Any) -> tuple[Key | None, Any, bool]:
+    key = None
+    if typing.get_origin(annotation) is typing.Annotated:
+        annotation, *notes = typing.get_args(annotation)
+        key = next((each for each in notes if isinstance(each, Key)), None)
+    optional = isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union
+    if optional:
+        (annotation,) = (each for each in typing.get_args(annotation) if each is not type(None))
+    return key, annotation, optional
+
+
+def _is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Section)
+
+
+_MISMATCH = re.compile(r"Expected `([^`]+)`, got `(\w+)`")
+_WANTED = {
+    "array": "a list",
+    "object": "a mapping",
+    "str": "text",
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "null": "nothing",
+}
+_FOUND = {
+    "array": "a list",
+    "object": "a mapping",
+    "str": "text",
+    "bool": "true or false",
+    "int": "a number",
+    "float": "a number with a fraction",
+    "null": "nothing",
+}
+_PLAIN = re.compile(r"[A-Za-z0-9_./-]{1,60}")
+
+
+def in_words(problem: str, key: str, raw: object) -> str:
+    """What msgspec says of the value at the key path `key`, in plain words, with what to write instead."""
+    match = _MISMATCH.match(problem)
+    if match is None:
+        return f"{problem[0].lower()}{problem[1:]}"
+    kinds, found = match[1].split(" | "), match[2]
+    wanted = " or ".join(_WANTED.get(kind, kind) for kind in kinds if kind != "null")
+    message = f"must be {wanted}, found {_FOUND.get(found, found)}"
+    remedy = _remedy(kinds[0], key.rpartition(".")[2], _at(raw, key))
+    return f"{message}; {remedy}" if remedy else message
+
+
+def _remedy(wanted: str, name: str, value: object) -> str:
+    shown = _written(value)
+    if wanted == "array":
+        return f"write {name}: [{shown}]" if shown else f"write {name}: [ONE, TWO]"
+    if wanted == "object":
+        return "write its keys below it, each on a line of its own and indented"
+    if wanted == "str" and shown:
+        return f'put it in quotes: "{shown}"'
+    if wanted == "bool":
+        return f"write {name}: true or {name}: false, without quotes"
+    if wanted in ("int", "float") and isinstance(value, str):
+        return f"write {name}: 5, without quotes and without a unit"
+    return ""
+
+
+def _written(value: object) -> str:
+    """A scalar as written in a file, if that takes a few plain characters; empty otherwise."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = str(value) if isinstance(value, (str, int, float)) else ""
+    if _PLAIN.fullmatch(text):
+        return text
+    return f'"{text}"' if text and len(text) <= 100 and text.isprintable() and '"' not in text else ""
+
+
+def _at(raw: Any, key: str) -> object:
+    """The value at a key path; None if the path does not lead to one, such as through a list."""
+    for part in key.split("."):
+        raw = raw.get(part) if isinstance(raw, dict) else None
+    return raw
 
 
 def load(path: Path, must_exist: bool = True, *, handed: bool = False) -> Config:

@@ -11,10 +11,9 @@ from typing import Annotated
 
 import msgspec
 
-from agent.config.device_words import DEVICES
 from agent.config.key import Key, Notation
-from agent.config.profile_words import PROFILES
-from agent.lib.user_error import UserError
+from agent.config.words import DEVICES, PROFILES
+from agent.lib.wording import UserError
 
 TRIGGERS = ("firing", "xid")
 NEIGHBOURS = ("dcgm", "node_infiniband", "nvitop", "nvidia_smi")

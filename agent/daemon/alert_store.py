@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.lib.statefiles import StateFiles
+from agent.lib.state_files import StateFiles
 from agent.model import Alert, Instant, Phase
 from alerts import alert_state
 from alerts.engine import Evaluation, RuleEngine

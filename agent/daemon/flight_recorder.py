@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from agent.catalogue import BY_NAME
-from agent.lib.durable import clear_unfinished, replace_file
+from agent.lib.state_files import clear_unfinished, replace_file
 from agent.lib.threads import CLOSING_SECONDS, KeptThread, Threads
 from agent.model import EMPTY_FRAME, Frame, Instant, Labels, Layout, Node, Series, Snapshot
 from agent.recording.provenance import Provenance

@@ -1,13 +1,46 @@
-"""The latest snapshot and its followers. Created first, and passed to all producers and consumers."""
+"""The latest snapshot and its followers, and the last minutes of a few metrics. Made before all producers and
+consumers.
+
+Followers and reporting parts run in the sampling thread: `Isolation` has a failure affect only the one that failed, and
+logs it once.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable
+from array import array
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
-from agent.daemon.isolation import Isolation
-from agent.model import Snapshot
+from agent.catalogue import BY_NAME
+from agent.lib.layout_columns import RoundMemo, picker
+from agent.model import Layout, PastMoment, Snapshot
+
+log = logging.getLogger("coldplate")
+
+T = TypeVar("T")
+
+
+class Isolation:
+    """Remembers what was logged of each part."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, str] = {}
+
+    def run(self, what: str, work: Callable[[], T], otherwise: T) -> T:
+        """The result of the work, or `otherwise` if it fails; `what` describes it in the log."""
+        try:
+            return work()
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            if self._told.get(what) != text:
+                self._told[what] = text
+                log.exception("%s failed", what)
+            return otherwise
+
 
 Follower = Callable[[Snapshot], None]
 
@@ -34,3 +67,39 @@ class Hub:
         self.latest = snapshot
         for what, follower in self._followers:
             self._isolation.run(what, partial(follower, snapshot), None)
+
+
+ROWS = frozenset({BY_NAME["coldplate_gpu_utilization_ratio"], BY_NAME["coldplate_gpu_power_watts"]})
+MOMENTS = 600
+"""Samples that are kept, at most one a second: ten minutes, in 0.2 MiB for 8 GPUs."""
+LEAST_SECONDS = 0.95
+"""A little less than a second: a sample that comes a bit early is not left out."""
+
+
+class RecentReadings:
+    """Follows the hub. `moments` may be asked for in any thread."""
+
+    def __init__(self) -> None:
+        self._kept: deque[PastMoment] = deque(maxlen=MOMENTS)
+        self._picks = RoundMemo(_pick_of)
+        self._last = float("-inf")
+
+    def observe(self, snapshot: Snapshot) -> None:
+        """Keep what is wanted of a snapshot, unless one of the same second is kept."""
+        if not 0 <= snapshot.at.mono - self._last < LEAST_SECONDS:
+            self._last = snapshot.at.mono
+            picks = self._picks.of([frame.layout for frame in snapshot.frames])
+            parts = [pick(frame.values) for pick, frame in zip(picks, snapshot.frames, strict=True) if pick is not None]
+            self._kept.append(PastMoment(snapshot.at.wall, tuple(parts)))
+
+    def moments(self) -> tuple[PastMoment, ...]:
+        """Those that are kept, the oldest first."""
+        return tuple(self._kept)
+
+
+def _pick_of(layout: Layout) -> Callable[[Sequence[float]], tuple[Layout, Sequence[float]]] | None:
+    places = [place for place, series in enumerate(layout.series) if series.metric in ROWS]
+    if not places:
+        return None
+    kept, pick = Layout(tuple(layout.series[place] for place in places)), picker(places)
+    return lambda values: (kept, array("d", pick(values)))

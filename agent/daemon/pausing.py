@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent.lib import textfile
-from agent.lib.durable import replace_file
+from agent.lib.state_files import replace_file
 from agent.lib.threads import Threads
 from agent.model import Instant
 

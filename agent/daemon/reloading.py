@@ -1,21 +1,49 @@
-"""Reloads the configuration, in a separate thread: files may be on a disk that hangs, and many rules take long.
+"""Reloads the configuration, in a thread of its own, and tells systemd what the agent is doing (sd_notify).
 
-Everyone who requested a reload gets its result, once, from a reload that started after the request. A failed reload
-keeps the current configuration.
+Files may be on a disk that hangs, and many rules take long. Everyone who requested a reload gets its result, once, from
+a reload that started after the request. A failed reload keeps the current configuration. Without systemd, its messages
+go nowhere.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import socket
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from agent.config.schema import ConfigError
-from agent.daemon.systemd import Notifier
 from agent.lib.threads import CLOSING_SECONDS, KeptThread, Threads
 from agent.model import Instant
+
+
+class Notifier:
+    """Sends to the socket that `NOTIFY_SOCKET` names, if any."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._address = environment.get("NOTIFY_SOCKET", "")
+        self._heartbeat: int | None = None
+
+    def alive(self, heartbeat: int, status: str) -> None:
+        """Feed the watchdog if `heartbeat` has changed since the last call: a loop that is stuck must be noticed."""
+        if heartbeat != self._heartbeat:
+            self._heartbeat = heartbeat
+            self.send(WATCHDOG=1, STATUS=status)
+
+    def send(self, **facts: object) -> None:
+        """Send assignments, such as READY=1. A socket that is gone is no reason to stop."""
+        if not self._address:
+            return
+        # An address that begins with @ is in the abstract namespace, whose first byte is zero (sd_notify(3)).
+        address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
+        message = "\n".join(f"{name}={value}" for name, value in facts.items())
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | os.O_CLOEXEC) as speaker:
+            speaker.sendto(message.encode(), address)
+
 
 log = logging.getLogger("coldplate")
 

@@ -23,9 +23,9 @@ from agent.model import (
 )
 from agent.recording.file_records import RecordingError
 from agent.sampler.health import LoopFacts
-from agent.sampler.inventory import Inventory
+from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
-from agent.sampler.settings import Settings
+from agent.sampler.schedule import Settings
 
 log = logging.getLogger("coldplate.replay")
 

@@ -17,19 +17,16 @@ from typing import Protocol
 
 from agent.backends.own_processes import OwnProcesses
 from agent.backends.protocol import BackendProtocol, ChannelError, LaneSample
-from agent.daemon.governing import Governing
-from agent.daemon.hub import Hub
-from agent.daemon.isolation import Isolation
+from agent.daemon.costs import Governing, ThreadCosts
+from agent.daemon.hub import Hub, Isolation
 from agent.daemon.pausing import PauseAnswer, PauseWatch
-from agent.daemon.thread_costs import ThreadCosts
 from agent.lib.threads import KeptThread, Threads
-from agent.lib.timestamps import utc
+from agent.lib.wording import utc
 from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Outcome, Reason, Snapshot
 from agent.sampler.backend_runner import Runner
 from agent.sampler.health import LoopFacts
 from agent.sampler.sampler import Sampler
-from agent.sampler.schedule import Schedule
-from agent.sampler.settings import Settings
+from agent.sampler.schedule import Schedule, Settings
 from agent.worker.supervisor import Supervisor
 from agent.worker.worker_messages import Hello, Message, Refusal
 

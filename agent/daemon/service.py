@@ -17,9 +17,8 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 
 from agent.daemon.hub import Hub
-from agent.daemon.reloading import Reloader
+from agent.daemon.reloading import Notifier, Reloader
 from agent.daemon.sampling import SamplingLoop
-from agent.daemon.systemd import Notifier
 from agent.lib.threads import Part, Threads
 from agent.model import Snapshot
 

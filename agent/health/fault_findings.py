@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from agent.catalogue.xid_triage import ACTIONS, XidClass, called, class_of
-from agent.health.expected_node import Expected
-from agent.health.per_gpu import NOBODY, GpuFact, grouped
+from agent.health.expectations import Expected
 from agent.health.seen_node import INFO, SeenNode, name_of
-from agent.health.verdicts import HealthFinding, Verdict, rank
+from agent.health.verdicts import NOBODY, GpuFact, HealthFinding, Verdict, grouped, rank
 from agent.model import Gpu, Xid
 
 PENDING = "coldplate_gpu_row_remap_pending"

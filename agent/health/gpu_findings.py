@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from agent.health.expected_node import Expected
-from agent.health.per_gpu import NOBODY, UNREAD, GpuFact, gibibytes, grouped, plain, switched
+from agent.health.expectations import Expected
 from agent.health.seen_node import SeenNode, name_of
-from agent.health.verdicts import HealthFinding, Verdict
+from agent.health.verdicts import NOBODY, UNREAD, GpuFact, HealthFinding, Verdict, gibibytes, grouped, plain, switched
 from agent.model import Gpu, Outcome
 
 AGE = "coldplate_gpu_sample_age_seconds"

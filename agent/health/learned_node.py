@@ -8,7 +8,7 @@ from math import floor
 from typing import Any
 
 from agent.health import gpu_findings, link_findings, port_findings
-from agent.health.expected_node import NodeExpectations
+from agent.health.expectations import NodeExpectations
 from agent.health.seen_node import SeenNode
 from agent.model import Gpu, NvLink
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from agent.health.expected_node import Expected
-from agent.health.per_gpu import NOBODY, UNREAD, GpuFact, grouped
+from agent.health.expectations import Expected
 from agent.health.seen_node import SeenNode, numbers
-from agent.health.verdicts import HealthFinding, Verdict
+from agent.health.verdicts import NOBODY, UNREAD, GpuFact, HealthFinding, Verdict, grouped
 from agent.model import Gpu, NvLink
 
 GENERATION = "coldplate_gpu_pcie_link_generation"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from agent.health.expected_node import DISTANCES, Expected
-from agent.health.per_gpu import NOBODY, UNREAD, grouped
+from agent.health.expectations import DISTANCES, Expected
 from agent.health.seen_node import SeenNode, numbers
-from agent.health.verdicts import HealthFinding, Verdict
+from agent.health.verdicts import NOBODY, UNREAD, HealthFinding, Verdict, grouped
 from agent.model import Gpu, IbPort
 
 PORT_UP = "coldplate_infiniband_port_up"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
-from agent.lib.index_runs import index_runs
+from agent.lib.wording import index_runs
 from agent.model import BackendReport, Entity, Gpu, Reason, Snapshot
 
 UP = "coldplate_gpu_up"

@@ -1,5 +1,6 @@
-"""What all commands share: invalid arguments and failed output are reported in one line with a suggestion, and each
-help ends with examples and what every exit status means.
+"""What all commands share: options, errors in one line with a suggestion, and help with examples and exit statuses.
+
+The words for log lines are here, so that showing help imports no logging.
 """
 
 from __future__ import annotations
@@ -9,7 +10,35 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
+
+
+def takes_colour(stream: TextIO) -> bool:
+    """Whether this is a terminal that shows colours, and whose user has not refused them (https://no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in (None, "dumb")
+
+
+LEVELS = ("debug", "info", "warn", "error")
+FORMATS = ("logfmt", "json")
+
+
+def add_log_options(parser: argparse.ArgumentParser, level: str = "info") -> None:
+    """`--log.level`, with its default, and `--log.format`."""
+    parser.add_argument(
+        "--log.level",
+        dest="log_level",
+        choices=LEVELS,
+        default=level,
+        help="lowest level of log lines to print (default %(default)s)",
+    )
+    parser.add_argument(
+        "--log.format",
+        dest="log_format",
+        choices=FORMATS,
+        default="logfmt",
+        help="format of log lines (default %(default)s)",
+    )
+
 
 MISUSED = 2
 INVALID = {MISUSED: "the command line or the configuration is invalid; one line says why"}

@@ -1,4 +1,4 @@
-"""Responses of HTTP/1.1 as data: bytes in, answers out, without sockets or clock.
+"""Responses of HTTP/1.1 as data: bytes in, answers or reasons for their absence out, without sockets or clock.
 
 The servers of management controllers and proxies are accepted as they are: bare line feeds, folded or broken header
 lines, bodies in chunks or up to the end of the connection. That is safe with one request at a time: if there is any
@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Protocol
-
-from agent.lib.http_outcomes import HttpAnswer, HttpError, HttpFault
 
 MOST_HEADERS = 100
 MOST_INTERIM = 16
@@ -278,3 +277,45 @@ def _line(buffer: bytearray) -> bytes | None:
 
 def _garbage(text: str) -> HttpError:
     return HttpError(HttpFault.GARBAGE, text)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """Names of `headers` are in lower case; of several with one name the first is kept, unless they are a list.
+
+    `closes`: the connection cannot be used again. `cut`: the body was longer.
+    """
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    closes: bool = False
+    cut: bool = False
+
+
+class HttpFault(Enum):
+    """Why there is no answer."""
+
+    UNREACHABLE = auto()
+    """No connection, or it broke off."""
+    UNTRUSTED = auto()
+    """The server's certificate; the caller names the remedy, by its own keys."""
+    UNREADABLE = auto()
+    """A local file: the password, the token or the certificates."""
+    TIMEOUT = auto()
+    GARBAGE = auto()
+    """Not a response of HTTP/1.1, or one that is not accepted."""
+
+
+class HttpError(Exception):
+    """There is no complete answer. The text says why, and repeats nothing that was sent.
+
+    `head` is the status with its headers, if those came before it failed. `kept` says that the connection was an old
+    one: a new one may do better.
+    """
+
+    def __init__(self, fault: HttpFault, text: str) -> None:
+        super().__init__(text)
+        self.fault = fault
+        self.head: HttpAnswer | None = None
+        self.kept = False

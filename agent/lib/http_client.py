@@ -13,11 +13,10 @@ import socket
 from collections.abc import Callable
 from math import ceil, inf
 
-from agent.lib.http_answers import AnswerBounds
+from agent.lib.certificates import HttpTrust
+from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault
 from agent.lib.http_link import HttpLink, HttpRequest, Place
-from agent.lib.http_outcomes import HttpAnswer, HttpError, HttpFault
 from agent.lib.http_target import HttpTarget
-from agent.lib.http_trust import HttpTrust
 
 
 class HttpClient:

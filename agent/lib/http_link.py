@@ -17,11 +17,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
-from agent.lib.credentials import masked, secrets_of
-from agent.lib.http_answers import AnswerBounds, AnswerReader
-from agent.lib.http_outcomes import HttpAnswer, HttpError, HttpFault
-from agent.lib.http_target import HttpLogin
-from agent.lib.http_trust import HttpTrust
+from agent.lib.certificates import HttpTrust
+from agent.lib.http_answers import AnswerBounds, AnswerReader, HttpAnswer, HttpError, HttpFault
+from agent.lib.http_target import HttpLogin, masked, secrets_of
 
 if TYPE_CHECKING:
     import ssl

@@ -1,6 +1,9 @@
-"""Quotes foreign texts in messages: always in one line, and never too long to read."""
+"""Texts in messages: foreign ones quoted in one line, lists of devices, times, and and the user's error."""
 
 from __future__ import annotations
+
+import time
+from collections.abc import Iterable
 
 MOST = 400
 
@@ -24,3 +27,29 @@ def shown(value: object, most: int = 80) -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
+
+
+def index_runs(indexes: Iterable[str]) -> str:
+    """Indexes in their order, three or more in a row as the first and the last: `0-2, 5`. Others stay as they are."""
+    runs: list[list[str]] = []
+    for index in sorted(set(indexes), key=lambda text: (len(text), text)):
+        if runs and index.isdecimal() and runs[-1][-1].isdecimal() and int(index) == int(runs[-1][-1]) + 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
+
+
+class UserError(Exception):
+    """A mistake on the command line, in a file or in an address; the text names the place and the remedy.
+
+    A command that raises it ends with this text in one line, and with status 2.
+    """
+
+
+def utc(wall: float) -> str:
+    """Seconds since the epoch as a UTC time to the second; the bare number for one that no calendar has."""
+    try:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(wall))
+    except (ValueError, OverflowError, OSError):
+        return f"{wall:.0f} s"

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, Union
 
-from agent.lib.user_error import UserError
-from agent.lib.wording import one_line, shown
+from agent.lib.wording import UserError, one_line, shown
 from agent.lib.yamlvalues import NULLS, fits, resolve
 
 if TYPE_CHECKING:

@@ -1,12 +1,86 @@
-"""Compares the configurations of a rack's agents, as they report them to each other.
+"""Whether the agents of a rack agree: on their settings, on the time, and on who is absent.
 
-A report is flat: a name and a number. Parts of one setting share the name before the first dot, such as the limits
-of feeds.
+Settings are reported flat: a name and a number. Parts of one setting share the name before the first dot, such as the
+limits of feeds.
+
+A node whose clock is minutes off still draws power. Its reported seconds are shifted to ours by the lead of its clock,
+in whole seconds, once that has been steady: a response that does not advance, such as a stale copy from a proxy, falls
+behind by a second in each second and is rejected.
+
+During a rolling restart of a rack's agents some node is always missing, but never the same one for long. So each node's
+absence is timed separately.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+LIMIT_SECONDS = 2.0
+"""Seconds by which a clock may differ before its seconds are shifted."""
+STEADY_SECONDS = 0.5
+"""Seconds by which two readings of one offset may differ: an answer may take up to 0.8 s, most take almost none."""
+
+
+@dataclass(slots=True)
+class PeerClock:
+    """`offset`: seconds that the peer's clock is ahead of ours. `shift`: whole seconds to subtract from its seconds."""
+
+    offset: float | None = None
+    shift: int = 0
+
+    def hear(self, offset: float) -> bool:
+        """Record a reading of the offset; returns whether the peer's seconds can be converted to ours."""
+        before, self.offset = self.offset, offset
+        if abs(offset) <= LIMIT_SECONDS:
+            self.shift = 0
+            return True
+        if self.shift and abs(offset - self.shift) <= 1:
+            return True
+        if before is None or abs(offset - before) > STEADY_SECONDS:
+            return False
+        self.shift = round(offset)
+        return True
+
+
+def own_lead(offsets: Sequence[float]) -> float | None:
+    """Seconds that our clock is ahead of the others', by the median of theirs; None if there is no other.
+
+    Of two in the middle, the one closer to our clock counts: of three clocks the two that agree are right.
+    """
+    if not offsets:
+        return None
+    ordered = sorted(offsets)
+    middle = (ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2])
+    return -min(middle, key=abs)
+
+
+GRACE_SECONDS = 30.0
+"""Seconds that a node may be missing: a restarted agent is back within them."""
+
+
+class Absences:
+    """Since when each node has been missing, by a name that survives restarts. Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+        self._nameless: list[float] = []
+        self._began: float | None = None
+
+    def note(self, missing: Collection[str], nameless: int, now: float) -> None:
+        """Record who is missing now: these, and `nameless` others of which only their number is known."""
+        if self._began is None:
+            self._began = now
+        self._since = {name: self._since.get(name, now) for name in missing}
+        self._nameless = self._nameless[: max(nameless, 0)]
+        self._nameless += [now] * (nameless - len(self._nameless))
+
+    def silent(self, now: float) -> int | None:
+        """How many have been missing for long; None until this agent has watched for long enough to know."""
+        if self._began is None or now - self._began < GRACE_SECONDS:
+            return None
+        return sum(1 for since in (*self._since.values(), *self._nameless) if now - since >= GRACE_SECONDS)
+
 
 SETTINGS = ("power_budget", "nodes_expected", "node_nameplate", "feeds")
 NODES = "nodes_expected"

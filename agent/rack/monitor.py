@@ -14,23 +14,19 @@ from dataclasses import replace
 from math import floor
 
 from agent.catalogue.node import NODE_POWER
-from agent.lib.round_memo import RoundMemo
+from agent.lib.layout_columns import RoundMemo
 from agent.lib.threads import Threads
 from agent.model import EMPTY_FRAME, Frame, Framer, Instant, Layout, Reading, Snapshot
-from agent.rack.absence import Absences
-from agent.rack.agreement import NODES, differing, most_nodes
-from agent.rack.finder import Finder
-from agent.rack.heat import Heats
-from agent.rack.meter import NodeMeter
+from agent.rack.agreement import NODES, Absences, differing, most_nodes
+from agent.rack.breakers import Heats
+from agent.rack.finder import Entry, Finder, PeerTarget
 from agent.rack.nvlink_domain import DomainCensus, DomainShare, RackDomains, add_up
-from agent.rack.peer_errors import PeerFault
-from agent.rack.peer_messages import MOST_SHARES, VERSION, Report, encode
+from agent.rack.peer_messages import MOST_SHARES, VERSION, PeerFault, Report, encode
 from agent.rack.peers import WELL_SECONDS, Member, Peers
 from agent.rack.poller import Poller
-from agent.rack.power_ledger import PowerLedger, Sum
+from agent.rack.power import NodeMeter, PowerLedger, Sum
 from agent.rack.rack_options import RackOptions
 from agent.rack.series import ConfiguredRack, Limits, RackSeries
-from agent.rack.targets import Entry, PeerTarget
 from agent.rack.turns import Turns
 
 log = logging.getLogger("coldplate.rack")

@@ -14,7 +14,7 @@ import msgspec
 
 from agent.catalogue import metric
 from agent.catalogue.links import FABRIC_STATES
-from agent.lib.round_memo import RoundMemo
+from agent.lib.layout_columns import RoundMemo
 from agent.model import Frame, Layout
 
 FABRIC_INFO = metric("coldplate_gpu_fabric_info")

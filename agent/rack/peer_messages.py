@@ -1,14 +1,55 @@
-"""What the agents of a rack send each other, in JSON; a reader trusts nothing that it has not checked."""
+"""What the agents of a rack send each other, in JSON, how they are reached, and how a request can fail.
+
+A reader trusts nothing that it has not checked.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
 from typing import Annotated
 
 import msgspec
 
 from agent.catalogue.node import NODE_POWER
+from agent.lib.http_target import LOOPBACK, TLS_KEYS, HttpLogin
 from agent.rack.agreement import NODES
+from agent.rack.finder import Entry, HostEntry
 from agent.rack.nvlink_domain import DomainShare
+
+
+class PeerFault(Enum):
+    """Why a peer's answer is missing or does not count."""
+
+    CONNECT = "connect"  # its port is closed, its name unknown, its certificate not trusted
+    TIMEOUT = "timeout"  # no complete answer in time
+    HTTP = "http"  # a status other than 200
+    GARBAGE = "garbage"  # an answer that no agent gives
+    FOREIGN = "foreign"  # an agent of another rack
+    CLOCK = "clock"  # its clock does not run like ours, so that its seconds cannot be matched to ours
+    EXCESS = "excess"  # more power than a node can draw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access(HttpLogin):
+    """The access as configured. Raises ValueError."""
+
+    tls: bool = False
+
+    def __post_init__(self) -> None:
+        HttpLogin.__post_init__(self)
+        for key in TLS_KEYS:
+            if getattr(self, key) and not self.tls:
+                raise ValueError(f"{key} needs https; set scheme: https, or remove {key}")
+
+    def check(self, entries: Iterable[Entry]) -> None:
+        """Refuse to send credentials unencrypted over a network. Raises ValueError."""
+        if self.tls or not self.is_secret:
+            return
+        if not all(isinstance(each, HostEntry) and each.host in LOOPBACK for each in entries):
+            raise ValueError("would send the credentials in clear text; set scheme: https")
+
 
 PATH = "/api/v1/rack"
 VERSION = 1

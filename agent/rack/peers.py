@@ -14,11 +14,10 @@ from math import inf
 
 from agent.catalogue.node import NODE_POWER
 from agent.model import Instant, Node, Series
-from agent.rack.clocks import LIMIT_SECONDS, PeerClock, own_lead
-from agent.rack.peer_errors import PeerFault
-from agent.rack.peer_messages import GarbageError, Report, decode
-from agent.rack.power_ledger import PowerLedger
-from agent.rack.targets import PeerTarget
+from agent.rack.agreement import LIMIT_SECONDS, PeerClock, own_lead
+from agent.rack.finder import PeerTarget
+from agent.rack.peer_messages import GarbageError, PeerFault, Report, decode
+from agent.rack.power import PowerLedger
 
 log = logging.getLogger("coldplate.rack")
 

@@ -16,16 +16,13 @@ from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
-from agent.lib.http_answers import AnswerBounds
+from agent.lib.certificates import HttpTrust
+from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault
 from agent.lib.http_link import HttpLink, HttpRequest, Place, Watch
-from agent.lib.http_outcomes import HttpAnswer, HttpError, HttpFault
-from agent.lib.http_trust import HttpTrust
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant
-from agent.rack.access import Access
-from agent.rack.peer_errors import PeerFault
-from agent.rack.peer_messages import PATH
-from agent.rack.targets import PeerTarget
+from agent.rack.finder import PeerTarget
+from agent.rack.peer_messages import PATH, Access, PeerFault
 
 log = logging.getLogger("coldplate.rack")
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import inf
 
-from agent.rack.access import Access
 from agent.rack.agreement import BUDGET, FEEDS, NODES
-from agent.rack.heat import Breaker
-from agent.rack.peer_messages import MOST_LIMITS, MOST_NAME
-from agent.rack.targets import Entry
+from agent.rack.breakers import Breaker
+from agent.rack.finder import Entry
+from agent.rack.peer_messages import MOST_LIMITS, MOST_NAME, Access
 
 BEYOND_PLATE = 1.5
 """How many times its nameplate a node is believed to draw at most: the plate may be a little low."""

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from agent.catalogue import BY_NAME
 from agent.model import Frame, Framer, Instant, Labels, Rack, Reading, Series
 from agent.rack.agreement import BUDGET, FEEDS
-from agent.rack.heat import State
+from agent.rack.breakers import State
 from agent.rack.nvlink_domain import RackDomains
-from agent.rack.peer_errors import PeerFault
-from agent.rack.peer_messages import Report
+from agent.rack.peer_messages import PeerFault, Report
 from agent.rack.peers import Peer
-from agent.rack.power_ledger import Sum
+from agent.rack.power import Sum
 from agent.rack.rack_options import RackOptions
 
 

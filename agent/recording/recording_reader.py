@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, NamedTuple, Protocol, TypeVar
 
-from agent.lib.timestamps import utc
-from agent.lib.wording import one_line
+from agent.lib.wording import one_line, utc
 from agent.model import BackendReport, Frame, Instant, Snapshot
 from agent.recording import columns
 from agent.recording.file_records import (

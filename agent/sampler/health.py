@@ -1,17 +1,114 @@
-"""The agent's own series: each backend's duration, outcome, age and calls, the ticks, the worker."""
+"""The agent's own series: each backend's duration, outcome, age and calls, the ticks, the worker, and what is missing.
+
+A read that has been in flight for too long counts as failed. Every metric that has gaps has a series of its own.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter as Tally
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.backends.protocol import LaneSample
 from agent.catalogue import BY_NAME
 from agent.catalogue.own_series import OwnReading, OwnSeries
-from agent.model import Backend, BackendReport, Frame, Gap, Lane, Outcome, Reason
-from agent.sampler.backend_runner import Read
-from agent.sampler.settings import Settings
+from agent.model import (
+    EMPTY_FRAME,
+    Backend,
+    BackendReport,
+    Entity,
+    Frame,
+    Framer,
+    Gap,
+    Lane,
+    Metric,
+    NvLink,
+    Outcome,
+    Reading,
+    Reason,
+    Series,
+)
+from agent.sampler.backend_runner import Flight, Read
+from agent.sampler.schedule import Settings
+
+log = logging.getLogger("coldplate.backend")
+
+
+class Overdue:
+    """Follows which backends have had a read in flight for too long."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+
+    @property
+    def since(self) -> dict[str, float]:
+        """Since when each overdue backend has been silent, in monotonic seconds. For any thread."""
+        return dict(self._since)
+
+    def look(self, flights: Mapping[str, Flight], now: float, patience: float) -> dict[str, str]:
+        """For each overdue backend, how long it has been silent, in words. Times in monotonic seconds.
+
+        The patience is the same for all lanes: a thread that hangs in the cold lane keeps the fast one waiting.
+        """
+        late = {name: flight for name, flight in flights.items() if now - flight.since > patience}
+        for name, flight in late.items():
+            if name not in self._since:
+                facts = {"backend": name, "lane": flight.lane.value, "seconds": round(now - flight.since, 1)}
+                log.warning("backend does not answer", extra={"facts": facts})
+            self._since.setdefault(name, flight.since)
+        for name in [name for name in self._since if name not in late]:
+            seconds = round(now - self._since.pop(name), 1)
+            log.info("backend answers again", extra={"facts": {"backend": name, "seconds": seconds}})
+        waited = {name: now - flight.since for name, flight in late.items()}
+        return {name: f"no answer for {seconds:.{int(seconds < 10)}f} s" for name, seconds in waited.items()}
+
+
+MISSING = BY_NAME["coldplate_metric_missing"]
+
+ROOM = 20_000
+"""Most series that are remembered: devices come and go as long as the agent runs."""
+
+Source = tuple[str, Sequence[Gap]]
+"""A backend, and some gaps of it."""
+
+
+class MissingMetrics:
+    """Gathers gaps. They are mostly those of the last snapshot, and then the same result is returned again."""
+
+    def __init__(self) -> None:
+        self._series: dict[tuple[Metric, Entity, Reason], Series] = {}
+        self._framer = Framer()
+        self._sources: list[Source] = []
+        self._made: tuple[Mapping[str, tuple[Gap, ...]], Frame] = ({}, EMPTY_FRAME)
+
+    def gather(self, sources: list[Source]) -> tuple[Mapping[str, tuple[Gap, ...]], Frame]:
+        """All gaps by backend, and their coldplate_metric_missing; one series for all links of a GPU."""
+        if sources != self._sources:
+            gaps: dict[str, tuple[Gap, ...]] = {}
+            for backend, some in sources:
+                gaps[backend] = (*gaps.get(backend, ()), *some)
+            self._sources, self._made = sources, (gaps, self._framer.frame(self._readings(sources)))
+        return self._made
+
+    def _readings(self, sources: Sequence[Source]) -> Iterator[Reading]:
+        """Each series once: two lanes of a device may miss the same metric."""
+        seen: dict[Series, None] = {}
+        for _, gaps in sources:
+            for gap in gaps:
+                entity = gap.entity.gpu if isinstance(gap.entity, NvLink) else gap.entity
+                key = (gap.metric, entity, gap.reason)
+                seen[self._series.get(key) or self._make(key)] = None
+        return (Reading(series, 1) for series in seen)
+
+    def _make(self, key: tuple[Metric, Entity, Reason]) -> Series:
+        metric, entity, reason = key
+        labels = (("metric", metric.name), ("reason", reason.value))
+        if len(self._series) >= ROOM:
+            self._series.clear()
+        series = self._series[key] = Series(MISSING, entity, labels)
+        return series
+
 
 AGE = BY_NAME["coldplate_backend_age_seconds"]
 

@@ -1,15 +1,132 @@
-"""Which GPUs are present: a series for each GPU ever seen, so that one that falls silent shows as data."""
+"""Which GPUs are present, and the inventory of those that belong in the node, remembered across restarts.
+
+There is a series for each GPU ever seen, so that one that falls silent shows as data. Only an inventory can show that a
+GPU is missing at boot, or name the previous GPU of a slot. It stores the identity of a GPU, never its measurements.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from agent.backends.protocol import Unidentified
 from agent.catalogue import BY_NAME
+from agent.lib.state_files import DamagedError, read_whole, seal, set_aside, unseal
 from agent.model import Frame, Framer, Gpu, GpuIdentity, Node, Reading, Series
-from agent.sampler.inventory import Inventory
+
+log = logging.getLogger("coldplate.inventory")
+
+FORM = "coldplate-inventory-1"
+MOST = 160
+"""Most GPUs that are remembered: twice as many as the largest node has. A broken driver may show others each time."""
+
+Save = Callable[[Path, bytes], None]
+"""Writes a file soon; returns at once and never raises."""
+
+
+class Inventory:
+    """GPUs by slot. `path` is the file that keeps them, None for none; without `save` the file does not change."""
+
+    def __init__(self, path: Path | None, save: Save | None = None) -> None:
+        self._path = path
+        self._write = save
+        self.gpus: dict[str, GpuIdentity] = {}
+        self.replaced: dict[str, tuple[str, str]] = {}
+        """By slot, the UUID and serial of the GPU that was there before."""
+        if path is not None:
+            self._load(path)
+
+    def enumerate(self, present: Sequence[GpuIdentity], expected: int | None) -> None:
+        """Take in what the driver shows now; `expected` is the configured number of GPUs, if any."""
+        before = (dict(self.gpus), dict(self.replaced))
+        for identity in present:
+            self._place(identity)
+        slots = {identity.slot for identity in present}
+        if expected is not None and len(present) >= expected:
+            for slot in [slot for slot in self.gpus if slot not in slots]:
+                log.info("forgetting GPU %s: all %d GPUs that the configuration expects are present", slot, expected)
+                del self.gpus[slot]
+        for slot in [slot for slot in self.gpus if slot not in slots][: max(len(self.gpus) - MOST, 0)]:
+            log.warning("forgetting GPU %s: more than %d have been seen", slot, MOST)
+            del self.gpus[slot]
+        for slot, identity in self.gpus.items():
+            if slot not in slots:
+                log.warning("GPU missing", extra={"facts": _facts(identity)})
+        if (self.gpus, self.replaced) != before:
+            self._save()
+
+    def find(self, device: str) -> Gpu | None:
+        """The GPU with this UUID, or with a slot that begins with this, `0000:1b:00`."""
+        for slot, identity in self.gpus.items():
+            if identity.gpu.uuid == device or (":" in device and slot.startswith(device.lower())):
+                return identity.gpu
+        return None
+
+    def _place(self, identity: GpuIdentity) -> None:
+        for slot, other in list(self.gpus.items()):
+            if other.gpu.uuid == identity.gpu.uuid and slot != identity.slot:
+                log.warning("GPU moved from slot %s", slot, extra={"facts": _facts(identity)})
+                del self.gpus[slot]
+        known = self.gpus.get(identity.slot)
+        if known is not None and known.gpu.uuid != identity.gpu.uuid:
+            self.replaced[identity.slot] = (known.gpu.uuid, known.serial)
+            facts = {**_facts(identity), "previous_uuid": known.gpu.uuid, "previous_serial": known.serial}
+            log.warning("GPU replaced", extra={"facts": facts})
+        self.gpus[identity.slot] = identity
+
+    def _load(self, path: Path) -> None:
+        try:
+            self._parse(unseal(FORM, read_whole(path)))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            log.warning("cannot read the GPU inventory %s: %s; GPUs that were already missing are unknown", path, error)
+        except DamagedError as error:
+            self.gpus.clear()
+            self.replaced.clear()
+            aside = "left alone" if self._write is None else f"set aside as {set_aside(path)}"
+            log.warning("the GPU inventory %s is damaged (%s); %s, starting a new one", path, error, aside)
+
+    def _parse(self, body: bytes) -> None:
+        """Take in what a file holds. Raises DamagedError."""
+        try:
+            document: dict[str, Any] = json.loads(body)
+            for row in document["gpus"]:
+                gpu = Gpu(str(row["index"]), str(row["uuid"]))
+                facts = tuple((str(name), str(value)) for name, value in row["facts"])
+                slot = str(row["slot"])
+                self.gpus[slot] = GpuIdentity(gpu, slot, str(row["serial"]), str(row["model"]), facts)
+            for slot, (uuid, serial) in document["replaced"].items():
+                self.replaced[str(slot)] = (str(uuid), str(serial))
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            raise DamagedError(f"its content is not understood: {type(error).__name__}: {error}") from error
+
+    def _save(self) -> None:
+        if self._path is None or self._write is None:
+            return
+        rows = [
+            {"slot": slot, "index": each.gpu.index, "uuid": each.gpu.uuid, "serial": each.serial,
+             "model": each.model, "facts": each.facts}
+            for slot, each in sorted(self.gpus.items())
+        ]  # fmt: skip
+        text = json.dumps({"gpus": rows, "replaced": self.replaced}, indent=1)
+        self._write(self._path, seal(FORM, text.encode() + b"\n"))
+
+
+def _facts(identity: GpuIdentity) -> dict[str, str]:
+    return {
+        "gpu": identity.gpu.index,
+        "slot": identity.slot,
+        "uuid": identity.gpu.uuid,
+        "serial": identity.serial,
+        "model": identity.model,
+    }
+
 
 UP = BY_NAME["coldplate_gpu_up"]
 AGE = BY_NAME["coldplate_gpu_sample_age_seconds"]

@@ -1,16 +1,20 @@
 """Assembles the node: takes the sources' readings and makes the snapshot of a moment.
 
-It reads no clock and touches no device: the loop that owns it passes readings and the time.
+It reads no clock and touches no device: the loop that owns it passes readings and the time. The newest readings of each
+lane of each channel are a block, which is withdrawn when it becomes stale.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample, Unidentified
 from agent.catalogue import BY_NAME
+from agent.catalogue.bindings import Derived
 from agent.model import (
+    EMPTY_FRAME,
     EMPTY_LAYOUT,
     Backend,
     Frame,
@@ -30,19 +34,53 @@ from agent.model import (
     Xid,
 )
 from agent.sampler.backend_runner import Flight, Read
-from agent.sampler.blocks import Block, Key, gaps_for, withdrawn
 from agent.sampler.condition import GPU_POWER, NODE_POWER, Conditioner
 from agent.sampler.devices import Devices, Trouble
-from agent.sampler.estimate import estimate
-from agent.sampler.health import Health, LoopFacts
-from agent.sampler.inventory import Inventory
+from agent.sampler.health import Health, LoopFacts, MissingMetrics, Overdue, Source
 from agent.sampler.ledger import GpuLedger
-from agent.sampler.missing import MissingMetrics, Source
-from agent.sampler.node_sums import NodeSums
-from agent.sampler.overdue import Overdue
-from agent.sampler.presence import Presence
-from agent.sampler.settings import Settings
+from agent.sampler.node_sums import NodeSums, estimate
+from agent.sampler.presence import Inventory, Presence
+from agent.sampler.schedule import Settings
 from agent.sampler.xids import XidLedger
+
+Key = tuple[str, str, Lane]
+"""Backend, channel (empty for a backend without channels), lane."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The last sample of one lane, read at `at` (monotonic seconds)."""
+
+    at: float
+    frame: Frame
+    gaps: Sequence[Gap]
+    withdrawn: Layout = EMPTY_FRAME.layout
+    """The series that were shown before a failure, which are now missing."""
+
+
+def withdrawn(block: Block, at: float, reason: Reason, detail: str) -> Block:
+    """The block after a failed read at `at`: its readings are now gaps, with the newest reason."""
+    layout = block.frame.layout if len(block.frame.layout) else block.withdrawn
+    return Block(at, EMPTY_FRAME, missed(layout, reason, detail), layout)
+
+
+def missed(layout: Layout, reason: Reason, detail: str) -> list[Gap]:
+    """A gap for each metric of these series.
+
+    What the agent computes from a missing metric, such as its rolling mean, gets no gap of its own.
+    """
+    metrics = {
+        (series.metric, series.entity): None
+        for series in layout.series
+        if not isinstance(series.metric.origin[0], Derived)
+    }
+    return [Gap(metric, entity, reason, detail) for metric, entity in metrics]
+
+
+def gaps_for(block: Block, reason: Reason, detail: str) -> list[Gap]:
+    """The gaps of a block that is not shown any more: those for its readings, and its own."""
+    return missed(block.frame.layout, reason, detail) + list(block.gaps)
+
 
 REJECTED = BY_NAME["coldplate_readings_rejected_total"]
 FALLBACK = Series(BY_NAME["coldplate_node_power_fallback"], Node())

@@ -1,11 +1,94 @@
-"""When the lanes are due. The schedule keeps to its grid: missed ticks are counted, never made up."""
+"""When the lanes are due: the sampler's settings, in seconds, and how far the periods may be stretched.
+
+The schedule keeps to its grid: missed ticks are counted, never made up. When periods are stretched, the slow and the
+cold lane go first, and the fast one last. Staleness follows the periods (`Settings.patience`), so that no series ends
+because its lane is slower. What else depends on them sets their limits.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from math import inf
 
 from agent.model import Lane
-from agent.sampler.settings import Settings
+from agent.sampler.node_sums import DEFAULT, Coefficients
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """The shortest range, in seconds, over which rules read something of each lane."""
+
+    fast: float = inf
+    slow: float = inf
+    cold: float = inf
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Periods of the lanes, the deadline of a device's answer, and the span of rolling statistics."""
+
+    fast: float = 1.0
+    slow: float = 15.0
+    cold: float = 60.0
+    deadline: float = 2.0
+    window: float = 60.0
+    expected_gpus: int | None = None
+    estimate: Coefficients | None = DEFAULT
+    """How node power is estimated if nothing measures it; None: not at all."""
+    cpu_budget: float = 0.25
+    """The share of one core that the agent may take before its lanes are slowed down; `inf` is any."""
+    ranges: Ranges = Ranges()
+    """What rules read, which limits how far lanes can be slowed down."""
+
+    def period(self, lane: Lane) -> float:
+        """Seconds between two samples of a lane; events come with the fast one."""
+        if lane is Lane.SLOW:
+            return self.slow
+        return self.cold if lane is Lane.COLD else self.fast
+
+    def patience(self, lane: Lane) -> float:
+        """Seconds after which a lane's last sample no longer says anything about the present."""
+        if lane is Lane.SLOW:
+            return 2 * self.slow + self.deadline
+        if lane is Lane.COLD:
+            return 2 * self.cold + self.deadline
+        return max(self.deadline, 3 * self.fast)
+
+
+LONGEST_FAST_SECONDS = 1.0
+"""The longest that a fast lane is stretched to: a rack adds up whole seconds, and a hung GPU is to show within five."""
+MOST_TIMES = 4.0
+"""How many times as long the slow and the cold period become at most: what they show may be that much later."""
+SAMPLES = 4.0
+"""Reads that the shortest range of a rule must hold: Prometheus's advice for `rate`, which tolerates a lost one."""
+
+
+def steps_of(settings: Settings) -> tuple[Settings, ...]:
+    """The settings of each step: the first are those given, and each next one has longer periods in some lane."""
+    if settings.cpu_budget == inf:
+        return (settings,)
+    ranges = settings.ranges
+    fast = _limit(settings.fast, LONGEST_FAST_SECONDS, ranges.fast)
+    slow = _limit(settings.slow, MOST_TIMES * settings.slow, ranges.slow)
+    cold = _limit(settings.cold, MOST_TIMES * settings.cold, ranges.cold)
+    steps = [settings]
+    while (last := steps[-1]).slow < slow or last.cold < cold:
+        wanted = min(2 * last.slow, slow)
+        steps.append(replace(last, slow=wanted, cold=max(min(2 * last.cold, cold), wanted)))
+    while (last := steps[-1]).fast < fast:
+        wanted = min(2 * last.fast, fast)
+        steps.append(replace(last, fast=wanted, slow=max(last.slow, wanted), cold=max(last.cold, wanted)))
+    return tuple(steps)
+
+
+def slowest(settings: Settings) -> Settings:
+    """The settings of the last step."""
+    return steps_of(settings)[-1]
+
+
+def _limit(period: float, longest: float, shortest_range: float) -> float:
+    """The longest period of a lane; never a shorter one than is configured."""
+    return max(period, min(longest, shortest_range / SAMPLES))
 
 
 class Schedule:

@@ -1,26 +1,27 @@
-"""Builds the rule engine and the receivers from the configuration."""
+"""Builds the rule engine and the receivers from the configuration, and finds how slowly rules let each lane be read."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from pathlib import Path
 
+from agent.catalogue import BY_NAME
+from agent.config.checks import base_url
 from agent.config.places import with_places
 from agent.config.schema import Config, ConfigError, ReceiverConfig
-from agent.config.texts import base_url
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
 from agent.daemon.rule_manager import AlertingSettings, RuleManager
-from agent.lib.durable import clear_unfinished
 from agent.lib.http_target import HttpTarget
-from agent.lib.statefiles import StateFiles
+from agent.lib.state_files import StateFiles, clear_unfinished
 from agent.lib.threads import Threads
-from agent.model import Instant, Reading
+from agent.model import Instant, Lane, Reading
+from agent.sampler.schedule import Ranges
+from agent.wiring.identity import drill_file, external_labels, external_url, source_of, target_labels
 from agent.wiring.logins import login_of
-from agent.wiring.node_identity import external_labels, external_url, source_of, target_labels
-from agent.wiring.state_directory import drill_file
 from alerts import packs
 from alerts.engine import Ruleset
 from alerts.group_evaluator import TemplateContext
@@ -31,8 +32,35 @@ from alerts.notify.receiver import Receiver
 from alerts.notify.receiver_kinds import RECEIVERS, ReceiverKind
 from alerts.overrides import OverrideError, apply
 from alerts.packs import lead_to
-from alerts.promql.labels import make_labels
-from alerts.rulefile import RuleFile, RuleFileError, TooManyRulesError
+from alerts.promql import Selector
+from alerts.promql.labels import METRIC_NAME, LimitError, make_labels, match_all, wanted_name
+from alerts.rulefile import RuleFile, RuleFileError, RuleGroup, TooManyRulesError
+from alerts.windows.needs import selectors_of
+
+
+def ranges_of(groups: Iterable[RuleGroup]) -> Ranges:
+    """What the rules of these groups read of our metrics; instant selectors see each series as long as it is shown."""
+    shortest: dict[Lane, float] = {}
+    for group in groups:
+        for rule in group.rules:
+            for selector in selectors_of(rule):
+                if selector.history > 0:
+                    for lane in _lanes(selector):
+                        shortest[lane] = min(shortest.get(lane, inf), selector.history)
+    return Ranges(*(shortest.get(lane, inf) for lane in (Lane.FAST, Lane.SLOW, Lane.COLD)))
+
+
+def _lanes(selector: Selector) -> set[Lane]:
+    """The lanes of all metrics that a selector may select."""
+    name = wanted_name(selector.matchers)
+    if name is not None:
+        return {BY_NAME[name].lane} if name in BY_NAME else set()
+    naming = tuple(each for each in selector.matchers if each.name == METRIC_NAME)
+    try:
+        return {row.lane for name, row in BY_NAME.items() if match_all(naming, make_labels({}, name))}
+    except LimitError:
+        return set(Lane)
+
 
 log = logging.getLogger("coldplate.rules")
 

@@ -1,41 +1,57 @@
-"""Builds the whole daemon from its configuration."""
+"""Builds the whole daemon from its configuration: all parts, in order."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable
+from pathlib import Path
 
+from agent import __version__
 from agent.config.schema import Config
-from agent.daemon.governing import Governing
-from agent.daemon.hub import Hub
+from agent.daemon.costs import Governing
+from agent.daemon.flight_recorder import MAKER, FlightRecorder, FlightSettings
+from agent.daemon.hub import Hub, RecentReadings
 from agent.daemon.pausing import REQUEST, PauseWatch, boot_of
-from agent.daemon.readiness import Readiness, Signs
-from agent.daemon.recent_readings import RecentReadings
-from agent.daemon.reloading import LastReload, Reloader
+from agent.daemon.reloading import LastReload, Notifier, Reloader
 from agent.daemon.sampling import SourcesPart, Teller
-from agent.daemon.self_metrics import SelfMetrics
+from agent.daemon.self_report import Readiness, SelfMetrics, Signs
 from agent.daemon.service import Service
-from agent.daemon.systemd import Notifier
-from agent.health.expectation_series import ExpectationSeries
+from agent.health.examination import ExpectationSeries
 from agent.lib.clock import clock
-from agent.lib.statefiles import StateFiles
+from agent.lib.state_files import StateFiles
 from agent.lib.threads import Part, Threads
-from agent.lib.timestamps import utc
-from agent.wiring.alerting import Receivers, load_alerting, make_rule_manager
+from agent.lib.wording import utc
+from agent.recording.provenance import Provenance
+from agent.wiring.alerting import Receivers, load_alerting, make_rule_manager, ranges_of
 from agent.wiring.command_line import CommandLineOptions, scenario_of
-from agent.wiring.expectations import load_choice
-from agent.wiring.flight import make_flight_recorder
+from agent.wiring.identity import drill_file, node_name
 from agent.wiring.peering import make_rack_monitor
-from agent.wiring.protecting import protect
 from agent.wiring.pushing import make_pushes
 from agent.wiring.reconfiguration import Reconfiguration, rack_options, steps_of
 from agent.wiring.replaying import clock_of, is_replay, replayed_header
-from agent.wiring.rule_ranges import ranges_of
+from agent.wiring.serving import Exposed, make_server, neighbours_of, protect, urls_of
 from agent.wiring.sources import family_of, faults_to_come, make_sampling_loop
-from agent.wiring.start_checks import check
-from agent.wiring.state_directory import drill_file
-from agent.wiring.web import Exposed, make_server, neighbours_of, urls_of
+from agent.wiring.start_checks import check, load_choice
+
+flight_log = logging.getLogger("coldplate.flight")
+
+
+def make_flight_recorder(config: Config, threads: Threads) -> FlightRecorder | None:
+    """None where none is wanted, where its files have no place, and in a replay: what it shows is recorded already."""
+    recorder = config.recorder
+    if recorder.flight == 0 or not recorder.dump_on or is_replay(config):
+        return None
+    folder = Path(recorder.directory) if recorder.directory is not None else drill_file(config, "flight")
+    if folder is None:
+        flight_log.info("no state directory: there is no flight recorder")
+        return None
+    scenario = scenario_of(config) or ""
+    header = Provenance(__version__, node_name(config), 0.0, 0.0, config.sampling.fast, MAKER, scenario=scenario)
+    return FlightRecorder(
+        FlightSettings(recorder.flight, frozenset(recorder.dump_on), folder, recorder.keep), header, threads
+    )
+
 
 RACK_STATE = "rack.state"
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.config.device_words import DEVICES
-from agent.lib.log_words import add_log_options
-from agent.lib.user_error import UserError
+from agent.config.words import DEVICES
+from agent.lib.commandline import add_log_options
+from agent.lib.wording import UserError
 
 if TYPE_CHECKING:  # every command's options are made for the help: what reads a file is imported when one is read
     from agent.config.schema import Config, ReplayConfig, Section
@@ -124,7 +124,7 @@ def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config
     """The file's configuration with the command line laid over it. Raises UserError."""
     import msgspec
 
-    from agent.config.texts import check_url_path
+    from agent.config.checks import check_url_path
     from agent.lib.wording import one_line
 
     config = read_file(arguments, again=again)

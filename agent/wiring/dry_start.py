@@ -8,10 +8,9 @@ from agent.config.places import with_places
 from agent.config.schema import Config
 from agent.lib.clock import clock
 from agent.wiring.alerting import check_receivers, load_rules
-from agent.wiring.expectations import load_choice
 from agent.wiring.peering import load_rack
-from agent.wiring.protecting import Protection
-from agent.wiring.start_checks import check
+from agent.wiring.serving import Protection
+from agent.wiring.start_checks import check, load_choice
 
 
 @with_places

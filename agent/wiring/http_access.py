@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from agent.lib.user_error import UserError
+from agent.lib.wording import UserError
 
 OPTION = "--http.config.file"
 MOST_FILE = 64 * 1024

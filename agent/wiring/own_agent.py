@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent.config.texts import listen_address
-from agent.lib.user_error import UserError
+from agent.config.checks import listen_address
+from agent.lib.wording import UserError
 
 if TYPE_CHECKING:
     from agent.config.schema import Config

@@ -10,18 +10,17 @@ from pathlib import Path
 
 from agent.config.places import with_places
 from agent.config.schema import BreakerConfig, Config, ConfigError
-from agent.lib.durable import DamagedError, read_whole, seal, set_aside, unseal
+from agent.lib.state_files import DamagedError, read_whole, seal, set_aside, unseal
 from agent.lib.threads import Threads
 from agent.model import Instant
-from agent.rack.access import Access
-from agent.rack.breaker import CLASSES, electronic
-from agent.rack.heat import Breaker
+from agent.rack.breakers import CLASSES, Breaker, electronic
+from agent.rack.finder import MOST, Entry, parse_entry
 from agent.rack.monitor import RackMonitor
+from agent.rack.peer_messages import Access
 from agent.rack.peers import Member
 from agent.rack.rack_options import RackOptions
-from agent.rack.targets import MOST, Entry, parse_entry
+from agent.wiring.identity import SCRAPE_JOB, instance, rack_name
 from agent.wiring.logins import login_of
-from agent.wiring.node_identity import SCRAPE_JOB, instance, rack_name
 from agent.wiring.sources import equipment_of
 
 log = logging.getLogger("coldplate.rack")

@@ -14,10 +14,9 @@ from agent.lib.http_target import HttpTarget
 from agent.lib.textfile import SECRET, ReadError, read_text
 from agent.lib.threads import Threads
 from agent.model import Instant, Snapshot
+from agent.wiring.identity import SCRAPE_JOB, drill_file, instance, node_name
 from agent.wiring.logins import login_of
-from agent.wiring.node_identity import SCRAPE_JOB, instance, node_name
 from agent.wiring.replaying import is_replay
-from agent.wiring.state_directory import drill_file
 
 if TYPE_CHECKING:
     from exporters.push.otlp_push import OtlpSettings

@@ -6,23 +6,21 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from agent.config.reading import fields_of
 from agent.config.schema import Config, Section
-from agent.config.schema_fields import fields_of
 from agent.daemon.rule_manager import AlertingSettings, RuleManager
 from agent.daemon.sampling import SamplingLoop
-from agent.health.expectation_series import ExpectationSeries
+from agent.health.examination import ExpectationSeries
 from agent.model import Lane
 from agent.rack.monitor import RackMonitor
 from agent.rack.rack_options import RackOptions
-from agent.sampler.periods import slowest
-from agent.wiring.alerting import Receivers, load_alerting
+from agent.sampler.schedule import slowest
+from agent.wiring.alerting import Receivers, load_alerting, ranges_of
 from agent.wiring.command_line import CommandLineOptions
-from agent.wiring.expectations import load_choice
 from agent.wiring.peering import load_rack
-from agent.wiring.protecting import Protection, load_terms
-from agent.wiring.rule_ranges import ranges_of
+from agent.wiring.serving import Exposed, Protection, load_terms
 from agent.wiring.sources import load_settings
-from agent.wiring.web import Exposed
+from agent.wiring.start_checks import load_choice
 
 log = logging.getLogger("coldplate")
 

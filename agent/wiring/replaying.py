@@ -11,11 +11,10 @@ from agent.config.places import with_places
 from agent.config.schema import Config, ConfigError
 from agent.lib.clock import clock
 from agent.lib.commandline import nearest
-from agent.lib.timestamps import utc
-from agent.lib.wording import one_line, shown
+from agent.lib.wording import one_line, shown, utc
 from agent.model import Instant
 from agent.recording.provenance import Provenance
-from agent.sampler.settings import Settings
+from agent.sampler.schedule import Settings
 
 if TYPE_CHECKING:
     from agent.daemon.replayed_node import ReplayedNode

@@ -11,19 +11,19 @@ from agent.backends.redfish_service import RedfishSource
 from agent.backends.registration import BackendContext, make_backends
 from agent.config.places import with_places
 from agent.config.schema import Config, ConfigError
-from agent.daemon.governing import Governing
+from agent.daemon.costs import Governing
 from agent.daemon.hub import Hub
 from agent.daemon.pausing import PauseWatch
 from agent.daemon.sampling import SamplingLoop, Teller
 from agent.lib.clock import clock
 from agent.lib.threads import Threads
 from agent.model import Instant
-from agent.sampler.estimate import Coefficients
-from agent.sampler.inventory import Inventory, Save
+from agent.sampler.node_sums import Coefficients
+from agent.sampler.presence import Inventory, Save
 from agent.sampler.sampler import Sampler
-from agent.sampler.settings import Ranges, Settings
+from agent.sampler.schedule import Ranges, Settings
 from agent.wiring.command_line import DEFAULT_SCENARIO, CommandLineOptions, scenario_of
-from agent.wiring.state_directory import state_file
+from agent.wiring.identity import state_file
 from agent.worker.supervisor import Supervisor, WorkerOptions
 
 log = logging.getLogger("coldplate")

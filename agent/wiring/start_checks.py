@@ -1,4 +1,4 @@
-"""Checks at start beyond the configuration's schema; a reload applies them as well."""
+"""Checks of a configuration beyond its schema, at start and at each reload, and the expectations that it names."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 from agent.backends.jobs import check_jobs
 from agent.backends.power import bmc_of
 from agent.backends.rack_equipment import services_of
+from agent.config.checks import listen_address
 from agent.config.places import with_places
 from agent.config.schema import Config, ConfigError
-from agent.config.texts import listen_address
+from agent.health.examination import ExpectationChoice
+from agent.health.expectations import GENERIC, ExpectationError, Expected, load_expectations
 from agent.wiring.peering import load_rack
 from agent.wiring.pushing import check_pushes
 from agent.wiring.sources import checked_scenario
@@ -44,3 +46,30 @@ def parse_address(text: str) -> tuple[str, int]:
         return listen_address(text)
     except ValueError as error:
         raise ConfigError(f"web.listen: {error}") from error
+
+
+AUTO = "auto"
+"""Whatever is shipped for the GPUs that the node shows."""
+NONE = "none"
+"""Nothing but what holds for any node."""
+
+
+def load_expected(source: str, folder: Path) -> Expected:
+    """Shipped expectations by name, or a file, whose relative path begins in `folder`. Raises ExpectationError."""
+    if source == NONE:
+        return GENERIC
+    is_file = "/" in source or source.endswith((".yaml", ".yml"))
+    return load_expectations(str(folder / source) if is_file else source)
+
+
+@with_places
+def load_choice(config: Config, folder: Path) -> ExpectationChoice:
+    """What the running agent expects of its node. Raises ConfigError."""
+    if config.expectations == AUTO:
+        return ExpectationChoice()
+    if config.expectations == NONE:
+        return ExpectationChoice(by_gpus=False)
+    try:
+        return ExpectationChoice(named=load_expected(config.expectations, folder))
+    except ExpectationError as error:
+        raise ConfigError(f"expectations: {error}") from error

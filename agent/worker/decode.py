@@ -1,24 +1,131 @@
 """Decodes a worker's lines to messages, and trusts none of them.
 
-A worker shares its memory with a driver library that may have corrupted it. So every name, label,
-number and text is checked against the catalogue and the bounds of `message_limits` before it is kept or shown, and
-a single wrong message does no lasting harm: a sample that refers to another edition of its layout is rejected, and
-changes of the devices are accepted when they were sent twice.
+A worker shares its memory with a driver library that may have corrupted it. So every name, label, number and text is
+checked against the catalogue and the bounds of `message_limits` before it is kept or shown, and a single wrong message
+does no lasting harm: a sample that refers to another edition of its layout is rejected, and changes of the devices are
+accepted when they were sent twice. A worker may report only rows that its source reads, and entities of its channel: a
+GPU and its links, or everything that is not a GPU's.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample
-from agent.model import EMPTY_LAYOUT, Frame, Gap, GpuIdentity, Lane, Layout, Series, Xid
+from agent.catalogue import BY_NAME, ROWS, equipment, optics, transceivers
+from agent.catalogue.bindings import Call, Derived, DeviceValue, Field, Gpm
+from agent.model import (
+    EMPTY_LAYOUT,
+    Entity,
+    Frame,
+    Gap,
+    Gpu,
+    GpuIdentity,
+    IbPort,
+    Lane,
+    Layout,
+    Metric,
+    Node,
+    NvLink,
+    Series,
+    Xid,
+)
 from agent.worker import message_checks, message_limits
-from agent.worker.entities import Entities
-from agent.worker.permitted_rows import missable, rows_of
+from agent.worker.message_limits import LINKS, PORTS
 from agent.worker.worker_messages import Alive, Hello, Message, MessageError, Refusal, unseal
+
+JOBS = "coldplate_gpu_job_info"
+_OF_SYNTHETIC = frozenset(
+    {
+        JOBS, "coldplate_job_info", "coldplate_job_start_timestamp_seconds", "coldplate_job_gpus",
+        "coldplate_job_processes", "coldplate_job_energy_joules_total", "coldplate_node_power_watts",
+        "coldplate_node_nvswitch_sxid_errors_total",
+        *(row.name for row in (*optics.ROWS, *transceivers.ROWS, *equipment.ROWS)),
+    }
+)  # fmt: skip
+
+
+def rows_of(source: str) -> Mapping[str, Metric]:
+    """The rows by name. `source` is a family of devices; a `synthetic` node has its ports, power, water and jobs."""
+    if source == "synthetic":
+        return {row.name: row for row in ROWS if _synthetic(row)}
+    return {row.name: row for row in ROWS if _bound(row, source)}
+
+
+def missable(source: str) -> Mapping[str, Metric]:
+    """The rows that the source may report as missing: jobs, too, if a GPU's processes cannot be listed."""
+    return {**rows_of(source), JOBS: BY_NAME[JOBS]}
+
+
+def _synthetic(row: Metric) -> bool:
+    return row.name in _OF_SYNTHETIC or row.entity is IbPort or _measured(row)
+
+
+def _bound(row: Metric, source: str) -> bool:
+    return row.entity in (Gpu, NvLink) and any(_family(each) == source for each in row.origin)
+
+
+def _family(binding: object) -> str | None:
+    """The family of devices that reads a binding; None if none does."""
+    if isinstance(binding, DeviceValue):
+        return binding.family
+    return "nvml" if isinstance(binding, Field | Call | Gpm) else None
+
+
+def _measured(row: Metric) -> bool:
+    if row.entity not in (Gpu, NvLink) or row.lane is Lane.EVENT:
+        return False
+    return not all(isinstance(each, Derived) for each in row.origin)
+
+
+class Entities:
+    """Makes the entities of messages, each only once."""
+
+    def __init__(self) -> None:
+        self._own: list[Gpu | None] = []
+        self._gpus: dict[tuple[str, str], Gpu] = {}
+        self._links: dict[tuple[Gpu, int], NvLink] = {}
+        self._ports: dict[tuple[str, str], IbPort] = {}
+        self._node = Node()
+
+    def enlist(self, channels: Sequence[tuple[str, GpuIdentity | None]]) -> None:
+        """Take in the current channels."""
+        self._own = [None if identity is None else identity.gpu for _, identity in channels]
+        self._gpus = {(gpu.index, gpu.uuid): gpu for gpu in self._own if gpu is not None}
+
+    def of(self, channel: int, parts: Any) -> Entity:
+        """The entity that these parts name. Raises MessageError, or another exception for malformed parts."""
+        own = self._own[channel]
+        kind, *rest = parts
+        if kind in ("gpu", "nvlink"):
+            gpu = self._gpus[rest[0], rest[1]]
+            if own is not None and gpu is not own:
+                raise MessageError(f"{own} reports {gpu}")
+            return gpu if kind == "gpu" and len(rest) == 2 else self._link(gpu, rest)
+        if own is not None:
+            raise MessageError(f"{own} reports {kind!r:.20}")
+        return self._port(rest) if kind == "ib" else self._the_node(parts)
+
+    def _link(self, gpu: Gpu, rest: Any) -> NvLink:
+        _, _, number = rest
+        key = (gpu, message_checks.whole(number, LINKS))
+        return self._links.setdefault(key, NvLink(gpu, number))
+
+    def _port(self, rest: Any) -> IbPort:
+        device, port = rest
+        key = (message_checks.name(device), message_checks.name(port))
+        if key not in self._ports and len(self._ports) >= PORTS:
+            raise MessageError(f"more than {PORTS} ports, or a name of more than {message_limits.NAME} characters")
+        return self._ports.setdefault(key, IbPort(*key))
+
+    def _the_node(self, parts: Any) -> Node:
+        if parts != ["node"]:
+            raise MessageError(f"not an entity: {parts!r:.80}")
+        return self._node
+
 
 Place = tuple[int, Lane]
 """A channel's number, and a lane."""

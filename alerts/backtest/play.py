@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
-from agent.lib.picking import picker
+from agent.lib.layout_columns import picker
 from agent.model import Alert, Frame, Framer, Instant, Labels, Layout, Phase, Reading, Snapshot, Transition
 from alerts.engine import RuleEngine, Ruleset
 from alerts.exposition import Exposition

@@ -2,8 +2,8 @@
 
 It reads no clock and touches no device. Watched are rows whose changes somebody who looks for a cause wants to know to
 the second, and not those that move all the time. A round in which no watched value moved costs one comparison for each
-frame; the places of watched values are looked up once for each layout. A change is described in words that follow the
-names of what it is about: "GPU 3: ", "ports mlx5_3/1, mlx5_4/1: ".
+frame; the places of watched values are looked up once for each layout. The text of a change follows the names of what
+it is about: "GPU 3: ", "ports mlx5_3/1, mlx5_4/1: ".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import NamedTuple
 
-from agent.lib.picking import picker
+from agent.lib.layout_columns import picker
 from agent.model import Entity, Frame, Layout, Series
 
 Telling = Callable[[Series, float, float], str]

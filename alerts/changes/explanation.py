@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence, Sized
 from datetime import datetime, timezone
 from typing import NamedTuple
 
-from agent.lib.index_runs import index_runs
+from agent.lib.wording import index_runs
 from agent.model import Alert, Backend, Entity, Gpu, IbPort, NvLink, Rack
 from alerts.changes.change_journal import Change, ChangeJournal
 

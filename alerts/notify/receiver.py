@@ -19,10 +19,9 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import NamedTuple, Protocol
 
-from agent.lib.http_answers import AnswerBounds
+from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
-from agent.lib.http_outcomes import HttpAnswer, HttpError, HttpFault
 from agent.lib.http_target import HttpTarget
 from agent.model import Alert, Instant
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
-from agent.lib.durable import DamagedError, seal, unseal
+from agent.lib.state_files import DamagedError, seal, unseal
 from agent.model import Labels
 
 FORM = "coldplate-windows-1"

@@ -15,8 +15,7 @@ from operator import mul
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
-from agent.lib.picking import picker
-from agent.lib.round_memo import RoundMemo
+from agent.lib.layout_columns import RoundMemo, picker
 from agent.model import EMPTY_FRAME, Frame, Gpu, Labels, Lane, Layout, Metric, Node, Reading, Series, Snapshot, Unit
 from exporters.compatibility import PROFILES
 from exporters.compatibility.foreign_names import WHOLE, Digits, ForeignName, ForeignProfile, KnownGpu, KnownNode, Term

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from agent.lib import textfile
-from agent.lib.key_pairs import KeyPairError, load_key_pair
+from agent.lib.certificates import KeyPairError, load_key_pair
 from exporters.protection.web_file import CIPHERS, CURVES, ServerTls, WebFileError
 
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn, Protocol
 
 from agent.lib import textfile, yamltree
-from agent.lib.user_error import UserError
-from agent.lib.wording import one_line, shown
+from agent.lib.wording import UserError, one_line, shown
 from agent.lib.yamltree import Node, YamlList, YamlMapping, YamlScalar
 from agent.lib.yamlvalues import resolve
 

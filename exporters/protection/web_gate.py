@@ -13,7 +13,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.lib.certificate_dates import first_expiry
+from agent.lib.certificates import first_expiry
 from exporters.deferred import Answer
 from exporters.gate import CERTIFICATE, HANDSHAKE, ClientTransport, PlainTransport
 from exporters.http_messages import Request, Response

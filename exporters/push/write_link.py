@@ -11,10 +11,9 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import NamedTuple
 
-from agent.lib.http_answers import AnswerBounds
+from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
-from agent.lib.http_outcomes import HttpAnswer, HttpError, HttpFault
 from agent.lib.http_target import HttpTarget
 
 BOUNDS = AnswerBounds(body=64 * 1024)

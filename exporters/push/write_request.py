@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from agent.lib.picking import picker
+from agent.lib.layout_columns import picker
 from agent.model import Layout, Series, Snapshot
 from exporters.encoder import AGE_SERIES, group, labels_of
 from exporters.push.snappy_template import CompressedMessage, SnappyTemplate, varint

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agent.cli import main
 from agent.commands.render.rules import MARK, render
 from agent.config.schema import OverrideConfig as Override
-from agent.lib.user_error import UserError
+from agent.lib.wording import UserError
 from alerts import packs, rulefile
 from alerts.lifecycle import RuleTiming
 from alerts.overrides import apply

@@ -13,12 +13,15 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agent.broker.answering import Broker, serve, user_of
-from agent.broker.job_variables import KEYS, LONGEST, job_variables, joined
 from agent.broker.questions import (
+    KEYS,
+    LONGEST,
     LONGEST_ANSWER,
     QUESTION,
     ask_power,
     ask_variables,
+    job_variables,
+    joined,
     parse_answer,
     parse_question,
 )  # fmt: skip

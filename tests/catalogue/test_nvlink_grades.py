@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.catalogue.nvlink_grades import Grade, grade_of
+from agent.catalogue.xid_triage import Grade, grade_of
 
 FATAL, NONFATAL = Grade.FATAL, Grade.NONFATAL
 ZEROS = " ".join(["0x00000000"] * 4)

@@ -6,7 +6,7 @@ import pytest
 
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.daemon.reloading import LastReload
-from agent.daemon.self_metrics import SelfMetrics
+from agent.daemon.self_report import SelfMetrics
 from agent.model import EMPTY_LAYOUT, Frame, Instant
 from exporters.protection.web_watch import WebReload
 

@@ -10,9 +10,8 @@ import pytest
 
 from agent import cli
 from agent.config.default_file import default_file
-from agent.config.reading import parse
+from agent.config.reading import KeyEntry, entries, parse
 from agent.config.schema import Config
-from agent.config.schema_fields import KeyEntry, entries
 from agent.wiring.reconfiguration import keys_for_a_restart
 from tests.each import for_each
 from tests.lab.generate import configuration_table

@@ -7,7 +7,7 @@ from dataclasses import fields
 from agent.config.schema import Config, LoginConfig
 from agent.lib.http_target import HttpLogin
 from agent.rack.rack_options import RackOptions
-from agent.sampler.settings import Settings
+from agent.sampler.schedule import Settings
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.logins import LOGIN, login_of
 from agent.wiring.reconfiguration import rack_options

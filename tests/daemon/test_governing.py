@@ -11,14 +11,13 @@ import pytest
 from agent.backends.protocol import BackendSample
 from agent.catalogue import BY_NAME
 from agent.daemon import sampling
-from agent.daemon.governing import Governing
+from agent.daemon.costs import Governing, ThreadCosts
 from agent.daemon.hub import Hub
 from agent.daemon.sampling import SamplingLoop
-from agent.daemon.thread_costs import ThreadCosts
 from agent.model import Instant, Lane, Node, Reading, Series, Snapshot
-from agent.sampler.inventory import Inventory
+from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
-from agent.sampler.settings import Settings
+from agent.sampler.schedule import Settings
 
 SHOWN = {Lane.FAST: "coldplate_node_power_watts", Lane.SLOW: "coldplate_node_load1", Lane.COLD: "coldplate_node_cpus"}
 

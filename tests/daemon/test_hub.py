@@ -7,11 +7,10 @@ import platform
 import pytest
 
 from agent import __version__
-from agent.daemon.hub import Hub
-from agent.daemon.isolation import Isolation
+from agent.daemon.hub import Hub, Isolation
 from agent.daemon.reloading import LastReload
-from agent.daemon.self_metrics import SelfMetrics
-from agent.lib.statefiles import FileState
+from agent.daemon.self_report import SelfMetrics
+from agent.lib.state_files import FileState
 from agent.lib.threads import ThreadState
 from agent.model import Instant, Snapshot
 from exporters.protection.web_watch import WebReload

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from agent.daemon.hub import Hub
-from agent.daemon.readiness import HUNG_SECONDS, UNWRITTEN_SECONDS, Readiness, Signs
-from agent.lib.statefiles import FileState
+from agent.daemon.self_report import HUNG_SECONDS, UNWRITTEN_SECONDS, Readiness, Signs
+from agent.lib.state_files import FileState
 from agent.model import BackendReport, Instant, Lane, Outcome
 from agent.sampler.backend_runner import Flight
 from agent.sampler.health import LoopFacts
-from agent.sampler.inventory import Inventory
+from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
-from agent.sampler.settings import Settings
+from agent.sampler.schedule import Settings
 from tests.engine.conftest import Node
 
 SETTINGS = Settings(fast=2.0)

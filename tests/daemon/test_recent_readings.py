@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.catalogue import BY_NAME
-from agent.daemon.recent_readings import MOMENTS, RecentReadings
+from agent.daemon.hub import MOMENTS, RecentReadings
 from agent.model import Gpu, Instant, Reading, Series, Snapshot
 from tests.frames import snapshot_of
 

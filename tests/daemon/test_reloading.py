@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from agent.config.schema import ConfigError
-from agent.daemon.reloading import LastReload, Reloader
-from agent.daemon.systemd import Notifier
+from agent.daemon.reloading import LastReload, Notifier, Reloader
 from agent.lib.threads import Threads
 from agent.model import Instant
 from tests.notify.conftest import wait_until

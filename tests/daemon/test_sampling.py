@@ -14,9 +14,9 @@ from agent.backends.protocol import BackendProtocol, BackendSample, ChannelError
 from agent.daemon.hub import Hub
 from agent.daemon.sampling import LATE_SECONDS, SamplingLoop, Teller
 from agent.model import EMPTY_FRAME, Frame, Gpu, GpuIdentity, Instant, Lane, Reading, Reason, Snapshot, Xid
-from agent.sampler.inventory import Inventory
+from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
-from agent.sampler.settings import Settings
+from agent.sampler.schedule import Settings
 from agent.worker.worker_messages import Hello, Message
 
 

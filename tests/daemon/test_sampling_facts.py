@@ -14,9 +14,9 @@ from agent.daemon.hub import Hub
 from agent.daemon.pausing import PauseAnswer
 from agent.daemon.sampling import SamplingLoop
 from agent.model import Instant, Lane, Outcome, Reason, Snapshot
-from agent.sampler.inventory import Inventory
+from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
-from agent.sampler.settings import Settings
+from agent.sampler.schedule import Settings
 from agent.worker.supervisor import ExitReason
 from agent.worker.worker_messages import Message, Refusal
 

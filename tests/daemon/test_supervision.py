@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from agent.daemon.hub import Hub
+from agent.daemon.reloading import Notifier
 from agent.daemon.service import SWITCH_SECONDS, Service, hurry
-from agent.daemon.systemd import Notifier
 from agent.lib.threads import Threads
 from agent.model import BackendReport, Outcome
 from tests.engine.conftest import Node, later

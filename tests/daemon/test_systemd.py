@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.daemon.systemd import Notifier
+from agent.daemon.reloading import Notifier
 
 
 class Listener:

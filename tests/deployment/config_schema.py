@@ -9,8 +9,8 @@ import typing
 from collections.abc import Set as AbstractSet
 from typing import Any
 
+from agent.config.reading import SchemaField, fields_of
 from agent.config.schema import Config, RackConfig, Section
-from agent.config.schema_fields import SchemaField, fields_of
 
 OF_THE_CHART = frozenset(
     {"node.name", "node.rack", "rack.name", "rack.peers", "web.listen", "web.config_file", "state_dir"}

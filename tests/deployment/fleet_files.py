@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from agent.catalogue.profiles import LEAN
+from agent.catalogue.groups import LEAN
 from alerts import inhibition, packs, rulefile
 from alerts.rulefile import AlertingRule
 from alerts.server_files import COMPARING

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.config.schema_fields import entries
+from agent.config.reading import entries
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLE = ROOT / "packaging" / "ansible" / "roles" / "coldplate"

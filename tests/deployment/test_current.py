@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from agent.config.schema_fields import entries
+from agent.config.reading import entries
 from tests.deployment.chart_files import CHART, SOURCES, contents
 from tests.deployment.config_schema import OF_THE_CHART
 

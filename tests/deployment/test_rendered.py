@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from agent.config.reading import load
-from agent.wiring.node_identity import SCRAPE_JOB, instance
+from agent.wiring.identity import SCRAPE_JOB, instance
 from agent.wiring.start_checks import check
 from tests.deployment.api_server import api_server
 from tests.deployment.chart_files import CHART, ROOT

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from agent.config.schema_fields import entries
+from agent.config.reading import entries
 from tests.deployment.role_files import ROLE, VARS, contents, restart_keys
 
 

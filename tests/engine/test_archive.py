@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.lib.durable import DamagedError, seal
+from agent.lib.state_files import DamagedError, seal
 from alerts.windows.archive import FORM, ArchivedSeries, decode, encode
 
 SAMPLES = st.lists(st.tuples(st.floats(0, 4e9), st.floats(allow_nan=False)), min_size=1, max_size=5)

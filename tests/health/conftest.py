@@ -13,9 +13,9 @@ from agent.backends.synthetic import Scenario, SyntheticSource, load_scenario
 from agent.backends.synthetic.hindsight import settled_at
 from agent.model import Framer, Instant, Lane, Snapshot
 from agent.sampler.health import LoopFacts
-from agent.sampler.inventory import Inventory
+from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
-from agent.sampler.settings import Settings
+from agent.sampler.schedule import Settings
 
 EPOCH = 5_000.0
 LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)

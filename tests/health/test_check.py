@@ -28,8 +28,7 @@ from agent.commands.check.wording_of_judgement import as_json, as_text, status_o
 from agent.config.schema import ConfigError
 from agent.daemon.pausing import PauseRequest, boot_of, write_request
 from agent.health.examination import CHECKS
-from agent.health.expectation_files import load_expectations
-from agent.health.expected_node import NodeExpectations
+from agent.health.expectations import NodeExpectations, load_expectations
 from agent.health.verdicts import Verdict
 from agent.lib.clock import clock
 from agent.model import BackendReport, Frame, Gpu, Instant, Layout, Outcome, Series, Snapshot

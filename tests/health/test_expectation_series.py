@@ -6,9 +6,8 @@ import logging
 
 import pytest
 
-from agent.health.examination import FACTS
-from agent.health.expectation_files import load_expectations
-from agent.health.expectation_series import FIRST_SECONDS, SETTLED_SECONDS, ExpectationChoice, ExpectationSeries
+from agent.health.examination import FACTS, FIRST_SECONDS, SETTLED_SECONDS, ExpectationChoice, ExpectationSeries
+from agent.health.expectations import load_expectations
 from agent.model import Instant, Snapshot
 
 

@@ -10,16 +10,18 @@ import pytest
 from agent.backends.synthetic.machines import TOPOLOGIES as MACHINES
 from agent.catalogue import BY_NAME
 from agent.health.examination import CHECKS, FACTS, examined, expected_of, view_of
-from agent.health.expectation_files import (
+from agent.health.expectations import (
+    GENERIC,
     SHIPPED,
     TOPOLOGIES,
     ExpectationError,
+    Expected,
+    NodeExpectations,
     load_expectations,
     recognised,
     shipped_names,
     shipped_topologies,
 )
-from agent.health.expected_node import GENERIC, Expected, NodeExpectations
 from agent.health.learned_node import learned, written
 from agent.health.verdicts import Verdict
 from agent.model import IbPort, Instant, Node, Reading, Series

@@ -8,7 +8,7 @@ import pytest
 
 from agent.catalogue import BY_NAME
 from agent.health.examination import CHECKS, examined, expected_of, view_of
-from agent.health.expectation_files import load_expectations
+from agent.health.expectations import load_expectations
 from agent.health.fault_findings import xids
 from agent.health.gpu_findings import driver
 from agent.health.seen_node import numbers

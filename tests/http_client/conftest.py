@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from agent.lib.http_answers import AnswerBounds
+from agent.lib.http_answers import AnswerBounds, HttpAnswer
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
-from agent.lib.http_outcomes import HttpAnswer
 from agent.lib.http_target import HttpTarget
 
 Treat = Callable[[socket.socket, int], None]

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent.lib.http_answers import AnswerBounds, AnswerReader
-from agent.lib.http_outcomes import HttpAnswer, HttpError
+from agent.lib.http_answers import AnswerBounds, AnswerReader, HttpAnswer, HttpError
 from exporters.http_messages import RefusedError, Request, RequestReader
 
 LENIENT = AnswerBounds(body=64 * 1024)

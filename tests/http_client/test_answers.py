@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.lib.http_answers import MOST_HEADERS, MOST_INTERIM, AnswerBounds, AnswerReader
-from agent.lib.http_outcomes import HttpAnswer, HttpError, HttpFault
+from agent.lib.http_answers import (
+    MOST_HEADERS,
+    MOST_INTERIM,
+    AnswerBounds,
+    AnswerReader,
+    HttpAnswer,
+    HttpError,
+    HttpFault,
+)
 
 BODY, HEAD = 100, 4096
 LENIENT, PLAIN = AnswerBounds(BODY, HEAD), AnswerBounds(BODY, HEAD, plain=True)

@@ -18,9 +18,8 @@ from typing import Any
 import pytest
 import trustme
 
-from agent.lib.http_answers import AnswerBounds
+from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
 from agent.lib.http_link import HttpRequest
-from agent.lib.http_outcomes import HttpError, HttpFault
 
 LENIENT = AnswerBounds(body=64 * 1024)
 PLAIN = AnswerBounds(body=64 * 1024, head=8 * 1024, plain=True)

@@ -12,7 +12,7 @@ from agent.backends.jobs.belief import Belief
 from agent.backends.jobs.cgroup import place
 from agent.backends.jobs.job import foul
 from agent.backends.jobs.schedulers import SCHEDULERS
-from agent.broker.job_variables import KEYS
+from agent.broker.questions import KEYS
 from tests.jobs.known import GENUINE, HEX, LOGINS, UID, VARIABLES
 from tests.jobs.rig import BOOT, Rig
 

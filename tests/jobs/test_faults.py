@@ -17,7 +17,7 @@ from agent.backends.jobs.belief import Belief
 from agent.backends.jobs.job_files import read_file
 from agent.backends.jobs.procstat import parse_boot, parse_stat, parse_uid
 from agent.backends.jobs.schedulers import SCHEDULERS
-from agent.broker.job_variables import KEYS
+from agent.broker.questions import KEYS
 from agent.model import Instant, Reason
 from exporters.encoder import Encoder, Format
 from tests.frames import snapshot_of

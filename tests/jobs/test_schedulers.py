@@ -9,7 +9,7 @@ import pytest
 
 from agent.backends.jobs.job_sources import SOURCES, is_wanted, refuse_unknown
 from agent.backends.jobs.schedulers import SCHEDULERS, discover
-from agent.broker.job_variables import KEYS
+from agent.broker.questions import KEYS
 from tests.jobs.rig import Rig
 
 COBALT = """
@@ -69,7 +69,7 @@ def test_every_scheduler_is_a_source_that_can_be_named() -> None:
 
 
 def test_the_broker_returns_the_variables_of_every_scheduler_and_no_others() -> None:
-    """They stand in agent/broker/job_variables.py, where the privileged process has them before it."""
+    """They stand in agent/broker/questions.py, where the privileged process has them before it."""
     assert {name for each in SCHEDULERS for name in each.variables} == {key.decode() for key in KEYS}
 
 

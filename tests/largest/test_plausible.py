@@ -15,13 +15,13 @@ from agent.backends.host.kernel import CPU_MODES
 from agent.backends.infiniband import InfinibandBackend
 from agent.backends.protocol import BackendProtocol
 from agent.catalogue import gpu, infiniband, jobs, links, node, nvlink_quality
-from agent.catalogue.growth import growth_of
+from agent.catalogue.bindings import growth_of
 from agent.catalogue.infiniband import driver_counter
 from agent.model import Instant, Kind, Metric, Outcome, Reading, Unit
 from agent.sampler.health import LoopFacts
-from agent.sampler.inventory import Inventory
+from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
-from agent.sampler.settings import Settings
+from agent.sampler.schedule import Settings
 from tests.frames import read_of
 from tests.largest import machine
 

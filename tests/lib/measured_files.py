@@ -7,7 +7,7 @@ from pathlib import Path
 from agent.backends.synthetic import ScenarioError, load_scenario
 from agent.config import reading as config
 from agent.config.schema import ConfigError
-from agent.rack.targets import read_file
+from agent.rack.finder import read_file
 from alerts import rulefile
 from alerts.rulefile import RuleFileError
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 import trustme
 
-from agent.lib.certificate_dates import first_expiry
+from agent.lib.certificates import first_expiry
 
 
 def issued(expires: datetime) -> bytes:

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from agent.lib.terminal import takes_colour
+from agent.lib.commandline import takes_colour
 
 
 class Terminal(io.StringIO):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.lib.timestamps import utc
+from agent.lib.wording import utc
 
 
 @pytest.mark.parametrize(

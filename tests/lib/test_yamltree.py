@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.lib.user_error import UserError
+from agent.lib.wording import UserError
 from agent.lib.yamltree import (
     Bounds,
     Node,

@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from agent.lib.credentials import MASK, masked, shown_url
-from agent.lib.http_target import HttpTarget
+from agent.lib.http_target import MASK, HttpTarget, masked, shown_url
 from alerts.exposition import Exposition
 from alerts.notify.alertmanager import Alertmanager
 from alerts.notify.webhook import Webhook
@@ -80,7 +79,7 @@ def test_a_url_that_is_refused_is_not_repeated(url: str) -> None:
 
 
 def test_what_is_too_short_to_be_a_secret_spoils_no_message() -> None:
-    from agent.lib.credentials import secrets_of
+    from agent.lib.http_target import secrets_of
 
     assert secrets_of("/a/b/hook", {}) == ("/a/b/hook",)
     assert masked("POST /a/b/hook: 404 on hook", secrets_of("/a/b/hook", {})) == f"POST {MASK}: 404 on hook"

@@ -13,7 +13,7 @@ from agent.commands.top.screen.asked_urls import target_of
 from agent.config.reading import parse
 from agent.config.schema import Config
 from agent.lib.http_target import HttpTarget
-from agent.lib.user_error import UserError
+from agent.lib.wording import UserError
 from agent.wiring.http_access import read_login
 from agent.wiring.own_agent import own_agent
 from tests import warm

@@ -10,8 +10,17 @@ from hypothesis import strategies as st
 
 from agent.config.schema import BREAKERS
 from agent.model import Instant
-from agent.rack.breaker import CLASSES, Curve, electronic, trip_seconds, unknown_heat, warmed
-from agent.rack.heat import KEPT_FOR_SECONDS, Breaker, Heats
+from agent.rack.breakers import (
+    CLASSES,
+    KEPT_FOR_SECONDS,
+    Breaker,
+    Curve,
+    Heats,
+    electronic,
+    trip_seconds,
+    unknown_heat,
+    warmed,
+)
 
 MICROLOGIC = {1.35: (23.89, 38.24), 1.5: (17.32, 25.03), 2.0: (8.29, 10.93), 3.0: (3.36, 4.27), 5.0: (1.16, 1.45),
               6.0: (0.8, 1.0), 7.2: (0.55, 0.69)}  # fmt: skip

@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.lib.textfile import PEERS
-from agent.rack.access import Access
-from agent.rack.finder import AGAIN_SECONDS, ASK_SECONDS, Finder
+from agent.rack.finder import AGAIN_SECONDS, ASK_SECONDS, MOST, FileEntry, Finder, HostEntry, parse_entry
+from agent.rack.peer_messages import Access
 from agent.rack.poller import QUESTION
-from agent.rack.targets import MOST, FileEntry, HostEntry, parse_entry
 
 
 class Names:

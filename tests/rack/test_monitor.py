@@ -13,14 +13,12 @@ from agent.catalogue.node import NODE_POWER
 from agent.config.reading import parse
 from agent.lib.threads import Threads
 from agent.model import Instant, Node, Reading, Series
-from agent.rack.breaker import CLASSES
-from agent.rack.heat import Breaker
+from agent.rack.breakers import CLASSES, Breaker
+from agent.rack.finder import FileEntry, HostEntry
 from agent.rack.monitor import SETTLED_SECONDS, RackMonitor
-from agent.rack.peer_errors import PeerFault
-from agent.rack.peer_messages import Report, decode
+from agent.rack.peer_messages import PeerFault, Report, decode
 from agent.rack.peers import Member
 from agent.rack.rack_options import RackOptions
-from agent.rack.targets import FileEntry, HostEntry
 from agent.wiring.peering import load_rack, make_rack_monitor
 from tests.frames import snapshot_of
 

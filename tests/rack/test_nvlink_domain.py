@@ -14,12 +14,12 @@ from agent.catalogue import metric
 from agent.catalogue.links import FABRIC_STATES
 from agent.config.reading import parse
 from agent.model import Gpu, Instant, Lane, Reading, Series
+from agent.rack.finder import HostEntry
 from agent.rack.monitor import RackMonitor
 from agent.rack.nvlink_domain import DomainShare
 from agent.rack.peer_messages import GarbageError, decode
 from agent.rack.peers import Member
 from agent.rack.rack_options import RackOptions
-from agent.rack.targets import HostEntry
 from agent.wiring.peering import load_rack
 from tests.frames import snapshot_of
 

@@ -8,7 +8,7 @@ import pytest
 
 from agent.config.reading import parse
 from agent.config.schema import ConfigError
-from agent.rack.targets import FileEntry, HostEntry
+from agent.rack.finder import FileEntry, HostEntry
 from agent.wiring.peering import load_rack
 from agent.wiring.start_checks import check
 

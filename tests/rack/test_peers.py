@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.model import Instant
-from agent.rack.peer_errors import PeerFault
+from agent.rack.finder import PeerTarget
+from agent.rack.peer_messages import PeerFault
 from agent.rack.peers import OWN_REST, WELL_SECONDS, Member, Peers
-from agent.rack.power_ledger import PowerLedger
-from agent.rack.targets import PeerTarget
+from agent.rack.power import PowerLedger
 
 OWN = Member("r1", "", "own-run-0", "n1:19400", "coldplate")
 START = Instant(50.0, 1_000.2)

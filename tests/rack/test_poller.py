@@ -15,13 +15,12 @@ from typing import Any
 import pytest
 import trustme
 
-from agent.rack.access import Access
-from agent.rack.finder import Finder
+from agent.rack.finder import Finder, PeerTarget, parse_entry
 from agent.rack.monitor import RackMonitor
+from agent.rack.peer_messages import Access
 from agent.rack.peers import Member
 from agent.rack.poller import TIMEOUT_SECONDS, Poller
 from agent.rack.rack_options import RackOptions
-from agent.rack.targets import PeerTarget, parse_entry
 
 RUN = "own-run-0"
 

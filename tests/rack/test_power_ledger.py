@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.rack.meter import KEPT_SECONDS, NodeMeter
-from agent.rack.power_ledger import LAG_SECONDS, PowerLedger
+from agent.rack.power import LAG_SECONDS, NodeMeter, PowerLedger
+from agent.rack.power import METERED_SECONDS as KEPT_SECONDS
 
 # -- the ledger -------------------------------------------------------------------------------------------------------
 

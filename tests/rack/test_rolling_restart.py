@@ -12,11 +12,11 @@ import pytest
 from agent.catalogue import BY_NAME
 from agent.catalogue.node import NODE_POWER
 from agent.model import Instant, Node, Phase, Rack, Reading, Series
+from agent.rack.finder import HostEntry
 from agent.rack.monitor import SETTLED_SECONDS, RackMonitor
-from agent.rack.peer_errors import PeerFault
+from agent.rack.peer_messages import PeerFault
 from agent.rack.peers import Member
 from agent.rack.rack_options import RackOptions
-from agent.rack.targets import HostEntry
 from alerts.engine import RuleEngine, Ruleset
 from alerts.rulefile import RuleFile, load
 from tests.frames import snapshot_of

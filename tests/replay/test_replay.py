@@ -21,7 +21,7 @@ from agent.daemon.replayed_node import ReplayedNode
 from agent.model import Frame, Gpu, Instant, Layout, Node, Outcome, Phase, Reading, Series, Snapshot
 from agent.recording.recording_reader import Recording
 from agent.sampler.health import LoopFacts
-from agent.sampler.settings import Settings
+from agent.sampler.schedule import Settings
 from agent.wiring.command_line import read_config, read_options
 from agent.wiring.replaying import FasterClock, make_replayed_node, replayed_header
 from alerts.engine import RuleEngine, Ruleset

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.commands import report
-from agent.lib.user_error import UserError
+from agent.lib.wording import UserError
 from agent.recording.report import chosen_series as chosen
 from agent.recording.report.comparison import comparison, comparison_card
 from agent.recording.report.text_table import TextStyle

@@ -11,11 +11,10 @@ from agent.backends.protocol import BackendSample
 from agent.catalogue import BY_NAME
 from agent.model import Gap, IbPort, Instant, Lane, Metric, Node, Outcome, Reading, Reason, Series, Snapshot
 from agent.sampler.backend_runner import Flight
-from agent.sampler.health import LoopFacts
-from agent.sampler.inventory import Inventory
-from agent.sampler.missing import MISSING, ROOM, MissingMetrics
+from agent.sampler.health import MISSING, ROOM, LoopFacts, MissingMetrics
+from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
-from agent.sampler.settings import Settings
+from agent.sampler.schedule import Settings
 from tests.frames import read_of
 
 PORT = IbPort("mlx5_0", "1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.catalogue.growth import USUAL
+from agent.catalogue.bindings import USUAL
 from agent.model import Unit
 from agent.sampler.counters import Counter, Counters
 

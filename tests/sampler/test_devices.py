@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from agent.backends.protocol import ChannelError, LaneSample, Unidentified
 from agent.catalogue import BY_NAME
 from agent.model import Gpu, GpuIdentity, Instant, Lane, Outcome, Reading, Reason, Series, Snapshot
-from agent.sampler.absent import recognise
+from agent.sampler.devices import recognise
 from agent.sampler.health import LoopFacts
-from agent.sampler.inventory import MOST, Inventory
+from agent.sampler.presence import MOST, Inventory
 from agent.sampler.sampler import Sampler
-from agent.sampler.settings import Settings
+from agent.sampler.schedule import Settings
 from tests.frames import frame_of
 
 POWER = BY_NAME["coldplate_gpu_power_watts"]

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.lib.durable import replace_file
+from agent.lib.state_files import replace_file
 from agent.model import Gpu, GpuIdentity
-from agent.sampler.inventory import MOST, Inventory
-from agent.sampler.presence import Presence
-from agent.sampler.settings import Settings
+from agent.sampler.presence import MOST, Inventory, Presence
+from agent.sampler.schedule import Settings
 
 PATIENCE = Settings().deadline
 

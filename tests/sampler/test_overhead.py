@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.sampler.overhead import OverheadGovernor
-from agent.sampler.periods import LONGEST_FAST_SECONDS, MOST_TIMES, SAMPLES, steps_of
-from agent.sampler.settings import Ranges, Settings
+from agent.sampler.schedule import LONGEST_FAST_SECONDS, MOST_TIMES, SAMPLES, Ranges, Settings, steps_of
 
 QUICK = Settings(fast=0.1)
 STEPS = steps_of(QUICK)

@@ -23,11 +23,11 @@ from agent.model import (
     Series,
     Snapshot,
 )
-from agent.sampler.estimate import Coefficients
 from agent.sampler.health import LoopFacts
-from agent.sampler.inventory import Inventory
+from agent.sampler.node_sums import Coefficients
+from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
-from agent.sampler.settings import Settings
+from agent.sampler.schedule import Settings
 from tests.frames import frame_of, read_of
 
 FACTS = LoopFacts()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from agent.model import Lane
-from agent.sampler.schedule import Schedule
-from agent.sampler.settings import Settings
+from agent.sampler.schedule import Schedule, Settings
 
 
 def test_the_first_tick_reads_every_lane() -> None:

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from agent.catalogue.xid_triage import ZEROED
 from agent.model import Gpu, GpuIdentity, Xid
-from agent.sampler.inventory import Inventory
-from agent.sampler.xidlog import LINES
-from agent.sampler.xids import CODES, KINDS, PAIRING_SECONDS, STRANGERS, XidLedger
+from agent.sampler.presence import Inventory
+from agent.sampler.xids import CODES, KINDS, LINES, PAIRING_SECONDS, STRANGERS, XidLedger
 
 
 def ledger() -> XidLedger:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.commands.top.screen.agent_answers import ForeignAnswerError, SnapshotReader, read_alerts, read_history
-from agent.daemon.recent_readings import RecentReadings
+from agent.daemon.hub import RecentReadings
 from agent.model import Alert, GroupReport, PastMoment, Phase, RuleReport, Series, Snapshot
 from exporters import snapshot_json
 from exporters.rules_json import RulePrinter

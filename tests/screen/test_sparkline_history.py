@@ -8,7 +8,7 @@ import pytest
 
 from agent.commands.top.screen.sightings import Sighting
 from agent.commands.top.screen.view_keeper import ViewKeeper
-from agent.daemon.recent_readings import RecentReadings
+from agent.daemon.hub import RecentReadings
 from agent.model import PastMoment, Snapshot
 from tests.screen.scenes import played
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.catalogue import BY_NAME, ROWS
-from agent.catalogue.groups import GROUPS
-from agent.catalogue.profiles import Profile, profile_of
+from agent.catalogue.groups import GROUPS, Profile, profile_of
 from alerts import rulefile
 from alerts.promql import Query
 from alerts.promql.labels import wanted_name

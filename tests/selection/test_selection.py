@@ -8,13 +8,12 @@ import weakref
 import pytest
 
 from agent.catalogue import BY_NAME, PEAKS, ROLLING, ROWS
-from agent.catalogue.groups import DRIVERS_WORD, GROUPS, WORDS
+from agent.catalogue.groups import DRIVERS_WORD, GROUPS, LEAN, WORDS, Profile
 from agent.catalogue.infiniband import driver_counter
-from agent.catalogue.profiles import LEAN, Profile
 from agent.commands.rules.advice import SUMS
-from agent.config.profile_words import PROFILES
 from agent.config.reading import parse
 from agent.config.schema import ConfigError
+from agent.config.words import PROFILES
 from agent.model import Gpu, Instant, Kind, Node, NvLink, Reading, Series, Shown
 from agent.wiring.start_checks import check
 from exporters.selection import SeriesSelection

@@ -12,7 +12,7 @@ from agent.cli import make_parser
 from agent.commands.simulate.site_model import Loss, SimulatedSite
 from agent.commands.simulate.site_reader import read_site
 from agent.commands.simulate.site_service import describe
-from agent.lib.user_error import UserError
+from agent.lib.wording import UserError
 from tests.simulate.played_site import site_of
 
 WHOLE = """

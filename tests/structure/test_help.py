@@ -109,7 +109,7 @@ def test_the_help_imports_nothing_heavy() -> None:
     assert sorted(HEAVY & loaded) == [], (
         "`coldplate --help` imports these: see `python -X importtime -m agent.cli --help`, and move the imports of a "
         "command into the functions that use them (types below `if TYPE_CHECKING:`). For a mistake of the user's "
-        "raise agent.lib.user_error.UserError, which costs nothing to import"
+        "raise agent.lib.wording.UserError, which costs nothing to import"
     )
 
 

@@ -10,7 +10,7 @@ from agent.backends.synthetic.offered_series import measured, port_offered
 from agent.catalogue import BY_NAME, ROWS, nvlink_quality
 from agent.catalogue.jobs import FACTS
 from agent.model import Gpu, IbPort, Lane, NvLink, Reason
-from agent.worker.permitted_rows import rows_of
+from agent.worker.decode import rows_of
 
 NOT_ON_A_DGX_H100 = {
     "coldplate_gpu_module_power_watts": "Grace-based boards only",

@@ -11,7 +11,7 @@ import pytest
 
 from agent.backends.protocol import DeviceError, SourceError
 from agent.backends.synthetic import shipped_scenarios
-from agent.catalogue.nvlink_grades import Grade, grade_of
+from agent.catalogue.xid_triage import Grade, grade_of
 from agent.model import Gpu, Kind, Lane, Reason
 from tests.lab.generate.scenario_document import render
 

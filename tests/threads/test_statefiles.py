@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.lib import statefiles
-from agent.lib.durable import clear_unfinished, replace_file
-from agent.lib.statefiles import FileState, StateFiles
+from agent.lib import state_files
+from agent.lib.state_files import FileState, StateFiles, clear_unfinished, replace_file
 from agent.lib.threads import Threads
 
 WAIT = 10.0
@@ -47,8 +46,8 @@ class Disk:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     made = Disk()
-    monkeypatch.setattr(statefiles, "replace_file", made.replace)
-    monkeypatch.setattr(statefiles, "AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(state_files, "replace_file", made.replace)
+    monkeypatch.setattr(state_files, "AGAIN_SECONDS", 0.01)
     return made
 
 
@@ -116,7 +115,7 @@ def test_one_file_that_cannot_be_written_does_not_keep_the_others_from_it(
             raise PermissionError(13, "Permission denied")
         replace_file(path, content)
 
-    monkeypatch.setattr(statefiles, "replace_file", replace)
+    monkeypatch.setattr(state_files, "replace_file", replace)
     for name in ("bad", "good", "better"):
         files.put(tmp_path / name, name.encode())
     wait_for(lambda: (tmp_path / "good").exists() and (tmp_path / "better").exists())
@@ -133,7 +132,7 @@ def test_an_unforeseen_exception_loses_nothing(
             raise troubles.pop()
         replace_file(path, content)
 
-    monkeypatch.setattr(statefiles, "replace_file", replace)
+    monkeypatch.setattr(state_files, "replace_file", replace)
     files.put(tmp_path / "state", b"it")
     wait_for(lambda: (tmp_path / "state").exists())
     assert (tmp_path / "state").read_bytes() == b"it"
@@ -166,11 +165,11 @@ def test_a_disk_that_hangs_without_an_error_is_told_as_one_that_fails(
     disk.free.clear()
     files.put(tmp_path / "state", b"second")
     wait_for(lambda: disk.asked == 2)
-    at[0] += statefiles.HANGS_SECONDS
+    at[0] += state_files.HANGS_SECONDS
     files.put(tmp_path / "state", b"third")
     assert files.states()[0].good
     at[0] += 1
-    assert files.states() == [FileState("state", False, 0, 1e9 + 100, statefiles.HANGS_SECONDS + 1)] == files.states()
+    assert files.states() == [FileState("state", False, 0, 1e9 + 100, state_files.HANGS_SECONDS + 1)] == files.states()
     disk.free.set()
     wait_for(lambda: files.states()[0] == FileState("state", True, 0, 1e9 + at[0]))
     files.stop(WAIT)

@@ -14,7 +14,7 @@ from agent.config.schema import ConfigError
 from agent.daemon.hub import Hub
 from agent.lib.threads import Threads
 from agent.model import Instant
-from agent.wiring import state_directory
+from agent.wiring import identity
 from agent.wiring.alerting import Receivers, check_receivers, load_alerting, make_rule_manager
 from alerts.notify.receiver import Receiver
 
@@ -63,7 +63,7 @@ def test_without_a_state_directory_it_is_logged_that_alerts_start_again_if_there
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, receivers: Receivers
 ) -> None:
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
-    monkeypatch.setattr(state_directory, "STATE_DIRECTORY", tmp_path / "not-there")
+    monkeypatch.setattr(identity, "STATE_DIRECTORY", tmp_path / "not-there")
     caplog.set_level(logging.INFO)
 
     def make(text: str) -> None:

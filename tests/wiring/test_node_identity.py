@@ -8,9 +8,17 @@ import pytest
 
 from agent.config.reading import parse
 from agent.config.schema import Config
-from agent.wiring import state_directory
-from agent.wiring.node_identity import external_labels, external_url, rack_name, source_of, target_labels, title
-from agent.wiring.state_directory import drill_file, state_file
+from agent.wiring import identity
+from agent.wiring.identity import (
+    drill_file,
+    external_labels,
+    external_url,
+    rack_name,
+    source_of,
+    state_file,
+    target_labels,
+    title,
+)
 
 
 def config(text: str) -> Config:
@@ -83,7 +91,7 @@ def test_alerts_are_of_the_nodes_devices_or_of_one_drill(text: str, source: str)
 def test_state_is_kept_where_it_is_told_to_or_where_systemd_says_or_in_the_usual_place(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(state_directory, "STATE_DIRECTORY", tmp_path / "usual")
+    monkeypatch.setattr(identity, "STATE_DIRECTORY", tmp_path / "usual")
     assert state_file(config("{}"), "x") is None, "nothing is made where nobody may write"
     (tmp_path / "usual").mkdir()
     assert state_file(config("{}"), "x") == tmp_path / "usual" / "x"

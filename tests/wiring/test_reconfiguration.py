@@ -14,10 +14,9 @@ from agent.daemon.hub import Hub
 from agent.model import Instant, Lane
 from agent.wiring.alerting import Receivers, load_alerting
 from agent.wiring.command_line import CommandLineOptions
-from agent.wiring.protecting import Protection
 from agent.wiring.reconfiguration import Reconfiguration, steps_of
+from agent.wiring.serving import Exposed, Protection
 from agent.wiring.start_checks import check
-from agent.wiring.web import Exposed
 
 BOOTED = "{backends: {devices: none}, rules: {files: []}}"
 

@@ -9,10 +9,8 @@ import pytest
 
 from agent.config.reading import parse
 from agent.config.schema import Config
-from agent.sampler.periods import SAMPLES, slowest
-from agent.sampler.settings import Ranges
-from agent.wiring.alerting import load_rules
-from agent.wiring.rule_ranges import ranges_of
+from agent.sampler.schedule import SAMPLES, Ranges, slowest
+from agent.wiring.alerting import load_rules, ranges_of
 from agent.wiring.sources import load_settings
 
 

@@ -12,8 +12,8 @@ import pytest
 from agent.config.reading import parse
 from agent.daemon.hub import Hub
 from agent.daemon.sampling import SamplingLoop
-from agent.sampler.estimate import Coefficients
-from agent.wiring import state_directory
+from agent.sampler.node_sums import Coefficients
+from agent.wiring import identity
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.sources import load_settings, make_sampling_loop
 
@@ -24,7 +24,7 @@ Make = Callable[[str], SamplingLoop]
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     """Makes the loop of a configuration, on a machine without a state directory."""
     monkeypatch.delenv("STATE_DIRECTORY", raising=False)
-    monkeypatch.setattr(state_directory, "STATE_DIRECTORY", tmp_path / "not-there")
+    monkeypatch.setattr(identity, "STATE_DIRECTORY", tmp_path / "not-there")
     made: list[SamplingLoop] = []
     options = CommandLineOptions(sysfs=tmp_path, procfs=tmp_path)
 

@@ -20,9 +20,9 @@ from agent.backends.protocol import ChannelError, LaneSample
 from agent.catalogue import BY_NAME
 from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, NvLink, Reason, Series, Xid
 from agent.sampler.health import LoopFacts
-from agent.sampler.inventory import Inventory
+from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
-from agent.sampler.settings import Settings
+from agent.sampler.schedule import Settings
 from agent.worker.message_limits import CHANNELS, EVENTS, MAX_LINE, PROCESSES, SERIES_OF_LANE, TEXT
 from agent.worker.supervisor import Supervisor, WorkerOptions
 from agent.worker.worker_messages import Hello, encode, encode_events, encode_gaps, encode_identity, encode_series

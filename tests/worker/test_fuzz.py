@@ -22,9 +22,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from agent.daemon.hub import Hub
 from agent.daemon.sampling import SamplingLoop
 from agent.model import Instant, Kind, Snapshot
-from agent.sampler.inventory import Inventory
+from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
-from agent.sampler.settings import Settings
+from agent.sampler.schedule import Settings
 from agent.worker.supervisor import Supervisor, WorkerOptions
 from agent.worker.worker_process import ChildProcess
 from exporters.encoder import Encoder, Format

@@ -10,9 +10,8 @@ from typing import IO
 
 import pytest
 
-from agent.worker.log_relay import LINE, RATE, ROOM, LogRelay
 from agent.worker.supervisor import WorkerOptions
-from agent.worker.worker_process import ChildProcess
+from agent.worker.worker_process import LINE, RATE, ROOM, ChildProcess, LogRelay
 
 
 class Pipes:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from agent.backends.jobs.cgroup import CgroupOwner
 from agent.backends.jobs.job import Job, legible, merged
 from agent.backends.jobs.scheduler import Scheduler
-from agent.broker.job_variables import job_variables
+from agent.broker.questions import job_variables
 
 
 class Belief:

@@ -16,7 +16,7 @@ from agent.backends.nvml.error_ratios import highest_of
 from agent.backends.nvml.return_codes import DriverError, escalate, reason_of
 from agent.backends.nvml.scaled_columns import ScaledColumns
 from agent.catalogue.bindings import Field
-from agent.lib.picking import picker
+from agent.lib.layout_columns import picker
 from agent.model import Entity, Gap, Metric, Reading, Reason, Series
 
 Pair = tuple[int, int]

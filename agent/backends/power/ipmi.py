@@ -13,8 +13,8 @@ from typing import NamedTuple, Protocol
 
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.broker.asking import REMEDY, BrokerClient, BrokerError, explained
-from agent.broker.dcmi import DCMI, TIMEOUT_SECONDS
 from agent.broker.ipmi_opening import DEVICES, device, open_device
+from agent.broker.questions import DCMI, TIMEOUT_SECONDS
 from agent.model import Reason
 
 MEASURING = 0x40  # bit 6 of the power reading state

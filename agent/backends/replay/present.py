@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from agent.catalogue.agent import FLIGHT, NOTIFICATIONS, RULES, VITALS
-from agent.lib.picking import picker
+from agent.lib.layout_columns import picker
 from agent.model import Frame, Kind, Layout, Metric, Series
 
 TIMES = "_timestamp_seconds"

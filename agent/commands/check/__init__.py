@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.lib.commandline import OutputError, Parser, abandon_output, nearest
-from agent.lib.user_error import UserError
+from agent.lib.wording import UserError
 from agent.wiring.command_line import add_sources, read_config, read_options
 from agent.wiring.http_access import add_http_config, given_login
 
@@ -116,7 +116,7 @@ def _obey(arguments: argparse.Namespace) -> int:
 def _learn(evidence: Evidence, target: str) -> int:
     from agent.commands.check.judgement import learn
     from agent.health.learned_node import written
-    from agent.lib.durable import replace_file
+    from agent.lib.state_files import replace_file
 
     text = written(learn(evidence))
     if target == "-":

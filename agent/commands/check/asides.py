@@ -8,10 +8,9 @@ from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from agent.backends.kmsg import DeviceReader, logged_xids
 from agent.lib.clock import clock
-from agent.lib.http_answers import AnswerBounds
+from agent.lib.http_answers import AnswerBounds, HttpError
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
-from agent.lib.http_outcomes import HttpError
 from agent.lib.http_target import HttpTarget
 from agent.model import Xid
 from agent.wiring.own_agent import OwnAgent

@@ -18,19 +18,18 @@ from agent.config.schema import Config, ConfigError
 from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, read_request
 from agent.health import fault_findings, gpu_findings
 from agent.health.examination import examined, expected_of, view_of
-from agent.health.expectation_files import ExpectationError
-from agent.health.expected_node import GENERIC, Expected, NodeExpectations
+from agent.health.expectations import GENERIC, ExpectationError, Expected, NodeExpectations
 from agent.health.learned_node import learned
 from agent.health.seen_node import NOT_READ, SeenNode
 from agent.health.verdicts import HealthFinding, Verdict
 from agent.lib.clock import clock
-from agent.lib.timestamps import utc
+from agent.lib.wording import utc
 from agent.model import Snapshot, Xid
 from agent.wiring.command_line import CommandLineOptions, scenario_of
-from agent.wiring.expectations import AUTO, load_expected
+from agent.wiring.identity import state_file
 from agent.wiring.own_agent import own_agent
 from agent.wiring.sources import family_of, make_sampling_loop
-from agent.wiring.state_directory import state_file
+from agent.wiring.start_checks import AUTO, load_expected
 
 GATHERING_SHARE = 0.8
 """Share of the time in which answers are waited for; the rest is for the judgement itself, and for leaving."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.lib.terminal import takes_colour
+from agent.lib.commandline import takes_colour
 
 if TYPE_CHECKING:
     from agent.commands.compat_check.check_report import CheckedFile

@@ -7,8 +7,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from agent.catalogue import BY_NAME
+from agent.catalogue.groups import Profile, profile_of
 from agent.catalogue.infiniband import PREFIX as DRIVERS_PREFIX
-from agent.catalogue.profiles import Profile, profile_of
 from agent.commands.compat_check.found_queries import FoundQuery
 from agent.commands.compat_check.query_names import OPEN, Choice, NamedSelector, names_in
 from alerts.promql import Matcher, PromqlError

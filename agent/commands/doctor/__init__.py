@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.lib.terminal import takes_colour
-from agent.lib.user_error import UserError
+from agent.lib.commandline import takes_colour
+from agent.lib.wording import UserError
 from agent.wiring.command_line import DEFAULT_FILE, add_config_file, add_roots, folder_of, read_file
 from agent.wiring.http_access import add_http_config, given_login
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from agent.lib.http_answers import AnswerBounds
+from agent.lib.http_answers import AnswerBounds, HttpError
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
-from agent.lib.http_outcomes import HttpError
 from agent.lib.http_target import HttpTarget
 
 BOUNDS = AnswerBounds(body=64 << 20)

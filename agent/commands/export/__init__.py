@@ -98,7 +98,7 @@ def _write(
     from agent.commands.export.selected_snapshots import SelectedSnapshots
     from agent.lib.clock import clock
     from agent.lib.progress import Progress
-    from agent.lib.timestamps import utc
+    from agent.lib.wording import utc
 
     with Progress("exporting", 0, lambda: clock().mono) as progress:
         snapshots = SelectedSnapshots(recordings, selection, lambda wall: progress.step(lambda: utc(wall)))
@@ -147,7 +147,7 @@ def _write_text(snapshots: SelectedSnapshots, style: str, out: TextIO, config: C
     from msgspec.structs import replace
 
     from agent.commands.export import openmetrics_file, row_files
-    from agent.wiring.node_identity import target_labels
+    from agent.wiring.identity import target_labels
 
     def targets(node: str) -> Labels:
         return target_labels(replace(config, node=replace(config.node, name=node)))

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import NamedTuple, TextIO
 
 from agent.commands.export.selected_snapshots import SelectedSnapshots
-from agent.lib.picking import picker
+from agent.lib.layout_columns import picker
 from agent.model import Labels, Layout, Series
 from exporters.encoder import escape_label, group, labels_of, openmetrics_heads
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from agent.lib.picking import picker
+from agent.lib.layout_columns import picker
 from agent.model import Frame, Layout, Series
 from agent.recording.node_merge import by_time
 from agent.recording.recording_reader import Recording

@@ -15,10 +15,9 @@ from urllib.parse import urlencode
 
 from agent.catalogue import BY_NAME
 from agent.commands.import_.imported_readings import ImportProblems, Tick, UnsuitableLogError
-from agent.lib.http_answers import AnswerBounds
+from agent.lib.http_answers import AnswerBounds, HttpError
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
-from agent.lib.http_outcomes import HttpError
 from agent.lib.http_target import HttpTarget
 from agent.lib.wording import one_line, shown
 from agent.model import Backend, Entity, Gpu, IbPort, Labels, Metric, Node, NvLink, Rack, Reading, Series

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from agent.lib.user_error import UserError
+from agent.lib.wording import UserError
 from agent.wiring.command_line import add_sources
 
 HELP = "record the node while a command runs, or until stopped, into a file"

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from agent.commands.record import complain
 from agent.config import quantities
-from agent.lib.timestamps import utc
-from agent.lib.wording import one_line
+from agent.lib.wording import one_line, utc
 from agent.model import Entity, Layout
 from agent.recording.file_records import RecordingError
 from agent.recording.recording_file import RecordingFile

@@ -22,7 +22,7 @@ from agent.config.schema import Config, ConfigError
 from agent.daemon.hub import Hub
 from agent.daemon.reloading import LastReload
 from agent.daemon.sampling import SamplingLoop, Teller
-from agent.daemon.self_metrics import SelfMetrics
+from agent.daemon.self_report import SelfMetrics
 from agent.lib import logs
 from agent.lib.clock import clock
 from agent.lib.threads import Threads
@@ -32,7 +32,7 @@ from agent.recording.provenance import Provenance
 from agent.recording.recording_file import SUFFIX, RecordingFile
 from agent.recording.redaction import Redaction
 from agent.wiring.command_line import CommandLineOptions, read_config, read_options, scenario_of
-from agent.wiring.node_identity import node_name
+from agent.wiring.identity import node_name
 from agent.wiring.sources import family_of, make_sampling_loop
 
 LEAST_INTERVAL_SECONDS, MOST_INTERVAL_SECONDS = 0.1, 60.0

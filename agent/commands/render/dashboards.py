@@ -12,7 +12,7 @@ from typing import Any
 
 from agent.commands.render.out_directory import add_directory, refuse_no_directory
 from agent.lib.commandline import INVALID
-from agent.lib.user_error import UserError
+from agent.lib.wording import UserError
 
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _PREFIX = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*|")
@@ -49,7 +49,7 @@ def add_to(kinds: Any) -> None:
 
 def render(arguments: argparse.Namespace) -> int:
     """Writes the dashboards into the directory and prints their names. The exit status. Raises UserError."""
-    from agent.lib.durable import replace_file
+    from agent.lib.state_files import replace_file
     from dashboards.relabel import PREFIX, Relabelling, dashboards
 
     out: Path = arguments.output

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.lib.commandline import INVALID
-from agent.lib.user_error import UserError
+from agent.lib.wording import UserError
 
 KINDS = {
     "metrics": ("the reference of all metrics, in Markdown", "docs/metrics.md"),

@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from agent.lib.user_error import UserError
+from agent.lib.wording import UserError
 
 
 def add_directory(parser: argparse.ArgumentParser) -> None:

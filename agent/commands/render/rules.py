@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent.commands.render.out_directory import add_directory, refuse_no_directory
 from agent.lib.commandline import INVALID
-from agent.lib.user_error import UserError
+from agent.lib.wording import UserError
 from agent.wiring.command_line import add_config_file, folder_of, read_file
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def render_rules(arguments: argparse.Namespace) -> int:
     """Write the rules of the configuration. The exit status. Raises UserError."""
     import msgspec
 
-    from agent.config.texts import base_url
+    from agent.config.checks import base_url
     from agent.wiring.alerting import load_files
 
     config = read_file(arguments)
@@ -89,7 +89,7 @@ def render(files: Sequence[RuleFile], out: Path) -> int:
 
     Raises UserError, before anything is written, if a file of that name was not written by this command.
     """
-    from agent.lib.durable import replace_file
+    from agent.lib.state_files import replace_file
     from alerts.server_files import write
 
     targets = dict(zip(_names(files), files, strict=True))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.commands.rules import backtest
-from agent.config.profile_words import PROFILES
+from agent.config.words import PROFILES
 from agent.lib.commandline import INVALID, Parser
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _check(path: Path, profile: str, count: RuleCount) -> bool:
         rules = rulefile.load(path, count=None if packs.is_shipped(path) else count, handed=True)
     except rulefile.RuleFileError as error:
         return _fail(f"  {problem}" for problem in error.problems)
-    from agent.catalogue.profiles import Profile
+    from agent.catalogue.groups import Profile
     from agent.commands.rules.advice import advise, too_long_ranges
 
     if refused := [f"  {problem}" for problem in too_long_ranges(rules)]:

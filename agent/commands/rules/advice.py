@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Container, Iterable, Iterator
 
 from agent.catalogue import BY_NAME
-from agent.catalogue.profiles import Profile, profile_of
+from agent.catalogue.groups import Profile, profile_of
 from agent.commands.compat_check.judged_queries import MISSING, verdict_on
 from agent.model import Gpu, IbPort, Metric, NvLink
 from alerts.engine import INTERVAL_SECONDS

@@ -22,7 +22,7 @@ class UnreadableRulesError(Exception):
 
 def load_files(entries: Sequence[str], config: Config) -> Ruleset:
     """Rule files as they are: the configuration changes those only that it names."""
-    from agent.wiring.node_identity import external_labels, external_url
+    from agent.wiring.identity import external_labels, external_url
     from alerts import packs
     from alerts.engine import Ruleset
     from alerts.group_evaluator import TemplateContext
@@ -45,7 +45,7 @@ def play(
     """Play all nodes, which are put into the mapping under their names. Raises RecordingError."""
     from agent.lib.clock import clock
     from agent.lib.progress import Progress
-    from agent.lib.timestamps import utc
+    from agent.lib.wording import utc
     from agent.recording.node_merge import by_time
 
     total = sum(span.count for recording in recordings for span in recording.survey())
@@ -62,7 +62,7 @@ def play(
 def _node_play(name: str, versions: Sequence[Ruleset], config: Config, period: float) -> NodePlay:
     from msgspec.structs import replace
 
-    from agent.wiring.node_identity import target_labels
+    from agent.wiring.identity import target_labels
     from alerts.backtest.play import NodePlay, RulePlay
 
     target = target_labels(replace(config, node=replace(config.node, name=name)))

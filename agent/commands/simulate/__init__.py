@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from agent.config.profile_words import PROFILES
-from agent.lib.commandline import INVALID
-from agent.lib.log_words import add_log_options
+from agent.config.words import PROFILES
+from agent.lib.commandline import INVALID, add_log_options
 
 HELP = "serve a whole site of synthetic nodes on one port"
 DESCRIPTION = (

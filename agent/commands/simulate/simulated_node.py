@@ -19,13 +19,13 @@ from agent.commands.simulate.simulated_rack import SimulatedRack
 from agent.commands.simulate.site_model import SiteNode
 from agent.daemon.hub import Hub
 from agent.daemon.reloading import LastReload
-from agent.daemon.self_metrics import SelfMetrics
-from agent.health.expectation_series import ExpectationChoice, ExpectationSeries
+from agent.daemon.self_report import SelfMetrics
+from agent.health.examination import ExpectationChoice, ExpectationSeries
 from agent.model import Framer, Instant, Lane, Outcome, Reason, Snapshot
 from agent.sampler.health import LoopFacts
-from agent.sampler.inventory import Inventory
+from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
-from agent.sampler.settings import Settings
+from agent.sampler.schedule import Settings
 
 WINDOW_SECONDS = 60
 """Seconds of rolling statistics: what was before them need not be sampled any more."""

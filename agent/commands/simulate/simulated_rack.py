@@ -9,8 +9,8 @@ from typing import Protocol
 from agent.catalogue import BY_NAME
 from agent.commands.simulate.site_model import Outage, SiteRack
 from agent.model import Frame, Framer, Rack, Reading, Series
-from agent.rack.absence import GRACE_SECONDS
-from agent.rack.power_ledger import Sum
+from agent.rack.agreement import GRACE_SECONDS
+from agent.rack.power import Sum
 from agent.rack.rack_options import RackOptions
 from agent.rack.series import ConfiguredRack, RackSeries
 

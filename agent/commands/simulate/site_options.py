@@ -6,8 +6,7 @@ import argparse
 import re
 
 from agent.backends.synthetic.scenario_schema import FAULTS
-from agent.lib.user_error import UserError
-from agent.lib.wording import shown
+from agent.lib.wording import UserError, shown
 
 SITE = ("nodes", "nodes_per_rack", "topology", "scenario", "nodes_per_job", "rack_budget", "cluster", "fault")
 """The options that say what a site file says itself."""

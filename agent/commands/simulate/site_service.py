@@ -26,14 +26,14 @@ from agent.commands.simulate.site_options import SITE, document
 from agent.commands.simulate.site_pages import SitePages
 from agent.commands.simulate.site_reader import SiteReader, read_site
 from agent.config import quantities
+from agent.config.checks import listen_address
 from agent.config.schema import Config, WebConfig
-from agent.config.texts import listen_address
 from agent.daemon.service import GARBAGE, hurry
 from agent.lib import logs
 from agent.lib.progress import Progress
 from agent.lib.threads import CLOSING_SECONDS, Threads
-from agent.lib.user_error import UserError
-from agent.wiring.protecting import Protection
+from agent.lib.wording import UserError
+from agent.wiring.serving import Protection
 from exporters.listeners import open_listeners
 from exporters.server import HttpServer
 

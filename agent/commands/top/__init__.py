@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from agent.lib.commandline import INVALID
-from agent.lib.user_error import UserError
+from agent.lib.wording import UserError
 from agent.wiring.command_line import add_sources
 from agent.wiring.http_access import add_http_config
 

@@ -15,12 +15,11 @@ from agent.config.schema import Config, ConfigError
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
 from agent.lib.threads import Threads
-from agent.rack.finder import Finder
-from agent.rack.targets import PeerTarget
+from agent.rack.finder import Finder, PeerTarget
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.http_access import given_login
+from agent.wiring.identity import node_name
 from agent.wiring.logins import login_of
-from agent.wiring.node_identity import node_name
 from agent.wiring.own_agent import own_agent
 from agent.wiring.peering import load_rack
 

@@ -11,7 +11,7 @@ from agent.config.schema import Config
 from agent.daemon.hub import Hub
 from agent.daemon.reloading import LastReload
 from agent.daemon.sampling import Teller
-from agent.daemon.self_metrics import SelfMetrics
+from agent.daemon.self_report import SelfMetrics
 from agent.lib.clock import clock
 from agent.lib.threads import Threads
 from agent.model import Snapshot

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agent.catalogue.nvlink_grades import Grade
-from agent.catalogue.xid_triage import XidClass, called, codes_of
-from agent.lib.timestamps import utc
-from agent.lib.wording import one_line
+from agent.catalogue.xid_triage import Grade, XidClass, called, codes_of
+from agent.lib.wording import one_line, utc
 from agent.model import Node, NvLink
 from agent.recording.report import chosen_series as chosen
 from agent.recording.report.remarks import FAULT, NOTE, Remark, gpu_names, ranges, span_text

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
-from agent.lib.timestamps import utc
-from agent.lib.wording import one_line
+from agent.lib.wording import one_line, utc
 from agent.recording.report import chosen_series as chosen
 from agent.recording.report.card_tables import ReportTable, activity_table, loss_table, node_table, port_table
 from agent.recording.report.html_style import STYLE

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from agent.lib.timestamps import utc
-from agent.lib.wording import one_line
+from agent.lib.wording import one_line, utc
 from agent.recording.report.card_tables import (
     MOST_ROWS,
     ReportTable,

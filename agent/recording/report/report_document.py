@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agent.lib.timestamps import utc
+from agent.lib.wording import utc
 from agent.model import Node, NvLink
 from agent.recording.report import chosen_series as chosen
 from agent.recording.report.imbalance import imbalance_of

@@ -141,7 +141,7 @@ FAMILY_ROW = """\
 
 def test_a_family_of_devices(product: ProductCopy, serve: Serve, tmp_path: Path) -> None:
     product.add("agent/backends/acme/__init__.py", FAMILY)
-    product.edit("agent/config/device_words.py", '"replay", "none")', '"acme", ')
+    product.edit("agent/config/words.py", '"replay", "none")', '"acme", ')
     product.edit("agent/catalogue/gpu.py", BEFORE_METRIC, FAMILY_ROW)
     product.edit("agent/catalogue/gpu.py", "Derived, Field, Gpm, Source\n", "DeviceValue, ")
     product.edit(
@@ -189,7 +189,7 @@ SCHEDULER = Scheduler(
 
 def test_a_scheduler(product: ProductCopy, serve: Serve, library: Path, tmp_path: Path) -> None:
     product.add("agent/backends/jobs/schedulers/cobalt.py", SCHEDULER)
-    product.edit("agent/broker/job_variables.py", 'b"SLURM_JOB_ID', 'b"COBALT_JOBNAME "\n    ')
+    product.edit("agent/broker/questions.py", 'b"SLURM_JOB_ID', 'b"COBALT_JOBNAME "\n    ')
     product.touches_what_is_said_of("a scheduler")
     proc = Proc(tmp_path / "proc")
     proc.process(4711, "/cobalt/job-7/x", {"COBALT_JOBNAME": "weather"}, uid=os.getuid())

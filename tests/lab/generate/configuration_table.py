@@ -8,7 +8,7 @@ import msgspec
 
 from agent.config.default_file import summary, written
 from agent.config.key import Notation
-from agent.config.schema_fields import SchemaField, entries
+from agent.config.reading import SchemaField, entries
 
 BEGIN, END = "<!-- keys: made by `make generate` -->", "<!-- keys: end -->"
 _TYPES = {str: "text", bool: "true, false", int: "a whole number", float: "a number"}

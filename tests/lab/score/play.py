@@ -23,16 +23,16 @@ from agent.backends.synthetic.rack_service import services_of_scenario
 from agent.catalogue import BY_NAME
 from agent.daemon.reloading import LastReload
 from agent.daemon.sampling import Teller
-from agent.daemon.self_metrics import SelfMetrics
-from agent.health.expectation_series import ExpectationChoice, ExpectationSeries
+from agent.daemon.self_report import SelfMetrics
+from agent.health.examination import ExpectationChoice, ExpectationSeries
 from agent.model import Alert, Framer, Instant, Labels, Lane, Phase, Rack, Reading, Series, Snapshot
 from agent.rack.nvlink_domain import DomainCensus, DomainShare, add_up
 from agent.rack.rack_options import RackOptions
 from agent.rack.series import ConfiguredRack, RackSeries
 from agent.sampler.health import LoopFacts
-from agent.sampler.inventory import Inventory
+from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
-from agent.sampler.settings import Settings
+from agent.sampler.schedule import Settings
 from alerts import packs, rulefile
 from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.exposition import Exposition

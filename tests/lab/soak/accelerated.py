@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.flight_recorder import FIRING, XID, FlightRecorder, FlightSettings
 from agent.lib.heap import settle_heap
-from agent.lib.statefiles import StateFiles
+from agent.lib.state_files import StateFiles
 from agent.lib.threads import Threads
 from agent.model import Snapshot
+from agent.rack.finder import HostEntry
 from agent.rack.monitor import RackMonitor
-from agent.rack.peer_errors import PeerFault
+from agent.rack.peer_messages import PeerFault
 from agent.rack.peers import Member
 from agent.rack.rack_options import RackOptions
-from agent.rack.targets import HostEntry
 from agent.recording.provenance import Provenance
 from alerts import rulefile
 from alerts.engine import Ruleset

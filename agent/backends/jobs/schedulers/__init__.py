@@ -1,7 +1,7 @@
 """The supported schedulers, one file each: a file in this folder is found.
 
 Each has a constant SCHEDULER, and gives its sources in its docstring. Its variables must be listed in
-agent/broker/job_variables.py as well: what a privileged process returns is listed where it runs.
+agent/broker/questions.py as well: what a privileged process returns is listed where it runs.
 """
 
 from __future__ import annotations

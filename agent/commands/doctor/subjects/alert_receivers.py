@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from agent.commands.doctor.diagnosis_line import Diagnoses, Diagnosis, Examination
 from agent.commands.doctor.examined_node import ExaminedNode
-from agent.lib.http_answers import AnswerBounds
+from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
-from agent.lib.http_outcomes import HttpError, HttpFault
 from agent.lib.http_target import HttpTarget
 from agent.wiring.logins import login_of
 

@@ -9,9 +9,9 @@ from typing import Any
 from agent.commands.doctor.agent_user import READ, AgentUser
 from agent.commands.doctor.diagnosis_line import Diagnoses, Diagnosis, Examination
 from agent.commands.doctor.examined_node import ExaminedNode
+from agent.config.reading import fields_of
 from agent.config.schema import Section
-from agent.config.schema_fields import fields_of
-from agent.lib.user_error import UserError
+from agent.lib.wording import UserError
 from agent.wiring.start_checks import check
 
 RANK = 10

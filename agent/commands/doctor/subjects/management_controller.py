@@ -10,9 +10,8 @@ from agent.broker.ipmi_opening import DEVICES
 from agent.commands.doctor.diagnosis_line import Diagnoses, Diagnosis, Examination
 from agent.commands.doctor.examined_node import ExaminedNode
 from agent.config.schema import ConfigError
-from agent.lib.http_answers import AnswerBounds
+from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
-from agent.lib.http_outcomes import HttpError, HttpFault
 from agent.lib.http_target import HttpTarget
 
 RANK = 70

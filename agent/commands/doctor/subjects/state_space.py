@@ -10,7 +10,7 @@ from agent.backends.sysfs import names
 from agent.commands.doctor.agent_user import READ, WRITE
 from agent.commands.doctor.diagnosis_line import Diagnoses, Diagnosis, Examination
 from agent.commands.doctor.examined_node import ExaminedNode
-from agent.wiring.state_directory import STATE_DIRECTORY
+from agent.wiring.identity import STATE_DIRECTORY
 
 RANK = 170
 STATE = Diagnoses("state")

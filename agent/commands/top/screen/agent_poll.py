@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 from agent.commands.top.screen.agent_answers import ForeignAnswerError, SnapshotReader, read_alerts, read_history
 from agent.commands.top.screen.sightings import Sighting, SightingBoard
-from agent.lib.http_answers import AnswerBounds
+from agent.lib.http_answers import AnswerBounds, HttpError
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
-from agent.lib.http_outcomes import HttpError
 from agent.lib.http_target import HttpTarget
 from agent.lib.threads import KeptThread, Threads
 from agent.lib.wording import one_line

@@ -432,7 +432,7 @@ TARGETS = (
     ),
     Target(
         "kernel-log",
-        ("agent/backends/kmsg.py", "agent/catalogue/nvlink_grades.py", "agent/catalogue/xid_triage.py"),
+        ("agent/backends/kmsg.py", "agent/catalogue/xid_triage.py", "agent/catalogue/xid_triage.py"),
         use_kmsg,
         (
             b"4,1,5000000,-;NVRM: Xid (PCI:0000:1b:00): 79, pid=1234, name=python, GPU has fallen off.\x1f S=p\n",

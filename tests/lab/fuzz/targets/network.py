@@ -22,13 +22,12 @@ from agent.commands.doctor.agent_view import parse_snapshot
 from agent.commands.import_.imported_readings import ImportProblems, UnsuitableLogError
 from agent.commands.import_.prometheus_history import Asked, node_ticks
 from agent.commands.top.screen.agent_answers import ForeignAnswerError, SnapshotReader, read_alerts, read_history
-from agent.lib.certificate_dates import first_expiry
-from agent.lib.http_answers import AnswerBounds, AnswerReader
+from agent.lib.certificates import first_expiry
+from agent.lib.http_answers import AnswerBounds, AnswerReader, HttpAnswer, HttpError
 from agent.lib.http_client import HttpClient
-from agent.lib.http_outcomes import HttpAnswer, HttpError
 from agent.lib.http_target import HttpTarget
 from agent.model import Instant
-from agent.rack.heat import Heats
+from agent.rack.breakers import Heats
 from agent.rack.peer_messages import GarbageError, decode, encode
 from agent.wiring.own_agent import OwnAgent
 from alerts.notify.receiver import ServerClock
@@ -285,7 +284,7 @@ ALERTS = b"""{"status": "success", "data": {"alerts": [{"labels": {"alertname": 
 TARGETS = (
     Target(
         "certificates",
-        ("agent/lib/certificate_dates.py",),
+        ("agent/lib/certificates.py",),
         use_certificates,
         (b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n",),
     ),
@@ -361,7 +360,7 @@ TARGETS = (
     ),
     Target(
         "breaker-heats",
-        ("agent/rack/heat.py",),
+        ("agent/rack/breakers.py",),
         use_heats,
         (
             b'{"at":1.7e9,"rack":"r1","breakers":{"a":{"heat":0.5,"load":0.9,"hold":1,"constant":2,"rating":3,"share":1}}}',

@@ -19,14 +19,14 @@ from agent.catalogue import BY_NAME
 from agent.commands.import_ import nvidia_smi_log
 from agent.commands.import_.imported_readings import ImportProblems, SnapshotMaker, Tick, UnsuitableLogError
 from agent.daemon.pausing import ANSWER, REQUEST, PauseError, read_answer, read_request
-from agent.lib.durable import DamagedError, seal
+from agent.lib.state_files import DamagedError, seal
 from agent.model import Gap, Gpu, GpuIdentity, Lane, NvLink, Reason, Series
 from agent.recording.column_reader import ColumnBlock
 from agent.recording.file_records import MAGIC, START, RecordingError, records
 from agent.recording.file_records import sealed as record_of
 from agent.recording.recording_reader import Recording
 from agent.recording.segment_packer import PREAMBLE
-from agent.sampler.inventory import FORM, Inventory
+from agent.sampler.presence import FORM, Inventory
 from agent.worker.decode import Decoder
 from agent.worker.worker_messages import (
     MessageError,
@@ -293,7 +293,7 @@ SMI = (
 TARGETS = (
     Target(
         "alert-state",
-        ("alerts/alert_state.py", "agent/lib/durable.py"),
+        ("alerts/alert_state.py", "agent/lib/state_files.py"),
         use_alert_state,
         (ALERTS, b""),
         (DamagedError,),
@@ -309,9 +309,7 @@ TARGETS = (
         shown=False,
         words=(b"null", b"-1", b"1e999"),
     ),
-    Target(
-        "inventory", ("agent/sampler/inventory.py",), use_inventory, (GPUS, GPUS[1:]), words=(b"null", b"[]", b"{}")
-    ),
+    Target("inventory", ("agent/sampler/presence.py",), use_inventory, (GPUS, GPUS[1:]), words=(b"null", b"[]", b"{}")),
     Target(
         "pause-files",
         ("agent/daemon/pausing.py",),

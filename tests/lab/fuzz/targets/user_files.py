@@ -11,11 +11,11 @@ from agent.commands.compat_check.found_queries import NoQueriesError, read_queri
 from agent.commands.compat_check.judged_queries import judge
 from agent.config import reading as config
 from agent.config.schema import ConfigError
-from agent.health.expectation_files import ExpectationError, load_expectations
+from agent.health.expectations import ExpectationError, load_expectations
 from agent.lib.clock import clock
-from agent.lib.credentials import certificates, secret
+from agent.lib.http_target import certificates, secret
 from agent.model import Instant, Lane
-from agent.rack.targets import read_file
+from agent.rack.finder import read_file
 from agent.wiring.alerting import Receivers, load_alerting
 from agent.wiring.peering import load_rack
 from agent.wiring.sources import load_settings
@@ -168,7 +168,7 @@ TARGETS = (
     ),
     Target(
         "peer-files",
-        ("agent/rack/targets.py",),
+        ("agent/rack/finder.py",),
         use_peers,
         (
             b"- targets: ['n1:19400', n2:19400]\n  labels: {a: b}\n- {targets: ['[fd00::1]:19400']}\n",
@@ -180,7 +180,7 @@ TARGETS = (
     ),
     Target(
         "credentials",
-        ("agent/lib/credentials.py",),
+        ("agent/lib/http_target.py",),
         use_credentials,
         (b"a pass phrase, 3 words\n", b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n", b""),
     ),
@@ -212,7 +212,7 @@ TARGETS = (
     ),
     Target(
         "expectations",
-        ("agent/health/expectation_files.py",),
+        ("agent/health/expectations.py",),
         use_expectations,
         (b"gpus: 8\n",),
         (ExpectationError,),

@@ -1,8 +1,10 @@
-"""The identity of this node: for people, for a Prometheus server, and for receivers of its alerts."""
+"""This node's identity for people, Prometheus servers and receivers; and its state directory."""
 
 from __future__ import annotations
 
+import os
 import socket
+from pathlib import Path
 
 from agent.config.schema import Config
 from agent.model import Labels
@@ -59,3 +61,22 @@ def title(config: Config) -> str:
     rack = config.node.rack or config.rack.name
     parts = [node_name(config), f"rack {rack}" if rack else "", config.node.cluster or ""]
     return ", ".join(part for part in parts if part)
+
+
+STATE_DIRECTORY = Path("/var/lib/coldplate")
+
+
+def state_file(config: Config, name: str) -> Path | None:
+    """The path of a state file: in `state_dir`, systemd's state directory, or the default one; None without any."""
+    if config.state_dir is not None:
+        return Path(config.state_dir) / name
+    given = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
+    if given:
+        return Path(given) / name
+    return STATE_DIRECTORY / name if os.access(STATE_DIRECTORY, os.W_OK) else None
+
+
+def drill_file(config: Config, name: str) -> Path | None:
+    """The same for files that a drill has, too: it writes nothing to the node's own state unless told to."""
+    is_drill = config.backends.devices in ("synthetic", "replay")
+    return None if is_drill and config.state_dir is None else state_file(config, name)

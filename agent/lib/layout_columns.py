@@ -1,12 +1,22 @@
-"""Computes something once for each of the objects that come together, round after round."""
+"""Work on whole columns: items of a sequence by position, and results that are kept for each layout of a round."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from operator import itemgetter
 from typing import Generic, TypeVar
 
-K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
+
+
+def picker(places: Sequence[int]) -> Callable[[Sequence[T]], tuple[T, ...]]:
+    """A function that picks the items at these positions from a sequence, in that order and in one step of C."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda items: tuple(items[place] for place in places)
+
+
+K = TypeVar("K", bound=Hashable)
 
 
 class RoundMemo(Generic[K, T]):

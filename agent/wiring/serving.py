@@ -1,36 +1,117 @@
-"""Builds the HTTP server: which series its pages show, what they know of the other parts, and where it listens."""
+"""Builds the HTTP server: which series its pages show, what protects them, and where it listens."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent import __version__
-from agent.config.schema import Config
-from agent.daemon.hub import Hub
-from agent.daemon.readiness import Readiness
-from agent.daemon.recent_readings import RecentReadings
+from agent.config.places import with_places
+from agent.config.schema import Config, ConfigError
+from agent.daemon.hub import Hub, RecentReadings
 from agent.daemon.reloading import Reloader
 from agent.daemon.rule_manager import RuleManager
+from agent.daemon.self_report import Readiness
 from agent.daemon.service import hurry
-from agent.lib.threads import Threads
+from agent.lib.threads import CLOSING_SECONDS, Threads
 from agent.model import Instant, Snapshot
 from agent.rack.monitor import RackMonitor
 from agent.wiring.command_line import scenario_of
-from agent.wiring.node_identity import node_name, title
-from agent.wiring.protecting import Protection
+from agent.wiring.identity import node_name, title
 from agent.wiring.start_checks import check, parse_address
 from alerts import packs
 from exporters.endpoint import RouteContext
+from exporters.protection.passwords import PasswordChecks
 from exporters.routes import Routes
 from exporters.selection import SeriesSelection
 from exporters.server import HttpServer
 
 if TYPE_CHECKING:
     from exporters.compatibility.translation import Translation
+    from exporters.protection.web_gate import WebGate, WebTerms
+    from exporters.protection.web_watch import WebReload, WebWatch
+
+
+class Protection:
+    """Watches the file and checks passwords by it; does nothing where the configuration names no file.
+
+    `wall` gives Unix seconds. Raises ConfigError for a file that cannot be used.
+    """
+
+    def __init__(self, config: Config, wall: Callable[[], float], threads: Threads | None = None) -> None:
+        self._threads = threads or Threads()
+        self.passwords = PasswordChecks(time.monotonic)
+        self.watch: WebWatch | None = None
+        if config.web.config_file is None:
+            return
+        from exporters.protection.web_file import WebFileError  # only where the configuration names a web file
+        from exporters.protection.web_gate import WebGate
+        from exporters.protection.web_watch import WebWatch
+
+        def make_gate(terms: WebTerms) -> WebGate:
+            return WebGate(terms, self.passwords, time.monotonic)
+
+        try:
+            self.watch = WebWatch(Path(config.web.config_file), make_gate, wall)
+        except WebFileError as error:
+            raise ConfigError(f"web.config_file: {error}") from error
+
+    def start(self) -> None:
+        """Begin to watch the file and to check passwords."""
+        if self.watch is not None:
+            self.watch.start(self._threads)
+            self.passwords.start(self._threads)
+
+    def stop(self) -> None:
+        """End both."""
+        if self.watch is not None:
+            self.watch.stop(CLOSING_SECONDS)
+            self.passwords.stop(CLOSING_SECONDS)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Return True if the pages are served by HTTPS."""
+        return self.watch is not None and self.watch.gate.terms.context is not None
+
+    def last(self) -> WebReload | None:
+        """How the file was last read; None if there is none."""
+        return None if self.watch is None else self.watch.last
+
+    def refused(self) -> Mapping[str, int]:
+        """Clients and requests that were refused since the start, by the reason; nothing if there is no file."""
+        return {} if self.watch is None else self.watch.gate.refused
+
+    def load(self) -> WebTerms | None:
+        """The terms as the files are now. Raises ConfigError."""
+        if self.watch is None:
+            return None
+        from exporters.protection.web_file import WebFileError
+
+        try:
+            return self.watch.load()
+        except WebFileError as error:
+            raise ConfigError(f"web.config_file: {error}") from error
+
+    def enforce(self, terms: WebTerms | None) -> None:
+        """Have these terms enforced, unless there are none."""
+        if self.watch is not None and terms is not None:
+            self.watch.enforce(terms)
+
+
+@with_places
+def protect(config: Config, wall: Callable[[], float], threads: Threads) -> Protection:
+    """Make the protection that the configuration asks for. Raises ConfigError with file and line."""
+    return Protection(config, wall, threads)
+
+
+@with_places
+def load_terms(_config: Config, protection: Protection) -> WebTerms | None:
+    """Load the terms for a configuration that was just read. Raises ConfigError with file and line."""
+    return protection.load()
 
 
 class Exposed:

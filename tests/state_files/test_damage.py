@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.lib.durable import MOST, DamagedError, read_whole
+from agent.lib.state_files import MOST, DamagedError, read_whole
 from agent.model import Alert, Gpu, GpuIdentity, Phase
-from agent.sampler.inventory import Inventory
+from agent.sampler.presence import Inventory
 from alerts import alert_state
 from alerts.lifecycle import AlertRecord
 from alerts.windows import archive
@@ -97,8 +97,8 @@ def test_no_damaged_content_is_used(kind: str, tmp_path: Path) -> None:
 
 
 def test_an_inventory_with_a_right_seal_but_wrong_content_is_not_used(tmp_path: Path) -> None:
-    from agent.lib.durable import seal
-    from agent.sampler.inventory import FORM
+    from agent.lib.state_files import seal
+    from agent.sampler.presence import FORM
 
     for body in (b"", b"[]", b"{}", b"[" * 100_000, json.dumps({"gpus": [{}], "replaced": {}}).encode(), b"\xff"):
         assert known_to_inventory(seal(FORM, body), tmp_path) is None

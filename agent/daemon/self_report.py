@@ -1,0 +1,152 @@
+"""What the agent reports of itself: build, configuration, threads and state files as metrics, and whether it is ready.
+
+Load balancers and deployments act on `/-/ready`, so it is about the agent and not about the node: a GPU that is lost,
+hardware that is absent and a source that reports an error are data. A part that has stopped gives none: no fresh
+sample, no device at all, rules that are not evaluated, a source whose thread ended or hangs, and state that is not
+written.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agent import __version__
+from agent.catalogue.own_series import OwnReading, OwnSeries
+from agent.daemon.hub import Hub
+from agent.daemon.reloading import LastReload
+from agent.lib.state_files import FileState
+from agent.lib.threads import ThreadState
+from agent.model import Frame, Instant, Lane, Outcome
+from agent.sampler.sampler import Sampler
+
+if TYPE_CHECKING:
+    from exporters.protection.web_watch import WebReload
+
+
+class SelfMetrics:
+    """Makes their frame.
+
+    `scenario` names the scenario of synthetic devices; `threads` and `files` give the state of these, `web` how the web
+    configuration was last read, and `refused` whom it kept out, by the reason.
+    """
+
+    def __init__(
+        self,
+        scenario: str | None,
+        last: LastReload,
+        threads: Callable[[], Iterable[ThreadState]] = tuple,
+        files: Callable[[], Iterable[FileState]] = tuple,
+        web: Callable[[], WebReload | None] = lambda: None,
+        refused: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        self._scenario = scenario
+        self._last = last
+        self._threads = threads
+        self._files = files
+        self._web = web
+        self._refused = refused
+        self._own = OwnSeries()
+
+    def frame(self, _now: Instant) -> Frame:
+        """The metrics as they are now."""
+        return self._own.frame(self._readings())
+
+    def _readings(self) -> Iterator[OwnReading]:
+        build = (("version", __version__), ("python", platform.python_version()))
+        yield OwnReading("coldplate_build_info", 1, build)
+        if self._scenario is not None:
+            yield OwnReading("coldplate_synthetic_info", 1, (("scenario", self._scenario),))
+        yield OwnReading("coldplate_config_last_reload_successful", int(self._last.good))
+        yield OwnReading("coldplate_config_last_reload_success_timestamp_seconds", self._last.at)
+        web = self._web()
+        if web is not None:
+            yield OwnReading("coldplate_web_config_last_reload_successful", int(web.good))
+            yield OwnReading("coldplate_web_config_last_reload_success_timestamp_seconds", web.at)
+            if web.expires is not None:
+                yield OwnReading("coldplate_web_certificate_expiry_timestamp_seconds", web.expires)
+        for reason, count in self._refused().items():
+            yield OwnReading("coldplate_web_refusals_total", count, (("reason", reason),))
+        for thread in self._threads():
+            labels = (("thread", thread.name),)
+            yield OwnReading("coldplate_thread_up", int(thread.up), labels)
+            yield OwnReading("coldplate_thread_restarts_total", thread.restarts, labels)
+        for file in self._files():
+            labels = (("file", file.name),)
+            yield OwnReading("coldplate_state_write_successful", int(file.good), labels)
+            yield OwnReading("coldplate_state_write_failures_total", file.failures, labels)
+            if file.written is not None:
+                yield OwnReading("coldplate_state_last_write_success_timestamp_seconds", file.written, labels)
+
+
+HUNG_SECONDS = 15.0
+"""Seconds for which a source's read may be in flight; a slow file or sensor is no reason to move anything."""
+UNWRITTEN_SECONDS = 60.0
+"""Seconds for which state may wait for the disk: a moment without room is none, either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """How the parts show that they work; each is called in the server's thread and returns at once.
+
+    `threads` gives what is wrong with a thread, by its name; `rules` why rounds of rules fail, empty if they do not.
+    """
+
+    threads: Callable[[], Mapping[str, str]] = dict
+    rules: Callable[[], str] = str
+    files: Callable[[], Iterable[FileState]] = tuple
+
+
+class Readiness:
+    """Checks the last snapshot, with the sampler's patience, and the signs of life of the parts."""
+
+    def __init__(self, hub: Hub, sampler: Sampler, clock: Callable[[], Instant], signs: Signs | None = None) -> None:
+        self._hub = hub
+        self._sampler = sampler
+        self._clock = clock
+        self._signs = signs or Signs()
+
+    def __call__(self) -> tuple[bool, str]:
+        """Whether nothing has stopped, and a line for each part that has, or one about the last sample."""
+        snapshot = self._hub.latest
+        if snapshot is None:
+            return False, "no sample yet"
+        now = self._clock().mono
+        age = now - snapshot.at.mono
+        stopped = [*self._sampling(age), *self._backends(now), *self._rules(), *self._state()]
+        return not stopped, "\n".join(stopped) or f"the last sample is {max(age, 0.0):.1f} s old"
+
+    def _sampling(self, age: float) -> Iterator[str]:
+        if age > self._sampler.settings.patience(Lane.FAST):
+            yield f"the last sample is {age:.1f} s old"
+            return
+        snapshot = self._hub.latest
+        for report in () if snapshot is None else snapshot.reports:
+            if report.backend == self._sampler.devices and report.outcome is Outcome.FAILED:
+                yield f"the devices cannot be read: {report.detail}"
+
+    def _backends(self, now: float) -> Iterator[str]:
+        hung = {name: now - since for name, since in self._sampler.unanswered.items() if now - since > HUNG_SECONDS}
+        for name, seconds in hung.items():
+            yield f"backend {name} has not answered for {seconds:.0f} s"
+        for thread, trouble in self._signs.threads().items():
+            name = thread.removeprefix("backend-")
+            if name != thread and name not in hung:
+                yield f"backend {name}: its thread {trouble}"
+
+    def _rules(self) -> Iterator[str]:
+        trouble = self._signs.threads().get("rules")
+        if trouble:
+            yield f"rules are not evaluated: their thread {trouble}"
+        elif failing := self._signs.rules():
+            yield f"rules are not evaluated: {failing}"
+
+    def _state(self) -> Iterator[str]:
+        trouble = self._signs.threads().get("state")
+        if trouble:
+            yield f"state is not written: its thread {trouble}"
+        for file in self._signs.files():
+            if not file.good and file.waiting > UNWRITTEN_SECONDS:
+                yield f"state is not written: {file.name} for {file.waiting:.0f} s"
