@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("agent", "alerts", "exporters", "dashboards")
-DOCUMENTS = ("*.md", "docs/*.md", "alerts/runbooks/*.md", "packaging/helm/*/*.md")
+DOCUMENTS = ("*.md", "docs/**/*.md", "alerts/runbooks/*.md", "packaging/helm/*/*.md")
 RULES = ("alerts/rules/*.yml", "packaging/fleet/rules/*.yml")
 EXEMPT = frozenset({"CHANGELOG.md"})  # it quotes what earlier versions wrote
 KINDS = ("code", "documents", "rules")
