@@ -120,7 +120,6 @@ score: .venv/dev.stamp ## Play every scenario and write docs/dev/detection.md
 	$(BIN)/python -m tests.lab.score $(ARGS)
 
 generate: .venv/dev.stamp ## Regenerate the generated documents, manual pages and completion
-	$(BIN)/coldplate render metrics --output docs/metrics.md
 	$(BIN)/coldplate render config-file --output packaging/coldplate.yaml
 	$(BIN)/python -m tests.lab.generate
 	$(BIN)/python -m dashboards.generate

@@ -188,7 +188,7 @@ class MetricsConfig(Section, frozen=True):
     ] = ()
     compatibility: Annotated[
         tuple[str, ...],
-        Key("Exporters whose names are served beside coldplate's (migrating.md).", words=NEIGHBOURS, example="[dcgm]"),
+        Key("Exporters whose names are served beside coldplate's (install.md).", words=NEIGHBOURS, example="[dcgm]"),
     ] = ()
     hostname_label: Annotated[
         str,

@@ -20,15 +20,15 @@ KINDS = ("code", "documents", "rules")
 
 WORDS = {
     # pattern, without regard to case: allowed in code, documents, rules
-    r"told": (88, 5, 0),
-    r"tell(s|ing|er|ers)?": (113, 12, 1),
+    r"told": (88, 4, 0),
+    r"tell(s|ing|er|ers)?": (113, 11, 1),
     r"who(m)?ever": (18, 0, 0),
     r"some(body|one)": (16, 0, 0),
     r"(nobody|no one)": (32, 3, 1),
     r"(any|every)body": (8, 0, 0),
     r"mend(s|ed|ing)?": (5, 0, 1),
     r"(is|are|was|be) none": (111, 3, 0),
-    r"of (ours|theirs|yours)": (22, 1, 0),
+    r"of (ours|theirs|yours)": (22, 0, 0),
     r"let(s|ting)? (it |them )?go": (5, 0, 0),
     r"anew": (17, 3, 0),
     r"once more": (5, 0, 0),

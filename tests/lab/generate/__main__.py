@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.cli import make_parser
+from exporters import metrics_document
 from tests.lab.generate import (
     completion,
     configuration_table,
@@ -24,7 +25,8 @@ COMPLETION = ROOT / "packaging" / "completion"
 
 def main() -> None:
     """Write them all."""
-    (DOCS / "migrating.md").write_text(migration_document.render(), encoding="utf-8")
+    metrics = metrics_document.render() + migration_document.render()
+    (DOCS / "metrics.md").write_text(metrics, encoding="utf-8")
     (DOCS / "scenarios.md").write_text(scenario_document.render(), encoding="utf-8")
     (DOCS / "xids.md").write_text(xid_document.render(), encoding="utf-8")
     configuration = DOCS / "configuration.md"
