@@ -1,4 +1,4 @@
-"""What each XID asks for: one table, from which the rules, the runbooks, docs/xids.md and all words about a code come.
+"""What each XID asks for: the table from which rules, runbooks, docs/alerts.md and all words about a code come.
 
 The facts are those of NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, as it was
 when its last code was 172): its immediate action for each code, in `bucket`. Where it names none, the class is our

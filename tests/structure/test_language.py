@@ -20,8 +20,8 @@ KINDS = ("code", "documents", "rules")
 
 WORDS = {
     # pattern, without regard to case: allowed in code, documents, rules
-    r"told": (88, 4, 0),
-    r"tell(s|ing|er|ers)?": (113, 11, 1),
+    r"told": (88, 3, 0),
+    r"tell(s|ing|er|ers)?": (113, 6, 1),
     r"who(m)?ever": (18, 0, 0),
     r"some(body|one)": (16, 0, 0),
     r"(nobody|no one)": (32, 3, 1),
@@ -35,8 +35,8 @@ WORDS = {
     r"so many": (43, 0, 1),
     r"likewise": (4, 0, 0),
     r"for good": (7, 2, 0),
-    r"in words": (29, 1, 0),
-    r"grave(r|st)?": (7, 3, 0),
+    r"in words": (29, 0, 0),
+    r"grave(r|st)?": (7, 2, 0),
     r"(came|comes?) to(?! (an end|rest)\b)": (9, 0, 0),
 }
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from agent.cli import make_parser
 from exporters import metrics_document
 from tests.lab.generate import (
+    alert_tables,
     completion,
     configuration_table,
     manual_page,
     migration_document,
     scenario_document,
-    xid_document,
     xid_texts,
 )
 from tests.lab.generate.command_tree import tree_of
@@ -28,9 +28,9 @@ def main() -> None:
     metrics = metrics_document.render() + migration_document.render()
     (DOCS / "metrics.md").write_text(metrics, encoding="utf-8")
     (DOCS / "scenarios.md").write_text(scenario_document.render(), encoding="utf-8")
-    (DOCS / "xids.md").write_text(xid_document.render(), encoding="utf-8")
-    configuration = DOCS / "configuration.md"
-    configuration.write_text(configuration_table.splice(configuration.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, splice in {"configuration.md": configuration_table.splice, "alerts.md": alert_tables.splice}.items():
+        document = DOCS / name
+        document.write_text(splice(document.read_text(encoding="utf-8")), encoding="utf-8")
     xid_texts.write()
     pages = manual_page.pages(tree_of(make_parser()))
     for stale in {path.name for path in PAGES.iterdir()} - pages.keys():
