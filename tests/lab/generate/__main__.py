@@ -21,14 +21,19 @@ ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"
 PAGES = ROOT / "packaging" / "man"
 COMPLETION = ROOT / "packaging" / "completion"
+PARTS = {
+    "alerts.md": alert_tables.splice,
+    "configuration.md": configuration_table.splice,
+    "synthetic.md": scenario_document.splice,
+}
+"""Documents with generated parts, and what puts these in."""
 
 
 def main() -> None:
     """Write them all."""
     metrics = metrics_document.render() + migration_document.render()
     (DOCS / "metrics.md").write_text(metrics, encoding="utf-8")
-    (DOCS / "scenarios.md").write_text(scenario_document.render(), encoding="utf-8")
-    for name, splice in {"configuration.md": configuration_table.splice, "alerts.md": alert_tables.splice}.items():
+    for name, splice in PARTS.items():
         document = DOCS / name
         document.write_text(splice(document.read_text(encoding="utf-8")), encoding="utf-8")
     xid_texts.write()
