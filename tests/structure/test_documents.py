@@ -22,6 +22,13 @@ ELSEWHERE = {"docs/web-configuration.md", "docs/x.md", "docs/Hot.md"}
 """Another project's document, and those that tests make up."""
 MENTIONING = ("agent", "alerts", "dashboards", "exporters", "packaging", "tests", "Makefile", "pyproject.toml")
 
+USER_DOCUMENTS = sorted(DOCS.glob("*.md"))
+MOST_DOCUMENTS = 16
+MOST_LINES = 400
+GENERATED = "<!-- Generated "
+"""What a document that is made as a whole has near its beginning: it is a reference, and may be longer."""
+README_LINES = 110
+
 
 def prose(text: str) -> str:
     """Return the text without its fenced blocks, which hold examples."""
@@ -56,6 +63,22 @@ def dead(path: Path, target: str) -> bool:
 def test_no_link_is_dead(path: Path) -> None:
     links = [link for link in LINK.findall(prose(path.read_text())) if not re.match(r"[a-z]+:", link)]
     assert [link for link in links if dead(path, link)] == []
+
+
+def test_users_have_few_documents_and_each_can_be_read() -> None:
+    assert len(USER_DOCUMENTS) <= MOST_DOCUMENTS
+    lengths = {path.name: len(path.read_text().splitlines()) for path in USER_DOCUMENTS
+               if GENERATED not in path.read_text()[:200]}  # fmt: skip
+    assert {name: lines for name, lines in lengths.items() if lines > MOST_LINES} == {}
+    assert len(USER_DOCUMENTS) - len(lengths) == 1, "only the reference of metrics is generated as a whole"
+    assert len((ROOT / "README.md").read_text().splitlines()) <= README_LINES
+
+
+@pytest.mark.parametrize("path", USER_DOCUMENTS, ids=lambda path: path.name)
+def test_a_document_begins_with_an_example_and_is_listed_in_the_readme(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    assert any(line.startswith(("```", "| ")) for line in lines[:25])
+    assert f"(docs/{path.name})" in (ROOT / "README.md").read_text()
 
 
 def test_code_names_documents_that_exist() -> None:
