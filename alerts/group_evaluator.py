@@ -10,10 +10,9 @@ too long together, the rest of them fail this time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from agent.lib.precedence import give_way
 from agent.model import Alert, GroupReport, Labels, Phase, RuleHealth, RuleReport, Transition
 from alerts.lifecycle import AlertRecord
 from alerts.limits import DEADLINE_SECONDS, GROUP_SECONDS, LONGEST_REST_SECONDS, REST
@@ -84,6 +83,9 @@ class GroupEvaluator:
         self._works = [work_of(rule, rules, context, self._ledger, explain) for rule in rules.rules]
         self._orphans: dict[Labels, None] = {}
         """Series written by rules that are no longer in the group."""
+        self._remembered: tuple[tuple[Identity, AlertRecord], ...] = ()
+        self._barren: object = None
+        """The version of the store in which no rule of the group reads a series."""
 
     def evaluate(
         self, store: SampleStore, at: float, now: float | None = None, halted: Callable[[], bool] = lambda: False
@@ -93,13 +95,14 @@ class GroupEvaluator:
         With `now`, queries and samples have that time, and only durations are counted by `at`. If `halted` says so
         after a rule, the others keep their state.
         """
+        if self._barren is not None and self._barren is store.version and not store.refused:
+            return self._pass_over(at)
         stamp = (at if now is None else now) - self.rules.query_offset
         transitions: list[Transition] = []
         failures: list[Failure] = []
         began = self._timer()
         evaluated = 0
         for work in self._works:
-            give_way()
             evaluated += 1
             error = self._work(work, store, at, stamp, transitions, self._timer() - began)
             if error:
@@ -109,8 +112,26 @@ class GroupEvaluator:
         self._end(store, self._orphans, stamp)
         self._orphans = {}
         self.duration, self.evaluated_at = self._timer() - began, at
+        self._note_records()
+        is_barren = evaluated == len(self._works) and all(work.found_nothing(store) for work in self._works)
+        self._barren = store.version if is_barren else None
         rules = tuple(work.rule.name for work in self._works[:evaluated])
         return GroupOutcome(tuple(transitions), tuple(failures), rules, self.duration)
+
+    def _pass_over(self, at: float) -> GroupOutcome:
+        """Count an evaluation of rules that read no series: many groups are for hardware that a node lacks."""
+        self.duration, self.evaluated_at = 0.0, at
+        for work in self._works:
+            work.duration, work.evaluated_at = 0.0, at
+        return GroupOutcome((), (), tuple(work.rule.name for work in self._works), 0.0)
+
+    def _note_records(self) -> None:
+        self._remembered = tuple(
+            (work.rule.identity, record)
+            for work in self._works
+            if isinstance(work, AlertingRuleEvaluator) and work.records
+            for record in work.records.values()
+        )
 
     def _work(
         self,
@@ -179,6 +200,7 @@ class GroupEvaluator:
             if not same:
                 continue
             mine.adopt(same.pop(0))
+        self._note_records()
         self._orphans = dict(before._orphans)
         for left in known.values():
             for work in left:
@@ -223,13 +245,11 @@ class GroupEvaluator:
             if records and isinstance(work, AlertingRuleEvaluator):
                 work.resume(dict(records))
                 work.patience = dict.fromkeys(records, until)
+        self._note_records()
 
-    def remembered(self) -> Iterator[tuple[Identity, AlertRecord]]:
-        """All that must survive a restart."""
-        for work in self._works:
-            if isinstance(work, AlertingRuleEvaluator):
-                for record in work.records.values():
-                    yield work.rule.identity, record
+    def remembered(self) -> Sequence[tuple[Identity, AlertRecord]]:
+        """Return all that must survive a restart."""
+        return self._remembered
 
     def shift(self, seconds: float, move: Callable[[AlertRecord], AlertRecord]) -> None:
         """Adjust to a clock that was set by `seconds`; `move` changes the times of a record."""
@@ -238,10 +258,11 @@ class GroupEvaluator:
             if isinstance(work, AlertingRuleEvaluator):
                 work.records = {labels: move(record) for labels, record in work.records.items()}
                 work.patience = {labels: until + seconds for labels, until in work.patience.items()}
+        self._note_records()
 
     def alerts(self) -> list[Alert]:
         """The alerts that are pending, firing, or were resolved a short while ago, rule by rule."""
-        return [record.alert for _, record in self.remembered()]
+        return [record.alert for _, record in self._remembered]
 
     def known(self) -> tuple[list[Alert], list[Alert]]:
         """The alerts, and separately those of rules that failed, whose state is not known now."""

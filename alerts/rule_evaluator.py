@@ -120,6 +120,11 @@ class RuleEvaluator:
             self._barren = (version, query.is_barren(store, budget()))
         return self._barren[1]
 
+    def found_nothing(self, store: SampleStore) -> bool:
+        """Return True if `finds_nothing` was the whole evaluation, and would be again in this version of the store."""
+        version, is_barren = self._barren
+        return is_barren and version is store.version and self.is_idle and self.health is RuleHealth.OK
+
     def keep(self, samples: int) -> bool:
         """Keep this many samples from now on; False, and no change, if that is too much for all rules together.
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Union
 
 from agent.lib import textfile, yamltree
-from agent.lib.precedence import give_way
 from agent.lib.wording import one_line, shown
 from agent.lib.yamltree import Bounds, Node
 from alerts.lifecycle import RuleTiming
@@ -242,7 +241,6 @@ class _RuleFileLoader:
         return ""
 
     def _rule(self, node: Node, where: str, shared: Mapping[str, tuple[str, Node]]) -> Rule | None:
-        give_way()
         reader = self.reader
         self._count.add_rule(reader.file, line_of(node))
         before = len(reader.problems)

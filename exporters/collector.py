@@ -14,7 +14,7 @@ from prometheus_client.core import Metric as ClientMetric
 from prometheus_client.registry import Collector
 
 from agent.model import Reading, Snapshot
-from exporters.families import AGE_SERIES, group, labels_of, openmetrics_kinds, openmetrics_unit
+from exporters.encoder import AGE_SERIES, group, labels_of, openmetrics_kinds, openmetrics_unit
 
 
 class SnapshotCollector(Collector):

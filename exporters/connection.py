@@ -16,8 +16,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from exporters.deferred import Deferred
+from exporters.gate import CHUNK, ClientTransport, HandshakeRefusedError
 from exporters.http_messages import GO_AHEAD, Request, RequestReader, Response
-from exporters.transport import CHUNK, ClientTransport, HandshakeRefusedError
 
 _MOUTHFUL = 128 * 1024
 """Bytes sent to a client before the others have their turn: some tens of microseconds."""

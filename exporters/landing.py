@@ -1,7 +1,8 @@
 """The page at `/`: whether this node is healthy, what is wrong, and how old that is, for a browser.
 
 Self-contained: no script, no external file, and a content security policy that enforces it. It is rendered from the
-last snapshot and the alerts, so it reads no device, and it refreshes itself while it is open.
+last snapshot and the alerts, so it reads no device, and it refreshes itself while it is open. Its first line is the
+verdict: healthy or not, and why, the worst first.
 """
 
 from __future__ import annotations
@@ -13,10 +14,94 @@ from urllib.parse import parse_qs
 
 from agent.catalogue import BY_NAME
 from agent.model import BackendReport, GroupReport, Outcome, Snapshot
-from exporters import landing_alerts, landing_fabric, landing_gpus, landing_jobs, landing_verdict
+from exporters import landing_alerts, landing_gpus, landing_parts
+from exporters.landing_alerts import Overview
+from exporters.landing_gpus import GpuRow
 from exporters.landing_readings import Gathered, gather
-from exporters.landing_style import STYLE
-from exporters.markup import TABLE_END, Tone, badge, cell, cut, escape, row, span, table_head
+from exporters.markup import STYLE, TABLE_END, Tone, badge, cell, cut, escape, row, span, table_head
+
+_WORDS = {Tone.BAD: "Bad", Tone.WARN: "Degraded", Tone.CALM: "OK", Tone.GOOD: "OK"}
+_MOST_NAMES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """What the node's state is derived from. `expected` is the number of GPUs that there should be."""
+
+    sampled: bool
+    ready: bool
+    readiness: str
+    devices: Sequence[GpuRow]
+    expected: float | None
+    overview: Overview | None
+    reports: Sequence[BackendReport]
+
+
+def banner(grounds: Grounds) -> str:
+    """The state in a word, and what is wrong; problems with the page's own data come first."""
+    if not grounds.sampled:
+        return _markup(Tone.WARN, "Starting", [(Tone.WARN, grounds.readiness)])
+    troubles = sorted(_troubles(grounds), key=lambda each: each[0])
+    tone = min((each for each, _ in troubles), default=Tone.GOOD)
+    return _markup(tone, _WORDS[tone], troubles or [(Tone.GOOD, _peace(grounds))])
+
+
+def _markup(tone: Tone, word: str, lines: Sequence[tuple[Tone, str]]) -> str:
+    items = "".join(f"<li>{cut(text)}</li>" for _, text in lines)
+    return (
+        f'<section class="state {tone.css}" role="status"><h2>{tone.sign} {escape(word)}</h2>'
+        f"<ul>{items}</ul></section>\n"
+    )
+
+
+def word(grounds: Grounds) -> str:
+    """The state in a word, for the title of the tab."""
+    if not grounds.sampled:
+        return "Starting"
+    return _WORDS[min((tone for tone, _ in _troubles(grounds)), default=Tone.GOOD)]
+
+
+def _troubles(grounds: Grounds) -> Iterator[tuple[Tone, str]]:
+    if not grounds.ready:
+        yield from ((Tone.BAD, f"not ready: {line}") for line in grounds.readiness.splitlines())
+    yield from _silent(grounds)
+    if grounds.overview is not None:
+        for tone, severity in ((Tone.BAD, "critical"), (Tone.WARN, "warning")):
+            if names := sorted(grounds.overview.names[tone]):
+                some = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+                yield tone, f"{severity}: {some}"
+    by_word: dict[tuple[Tone, str], list[str]] = {}
+    for device in grounds.devices:
+        if device.up:
+            for key in dict.fromkeys((each.tone, each.word) for each in device.findings if each.tone <= Tone.WARN):
+                by_word.setdefault(key, []).append(device.gpu.index)
+    for (tone, what), indexes in by_word.items():
+        yield tone, f"{what}: GPU {', '.join(indexes)}"
+    for report in grounds.reports:
+        if report.outcome is Outcome.FAILED:
+            yield Tone.WARN, f"{report.backend} cannot be read: {report.detail or 'no reason given'}"
+    if grounds.overview is not None and grounds.overview.failed:
+        yield Tone.WARN, f"rules that failed at their last evaluation: {grounds.overview.failed}"
+
+
+def _silent(grounds: Grounds) -> Iterator[tuple[Tone, str]]:
+    known = len(grounds.devices)
+    silent = [device for device in grounds.devices if not device.up and not device.is_paused]
+    if paused := [device for device in grounds.devices if device.is_paused and not device.up]:
+        yield Tone.WARN, f"GPU {', '.join(each.gpu.index for each in paused)} {paused[0].findings[0].text}"
+    expected = known if grounds.expected is None else int(grounds.expected)
+    if silent:
+        names = ", ".join(f"GPU {each.gpu.index} ({each.word})" for each in silent)
+        yield Tone.BAD, f"{known - len(silent)} of {max(known, expected)} GPUs answer, missing: {names}"
+    if known < expected:
+        yield Tone.BAD, f"{known} of {expected} GPUs are present"
+
+
+def _peace(grounds: Grounds) -> str:
+    count = len(grounds.devices)
+    gpus = f"all {count} GPUs answer" if count > 1 else "the GPU answers" if count else "no GPU is expected here"
+    return f"{gpus}, and nothing fires" if grounds.overview is not None and not grounds.overview.firing else gpus
+
 
 REPLAY = BY_NAME["coldplate_replay_info"]
 REFRESHES_SECONDS = (0, 2, 10, 60)
@@ -75,9 +160,9 @@ def _document(facts: Facts) -> Iterator[str]:
     yield ""
     reports = () if facts.snapshot is None else facts.snapshot.reports
     expected = found.one("coldplate_gpus_expected")
-    grounds = landing_verdict.Grounds(now is not None, *facts.readiness, devices, expected, alerts, reports)
-    yield _head(facts, landing_verdict.word(grounds))
-    yield landing_verdict.banner(grounds)
+    grounds = Grounds(now is not None, *facts.readiness, devices, expected, alerts, reports)
+    yield _head(facts, word(grounds))
+    yield banner(grounds)
     yield _summary(facts, found, devices, alerts)
     rules = "" if alerts is None else landing_alerts.section(alerts, now, facts.runbooks)
     urgent = alerts is not None and alerts.firing > 0
@@ -87,8 +172,8 @@ def _document(facts: Facts) -> Iterator[str]:
         yield from landing_gpus.section(devices, facts.runbooks)
     if not urgent:
         yield rules
-    yield landing_jobs.section(found, devices, now)
-    yield landing_fabric.section(found)
+    yield landing_parts.jobs_section(found, devices, now)
+    yield landing_parts.fabric_section(found)
     if reports:
         yield _backends(reports)
     yield _links(facts.pages)
@@ -151,9 +236,9 @@ def _summary(
     tiles = [("GPUs", _gpus(devices))]
     if alerts is not None:
         tiles.append(("Alerts", landing_alerts.tile(alerts)))
-    if jobs := landing_jobs.held(devices):
+    if jobs := landing_parts.held(devices):
         tiles.append(("Jobs", str(len(jobs))))
-    if ports := landing_fabric.ports(found):
+    if ports := landing_parts.ports(found):
         up = sum(ports.values())
         words = f"{up} of {len(ports)} up"
         tiles.append(("InfiniBand", words if up == len(ports) else span(Tone.WARN, words)))

@@ -1,9 +1,14 @@
-"""The pieces of HTML that the sections of the page at `/` share."""
+"""The pieces of HTML that the sections of the page at `/` share, its style, and the headers that allow no other.
+
+Wide screens show tables. On narrow ones each row is a card whose values carry their headings.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from enum import IntEnum
+
+from exporters.gate import page_headers
 
 
 class Tone(IntEnum):
@@ -104,3 +109,70 @@ def numbers(indexes: list[int]) -> str:
         else:
             runs.append([each, each])
     return ", ".join(f"{low}" if low == high else f"{low}–{high}" for low, high in runs)
+
+
+STYLE = """
+:root{color-scheme:light dark;--ink:#16202a;--soft:#55626f;--line:#dce2e8;--paper:#fff;--wash:#f4f6f8;
+--good:#176f42;--warn:#8a4b00;--bad:#b3261e;--link:#0b5cad;--good-wash:#e9f6ee;--warn-wash:#fff3df;--bad-wash:#fdeceb}
+@media(prefers-color-scheme:dark){:root{--ink:#e6ebf0;--soft:#9aa8b5;--line:#2b3743;--paper:#12181e;--wash:#1a222b;
+--good:#4cc38a;--warn:#f0b04a;--bad:#ff8a7c;--link:#7bbcff;--good-wash:#14281f;--warn-wash:#2e2412;--bad-wash:#3a1a18}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.45 system-ui,sans-serif}
+main{max-width:78rem;margin:0 auto;padding:1.25rem}
+header{display:flex;flex-wrap:wrap;gap:.25rem 1rem;align-items:baseline;justify-content:space-between}
+h1{font-size:1.4rem;margin:0;overflow-wrap:anywhere}
+h2{font-size:1rem;margin:1.75rem 0 .4rem}
+small{font-weight:400;font-size:.85em;color:var(--soft)}
+a{color:var(--link)}
+nav{color:var(--soft);font-size:.85rem}
+nav b{color:var(--ink)}
+.banner{background:#8a4b00;color:#fff;font-weight:600;padding:.5rem .9rem;border-radius:.4rem;margin:.75rem 0}
+.state{border:1px solid var(--line);border-left:.5rem solid var(--soft);border-radius:.4rem;padding:.7rem 1rem;
+margin:.75rem 0;background:var(--wash)}
+.state h2{font-size:1.5rem;margin:0}
+.state ul{margin:.25rem 0 0;padding:0;list-style:none}
+.state.good{border-left-color:var(--good);background:var(--good-wash)}
+.state.warn{border-left-color:var(--warn);background:var(--warn-wash)}
+.state.bad{border-left-color:var(--bad);background:var(--bad-wash)}
+.good h2,.good.badge,span.good{color:var(--good)}
+.warn h2,.warn.badge,span.warn{color:var(--warn)}
+.bad h2,.bad.badge,span.bad{color:var(--bad)}
+span.bad,span.warn{font-weight:600}
+.badge{white-space:nowrap}
+dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(8.5rem,1fr));gap:.5rem;margin:.75rem 0}
+dl div{background:var(--wash);border:1px solid var(--line);border-radius:.4rem;padding:.45rem .7rem}
+dt{color:var(--soft);font-size:.8rem}
+dd{margin:0;font-size:1.05rem;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+th,td{text-align:left;padding:.3rem .7rem .3rem 0;vertical-align:baseline}
+th{color:var(--soft);font-weight:500;font-size:.8rem;white-space:nowrap}
+tbody{border-top:1px solid var(--line)}
+tbody.bad{background:var(--bad-wash)}
+tbody.warn{background:var(--warn-wash)}
+td.n,th.n{text-align:right;white-space:nowrap}
+td.first,th:first-child{padding-left:.6rem}
+td.n+td:not(.n),th.n+th:not(.n){padding-left:.8rem}
+td.since,.alerts td.first,.alerts td:last-child{white-space:nowrap}
+td.why{padding:0 .6rem .45rem 2.2rem}
+td.why ul{margin:0;padding:0 0 0 1rem}
+.pages{padding-left:1.2rem;overflow-wrap:anywhere}
+@media(max-width:860px){
+main{padding:.75rem}
+.cards thead{display:none}
+.cards,.cards tbody,.cards tr{display:block}
+.cards tbody{border:1px solid var(--line);border-radius:.4rem;margin:0 0 .5rem;padding:.35rem .6rem}
+.cards tr{display:grid;grid-template-columns:repeat(auto-fill,minmax(6.8rem,1fr));gap:.15rem .6rem}
+.cards td,.cards td.n+td:not(.n){display:block;padding:0;text-align:left;white-space:normal;
+overflow-wrap:anywhere;min-width:0}
+.cards td::before{content:attr(data-h);display:block;color:var(--soft);font-size:.72rem;line-height:1.2}
+.cards td.why{grid-column:1/-1;padding:.3rem 0 0}
+.cards td.wide{grid-column:1/-1}
+.cards.alerts td.first,.cards.alerts td:nth-child(2),.cards.alerts td.where{grid-column:span 2}
+}
+"""
+
+STYLE_HASH = "sha256-G4Om57xKAxR2DB0SV7Ff5gqGmp3I26TE9xPAhDcVEy0="
+"""The hash of STYLE, the one style sheet that the policy lets a browser apply. A test proves that it is right."""
+
+HEADERS = page_headers(STYLE_HASH, "no-store")

@@ -14,12 +14,10 @@ from functools import partial
 from http import HTTPStatus
 
 from exporters.deferred import Answer
-from exporters.endpoint import NOT_YET, READ, Endpoint, EndpointContext, text
+from exporters.endpoint import NOT_YET, READ, Endpoint, EndpointContext, RouteContext, text
 from exporters.endpoints import ENDPOINTS
 from exporters.http_messages import Request
-from exporters.negotiation import choose_format
-from exporters.page import Rendering, age_of
-from exporters.route_context import RouteContext
+from exporters.pages import Rendering, age_of, choose_format
 
 _BROWSERS = frozenset({"origin", "sec-fetch-site"})
 """Headers that a browser adds to what a page sends (Fetch standard, Fetch Metadata), and that no page can leave out.

@@ -22,7 +22,7 @@ from agent.model import Frame, Layout, Metric, Series, Shown, Snapshot
 MISSING = BY_NAME["coldplate_metric_missing"]
 
 
-class Part(Flag):
+class FramePart(Flag):
     """The series of a row that are 0 now, and the others."""
 
     NONE = 0
@@ -50,7 +50,7 @@ class SeriesSelection:
         self._include, self._exclude, self._disable = tuple(include), tuple(exclude), tuple(disable)
         self.terms = (self._profile, self._include, self._exclude, self._disable)
         """What it was made of: one with the same terms need not take its place, and forget all layouts."""
-        self._parts: dict[Metric, Part] = {}
+        self._parts: dict[Metric, FramePart] = {}
         itself = weakref.proxy(self)  # who held whom in a ring would keep a snapshot for long after each reload
         self._layouts: RoundMemo[Layout, _LayoutSelection] = RoundMemo(lambda layout: itself._selection(layout))
         self._last: tuple[Snapshot, Snapshot] | None = None
@@ -66,41 +66,41 @@ class SeriesSelection:
             self._last = (snapshot, replace(snapshot, frames=frames))
         return self._last[1]
 
-    def of(self, metric: Metric) -> Part:
+    def of(self, metric: Metric) -> FramePart:
         """Which series of the metric are exposed."""
         part = self._parts.get(metric)
         if part is None:
             part = self._parts[metric] = self._part_of(metric)
         return part
 
-    def _part_of(self, metric: Metric) -> Part:
+    def _part_of(self, metric: Metric) -> FramePart:
         if _matches([metric.name], self._exclude):
-            return Part.NONE
+            return FramePart.NONE
         if _matches([metric.name], self._include):
-            return Part.ALL
+            return FramePart.ALL
         if self._profile < profile_of(metric) or _matches(words_of(metric), self._disable):
-            return Part.NONE
-        return Part.OTHERS if metric.shown is Shown.COUNTED and self._profile < Profile.FULL else Part.ALL
+            return FramePart.NONE
+        return FramePart.OTHERS if metric.shown is Shown.COUNTED and self._profile < Profile.FULL else FramePart.ALL
 
     def _selection(self, layout: Layout) -> _LayoutSelection:
         return _LayoutSelection(layout, [self._part(series) for series in layout.series])
 
-    def _part(self, series: Series) -> Part:
+    def _part(self, series: Series) -> FramePart:
         """When the series is exposed; for coldplate_metric_missing the selection of the missing metric counts, too."""
         if series.metric is MISSING:
             missed = BY_NAME.get(dict(series.labels).get("metric", ""))
             if missed is not None and not self.of(missed):
-                return Part.NONE
+                return FramePart.NONE
         return self.of(series.metric)
 
 
 class _LayoutSelection:
     """What is selected of the frames of one layout. For some series it depends on whether they are 0 now."""
 
-    def __init__(self, layout: Layout, parts: Sequence[Part]) -> None:
+    def __init__(self, layout: Layout, parts: Sequence[FramePart]) -> None:
         self._layout = layout
         self._parts = parts
-        self._depending = [place for place, part in enumerate(parts) if part in (Part.ZEROS, Part.OTHERS)]
+        self._depending = [place for place, part in enumerate(parts) if part in (FramePart.ZEROS, FramePart.OTHERS)]
         self._pick_depending = picker(self._depending)
         self._told: tuple[bool, ...] | None = None
         """Which of the series that depend on their value were not 0 when `_shown` was made."""
@@ -116,8 +116,11 @@ class _LayoutSelection:
         return Frame(self._shown, self._pick(frame.values))
 
     def _choose(self, told: tuple[bool, ...]) -> None:
-        wanted = {place: Part.OTHERS if each else Part.ZEROS for place, each in zip(self._depending, told, strict=True)}
-        places = [place for place, part in enumerate(self._parts) if part & wanted.get(place, Part.ALL)]
+        wanted = {
+            place: FramePart.OTHERS if each else FramePart.ZEROS
+            for place, each in zip(self._depending, told, strict=True)
+        }
+        places = [place for place, part in enumerate(self._parts) if part & wanted.get(place, FramePart.ALL)]
         self._told, self._pick = told, picker(places)
         every = len(places) == len(self._layout)
         self._shown = self._layout if every else Layout(tuple(self._layout.series[place] for place in places))

@@ -19,12 +19,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from agent.lib.threads import KeptThread, Threads
-from exporters.acceptor import Acceptor, has_gone
 from exporters.clients import Clients, Handler
 from exporters.complaints import Complaints
 from exporters.connection import Connection, Timeouts
 from exporters.gate import PortGate
-from exporters.listen import BindError, address_of, open_listeners
+from exporters.listeners import Acceptor, BindError, address_of, has_gone, open_listeners
 
 __all__ = ["BindError", "HttpServer"]
 

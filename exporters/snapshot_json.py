@@ -1,12 +1,12 @@
-"""The snapshot as JSON, in the envelope of Prometheus's own API: for scripts, and for a person with curl."""
+"""The snapshot and the last minutes as JSON, in the envelope of Prometheus's own API."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from agent.model import BackendReport, Gap, Reading, Snapshot
+from agent.model import BackendReport, Gap, PastMoment, Reading, Series, Snapshot
 from exporters import envelope
 
 
@@ -56,3 +56,29 @@ def _gap(backend: str, gap: Gap) -> dict[str, Any]:
         "reason": gap.reason.value,
         "detail": gap.detail,
     }
+
+
+def past(moments: Sequence[PastMoment]) -> Iterator[bytes]:
+    """The answer, piece by piece; the oldest moment first, and null where a series had no value."""
+    return envelope.success(_past_data(moments))
+
+
+def _past_data(moments: Sequence[PastMoment]) -> Iterator[bytes]:
+    yield b'{"timestamps":' + envelope.dump([moment.wall for moment in moments])
+    yield b',"series":'
+    yield from envelope.array(_past_series(moments))
+    yield b"}"
+
+
+def _past_series(moments: Sequence[PastMoment]) -> Iterator[bytes]:
+    columns: dict[Series, list[float | None]] = {}
+    for place, moment in enumerate(moments):
+        for layout, values in moment.parts:
+            for series, value in zip(layout.series, values, strict=True):
+                column = columns.get(series)
+                if column is None:
+                    column = columns[series] = [None] * len(moments)
+                column[place] = value if math.isfinite(value) else None
+        yield b""
+    for series, column in columns.items():
+        yield envelope.dump({"metric": series.metric.name, "labels": dict(series.all_labels), "values": column})

@@ -66,7 +66,7 @@ def sample_once(config: Config, options: CommandLineOptions, style: str, textfil
     from agent.wiring.sources import make_sampling_loop
     from agent.wiring.start_checks import check
     from agent.wiring.web import neighbours_of, with_neighbours
-    from exporters.page import age_of
+    from exporters.pages import age_of
 
     selection = check(config)
     clock = clock_of(config)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from agent.catalogue import BY_NAME
 from agent.lib.durable import clear_unfinished, replace_file
-from agent.lib.threads import KeptThread, Threads
+from agent.lib.threads import CLOSING_SECONDS, KeptThread, Threads
 from agent.model import EMPTY_FRAME, Frame, Instant, Labels, Layout, Node, Series, Snapshot
 from agent.recording.provenance import Provenance
 from agent.recording.recording_file import BLOCK_SECONDS, SUFFIX
@@ -166,7 +166,7 @@ class FlightRecorder:
         self._on_disk = sum(size for _, size in _kept_files(self._settings.folder))
         self._thread = self._threads.begin("flight", self._run)
 
-    def stop(self, seconds: float) -> None:
+    def stop(self, seconds: float = CLOSING_SECONDS) -> None:
         """Write what an event of the last minute asked for, and end; wait so long at most for the disk."""
         self._hand_over(due=self._event is not None)
         with self._work:

@@ -63,6 +63,8 @@ def withdraw_request(folder: Path) -> None:
 
 def read_request(folder: Path) -> PauseRequest | None:
     """The request, None without one. Raises PauseError and OSError."""
+    if not (folder / REQUEST).exists():  # the usual case, each second
+        return None
     said = _read(folder / REQUEST)
     if said is None:
         return None
@@ -102,6 +104,8 @@ class PauseWatch:
         """Monotonic seconds: a wall clock that is set does not stretch a pause that has begun."""
         self._done: PauseAnswer | None = None
         self._answered: PauseAnswer | None = None
+        self._is_cleared = False
+        """Whether the state directory has no answer of this or an earlier run."""
         self._told = ""
         self._nap = threading.Event()
         if folder is not None:
@@ -147,9 +151,11 @@ class PauseWatch:
     def _answer(self, folder: Path) -> None:
         until, done = self.until, self._done
         if until is None:
-            (folder / ANSWER).unlink(missing_ok=True)
-            self._answered = None
+            if not self._is_cleared:
+                (folder / ANSWER).unlink(missing_ok=True)
+                self._answered, self._is_cleared = None, True
         elif done is not None and done.until == until and done != self._answered:
+            self._is_cleared = False
             replace_file(folder / ANSWER, json.dumps(done._asdict()).encode())
             self._answered = done
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from agent.config.schema import ConfigError
 from agent.daemon.systemd import Notifier
-from agent.lib.threads import KeptThread, Threads
+from agent.lib.threads import CLOSING_SECONDS, KeptThread, Threads
 from agent.model import Instant
 
 log = logging.getLogger("coldplate")
@@ -63,7 +63,7 @@ class Reloader:
             self._askers.append(tell)
         self._wanted.set()
 
-    def stop(self, patience: float) -> None:
+    def stop(self, patience: float = CLOSING_SECONDS) -> None:
         """Start no other reload, and wait up to `patience` seconds for the one under way."""
         self._stopping = True
         self._wanted.set()

@@ -17,7 +17,7 @@ from functools import partial
 
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
-from agent.lib.threads import KeptThread, Threads
+from agent.lib.threads import CLOSING_SECONDS, KeptThread, Threads
 from agent.model import EMPTY_FRAME, Frame, Framer, GroupReport, Instant, Labels, Reading
 from alerts.changes.change_journal import ChangeJournal
 from alerts.changes.explanation import explain
@@ -33,8 +33,6 @@ log = logging.getLogger("coldplate.rules")
 
 ENGINE = "engine"
 """The group under which failures are counted that do not belong to a rule."""
-CLOSING_SECONDS = 2.0
-"""Seconds that notifications have at the end to be sent."""
 PATIENCE_SECONDS = 30.0
 """Seconds that a round may take before the thread counts as stuck."""
 

@@ -22,7 +22,7 @@ from agent.daemon.hub import Hub
 from agent.daemon.isolation import Isolation
 from agent.daemon.pausing import PauseAnswer, PauseWatch
 from agent.daemon.thread_costs import ThreadCosts
-from agent.lib.threads import Threads
+from agent.lib.threads import KeptThread, Threads
 from agent.lib.timestamps import utc
 from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Outcome, Reason, Snapshot
 from agent.sampler.backend_runner import Runner
@@ -49,6 +49,10 @@ ANSWER_SECONDS = 30.0
 """Most seconds that a single sample waits for sources that are slow to answer."""
 OPENING_SECONDS = 5.0
 """Seconds that the first snapshot waits for the devices to be opened."""
+PATIENCE_SECONDS = 30.0
+"""Seconds for which the loop may make no progress before its thread is in trouble."""
+LAST_TICK_SECONDS = 5.0
+"""Seconds that a tick under way has to end when the agent stops."""
 
 Clock = Callable[[], Instant]
 
@@ -78,6 +82,8 @@ class SamplingLoop:
         threads = threads or Threads()
         self._clock = clock
         self._hub = hub
+        self._threads = threads
+        self._thread: KeptThread | None = None
         self._tellers = list((tellers or {}).items())
         self._isolation = Isolation()
         self._pause = pause
@@ -102,6 +108,10 @@ class SamplingLoop:
         hub.period = sampler.settings.fast
         self.heartbeat = 0
         """Grows as long as the loop runs, even between two ticks that are far apart."""
+
+    def start(self) -> None:
+        """Sample in a supervised thread."""
+        self._thread = self._threads.begin("sampler", self.run, patience=PATIENCE_SECONDS, vital=True)
 
     def run(self) -> None:
         """Sample until `stop`."""
@@ -168,9 +178,11 @@ class SamplingLoop:
             self.supervisor.abandon()
 
     def stop(self) -> None:
-        """Make `run` return soon. For any thread."""
+        """Have `run` return soon, and wait for the thread that `start` began. For any other thread."""
         self._stopping.set()
         self._wake()
+        if self._thread is not None:
+            self._thread.join(LAST_TICK_SECONDS)
 
     def reconfigure(self, settings: Settings) -> None:
         """Use other settings from the next tick on. For any thread."""
@@ -307,6 +319,8 @@ class SamplingLoop:
             if left <= 0:
                 return
             self.heartbeat += 1
+            if self._thread is not None:
+                self._thread.beat()
             self._wait(min(left, HEARTBEAT_SECONDS))
             if self._reconfigured is not None:
                 self._take_settings()
@@ -378,3 +392,21 @@ class SamplingLoop:
         outcome = Outcome.ABSENT if refusal.absent else Outcome.FAILED
         self.sampler.health.outcome(self.sampler.devices, outcome, refusal.detail)
         self.sampler.refused(Reason.LOST, refusal.detail)
+
+
+class SourcesPart:
+    """The device worker and the threads of the other sources, as a part that is stopped after all others.
+
+    The sampling loop starts them. Waiting for a driver that hangs must not keep state from being written.
+    """
+
+    def __init__(self, loop: SamplingLoop, sleep: Callable[[float], None]) -> None:
+        self._loop = loop
+        self._sleep = sleep
+
+    def start(self) -> None:
+        """Do nothing: the loop starts the worker when it runs."""
+
+    def stop(self) -> None:
+        """End the worker and the threads. After the loop has been stopped."""
+        self._loop.close(self._sleep)

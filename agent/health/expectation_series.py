@@ -17,8 +17,8 @@ log = logging.getLogger("coldplate.expectations")
 
 MET = "coldplate_expectation_met"
 SET = "coldplate_expectations_info"
-PERIOD_SECONDS = 15.0
-"""Seconds between two looks at the facts, which change seldom: the period of the slow lane by default."""
+FIRST_SECONDS, SETTLED_SECONDS = 15.0, 60.0
+"""Seconds until the next look at the facts after one that found something new, and after one that did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,8 @@ class ExpectationSeries:
         self._latest = latest
         self._devices = devices
         self._choice = choice
-        self._looked_at = -inf
+        self._due = -inf
+        """The monotonic second of the next look."""
         self._frame = EMPTY_FRAME
         self._own = OwnSeries()
         self._told: dict[str, bool] = {}
@@ -48,14 +49,14 @@ class ExpectationSeries:
     def reconfigure(self, choice: ExpectationChoice) -> None:
         """Expect something else from the next look on."""
         self._choice = choice
-        self._looked_at = -inf
+        self._due = -inf
 
     def frame(self, now: Instant) -> Frame:
         """A series for each expectation of which it is known whether it is met."""
         snapshot = self._latest()
-        if snapshot is not None and now.mono - self._looked_at >= PERIOD_SECONDS:
-            self._looked_at = now.mono
-            self._frame = self._look(snapshot)
+        if snapshot is not None and now.mono >= self._due:
+            before, self._frame = self._frame, self._look(snapshot)
+            self._due = now.mono + (SETTLED_SECONDS if self._frame == before else FIRST_SECONDS)
         return self._frame
 
     def _look(self, snapshot: Snapshot) -> Frame:

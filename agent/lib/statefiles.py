@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent.lib.durable import replace_file
-from agent.lib.threads import Threads
+from agent.lib.threads import CLOSING_SECONDS, Threads
 
 log = logging.getLogger("coldplate.state")
 
@@ -54,6 +54,9 @@ class StateFiles:
         self._stopping = False
         self._thread = threads.begin("state", self._run)
 
+    def start(self) -> None:
+        """Do nothing: content may come before the daemon's parts start, and so the thread runs from the beginning."""
+
     def put(self, path: Path, content: bytes) -> None:
         """Have this content written to the file soon. Returns at once."""
         with self._work:
@@ -62,7 +65,7 @@ class StateFiles:
             self._states.setdefault(path, FileState(path.name, True, 0))
             self._work.notify()
 
-    def stop(self, seconds: float) -> None:
+    def stop(self, seconds: float = CLOSING_SECONDS) -> None:
         """Write what is left, and end; wait at most this many seconds for the disk."""
         with self._work:
             self._stopping = True

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 log = logging.getLogger("coldplate.threads")
 
@@ -25,7 +25,22 @@ SOUND_AFTER_SECONDS = 60.0
 AWAY_SECONDS = 5.0
 """Seconds between two checks after which no thread is reported as stuck: the whole process did not run meanwhile."""
 
+CLOSING_SECONDS = 2.0
+"""Seconds that a part has for what it still has to do when the agent stops."""
+
 Work = Callable[[], None]
+
+
+class Part(Protocol):
+    """A part of the agent that lives as long as the daemon. Parts are started in order, and stopped in reverse."""
+
+    def start(self) -> None:
+        """Begin the part's threads. Returns at once."""
+        ...
+
+    def stop(self) -> None:
+        """Finish what cannot be lost, within a few seconds, and end. Raises nothing."""
+        ...
 
 
 def _nothing() -> None:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, Union
 
-from agent.lib.precedence import give_way
 from agent.lib.user_error import UserError
 from agent.lib.wording import one_line, shown
 from agent.lib.yamlvalues import NULLS, fits, resolve
@@ -381,7 +380,6 @@ class _Composer:
         self._add(found.node, found.nodes, found.characters)
 
     def _begin(self, event: Any) -> None:
-        give_way()
         line = _line(event)
         if len(self._open) >= self._bounds.depth:
             self._fail(f"is nested more than {self._bounds.depth} levels deep; is it the right file?", line)

@@ -13,16 +13,15 @@ from agent.daemon.pausing import REQUEST, PauseWatch, boot_of
 from agent.daemon.readiness import Readiness, Signs
 from agent.daemon.recent_readings import RecentReadings
 from agent.daemon.reloading import LastReload, Reloader
-from agent.daemon.sampling import Teller
+from agent.daemon.sampling import SourcesPart, Teller
 from agent.daemon.self_metrics import SelfMetrics
-from agent.daemon.service import Parts, Service
+from agent.daemon.service import Service
 from agent.daemon.systemd import Notifier
 from agent.health.expectation_series import ExpectationSeries
 from agent.lib.clock import clock
 from agent.lib.statefiles import StateFiles
-from agent.lib.threads import Threads
+from agent.lib.threads import Part, Threads
 from agent.lib.timestamps import utc
-from agent.recording.provenance import Provenance
 from agent.wiring.alerting import Receivers, load_alerting, make_rule_manager
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.expectations import load_choice
@@ -30,13 +29,13 @@ from agent.wiring.flight import make_flight_recorder
 from agent.wiring.peering import make_rack_monitor
 from agent.wiring.protecting import protect
 from agent.wiring.pushing import make_pushes
-from agent.wiring.reconfiguration import Reconfiguration, rack_options
+from agent.wiring.reconfiguration import Reconfiguration, rack_options, steps_of
 from agent.wiring.replaying import clock_of, is_replay, replayed_header
 from agent.wiring.rule_ranges import ranges_of
 from agent.wiring.sources import family_of, faults_to_come, make_sampling_loop
 from agent.wiring.start_checks import check
 from agent.wiring.state_directory import drill_file
-from agent.wiring.web import Exposed, make_server, neighbours_of
+from agent.wiring.web import Exposed, make_server, neighbours_of, urls_of
 
 RACK_STATE = "rack.state"
 
@@ -44,93 +43,90 @@ log = logging.getLogger("coldplate")
 
 
 def make_service(options: CommandLineOptions, read_config: Callable[[], Config], notifier: Notifier) -> Service:
-    """All parts, each built from those before it. `read_config` reads the configuration again. Raises ConfigError."""
+    """Make all parts, each of those before it. `read_config` reads the configuration again. Raises ConfigError."""
     config = read_config()
     now = clock_of(config)
-    hub = Hub()
+    hub, threads = Hub(), Threads(time.monotonic)
     exposed = Exposed(hub, check(config), neighbours_of(config))
-    threads = Threads(time.monotonic)
-    files = StateFiles(threads, time.monotonic, time.time)
     receivers = Receivers(now, threads)
     alerting = load_alerting(config, options.folder, receivers)
+    last = LastReload(clock().wall)
+    governing, recent = Governing(), RecentReadings()
+    request = drill_file(config, REQUEST)
+    pause = PauseWatch(request.parent if request else None, boot_of(options.procfs), clock, threads)
+
+    files = StateFiles(threads, time.monotonic, time.time)
+    protection = protect(config, lambda: clock().wall, threads)
     rack = make_rack_monitor(
         config, rack_options(config, options), now, threads, drill_file(config, RACK_STATE), files.put
     )
-    scenario = scenario_of(config)
-    _announce(scenario)
-    if is_replay(config):
-        _announce_replay(replayed_header(config, options.folder))
-    hub.follow("recording the node's power for the rack", rack.observe)
-    hub.follow("taking note of what neighbours show as rates", exposed.observe)
-    rules = make_rule_manager(config, alerting, hub, files, rack.foreign, threads, now)
-    last = LastReload(clock().wall)
-    expectations = ExpectationSeries(lambda: hub.latest, load_choice(config, options.folder), family_of(config))
-    protection = protect(config, lambda: clock().wall)
-    own = SelfMetrics(scenario, last, threads.states, files.states, protection.last, protection.refused)
+    _announce(config, options)
     flight = make_flight_recorder(config, threads)
     pushes = make_pushes(config, exposed.latest, now, threads)
-    governing = Governing()
-    recent = RecentReadings()
-    hub.follow("remembering readings for viewers", recent.observe)
-    tellers: dict[str, Teller] = {
+    rules = make_rule_manager(config, alerting, hub, files, rack.foreign, threads, now)
+    expectations = ExpectationSeries(lambda: hub.latest, load_choice(config, options.folder), family_of(config))
+    own = SelfMetrics(scenario_of(config), last, threads.states, files.states, protection.last, protection.refused)
+    tellers: dict[str, Teller | None] = {
         "reporting the agent's own metrics": own,
         "reporting what the agent costs": governing,
         "adding up the rack's power": rack,
         "holding the node against expectations": expectations,
         "reporting rule metrics": rules,
+        "reporting the flight recorder": flight,
+        "reporting pushes": pushes,
     }
-    if flight is not None:
-        tellers["reporting the flight recorder"] = flight
-        hub.follow("keeping the last minutes", flight.observe)
-    if pushes is not None:
-        tellers["reporting pushes"] = pushes
-    request = drill_file(config, REQUEST)
-    pause = PauseWatch(request.parent if request else None, boot_of(options.procfs), clock, threads)
     ranges = ranges_of(alerting.rules.groups)
     sampling = make_sampling_loop(
-        config, options, hub, tellers, files.put, threads, pause, now, governing, ranges, rack.is_my_turn
-    )
-    change = Reconfiguration(
-        options, read_config, config, alerting, receivers, exposed, sampling, rack, rules, expectations, protection
-    )
-    reloads = Reloader(change, last, clock, notifier, threads)
+        config, options, hub, {what: teller for what, teller in tellers.items() if teller is not None},
+        files.put, threads, pause, now, governing, ranges, rack.is_my_turn,
+    )  # fmt: skip
+    steps = steps_of(
+        options, alerting, receivers, exposed=exposed, sampling=sampling, rack=rack, rules=rules,
+        expectations=expectations, protection=protection,
+    )  # fmt: skip
+    reloads = Reloader(Reconfiguration(read_config, config, steps), last, clock, notifier, threads)
     readiness = Readiness(hub, sampling.sampler, now, Signs(threads.troubles, rules.failing, files.states))
     server = make_server(config, hub, exposed, readiness, recent, rack, rules, reloads, threads, protection, now)
-    synthetic = scenario is not None
-    path = config.web.telemetry_path
+    hub.follow("recording the node's power for the rack", rack.observe)
+    hub.follow("taking note of what neighbours show as rates", exposed.observe)
+    hub.follow("remembering readings for viewers", recent.observe)
+    if flight is not None:
+        hub.follow("keeping the last minutes", flight.observe)
+    # Started in this order and stopped in the reverse: reloads end first, rules see the last snapshot, state files are
+    # written after all who have state, and nothing waits for a driver that hangs.
+    parts: tuple[Part | None, ...] = (
+        SourcesPart(sampling, time.sleep),
+        files,
+        protection,
+        server,
+        rack,
+        flight,
+        pushes,
+        rules,
+        sampling,
+        reloads,
+    )
     return Service(
-        Parts(
-            hub,
-            threads,
-            files,
-            sampling,
-            rack,
-            rules,
-            reloads,
-            server,
-            notifier,
-            path,
-            synthetic,
-            flight,
-            protection.watch,
-            protection.passwords,
-            pushes,
-            exposed.latest,
-        )
+        [part for part in parts if part is not None],
+        hub=hub,
+        threads=threads,
+        sampling=sampling,
+        reloads=reloads,
+        notifier=notifier,
+        page=exposed.latest,
+        urls=lambda: urls_of(server, config.web.telemetry_path, encrypted=protection.is_encrypted),
+        synthetic=scenario_of(config) is not None,
     )
 
 
-def _announce_replay(header: Provenance) -> None:
-    """Log whose past is shown."""
-    facts = {"node": header.node, "recorded": utc(header.wall), "made_by": header.maker}
-    log.warning("REPLAY of a recording: nothing it shows is of this moment", extra={"facts": facts})
-
-
-def _announce(scenario: str | None) -> None:
-    """Log that the devices are synthetic, and their scheduled faults."""
-    if scenario is None:
-        return
-    facts = {"facts": {"scenario": scenario}}
-    log.warning("SYNTHETIC devices: nothing they show is real", extra=facts)
-    for fault in faults_to_come(scenario, clock().wall):
-        log.info("scheduled fault: %s", fault)
+def _announce(config: Config, options: CommandLineOptions) -> None:
+    """Log which of the devices are not real, and their scheduled faults."""
+    if is_replay(config):
+        header = replayed_header(config, options.folder)
+        facts = {"node": header.node, "recorded": utc(header.wall), "made_by": header.maker}
+        log.warning("REPLAY of a recording: nothing it shows is of this moment", extra={"facts": facts})
+    scenario = scenario_of(config)
+    if scenario is not None:
+        log.warning("SYNTHETIC devices: nothing they show is real", extra={"facts": {"scenario": scenario}})
+        for fault in faults_to_come(scenario, clock().wall):
+            log.info("scheduled fault: %s", fault)

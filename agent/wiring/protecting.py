@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from agent.config.places import with_places
 from agent.config.schema import Config, ConfigError
+from agent.lib.threads import CLOSING_SECONDS, Threads
 from exporters.protection.passwords import PasswordChecks
 
 if TYPE_CHECKING:
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
 
 
 class Protection:
-    """Watches the file and checks passwords by it; nothing of both where the configuration names no file.
+    """Watches the file and checks passwords by it; does nothing where the configuration names no file.
 
     `wall` gives Unix seconds. Raises ConfigError for a file that cannot be used.
     """
 
-    def __init__(self, config: Config, wall: Callable[[], float]) -> None:
+    def __init__(self, config: Config, wall: Callable[[], float], threads: Threads | None = None) -> None:
+        self._threads = threads or Threads()
         self.passwords = PasswordChecks(time.monotonic)
         self.watch: WebWatch | None = None
         if config.web.config_file is None:
@@ -38,6 +40,23 @@ class Protection:
             self.watch = WebWatch(Path(config.web.config_file), make_gate, wall)
         except WebFileError as error:
             raise ConfigError(f"web.config_file: {error}") from error
+
+    def start(self) -> None:
+        """Begin to watch the file and to check passwords."""
+        if self.watch is not None:
+            self.watch.start(self._threads)
+            self.passwords.start(self._threads)
+
+    def stop(self) -> None:
+        """End both."""
+        if self.watch is not None:
+            self.watch.stop(CLOSING_SECONDS)
+            self.passwords.stop(CLOSING_SECONDS)
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Return True if the pages are served by HTTPS."""
+        return self.watch is not None and self.watch.gate.terms.context is not None
 
     def last(self) -> WebReload | None:
         """How the file was last read; None if there is none."""
@@ -65,9 +84,9 @@ class Protection:
 
 
 @with_places
-def protect(config: Config, wall: Callable[[], float]) -> Protection:
+def protect(config: Config, wall: Callable[[], float], threads: Threads) -> Protection:
     """Make the protection that the configuration asks for. Raises ConfigError with file and line."""
-    return Protection(config, wall)
+    return Protection(config, wall, threads)
 
 
 @with_places

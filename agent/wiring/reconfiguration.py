@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from agent.config.schema import Config, Section
 from agent.config.schema_fields import fields_of
@@ -21,61 +22,71 @@ from agent.wiring.peering import load_rack
 from agent.wiring.protecting import Protection, load_terms
 from agent.wiring.rule_ranges import ranges_of
 from agent.wiring.sources import load_settings
-from agent.wiring.start_checks import check
-from agent.wiring.web import Exposed, neighbours_of
+from agent.wiring.web import Exposed
 
 log = logging.getLogger("coldplate")
 
 
-class Reconfiguration:
-    """Has the parts that can be changed, and the configuration that they were started with."""
+Apply = Callable[[], None]
+Prepare = Callable[[Config], Apply]
+"""Takes its part out of a new configuration, and returns what puts that in force. Raises ConfigError."""
 
-    def __init__(
-        self,
-        options: CommandLineOptions,
-        read_config: Callable[[], Config],
-        booted: Config,
-        alerting: AlertingSettings,
-        receivers: Receivers,
-        exposed: Exposed,
-        sampling: SamplingLoop,
-        rack: RackMonitor,
-        rules: RuleManager,
-        expectations: ExpectationSeries,
-        protection: Protection,
-    ) -> None:
-        self._options = options
+
+class Reconfiguration:
+    """Reloads the configuration: every step prepares its part before the first one is applied.
+
+    `booted` is the configuration that the agent was started with.
+    """
+
+    def __init__(self, read_config: Callable[[], Config], booted: Config, steps: Sequence[Prepare]) -> None:
         self._read_config = read_config
         self._booted = booted
-        self._alerting = alerting
-        self._receivers = receivers
-        self._exposed = exposed
-        self._sampling = sampling
-        self._rack = rack
-        self._rules = rules
-        self._expectations = expectations
-        self._protection = protection
+        self._steps = tuple(steps)
 
     def __call__(self) -> None:
         """Reload. Raises ConfigError, and then nothing has changed."""
         config = self._read_config()
-        selection = check(config)
-        alerting = load_alerting(config, self._options.folder, self._receivers, self._alerting.rules)
-        settings = load_settings(config, ranges_of(alerting.rules.groups))
-        rack = rack_options(config, self._options)
-        expectations = load_choice(config, self._options.folder)
-        terms = load_terms(config, self._protection)
+        prepared = [prepare(config) for prepare in self._steps]
         for key in keys_for_a_restart(self._booted, config):
             log.warning("%s has changed: the change takes effect at the next restart", key)
-        if selection.terms != self._exposed.selection.terms:
-            self._exposed.selection = selection
-        self._exposed.neighbours = neighbours_of(config)
-        self._sampling.reconfigure(settings)
-        self._rack.reconfigure(rack)
-        self._rules.reconfigure(alerting)
-        self._expectations.reconfigure(expectations)
-        self._protection.enforce(terms)
-        self._alerting = alerting
+        for apply in prepared:
+            apply()
+
+
+def steps_of(
+    options: CommandLineOptions,
+    alerting: AlertingSettings,
+    receivers: Receivers,
+    *,
+    exposed: Exposed,
+    sampling: SamplingLoop,
+    rack: RackMonitor,
+    rules: RuleManager,
+    expectations: ExpectationSeries,
+    protection: Protection,
+) -> tuple[Prepare, ...]:
+    """Return the steps of a reload, one for each part that can change while it runs; `alerting` is in force."""
+    in_force = [alerting]
+
+    def rules_and_sampling(config: Config) -> Apply:
+        """Rules and receivers, and the lanes, which may not be slower than the rules can bear."""
+        new = load_alerting(config, options.folder, receivers, in_force[0].rules)
+        settings = load_settings(config, ranges_of(new.rules.groups))
+
+        def apply() -> None:
+            in_force[0] = new
+            sampling.reconfigure(settings)
+            rules.reconfigure(new)
+
+        return apply
+
+    return (
+        exposed.prepare,
+        rules_and_sampling,
+        lambda config: partial(rack.reconfigure, rack_options(config, options)),
+        lambda config: partial(expectations.reconfigure, load_choice(config, options.folder)),
+        lambda config: partial(protection.enforce, load_terms(config, protection)),
+    )
 
 
 def rack_options(config: Config, options: CommandLineOptions) -> RackOptions:

@@ -22,9 +22,9 @@ from agent.rack.monitor import RackMonitor
 from agent.wiring.command_line import scenario_of
 from agent.wiring.node_identity import node_name, title
 from agent.wiring.protecting import Protection
-from agent.wiring.start_checks import parse_address
+from agent.wiring.start_checks import check, parse_address
 from alerts import packs
-from exporters.route_context import RouteContext
+from exporters.endpoint import RouteContext
 from exporters.routes import Routes
 from exporters.selection import SeriesSelection
 from exporters.server import HttpServer
@@ -45,6 +45,17 @@ class Exposed:
         self._hub = hub
         self._scraped: tuple[Snapshot | None, Translation | None, Snapshot | None] = (None, None, None)
         self._selecting = threading.Lock()
+
+    def prepare(self, config: Config) -> Callable[[], None]:
+        """Return what exposes the series that another configuration selects. Raises ConfigError."""
+        selection = check(config)
+
+        def apply() -> None:
+            if selection.terms != self.selection.terms:
+                self.selection = selection
+            self.neighbours = neighbours_of(config)
+
+        return apply
 
     def latest(self) -> Snapshot | None:
         """The last snapshot; None before the first one. For any thread."""
@@ -139,3 +150,13 @@ def make_server(
     if watch is not None:
         watch.changed = server.nudge
     return server
+
+
+def urls_of(server: HttpServer, path: str, *, encrypted: bool) -> list[str]:
+    """Return the addresses at which the pages can be asked for; `path` is that of the metrics."""
+    scheme = "https" if encrypted else "http"
+    hosts = (
+        ("localhost" if host in ("::", "0.0.0.0") else f"[{host}]" if ":" in host else host, port)  # noqa: S104
+        for host, port in server.addresses
+    )
+    return [f"{scheme}://{host}:{port}{path}" for host, port in hosts]

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import NamedTuple
 
-from agent.lib.precedence import give_way
 from alerts.promql import Selector
 from alerts.promql.labels import METRIC_NAME, Labels, label_value, make_labels
 from alerts.promql.matchers import Matcher, match_all, wanted_name
@@ -43,7 +42,6 @@ class Needs:
         self._shipped: set[Rule] = set()
         for group in groups:
             for rule in group.rules:
-                give_way()
                 if group.file in shipped:
                     self._shipped.add(rule)
                 for selector in selectors_of(rule):
@@ -62,7 +60,6 @@ class Needs:
         costs: Counter[Rule] = Counter()
         ranges: dict[Rule, float] = {}
         for labels in series:
-            give_way()
             reading = list(self._reading(labels))
             shared = max((price(need.history) for need in reading if need.rule in self._shipped), default=0)
             for rule in {need.rule for need in reading} - self._shipped:

@@ -16,7 +16,6 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from agent.lib.precedence import give_way
 from agent.model import Frame, Layout, Reading, Series
 from alerts import durations
 from alerts.promql import STALE, is_stale
@@ -197,7 +196,6 @@ class Windows:
         self._placed = []
         for number, layout in enumerate(layouts):
             for position, series in enumerate(layout.series):
-                give_way()
                 window = self._window_of(series, self._target)
                 if window is not None and window.place is None:
                     window.place, window.fed = (number, position), self._round

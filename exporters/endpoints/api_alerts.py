@@ -5,7 +5,7 @@ from __future__ import annotations
 from exporters.deferred import Answer
 from exporters.endpoint import BY_ENCODING, JSON, Endpoint, EndpointContext
 from exporters.http_messages import Request
-from exporters.page import Rendering
+from exporters.pages import Rendering
 
 
 def _alerts(context: EndpointContext, request: Request) -> Answer:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from http import HTTPStatus
 
-from exporters import envelope, history_json
+from exporters import envelope, snapshot_json
 from exporters.deferred import Answer
 from exporters.endpoint import BY_ENCODING, JSON, Endpoint, EndpointContext
 from exporters.http_messages import Request, Response
-from exporters.page import Rendering
+from exporters.pages import Rendering
 
 
 def _history(context: EndpointContext, request: Request) -> Answer:
@@ -21,7 +21,7 @@ def _history(context: EndpointContext, request: Request) -> Answer:
 
     def pieces(now: float) -> Iterator[bytes]:
         del now
-        return history_json.success(moments())
+        return snapshot_json.past(moments())
 
     return context.page(request, Rendering("history", None, (snapshot,), pieces, tells_age=False), JSON, BY_ENCODING)
 

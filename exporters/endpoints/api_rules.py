@@ -9,8 +9,8 @@ from exporters import envelope
 from exporters.deferred import Answer
 from exporters.endpoint import BY_ENCODING, JSON, Endpoint, EndpointContext
 from exporters.http_messages import Request, Response
-from exporters.page import Rendering
-from exporters.rule_selection import ParameterError, selection_of
+from exporters.pages import Rendering
+from exporters.rules_json import ParameterError, selection_of
 
 
 def _rules(context: EndpointContext, request: Request) -> Answer:

@@ -9,7 +9,7 @@ from exporters import envelope, snapshot_json
 from exporters.deferred import Answer
 from exporters.endpoint import BY_ENCODING, JSON, NOT_YET, Endpoint, EndpointContext
 from exporters.http_messages import Request, Response
-from exporters.page import Rendering, age_of
+from exporters.pages import Rendering, age_of
 
 
 def _snapshot(context: EndpointContext, request: Request) -> Answer:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from exporters import landing, landing_style
+from exporters import landing, markup
 from exporters.deferred import Answer
 from exporters.endpoint import BY_ENCODING, Endpoint, EndpointContext
 from exporters.http_messages import Request
-from exporters.page import Rendering, age_of
+from exporters.pages import Rendering, age_of
 
 
 def _overview(context: EndpointContext, request: Request) -> Answer:
@@ -18,7 +18,7 @@ def _overview(context: EndpointContext, request: Request) -> Answer:
         return landing.pieces(_facts(context, now, refresh))
 
     rendering = Rendering("landing", refresh, (), pieces)
-    return context.page(request, rendering, "text/html; charset=utf-8", BY_ENCODING, *landing_style.HEADERS)
+    return context.page(request, rendering, "text/html; charset=utf-8", BY_ENCODING, *markup.HEADERS)
 
 
 def _facts(context: EndpointContext, now: float, refresh: int) -> landing.Facts:

@@ -10,8 +10,7 @@ from typing import Any, NoReturn
 
 from agent.lib import textfile
 from agent.lib.key_pairs import KeyPairError, load_key_pair
-from exporters.protection.tls_words import CIPHERS, CURVES
-from exporters.protection.web_file import ServerTls, WebFileError
+from exporters.protection.web_file import CIPHERS, CURVES, ServerTls, WebFileError
 
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _VERIFY = {

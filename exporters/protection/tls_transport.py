@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from http import HTTPStatus
 
+from exporters.gate import CERTIFICATE, CHUNK, HANDSHAKE, HandshakeRefusedError
 from exporters.http_messages import Response
 from exporters.protection.tls_context import names_of
-from exporters.transport import CERTIFICATE, CHUNK, HANDSHAKE, HandshakeRefusedError
 
 _OF_CERTIFICATES = frozenset({"CERTIFICATE_VERIFY_FAILED", "PEER_DID_NOT_RETURN_A_CERTIFICATE"})
 """OpenSSL's reasons (openssl/sslerr.h) that are about a client's certificate."""

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from agent.lib.certificate_dates import first_expiry
 from exporters.deferred import Answer
+from exporters.gate import CERTIFICATE, HANDSHAKE, ClientTransport, PlainTransport
 from exporters.http_messages import Request, Response
 from exporters.protection.passwords import DENIED, PasswordChecks
 from exporters.protection.web_file import RateLimit, WebFile, read_web_file
-from exporters.transport import CERTIFICATE, HANDSHAKE, ClientTransport, PlainTransport
 
 if TYPE_CHECKING:  # costs 2 MiB, so it is loaded only if the port speaks TLS
     import ssl

@@ -1,11 +1,11 @@
-"""The part of a push's buffer that survives a restart: segments of whole requests, and how far they have been sent.
+"""The part of a push's queue that survives a restart: segments of whole requests, and how far they have been sent.
 
-Segments are numbered files. New requests are appended to the last one, and the first one is removed when all of it has
-been sent, so that the disk is written in one direction only. How far the first one has been sent is in a small file,
-which is rewritten in place: without it, the receiver would see requests twice after a restart, and refuse them as out
-of order.
+Segments are numbered files of records: requests one after the other, each behind its length, time and checksum. New
+requests are appended to the last one, and the first one is removed when all of it has been sent, so what a crash leaves
+is a whole file with a torn record at its end. How far the first one has been sent is in a small file, which is
+rewritten in place: without it, the receiver would see requests twice after a restart, and refuse them as out of order.
 
-Not thread-safe by itself: its owner holds a lock, and knows what it may do without.
+Not thread-safe by itself: its owner holds a lock.
 """
 
 from __future__ import annotations
@@ -18,8 +18,46 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from exporters.push.buffer_records import HEAD_BYTES, TornRecordError, read_record, sealed
 from exporters.push.write_request import WriteRequest
+
+MAGIC = b"cppb"
+MOST_BODY = 32 * 2**20
+"""Bytes of a body that a reader takes: far more than the largest node has."""
+_BEGIN = struct.Struct("<4sI")
+_REST = struct.Struct("<IdI")
+HEAD_BYTES = _BEGIN.size + _REST.size
+
+
+class TornRecordError(ValueError):
+    """There is something, but no whole record."""
+
+
+def sealed(request: WriteRequest) -> bytes:
+    """A request as it stands in the file."""
+    rest = _REST.pack(len(request.body), request.wall, request.samples)
+    return _BEGIN.pack(MAGIC, _checksum(rest, request.body)) + rest + request.body
+
+
+def read_record(descriptor: int, at: int) -> WriteRequest | None:
+    """The record at a byte of an open file; None at its end. Raises TornRecordError, and OSError."""
+    head = os.pread(descriptor, HEAD_BYTES, at)
+    if not head:
+        return None
+    if len(head) < HEAD_BYTES:
+        raise TornRecordError("ends in the head of a record")
+    magic, checksum = _BEGIN.unpack_from(head)
+    length, wall, samples = _REST.unpack_from(head, _BEGIN.size)
+    if magic != MAGIC or length > MOST_BODY:
+        raise TornRecordError("there is no record where one should begin")
+    body = os.pread(descriptor, length, at + HEAD_BYTES)
+    if len(body) != length or _checksum(head[_BEGIN.size :], body) != checksum:
+        raise TornRecordError("a record does not agree with its checksum")
+    return WriteRequest(wall, samples, body)
+
+
+def _checksum(rest: bytes, body: bytes) -> int:
+    return zlib.crc32(body, zlib.crc32(rest))
+
 
 SEGMENTS = 16
 """Parts that the buffer consists of when it is full: so much of it is dropped at a time."""

@@ -23,7 +23,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from agent.model import Layout, Series, Snapshot
-from exporters.families import AGE_SERIES, group
+from exporters.encoder import AGE_SERIES, group
 from exporters.push.otlp_names import Instrument, OtlpName, attributes_of, name_of
 
 SCHEMA = "https://opentelemetry.io/schemas/1.36.0"

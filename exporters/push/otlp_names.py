@@ -10,7 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from agent.model import Gpu, IbPort, Kind, Labels, Metric, Series, Unit
-from exporters.families import labels_of
+from exporters.encoder import labels_of
 
 
 class Instrument(Enum):

@@ -17,9 +17,9 @@ from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
 from agent.lib.http_target import HttpTarget
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant, Snapshot
-from exporters.page import age_of
+from exporters.pages import age_of
 from exporters.push.otlp_metrics import MetricsMaker
-from exporters.push.push_figures import EXPIRED, PushFigures
+from exporters.push.push_queue import EXPIRED, PushFigures
 
 log = logging.getLogger("coldplate.push")
 

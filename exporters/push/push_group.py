@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
-from agent.lib.threads import Threads
+from agent.lib.threads import CLOSING_SECONDS, Threads
 from agent.model import Frame, Instant
-from exporters.push.push_figures import PushFigures, PushSeries
+from exporters.push.push_queue import PushFigures, PushSeries
 
 
 class Push(Protocol):
@@ -33,7 +33,7 @@ class PushGroup:
         for each in self.pushes:
             each.start()
 
-    def stop(self, seconds: float) -> None:
+    def stop(self, seconds: float = CLOSING_SECONDS) -> None:
         """End all of them, each in so many seconds at most for each of its threads."""
         ends = [self._threads.begin("push-end", partial(each.stop, seconds)) for each in self.pushes]
         for each in ends:

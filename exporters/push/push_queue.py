@@ -1,22 +1,119 @@
-"""What waits to be sent to one receiver: in memory while the receiver answers, on the disk as soon as it does not.
+"""The queue of one receiver: in memory while it answers, on the disk as soon as it does not; its pace, and its figures.
 
 What is on the disk is always older than what is in memory. The disk is touched only when something was not sent before
-the next thing came, so an agent whose receiver is well writes nothing. A disk that fails costs the buffer alone: then
-as much as fits waits in memory.
+the next request came, so an agent whose receiver answers writes nothing. A disk that fails costs the buffer alone: then
+as much as fits waits in memory. Requests are sent at once, more slowly while there is a backlog, and later and later
+after failures. The figures are written by a push's threads, and read by the sampling thread without waiting for them.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
+from agent.catalogue.own_series import OwnReading, OwnSeries
+from agent.model import Frame, Instant, Labels
 from exporters.push.disk_buffer import DiskBuffer
-from exporters.push.push_figures import DAMAGED, EXPIRED, OVERFLOW, PushFigures
 from exporters.push.write_request import WriteRequest
+
+REJECTED, EXPIRED, OVERFLOW, DAMAGED = REASONS = ("rejected", "expired", "overflow", "damaged")
+"""Why samples never reached the receiver."""
+
+
+@dataclass(slots=True)
+class PushFigures:
+    """One push. `oldest` is the time of the oldest sample that is not sent, in wall seconds; None if all are.
+
+    `bytes` and `pending` are None for ever where they are not known.
+    """
+
+    name: str
+    samples: int = 0
+    bytes: int | None = 0
+    failures: int = 0
+    dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
+    pending: int | None = 0
+    oldest: float | None = None
+    success: float | None = None
+    """When the receiver last took something, in seconds since the epoch."""
+
+
+class PushSeries:
+    """Makes the frame of all pushes."""
+
+    def __init__(self, pushes: Sequence[PushFigures]) -> None:
+        self._pushes = pushes
+        self._own = OwnSeries()
+
+    def frame(self, now: Instant) -> Frame:
+        """The figures as they are now. For any thread."""
+        return self._own.frame(reading for push in self._pushes for reading in _readings(push, now))
+
+
+def _readings(push: PushFigures, now: Instant) -> Iterator[OwnReading]:
+    labels = (("push", push.name),)
+    oldest, success = push.oldest, push.success
+    yield _one("samples_total", push.samples, labels)
+    yield _one("failures_total", push.failures, labels)
+    yield _one("pending_age_seconds", 0.0 if oldest is None else max(now.wall - oldest, 0.0), labels)
+    if push.bytes is not None and push.pending is not None:
+        yield _one("bytes_total", push.bytes, labels)
+        yield _one("pending_bytes", push.pending, labels)
+    for reason in REASONS:
+        yield _one("samples_dropped_total", push.dropped[reason], (*labels, ("reason", reason)))
+    if success is not None:
+        yield _one("last_success_timestamp_seconds", success, labels)
+
+
+def _one(name: str, value: float, labels: Labels) -> OwnReading:
+    return OwnReading(f"coldplate_push_{name}", value, labels)
+
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1.0, 30.0
+"""Seconds until a failed request is sent again, doubled each time."""
+LONGEST_WISH_SECONDS = 300.0
+"""Seconds for which a receiver may ask us to wait, by Retry-After."""
+CATCH_UP = 10
+"""How many requests of a backlog are sent while one more is made: thousands of nodes catch up at the same time."""
+
+
+def jitter() -> float:
+    """A random number from 0 to 1, without the memory cost of the module `random`."""
+    return os.urandom(1)[0] / 255
+
+
+class PushPace:
+    """`interval` is the number of seconds between two pushes. Times are monotonic seconds."""
+
+    def __init__(self, interval: float, jitter: Callable[[], float] = jitter) -> None:
+        self._interval = interval
+        self._jitter = jitter
+        self._failures = 0
+        self.not_before = float("-inf")
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last attempt failed."""
+        return self._failures > 0
+
+    def answered(self, now: float) -> None:
+        """The receiver took a request, or refused it for what is in it."""
+        self._failures = 0
+        self.not_before = now + self._interval / CATCH_UP
+
+    def failed(self, now: float, wish: float = 0.0) -> None:
+        """The receiver could not take a request. `wish` is how many seconds it asked us to wait."""
+        pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 30), LONGEST_PAUSE_SECONDS)
+        self._failures += 1
+        pause *= 0.5 + 0.5 * self._jitter()
+        self.not_before = now + max(pause, min(wish, LONGEST_WISH_SECONDS))
+
 
 log = logging.getLogger("coldplate.push")
 

@@ -15,11 +15,9 @@ from pathlib import Path
 from agent.lib.http_target import HttpTarget
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant, Snapshot
-from exporters.page import age_of
+from exporters.pages import age_of
 from exporters.push.disk_buffer import DiskBuffer
-from exporters.push.push_figures import REJECTED, PushFigures
-from exporters.push.push_pace import PushPace
-from exporters.push.push_queue import PushQueue
+from exporters.push.push_queue import REJECTED, PushFigures, PushPace, PushQueue
 from exporters.push.write_link import WriteLink, WriteOutcome
 from exporters.push.write_request import RequestWriter, WriteRequest
 

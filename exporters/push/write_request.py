@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from agent.lib.picking import picker
 from agent.model import Layout, Series, Snapshot
-from exporters.families import AGE_SERIES, group, labels_of
+from exporters.encoder import AGE_SERIES, group, labels_of
 from exporters.push.snappy_template import CompressedMessage, SnappyTemplate, varint
 
 MOST_SERIES = 10_000

@@ -13,8 +13,8 @@ from agent.model import Instant, Snapshot
 from agent.wiring.start_checks import check
 from agent.wiring.web import Exposed, neighbours_of
 from exporters.encoder import Encoder, Format
+from exporters.endpoint import RouteContext
 from exporters.http_messages import Request
-from exporters.route_context import RouteContext
 from exporters.routes import Routes
 from tests.asking import ask
 from tests.exporters.conftest import lint, one_of_each_row

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from agent.daemon.hub import Hub
-from agent.daemon.service import SWITCH_SECONDS, Parts, Service, hurry
+from agent.daemon.service import SWITCH_SECONDS, Service, hurry
 from agent.daemon.systemd import Notifier
 from agent.lib.threads import Threads
 from agent.model import BackendReport, Outcome
@@ -29,7 +29,7 @@ SEEN = replace(
 )
 
 
-class Part:
+class StandIn:
     """Any part of the service: notes in `log` what is asked of it, under its name."""
 
     def __init__(self, name: str, log: list[str]) -> None:
@@ -40,17 +40,23 @@ class Part:
         return lambda *_: self._log.append(f"{self._name}.{what}")
 
 
-class Sampling(Part):
+class Sampling(StandIn):
     """Goes round until it is stopped; its heart beats as the case says."""
 
-    def __init__(self, log: list[str]) -> None:
+    def __init__(self, log: list[str], threads: Threads) -> None:
         super().__init__("sampling", log)
         self.heartbeat = 1
         self.sampler = SimpleNamespace(identities={"GPU-0": None, "GPU-1": None})
+        self._threads = threads
         self._stopped = threading.Event()
 
+    def start(self) -> None:
+        self._log.append("sampling.start")
+        self._thread = self._threads.begin("sampler", self.run, patience=30.0, vital=True)
+
     def run(self) -> None:
-        self._stopped.wait(20)
+        while not self._stopped.wait(0.01):
+            self._thread.beats = self.heartbeat
 
     def stop(self) -> None:
         self._log.append("sampling.stop")
@@ -98,16 +104,16 @@ class Stage:
         self.clock = Clock()
         self.hub = Hub()
         self.threads = Threads(self.clock)
-        self.sampling = Sampling(self.log)
+        self.sampling = Sampling(self.log, self.threads)
         self.notifier = Told(self.log)
-        server: Any = Part("server", self.log)
-        server.addresses = [("0.0.0.0", 19400), ("::1", 19401), ("10.0.0.1", 19402)]
-        parts: dict[str, Any] = {name: Part(name, self.log) for name in ("files", "rack", "rules", "reloads")}
-        self.service = Service(Parts(
-            hub=self.hub, threads=self.threads, sampling=self.sampling, server=server,  # type: ignore[arg-type]
-            notifier=self.notifier, telemetry_path="/metrics", synthetic=synthetic, **parts,
-            shown=lambda: [SEEN],  # type: ignore[arg-type,return-value]
-        ))  # fmt: skip
+        parts: dict[str, Any] = {name: StandIn(name, self.log) for name in ("files", "rules", "reloads")}
+        parts["sampling"] = self.sampling
+        self.service = Service(
+            [parts[name] for name in ("files", "rules", "sampling", "reloads")],
+            hub=self.hub, threads=self.threads, sampling=parts["sampling"], reloads=parts["reloads"],
+            notifier=self.notifier, page=lambda: Node().snapshot({("coldplate_gpu_up", "0"): 1.0}, later(0)),
+            urls=lambda: ["http://localhost:19400/metrics", "https://[::1]:19401/metrics"], synthetic=synthetic,
+        )  # fmt: skip
 
     def play(self, script: Callable[[], None]) -> int:
         """Run the service while the script runs beside it, then tell it to end; the exit status."""
@@ -116,7 +122,7 @@ class Stage:
 
         def beside() -> None:
             try:
-                wait_until(lambda: "rules.start" in self.log)  # by then it has its handlers of signals
+                wait_until(lambda: "reloads.start" in self.log)  # by then it has its handlers of signals
                 script()
             except BaseException as error:
                 failed.append(error)
@@ -147,21 +153,18 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     gc.unfreeze()
 
 
-def test_parts_end_in_an_order_in_which_none_needs_one_that_is_gone(stage: Stage) -> None:
+def test_parts_are_started_in_their_order_and_stopped_in_reverse(stage: Stage) -> None:
     assert stage.play(lambda: None) == 0
     ending = stage.log[stage.log.index("systemd STOPPING") :]
     assert stage.notifier.heard[-1] == {"STOPPING": 1}
-    assert stage.log[:4] == ["server.start", "reloads.start", "rack.start", "rules.start"]
-    assert ending == [
-        "systemd STOPPING", "reloads.stop", "sampling.stop", "rules.stop", "rack.stop", "server.stop", "files.stop",
-        "sampling.close",
-    ]  # fmt: skip
+    assert stage.log[:4] == ["files.start", "rules.start", "sampling.start", "reloads.start"]
+    assert ending == ["systemd STOPPING", "reloads.stop", "sampling.stop", "rules.stop", "files.stop"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_either_signal_ends_it(stage: Stage, number: int) -> None:
     assert stage.play(lambda: os.kill(os.getpid(), number)) == 0
-    assert stage.log[-1] == "sampling.close"
+    assert stage.log[-1] == "files.stop"
 
 
 def test_a_reload_is_asked_for_once_for_each_signal(stage: Stage) -> None:
@@ -196,8 +199,7 @@ def test_it_is_ready_with_the_first_snapshot_and_says_what_there_is_once(
         ("source host", {"outcome": "ok"}),
         ("sampling 2 series, 1 of them on the page of metrics (metrics.profile), 0 InfiniBand ports", None),
         ("serving", {"url": "http://localhost:19400/metrics"}),
-        ("serving", {"url": "http://[::1]:19401/metrics"}),
-        ("serving", {"url": "http://10.0.0.1:19402/metrics"}),
+        ("serving", {"url": "https://[::1]:19401/metrics"}),
         ("stopping", None),
         ("stopped", None),
     ]

@@ -21,7 +21,7 @@ from agent.recording.recording_reader import Recording
 from alerts.engine import RuleEngine, Ruleset
 from alerts.promql import Sample
 from alerts.promql.budget import Budget, SampleLedger
-from exporters.families import labels_of
+from exporters.encoder import labels_of
 from tests.backtest.simulated import heat, lived, recorded, temperatures
 from tests.lab.score.play import TARGET, load_pack
 from tests.recording.played import record

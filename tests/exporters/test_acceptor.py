@@ -11,9 +11,8 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from exporters.acceptor import Acceptor
 from exporters.complaints import Complaints
-from exporters.listen import open_listeners
+from exporters.listeners import Acceptor, open_listeners
 
 
 class Short:

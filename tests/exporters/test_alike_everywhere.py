@@ -16,9 +16,9 @@ from agent.commands.top.screen.traffic import Traffic
 from agent.model import Alert, BackendReport, Gap, Gpu, Instant, Outcome, Phase, Reading, Reason, Series, Snapshot
 from alerts.notify.log import LogReceiver
 from alerts.notify.notice import Notice
+from exporters.endpoint import RouteContext
 from exporters.http_messages import Request
 from exporters.markup import Tone
-from exporters.route_context import RouteContext
 from exporters.routes import Routes
 from tests.asking import ask
 from tests.exporters.test_landing_alerts import NOW, page

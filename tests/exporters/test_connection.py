@@ -12,8 +12,8 @@ import pytest
 from exporters.clients import Clients
 from exporters.complaints import Complaints
 from exporters.connection import Connection, Timeouts
+from exporters.gate import PlainTransport
 from exporters.http_messages import Request, Response
-from exporters.transport import PlainTransport
 
 TIMEOUTS = Timeouts(30.0, 10.0, 10.0)
 

@@ -30,8 +30,7 @@ from agent.model import (
     Snapshot,
     Unit,
 )
-from exporters.encoder import Encoder, Format
-from exporters.families import openmetrics_kinds
+from exporters.encoder import Encoder, Format, openmetrics_kinds
 from tests.frames import snapshot_of
 
 PARSERS = {Format.TEXT: parse_text, Format.OPENMETRICS: parse_openmetrics}

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exporters.clients import SLOW_SECONDS, STALLED_SECONDS, hoarders, victim
 from exporters.connection import Connection, Timeouts
 from exporters.deferred import Deferred
-from exporters.eviction import SLOW_SECONDS, STALLED_SECONDS, hoarders, victim
+from exporters.gate import PlainTransport
 from exporters.http_messages import Request, Response
-from exporters.transport import PlainTransport
 
 NOW = 1000.0
 Make = Callable[..., Connection]

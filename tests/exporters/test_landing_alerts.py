@@ -11,10 +11,10 @@ import pytest
 
 from agent.model import Alert, GroupReport, Instant, Phase, RuleHealth, RuleReport
 from alerts import packs
+from exporters.endpoint import RouteContext
 from exporters.http_messages import Request
 from exporters.landing_alerts import MAX_ROWS
 from exporters.markup import TEXT_MAX
-from exporters.route_context import RouteContext
 from exporters.routes import Routes
 from tests.asking import ask
 from tests.exporters.conftest import reading

@@ -26,8 +26,8 @@ from agent.model import (
     RuleReport,
     Snapshot,
 )
+from exporters.endpoint import RouteContext
 from exporters.http_messages import Request
-from exporters.route_context import RouteContext
 from exporters.routes import Routes
 from tests.asking import ask
 from tests.exporters.conftest import reading

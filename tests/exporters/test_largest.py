@@ -31,12 +31,11 @@ from agent.model import (
 )
 from exporters import landing, snapshot_json
 from exporters.encoder import Encoder, Format
+from exporters.endpoint import RouteContext
 from exporters.http_messages import Request
-from exporters.page import compressed
-from exporters.route_context import RouteContext
+from exporters.pages import compressed
 from exporters.routes import Routes
-from exporters.rule_selection import RuleSelection
-from exporters.rules_json import RulePrinter
+from exporters.rules_json import RulePrinter, RuleSelection
 from tests.asking import ask
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of

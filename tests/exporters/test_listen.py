@@ -11,7 +11,7 @@ from http import HTTPStatus
 import pytest
 
 from exporters.http_messages import Request, Response
-from exporters.listen import open_listeners
+from exporters.listeners import open_listeners
 from exporters.server import BindError, HttpServer
 
 

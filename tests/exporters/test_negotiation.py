@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from exporters.encoder import Format
-from exporters.negotiation import accepts_gzip, choose_format
+from exporters.pages import accepts_gzip, choose_format
 
 OM, TEXT = Format.OPENMETRICS, Format.TEXT
 PROMETHEUS_2 = (

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from agent.model import Instant
-from exporters.page import LIFETIME_SECONDS, PageCache, Rendering, age_of, compress, compressed
+from exporters.pages import LIFETIME_SECONDS, PageCache, Rendering, age_of, compress, compressed
 from tests.frames import snapshot_of
 
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import gzip
 import logging
-import time
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.lib.precedence import LONGEST_SECONDS, give_way
 from exporters.deferred import Deferred
 from exporters.http_messages import Response
-from exporters.page import PageCache, Rendering
-from exporters.render_queue import SLICE_SECONDS, URGENT_SLICE_SECONDS, RenderQueue
+from exporters.pages import SLICE_SECONDS, URGENT_SLICE_SECONDS, PageCache, Rendering, RenderQueue
 
 if TYPE_CHECKING:
     from conftest import FakeClock
@@ -126,22 +123,6 @@ def test_urgent_pages_go_before_those_that_are_begun_already(kitchen: Kitchen) -
     assert slow.response is None
     kitchen.finish()
     assert kitchen.made == ["urgent", "slow"]
-
-
-def test_other_threads_that_compute_wait_while_an_urgent_page_is_made_and_not_for_others(kitchen: Kitchen) -> None:
-    waits: list[bool] = []
-
-    def bits(_now: float) -> Iterator[bytes]:
-        began = time.monotonic()
-        give_way()
-        waits.append(time.monotonic() - began >= LONGEST_SECONDS / 2)
-        yield b"page"
-
-    for urgent in (True, False):
-        rendering = Rendering("page", None, (object(),), bits, urgent=urgent)
-        kitchen.queue.get(rendering, False, lambda body: Response(HTTPStatus.OK, body))
-        kitchen.finish()
-    assert waits == [True, False]
 
 
 def test_others_continue_where_they_were_after_an_urgent_page(kitchen: Kitchen) -> None:

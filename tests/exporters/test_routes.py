@@ -32,13 +32,12 @@ from agent.model import (
     Series,
     Snapshot,
 )
-from exporters import landing_style
+from exporters import markup
 from exporters.deferred import Deferred
-from exporters.endpoint import Endpoint
+from exporters.endpoint import Endpoint, RouteContext
 from exporters.endpoints import ENDPOINTS
 from exporters.http_messages import Request, Response
 from exporters.reloads import Begin
-from exporters.route_context import RouteContext
 from exporters.routes import Routes
 from tests.asking import ask
 from tests.frames import frame_of, snapshot_of
@@ -376,7 +375,7 @@ def test_nothing_from_a_device_or_a_configuration_becomes_markup(view: RouteCont
 
 def test_the_policy_lets_the_page_have_its_own_style_and_nothing_else(view: RouteContext) -> None:
     answer = get(Routes(view), "/")
-    digest = base64.b64encode(hashlib.sha256(landing_style.STYLE.encode()).digest()).decode()
+    digest = base64.b64encode(hashlib.sha256(markup.STYLE.encode()).digest()).decode()
     policy = header(answer, "Content-Security-Policy")
     assert policy is not None
     assert "default-src 'none'" in policy

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.model import Alert, GroupReport, Phase, RuleHealth, RuleReport
+from exporters.endpoint import RouteContext
 from exporters.http_messages import Request, Response
-from exporters.route_context import RouteContext
 from exporters.routes import Routes, is_reserved
 from tests.asking import ask
 

@@ -17,8 +17,8 @@ from agent.model import GroupReport
 from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import Storage
 from alerts.rulefile import load
+from exporters.endpoint import RouteContext
 from exporters.http_messages import Request
-from exporters.route_context import RouteContext
 from exporters.routes import Routes
 from tests.asking import ask as told
 from tests.servers import need, prometheus

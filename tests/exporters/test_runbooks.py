@@ -12,10 +12,10 @@ import pytest
 
 from alerts import packs
 from exporters import runbook_pages
+from exporters.endpoint import RouteContext
 from exporters.http_messages import Response
-from exporters.markdown import to_html
-from exporters.route_context import RouteContext
 from exporters.routes import Routes, is_reserved
+from exporters.runbook_pages import to_html
 from tests.each import for_each
 
 TEXTS = packs.runbooks()

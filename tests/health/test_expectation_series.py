@@ -8,7 +8,7 @@ import pytest
 
 from agent.health.examination import FACTS
 from agent.health.expectation_files import load_expectations
-from agent.health.expectation_series import PERIOD_SECONDS, ExpectationChoice, ExpectationSeries
+from agent.health.expectation_series import FIRST_SECONDS, SETTLED_SECONDS, ExpectationChoice, ExpectationSeries
 from agent.model import Instant, Snapshot
 
 
@@ -20,7 +20,7 @@ class Watched:
         self.series = ExpectationSeries(lambda: self.latest, choice)
         self.now = 0.0
 
-    def told(self, after: float = PERIOD_SECONDS) -> dict[str, float]:
+    def told(self, after: float = SETTLED_SECONDS) -> dict[str, float]:
         """By expectation, and by `=` and the name of all of them, what is told so many seconds later."""
         self.now += after
         frame = self.series.frame(Instant(self.now, self.now))
@@ -57,9 +57,15 @@ def test_the_facts_are_looked_at_now_and_then_and_at_once_after_a_change(look) -
     watched.latest = look("idle")
     first = watched.series.frame(Instant(0.0, 0.0))
     watched.latest = look("nvlink-down")
-    assert watched.told(after=PERIOD_SECONDS - 1)["nvlinks"] == 1.0
+    assert watched.told(after=FIRST_SECONDS - 1)["nvlinks"] == 1.0
     assert watched.told(after=1)["nvlinks"] == 0.0
     assert watched.series.frame(Instant(15.0, 15.0)).layout is first.layout
+    watched.latest = look("idle")
+    assert watched.told(after=FIRST_SECONDS)["nvlinks"] == 1.0
+    assert watched.told(after=FIRST_SECONDS)["nvlinks"] == 1.0, "the same once more: settled"
+    watched.latest = look("nvlink-down")
+    assert watched.told(after=SETTLED_SECONDS - 1)["nvlinks"] == 1.0
+    assert watched.told(after=1)["nvlinks"] == 0.0
     watched.series.reconfigure(ExpectationChoice(named=load_expectations("gb200-tray")))
     told = watched.told(after=0)
     assert told["=gb200-tray"] == 1.0

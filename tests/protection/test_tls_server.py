@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
+from exporters.clients import victim
 from exporters.connection import Connection, ConnectionState, Timeouts
-from exporters.eviction import victim
+from exporters.gate import HandshakeRefusedError
 from exporters.http_messages import Request, Response
 from exporters.protection.passwords import PasswordChecks
 from exporters.protection.web_gate import WebGate, load_terms
 from exporters.server import HttpServer
-from exporters.transport import HandshakeRefusedError
 from tests.protection.conftest import HASHES
 
 BIG = bytes(range(256)) * 8192

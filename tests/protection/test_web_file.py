@@ -15,8 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from exporters.protection.tls_context import make_context, names_of
-from exporters.protection.tls_words import CIPHERS, CURVES
-from exporters.protection.web_file import WebFile, WebFileError, read_web_file
+from exporters.protection.web_file import CIPHERS, CURVES, WebFile, WebFileError, read_web_file
 from tests.servers import need_recent
 
 HASH = "$2y$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi"

@@ -28,7 +28,7 @@ from agent.model import Frame, Gpu, IbPort, Instant, Kind, Layout, Node, Series,
 from exporters.push.otlp_metrics import MetricsMaker
 from exporters.push.otlp_names import CONVENTIONS, UCUM, Instrument, name_of
 from exporters.push.otlp_push import OtlpPush, OtlpSettings
-from exporters.push.push_figures import EXPIRED
+from exporters.push.push_queue import EXPIRED
 from tests.exporters.conftest import one_of_each_row
 from tests.frames import snapshot_of
 from tests.push.conftest import Nodes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from exporters.push.push_pace import PushPace
+from exporters.push.push_queue import PushPace
 from exporters.push.write_link import wished
 
 

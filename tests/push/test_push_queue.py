@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from exporters.push import push_queue
-from exporters.push.buffer_records import HEAD_BYTES
-from exporters.push.disk_buffer import DiskBuffer
-from exporters.push.push_figures import DAMAGED, EXPIRED, OVERFLOW, PushFigures
-from exporters.push.push_queue import PushQueue
+from exporters.push.disk_buffer import HEAD_BYTES, DiskBuffer
+from exporters.push.push_queue import DAMAGED, EXPIRED, OVERFLOW, PushFigures, PushQueue
 from exporters.push.write_request import WriteRequest
 
 NOW = 1000.0

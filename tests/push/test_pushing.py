@@ -18,7 +18,7 @@ from agent.wiring.pushing import make_pushes
 from agent.wiring.reconfiguration import keys_for_a_restart
 from agent.wiring.start_checks import check
 from exporters.push.otlp_push import OtlpPush
-from exporters.push.push_figures import PushFigures, PushSeries
+from exporters.push.push_queue import PushFigures, PushSeries
 from exporters.push.remote_write import RemoteWrite
 from tests.servers import unmeasured
 

@@ -13,8 +13,8 @@ import pytest
 from agent.lib.http_target import HttpTarget
 from agent.lib.threads import Threads
 from agent.model import Instant, Snapshot
-from exporters.push import push_pace
-from exporters.push.push_figures import REJECTED
+from exporters.push import push_queue
+from exporters.push.push_queue import REJECTED
 from exporters.push.remote_write import RemoteWrite, RemoteWriteSettings
 from tests.push.conftest import Nodes, Receiver
 from tests.push.decoding import Sent
@@ -42,7 +42,7 @@ class Source:
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(push_pace, "FIRST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(push_queue, "FIRST_PAUSE_SECONDS", 0.05)
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from agent.catalogue.node import NODE_POWER
 from agent.model import Instant, Node, Reading, Series
 from alerts import rulefile
 from alerts.engine import RuleEngine, Ruleset
+from exporters.endpoint import RouteContext
 from exporters.http_messages import Request, Response
-from exporters.route_context import RouteContext
 from exporters.routes import Routes, is_reserved
 from tests.frames import snapshot_of
 

@@ -25,8 +25,8 @@ from agent.sampler.settings import Settings
 from agent.wiring.command_line import read_config, read_options
 from agent.wiring.replaying import FasterClock, make_replayed_node, replayed_header
 from alerts.engine import RuleEngine, Ruleset
+from exporters.endpoint import RouteContext
 from exporters.http_messages import Request
-from exporters.route_context import RouteContext
 from exporters.routes import Routes
 from tests.asking import ask
 from tests.lab.score.play import TARGET, load_pack

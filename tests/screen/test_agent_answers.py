@@ -11,7 +11,7 @@ import pytest
 from agent.commands.top.screen.agent_answers import ForeignAnswerError, SnapshotReader, read_alerts, read_history
 from agent.daemon.recent_readings import RecentReadings
 from agent.model import Alert, GroupReport, PastMoment, Phase, RuleReport, Series, Snapshot
-from exporters import history_json, snapshot_json
+from exporters import snapshot_json
 from exporters.rules_json import RulePrinter
 from tests.screen.scenes import played
 
@@ -61,7 +61,7 @@ def test_a_history_is_read_back_with_its_holes() -> None:
     for snapshot in played("gpu-lost", 75)[0]:
         kept.observe(snapshot)
     moments = kept.moments()
-    got = read_history(b"".join(history_json.success(moments)))
+    got = read_history(b"".join(snapshot_json.past(moments)))
     assert [each.wall for each in got] == [each.wall for each in moments]
     assert [columns(each) for each in got] == [columns(each) for each in moments]
     assert len(columns(got[0])) == 16

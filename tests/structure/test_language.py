@@ -20,8 +20,8 @@ KINDS = ("code", "documents", "rules")
 
 WORDS = {
     # pattern, without regard to case: allowed in code, documents, rules
-    r"told": (88, 1, 0),
-    r"tell(s|ing|er|ers)?": (113, 6, 1),
+    r"told": (87, 1, 0),
+    r"tell(s|ing|er|ers)?": (112, 6, 1),
     r"who(m)?ever": (18, 0, 0),
     r"some(body|one)": (16, 0, 0),
     r"(nobody|no one)": (32, 3, 1),
@@ -30,9 +30,9 @@ WORDS = {
     r"(is|are|was|be) none": (111, 3, 0),
     r"of (ours|theirs|yours)": (22, 0, 0),
     r"let(s|ting)? (it |them )?go": (5, 0, 0),
-    r"anew": (17, 3, 0),
+    r"anew": (16, 3, 0),
     r"once more": (5, 0, 0),
-    r"so many": (43, 0, 1),
+    r"so many": (42, 0, 1),
     r"likewise": (4, 0, 0),
     r"for good": (7, 1, 0),
     r"in words": (29, 0, 0),

@@ -15,7 +15,7 @@ from agent.model import Instant, Lane
 from agent.wiring.alerting import Receivers, load_alerting
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.protecting import Protection
-from agent.wiring.reconfiguration import Reconfiguration
+from agent.wiring.reconfiguration import Reconfiguration, steps_of
 from agent.wiring.start_checks import check
 from agent.wiring.web import Exposed
 
@@ -43,10 +43,10 @@ class Bench:
         self.started_with = load_alerting(config, folder, receivers)
         self.exposed = Exposed(Hub(), check(config))
         self.sampling, self.rack, self.rules, self.expectations = Changed(), Changed(), Changed(), Changed()
-        parts: Any = (self.sampling, self.rack, self.rules, self.expectations, Protection(config, lambda: 0.0))
-        self.reload = Reconfiguration(
-            options, lambda: parse(self.text, "c.yaml"), config, self.started_with, receivers, self.exposed, *parts
-        )
+        parts: Any = {name: vars(self)[name] for name in ("sampling", "rack", "rules", "expectations")}
+        protection = Protection(config, lambda: 0.0)
+        steps = steps_of(options, self.started_with, receivers, exposed=self.exposed, protection=protection, **parts)
+        self.reload = Reconfiguration(lambda: parse(self.text, "c.yaml"), config, steps)
 
     @property
     def told(self) -> list[int]:

@@ -13,8 +13,7 @@ from agent.commands.compat_check.found_queries import FoundQuery
 from agent.commands.compat_check.query_names import OPEN, Choice, NamedSelector, names_in
 from alerts.promql import Matcher, PromqlError
 from exporters.compatibility import PROFILES
-from exporters.compatibility.foreign_names import ForeignProfile, NotServed
-from exporters.compatibility.in_our_words import our_words
+from exporters.compatibility.foreign_names import ForeignProfile, NotServed, our_words
 from exporters.metrics_document import labels_of
 
 OURS, SERVER, RECORDED = "coldplate", "prometheus", "recorded"

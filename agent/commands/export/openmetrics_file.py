@@ -14,8 +14,7 @@ from typing import NamedTuple, TextIO
 from agent.commands.export.selected_snapshots import SelectedSnapshots
 from agent.lib.picking import picker
 from agent.model import Labels, Layout, Series
-from exporters.encoder import escape_label, openmetrics_heads
-from exporters.families import group, labels_of
+from exporters.encoder import escape_label, group, labels_of, openmetrics_heads
 
 SAMPLES = 32_000_000
 """Samples that are held at a time: 256 MiB."""

@@ -10,8 +10,7 @@ from typing import NamedTuple, TextIO
 
 from agent.commands.export.selected_snapshots import SelectedSnapshots
 from agent.model import Layout, Series
-from exporters.encoder import escape_label
-from exporters.families import labels_of
+from exporters.encoder import escape_label, labels_of
 
 
 class Row(NamedTuple):

@@ -17,11 +17,8 @@ from exporters.deferred import Answer
 from exporters.encoder import Encoder, Format
 from exporters.endpoint import JSON, READ, text
 from exporters.http_messages import Request, Response
-from exporters.landing_style import HEADERS, STYLE
-from exporters.markup import TABLE_END, Tone, badge, cell, escape, row, table_head
-from exporters.negotiation import accepts_gzip, choose_format
-from exporters.page import PageCache, Rendering, age_of
-from exporters.render_queue import RenderQueue
+from exporters.markup import HEADERS, STYLE, TABLE_END, Tone, badge, cell, escape, row, table_head
+from exporters.pages import PageCache, Rendering, RenderQueue, accepts_gzip, age_of, choose_format
 from exporters.selection import SeriesSelection
 
 PREFIX, SUFFIX = "/nodes/", "/metrics"

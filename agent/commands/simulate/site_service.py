@@ -28,13 +28,13 @@ from agent.commands.simulate.site_reader import SiteReader, read_site
 from agent.config import quantities
 from agent.config.schema import Config, WebConfig
 from agent.config.texts import listen_address
-from agent.daemon.service import CLOSING_SECONDS, GARBAGE, hurry
+from agent.daemon.service import GARBAGE, hurry
 from agent.lib import logs
 from agent.lib.progress import Progress
-from agent.lib.threads import Threads
+from agent.lib.threads import CLOSING_SECONDS, Threads
 from agent.lib.user_error import UserError
 from agent.wiring.protecting import Protection
-from exporters.listen import open_listeners
+from exporters.listeners import open_listeners
 from exporters.server import HttpServer
 
 log = logging.getLogger("coldplate.simulate")

@@ -107,7 +107,7 @@ def _measure(snapshot: Snapshot, fmt: Format, peer: Render, read: Read, repeats:
     """One format: seconds of CPU time, and how much of both pages is the same."""
     from agent.model import Frame
     from exporters.encoder import Encoder
-    from exporters.page import compress
+    from exporters.pages import compress
 
     encoder = Encoder()
     first, page = _timed(lambda: encoder.render(snapshot, fmt, 0.0))

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from agent.model import Kind
 from exporters.compatibility import PROFILES
-from exporters.compatibility.foreign_names import ForeignName, ForeignProfile
-from exporters.compatibility.in_our_words import our_words
+from exporters.compatibility.foreign_names import ForeignName, ForeignProfile, our_words
 
 _INTRODUCTION = """\
 

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         print(document.tables(verdicts, alerts))
     else:
         PAGE.write_text(document.render(verdicts, alerts, digest(pack), works), encoding="utf-8")
-        print(f"wrote {PAGE.relative_to(PAGE.parents[1])}: {len(verdicts)} plays, {len(alerts)} alerts")
+        print(f"wrote {PAGE.relative_to(PAGE.parents[2])}: {len(verdicts)} plays, {len(alerts)} alerts")
     wrong = [*problems(verdicts), *problems_of_work(works)]
     print("\n".join(wrong) or "every alert fired where and when it must, and no other did")
     return 1 if wrong else 0

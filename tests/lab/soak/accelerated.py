@@ -27,8 +27,8 @@ from agent.rack.targets import HostEntry
 from agent.recording.provenance import Provenance
 from alerts import rulefile
 from alerts.engine import Ruleset
+from exporters.endpoint import RouteContext
 from exporters.http_messages import Request
-from exporters.route_context import RouteContext
 from exporters.routes import Routes
 from tests.asking import ask
 from tests.lab.bench.report import Progress

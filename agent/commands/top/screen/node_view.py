@@ -24,7 +24,7 @@ from agent.model import (
     Reading,
     Snapshot,
 )
-from exporters import landing_fabric, landing_gpus
+from exporters import landing_gpus, landing_parts
 from exporters.landing_gpus import Finding, GpuRow
 from exporters.landing_readings import Gathered, gather
 from exporters.markup import Tone
@@ -265,20 +265,20 @@ def _ports(found: Gathered, traffic: Traffic) -> Iterator[PortView]:
     states, physical = (found.by_entity(f"{prefix}{name}") for name in ("state_id", "physical_state_id"))
     middle = sorted(speeds.values())
     usual = middle[len(middle) // 2] if middle else 0.0
-    for port, up in landing_fabric.ports(found).items():
+    for port, up in landing_parts.ports(found).items():
         speed = speeds.get(port)
         growth = {_called(name, labels): grown for (name, at, labels), grown in traffic.growth.items()
                   if at == port and name in PORT_ERRORS and grown > 0}  # fmt: skip
         tone, word = Tone.GOOD, "up"
         if not up:
-            asleep = physical.get(port) == landing_fabric.DISABLED  # somebody switched it off
+            asleep = physical.get(port) == landing_parts.DISABLED  # somebody switched it off
             tone, word = (Tone.CALM, "off") if asleep else (Tone.BAD, "silent" if port in found.silent else "down")
-        elif speed is not None and speed < landing_fabric.BELOW_RATE * usual:
+        elif speed is not None and speed < landing_parts.BELOW_RATE * usual:
             tone, word = Tone.WARN, "slow"
         elif growth:
             tone, word = Tone.WARN, "errors"
-        words = (_word(landing_fabric.PORT_STATES, states.get(port)),
-                 _word(landing_fabric.PHYSICAL_STATES, physical.get(port)))  # fmt: skip
+        words = (_word(landing_parts.PORT_STATES, states.get(port)),
+                 _word(landing_parts.PHYSICAL_STATES, physical.get(port)))  # fmt: skip
         received, sent = (traffic.rates.get((name, port)) for name in PORT)
         yield PortView(port, tone, word, ", ".join(filter(None, words)), speed, received, sent, growth)
 

@@ -34,9 +34,9 @@ from agent.wiring.own_agent import OwnAgent
 from alerts.notify.serverclock import ServerClock
 from exporters.http_messages import RefusedError, RequestReader
 from exporters.landing import refresh_of
-from exporters.negotiation import accepts_gzip, choose_format
+from exporters.pages import accepts_gzip, choose_format
 from exporters.protection.passwords import login_of
-from exporters.rule_selection import ParameterError, selection_of
+from exporters.rules_json import ParameterError, selection_of
 from tests.lab.fuzz.target import Target
 
 
@@ -297,7 +297,7 @@ TARGETS = (
     ),
     Target(
         "http-requests",
-        ("exporters/http_messages.py", "exporters/negotiation.py", "exporters/rule_selection.py"),
+        ("exporters/http_messages.py", "exporters/pages.py", "exporters/rules_json.py"),
         use_requests,
         (
             b"GET /metrics?refresh=5 HTTP/1.1\r\nHost: n1\r\nAccept: application/openmetrics-text;version=1\r\n\r\n",

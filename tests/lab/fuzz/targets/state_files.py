@@ -39,8 +39,8 @@ from agent.worker.worker_messages import (
 )
 from alerts import alert_state
 from alerts.windows import archive
-from exporters.push.buffer_records import sealed as push_record
 from exporters.push.disk_buffer import DiskBuffer
+from exporters.push.disk_buffer import sealed as push_record
 from exporters.push.write_request import WriteRequest
 from tests.lab.fuzz.target import Target
 from tests.lab.fuzz.targets.kernel import NOW, check
@@ -378,7 +378,7 @@ TARGETS = (
     ),
     Target(
         "push-buffer",
-        ("exporters/push/buffer_records.py", "exporters/push/disk_buffer.py"),
+        ("exporters/push/disk_buffer.py", "exporters/push/disk_buffer.py"),
         use_push_buffer,
         (PUSHED, PUSHED[:-3], b"S\x00body", b"S\x23body", b""),
         words=(b"cppb", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00"),

@@ -203,7 +203,7 @@ TARGETS = (
     ),
     Target(
         "web-files",
-        ("exporters/protection/web_file.py", "exporters/protection/section_reader.py"),
+        ("exporters/protection/web_file.py", "exporters/protection/web_file.py"),
         use_web_file,
         (WEB,),
         (WebFileError,),

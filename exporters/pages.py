@@ -1,0 +1,352 @@
+"""Pages: chosen by a client's Accept headers, rendered once for their content, cached, and made in slices.
+
+The page of a node with 20,000 series takes tens of milliseconds, and so do thousands of alerts. A separate thread would
+not help: Python runs one at a time. So a page is rendered in slices, in the server's thread, and clients get their
+turns after each. A page that contains an age is rendered again after a second even if nothing else has changed: while
+the sampler is stuck, the sample age on the page must grow.
+
+OpenMetrics is for clients that name it, in a supported version (RFC 9110, 12.5); all others, including browsers and
+scrapers with unusual preferences, get Prometheus text.
+"""
+
+from __future__ import annotations
+
+import logging
+import operator
+import zlib
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import NamedTuple
+
+from agent.model import Snapshot
+from exporters.complaints import Complaints
+from exporters.deferred import Answer, Deferred
+from exporters.encoder import Format
+from exporters.http_messages import Response
+
+_OPENMETRICS_VERSIONS = frozenset({"", "1.0.0"})
+_TEXT_VERSIONS = frozenset({"", "0.0.4", "1.0.0"})  # 1.0.0 only adds quoted names, and there are none here
+
+
+_MOST_WISHES = 32
+"""Most items of a header that are examined; a header of commas has room for thousands."""
+
+
+class _Wish(NamedTuple):
+    value: str
+    version: str
+    weight: float
+
+
+def choose_format(accept: str) -> Format:
+    """The format that the client prefers; OpenMetrics if it accepts both equally."""
+    openmetrics = text = 0.0
+    specific: int = -1
+    for wish in _wishes(accept):
+        if wish.value == "application/openmetrics-text" and wish.version in _OPENMETRICS_VERSIONS:
+            openmetrics = max(openmetrics, wish.weight)
+        rank = _text_rank(wish)
+        if rank > specific:
+            specific, text = rank, wish.weight
+        elif rank == specific >= 0:
+            text = max(text, wish.weight)
+    return Format.OPENMETRICS if openmetrics > 0.0 and openmetrics >= text else Format.TEXT
+
+
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Whether gzip may be used: named, or covered by a star, and not with a weight of 0."""
+    weights = {wish.value: wish.weight for wish in _wishes(accept_encoding)}
+    for name in ("gzip", "x-gzip", "*"):
+        if name in weights:
+            return weights[name] > 0.0
+    return False
+
+
+def _text_rank(wish: _Wish) -> int:
+    """How specifically an item of Accept means our text format; the most specific one decides. -1: not at all."""
+    if wish.value == "text/plain" and wish.version in _TEXT_VERSIONS:
+        return 2
+    return {"text/*": 1, "*/*": 0}.get(wish.value, -1)
+
+
+def _wishes(header: str) -> Iterator[_Wish]:
+    for item in header.split(",", _MOST_WISHES)[:_MOST_WISHES]:
+        value, *parameters = (part.strip() for part in item.split(";", _MOST_WISHES)[:_MOST_WISHES])
+        if not value:
+            continue
+        named = dict(_parameter(each) for each in parameters)
+        yield _Wish(value.lower(), named.get("version", ""), _weight(named.get("q", "1")))
+
+
+def _parameter(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name.strip().lower(), value.strip().strip('"')
+
+
+def _weight(text: str) -> float:
+    """A weight from 0 to 1; a malformed one counts as not given."""
+    try:
+        weight = float(text)
+    except ValueError:
+        return 1.0
+    return weight if 0.0 <= weight <= 1.0 else 1.0
+
+
+LIFETIME_SECONDS = 1.0
+"""Seconds for which a page that shows an age may be served again: the error of that age."""
+
+_UNUSED_SECONDS = 10.0
+"""Seconds after which a page that was not requested again is dropped."""
+
+_MOST = 4
+_MOST_BYTES = 8 * 1024 * 1024
+"""Most pages of one kind that are kept, such as selections of rules, and most bytes of them; the last one always is."""
+
+_FAST = 1
+"""gzip's level: nine times as fast as level 9 for a page a fifth larger."""
+
+_GZIP_WINDOW = 31
+"""zlib's code for the largest window, in a gzip frame (whose time stamp zlib leaves at 0)."""
+
+_BITE = 64 * 1024
+"""Bytes that are compressed without a break: about half a millisecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """A page that can be rendered.
+
+    It is valid while the objects of `basis` are the same ones, and, if it shows an age, for LIFETIME_SECONDS. `pieces`
+    renders it, piece by piece, for a moment of the clock. An urgent one is rendered before all others.
+    """
+
+    kind: str
+    detail: Hashable
+    basis: tuple[object, ...]
+    pieces: Callable[[float], Iterable[bytes]]
+    tells_age: bool = True
+    urgent: bool = False
+
+    def same(self, other: Rendering) -> bool:
+        """Whether both show the same objects. Equal ones would do, but comparing them takes time."""
+        return (
+            (self.kind, self.detail) == (other.kind, other.detail)
+            and len(self.basis) == len(other.basis)
+            and all(map(operator.is_, self.basis, other.basis))
+        )
+
+
+@dataclass(slots=True)
+class Page:
+    """A finished page. `made` and `used` are moments; it is compressed when that is first requested."""
+
+    rendering: Rendering
+    plain: bytes
+    made: float
+    used: float
+    packed: bytes | None = field(default=None)
+
+    @property
+    def size(self) -> int:
+        return len(self.plain) + len(self.packed or b"")
+
+
+class PageCache:
+    """The pages that are kept. `now` is always the same clock, in seconds."""
+
+    def __init__(self) -> None:
+        self._shelves: dict[str, dict[Hashable, Page]] = {}
+
+    def find(self, rendering: Rendering, now: float) -> Page | None:
+        """The page, if it is cached and still valid."""
+        shelf = self._shelves.get(rendering.kind, {})
+        page = shelf.get(rendering.detail)
+        if page is None or not page.rendering.same(rendering) or _too_old(page, now):
+            return None
+        page.used = now
+        shelf[rendering.detail] = shelf.pop(rendering.detail)  # the most recently used one comes last
+        return page
+
+    def keep(self, rendering: Rendering, plain: bytes, made: float) -> Page:
+        """Store a page that has just been rendered in place of the one before it."""
+        shelf = self._shelves.setdefault(rendering.kind, {})
+        shelf.pop(rendering.detail, None)
+        page = shelf[rendering.detail] = Page(rendering, plain, made, made)
+        while len(shelf) > 1 and (len(shelf) > _MOST or sum(each.size for each in shelf.values()) > _MOST_BYTES):
+            del shelf[next(iter(shelf))]
+        return page
+
+    def drop_old(self, now: float) -> bool:
+        """Drop what will not be served again, and what is not requested; returns whether any page is left."""
+        for shelf in self._shelves.values():
+            for detail in [
+                each for each, page in shelf.items() if _too_old(page, now) or now - page.used > _UNUSED_SECONDS
+            ]:
+                del shelf[detail]
+        return any(self._shelves.values())
+
+
+def _too_old(page: Page, now: float) -> bool:
+    return page.rendering.tells_age and now - page.made > LIFETIME_SECONDS
+
+
+def age_of(snapshot: Snapshot, now: float) -> float:
+    """Seconds since the snapshot was taken, to the millisecond: the page is not fresher than that."""
+    return round(max(0.0, now - snapshot.at.mono), 3)
+
+
+def compress(page: bytes) -> bytes:
+    """gzip, the same bytes for the same page."""
+    return b"".join(compressed(page))
+
+
+def compressed(page: bytes) -> Iterator[bytes]:
+    """The same, piece by piece."""
+    packer = zlib.compressobj(_FAST, zlib.DEFLATED, _GZIP_WINDOW)
+    view = memoryview(page)
+    for start in range(0, len(page), _BITE):
+        yield packer.compress(view[start : start + _BITE])
+    yield packer.flush()
+
+
+logger = logging.getLogger(__name__)
+
+SLICE_SECONDS = 0.002
+URGENT_SLICE_SECONDS = 0.010
+"""Seconds for which a page is rendered before the clients have their turn."""
+
+FAILED = Response(HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error; coldplate's log says more\n")
+
+Respond = Callable[[bytes], Response]
+
+
+class _Waiter(NamedTuple):
+    gzipped: bool
+    answer: Deferred
+    respond: Respond
+
+
+class _Order:
+    """A page that clients wait for."""
+
+    def __init__(self, rendering: Rendering) -> None:
+        self.rendering = rendering
+        self.waiters: list[_Waiter] = []
+
+    @property
+    def wanted(self) -> bool:
+        return any(not waiter.answer.abandoned for waiter in self.waiters)
+
+    def wants(self, gzipped: bool) -> bool:
+        return any(waiter.gzipped is gzipped for waiter in self.waiters)
+
+    def serve(self, gzipped: bool, body: bytes) -> None:
+        for waiter in self.waiters:
+            if waiter.gzipped is gzipped:
+                waiter.answer.answer(waiter.respond(body))
+        self.waiters = [waiter for waiter in self.waiters if waiter.gzipped is not gzipped]
+
+    def fail(self) -> None:
+        for waiter in self.waiters:
+            waiter.answer.answer(FAILED)
+        self.waiters = []
+
+
+class _Line:
+    """Orders that are completed one after the other."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[_Order] = deque()
+        self.begun: _Order | None = None
+        self.steps: Iterator[None] = iter(())
+
+    def __bool__(self) -> bool:
+        return self.begun is not None or bool(self.waiting)
+
+    def place_for(self, rendering: Rendering) -> _Order:
+        """An order for that page: one that shows the same, or one that was not begun and will now show it instead."""
+        if self.begun is not None and self.begun.rendering.same(rendering):
+            return self.begun
+        self.waiting = deque(order for order in self.waiting if order.wanted)
+        for order in self.waiting:
+            if (order.rendering.kind, order.rendering.detail) == (rendering.kind, rendering.detail):
+                order.rendering = rendering
+                return order
+        self.waiting.append(_Order(rendering))
+        return self.waiting[-1]
+
+
+class RenderQueue:
+    """Returns cached pages at once, and others when they are rendered. For the server's thread only.
+
+    `work` has to be called again and again; `clock` is in seconds, for the length of a slice.
+    """
+
+    def __init__(self, cache: PageCache, clock: Callable[[], float]) -> None:
+        self._cache = cache
+        self._clock = clock
+        self._urgent, self._others = _Line(), _Line()
+        self._complaints = Complaints(logger)
+
+    def get(self, rendering: Rendering, gzipped: bool, respond: Respond) -> Answer:
+        """The response that `respond` makes from the page's bytes, now or later."""
+        page = self._cache.find(rendering, self._clock())
+        body = None if page is None else page.packed if gzipped else page.plain
+        if body is not None:
+            return respond(body)
+        later = Deferred()
+        line = self._urgent if rendering.urgent else self._others
+        line.place_for(rendering).waiters.append(_Waiter(gzipped, later, respond))
+        return later
+
+    def work(self) -> bool:
+        """Work for a slice of time; returns whether there is more to do."""
+        now = self._clock()
+        self._complaints.ease(now)
+        if self._urgent:
+            self._advance(self._urgent, now + URGENT_SLICE_SECONDS)
+        else:
+            self._advance(self._others, now + SLICE_SECONDS)
+        return bool(self._urgent or self._others)
+
+    def _advance(self, line: _Line, until: float) -> None:
+        while line:
+            if line.begun is None:
+                line.begun = line.waiting.popleft()
+                line.steps = self._make(line.begun)
+            order = line.begun
+            try:
+                for _ in line.steps:
+                    if self._clock() >= until:
+                        return
+            except Exception as error:
+                self._complaints.defect(self._clock(), error, "rendering the page %s failed", order.rendering.kind)
+                order.fail()
+            if order.wanted:  # the thread failed while rendering it, and is back: nothing else would complete the page
+                line.steps = self._make(order)
+            else:
+                line.begun = None
+                return  # so that those who waited for it have it before the next one is made
+
+    def _make(self, order: _Order) -> Iterator[None]:
+        rendering, now = order.rendering, self._clock()
+        page = self._cache.find(rendering, now)
+        if page is None:
+            bits = []
+            for bit in rendering.pieces(now):
+                bits.append(bit)
+                yield
+                if not order.wanted:
+                    return
+            page = self._cache.keep(rendering, b"".join(bits), now)
+        order.serve(False, page.plain)
+        if order.wants(gzipped=True) and page.packed is None:
+            bits = []
+            for bit in compressed(page.plain):
+                bits.append(bit)
+                yield
+            page.packed = b"".join(bits)
+        if page.packed is not None:
+            order.serve(True, page.packed)
