@@ -37,7 +37,7 @@ ifdef COVERAGE
 export COVERAGE_FILE := $(COVERED)/data
 endif
 
-test-release: .venv/dev.stamp programs recent engines deployers ## Run every test, as before a release: docs/testing.md has the list (an hour, root for all of it)
+test-release: .venv/dev.stamp programs recent engines deployers ## Run every test, as before a release: docs/dev/testing.md has the list (an hour, root for all of it)
 	@sh tests/lab/release.sh
 
 SUITES ?= bookworm trixie sid
@@ -96,18 +96,18 @@ format: .venv/dev.stamp ## Format the code
 bench: .venv/bench.stamp programs ## Measure against peers and print ratios
 	$(BIN)/python -m tests.lab.bench $(ARGS)
 
-drill: .venv/dev.stamp programs ## Try the daemon under every fault, and write docs/reliability.md: ARGS='--short', ARGS='--only GPU'
+drill: .venv/dev.stamp programs ## Try the daemon under every fault, and write docs/dev/reliability.md: ARGS='--short', ARGS='--only GPU'
 	$(BIN)/python -m tests.lab.drill $(ARGS)
 
 fleet: .venv/dev.stamp ## Start a fleet's servers over a simulated site, take a rack's power away, see who is told: ARGS=--stay
 	@$(BRING) engines needed
 	@$(BIN)/python -m tests.lab.fleet $(ARGS)
 
-bench-scale: .venv/dev.stamp ## Measure a fleet's servers, and write the table of docs/scale.md: ARGS='--nodes 100 400 --print'
+bench-scale: .venv/dev.stamp ## Measure a fleet's servers, and write the table of docs/dev/scale.md: ARGS='--nodes 100 400 --print'
 	@$(BRING) engines needed
 	$(BIN)/python -m tests.lab.fleet.scale_study $(ARGS)
 
-soak: .venv/dev.stamp programs ## See whether anything grows in hours, and write docs/reliability.md: ARGS='--seconds 5400 --hours 12'
+soak: .venv/dev.stamp programs ## See whether anything grows in hours, and write docs/dev/reliability.md: ARGS='--seconds 5400 --hours 12'
 	@exec nice -n 5 $(BIN)/python -m tests.lab.soak $(ARGS)
 
 siege: .venv/dev.stamp programs ## Scrape a daemon beside 420 rude TLS clients, and say what was met: ARGS=20 (seconds)
@@ -116,11 +116,10 @@ siege: .venv/dev.stamp programs ## Scrape a daemon beside 420 rude TLS clients, 
 fuzz: .venv/dev.stamp ## Fuzz every parser of what others wrote: ARGS='--target promql --seconds 60 --seed 7'
 	@exec nice $(BIN)/python -W ignore -m tests.lab.fuzz $(ARGS)
 
-score: .venv/dev.stamp ## Play every scenario and write docs/detection.md
+score: .venv/dev.stamp ## Play every scenario and write docs/dev/detection.md
 	$(BIN)/python -m tests.lab.score $(ARGS)
 
 generate: .venv/dev.stamp ## Regenerate the generated documents, manual pages and completion
-	$(BIN)/coldplate render metrics --output docs/metrics.md
 	$(BIN)/coldplate render config-file --output packaging/coldplate.yaml
 	$(BIN)/python -m tests.lab.generate
 	$(BIN)/python -m dashboards.generate

@@ -16,6 +16,11 @@ _INTRODUCTION = """\
 
 <!-- Generated from the catalogue by `coldplate render metrics`. Do not edit. -->
 
+```
+curl -s localhost:19400/metrics | grep coldplate_gpu_power_watts
+coldplate_gpu_power_watts{gpu="0",uuid="GPU-68ae06f1-..."} 687.2
+```
+
 Every metric that coldplate can expose, and the origin of its value. A metric that a device does not offer
 has no series: never 0, and never a placeholder. `coldplate_metric_missing` shows which are absent, and why.
 

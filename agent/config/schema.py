@@ -129,12 +129,12 @@ class BackendsConfig(Section, frozen=True):
     ] = "auto"
     scenario: Annotated[
         str | None,
-        Key("With synthetic: a scenario from scenarios.md, or a file.", restart=True, example="straggler"),
+        Key("With synthetic: a scenario from synthetic.md, or a file.", restart=True, example="straggler"),
     ] = None
     replay: ReplayConfig = ReplayConfig()
     infiniband: Annotated[bool, Key("Whether to read InfiniBand and RoCE ports.", restart=True)] = True
     optics: Annotated[
-        bool, Key("Whether to read the physical layer of Ethernet ports, and adapters' heat (optics.md).", restart=True)
+        bool, Key("Whether to read the physical layer of Ethernet ports, and adapters' heat (ports.md).", restart=True)
     ] = True
     host: Annotated[bool, Key("Whether to read processors, memory, disks and network.", restart=True)] = True
     power: Annotated[
@@ -146,7 +146,7 @@ class BackendsConfig(Section, frozen=True):
         Key("A BMC that reports the node's power.", restart=True),
     ] = None
     equipment: Annotated[
-        bool, Key("Whether to read leak detectors and coolant from that BMC (equipment.md).", restart=True)
+        bool, Key("Whether to read leak detectors and coolant from that BMC (racks.md).", restart=True)
     ] = True
     estimate: EstimateConfig = EstimateConfig()
     expected_gpus: Annotated[
@@ -187,7 +187,7 @@ class MetricsConfig(Section, frozen=True):
     ] = ()
     compatibility: Annotated[
         tuple[str, ...],
-        Key("Exporters whose names are served beside coldplate's (migrating.md).", words=NEIGHBOURS, example="[dcgm]"),
+        Key("Exporters whose names are served beside coldplate's (install.md).", words=NEIGHBOURS, example="[dcgm]"),
     ] = ()
     hostname_label: Annotated[
         str,
@@ -239,7 +239,7 @@ class ShelvesConfig(Section, frozen=True):
 
 
 class EquipmentConfig(LoginConfig, frozen=True, kw_only=True):
-    """A Redfish service of equipment that serves the rack, under a name of your choice (equipment.md)."""
+    """A Redfish service of equipment that serves the rack, under a name of your choice (racks.md)."""
 
     url: Annotated[str, Key("URL of the service.", example="https://cdu.example")]
 
@@ -400,7 +400,7 @@ class OtlpConfig(Section, frozen=True):
 
 
 class PushConfig(Section, frozen=True):
-    """Where to push metrics, for sites that cannot be scraped (push.md)."""
+    """Where to push metrics, for sites that cannot be scraped (http.md)."""
 
     remote_write: Annotated[dict[str, RemoteWriteConfig], Key("Receivers, by name.", restart=True)] = {}
     otlp: Annotated[OtlpConfig | None, Key("An OpenTelemetry collector; needs the extra otlp.", restart=True)] = None
@@ -463,7 +463,7 @@ class Config(Section, frozen=True):
     expectations: Annotated[
         str,
         Key(
-            "What the node should be (check.md): auto by its GPUs, none, a shipped name, or a file.",
+            "What the node should be (terminal.md): auto by its GPUs, none, a shipped name, or a file.",
             example="site.yaml",
         ),
     ] = "auto"

@@ -161,18 +161,18 @@ def _load(path: Path, kind: type[_Kind]) -> _Kind:
     except yamltree.YamlError as error:
         raise ExpectationError(f"{path}:{error.line}: {error.problem}") from None
     if not isinstance(raw, dict):
-        raise ExpectationError(f"{path}: expected a mapping of keys, found {shown(raw)}; see docs/check.md")
+        raise ExpectationError(f"{path}: expected a mapping of keys, found {shown(raw)}; see docs/terminal.md")
     for key in raw:
         if key not in kind.__struct_fields__:
             raise ExpectationError(f"{path}: {one_line(str(key), 80)}: unknown key{_hint(str(key), kind)}")
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
-        raise ExpectationError(f"{path}: {one_line(str(error))}; see docs/check.md") from None
+        raise ExpectationError(f"{path}: {one_line(str(error))}; see docs/terminal.md") from None
 
 
 def _hint(key: str, kind: type[_Kind]) -> str:
-    return nearest(key, kind.__struct_fields__) or "; see docs/check.md for the keys"
+    return nearest(key, kind.__struct_fields__) or "; see docs/terminal.md for the keys"
 
 
 def _list(names: Sequence[str] | dict[str, TopologyFacts]) -> str:

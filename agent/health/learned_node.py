@@ -14,7 +14,7 @@ from agent.model import Gpu, NvLink
 
 HEADER = """\
 # What this node should be, as it was when `coldplate check --learn` wrote this file. Read it before you rely on it:
-# what was broken then is expected from now on. Keys: docs/check.md. Remove what is not to be checked.
+# what was broken then is expected from now on. Keys: docs/terminal.md. Remove what is not to be checked.
 """
 
 

@@ -61,7 +61,7 @@ def test_grafana_is_told_the_scrape_interval_of_the_server() -> None:
 
 def test_the_documented_mounts_are_those_of_the_provisioning() -> None:
     provider = read(PROVISIONING / "dashboards" / "coldplate.yml")["providers"][0]
-    text = (ROOT / "docs" / "dashboards.md").read_text()
+    text = (ROOT / "docs" / "fleet.md").read_text()
     assert f"dashboards/generated:{provider['options']['path']}" in text
     assert "alerts/rules:/etc/coldplate/rules" in text
 

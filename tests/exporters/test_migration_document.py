@@ -1,4 +1,4 @@
-"""docs/migrating.md is generated, and has every name of every neighbour."""
+"""The end of docs/metrics.md is generated, and has every name of every other exporter."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 from exporters.compatibility import PROFILES
 from tests.lab.generate import migration_document
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "migrating.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 
 
 def test_the_document_is_current() -> None:
-    assert DOCUMENT.read_text(encoding="utf-8") == migration_document.render(), (
-        "docs/migrating.md is not what the tables say: make generate"
+    assert DOCUMENT.read_text(encoding="utf-8").endswith(migration_document.render()), (
+        "docs/metrics.md is not what the tables say: make generate"
     )
 
 

@@ -37,7 +37,7 @@ from tests.fakes.nvml import build
 from tests.servers import need
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "check.md").read_text()
+PAGE = (ROOT / "docs" / "terminal.md").read_text()
 NAMES = frozenset({*(check.name for check in CHECKS), *ASIDE})
 DOCUMENTED = {name: int(code) for name, code in re.findall(r"^\| `([a-z-]+)` \| ([0-3]) \|", PAGE, re.MULTILINE)}
 DEVICES = "synthetic"

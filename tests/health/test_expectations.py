@@ -86,7 +86,7 @@ def test_a_node_is_recognised_by_its_gpus(models: list[str], gpus: int, name: st
     ("content", "told"),
     [
         ("description: x\ngpu: 8\n", "gpu: unknown key; did you mean 'gpus'?"),
-        ("description: x\ngpus: eight\n", "Expected `int | null`, got `str` - at `$.gpus`; see docs/check.md"),
+        ("description: x\ngpus: eight\n", "Expected `int | null`, got `str` - at `$.gpus`; see docs/terminal.md"),
         ("description: x\ngpus: -1\n", "Expected `int` >= 0 - at `$.gpus`"),
         ("gpus: 8\n", "Object missing required field `description`"),
         ("- 8\n", "expected a mapping of keys, found"),

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `make test-release`: every test there is, one program after the other; docs/testing.md says what each proves.
+# `make test-release`: every test there is, one program after the other; docs/dev/testing.md says what each proves.
 # A step that fails does not stop the next; the last lines name what failed, and the exit status is 1 then.
 set -u
 failed=

@@ -112,7 +112,7 @@ def test_without_the_capability_it_is_said_once_with_the_remedy(ports: Ports) ->
     assert ports.modules() == {}
     ((row, (reason, detail)),) = ports.gaps().items()
     assert (row, reason) == (INFO, Reason.DENIED)
-    assert detail.startswith("MODULE_EEPROM_GET eth0: needs CAP_NET_ADMIN, which docs/optics.md says how to allow")
+    assert detail.startswith("MODULE_EEPROM_GET eth0: needs CAP_NET_ADMIN, which docs/ports.md says how to allow")
     assert detail.endswith(" (and 7 more)")
     for _ in range(3):
         ports.modules()

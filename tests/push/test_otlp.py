@@ -190,5 +190,5 @@ def test_a_collector_gets_snapshots_and_their_age_and_a_refusal_is_said_once(rec
 
 
 def test_the_document_has_the_table() -> None:
-    text = (ROOT / "docs" / "push.md").read_text()
+    text = (ROOT / "docs" / "http.md").read_text()
     assert [row for row, name in CONVENTIONS.items() if f"| `{row}` | `{name.name}`" not in text] == []

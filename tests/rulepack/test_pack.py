@@ -160,7 +160,7 @@ def test_every_alert_has_a_case_that_fires_and_one_that_is_silent(pack: list[Rul
     assert silent >= names
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
 def test_a_document_names_alerts_that_exist(page: Path, pack: list[RuleFile], servers_only: list[RuleFile]) -> None:
     named = set(re.findall(r"\b(?:Gpu|Rack|Infiniband|NvLink|Node|Agent)[A-Z][A-Za-z]+\b", page.read_text()))
     assert named <= {rule.name for rule in (*alerting(pack), *alerting(servers_only))}

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TEXTS = [
     *(ROOT / "alerts" / "rules").glob("*.yml"),
     *(ROOT / "alerts" / "runbooks").glob("*.md"),
-    *(ROOT / "docs").glob("*.md"),
+    *(ROOT / "docs").rglob("*.md"),
     *(ROOT / "agent" / "health").glob("*.py"),
     *(ROOT / "agent" / "commands").rglob("*.py"),
     ROOT / "README.md",

@@ -1,4 +1,4 @@
-"""docs/detection.md is current, and its table fits the rules and scenarios. The whole score is `make score`."""
+"""docs/dev/detection.md is current, and its table fits the rules and scenarios. The whole score is `make score`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.lab.score.play import Play, load_pack
 from tests.lab.score.plays import of_name, refuse_gaps
 from tests.lab.score.scoring import judge
 
-STALE = "docs/detection.md was not made of these rules, scenarios and expectations: run make score"
+STALE = "docs/dev/detection.md was not made of these rules, scenarios and expectations: run make score"
 
 
 @pytest.fixture(scope="module")

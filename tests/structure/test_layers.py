@@ -1,4 +1,4 @@
-"""What holds of every module: the layers of docs/architecture.md, names that stand for one thing, and calls that are
+"""What holds of every module: layers (docs/dev/architecture.md), names that stand for one thing, and calls that are
 not made.
 
 Names are unique because files are listed in profiles and tracebacks by their last part, and classes without their
@@ -32,8 +32,8 @@ CLOCKWORK = (*ROOF, "agent.worker.__main__", "agent.broker.__main__", "agent.lib
 
 
 def layers() -> list[tuple[str, str]]:
-    """The table of docs/architecture.md: a module or folder, `*` for any name, and what it may import, as written."""
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    """Return the table of docs/dev/architecture.md: module or folder, `*` for any name; what it may import."""
+    text = (ROOT / "docs" / "dev" / "architecture.md").read_text(encoding="utf-8")
     section = text.partition("\n## Layers\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`.+`) \|(.*)\|$", section, re.MULTILINE)
     return [(name, allowed.strip()) for names, allowed in rows for name in re.findall(r"`(.+?)`", names)]
@@ -130,7 +130,7 @@ def test_the_table_of_the_document_is_read() -> None:
 
 
 def test_every_module_belongs_to_a_layer() -> None:
-    """One that does not is to be added to the table of docs/architecture.md."""
+    """One that does not is to be added to the table of docs/dev/architecture.md."""
     assert [name for name in map(name_of, MODULES) if name not in AGENT_ITSELF and layer(name) is None] == []
     assert [name for name in AGENT_ITSELF if ours(name)] == []
 

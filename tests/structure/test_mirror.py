@@ -10,7 +10,7 @@ CODE = ("agent", "alerts", "dashboards", "exporters")
 KINDS = {
     "deployment": "the chart, the Ansible role and the files of a fleet",
     "fakes": "stand-ins for what a machine lacks",
-    "lab": "machinery: benchmarks, drills, packages, machines; docs/testing.md lists it",
+    "lab": "machinery: benchmarks, drills, packages, machines; docs/dev/testing.md lists it",
     "largest": "the largest node there is",
     "parsers": "inputs that once broke a parser",
     "rulepack": "the rules that ship",

@@ -23,7 +23,7 @@ _COMMANDS = (31, 32)
 _HEADER, _OFFSET, _LENGTH, _PAGE, _BANK, _ADDRESS, _DATA = 1, 2, 3, 4, 5, 6, 7
 _MODULE = 0x50
 """The address of a module's memory on its bus, in both memory maps."""
-_DENIED = "needs CAP_NET_ADMIN, which docs/optics.md says how to allow, and what for"
+_DENIED = "needs CAP_NET_ADMIN, which docs/ports.md says how to allow, and what for"
 
 
 class PortMemory:

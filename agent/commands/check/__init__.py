@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 HELP = "judge whether the node is fit for a job"
 DESCRIPTION = (
     "Read the devices once, without the agent, and hold the node against what its model should be. The firing alerts "
-    "of an agent that runs count as well. Exit statuses are those of a Nagios plugin; docs/check.md has every check, "
-    "and examples for Slurm and node-problem-detector."
+    "of an agent that runs count as well. Exit statuses are those of a Nagios plugin; docs/terminal.md has every "
+    "check, and examples for Slurm and node-problem-detector."
 )
 EXAMPLES = (
     ("coldplate check", "whether this node is fit for a job"),

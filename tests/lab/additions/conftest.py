@@ -70,7 +70,7 @@ class ProductCopy:
         return done.stdout
 
     def touches_what_is_said_of(self, addition: str) -> None:
-        """Hold what was touched against the table of docs/architecture.md, both ways."""
+        """Hold what was touched against the table of docs/dev/architecture.md, both ways."""
         named = table()[addition]
         strange = [path for path in self.touched if not any(path == each or path.startswith(each) for each in named)]
         assert strange == [], f"the table does not name {strange}"
@@ -79,8 +79,8 @@ class ProductCopy:
 
 
 def table() -> dict[str, list[str]]:
-    """The table "Adding things" of docs/architecture.md: what is to be touched for each addition."""
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    """The table "Adding things" of docs/dev/architecture.md: what is to be touched for each addition."""
+    text = (ROOT / "docs" / "dev" / "architecture.md").read_text(encoding="utf-8")
     section = text.partition("\n## Adding things\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (?!to add|---)(.+?) \| (.+) \|$", section, re.MULTILINE)
     return {what: re.findall(r"`((?:agent|alerts|exporters|dashboards|docs)/[^`]*)`", touch) for what, touch in rows}

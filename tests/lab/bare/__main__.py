@@ -1,6 +1,6 @@
 """`make test-bare` and `make test-all`: the project on machines that nobody prepared, and on every Python.
 
-docs/testing.md says how to use them.
+docs/dev/testing.md says how to use them.
 """
 
 import os

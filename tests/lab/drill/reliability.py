@@ -1,4 +1,4 @@
-"""The drill's table, as text for a terminal and as Markdown in docs/reliability.md."""
+"""The drill's table, as text for a terminal and as Markdown in docs/dev/reliability.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.lab.bench.report import milliseconds
 from tests.lab.bench.rig import ROOT
 from tests.lab.drill.measured_fault import MeasuredFault
 
-DOCUMENT = ROOT / "docs" / "reliability.md"
+DOCUMENT = ROOT / "docs" / "dev" / "reliability.md"
 BEGINS, ENDS = "<!-- the drill writes from here -->", "<!-- to here -->"
 HEAD = ("fault", "expected", "noticed", "back", "whole", "memory", "p99", "lost", "")
 

@@ -1,4 +1,4 @@
-"""Measure what a fleet costs its servers, for docs/scale.md: `python -m tests.lab.fleet.scale_study`.
+"""Measure what a fleet costs its servers, for docs/dev/scale.md: `python -m tests.lab.fleet.scale_study`.
 
 For each number of nodes a real Prometheus scrapes canned pages (canned_site.py) and evaluates the whole pack and the
 rules of a shard, so that all that they record is there. Then each rule is asked for alone, at that moment: what
@@ -30,7 +30,7 @@ from tests.servers import fetch, free_port
 
 SIZES = (100, 400, 1600)
 FLEET_RULES = ROOT / "packaging" / "prometheus" / "fleet.rules.yml"
-PAGE = ROOT / "docs" / "scale.md"
+PAGE = ROOT / "docs" / "dev" / "scale.md"
 BEGIN, END = "<!-- measured: made by `make bench-scale` -->\n", "<!-- measured: end -->\n"
 RULES_SECONDS, STORE_SECONDS = 150, 60
 LEAST_CPU_SECONDS, MOST_TIMES = 0.2, 15
@@ -164,7 +164,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.lab.fleet.scale_study")
     parser.add_argument("--nodes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--profile", default="lean")
-    parser.add_argument("--print", action="store_true", help="print the table, and leave docs/scale.md as it is")
+    parser.add_argument("--print", action="store_true", help="print the table, and leave docs/dev/scale.md as it is")
     parsed = parser.parse_args()
     figures = []
     for nodes in parsed.nodes:

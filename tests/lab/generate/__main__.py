@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.cli import make_parser
+from exporters import metrics_document
 from tests.lab.generate import (
+    alert_tables,
     completion,
     configuration_table,
     manual_page,
     migration_document,
     scenario_document,
-    xid_document,
     xid_texts,
 )
 from tests.lab.generate.command_tree import tree_of
@@ -20,15 +21,21 @@ ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"
 PAGES = ROOT / "packaging" / "man"
 COMPLETION = ROOT / "packaging" / "completion"
+PARTS = {
+    "alerts.md": alert_tables.splice,
+    "configuration.md": configuration_table.splice,
+    "synthetic.md": scenario_document.splice,
+}
+"""Documents with generated parts, and what puts these in."""
 
 
 def main() -> None:
     """Write them all."""
-    (DOCS / "migrating.md").write_text(migration_document.render(), encoding="utf-8")
-    (DOCS / "scenarios.md").write_text(scenario_document.render(), encoding="utf-8")
-    (DOCS / "xids.md").write_text(xid_document.render(), encoding="utf-8")
-    configuration = DOCS / "configuration.md"
-    configuration.write_text(configuration_table.splice(configuration.read_text(encoding="utf-8")), encoding="utf-8")
+    metrics = metrics_document.render() + migration_document.render()
+    (DOCS / "metrics.md").write_text(metrics, encoding="utf-8")
+    for name, splice in PARTS.items():
+        document = DOCS / name
+        document.write_text(splice(document.read_text(encoding="utf-8")), encoding="utf-8")
     xid_texts.write()
     pages = manual_page.pages(tree_of(make_parser()))
     for stale in {path.name for path in PAGES.iterdir()} - pages.keys():

@@ -9,14 +9,14 @@ import msgspec
 from agent.config.default_file import summary, written
 from agent.config.key import Notation
 from agent.config.reading import SchemaField, entries
+from tests.lab.generate import marked
 
-BEGIN, END = "<!-- keys: made by `make generate` -->", "<!-- keys: end -->"
 _TYPES = {str: "text", bool: "true, false", int: "a whole number", float: "a number"}
 _UNITS = {Notation.LIMIT: "power, apparent power or current", Notation.NUMBERS: "numbers to numbers"}
 
 
 def table() -> str:
-    """Return a table of every key, with the marks around it."""
+    """Return a table of every key."""
     rows = ["| key | default | values | |", "|---|---|---|---|"]
     for path, field in entries():
         if field.key is None:
@@ -24,16 +24,12 @@ def table() -> str:
             continue
         restart = " *Restart.*" if field.key.restart else ""
         rows.append(f"| `{path}` | {_default(field)} | {_values(field)} | {field.key.what}{restart} |")
-    return "\n".join([BEGIN, "", *rows, "", END, ""])
+    return "\n".join(rows)
 
 
 def splice(document: str) -> str:
     """Return the document with the current table in place of its own. Raises ValueError if it has none."""
-    before, begun, rest = document.partition(BEGIN)
-    _, ended, after = rest.partition(f"{END}\n")
-    if not begun or not ended:
-        raise ValueError(f"has no place for the keys; mark it with a line {BEGIN} and a line {END}")
-    return f"{before}{table()}{after}"
+    return marked.put(document, "keys", table())
 
 
 def _values(field: SchemaField) -> str:

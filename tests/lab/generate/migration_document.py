@@ -1,4 +1,4 @@
-"""docs/migrating.md: how to move from each of the exporters whose names are served, with their names beside ours."""
+"""The end of docs/metrics.md: the names of each exporter that are served, with coldplate's beside them."""
 
 from __future__ import annotations
 
@@ -9,56 +9,13 @@ from exporters.compatibility import PROFILES
 from exporters.compatibility.foreign_names import ForeignName, ForeignProfile, our_words
 
 _INTRODUCTION = """\
-# Moving from another exporter
 
-<!-- Generated from exporters/compatibility by `make generate`. Do not edit. -->
+# Names of other exporters
 
-coldplate can serve the names, labels, units and types of other exporters beside its own, so that dashboards and rules
-work unchanged while a site moves:
-
-```yaml
-metrics:
-  compatibility: [dcgm]      # any of dcgm, node_infiniband, nvitop, nvidia_smi; none by default
-  hostname_label: both       # dcgm: Hostname, hostname (since dcgm-exporter of May 2026), or both
-```
-
-A reload puts it in force. The neighbours' series come from the same samples as ours, whatever `metrics.profile` and
-its like select, and only on the page of metrics: rules on the node, recordings and `/api/v1/snapshot` have our names
-alone.
-
-The way is the same from each of them:
-
-1. **See what would be missing.** `coldplate compat-check` reads dashboards (as exported by Grafana) and rule files,
-   and tells of each query whether it finds data, under which profile, and what to query instead: `coldplate
-   compat-check dashboards/*.json rules/*.yml`. It asks no server. Queries that rules on the node could not have either
-   (MetricsQL, functions that are experimental in Prometheus) and library panels that the file only names are listed as
-   unread. The exit status is 0 if all find data, 1 if some do not or are unread, and 2 if a file cannot be read;
-   `--json` is for programs.
-2. **Run both, scraped by different jobs.** The same name from two jobs is two series: a `sum` over both is twice what
-   it was. So serve a profile only where nothing else serves the names, or select a job in the queries until then.
-3. **Scrape coldplate under the old job's name** (`job_name`, or `relabel_configs` that set `job` and `instance`), and
-   switch the old exporter off on these nodes at the same time. Queries that select by job or instance then find both,
-   before and after.
-4. **Move the queries to our names**, with the tables below, when there is time for it, and **switch the profile
-   off**: take its word out of `metrics.compatibility` and reload. Counters of ours never go back when a driver is
-   reloaded, clocks are in hertz and sizes in bytes, and what is absent is told with its reason.
-
-What it costs on a node of 8 GPUs and 8 ports, measured with values that all change between two scrapes:
-
-| profile | series | processor time of a scrape |
-|---|---|---|
-| none | 1,400 | 0.4 ms |
-| `dcgm` | 400 more | 0.4 ms more |
-| `node_infiniband` | 450 more | 0.1 ms more |
-| `nvitop` | 170 more | 0.2 ms more |
-| `nvidia_smi` | 630 more | 0.4 ms more |
-
-Those that show rates (all but `node_infiniband`) also take 0.03 ms of each second, and nothing while they are off.
-
-What a device does not offer is absent under every name: never 0 and never a placeholder such as 9223372036854775794.
-In OpenMetrics a counter's name ends in `_total`, so counters of neighbours that are named otherwise are of the type
-`unknown` there; in the text format they are counters. `promtool check metrics` finds fault with the neighbours'
-names, as it does on their own pages.
+With `metrics.compatibility`, coldplate serves them beside its own ([how](install.md#moving-from-another-exporter)).
+In OpenMetrics a counter's name ends in `_total`, so counters of other exporters that are named otherwise are of the
+type `unknown` there; in the text format they are counters. `promtool check metrics` complains about these names, as it
+does on those exporters' own pages. Rates are over the last 10 seconds.
 """
 
 _PROSE = {
@@ -96,7 +53,7 @@ agent does not know.
 
 
 def render() -> str:
-    """Return the document."""
+    """Return the tables, as they follow the reference of metrics."""
     return "\n".join([_INTRODUCTION, *(part for profile in PROFILES.values() for part in _section(profile))])
 
 

@@ -1,4 +1,4 @@
-"""Checks coldplate on a machine with a GPU: `make hardware`, or `python -m tests.lab.hardware`. See docs/hardware.md.
+"""Check coldplate on a machine with a GPU: `make hardware`, or `python -m tests.lab.hardware` (docs/dev/hardware.md).
 
 The only file of these checks that reads the wall clock for the record, the command line and the host's name.
 """

@@ -12,7 +12,7 @@ from agent.model import GpuIdentity, Instant, Lane
 
 LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
 FAST_CALLS = 7
-"""Most device calls of a fast sample, as docs/performance.md promises."""
+"""Most device calls of a fast sample, as docs/dev/performance.md promises."""
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
 """A metric's name and the series' own labels; a link's number counts as one."""

@@ -1,4 +1,4 @@
-"""`make score`: plays every shipped scenario and writes docs/detection.md."""
+"""`make score`: plays every shipped scenario and writes docs/dev/detection.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.lab.score.play import load_pack
 from tests.lab.score.plays import PLAYS, Part, ScoreError, parts, refuse_gaps
 from tests.lab.score.scoring import Verdict, problems, problems_of_work
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "detection.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "dev" / "detection.md"
 QUICK = 600
 """Seconds of a quiet scenario with --quick."""
 
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
         print(document.tables(verdicts, alerts))
     else:
         PAGE.write_text(document.render(verdicts, alerts, digest(pack), works), encoding="utf-8")
-        print(f"wrote {PAGE.relative_to(PAGE.parents[1])}: {len(verdicts)} plays, {len(alerts)} alerts")
+        print(f"wrote {PAGE.relative_to(PAGE.parents[2])}: {len(verdicts)} plays, {len(alerts)} alerts")
     wrong = [*problems(verdicts), *problems_of_work(works)]
     print("\n".join(wrong) or "every alert fired where and when it must, and no other did")
     return 1 if wrong else 0
@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.lab.score",
         description="Plays every shipped scenario through the sampler and the rule engine, faster than time passes, "
-        "and writes docs/detection.md: which alerts fired, how soon, and which should not have.",
+        "and writes docs/dev/detection.md: which alerts fired, how soon, and which should not have.",
         epilog="Exit status: 1 when an alert did not fire where it must, fired later than its limit or where it must "
         "not, or a rule failed. The whole takes about 10 minutes on two processors.",
     )

@@ -1,4 +1,4 @@
-"""Writes docs/detection.md from the verdicts of all plays. Nothing in it depends on the time or on the machine."""
+"""Writes docs/dev/detection.md from the verdicts of all plays. Nothing in it depends on the time or on the machine."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ How it is played:
 * The host's processors and disks are not played, and neither are receivers of alerts. Rules about them have only unit
   tests.
 * Only nodes are played. The rules by which servers judge jobs that span nodes have unit tests, and trials on real
-  servers: [fleet.md](fleet.md#whole-jobs).
+  servers: [fleet.md](../fleet.md#whole-jobs).
 * In the scenarios about power and in those where nothing is wrong the node is in a rack of four such nodes that work in
   step, in the one about the NVLink domain in one of eighteen. Each knows the power and the domains of all of them a
   second later; the exchange between agents is not played.

@@ -1,4 +1,4 @@
-"""The soak's table, as text for a terminal and as Markdown in docs/reliability.md."""
+"""The soak's table, as text for a terminal and as Markdown in docs/dev/reliability.md."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from agent.commands.top.screen.ui_state import OneGpu, UiState
 from tests.screen.scenes import scene_of, scene_of_nodes
 
 FOLDER = Path(__file__).resolve().parent
-DOCUMENT = FOLDER.parents[2] / "docs" / "top.md"
+DOCUMENT = FOLDER.parents[2] / "docs" / "terminal.md"
 PICTURE = DOCUMENT.parent / "images" / "top.svg"
 _SHOWN = re.compile(r"<!-- pane (\S+) -->\n```\n.*?```\n", re.DOTALL)
 

@@ -1,0 +1,44 @@
+"""docs/alerts.md: the alerts of the pack by subject, and what each XID asks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from tests.lab.generate import marked, xid_document
+from tests.lab.score.expectations import EXPECTED
+
+RULES = Path(__file__).resolve().parents[3] / "alerts" / "rules"
+OFF = "advice"
+SEVERITIES = ("critical", "warning", "info")
+
+
+def splice(document: str) -> str:
+    """Return the document with the current tables in place of its own."""
+    return marked.put(marked.put(document, "alerts", "\n".join(_lines())), "xids", xid_document.render())
+
+
+def _lines() -> Iterator[str]:
+    yield "| alert | severity | after | scenario that shows it |\n|---|---|---|---|"
+    for path in sorted(RULES.glob("*.yml"), key=lambda path: (path.stem == OFF, path.stem)):
+        yield f"| **{path.stem}**{' (off by default)' if path.stem == OFF else ''} | | | |"
+        rules = [rule for group in yaml.safe_load(path.read_text())["groups"] for rule in group["rules"]]
+        for name in dict.fromkeys(rule["alert"] for rule in rules if "alert" in rule):
+            yield _line(name, [rule for rule in rules if rule.get("alert") == name])
+
+
+def _line(name: str, rules: list[dict[str, dict[str, str]]]) -> str:
+    written = " ".join(_severity(rule["labels"]["severity"], str(rule["expr"])) for rule in rules)
+    severity = ", ".join(word for word in SEVERITIES if re.search(rf"\b{word}\b", written))
+    holds = ", ".join(dict.fromkeys(str(rule.get("for", "at once")) for rule in rules))
+    shown = [each for each, wanted in EXPECTED.items() if any(must.alert == name for must in wanted.must)]
+    scenario = next((f"`{each}`" for each in shown if not EXPECTED[each].base), "")
+    return f"| [{name}](../alerts/runbooks/{name}.md) | {severity} | {holds} | {scenario} |"
+
+
+def _severity(template: str, query: str) -> str:
+    """Return a text with every severity: those of the query if the template takes a label of its result."""
+    return query if "$labels" in template and "if" not in template else template
