@@ -1,20 +1,89 @@
-"""A dashboard: puts panels on the grid, and turns it all into what Grafana reads.
+"""A dashboard: place panels on the grid, narrow their queries by the board's variables, and make what Grafana reads.
 
-grafanalib makes the JSON, and `dashboards.finish` corrects it. `to_json_data` is all that grafanalib's own commands
-need of a dashboard.
+grafanalib makes the JSON, and `dashboards.grafana_json` corrects it. `to_json_data` is all that grafanalib's own
+commands need of a dashboard.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from grafanalib import core
 
-from dashboards import finish, panel_options
-from dashboards.panel_options import Json
+from dashboards import grafana_json
+from dashboards.grafana_json import Json
 from dashboards.panels import Mapped, Panel
 from dashboards.queries import PanelQuery, legend_for, narrowed
-from dashboards.variables import BOARDS, UID, VARIABLES, Variable, link, matchers
+
+BOARDS = {
+    "fleet": "Fleet",
+    "rack": "Rack",
+    "node": "Node",
+    "job": "Job",
+    "fabric": "Fabric",
+    "agents": "coldplate itself",
+}
+"""The boards in the order in which they are linked, with their titles."""
+UID = "coldplate-{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable that is filled by a query about one label."""
+
+    name: str
+    label: str
+    title: str
+    query: str
+    many: bool
+    all_value: str | None = ".*"
+
+    @property
+    def matcher(self) -> str:
+        return f'{self.label}=~"${self.name}"' if self.many else f'{self.label}="${self.name}"'
+
+
+CLUSTER = Variable("cluster", "cluster", "Cluster", "label_values(coldplate_build_info, cluster)", many=True)
+RACKS_QUERY = 'label_values(coldplate_rack_nodes_expected{cluster=~"$cluster"}, rack)'
+RACKS = Variable("rack", "rack", "Rack", RACKS_QUERY, many=True)
+RACK = Variable("rack", "rack", "Rack", RACKS_QUERY, many=False)
+NODES_QUERY = 'label_values(coldplate_build_info{cluster=~"$cluster"}, instance)'
+NODES = Variable("node", "instance", "Node", NODES_QUERY, many=True)
+NODE = Variable("node", "instance", "Node", NODES_QUERY, many=False)
+GPU = Variable("gpu", "gpu", "GPU", 'label_values(coldplate_gpu_up{instance="$node"}, gpu)', many=True)
+JOB_QUERY = 'label_values(coldplate_gpu_job_info{cluster=~"$cluster", job_id!=""}, job_id)'
+JOB = Variable("job", "job_id", "Job", JOB_QUERY, many=False)
+
+VARIABLES = {
+    "fleet": (CLUSTER, RACKS),
+    "rack": (CLUSTER, RACK),
+    "node": (CLUSTER, NODE, GPU),
+    "job": (CLUSTER, JOB),
+    "fabric": (CLUSTER, NODES),
+    "agents": (CLUSTER, NODES),
+}
+
+
+def matchers(variables: Iterable[Variable]) -> dict[str, str]:
+    """By label, how each variable narrows a query."""
+    return {each.label: each.matcher for each in variables}
+
+
+def carried(source: str, target: str) -> list[str]:
+    """The variables that a link may carry: those of both boards, but never many values to a board that takes one."""
+    there = {each.name: each for each in VARIABLES[target]}
+    return [each.name for each in VARIABLES[source] if each.name in there and (there[each.name].many or not each.many)]
+
+
+def link(source: str, target: str, **values: str) -> str:
+    """The address of a board with the variables that go along; `values` take a variable's place."""
+    kept = [name for name in carried(source, target) if name not in values]
+    parts = ["${datasource:queryparam}", *(f"${{{name}:queryparam}}" for name in kept)]
+    parts += [f"var-{name}={value}" for name, value in values.items()]
+    return f"/d/{UID.format(target)}?{'&'.join(parts)}"
+
 
 COLUMNS = 24
 NATURAL_ORDER = 7  # node2 before node10; grafanalib has no name for it
@@ -82,7 +151,7 @@ class Board:
             panels=[self._panel(number, *each) for number, each in enumerate(self._placed, 1)],
         )
         panels = {number: panel for number, (panel, _) in enumerate(self._placed, 1) if isinstance(panel, Panel)}
-        return finish.finished(made, {number: self._dressed(panel) for number, panel in panels.items()})
+        return grafana_json.fix_dashboard(made, {number: self._dressed(panel) for number, panel in panels.items()})
 
     def _panel(self, number: int, panel: Panel | str, place: Json) -> Any:
         position = core.GridPos(**place)
@@ -110,13 +179,13 @@ class Board:
     def _dressed(self, panel: Panel) -> Json:
         """The panel's options and field configuration, in place of grafanalib's."""
         extra = {**panel.extra, "limits": bool(panel.limits), "unit": panel.unit}
-        options, custom = panel_options.LOOKS[panel.look](extra)
+        options, custom = grafana_json.LOOKS[panel.look](extra)
         if panel.look == "text":
             return {"options": options, "fieldConfig": {"defaults": {}, "overrides": []}}
         defaults: Json = {
             "unit": panel.unit,
-            "color": panel_options.coloring(panel.look, extra, bool(panel.limits)),
-            "thresholds": panel_options.thresholds(panel.limits or (("green", None),)),
+            "color": grafana_json.coloring(panel.look, extra, bool(panel.limits)),
+            "thresholds": grafana_json.thresholds(panel.limits or (("green", None),)),
             "mappings": [*_mappings(panel.mapped), *_absence(panel)],
             "custom": custom,
         }
@@ -272,7 +341,7 @@ def _column_overrides(panel: Panel) -> list[Json]:
         if column.decimals is not None:
             properties.append({"id": "decimals", "value": column.decimals})
         if column.limits:
-            properties.append({"id": "thresholds", "value": panel_options.thresholds(column.limits)})
+            properties.append({"id": "thresholds", "value": grafana_json.thresholds(column.limits)})
         properties.append({"id": "mappings", "value": [*_mappings(column.mapped), NOTHING]})
         if column.limits or column.mapped:
             properties.append({"id": "custom.cellOptions", "value": {"type": "color-background", "mode": "basic"}})

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Union
 
 from agent.catalogue import BY_NAME
-from dashboards import terms
-from dashboards.queries import PanelQuery, names_in
-from dashboards.rulebook import Steps, recorded
+from dashboards.alert_thresholds import Steps, recorded
+from dashboards.queries import PanelQuery, names_in, title_of, unit_of_query
 
 About = Union[str, PanelQuery, Sequence[Union[str, PanelQuery, "tuple[str, str]"]]]
 """A query, or several; a pair is a query and its legend."""
@@ -107,8 +106,8 @@ def _panel(look: str, about: About, good: str, **options: Any) -> Panel:
     if "legend" in options:
         queries = (PanelQuery(queries[0].expr, options.pop("legend")), *queries[1:])
     subject = _subject(queries)
-    unit = options.pop("unit", None) or terms.unit_of_query(queries[0].expr, subject)
-    title = options.pop("title", None) or terms.title_of(subject)
+    unit = options.pop("unit", None) or unit_of_query(queries[0].expr, subject)
+    title = options.pop("title", None) or title_of(subject)
     what = options.pop("what", None)
     size = options.pop("size", _SIZES[look])
     known = {"limits", "span", "mapped", "decimals", "links", "lines", "instant", "absent"}
@@ -177,7 +176,7 @@ def table(
     columns = tuple(
         column
         if column.unit is not None
-        else Column(column.header, column.expr, terms.unit_of_query(column.expr, _subject((PanelQuery(column.expr),))),
+        else Column(column.header, column.expr, unit_of_query(column.expr, _subject((PanelQuery(column.expr),))),
                     column.limits, column.mapped, column.zero, column.first, column.decimals)
         for column in columns
     )  # fmt: skip

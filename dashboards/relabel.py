@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dashboards.panel_options import Json
+Json = dict[str, Any]
 
 GENERATED = Path(__file__).parent / "generated"
 LABELS = ("cluster", "instance", "rack", "job_id")

@@ -1,8 +1,8 @@
 """coldplate itself: can what the other boards show be believed."""
 
+from dashboards.alert_thresholds import steps
 from dashboards.board import Board
 from dashboards.panels import UP_DOWN, Column, alerts, graph, stat, states, table
-from dashboards.rulebook import steps
 
 NONE = (("green", None), ("red", 1))
 FEW = (("green", None), ("orange", 1))

@@ -1,9 +1,9 @@
 """Fabric: is every link up and clean, and is one of them held up."""
 
+from dashboards.alert_thresholds import steps
 from dashboards.board import Board
 from dashboards.panels import UP_DOWN, Column, graph, stat, states, table
-from dashboards.rulebook import steps
-from dashboards.shapes import per_gpu
+from dashboards.queries import per_gpu
 
 NONE = (("green", None), ("red", 1))
 FEW = (("green", None), ("orange", 1))

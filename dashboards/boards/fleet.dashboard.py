@@ -1,9 +1,9 @@
 """Fleet: is everything there, what fires, and where to look first."""
 
+from dashboards.alert_thresholds import limits, steps
 from dashboards.board import Board
 from dashboards.panels import Column, alerts, bars, graph, stat, table
-from dashboards.rulebook import limits, steps
-from dashboards.shapes import BREACH, per_gpu
+from dashboards.queries import BREACH, per_gpu
 
 NONE = (("green", None), ("red", 1))
 SOME = (("red", None), ("green", 1))

@@ -1,9 +1,9 @@
 """Job: do its GPUs work alike, which one is behind, and why."""
 
+from dashboards.alert_thresholds import steps
 from dashboards.board import Board
 from dashboards.panels import YES_NO, Column, alerts, bars, graph, heat, stat, table
-from dashboards.rulebook import steps
-from dashboards.shapes import ITS_GPUS, THROTTLED, of_job, per_gpu
+from dashboards.queries import ITS_GPUS, THROTTLED, of_job, per_gpu
 
 NONE = (("green", None), ("red", 1))
 BEHIND = (("red", None), ("orange", 0.7), ("green", 0.85))

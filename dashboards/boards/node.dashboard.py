@@ -1,9 +1,9 @@
 """Node: is each GPU well, does it do true work, and what holds it back."""
 
+from dashboards.alert_thresholds import steps
 from dashboards.board import Board
 from dashboards.panels import UP_DOWN, YES_NO, Column, alerts, graph, heat, stat, states, table
-from dashboards.rulebook import steps
-from dashboards.shapes import HARMFUL, THROTTLED
+from dashboards.queries import HARMFUL, THROTTLED
 
 NONE = (("green", None), ("red", 1))
 MARGIN = steps("GpuHot")

@@ -1,9 +1,9 @@
 """Rack: does its power fit its budget, will it, and is all of it known."""
 
+from dashboards.alert_thresholds import limits, steps
 from dashboards.board import Board
 from dashboards.panels import UP_DOWN, Column, alerts, gauge, graph, stat, states, table
-from dashboards.rulebook import limits, steps
-from dashboards.shapes import BREACH, in_rack
+from dashboards.queries import BREACH, in_rack
 
 POWER = steps("RackPowerHigh")
 LEVELS = []

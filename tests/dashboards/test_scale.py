@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dashboards.rulebook import FLEET, recorded
+from dashboards.alert_thresholds import FLEET, recorded
 from tests.dashboards.conftest import filled, load
 from tests.dashboards.rig import Server
 from tests.servers import free_ports, need

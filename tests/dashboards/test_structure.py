@@ -14,7 +14,7 @@ from agent.catalogue import BY_NAME
 from agent.model import Node, Unit
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.tree import VectorSelector
-from dashboards.rulebook import PACK, recorded
+from dashboards.alert_thresholds import PACK, recorded
 from tests.dashboards.conftest import NAMES, Dashboard, filled, load
 
 KNOWN = {"up", "ALERTS"}
