@@ -15,9 +15,9 @@ from agent.lib.terminal import takes_colour
 from agent.lib.user_error import UserError
 
 if TYPE_CHECKING:
+    from agent.recording.report.report_card import TextStyle
+    from agent.recording.report.report_document import ToldAlert
     from agent.recording.report.run_facts import Run
-    from agent.recording.report.text_table import TextStyle
-    from agent.recording.report.told_rules import ToldAlert
     from alerts.backtest.rule_play import NodePlay
 
 HELP = "say what recordings show about a run"
@@ -70,11 +70,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _report(files: Sequence[str], page: str | None, rules: list[str] | None, *, as_json: bool) -> int:
-    from agent.recording.report.expert import remarks
     from agent.recording.report.html_report import html_report
+    from agent.recording.report.performance_observations import remarks
     from agent.recording.report.report_card import report_card
-    from agent.recording.report.report_document import report_document
-    from agent.recording.report.told_rules import PLAYED_NOW, WHILE_RECORDED, recorded_alerts
+    from agent.recording.report.report_document import PLAYED_NOW, WHILE_RECORDED, recorded_alerts, report_document
 
     told = _gathered(files)
     played = _played(files, rules) if rules else None
@@ -124,7 +123,7 @@ def _write_page(name: str, page: str) -> bool:
 
 
 def _style() -> TextStyle:
-    from agent.recording.report.text_table import TextStyle
+    from agent.recording.report.report_card import TextStyle
 
     width = min(shutil.get_terminal_size((80, 24)).columns, WIDEST) if sys.stdout.isatty() else 80
     return TextStyle(width, colour=takes_colour(sys.stdout))
@@ -136,7 +135,7 @@ def _gathered(files: Sequence[str]) -> Run | None:
     from agent.lib.progress import Progress
     from agent.recording.file_records import RecordingError
     from agent.recording.recording_reader import Recording
-    from agent.recording.report.gathering import gather
+    from agent.recording.report.run_reader import gather
 
     with ExitStack() as stack:
         recordings = []
@@ -160,11 +159,11 @@ def _gathered(files: Sequence[str]) -> Run | None:
 
 def _played(files: Sequence[str], rules: Sequence[str]) -> list[ToldAlert] | None:
     """The alerts that these rules have in the recordings; None where they cannot be read."""
-    from agent.commands.rules.playing import UnreadableRulesError, load_files, play
+    from agent.commands.rules.backtest import UnreadableRulesError, load_files, play
     from agent.config.schema import Config
     from agent.recording.file_records import RecordingError
     from agent.recording.recording_reader import Recording
-    from agent.recording.report.told_rules import told_alerts
+    from agent.recording.report.report_document import told_alerts
 
     nodes: dict[str, NodePlay] = {}
     with ExitStack() as stack:

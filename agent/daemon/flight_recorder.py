@@ -21,9 +21,8 @@ from agent.catalogue import BY_NAME
 from agent.lib.durable import clear_unfinished, replace_file
 from agent.lib.threads import KeptThread, Threads
 from agent.model import EMPTY_FRAME, Frame, Instant, Labels, Layout, Node, Series, Snapshot
-from agent.recording.provenance import Provenance
-from agent.recording.recording_file import BLOCK_SECONDS, SUFFIX
-from agent.recording.segment_packer import SegmentPacker
+from agent.recording.file_records import Provenance
+from agent.recording.recording_file import BLOCK_SECONDS, SUFFIX, SegmentPacker
 
 log = logging.getLogger("coldplate.flight")
 

@@ -14,8 +14,7 @@ from math import isfinite
 from typing import Any, Union
 
 from agent.model import BackendReport, Layout
-from agent.recording.columns import VALUE
-from agent.recording.provenance import Provenance
+from agent.recording.file_records import VALUE, Provenance
 from agent.recording.read_definitions import ReadDefinitions
 from agent.recording.recording_reader import Outline, Recording, track_width
 

@@ -29,8 +29,8 @@ from agent.model import (
     Series,
     Unit,
 )
-from agent.recording.definitions import KINDS
 from agent.recording.file_records import inflated
+from agent.recording.written_definitions import KINDS
 
 INFLATED = 16 * 2**20
 """Bytes of the definitions of one record: those of the largest node have three mebibytes."""

@@ -1,6 +1,7 @@
-"""Reads a recording: its header, where its segments are, and its snapshots one after the other.
+"""Read a recording: its header, its segments, and its snapshots in order; and many nodes' recordings by wall clock.
 
-A file may end anywhere, and any of its bytes may be wrong. What is whole is given, and what is not is told in words.
+A file may end anywhere, and any of its bytes may be wrong. The reader returns intact snapshots and describes damaged
+parts in `problems`.
 """
 
 from __future__ import annotations
@@ -9,30 +10,34 @@ import json
 import os
 import stat
 import struct
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
+from heapq import merge
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, NamedTuple, Protocol, TypeVar
 
 from agent.lib.timestamps import utc
 from agent.lib.wording import one_line
 from agent.model import BackendReport, Frame, Instant, Snapshot
-from agent.recording import columns
 from agent.recording.file_records import (
     BLOCK,
     DEFINITIONS,
     HEADER,
     START,
     BrokenRecordError,
+    Provenance,
     Record,
     RecordingError,
+    decoded,
     inflated,
     next_segment,
     records,
+    unpack_columns,
 )
-from agent.recording.provenance import Provenance, decoded
 from agent.recording.read_definitions import Known, ReadDefinitions
-from agent.recording.segment_packer import PREAMBLE
+from agent.recording.recording_file import PREAMBLE
 
 BLOCK_BYTES = 32 * 2**20
 """Bytes of a block when it is decompressed: a writer packs one when it has eight mebibytes."""
@@ -284,7 +289,7 @@ class Outline:
         self.tracks: list[tuple[str, int, int]] = document["tracks"]
         if not all(0 < height <= TICKS for _, _, height in self.tracks):
             raise ValueError("a track of so many rows")
-        self.times, self.at = columns.unpacked(self.body, 4 + length, 3, count)
+        self.times, self.at = unpack_columns(self.body, 4 + length, 3, count)
         """Rows of sequence, monotonic and wall seconds; and the place of the body at which the first track begins."""
 
 
@@ -307,7 +312,7 @@ class _Block:
         at = outline.at
         self._tracks: list[tuple[str, int, Iterator[tuple[float, ...]]]] = []
         for kind, number, height in outline.tracks:
-            rows, at = columns.unpacked(outline.body, at, track_width(kind, number, definitions), height)
+            rows, at = unpack_columns(outline.body, at, track_width(kind, number, definitions), height)
             self._tracks.append((kind, number, rows))
         self._last: dict[int, Frame | tuple[BackendReport, ...]] = {}
 
@@ -368,3 +373,26 @@ def _opened(path: Path) -> tuple[BinaryIO, int]:
         os.close(descriptor)
         raise RecordingError(f"{shown}: is no file; give a recording")
     return os.fdopen(descriptor, "rb"), status.st_size
+
+
+def by_time(recordings: Iterable[Recording]) -> Iterator[RecordedSnapshot]:
+    """The snapshots of all, the earliest first. A file may hold several nodes: `cat a b` makes such a one.
+
+    One block of each node is held at a time. Raises RecordingError.
+    """
+    streams: list[Iterator[RecordedSnapshot]] = []
+    for recording in recordings:
+        spans = [span for span in recording.survey() if span.first is not None]
+        spans.sort(key=attrgetter("header.node"))
+        for _, one in groupby(spans, key=attrgetter("header.node")):
+            streams.append(recording.recorded(_in_order(one)))
+    return merge(*streams, key=_wall)
+
+
+def _in_order(spans: Iterable[SegmentSpan]) -> list[int]:
+    """Where the segments of one node begin, the earliest first."""
+    return [span.at for span in sorted(spans, key=lambda span: (span.first or 0.0, span.at))]
+
+
+def _wall(recorded: RecordedSnapshot) -> float:
+    return recorded.snapshot.at.wall

@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 
 from agent.model import Backend, Entity, Gpu, Labels, NvLink, Rack
-from agent.recording.provenance import Provenance
+from agent.recording.file_records import Provenance
 
 KEPT = frozenset(
     """

@@ -22,7 +22,7 @@ from agent.lib.clock import clock
 from agent.lib.statefiles import StateFiles
 from agent.lib.threads import Threads
 from agent.lib.timestamps import utc
-from agent.recording.provenance import Provenance
+from agent.recording.file_records import Provenance
 from agent.wiring.alerting import Receivers, load_alerting, make_rule_manager
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.expectations import load_choice

@@ -9,7 +9,7 @@ from agent import __version__
 from agent.config.schema import Config
 from agent.daemon.flight_recorder import MAKER, FlightRecorder, FlightSettings
 from agent.lib.threads import Threads
-from agent.recording.provenance import Provenance
+from agent.recording.file_records import Provenance
 from agent.wiring.command_line import scenario_of
 from agent.wiring.node_identity import node_name
 from agent.wiring.replaying import is_replay

@@ -14,7 +14,7 @@ from agent.lib.commandline import nearest
 from agent.lib.timestamps import utc
 from agent.lib.wording import one_line, shown
 from agent.model import Instant
-from agent.recording.provenance import Provenance
+from agent.recording.file_records import Provenance
 from agent.sampler.settings import Settings
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from agent.commands import compat_check
-from agent.commands.compat_check.found_queries import FoundQuery
-from agent.commands.compat_check.judged_queries import QueryVerdict, judge
+from agent.commands.compat_check.query_extraction import FoundQuery
+from agent.commands.compat_check.query_verdicts import QueryVerdict, judge
 from exporters.compatibility import PROFILES
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.commands.compat_check.found_queries import MOST_BYTES, NoQueriesError, queries_of, read_queries
+from agent.commands.compat_check.query_extraction import MOST_BYTES, NoQueriesError, queries_of, read_queries
 
 
 def of(document: Any) -> list[tuple[str, str]]:

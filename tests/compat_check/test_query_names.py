@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.commands.compat_check.query_names import names_in
+from agent.commands.compat_check.query_extraction import names_in
 from alerts.promql import PromqlError
 
 

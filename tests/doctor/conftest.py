@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from agent.commands.doctor.diagnosing import examine
-from agent.commands.doctor.diagnosis_line import Diagnosis
-from agent.commands.doctor.examined_node import ExaminedNode
+from agent.commands.doctor.check_runner import examine
+from agent.commands.doctor.doctor_finding import Diagnosis
+from agent.commands.doctor.doctor_node import ExaminedNode
 from agent.config.reading import parse
 
 ROOT = Path(__file__).resolve().parents[2]

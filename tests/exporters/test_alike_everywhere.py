@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from agent.catalogue import BY_NAME
-from agent.commands.top.screen.diagnosis import diagnose
-from agent.commands.top.screen.look import Look
-from agent.commands.top.screen.node_panes import alert_lines
+from agent.commands.top.screen.node_diagnosis import diagnose
+from agent.commands.top.screen.node_samples import Traffic
 from agent.commands.top.screen.node_view import view_of
-from agent.commands.top.screen.traffic import Traffic
+from agent.commands.top.screen.panes import alert_lines
+from agent.commands.top.screen.text_layout import Look
 from agent.model import Alert, BackendReport, Gap, Gpu, Instant, Outcome, Phase, Reading, Reason, Series, Snapshot
 from alerts.notify.log import LogReceiver
 from alerts.notify.notice import Notice

@@ -22,9 +22,8 @@ from agent.backends.synthetic import load_scenario, shipped_scenarios
 from agent.backends.synthetic.hindsight import past_xids, settled_at
 from agent.catalogue import BY_NAME
 from agent.commands.check import ASIDE
-from agent.commands.check.asides import AgentAlerts, Aside, ask_agent
-from agent.commands.check.judgement import Evidence, judge, learn
-from agent.commands.check.wording_of_judgement import as_json, as_text, status_of
+from agent.commands.check.check_output import as_json, as_text, status_of
+from agent.commands.check.node_check import AgentAlerts, Aside, Evidence, ask_agent, judge, learn
 from agent.config.schema import ConfigError
 from agent.daemon.pausing import PauseRequest, boot_of, write_request
 from agent.health.examination import CHECKS

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent.backends.synthetic import load_scenario
 from agent.model import Snapshot
-from agent.recording.provenance import Provenance
+from agent.recording.file_records import Provenance
 from agent.recording.recording_file import RecordingFile
 from agent.recording.redaction import Redaction
 from tests.lab.score.play import Play, load_pack

@@ -14,10 +14,9 @@ import pytest
 
 from agent.catalogue import BY_NAME
 from agent.model import BackendReport, Frame, Gap, Gpu, Instant, Layout, Outcome, Reason, Series, Snapshot
-from agent.recording.file_records import BLOCK, DEFINITIONS, HEADER, MAGIC, START, RecordingError, sealed
-from agent.recording.provenance import encoded
+from agent.recording.file_records import BLOCK, DEFINITIONS, HEADER, MAGIC, START, RecordingError, encoded, sealed
+from agent.recording.recording_file import PREAMBLE
 from agent.recording.recording_reader import Recording
-from agent.recording.segment_packer import PREAMBLE
 from tests.recording.played import played, provenance, record, same
 
 POWER, BUSY = BY_NAME["coldplate_gpu_power_watts"], BY_NAME["coldplate_gpu_utilization_ratio"]

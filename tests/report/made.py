@@ -8,11 +8,11 @@ from typing import Any
 
 from agent.catalogue import BY_NAME
 from agent.model import Entity, Frame, Framer, Gpu, IbPort, Instant, Labels, Node, NvLink, Reading, Series, Snapshot
-from agent.recording.provenance import Provenance
+from agent.recording.file_records import Provenance
 from agent.recording.recording_file import RecordingFile
 from agent.recording.recording_reader import Recording
-from agent.recording.report.gathering import gather
 from agent.recording.report.run_facts import Run
+from agent.recording.report.run_reader import gather
 
 WALL, MONO = 1_700_000_000.0, 1000.0
 Value = float | None

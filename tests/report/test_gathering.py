@@ -9,9 +9,9 @@ import pytest
 from agent.model import BackendReport, Gap, Outcome, Reason
 from agent.recording.file_records import RecordingError
 from agent.recording.recording_reader import Recording
-from agent.recording.report import chosen_series as chosen
-from agent.recording.report.gathering import gather
+from agent.recording.report import report_series as chosen
 from agent.recording.report.run_facts import Run
+from agent.recording.report.run_reader import gather
 from tests.recording.played import played, record
 from tests.report.made import IbPort, gathered, gpu, recorded, row, snapshots
 

@@ -13,17 +13,15 @@ import pytest
 
 from agent.model import Instant
 from agent.recording.recording_reader import Recording
-from agent.recording.report import chosen_series as chosen
+from agent.recording.report import report_series as chosen
 from agent.recording.report.comparison import comparison
-from agent.recording.report.expert import remarks
-from agent.recording.report.gathering import gather
 from agent.recording.report.html_report import html_report
-from agent.recording.report.remarks import RANKS, Remark
-from agent.recording.report.report_card import report_card
-from agent.recording.report.report_document import report_document
+from agent.recording.report.observation import RANKS, Remark
+from agent.recording.report.performance_observations import remarks
+from agent.recording.report.report_card import TextStyle, report_card
+from agent.recording.report.report_document import ToldAlert, report_document
 from agent.recording.report.run_facts import Run
-from agent.recording.report.text_table import TextStyle
-from agent.recording.report.told_rules import ToldAlert
+from agent.recording.report.run_reader import gather
 from tests.report.made import gathered, gpu, recorded, row, snapshots
 
 VOID = {"meta", "br"}

@@ -10,13 +10,12 @@ import pytest
 
 from agent.model import Node
 from agent.recording.recording_reader import Recording
-from agent.recording.report import chosen_series as chosen
-from agent.recording.report.expert import remarks
-from agent.recording.report.gathering import gather
-from agent.recording.report.remarks import FAULT, NOTE, Remark, ranges, share_text, span_text
+from agent.recording.report import report_series as chosen
+from agent.recording.report.observation import FAULT, NOTE, Remark, ranges, share_text, span_text
+from agent.recording.report.performance_observations import bound_by, remarks
+from agent.recording.report.report_series import period_of
 from agent.recording.report.run_facts import Run
-from agent.recording.report.step_time import period_of
-from agent.recording.report.workload_remarks import bound_by
+from agent.recording.report.run_reader import gather
 from tests.recording.played import played, record
 from tests.report.made import Values, gathered, gpu, row
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.catalogue import BY_NAME
-from agent.commands.rules.advice import advice_on
+from agent.commands.rules.rule_lint import advice_on
 from agent.model import Backend, Gpu, IbPort, Node, NvLink, Rack
 from alerts import packs
 from alerts.promql import compile_query

@@ -6,10 +6,9 @@ import functools
 from collections.abc import Sequence
 
 from agent.backends.synthetic.loader import load_scenario
-from agent.commands.top.screen.diagnosis import Complaint
-from agent.commands.top.screen.scene import Scene
-from agent.commands.top.screen.sightings import Sighting
-from agent.commands.top.screen.view_keeper import ViewKeeper
+from agent.commands.top.screen.node_diagnosis import Complaint
+from agent.commands.top.screen.node_samples import Sighting
+from agent.commands.top.screen.view_builder import Scene, ViewKeeper
 from agent.model import Alert, Snapshot
 from tests.lab.score.play import Play, load_pack
 

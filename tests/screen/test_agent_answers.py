@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.commands.top.screen.agent_answers import ForeignAnswerError, SnapshotReader, read_alerts, read_history
+from agent.commands.top.screen.agent_client import ForeignAnswerError, SnapshotReader, read_alerts, read_history
 from agent.daemon.recent_readings import RecentReadings
 from agent.model import Alert, GroupReport, PastMoment, Phase, RuleReport, Series, Snapshot
 from exporters import history_json, snapshot_json

@@ -8,9 +8,8 @@ import threading
 
 import pytest
 
-from agent.commands.top.screen.agent_poll import AgentPoll, Polling
-from agent.commands.top.screen.asked_urls import name_of_target, target_of
-from agent.commands.top.screen.sightings import Sighting, SightingBoard
+from agent.commands.top.screen.agent_client import AgentPoll, Polling, name_of_target, target_of
+from agent.commands.top.screen.node_samples import Sighting, SightingBoard
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
 from agent.lib.threads import Threads

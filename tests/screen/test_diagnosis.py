@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent.commands.top.screen.scene import Scene
-from agent.commands.top.screen.sightings import Sighting
-from agent.commands.top.screen.view_keeper import ViewKeeper
+from agent.commands.top.screen.node_samples import Sighting
+from agent.commands.top.screen.view_builder import Scene, ViewKeeper
 from agent.model import BackendReport, Gpu, Instant, Outcome, Rack, Reading, Snapshot
 from exporters.markup import Tone
 from tests.exporters.conftest import reading

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.commands.top.screen.keys import Click, KeyPress, KeyReader, Press, Scroll
+from agent.commands.top.screen.key_input import Click, KeyPress, KeyReader, Press, Scroll
 
 SENT = [
     (b"q", [KeyPress("q")]),

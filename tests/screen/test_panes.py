@@ -13,17 +13,13 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from agent.commands.top.screen.frame_layout import draw
-from agent.commands.top.screen.glyphs import ASCII, UNICODE, glyphs_for
-from agent.commands.top.screen.keys import Click, KeyPress, Press, Scroll
-from agent.commands.top.screen.look import Look
-from agent.commands.top.screen.node_panes import node_line
+from agent.commands.top.screen.frame import Painter, draw
+from agent.commands.top.screen.key_input import Click, KeyPress, OneGpu, OneJob, Press, Scroll, Sort, UiState, press
+from agent.commands.top.screen.node_samples import Sighting
 from agent.commands.top.screen.node_view import NodeView
-from agent.commands.top.screen.painter import Painter
-from agent.commands.top.screen.scene import Scene
-from agent.commands.top.screen.sightings import Sighting
-from agent.commands.top.screen.ui_state import OneGpu, OneJob, Sort, UiState, press
-from agent.commands.top.screen.view_keeper import ViewKeeper
+from agent.commands.top.screen.panes import node_line
+from agent.commands.top.screen.text_layout import ASCII, UNICODE, Look, glyphs_for
+from agent.commands.top.screen.view_builder import Scene, ViewKeeper
 from agent.model import Alert, Gpu, Instant, Phase
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of

@@ -11,7 +11,7 @@ from agent.catalogue import BY_NAME, PEAKS, ROLLING, ROWS
 from agent.catalogue.groups import DRIVERS_WORD, GROUPS, WORDS
 from agent.catalogue.infiniband import driver_counter
 from agent.catalogue.profiles import LEAN, Profile
-from agent.commands.rules.advice import SUMS
+from agent.commands.rules.rule_lint import SUMS
 from agent.config.profile_words import PROFILES
 from agent.config.reading import parse
 from agent.config.schema import ConfigError

@@ -9,7 +9,7 @@ import pytest
 
 from agent.backends.synthetic.loader import ScenarioError
 from agent.cli import make_parser
-from agent.commands.simulate.site_model import Loss, SimulatedSite
+from agent.commands.simulate.simulated_site import Loss, SimulatedSite
 from agent.commands.simulate.site_reader import read_site
 from agent.commands.simulate.site_service import describe
 from agent.lib.user_error import UserError

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from agent.lib.terminal import takes_colour
 
 if TYPE_CHECKING:
-    from agent.commands.compat_check.check_report import CheckedFile
+    from agent.commands.compat_check.query_verdicts import CheckedFile
 
 HELP = "which queries of dashboards and rules find data on coldplate"
 DESCRIPTION = (
@@ -40,13 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check each file; one that cannot be read does not keep the others from being checked."""
-    from agent.commands.compat_check import check_report
+    from agent.commands.compat_check import query_verdicts
 
     files = _checked(arguments.files)
     if arguments.json:
-        print(check_report.document(files))
+        print(query_verdicts.document(files))
     else:
-        for line in check_report.lines(files, takes_colour(sys.stdout)):
+        for line in query_verdicts.lines(files, takes_colour(sys.stdout)):
             print(line)
     sys.stdout.flush()
     for file in files:
@@ -59,9 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _checked(paths: Sequence[Path]) -> list[CheckedFile]:
     """All files are read first: what the rules of one record, the others may ask for."""
-    from agent.commands.compat_check.check_report import CheckedFile
-    from agent.commands.compat_check.found_queries import FoundQuery, NoQueriesError, read_queries
-    from agent.commands.compat_check.judged_queries import judge
+    from agent.commands.compat_check.query_extraction import FoundQuery, NoQueriesError, read_queries
+    from agent.commands.compat_check.query_verdicts import CheckedFile, judge
 
     read: list[tuple[FoundQuery, ...] | str] = []
     for path in paths:

@@ -14,7 +14,7 @@ from agent.lib.commandline import INVALID, Parser
 from agent.wiring.http_access import add_http_config, given_login
 
 if TYPE_CHECKING:
-    from agent.commands.import_.imported_readings import ImportProblems
+    from agent.commands.import_.import_columns import ImportProblems
     from agent.commands.import_.prometheus_history import NodeTick
 
 HELP = "make a recording of a log of nvidia-smi, or of a Prometheus server's past"
@@ -56,7 +56,7 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the recording. Raises ConfigError."""
-    from agent.commands.import_.imported_readings import ImportProblems, UnsuitableLogError
+    from agent.commands.import_.import_columns import ImportProblems, UnsuitableLogError
     from agent.recording.file_records import RecordingError
 
     problems = ImportProblems(arguments.prometheus or str(arguments.log))
@@ -77,10 +77,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _write(arguments: argparse.Namespace, problems: ImportProblems) -> int:
     """How many snapshots were written."""
-    from agent.commands.import_.imported_readings import SnapshotMaker
+    from agent.commands.import_.import_columns import SnapshotMaker
     from agent.lib.clock import clock
     from agent.lib.progress import Progress
-    from agent.recording.provenance import Provenance
+    from agent.recording.file_records import Provenance
     from agent.recording.recording_file import RecordingFile
 
     ticks = _ticks(arguments, problems)
@@ -158,7 +158,7 @@ def _asked(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[
 
 
 def _gpu(arguments: argparse.Namespace) -> str | None:
-    from agent.commands.import_.imported_readings import is_index
+    from agent.commands.import_.import_columns import is_index
     from agent.config.schema import ConfigError
 
     index: str | None = arguments.gpu

@@ -12,7 +12,7 @@ from datetime import datetime, tzinfo
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.gpu import EVENT_REASONS, HW_SLOWDOWN
-from agent.commands.import_.imported_readings import (
+from agent.commands.import_.import_columns import (
     ImportProblems,
     Target,
     Tick,

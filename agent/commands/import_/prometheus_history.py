@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from agent.catalogue import BY_NAME
-from agent.commands.import_.imported_readings import ImportProblems, Tick, UnsuitableLogError
+from agent.commands.import_.import_columns import ImportProblems, Tick, UnsuitableLogError
 from agent.lib.http_answers import AnswerBounds
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest

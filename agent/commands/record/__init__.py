@@ -81,14 +81,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Record, or what else was asked for. Raises UserError."""
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
     if arguments.info:
-        from agent.commands.record.contents import tell
+        from agent.commands.record.recording_info import tell
 
         return tell(arguments.info)
     if arguments.copy:
-        from agent.commands.record.contents import copy
+        from agent.commands.record.recording_info import copy
 
         return copy(arguments.copy, arguments.output, _key() if arguments.redact else None)
-    from agent.commands.record.followed_command import become
+    from agent.commands.record.recorded_command import become
 
     if arguments.if_env and not _is_asked():
         return become(words)

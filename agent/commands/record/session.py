@@ -15,8 +15,7 @@ import msgspec
 
 from agent import __version__
 from agent.commands.record import DELAY, DURATION, NO, YES, complain
-from agent.commands.record.command_processes import CommandProcesses
-from agent.commands.record.followed_command import PASSED_ON, FollowedCommand, StartError, Waker
+from agent.commands.record.recorded_command import PASSED_ON, CommandProcesses, FollowedCommand, StartError, Waker
 from agent.config import quantities
 from agent.config.schema import Config, ConfigError
 from agent.daemon.hub import Hub
@@ -27,8 +26,7 @@ from agent.lib import logs
 from agent.lib.clock import clock
 from agent.lib.threads import Threads
 from agent.model import Outcome, Snapshot
-from agent.recording.file_records import RecordingError
-from agent.recording.provenance import Provenance
+from agent.recording.file_records import Provenance, RecordingError
 from agent.recording.recording_file import SUFFIX, RecordingFile
 from agent.recording.redaction import Redaction
 from agent.wiring.command_line import CommandLineOptions, read_config, read_options, scenario_of

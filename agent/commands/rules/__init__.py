@@ -90,7 +90,7 @@ def _check(path: Path, profile: str, count: RuleCount) -> bool:
     except rulefile.RuleFileError as error:
         return _fail(f"  {problem}" for problem in error.problems)
     from agent.catalogue.profiles import Profile
-    from agent.commands.rules.advice import advise, too_long_ranges
+    from agent.commands.rules.rule_lint import advise, too_long_ranges
 
     if refused := [f"  {problem}" for problem in too_long_ranges(rules)]:
         return _fail(refused)

@@ -17,14 +17,12 @@ from pathlib import Path
 from agent.backends.synthetic.announcement import announced
 from agent.backends.synthetic.loader import ScenarioError
 from agent.backends.synthetic.scenario import ScenarioFault
-from agent.commands.record.followed_command import Waker
+from agent.commands.record.recorded_command import Waker
 from agent.commands.simulate import ADDRESS
-from agent.commands.simulate.simulated_node import SimulatedNode
-from agent.commands.simulate.simulated_rack import SimulatedRack
-from agent.commands.simulate.site_model import Outage, SimulatedSite
-from agent.commands.simulate.site_options import SITE, document
+from agent.commands.simulate.simulated_node import SimulatedNode, SimulatedRack
+from agent.commands.simulate.simulated_site import Outage, SimulatedSite
 from agent.commands.simulate.site_pages import SitePages
-from agent.commands.simulate.site_reader import SiteReader, read_site
+from agent.commands.simulate.site_reader import SITE, SiteReader, document, read_site
 from agent.config import quantities
 from agent.config.schema import Config, WebConfig
 from agent.config.texts import listen_address

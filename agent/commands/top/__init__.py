@@ -15,7 +15,7 @@ from agent.wiring.http_access import add_http_config
 
 if TYPE_CHECKING:
     from agent.commands.top.node_sources import NodeSources
-    from agent.commands.top.screen.scene import Scene
+    from agent.commands.top.screen.view_builder import Scene
 
 HELP = "show live what the GPUs do, and why one is slow"
 DESCRIPTION = (
@@ -130,7 +130,7 @@ def _need_rich() -> None:
 
 def _two_samples(sources: NodeSources, interval: float) -> Scene:
     """The nodes after two samples of each: rates need two."""
-    from agent.commands.top.screen.view_keeper import ViewKeeper
+    from agent.commands.top.screen.view_builder import ViewKeeper
     from agent.lib.clock import clock
 
     keeper = ViewKeeper(interval)
@@ -155,11 +155,9 @@ def _print(scene: Scene, arguments: argparse.Namespace, out: TextIO) -> None:
         return
     from rich.console import Console
 
-    from agent.commands.top.screen.frame_layout import draw
-    from agent.commands.top.screen.glyphs import ASCII, glyphs_for
-    from agent.commands.top.screen.look import Look
-    from agent.commands.top.screen.painter import styled
-    from agent.commands.top.screen.ui_state import UiState
+    from agent.commands.top.screen.frame import draw, styled
+    from agent.commands.top.screen.key_input import UiState
+    from agent.commands.top.screen.text_layout import ASCII, Look, glyphs_for
 
     columns = shutil.get_terminal_size((PAPER_COLUMNS, 24)).columns
     console = Console(file=out, width=columns, highlight=False)

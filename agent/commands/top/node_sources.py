@@ -8,9 +8,8 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from agent.commands.top.screen.agent_poll import AgentPoll, Polling
-from agent.commands.top.screen.asked_urls import TIMEOUT_SECONDS, name_of_target, target_of
-from agent.commands.top.screen.sightings import SightingBoard
+from agent.commands.top.screen.agent_client import TIMEOUT_SECONDS, AgentPoll, Polling, name_of_target, target_of
+from agent.commands.top.screen.node_samples import SightingBoard
 from agent.config.schema import Config, ConfigError
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
@@ -89,7 +88,7 @@ class NodeSources:
         return False
 
     def _sample(self) -> None:
-        from agent.commands.top.own_sampling import OwnSampling
+        from agent.commands.top.local_sampling import OwnSampling
 
         name = node_name(self._config)
         own = OwnSampling(name, self._config, self._options, self._interval, self.board, self._threads)

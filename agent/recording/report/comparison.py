@@ -7,15 +7,11 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from agent.lib.wording import one_line
-from agent.recording.report import chosen_series as chosen
-from agent.recording.report.card_tables import ABSENT, throttled_seconds
-from agent.recording.report.expert import remarks
-from agent.recording.report.imbalance import imbalance_of
-from agent.recording.report.remarks import span_text
-from agent.recording.report.report_card import run_lines
-from agent.recording.report.run_facts import GpuFacts, Run
-from agent.recording.report.text_table import TextStyle
-from agent.recording.report.workload_remarks import step_of
+from agent.recording.report import report_series as chosen
+from agent.recording.report.observation import span_text
+from agent.recording.report.performance_observations import remarks, step_of
+from agent.recording.report.report_card import ABSENT, TextStyle, run_lines, throttled_seconds
+from agent.recording.report.run_facts import GpuFacts, Run, imbalance_of
 
 
 class Compared(NamedTuple):

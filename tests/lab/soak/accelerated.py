@@ -24,7 +24,7 @@ from agent.rack.peer_errors import PeerFault
 from agent.rack.peers import Member
 from agent.rack.rack_options import RackOptions
 from agent.rack.targets import HostEntry
-from agent.recording.provenance import Provenance
+from agent.recording.file_records import Provenance
 from alerts import rulefile
 from alerts.engine import Ruleset
 from exporters.http_messages import Request

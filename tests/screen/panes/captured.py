@@ -13,11 +13,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agent.commands.top.screen.frame_layout import draw
-from agent.commands.top.screen.glyphs import ASCII, UNICODE, Glyphs
-from agent.commands.top.screen.look import Look
-from agent.commands.top.screen.scene import Scene
-from agent.commands.top.screen.ui_state import OneGpu, UiState
+from agent.commands.top.screen.frame import draw
+from agent.commands.top.screen.key_input import OneGpu, UiState
+from agent.commands.top.screen.text_layout import ASCII, UNICODE, Glyphs, Look
+from agent.commands.top.screen.view_builder import Scene
 from tests.screen.scenes import scene_of, scene_of_nodes
 
 FOLDER = Path(__file__).resolve().parent

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len
 from rich.text import Text
 
-from agent.commands.top.screen import amounts
-from agent.commands.top.screen.glyphs import ABSENT
-from agent.commands.top.screen.look import BAR, CHOSEN, DIM, HEAD, SPARK, STYLES, Look, Part
+from agent.commands.top.screen import value_format
+from agent.commands.top.screen.key_input import GpuKey, OneJob, Sort, UiState
+from agent.commands.top.screen.node_samples import NVLINK, PCIE
 from agent.commands.top.screen.node_view import GpuView, NodeView
-from agent.commands.top.screen.traffic import NVLINK, PCIE
-from agent.commands.top.screen.ui_state import GpuKey, OneJob, Sort, UiState
+from agent.commands.top.screen.text_layout import ABSENT, BAR, CHOSEN, DIM, HEAD, SPARK, STYLES, Look, Part
 from exporters.landing_gpus import THROTTLES, name_of
 from exporters.markup import Tone
 
@@ -54,7 +53,7 @@ def _tone_of(gpu: GpuView, *words: str) -> str:
 
 
 def _busy(gpu: GpuView, _look: Look, _width: int) -> Part:
-    return amounts.percent(gpu.row.busy), _tone_of(gpu, "behind")
+    return value_format.percent(gpu.row.busy), _tone_of(gpu, "behind")
 
 
 def _bar(gpu: GpuView, look: Look, width: int) -> Part:
@@ -70,24 +69,24 @@ def _power_line(gpu: GpuView, look: Look, width: int) -> Part:
 
 
 def _power(gpu: GpuView, _look: Look, _width: int) -> Part:
-    shown = amounts.of(gpu.value("power_watts"), gpu.value("power_limit_watts"), 1.0, "W")
+    shown = value_format.of(gpu.value("power_watts"), gpu.value("power_limit_watts"), 1.0, "W")
     return shown, _tone_of(gpu, "waits", "power limit")
 
 
 def _memory(gpu: GpuView, _look: Look, _width: int) -> Part:
-    return amounts.of(gpu.value("memory_used_bytes"), gpu.value("memory_total_bytes"), GIB, "G"), ""
+    return value_format.of(gpu.value("memory_used_bytes"), gpu.value("memory_total_bytes"), GIB, "G"), ""
 
 
 def _heat(name: str) -> Callable[[GpuView, Look, int], Part]:
-    return lambda gpu, look, _: (amounts.plain(gpu.value(name), unit=look.glyphs.degree), _tone_of(gpu, "hot"))
+    return lambda gpu, look, _: (value_format.plain(gpu.value(name), unit=look.glyphs.degree), _tone_of(gpu, "hot"))
 
 
 def _share(name: str) -> Callable[[GpuView, Look, int], Part]:
-    return lambda gpu, _look, _width: (amounts.percent(gpu.value(name)), "")
+    return lambda gpu, _look, _width: (value_format.percent(gpu.value(name)), "")
 
 
 def _clock(gpu: GpuView, _look: Look, _width: int) -> Part:
-    return amounts.plain(gpu.value("clock_sm"), 1e-6), _tone_of(gpu, "slow", "throttled")
+    return value_format.plain(gpu.value("clock_sm"), 1e-6), _tone_of(gpu, "slow", "throttled")
 
 
 def throttled(gpu: GpuView, _look: Look | None = None, _width: int = 0) -> Part:
@@ -100,7 +99,7 @@ def throttled(gpu: GpuView, _look: Look | None = None, _width: int = 0) -> Part:
 
 
 def _traffic(names: tuple[str, ...]) -> Callable[[GpuView, Look, int], Part]:
-    return lambda gpu, _look, _width: (amounts.rate(gpu.rate(*names)), "")
+    return lambda gpu, _look, _width: (value_format.rate(gpu.rate(*names)), "")
 
 
 def _links(gpu: GpuView, _look: Look, _width: int) -> Part:

@@ -7,9 +7,9 @@ import io
 import json
 from typing import Any
 
+from agent.commands.top.screen.node_samples import NVLINK, PCIE
 from agent.commands.top.screen.node_view import GpuView, NodeView, PortView
-from agent.commands.top.screen.scene import Scene
-from agent.commands.top.screen.traffic import NVLINK, PCIE
+from agent.commands.top.screen.view_builder import Scene
 from agent.lib.timestamps import utc
 from agent.model import Alert
 from exporters.landing_gpus import name_of

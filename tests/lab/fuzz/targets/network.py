@@ -17,11 +17,11 @@ from agent.backends.power.redfish import Redfish
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.backends.redfish_service import RedfishService
 from agent.catalogue.equipment import LEAK_STATES
-from agent.commands.check.asides import ask_agent
-from agent.commands.doctor.agent_view import parse_snapshot
-from agent.commands.import_.imported_readings import ImportProblems, UnsuitableLogError
+from agent.commands.check.node_check import ask_agent
+from agent.commands.doctor.doctor_node import parse_snapshot
+from agent.commands.import_.import_columns import ImportProblems, UnsuitableLogError
 from agent.commands.import_.prometheus_history import Asked, node_ticks
-from agent.commands.top.screen.agent_answers import ForeignAnswerError, SnapshotReader, read_alerts, read_history
+from agent.commands.top.screen.agent_client import ForeignAnswerError, SnapshotReader, read_alerts, read_history
 from agent.lib.certificate_dates import first_expiry
 from agent.lib.http_answers import AnswerBounds, AnswerReader
 from agent.lib.http_client import HttpClient
@@ -446,9 +446,9 @@ TARGETS = (
     Target(
         "agent-answers",
         (
-            "agent/commands/top/screen/agent_answers.py",
-            "agent/commands/doctor/agent_view.py",
-            "agent/commands/check/asides.py",
+            "agent/commands/top/screen/agent_client.py",
+            "agent/commands/doctor/doctor_node.py",
+            "agent/commands/check/node_check.py",
         ),
         use_agent,
         (AGENT, ALERTS),

@@ -17,15 +17,15 @@ from agent.backends.nvml.trace.trace import Trace, TraceError
 from agent.backends.protocol import AbsentError, DeviceError, SourceError
 from agent.catalogue import BY_NAME
 from agent.commands.import_ import nvidia_smi_log
-from agent.commands.import_.imported_readings import ImportProblems, SnapshotMaker, Tick, UnsuitableLogError
+from agent.commands.import_.import_columns import ImportProblems, SnapshotMaker, Tick, UnsuitableLogError
 from agent.daemon.pausing import ANSWER, REQUEST, PauseError, read_answer, read_request
 from agent.lib.durable import DamagedError, seal
 from agent.model import Gap, Gpu, GpuIdentity, Lane, NvLink, Reason, Series
 from agent.recording.column_reader import ColumnBlock
 from agent.recording.file_records import MAGIC, START, RecordingError, records
 from agent.recording.file_records import sealed as record_of
+from agent.recording.recording_file import PREAMBLE
 from agent.recording.recording_reader import Recording
-from agent.recording.segment_packer import PREAMBLE
 from agent.sampler.inventory import FORM, Inventory
 from agent.worker.decode import Decoder
 from agent.worker.worker_messages import (
@@ -331,9 +331,9 @@ TARGETS = (
         (
             "agent/recording/file_records.py",
             "agent/recording/recording_reader.py",
-            "agent/recording/columns.py",
+            "agent/recording/file_records.py",
             "agent/recording/column_reader.py",
-            "agent/recording/provenance.py",
+            "agent/recording/file_records.py",
             "agent/recording/read_definitions.py",
         ),
         use_recording,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from agent.backends.protocol import DeviceError, SourceError
 from agent.backends.synthetic import ScenarioError, SyntheticSource, load_scenario
-from agent.commands.compat_check.found_queries import NoQueriesError, read_queries
-from agent.commands.compat_check.judged_queries import judge
+from agent.commands.compat_check.query_extraction import NoQueriesError, read_queries
+from agent.commands.compat_check.query_verdicts import judge
 from agent.config import reading as config
 from agent.config.schema import ConfigError
 from agent.health.expectation_files import ExpectationError, load_expectations
@@ -186,7 +186,7 @@ TARGETS = (
     ),
     Target(
         "dashboards",
-        ("agent/commands/compat_check/found_queries.py", "agent/commands/compat_check/query_names.py"),
+        ("agent/commands/compat_check/query_extraction.py", "agent/commands/compat_check/query_extraction.py"),
         use_dashboard,
         (BOARD, b"kind: PrometheusRule\nspec: {groups: [{rules: [{alert: A, expr: sum by (gpu) (a) > $b}]}]}\n"),
         (NoQueriesError,),
