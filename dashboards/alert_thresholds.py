@@ -31,7 +31,7 @@ Steps = tuple[tuple[str, float | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class AlertThreshold:
     """A number that an alert compares with, its severity, and the label of its condition if it has several."""
 
     value: float
@@ -48,7 +48,7 @@ def _rules() -> tuple[dict[str, Any], ...]:
 
 
 @cache
-def recorded() -> dict[str, str]:
+def recorded_series() -> dict[str, str]:
     """The recorded series of the pack and of the fleet's file, with their queries."""
     return {rule["record"]: rule["expr"] for rule in _rules() if "record" in rule}
 
@@ -58,7 +58,7 @@ def alerts() -> frozenset[str]:
     return frozenset(rule["alert"] for rule in _rules() if "alert" in rule)
 
 
-def limits(name: str) -> tuple[Limit, ...]:
+def limits(name: str) -> tuple[AlertThreshold, ...]:
     """Return the first limit of an alert, or all limits of each of its conditions if its severity depends on them.
 
     `ALERT.VALUE` names the condition that gives a label this value with label_replace. Raises KeyError when there is no
@@ -74,7 +74,7 @@ def limits(name: str) -> tuple[Limit, ...]:
     return tuple(found)
 
 
-def _limits_of(query: str, severity: str, value: str) -> Iterator[Limit]:
+def _limits_of(query: str, severity: str, value: str) -> Iterator[AlertThreshold]:
     branches = _BRANCH.findall(query)
     if value or "{{" not in severity or len(branches) < 2:
         yield from _one_limit(query, severity, value)
@@ -83,16 +83,16 @@ def _limits_of(query: str, severity: str, value: str) -> Iterator[Limit]:
         compared = _COMPARISON.findall(_STRING.sub('""', branch.partition("unless")[0]))
         for operator, limit in compared:
             if operator == compared[0][0]:
-                yield Limit(float(limit), operator.startswith(">"), _COLORS[_severity(severity, level)], level)
+                yield AlertThreshold(float(limit), operator.startswith(">"), _COLORS[_severity(severity, level)], level)
 
 
-def _one_limit(query: str, severity: str, value: str) -> Iterator[Limit]:
+def _one_limit(query: str, severity: str, value: str) -> Iterator[AlertThreshold]:
     """Yield the limit of the first comparison, or of the last one before a label gets this value."""
     before, given, _ = query.partition(f'"{value}", "", ""')
     compared = _COMPARISON.findall(_STRING.sub('""', before))
     if compared and (given or not value):
         operator, limit = compared[-1 if value else 0]
-        yield Limit(float(limit), operator.startswith(">"), _COLORS[_severity(severity, value)], value)
+        yield AlertThreshold(float(limit), operator.startswith(">"), _COLORS[_severity(severity, value)], value)
 
 
 def _severity(template: str, value: str) -> str:

@@ -164,22 +164,22 @@ _VARIABLE = ("allValue", "datasource", "hide", "includeAll", "label", "multi", "
              "sort", "type")  # fmt: skip
 
 
-def fix_dashboard(dashboard: Any, dressed: Mapping[int, Json]) -> Json:
-    """The dashboard as JSON; `dressed` has options and field configuration of each panel by its id."""
+def fix_dashboard(dashboard: Any, panel_options: Mapping[int, Json]) -> Json:
+    """The dashboard as JSON; `panel_options` has options and field configuration of each panel by its id."""
     raw = json.loads(json.dumps(dashboard.to_json_data(), cls=DashboardEncoder))
     made = {key: raw[key] for key in _TOP}
     made["schemaVersion"] = SCHEMA_VERSION
     made["timepicker"] = {}
-    made["panels"] = [_panel(each, dressed) for each in raw["panels"]]
+    made["panels"] = [_panel(each, panel_options) for each in raw["panels"]]
     made["templating"] = {"list": [_variable(each) for each in raw["templating"]["list"]]}
     return made
 
 
-def _panel(raw: Json, dressed: Mapping[int, Json]) -> Json:
+def _panel(raw: Json, panel_options: Mapping[int, Json]) -> Json:
     if raw["type"] == "row":
         return _only(raw, _ROW)
     made = _only(raw, _PANEL)
-    made.update(dressed[raw["id"]])
+    made.update(panel_options[raw["id"]])
     made["pluginVersion"] = PLUGIN_VERSION
     made["targets"] = [_target(letter, each) for letter, each in zip(ascii_uppercase, raw["targets"], strict=False)]
     if not made["targets"]:

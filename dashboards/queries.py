@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from agent.catalogue import BY_NAME
 from agent.model import Backend, Gpu, IbPort, Kind, Metric, NvLink, Rack, Unit
-from dashboards.alert_thresholds import recorded
+from dashboards.alert_thresholds import recorded_series
 
 UNITS = {
     Unit.CELSIUS: "celsius",
@@ -120,7 +120,7 @@ class PanelQuery:
 
 def is_series(token: str) -> bool:
     """Whether a token names a series that exists: in the catalogue, in the rule files, or Prometheus's own."""
-    return token in BY_NAME or token in recorded() or token in BUILTIN
+    return token in BY_NAME or token in recorded_series() or token in BUILTIN
 
 
 def names_in(expr: str) -> list[str]:
@@ -142,8 +142,8 @@ def labels_of(name: str) -> tuple[str, ...]:
 
 def _knows_job(name: str) -> bool:
     """Whether a recorded series of GPUs has the label of their job, going by its query or the series that it reads."""
-    expr = recorded().get(name, "")
-    return "job_id" in expr or any(_knows_job(each) for each in names_in(expr) if each in recorded())
+    expr = recorded_series().get(name, "")
+    return "job_id" in expr or any(_knows_job(each) for each in names_in(expr) if each in recorded_series())
 
 
 def narrowed(expr: str, matchers: Mapping[str, str]) -> str:

@@ -46,7 +46,7 @@ class BrokenRecordError(Exception):
         self.torn = torn
 
 
-class Record(NamedTuple):
+class FileRecord(NamedTuple):
     """One record. `kind` is None for the beginning of a segment, which has no payload."""
 
     kind: bytes | None
@@ -54,7 +54,7 @@ class Record(NamedTuple):
     payload: bytes
 
 
-def sealed(kind: bytes, payload: bytes) -> bytes:
+def encode_record(kind: bytes, payload: bytes) -> bytes:
     """A record as it stands in the file."""
     return _HEAD.pack(kind, len(payload), _checksum(kind, payload)) + payload
 
@@ -63,7 +63,7 @@ def _checksum(kind: bytes, payload: bytes) -> int:
     return zlib.crc32(payload, zlib.crc32(kind + struct.pack("<I", len(payload))))
 
 
-def records(file: BinaryIO, start: int, end: int, preamble: int | None = None) -> Iterator[Record]:
+def records(file: BinaryIO, start: int, end: int, preamble: int | None = None) -> Iterator[FileRecord]:
     """The records from byte `start` to `end`. Raises BrokenRecordError, and OSError.
 
     With `preamble`, no more than so many bytes of each block are read, whose checksum is not looked at: this is how a
@@ -75,7 +75,7 @@ def records(file: BinaryIO, start: int, end: int, preamble: int | None = None) -
         begin = file.read(len(START))
         if begin.startswith(MAGIC[: len(begin)]):
             _check_start(begin, at)
-            yield Record(None, at, b"")
+            yield FileRecord(None, at, b"")
             at += len(START)
             continue
         record, at = _record(file, begin, at, end, preamble)
@@ -90,7 +90,7 @@ def _check_start(begin: bytes, at: int) -> None:
         raise BrokenRecordError(at, f"is of version {version} of the format, and this program knows {VERSION}")
 
 
-def _record(file: BinaryIO, begin: bytes, at: int, end: int, preamble: int | None) -> tuple[Record, int]:
+def _record(file: BinaryIO, begin: bytes, at: int, end: int, preamble: int | None) -> tuple[FileRecord, int]:
     """A record whose first bytes are known, and where the next one begins."""
     if len(begin) < HEAD_BYTES:
         raise BrokenRecordError(at, "ends in the middle of a record", torn=True)
@@ -102,11 +102,11 @@ def _record(file: BinaryIO, begin: bytes, at: int, end: int, preamble: int | Non
         raise BrokenRecordError(at, "ends in the middle of a record", torn=True)
     file.seek(at + HEAD_BYTES)
     if preamble is not None and kind == BLOCK:
-        return Record(kind, at, file.read(min(length, preamble))), after
+        return FileRecord(kind, at, file.read(min(length, preamble))), after
     payload = file.read(length)
     if len(payload) != length or _checksum(kind, payload) != checksum:
         raise BrokenRecordError(at, "is damaged: a record does not agree with its checksum")
-    return Record(kind, at, payload), after
+    return FileRecord(kind, at, payload), after
 
 
 def next_segment(file: BinaryIO, after: int, end: int) -> int | None:
@@ -180,7 +180,7 @@ TEXT = 64 * 2**10
 
 
 @dataclass(frozen=True, slots=True)
-class Provenance:
+class RecordingHeader:
     """What is known of a recording before its first snapshot. Texts are empty where there is no such thing.
 
     `wall` and `mono` are when it began, in seconds on both clocks, `interval` the seconds between two snapshots.
@@ -200,24 +200,24 @@ class Provenance:
     redacted: bool = False
 
     @property
-    def began(self) -> Instant:
+    def started_at(self) -> Instant:
         """When it began, on both clocks."""
         return Instant(self.mono, self.wall)
 
 
-def encoded(header: Provenance) -> bytes:
+def encoded(header: RecordingHeader) -> bytes:
     """As it stands in the file: JSON, not compressed, for whoever looks at a file with a pager."""
     return json.dumps(asdict(header), separators=(",", ":")).encode()
 
 
-def decoded(payload: bytes) -> Provenance:
+def decoded(payload: bytes) -> RecordingHeader:
     """The header in a payload; members that this version does not know are passed over. Raises ValueError."""
     if len(payload) > HEADER_BYTES:
         raise ValueError("its header is too long")
     try:
         document = json.loads(payload)
-        known = {each.name: document[each.name] for each in fields(Provenance) if each.name in document}
-        return Provenance(**{name: _checked(name, value) for name, value in known.items()})
+        known = {each.name: document[each.name] for each in fields(RecordingHeader) if each.name in document}
+        return RecordingHeader(**{name: _checked(name, value) for name, value in known.items()})
     except (ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
         raise ValueError(f"its header is not understood: {type(error).__name__}: {error}") from None
 

@@ -50,7 +50,7 @@ _Run = tuple[tuple[tuple[Metric, Entity], ...], Reason, str]
 _Report = tuple[str, Outcome, str, tuple[_Run, ...]]
 
 
-class Known:
+class KnownDefinitions:
     """Series, layouts and foreign metrics of the segment before, so that they stay the same objects in the next."""
 
     def __init__(self) -> None:
@@ -62,9 +62,9 @@ class Known:
 class ReadDefinitions:
     """The tables of one segment. All methods raise ValueError, TypeError or LookupError for what makes no sense."""
 
-    def __init__(self, before: Known) -> None:
+    def __init__(self, before: KnownDefinitions) -> None:
         self._before = before
-        self.known = Known()
+        self.known = KnownDefinitions()
         self.known.metrics = before.metrics
         self._metrics: list[Metric] = []
         self._entities: list[Entity] = []

@@ -22,11 +22,11 @@ from agent.recording.file_records import (
     DEFINITIONS,
     HEADER,
     START,
-    Provenance,
     RecordingError,
+    RecordingHeader,
+    encode_record,
     encoded,
     pack_columns,
-    sealed,
 )
 from agent.recording.redaction import Redaction
 from agent.recording.written_definitions import LEVEL, WrittenDefinitions
@@ -39,7 +39,7 @@ FULL = 1_000_000
 _Row = Sequence[float]
 
 
-class _Track:
+class _PackerTrack:
     """The rows of one layout, or of one list of reports, in a block."""
 
     def __init__(self, kind: str, number: int) -> None:
@@ -51,19 +51,19 @@ class _Track:
 class SegmentPacker:
     """One segment. Call `begin` once, `add` for each snapshot, and `pack` for what goes to the file."""
 
-    def __init__(self, header: Provenance, redaction: Redaction | None = None) -> None:
+    def __init__(self, header: RecordingHeader, redaction: Redaction | None = None) -> None:
         self._header = redaction.header(header) if redaction else header
         self._definitions = WrittenDefinitions(redaction)
         self._clear()
 
     def begin(self) -> bytes:
         """The segment's first bytes."""
-        return START + sealed(HEADER, encoded(self._header))
+        return START + encode_record(HEADER, encoded(self._header))
 
     @property
-    def plenty(self) -> bool:
+    def is_large(self) -> bool:
         """Whether the segment should be followed by another before its tables get large."""
-        return self._definitions.plenty
+        return self._definitions.is_large
 
     @property
     def waiting(self) -> int:
@@ -71,7 +71,7 @@ class SegmentPacker:
         return len(self._times)
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether the block should be packed before it gets large."""
         return self._cells >= FULL
 
@@ -98,8 +98,8 @@ class SegmentPacker:
         """The records of what was added since the last call; empty if nothing was."""
         if not self._times:
             return b""
-        definitions = self._definitions.take()
-        before = sealed(DEFINITIONS, definitions) if definitions else b""
+        definitions = self._definitions.drain()
+        before = encode_record(DEFINITIONS, definitions) if definitions else b""
         tracks = self._tracks
         document = {
             "tracks": [[track.kind, track.number, len(track.rows)] for track in tracks],
@@ -110,13 +110,13 @@ class SegmentPacker:
         body = [struct.pack("<I", len(text)), text, pack_columns(self._times)]
         body += [pack_columns(track.rows) for track in tracks]
         preamble = PREAMBLE.pack(len(self._times), self._times[0][2], self._times[-1][2])
-        block = sealed(BLOCK, preamble + zlib.compress(b"".join(body), LEVEL))
+        block = encode_record(BLOCK, preamble + zlib.compress(b"".join(body), LEVEL))
         self._clear()
         return before + block
 
     def _clear(self) -> None:
         self._times: list[tuple[float, float, float]] = []
-        self._tracks: list[_Track] = []
+        self._tracks: list[_PackerTrack] = []
         self._places: dict[object, int] = {}
         self._shapes: dict[tuple[int, ...], int] = {}
         self._ticks: list[list[Any]] = []
@@ -143,7 +143,7 @@ class SegmentPacker:
 
     def _track(self, key: object, kind: str, number: int) -> int:
         place = self._places[key] = len(self._tracks)
-        self._tracks.append(_Track(kind, number))
+        self._tracks.append(_PackerTrack(kind, number))
         return place
 
 
@@ -159,7 +159,7 @@ SUFFIX = ".coldplate"
 class RecordingFile:
     """A recording that is being written. After an error it takes nothing more, and what was written stays."""
 
-    def __init__(self, path: Path, header: Provenance, redaction: Redaction | None = None) -> None:
+    def __init__(self, path: Path, header: RecordingHeader, redaction: Redaction | None = None) -> None:
         """Creates the file. Raises RecordingError where there is one of that name, or none can be made."""
         self.path = path
         self.snapshots = 0
@@ -181,7 +181,7 @@ class RecordingFile:
         try:
             self._packer.add(snapshot)
             since = self._packer.since
-            if self._packer.full or (
+            if self._packer.is_full or (
                 since is not None and snapshot.at.mono - since >= self._block_seconds(snapshot.at)
             ):
                 self.flush()
@@ -198,11 +198,11 @@ class RecordingFile:
             self._append(self._packer.pack())
             self.snapshots += waiting
 
-    def continue_as(self, header: Provenance, redaction: Redaction | None) -> None:
+    def continue_as(self, header: RecordingHeader, redaction: Redaction | None) -> None:
         """Go on with what comes from elsewhere, in a segment of its own. Raises RecordingError."""
         self.flush()
         self._header, self._redaction = header, redaction
-        self._begin_another(header.began)
+        self._begin_another(header.started_at)
 
     def close(self) -> None:
         """Write what waits, and have it outlast a power failure. Raises RecordingError."""
@@ -220,7 +220,7 @@ class RecordingFile:
         return min(BLOCK_SECONDS, max(LEAST_BLOCK_SECONDS, EARLY_SHARE * (at.mono - self._began)))
 
     def _is_time_for_another(self, at: Instant) -> bool:
-        return self._packer.plenty or at.mono - self._segment_began >= SEGMENT_SECONDS
+        return self._packer.is_large or at.mono - self._segment_began >= SEGMENT_SECONDS
 
     def _begin_another(self, at: Instant) -> None:
         self._packer = SegmentPacker(replace(self._header, wall=at.wall, mono=at.mono), self._redaction)

@@ -27,16 +27,16 @@ from agent.recording.file_records import (
     HEADER,
     START,
     BrokenRecordError,
-    Provenance,
-    Record,
+    FileRecord,
     RecordingError,
+    RecordingHeader,
     decoded,
     inflated,
     next_segment,
     records,
     unpack_columns,
 )
-from agent.recording.read_definitions import Known, ReadDefinitions
+from agent.recording.read_definitions import KnownDefinitions, ReadDefinitions
 from agent.recording.recording_file import PREAMBLE
 
 BLOCK_BYTES = 32 * 2**20
@@ -51,33 +51,33 @@ _ODD = (ValueError, TypeError, LookupError, AttributeError, RecursionError, Over
 """What comes of a document that is not as it should be."""
 
 
-class Piece(Protocol):
+class RecordingPiece(Protocol):
     """What a reader makes of a block: so many snapshots, the last of them at these wall seconds."""
 
     @property
-    def holds(self) -> int: ...
+    def snapshot_count(self) -> int: ...
     @property
-    def until(self) -> float: ...
+    def last_wall(self) -> float: ...
 
 
-_P = TypeVar("_P", bound=Piece)
-Opener = Callable[[Provenance, bytes, ReadDefinitions], Iterator[_P]]
+_P = TypeVar("_P", bound=RecordingPiece)
+Opener = Callable[[RecordingHeader, bytes, ReadDefinitions], Iterator[_P]]
 """Makes pieces of a block's payload. Raises ValueError, TypeError or LookupError for what makes no sense."""
 
 
 class RecordedSnapshot(NamedTuple):
     """A snapshot, and where it comes from."""
 
-    header: Provenance
+    header: RecordingHeader
     snapshot: Snapshot
 
     @property
-    def holds(self) -> int:
+    def snapshot_count(self) -> int:
         """It is one."""
         return 1
 
     @property
-    def until(self) -> float:
+    def last_wall(self) -> float:
         """Its wall seconds."""
         return self.snapshot.at.wall
 
@@ -90,7 +90,7 @@ class SegmentSpan:
     """
 
     at: int
-    header: Provenance
+    header: RecordingHeader
     count: int = 0
     first: float | None = None
     last: float | None = None
@@ -136,7 +136,7 @@ class Recording:
 
     def pieces(self, opener: Opener[_P], segments: list[int] | None = None) -> Iterator[_P]:
         """What an opener makes of all blocks, or of those in these segments. As `recorded`."""
-        known = Known()
+        known = KnownDefinitions()
         self._given, self._last = 0, None
         for start in [0] if segments is None else segments:
             at: int | None = start
@@ -173,7 +173,7 @@ class Recording:
                 if record.kind is None and reader.is_over:
                     return None
                 for each in reader.take(record):
-                    self._given, self._last = self._given + each.holds, each.until
+                    self._given, self._last = self._given + each.snapshot_count, each.last_wall
                     yield each
             return None
         except BrokenRecordError as error:
@@ -205,7 +205,7 @@ class Recording:
         if len(self.problems) < PROBLEMS and text not in self.problems:
             self.problems.append(text)
 
-    def _first_header(self) -> Provenance:
+    def _first_header(self) -> RecordingHeader:
         self._file.seek(0)
         begin = self._file.read(len(START))
         if not begin:
@@ -234,15 +234,15 @@ class Recording:
 class _SegmentReader(Generic[_P]):
     """Reads records into pieces. One object reads a segment and those that follow it, or `only` one."""
 
-    def __init__(self, before: Known, opener: Opener[_P], *, only: bool) -> None:
+    def __init__(self, before: KnownDefinitions, opener: Opener[_P], *, only: bool) -> None:
         self._opener = opener
         self.only = only
-        self._header: Provenance | None = None
+        self._header: RecordingHeader | None = None
         self._begun = False
         self._definitions = ReadDefinitions(before)
 
     @property
-    def known(self) -> Known:
+    def known(self) -> KnownDefinitions:
         """The objects of the segment that was read last."""
         return self._definitions.known
 
@@ -251,7 +251,7 @@ class _SegmentReader(Generic[_P]):
         """Whether another segment is none of ours."""
         return self.only and self._begun
 
-    def take(self, record: Record) -> Iterator[_P]:
+    def take(self, record: FileRecord) -> Iterator[_P]:
         """What the opener makes of a record."""
         if record.kind is None:
             if self._begun:
@@ -267,7 +267,7 @@ class _SegmentReader(Generic[_P]):
             yield from self._opener(self._header, record.payload, self._definitions)
 
 
-class Outline:
+class BlockOutline:
     """What a block says of itself: its snapshots' times, and which rows of which tracks each of them has.
 
     Raises ValueError, TypeError, LookupError or struct.error where it makes no sense.
@@ -298,15 +298,15 @@ def track_width(kind: str, number: int, definitions: ReadDefinitions) -> int:
     return len(definitions.layouts[number]) if kind == "L" else 2 * len(definitions.reports(number))
 
 
-def _snapshots_of(header: Provenance, payload: bytes, definitions: ReadDefinitions) -> Iterator[RecordedSnapshot]:
-    return (RecordedSnapshot(header, each) for each in _Block(payload, definitions))
+def _snapshots_of(header: RecordingHeader, payload: bytes, definitions: ReadDefinitions) -> Iterator[RecordedSnapshot]:
+    return (RecordedSnapshot(header, each) for each in _SnapshotBlock(payload, definitions))
 
 
-class _Block:
+class _SnapshotBlock:
     """The snapshots of a block, made one by one."""
 
     def __init__(self, payload: bytes, definitions: ReadDefinitions) -> None:
-        outline = Outline(payload)
+        outline = BlockOutline(payload)
         self._definitions = definitions
         self._shapes, self._ticks, self._times = outline.shapes, outline.ticks, outline.times
         at = outline.at
@@ -344,7 +344,7 @@ class _Block:
         return made
 
 
-def _enter(spans: list[SegmentSpan], record: Record) -> None:
+def _enter(spans: list[SegmentSpan], record: FileRecord) -> None:
     """Note a record in the survey of a file."""
     if record.kind == HEADER:
         spans.append(SegmentSpan(record.at - len(START), decoded(record.payload)))
@@ -355,7 +355,7 @@ def _enter(spans: list[SegmentSpan], record: Record) -> None:
         span.first, span.last = (first if span.first is None else span.first), last
 
 
-def _header_of(record: Record) -> Provenance:
+def _header_of(record: FileRecord) -> RecordingHeader:
     if record.kind != HEADER:
         raise ValueError("has no header")
     return decoded(record.payload)

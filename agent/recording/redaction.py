@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 
 from agent.model import Backend, Entity, Gpu, Labels, NvLink, Rack
-from agent.recording.file_records import Provenance
+from agent.recording.file_records import RecordingHeader
 
 KEPT = frozenset(
     """
@@ -105,7 +105,7 @@ class Redaction:
             text = pattern.sub(lambda found, kind=kind: self._unless_made(kind, found[0]), text)  # type: ignore[misc]  # kind is bound
         return text
 
-    def header(self, header: Provenance) -> Provenance:
+    def header(self, header: RecordingHeader) -> RecordingHeader:
         """A header without the node's name and the job; of the command, only the program is told."""
         program = header.command[:1] and (header.command[0].rpartition("/")[2],)
         return replace(

@@ -50,11 +50,11 @@ class WrittenDefinitions:
         """For each backend the gaps that it reported last, and their runs."""
 
     @property
-    def plenty(self) -> bool:
+    def is_large(self) -> bool:
         """Whether it is time for another segment: what comes and goes must not fill the memory."""
         return sum(map(len, self._numbers.values())) > ENOUGH
 
-    def take(self) -> bytes:
+    def drain(self) -> bytes:
         """What was defined since the last call, as a payload; empty if nothing was."""
         fresh = {kind: items for kind, items in self._fresh.items() if items}
         if not fresh:

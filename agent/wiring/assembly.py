@@ -22,7 +22,7 @@ from agent.lib.clock import clock
 from agent.lib.statefiles import StateFiles
 from agent.lib.threads import Threads
 from agent.lib.timestamps import utc
-from agent.recording.file_records import Provenance
+from agent.recording.file_records import RecordingHeader
 from agent.wiring.alerting import Receivers, load_alerting, make_rule_manager
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.expectations import load_choice
@@ -120,7 +120,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     )
 
 
-def _announce_replay(header: Provenance) -> None:
+def _announce_replay(header: RecordingHeader) -> None:
     """Log whose past is shown."""
     facts = {"node": header.node, "recorded": utc(header.wall), "made_by": header.maker}
     log.warning("REPLAY of a recording: nothing it shows is of this moment", extra={"facts": facts})

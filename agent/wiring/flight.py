@@ -9,7 +9,7 @@ from agent import __version__
 from agent.config.schema import Config
 from agent.daemon.flight_recorder import MAKER, FlightRecorder, FlightSettings
 from agent.lib.threads import Threads
-from agent.recording.file_records import Provenance
+from agent.recording.file_records import RecordingHeader
 from agent.wiring.command_line import scenario_of
 from agent.wiring.node_identity import node_name
 from agent.wiring.replaying import is_replay
@@ -28,7 +28,7 @@ def make_flight_recorder(config: Config, threads: Threads) -> FlightRecorder | N
         log.info("no state directory: there is no flight recorder")
         return None
     scenario = scenario_of(config) or ""
-    header = Provenance(__version__, node_name(config), 0.0, 0.0, config.sampling.fast, MAKER, scenario=scenario)
+    header = RecordingHeader(__version__, node_name(config), 0.0, 0.0, config.sampling.fast, MAKER, scenario=scenario)
     return FlightRecorder(
         FlightSettings(recorder.flight, frozenset(recorder.dump_on), folder, recorder.keep), header, threads
     )

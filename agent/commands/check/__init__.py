@@ -14,7 +14,7 @@ from agent.wiring.command_line import add_sources, read_config, read_options
 from agent.wiring.http_access import add_http_config, given_login
 
 if TYPE_CHECKING:
-    from agent.commands.check.node_check import Evidence
+    from agent.commands.check.node_check import CheckEvidence
 
 HELP = "judge whether the node is fit for a job"
 DESCRIPTION = (
@@ -93,7 +93,7 @@ def _obey(arguments: argparse.Namespace) -> int:
 
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
     config = read_config(arguments)
-    options = node_check.aged(read_options(arguments), config, _seconds("--at", arguments.at))
+    options = node_check.age_scenario(read_options(arguments), config, _seconds("--at", arguments.at))
     names = _chosen(arguments.only, arguments.skip)
     source = arguments.expect or config.expectations
     expected = node_check.expectations_of(source, Path.cwd() if arguments.expect else options.folder)
@@ -103,22 +103,22 @@ def _obey(arguments: argparse.Namespace) -> int:
     agent = arguments.agent or ("none" if arguments.scenario else "auto")
     until = node_check.deadline(timeout)
     if arguments.learn is not None:
-        return _learn(node_check.gather(config, options, until, "none"), arguments.learn)
+        return _learn(node_check.collect_evidence(config, options, until, "none"), arguments.learn)
     if config.backends.devices == "none":
         names -= {"driver", "xids"}
-    evidence = node_check.gather(config, options, until, agent, given_login(arguments))
-    made = node_check.judge(evidence, names, expected, needs_agent=agent == "required")
+    evidence = node_check.collect_evidence(config, options, until, agent, given_login(arguments))
+    made = node_check.evaluate(evidence, names, expected, needs_agent=agent == "required")
     sys.stdout.write(check_output.as_json(made) if arguments.json
                      else check_output.as_text(made, arguments.verbose))  # fmt: skip
     return check_output.status_of(made)
 
 
-def _learn(evidence: Evidence, target: str) -> int:
-    from agent.commands.check.node_check import learn
+def _learn(evidence: CheckEvidence, target: str) -> int:
+    from agent.commands.check.node_check import learn_expectations
     from agent.health.learned_node import written
     from agent.lib.durable import replace_file
 
-    text = written(learn(evidence))
+    text = written(learn_expectations(evidence))
     if target == "-":
         sys.stdout.write(text)
         return 0

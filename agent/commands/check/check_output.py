@@ -10,7 +10,7 @@ from agent.health.verdicts import HealthFinding, Verdict, by_rank, worst
 from agent.lib.wording import one_line
 
 if TYPE_CHECKING:
-    from agent.commands.check.node_check import Judgement
+    from agent.commands.check.node_check import CheckResult
 
 STATUSES = {Verdict.OK: 0, Verdict.WARNING: 1, Verdict.CRITICAL: 2, Verdict.UNKNOWN: 3}
 """Exit statuses of the Monitoring Plugins' development guidelines."""
@@ -20,12 +20,12 @@ TOLD = 3
 """Findings that the first line tells; the lines after it have them all."""
 
 
-def status_of(judgement: Judgement) -> int:
+def status_of(judgement: CheckResult) -> int:
     """The exit status."""
     return STATUSES[worst(judgement.findings)]
 
 
-def as_text(judgement: Judgement, verbose: bool) -> str:
+def as_text(judgement: CheckResult, verbose: bool) -> str:
     """The summary line, and a line for each finding that is not ok, or for every one."""
     lines = [_summary(judgement)]
     if judgement.note:
@@ -35,7 +35,7 @@ def as_text(judgement: Judgement, verbose: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_json(judgement: Judgement) -> str:
+def as_json(judgement: CheckResult) -> str:
     """The same as an object: verdict, exit status, expectations, and every finding."""
     document: dict[str, object] = {
         "verdict": worst(judgement.findings).value,
@@ -57,7 +57,7 @@ def as_json(judgement: Judgement) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _summary(judgement: Judgement) -> str:
+def _summary(judgement: CheckResult) -> str:
     """The line that a scheduler shows. What follows its bar are the counts, as performance data."""
     findings = by_rank(judgement.findings)
     counts = {verdict: sum(each.verdict is verdict for each in findings) for verdict in Verdict}

@@ -50,7 +50,7 @@ AGENT_SECONDS = 0.8
 _Result = TypeVar("_Result")
 
 
-class Aside(Generic[_Result]):
+class BackgroundQuery(Generic[_Result]):
     """A question whose answer is taken if it comes in time, and left alone if it does not."""
 
     def __init__(self, ask: Callable[[], _Result]) -> None:
@@ -75,7 +75,7 @@ class AgentAlerts(NamedTuple):
     why: str = ""
 
 
-def ask_agent(agent: OwnAgent, until: float) -> AgentAlerts:
+def query_agent(agent: OwnAgent, until: float) -> AgentAlerts:
     """What the agent is alarmed about, by a monotonic second. The first address that answers is believed.
 
     Alerts of the rack as a whole are left out: they say nothing about this node.
@@ -148,7 +148,7 @@ WORST = (("critical", Verdict.CRITICAL), ("warning", Verdict.WARNING))
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class CheckResult:
     """The findings, and the expectations that they come from. `note` says why no kind of node was recognised."""
 
     findings: Sequence[HealthFinding]
@@ -175,7 +175,7 @@ def expectations_of(source: str, folder: Path) -> Expected | None:
         raise ConfigError(f"expectations: {error}") from error
 
 
-def aged(options: CommandLineOptions, config: Config, at: float | None) -> CommandLineOptions:
+def age_scenario(options: CommandLineOptions, config: Config, at: float | None) -> CommandLineOptions:
     """The options, with the scenario `at` seconds old, or as old as it takes its faults to show. Raises ConfigError."""
     if scenario_of(config) is None:
         if at is not None:
@@ -190,7 +190,7 @@ def aged(options: CommandLineOptions, config: Config, at: float | None) -> Comma
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class CheckEvidence:
     """What was gathered: a snapshot of the devices of a family, the XIDs since boot, and what the agent says.
 
     `is_up`: the device worker was up, so that its silence is the driver's. `is_whole`: everybody answered in time.
@@ -211,20 +211,20 @@ class Evidence:
     paused: str = ""
 
 
-def gather(
+def collect_evidence(
     config: Config,
     options: CommandLineOptions,
     until: float,
     agent: str,
     given: Mapping[str, Any] | None = None,
-) -> Evidence:
+) -> CheckEvidence:
     """Everything at the same time, by a monotonic second. `agent` is none, or another word. Raises ConfigError.
 
     `given` is how to log in to the agent, if not as a peer of the rack does.
     """
-    alerts = None if agent == "none" else Aside(partial(ask_agent, own_agent(config, given), until))
+    alerts = None if agent == "none" else BackgroundQuery(partial(query_agent, own_agent(config, given), until))
     is_real = scenario_of(config) is None and config.backends.devices != "none"
-    kernel_log = Aside(read_kernel_log) if is_real else None
+    kernel_log = BackgroundQuery(read_kernel_log) if is_real else None
     paused = _pause(config, options)
     sampled = replace(_sample(_without_devices(config) if paused else config, options, until), paused=paused)
     xids: Sequence[Xid] | None = [] if scenario_of(config) is None else _past(config, options)
@@ -236,7 +236,9 @@ def gather(
     return replace(sampled, devices=devices, xids=xids, why_no_xids=why, alerts=told)
 
 
-def judge(evidence: Evidence, names: Collection[str], wanted: Expected | None, *, needs_agent: bool) -> Judgement:
+def evaluate(
+    evidence: CheckEvidence, names: Collection[str], wanted: Expected | None, *, needs_agent: bool
+) -> CheckResult:
     """The findings of the checks with these names; `wanted` is None where the GPUs tell what the node should be."""
     view = view_of(evidence.snapshot, evidence.devices)
     expected = wanted or expected_of(view)
@@ -248,10 +250,10 @@ def judge(evidence: Evidence, names: Collection[str], wanted: Expected | None, *
     if evidence.alerts is not None:
         findings += agent_findings(evidence.alerts, needs_agent)
     note = "" if wanted is not None or expected is not GENERIC else _unrecognised(view)
-    return Judgement([each for each in findings if each.name in names], expected, note)
+    return CheckResult([each for each in findings if each.name in names], expected, note)
 
 
-def learn(evidence: Evidence) -> NodeExpectations:
+def learn_expectations(evidence: CheckEvidence) -> NodeExpectations:
     """What this node is, as expectations. Raises ConfigError where it does not tell all that there is to learn."""
     view = view_of(evidence.snapshot, evidence.devices)
     silent = len(view.gpus) - len(view.answering)
@@ -280,7 +282,7 @@ def agent_findings(told: AgentAlerts, required: bool) -> list[HealthFinding]:
     return [*findings, HealthFinding("alerts", Verdict.OK, wanted, "none")]
 
 
-def _sample(config: Config, options: CommandLineOptions, until: float) -> Evidence:
+def _sample(config: Config, options: CommandLineOptions, until: float) -> CheckEvidence:
     """What the devices show by a monotonic second. Raises ConfigError."""
     from agent.daemon.hub import Hub
     from agent.daemon.sampling import Teller
@@ -301,15 +303,15 @@ def _sample(config: Config, options: CommandLineOptions, until: float) -> Eviden
         snapshot = sampling.glance(until)
         worker, is_whole = sampling.supervisor, sampling.has_everything()
         if worker is None:
-            return Evidence(snapshot, family_of(config), is_whole=is_whole)
+            return CheckEvidence(snapshot, family_of(config), is_whole=is_whole)
         opened = snapshot.at.mono if worker.opened_at is None else worker.opened_at
         waited, opening = snapshot.at.mono - opened, opened - began
-        return Evidence(snapshot, family_of(config), worker.heard, is_whole, waited, opening)
+        return CheckEvidence(snapshot, family_of(config), worker.heard, is_whole, waited, opening)
     finally:
         sampling.abandon()
 
 
-def _driver(view: SeenNode, expected: Expected, evidence: Evidence) -> HealthFinding:
+def _driver(view: SeenNode, expected: Expected, evidence: CheckEvidence) -> HealthFinding:
     finding = gpu_findings.driver(view, expected, evidence.devices)
     if evidence.paused:
         remedy = "check again afterwards, or end it with coldplate pause --end"
@@ -319,7 +321,7 @@ def _driver(view: SeenNode, expected: Expected, evidence: Evidence) -> HealthFin
     return finding
 
 
-def _patient(finding: HealthFinding, view: SeenNode, evidence: Evidence) -> HealthFinding:
+def _patient(finding: HealthFinding, view: SeenNode, evidence: CheckEvidence) -> HealthFinding:
     """A GPU of which nothing is known but its silence is not lost yet if it was hardly given the time to answer."""
     patience = max(ANSWERING_SECONDS, ANSWERING_SHARE * evidence.opening)
     if finding.name != "gpus-present" or finding.is_met is not False or evidence.waited >= patience:

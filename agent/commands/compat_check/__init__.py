@@ -59,10 +59,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _checked(paths: Sequence[Path]) -> list[CheckedFile]:
     """All files are read first: what the rules of one record, the others may ask for."""
-    from agent.commands.compat_check.query_extraction import FoundQuery, NoQueriesError, read_queries
-    from agent.commands.compat_check.query_verdicts import CheckedFile, judge
+    from agent.commands.compat_check.query_extraction import ExtractedQuery, NoQueriesError, read_queries
+    from agent.commands.compat_check.query_verdicts import CheckedFile, evaluate_query
 
-    read: list[tuple[FoundQuery, ...] | str] = []
+    read: list[tuple[ExtractedQuery, ...] | str] = []
     for path in paths:
         try:
             read.append(read_queries(path))
@@ -72,6 +72,6 @@ def _checked(paths: Sequence[Path]) -> list[CheckedFile]:
     return [
         CheckedFile(str(path), problem=file)
         if isinstance(file, str)
-        else CheckedFile(str(path), tuple(judge(query, recorded) for query in file))
+        else CheckedFile(str(path), tuple(evaluate_query(query, recorded) for query in file))
         for path, file in zip(paths, read, strict=True)
     ]

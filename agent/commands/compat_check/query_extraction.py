@@ -37,7 +37,7 @@ class NoQueriesError(Exception):
     """A file has no queries that can be read; the text names it and says why."""
 
 
-class FoundQuery(NamedTuple):
+class ExtractedQuery(NamedTuple):
     """A query and where it is: a panel, a variable, a rule. `record` is the name that its result gets, if any.
 
     `labels` are those that the query is asked for besides: `label_values(m, gpu)`. `unread` says why what is there is
@@ -51,19 +51,19 @@ class FoundQuery(NamedTuple):
     unread: str = ""
 
 
-def read_queries(path: Path) -> tuple[FoundQuery, ...]:
+def read_queries(path: Path) -> tuple[ExtractedQuery, ...]:
     """Return the queries of a file. Raises NoQueriesError."""
     try:
         text = textfile.read_text(path, MOST_BYTES, handed=True)
     except textfile.ReadError as error:
         raise NoQueriesError(str(error)) from None
     try:
-        return queries_of(text)
+        return extract_queries(text)
     except NoQueriesError as error:
         raise NoQueriesError(f"{one_line(str(path), 4096)}: {error}") from None
 
 
-def queries_of(text: str) -> tuple[FoundQuery, ...]:
+def extract_queries(text: str) -> tuple[ExtractedQuery, ...]:
     """Return the queries of a text. Raises NoQueriesError, without a file's name."""
     if text.lstrip()[:1] in ("{", "["):
         return _of_dashboard(_json(text))
@@ -75,7 +75,7 @@ def queries_of(text: str) -> tuple[FoundQuery, ...]:
     found = tuple(_rules(document))
     if not found:
         raise NoQueriesError("has no rules; give a Prometheus rule file, a PrometheusRule, or a Grafana dashboard")
-    rest = (FoundQuery(f"line {tree.rest}", "", unread="another document begins, which is not read"),)
+    rest = (ExtractedQuery(f"line {tree.rest}", "", unread="another document begins, which is not read"),)
     return _bounded((*found, *rest) if tree.rest else found)
 
 
@@ -90,35 +90,35 @@ def _json(text: str) -> Any:
         raise NoQueriesError(f"is not JSON: {one_line(str(error))}") from None
 
 
-def _bounded(found: tuple[FoundQuery, ...]) -> tuple[FoundQuery, ...]:
+def _bounded(found: tuple[ExtractedQuery, ...]) -> tuple[ExtractedQuery, ...]:
     if len(found) > MOST_QUERIES:
         raise NoQueriesError(f"has more than {MOST_QUERIES} queries; check its parts one by one")
     return found
 
 
-def _of_dashboard(document: Any) -> tuple[FoundQuery, ...]:
-    walk = _DashboardWalk()
+def _of_dashboard(document: Any) -> tuple[ExtractedQuery, ...]:
+    walk = _DashboardVisitor()
     walk.through(document)
     if not walk.is_dashboard:
         raise NoQueriesError("is not a Grafana dashboard: it has neither panels nor variables")
     return _bounded(tuple(walk.queries))
 
 
-class _Spot(NamedTuple):
+class _DashboardNode(NamedTuple):
     node: Any
     place: str
     source: str
 
 
-class _DashboardWalk:
+class _DashboardVisitor:
     """Goes through a dashboard of any version: panels are where they are, and whatever has an `expr` is a query."""
 
     def __init__(self) -> None:
-        self.queries: list[FoundQuery] = []
+        self.queries: list[ExtractedQuery] = []
         self.is_dashboard = False
 
     def through(self, document: Any) -> None:
-        waiting = [_Spot(document, "", "")]
+        waiting = [_DashboardNode(document, "", "")]
         while waiting:
             spot = waiting.pop()
             if isinstance(spot.node, list):
@@ -129,7 +129,7 @@ class _DashboardWalk:
                     spot._replace(node=each) for each in reversed(spot.node.values()) if isinstance(each, (dict, list))
                 ]
 
-    def _look(self, spot: _Spot) -> _Spot:
+    def _look(self, spot: _DashboardNode) -> _DashboardNode:
         node = spot.node
         self.is_dashboard = self.is_dashboard or not _MARKS.isdisjoint(node)
         title, source = node.get("title"), _source(node) or spot.source
@@ -137,15 +137,15 @@ class _DashboardWalk:
         library = node.get("libraryPanel")
         if isinstance(library, dict) and not isinstance(node.get("targets"), list):
             name = one_line(str(library.get("name") or library.get("uid")), 80)
-            self.queries.append(FoundQuery(f"library panel {name}", "", unread="its queries are not in this file"))
+            self.queries.append(ExtractedQuery(f"library panel {name}", "", unread="its queries are not in this file"))
         if source not in _OTHERS:
             self._ask(node, place)
-        return _Spot(node, place, source)
+        return _DashboardNode(node, place, source)
 
     def _ask(self, node: dict[str, Any], place: str) -> None:
         expr = node.get("expr")
         if isinstance(expr, str) and expr.strip():
-            self.queries.append(FoundQuery(place or "a query", expr))
+            self.queries.append(ExtractedQuery(place or "a query", expr))
         if node.get("type") == "query" or node.get("kind") == "QueryVariable":
             self._variable(node)
 
@@ -159,19 +159,19 @@ class _DashboardWalk:
                 self.queries.append(query)
 
 
-def variable_query(place: str, text: str) -> FoundQuery | None:
+def variable_query(place: str, text: str) -> ExtractedQuery | None:
     """What a variable asks for; None if no metric is named, as in `label_values(instance)`."""
     function = _QUERY_FUNCTIONS.fullmatch(text)
     if function is None:
-        return FoundQuery(place, text)
+        return ExtractedQuery(place, text)
     if function[1] == "query_result":
-        return FoundQuery(place, function[2])
+        return ExtractedQuery(place, function[2])
     if function[1] == "metrics":
         return None
     selector, comma, label = function[2].rpartition(",")
     if not comma or "}" in label or '"' in label:
-        return FoundQuery(place, function[2]) if function[1] == "label_names" and function[2].strip() else None
-    return FoundQuery(place, selector, labels=(label.strip(),))
+        return ExtractedQuery(place, function[2]) if function[1] == "label_names" and function[2].strip() else None
+    return ExtractedQuery(place, selector, labels=(label.strip(),))
 
 
 def _source(node: dict[str, Any]) -> str:
@@ -181,7 +181,7 @@ def _source(node: dict[str, Any]) -> str:
     return kind.lower() if isinstance(kind, str) else ""
 
 
-def _rules(document: Any) -> Iterator[FoundQuery]:
+def _rules(document: Any) -> Iterator[ExtractedQuery]:
     """The rules of a rule file, of a PrometheusRule, or of a list of them."""
     if not isinstance(document, dict):
         return
@@ -196,7 +196,7 @@ def _rules(document: Any) -> Iterator[FoundQuery]:
             if isinstance(rule, dict) and isinstance(rule.get("expr"), (str, int, float)):
                 record = rule.get("record")
                 name = one_line(str(rule.get("alert") or record or "a rule"), 80)
-                yield FoundQuery(name, str(rule["expr"]), record if isinstance(record, str) else "")
+                yield ExtractedQuery(name, str(rule["expr"]), record if isinstance(record, str) else "")
 
 
 OPEN = "grafana_variable"
@@ -240,7 +240,7 @@ class QueryNames(NamedTuple):
     choices: tuple[Choice, ...] = ()
 
 
-def names_in(text: str) -> QueryNames:
+def extract_names(text: str) -> QueryNames:
     """Return what a query names. Raises PromqlError if it is not PromQL that rules support."""
     return _of_tree(parse(without_variables(text)))
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from agent.catalogue import BY_NAME
 from agent.catalogue.infiniband import PREFIX as DRIVERS_PREFIX
 from agent.catalogue.profiles import Profile, profile_of
-from agent.commands.compat_check.query_extraction import OPEN, Choice, FoundQuery, NamedSelector, names_in
+from agent.commands.compat_check.query_extraction import OPEN, Choice, ExtractedQuery, NamedSelector, extract_names
 from agent.lib.wording import one_line
 from alerts.promql import Matcher, PromqlError
 from exporters.compatibility import PROFILES
@@ -68,12 +68,12 @@ class QueryVerdict:
         return not self.unread and all(each.source or each.spare for each in self.metrics)
 
 
-def judge(query: FoundQuery, recorded: Collection[str] = ()) -> QueryVerdict:
+def evaluate_query(query: ExtractedQuery, recorded: Collection[str] = ()) -> QueryVerdict:
     """Return a verdict on a query; `recorded` are names of metrics that rules record."""
     if query.unread:
         return QueryVerdict(query.place, query.text, (), unread=query.unread)
     try:
-        named = names_in(query.text)
+        named = extract_names(query.text)
     except PromqlError as error:
         return QueryVerdict(query.place, query.text, (), unread=str(error))
     metrics: dict[str, MetricVerdict] = {}

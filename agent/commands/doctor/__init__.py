@@ -13,7 +13,7 @@ from agent.wiring.command_line import DEFAULT_FILE, add_config_file, add_roots, 
 from agent.wiring.http_access import add_http_config, given_login
 
 if TYPE_CHECKING:
-    from agent.commands.doctor.doctor_node import ExaminedNode
+    from agent.commands.doctor.doctor_node import DoctorNode
 
 HELP = "explain the installation: what works, what does not, and the fix"
 DESCRIPTION = (
@@ -76,9 +76,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if doctor_finding.worst(findings) is DoctorVerdict.FAIL else 0
 
 
-def _node(arguments: argparse.Namespace) -> ExaminedNode:
+def _node(arguments: argparse.Namespace) -> DoctorNode:
     """The node with its configuration; what is wrong with the file is a finding, and no reason to stop."""
-    from agent.commands.doctor.doctor_node import ExaminedNode
+    from agent.commands.doctor.doctor_node import DoctorNode
     from agent.config.schema import Config
     from agent.lib.clock import clock
 
@@ -89,7 +89,7 @@ def _node(arguments: argparse.Namespace) -> ExaminedNode:
         problem = str(error)
     file = arguments.config_file or DEFAULT_FILE
     try:
-        return ExaminedNode(
+        return DoctorNode(
             config,
             problem,
             sysfs=arguments.sysfs,

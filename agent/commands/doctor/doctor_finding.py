@@ -23,7 +23,7 @@ class DoctorVerdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
+class DoctorFinding:
     """A finding. `remedy` is the command or the edit that fixes it; empty if nothing is wrong."""
 
     subject: str
@@ -33,7 +33,7 @@ class Diagnosis:
 
 
 @dataclass(slots=True)
-class Examination:
+class DoctorCheck:
     """One thing to look at, apart from all others: where it hangs, it alone is not known.
 
     `path` names what is read, for who reads that it did not answer.
@@ -41,45 +41,45 @@ class Examination:
 
     subject: str
     path: str
-    look: Callable[[], Iterable[Diagnosis]]
+    run: Callable[[], Iterable[DoctorFinding]]
 
-    def read(self) -> list[Diagnosis]:
+    def read(self) -> list[DoctorFinding]:
         """What is found there; what may not be read is a finding as well."""
         try:
-            return list(self.look())
+            return list(self.run())
         except OSError as error:
             what = f"{error.filename or self.path}: {error.strerror or error}"
             remedy = "run coldplate doctor as root" if isinstance(error, PermissionError) else ""
-            return [Diagnosis(self.subject, DoctorVerdict.WARN, what, remedy)]
+            return [DoctorFinding(self.subject, DoctorVerdict.WARN, what, remedy)]
 
 
-class Diagnoses:
+class FindingFactory:
     """Makes the findings of one subject."""
 
     def __init__(self, subject: str) -> None:
         self._subject = subject
 
-    def ok(self, found: str) -> Diagnosis:
+    def ok(self, found: str) -> DoctorFinding:
         """All is as it should be."""
-        return Diagnosis(self._subject, DoctorVerdict.OK, found)
+        return DoctorFinding(self._subject, DoctorVerdict.OK, found)
 
-    def warn(self, found: str, remedy: str) -> Diagnosis:
+    def warn(self, found: str, remedy: str) -> DoctorFinding:
         """The agent misses something, or may."""
-        return Diagnosis(self._subject, DoctorVerdict.WARN, found, remedy)
+        return DoctorFinding(self._subject, DoctorVerdict.WARN, found, remedy)
 
-    def fail(self, found: str, remedy: str) -> Diagnosis:
+    def fail(self, found: str, remedy: str) -> DoctorFinding:
         """The agent cannot do its work, or a part of it that was asked for."""
-        return Diagnosis(self._subject, DoctorVerdict.FAIL, found, remedy)
+        return DoctorFinding(self._subject, DoctorVerdict.FAIL, found, remedy)
 
     def check(
-        self, path: object, look: Callable[P, Iterable[Diagnosis]], *args: P.args, **kwargs: P.kwargs
-    ) -> Examination:
+        self, path: object, look: Callable[P, Iterable[DoctorFinding]], *args: P.args, **kwargs: P.kwargs
+    ) -> DoctorCheck:
         """A check of this subject: `look` is called with the arguments."""
-        return Examination(self._subject, str(path), partial(look, *args, **kwargs))
+        return DoctorCheck(self._subject, str(path), partial(look, *args, **kwargs))
 
-    def said(self, path: object, *findings: Diagnosis) -> Examination:
+    def constant(self, path: object, *findings: DoctorFinding) -> DoctorCheck:
         """What is known without looking."""
-        return Examination(self._subject, str(path), lambda: findings)
+        return DoctorCheck(self._subject, str(path), lambda: findings)
 
 
 COLOURS = {DoctorVerdict.OK: "\033[32m", DoctorVerdict.WARN: "\033[33m", DoctorVerdict.FAIL: "\033[1;31m"}
@@ -87,13 +87,13 @@ PLAIN = "\033[0m"
 LONGEST = 1000
 
 
-def worst(findings: Iterable[Diagnosis]) -> DoctorVerdict:
+def worst(findings: Iterable[DoctorFinding]) -> DoctorVerdict:
     """The verdict on all of them."""
     found = {each.verdict for each in findings}
     return next((each for each in (DoctorVerdict.FAIL, DoctorVerdict.WARN) if each in found), DoctorVerdict.OK)
 
 
-def lines(findings: Sequence[Diagnosis], coloured: bool) -> Iterator[str]:
+def lines(findings: Sequence[DoctorFinding], coloured: bool) -> Iterator[str]:
     """Yield a line for each finding, one more for its remedy, and the number of each verdict."""
     width = max((len(each.subject) for each in findings), default=0)
     for each in findings:
@@ -106,7 +106,7 @@ def lines(findings: Sequence[Diagnosis], coloured: bool) -> Iterator[str]:
     yield f"\n{', '.join(counts)}"
 
 
-def document(findings: Sequence[Diagnosis]) -> str:
+def document(findings: Sequence[DoctorFinding]) -> str:
     """The same in JSON."""
     listed = [{**asdict(each), "verdict": each.verdict.value} for each in findings]
     return json.dumps({"verdict": worst(findings).value, "findings": listed}, indent=2)

@@ -17,7 +17,7 @@ import msgspec
 
 from agent.backends.pci import PciDevice, nvidia_gpus, pci_devices
 from agent.backends.sysfs import names, text
-from agent.commands.doctor.doctor_finding import Diagnosis, Examination
+from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding
 from agent.config.schema import Config
 from agent.lib.http_answers import AnswerBounds
 from agent.lib.http_client import HttpClient
@@ -90,7 +90,7 @@ DEADLINE_SECONDS = 2.0
 SNAPSHOT = "/api/v1/snapshot"
 
 
-class ToldReading(msgspec.Struct):
+class JsonReading(msgspec.Struct):
     """One reading of the snapshot; None where it is no number."""
 
     metric: str
@@ -98,7 +98,7 @@ class ToldReading(msgspec.Struct):
     value: float | None
 
 
-class ToldReport(msgspec.Struct):
+class JsonReport(msgspec.Struct):
     """What one backend says of its last read."""
 
     backend: str
@@ -106,7 +106,7 @@ class ToldReport(msgspec.Struct):
     detail: str = ""
 
 
-class ToldGap(msgspec.Struct):
+class JsonGap(msgspec.Struct):
     """What the agent misses, and why."""
 
     backend: str
@@ -116,25 +116,25 @@ class ToldGap(msgspec.Struct):
     labels: dict[str, str] = {}
 
 
-class _Told(msgspec.Struct):
+class _SnapshotData(msgspec.Struct):
     age: float
-    readings: list[ToldReading]
-    reports: list[ToldReport]
-    gaps: list[ToldGap]
+    readings: list[JsonReading]
+    reports: list[JsonReport]
+    gaps: list[JsonGap]
 
 
 class _Envelope(msgspec.Struct):
-    data: _Told
+    data: _SnapshotData
 
 
 @dataclass(frozen=True)
-class AgentView:
+class RunningAgent:
     """A snapshot of the running agent, `age` seconds old."""
 
     age: float
-    readings: Mapping[str, list[ToldReading]] = field(default_factory=dict)
-    reports: tuple[ToldReport, ...] = ()
-    gaps: tuple[ToldGap, ...] = ()
+    readings: Mapping[str, list[JsonReading]] = field(default_factory=dict)
+    reports: tuple[JsonReport, ...] = ()
+    gaps: tuple[JsonGap, ...] = ()
 
     def values(self, metric: str) -> list[float]:
         """All values of a metric."""
@@ -150,12 +150,12 @@ class AgentView:
         """Whether it has released the driver because somebody asked it to."""
         return "coldplate_devices_paused_until_timestamp_seconds" in self.readings
 
-    def labelled(self, metric: str, label: str, value: float) -> Iterator[str]:
+    def label_values(self, metric: str, label: str, value: float) -> Iterator[str]:
         """The label's value of each series that has this value."""
         return (each.labels.get(label, "") for each in self.readings.get(metric, ()) if each.value == value)
 
 
-def ask(target: HttpTarget, mono: Callable[[], float]) -> tuple[AgentView | None, str]:
+def fetch_snapshot(target: HttpTarget, mono: Callable[[], float]) -> tuple[RunningAgent | None, str]:
     """The agent's snapshot, or None with the reason why there is none."""
     client = HttpClient(target, BOUNDS, mono)
     try:
@@ -169,16 +169,16 @@ def ask(target: HttpTarget, mono: Callable[[], float]) -> tuple[AgentView | None
     return parse_snapshot(answer.body, target.shown)
 
 
-def parse_snapshot(body: bytes, where: str) -> tuple[AgentView | None, str]:
+def parse_snapshot(body: bytes, where: str) -> tuple[RunningAgent | None, str]:
     """The snapshot in an answer of `where`."""
     try:
         told: Any = msgspec.json.decode(body, type=_Envelope).data
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return None, f"{where}: what answers is no coldplate of this version: {error}"
-    readings: dict[str, list[ToldReading]] = {}
+    readings: dict[str, list[JsonReading]] = {}
     for each in told.readings:
         readings.setdefault(each.metric, []).append(each)
-    return AgentView(told.age, readings, tuple(told.reports), tuple(told.gaps)), ""
+    return RunningAgent(told.age, readings, tuple(told.reports), tuple(told.gaps)), ""
 
 
 UNIT = "coldplate.service"
@@ -199,7 +199,7 @@ def whole(path: Path, most: int = TABLE) -> str:
     return b"".join(parts).decode("utf-8", "replace")
 
 
-class SeenProcess(NamedTuple):
+class ListedProcess(NamedTuple):
     """A process as everybody sees it."""
 
     pid: int
@@ -207,7 +207,7 @@ class SeenProcess(NamedTuple):
     cgroup: str
 
 
-class ExaminedNode:
+class DoctorNode:
     """`root` is where /dev, /etc, /run and /var are, `mono` tells monotonic seconds, `url` where the agent should be.
 
     `config` is what the configuration says, or the defaults where it cannot be used: `problem` then tells why.
@@ -237,18 +237,18 @@ class ExaminedNode:
         self.mono = mono
         own = own_agent(config, login)
         self.target = HttpTarget(url or own.urls[0], timeout=1.0, **((login or {}) if url else own.login))
-        self.agent: AgentView | None = None
+        self.agent: RunningAgent | None = None
         """What the running agent says; None where none answers."""
-        self.silence = "it was not asked"
+        self.no_answer_reason = "it was not asked"
         """Why it says nothing."""
 
-    def meeting(self) -> Examination:
+    def agent_query(self) -> DoctorCheck:
         """Asks the running agent, before anything else."""
-        return Examination("agent", self.target.shown, self._meet)
+        return DoctorCheck("agent", self.target.shown, self._meet)
 
-    def _meet(self) -> Iterable[Diagnosis]:
-        self.silence = f"{self.target.shown}: no answer"
-        self.agent, self.silence = ask(self.target, self.mono)
+    def _meet(self) -> Iterable[DoctorFinding]:
+        self.no_answer_reason = f"{self.target.shown}: no answer"
+        self.agent, self.no_answer_reason = fetch_snapshot(self.target, self.mono)
         return ()
 
     @property
@@ -267,7 +267,7 @@ class ExaminedNode:
         return next((path for path in places if os.path.lexists(path)), None)
 
     @cached_property
-    def processes(self) -> tuple[SeenProcess, ...]:
+    def processes(self) -> tuple[ListedProcess, ...]:
         """All that procfs shows. Those that end meanwhile are left out."""
         found = []
         for name in names(self.procfs):
@@ -276,7 +276,7 @@ class ExaminedNode:
                     known = text(self.procfs / name / "comm", 64), text(self.procfs / name / "cgroup", 1 << 14)
                 except OSError:
                     continue
-                found.append(SeenProcess(int(name), *known))
+                found.append(ListedProcess(int(name), *known))
         return tuple(found)
 
     @cached_property

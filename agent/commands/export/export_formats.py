@@ -223,7 +223,7 @@ def _write_line(
     out.writelines([f"{start}{value!r}{stamps[number]}" for number, value in samples])
 
 
-class Row(NamedTuple):
+class ExportRow(NamedTuple):
     """One value. `labels` are in Prometheus's notation, without the braces."""
 
     wall: float
@@ -236,7 +236,7 @@ class Row(NamedTuple):
 COLUMNS = ("time", "node", "metric", "labels", "value")
 
 
-def rows_of(snapshots: SelectedSnapshots) -> Iterator[Row]:
+def rows_of(snapshots: SelectedSnapshots) -> Iterator[ExportRow]:
     """Every value. Raises RecordingError."""
     known: dict[Layout, list[tuple[str, str]]] = {}
     for node, wall, frames in snapshots:
@@ -245,7 +245,7 @@ def rows_of(snapshots: SelectedSnapshots) -> Iterator[Row]:
             if names is None:
                 names = known[layout] = [(each.metric.name, _labels(each)) for each in layout.series]
             for (metric, labels), value in zip(names, values, strict=True):
-                yield Row(wall, node, metric, labels, value)
+                yield ExportRow(wall, node, metric, labels, value)
 
 
 def write_long(snapshots: SelectedSnapshots, out: TextIO) -> None:

@@ -26,11 +26,11 @@ _NAME_CHARACTERS = 128
 UP = BY_NAME["coldplate_gpu_up"]
 
 
-class UnsuitableLogError(Exception):
+class LogFormatError(Exception):
     """A file is not what it should be; the text names it, the line and the remedy."""
 
 
-class Tick(NamedTuple):
+class ImportedSample(NamedTuple):
     """What was read at one moment, in wall seconds."""
 
     wall: float
@@ -38,7 +38,7 @@ class Tick(NamedTuple):
 
 
 @dataclass(slots=True)
-class Target:
+class ImportColumn:
     """Where a column's values go: a row of the catalogue with its label's value, and the factor to its unit."""
 
     metric: Metric
@@ -94,7 +94,7 @@ def is_name(text: str) -> bool:
     return text.isprintable() and len(text) <= _NAME_CHARACTERS
 
 
-def up(gpu: Gpu) -> Reading:
+def gpu_up_reading(gpu: Gpu) -> Reading:
     """A GPU that another program could read was there."""
     return Reading(Series(UP, gpu), 1.0)
 
@@ -108,7 +108,7 @@ class SnapshotMaker:
         self._sequence = 0
         self._last: float | None = None
 
-    def make(self, tick: Tick) -> Snapshot | None:
+    def make(self, tick: ImportedSample) -> Snapshot | None:
         """The snapshot; None where time did not go on."""
         missing = 0
         if self._last is not None:

@@ -81,17 +81,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Record, or what else was asked for. Raises UserError."""
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
     if arguments.info:
-        from agent.commands.record.recording_info import tell
+        from agent.commands.record.recording_info import print_info
 
-        return tell(arguments.info)
+        return print_info(arguments.info)
     if arguments.copy:
-        from agent.commands.record.recording_info import copy
+        from agent.commands.record.recording_info import copy_recordings
 
-        return copy(arguments.copy, arguments.output, _key() if arguments.redact else None)
-    from agent.commands.record.recorded_command import become
+        return copy_recordings(arguments.copy, arguments.output, _key() if arguments.redact else None)
+    from agent.commands.record.recorded_command import exec_command
 
     if arguments.if_env and not _is_asked():
-        return become(words)
+        return exec_command(words)
     from agent.commands.record.session import record
 
     key = _key() if arguments.redact else None
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.if_env:
             raise
         complain(f"not recording: {error}")  # whoever launches jobs for others must not break them
-        return become(words)
+        return exec_command(words)
 
 
 def _is_asked() -> bool:

@@ -41,7 +41,7 @@ class StartError(Exception):
         self.status = NOT_RUNNABLE if found else NOT_FOUND
 
 
-def become(words: Sequence[str]) -> int:
+def exec_command(words: Sequence[str]) -> int:
     """Replace this process by the command. Returns only if that cannot be done; the exit status."""
     from agent.commands.record import complain
 
@@ -57,7 +57,7 @@ def become(words: Sequence[str]) -> int:
     return failed.status
 
 
-class Waker:
+class SignalWaker:
     """Wakes the main thread for signals: a handler may run anywhere in it, and only notes what came."""
 
     def __init__(self, numbers: Sequence[int]) -> None:
@@ -80,7 +80,7 @@ class Waker:
         self._came.append(number)
 
 
-class FollowedCommand:
+class RecordedCommand:
     """A command that runs. Orphans of it become our children, so that they are still found."""
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -115,7 +115,7 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def bury(pids: Sequence[int]) -> None:
+def reap(pids: Sequence[int]) -> None:
     """Take the exit status of adopted children that have ended, which nobody else will."""
     for pid in pids:
         with contextlib.suppress(ChildProcessError):
@@ -147,7 +147,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ProcessStat:
     """One process in /proc/PID/stat (proc(5)); times in clock ticks, memory in pages."""
 
     pid: int
@@ -187,7 +187,7 @@ class CommandProcesses:
 
     def _readings(self) -> list[Reading]:
         mine = self._descendants()
-        bury([each.pid for each in mine if each.state == "Z" and each.parent == self._own and each.pid != self._root])
+        reap([each.pid for each in mine if each.state == "Z" and each.parent == self._own and each.pid != self._root])
         running = [each for each in mine if each.state != "Z"]
         before, self._used = self._used, {(each.pid, each.started): each.ticks for each in mine}
         self._ended += sum(ticks for process, ticks in before.items() if process not in self._used)
@@ -201,9 +201,9 @@ class CommandProcesses:
             readings.append(Reading(Series(_ON_GPU, gpu), sum(each.pid in pids for each in processes)))
         return readings
 
-    def _descendants(self) -> list[Seen]:
+    def _descendants(self) -> list[ProcessStat]:
         """The command's processes and what they started, wherever it stands now; orphans are children of ours."""
-        children: dict[int, list[Seen]] = {}
+        children: dict[int, list[ProcessStat]] = {}
         for seen in self._all():
             children.setdefault(seen.parent, []).append(seen)
         ours = self._ours()
@@ -212,7 +212,7 @@ class CommandProcesses:
             found += children.get(each.pid, ())
         return found
 
-    def _all(self) -> list[Seen]:
+    def _all(self) -> list[ProcessStat]:
         made = []
         for process in self._procfs.iterdir():
             if process.name.isdigit():
@@ -223,9 +223,11 @@ class CommandProcesses:
         return made
 
 
-def parse(data: bytes) -> Seen:
+def parse(data: bytes) -> ProcessStat:
     """The content of /proc/PID/stat. Raises ValueError and IndexError."""
     head, _, tail = data.rpartition(b")")  # the name may hold parentheses
     fields = tail.split()
     ticks = int(fields[11]) + int(fields[12])
-    return Seen(int(head.split(b"(")[0]), int(fields[1]), fields[0].decode(), int(fields[19]), ticks, int(fields[21]))
+    return ProcessStat(
+        int(head.split(b"(")[0]), int(fields[1]), fields[0].decode(), int(fields[19]), ticks, int(fields[21])
+    )

@@ -17,7 +17,7 @@ from agent.recording.recording_reader import Recording
 from agent.recording.redaction import Redaction
 
 
-def tell(paths: Sequence[Path]) -> int:
+def print_info(paths: Sequence[Path]) -> int:
     """Print what is in each file; 1 if one of them is no recording."""
     status = 0
     for path in paths:
@@ -72,7 +72,7 @@ def _shown(recording: Recording) -> list[tuple[str, str]]:
     return [("series", str(series)), ("GPUs", gpus or "none")]
 
 
-def copy(paths: Sequence[Path], output: Path | None, key: bytes | None) -> int:
+def copy_recordings(paths: Sequence[Path], output: Path | None, key: bytes | None) -> int:
     """Write what is whole of recordings into one; 1 if that cannot be done."""
     if output is None:
         complain("--copy needs -o FILE")

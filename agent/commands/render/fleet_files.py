@@ -185,7 +185,7 @@ def add_dashboards(kinds: Any) -> None:
 def render_dashboards(arguments: argparse.Namespace) -> int:
     """Writes the dashboards into the directory and prints their names. The exit status. Raises UserError."""
     from agent.lib.durable import replace_file
-    from dashboards.relabel import PREFIX, Relabelling, dashboards
+    from dashboards.relabel import PREFIX, SiteNames, dashboards
 
     out: Path = arguments.output
     refuse_no_directory(out)
@@ -193,7 +193,7 @@ def render_dashboards(arguments: argparse.Namespace) -> int:
     if not _PREFIX.fullmatch(prefix):
         raise UserError(f"--prefix: {prefix!r} cannot start a metric name; use letters, digits and _")
     try:
-        for name, text in dashboards(Relabelling(_labels(arguments.label), prefix, arguments.datasource)):
+        for name, text in dashboards(SiteNames(_labels(arguments.label), prefix, arguments.datasource)):
             replace_file(out / name, text.encode())
             print(out / name)
     except OSError as error:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from alerts.engine import Ruleset
 
 
-class UnreadableRulesError(Exception):
+class RuleLoadError(Exception):
     """Rules cannot be read; the lines say why."""
 
     def __init__(self, *lines: str) -> None:
@@ -42,14 +42,14 @@ def load_files(entries: Sequence[str], config: Config) -> Ruleset:
     try:
         files = packs.load_all(entries, None, interval)
     except RuleFileError as error:
-        raise UnreadableRulesError(*map(str, error.problems)) from error
+        raise RuleLoadError(*map(str, error.problems)) from error
     except ValueError as error:
-        raise UnreadableRulesError(str(error)) from error
+        raise RuleLoadError(str(error)) from error
     context = TemplateContext(external_labels(config), external_url(config))
     return Ruleset(files, interval, context, int(config.rules.memory))
 
 
-def play(
+def replay_recordings(
     recordings: Sequence[Recording], versions: Sequence[Ruleset], config: Config, nodes: dict[str, NodePlay]
 ) -> None:
     """Play all nodes, which are put into the mapping under their names. Raises RecordingError."""
@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = read_file(arguments)
     try:
         versions = _versions(arguments, config)
-    except UnreadableRulesError as error:
+    except RuleLoadError as error:
         _warn(str(error))
         return EXIT_UNREADABLE
     with ExitStack() as stack:
@@ -121,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
             return status
         nodes: dict[str, NodePlay] = {}
         try:
-            play(recordings, versions, config, nodes)
+            replay_recordings(recordings, versions, config, nodes)
         except RecordingError as error:  # what was played until then is told
             _warn(str(error))
             status = EXIT_UNREADABLE
@@ -137,7 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _versions(arguments: argparse.Namespace, config: Config) -> list[Ruleset]:
-    """The rules that are asked for, and those to compare them with. Raises ConfigError and UnreadableRulesError."""
+    """The rules that are asked for, and those to compare them with. Raises ConfigError and RuleLoadError."""
     from agent.wiring.alerting import load_rules
 
     rules = load_files(arguments.rules, config) if arguments.rules else load_rules(config, folder_of(arguments))

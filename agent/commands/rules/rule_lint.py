@@ -47,7 +47,7 @@ _LABELS = {label for row in BY_NAME.values() for label in labels_of(row)} - OF_T
 _STEMS = [name.removeprefix(PREFIX) for name in BY_NAME]
 
 
-def advise(file: RuleFile, shown: Profile = Profile.DEFAULT) -> Iterator[Problem]:
+def lint_file(file: RuleFile, shown: Profile = Profile.DEFAULT) -> Iterator[Problem]:
     """A problem for each doubtful expression, in the order of the rules; none makes the file invalid.
 
     `shown` is the profile of the pages that a server scrapes.
@@ -55,7 +55,7 @@ def advise(file: RuleFile, shown: Profile = Profile.DEFAULT) -> Iterator[Problem
     recorded = {rule.name for group in file.groups for rule in group.rules if isinstance(rule, RecordingRule)}
     for group in file.groups:
         for rule in group.rules:
-            for text in dict.fromkeys(advice_on(rule.query, recorded, shown)):
+            for text in dict.fromkeys(lint_query(rule.query, recorded, shown)):
                 yield Problem(file.path, rule.line, f"group {group.name}, rule {rule.name}", text)
 
 
@@ -75,7 +75,7 @@ def too_long_ranges(file: RuleFile) -> Iterator[Problem]:
                 yield Problem(file.path, rule.line, f"group {group.name}, rule {rule.name}", text)
 
 
-def advice_on(query: Query, recorded: Container[str] = (), shown: Profile = Profile.DEFAULT) -> Iterator[str]:
+def lint_query(query: Query, recorded: Container[str] = (), shown: Profile = Profile.DEFAULT) -> Iterator[str]:
     """A sentence for each doubtful part; `recorded` are names of metrics that rules record."""
     for selector in query.selectors:
         name = wanted_name(selector.matchers) or ""

@@ -37,7 +37,7 @@ PEER_UP = BY_NAME["coldplate_rack_peer_up"]
 SOURCE = "synthetic"
 
 
-class PowerMeter(Protocol):
+class NodePower(Protocol):
     """What the rack asks its nodes."""
 
     def watts(self, t: float) -> float:
@@ -51,7 +51,7 @@ class SimulatedRack:
         self._plan = plan
         self._began = began
         self._outages = {name: [each for each in outages if name in each.nodes] for name in plan.nodes}
-        self._meters: dict[str, PowerMeter] = {}
+        self._meters: dict[str, NodePower] = {}
         self._configured = ConfiguredRack(
             RackOptions(plan.name, nodes_expected=len(plan.nodes), budget=plan.budget)
         ).readings
@@ -60,7 +60,7 @@ class SimulatedRack:
         self._made: tuple[int, Frame] | None = None
         self._peers = {name: Series(PEER_UP, Rack(plan.name), (("peer", name),)) for name in plan.nodes}
 
-    def enter(self, name: str, meter: PowerMeter) -> None:
+    def add_node(self, name: str, meter: NodePower) -> None:
         """Have a node of the plan take part."""
         self._meters[name] = meter
 
@@ -226,7 +226,7 @@ class SimulatedNode:
         self.agent = SimulatedAgent(plan, rack, stride, began)
         self.agents = 1
         """How many agents the node has had."""
-        rack.enter(plan.name, self)
+        rack.add_node(plan.name, self)
 
     def watts(self, t: float) -> float:
         """The power of the node at a second of the simulation."""

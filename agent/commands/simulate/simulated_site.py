@@ -21,7 +21,7 @@ from agent.backends.synthetic.scenario_schema import nearest
 from agent.lib.wording import shown
 
 
-class Loss(Enum):
+class OutageCause(Enum):
     """Why a node does not answer."""
 
     AGENT = "agent-down"  # the agent alone: the node and its jobs go on
@@ -50,7 +50,7 @@ class SiteRack:
 class Outage:
     """Nodes that do not answer while the window holds; its times are seconds from the start of the simulation."""
 
-    loss: Loss
+    loss: OutageCause
     window: Window
     nodes: frozenset[str]
 
@@ -92,7 +92,7 @@ Span = Sequence[tuple[NodeDraft, int]]
 """The nodes of one job, each with the job's place among those of the node."""
 
 
-def join(span: Span) -> None:
+def link_waiting_nodes(span: Span) -> None:
     """Let each node of a job know what the job waits for."""
     if len(span) < 2:
         return
@@ -128,7 +128,7 @@ def _awaited_by(
 _RANGE = re.compile(r"([A-Za-z][A-Za-z0-9._-]{0,62})\[([0-9]{1,6})-([0-9]{1,6})\]")
 
 
-class SitePlaces:
+class NodeSelectors:
     """The nodes and racks of a site by their names. All methods raise ScenarioError."""
 
     def __init__(self, reader: ScenarioReader, drafts: Sequence[NodeDraft], racks: Sequence[SiteRack]) -> None:
@@ -181,7 +181,7 @@ _DEAL, _NODE = 91, 92
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ScenarioShare:
     """A scenario and its weight among those that are dealt out."""
 
     scenario: Scenario
@@ -196,11 +196,11 @@ class RackPlan:
     count: int
     nodes: int
     topology: Topology
-    shares: tuple[Share, ...]
+    shares: tuple[ScenarioShare, ...]
     budget: float | None
 
 
-def lay_out(plans: Sequence[RackPlan]) -> tuple[list[NodeDraft], list[SiteRack], list[RackPlan]]:
+def build_nodes(plans: Sequence[RackPlan]) -> tuple[list[NodeDraft], list[SiteRack], list[RackPlan]]:
     """The nodes, the racks, and the plan of each node, in the order of the plans."""
     drafts: list[NodeDraft] = []
     racks: list[SiteRack] = []
@@ -217,7 +217,7 @@ def lay_out(plans: Sequence[RackPlan]) -> tuple[list[NodeDraft], list[SiteRack],
     return drafts, racks, planned
 
 
-def deal(drafts: Sequence[NodeDraft], planned: Sequence[RackPlan], width: int, seed: int) -> list[Span]:
+def assign_scenarios(drafts: Sequence[NodeDraft], planned: Sequence[RackPlan], width: int, seed: int) -> list[Span]:
     """Have each node without a job play a scenario; a scenario's jobs span `width` neighbours that play the same."""
     spans: list[Span] = []
     for number, (group, plan) in enumerate(_neighbours(drafts, planned, width), 1):
@@ -243,7 +243,7 @@ def _neighbours(
             yield members[start : start + width], plan
 
 
-def _chosen(shares: Sequence[Share], chance: float) -> Scenario:
+def _chosen(shares: Sequence[ScenarioShare], chance: float) -> Scenario:
     left = chance * sum(each.weight for each in shares)
     for each in shares:
         left -= each.weight
@@ -252,13 +252,13 @@ def _chosen(shares: Sequence[Share], chance: float) -> Scenario:
     return shares[-1].scenario
 
 
-def finish(
+def build_site(
     cluster: str, seed: int, drafts: Sequence[NodeDraft], racks: Sequence[SiteRack], spans: Sequence[Span],
     outages: Sequence[Outage],
 ) -> SimulatedSite:  # fmt: skip
     """The site, once all jobs and faults are in place."""
     for span in spans:
-        join(span)
+        link_waiting_nodes(span)
     nodes = (SiteNode(draft.name, draft.rack, _scenario(draft, seed, number)) for number, draft in enumerate(drafts))
     return SimulatedSite(cluster, tuple(nodes), tuple(racks), tuple(outages))
 

@@ -15,16 +15,16 @@ from agent.backends.synthetic.machines import TOPOLOGIES, Topology
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob
 from agent.backends.synthetic.scenario_schema import FAULTS, Parameter, choice, quantity, text, watts, whole
 from agent.commands.simulate.simulated_site import (
-    Loss,
+    NodeSelectors,
     Outage,
+    OutageCause,
     RackPlan,
-    Share,
+    ScenarioShare,
     SimulatedSite,
-    SitePlaces,
     Span,
-    deal,
-    finish,
-    lay_out,
+    assign_scenarios,
+    build_nodes,
+    build_site,
 )
 from agent.lib.user_error import UserError
 from agent.lib.wording import shown
@@ -95,7 +95,7 @@ MOST_OF_RACK = 256
 """Most nodes of one rack: each shows which of the others answer."""
 _PREFIX = re.compile(r"[A-Za-z](?:[A-Za-z0-9._-]{0,30}[A-Za-z._-])?")
 _LABEL = re.compile(r"[A-Za-z0-9._-]{1,63}")
-_LOSSES = {loss.value: loss for loss in Loss}
+_LOSSES = {loss.value: loss for loss in OutageCause}
 _WEIGHT = quantity({"%": 0.01}, "3", low=1e-9)
 _DEFAULTS: dict[str, object] = {"topology": "dgx-h100", "scenario": "healthy-training"}
 
@@ -124,16 +124,16 @@ class SiteReader(ScenarioReader):
         if not _LABEL.fullmatch(cluster):
             self.fail("cluster", f"{shown(cluster)} is no name of a cluster; give letters, digits, dots and dashes")
         seed = self.seed(keys)
-        drafts, racks, planned = lay_out(self._racks(keys))
-        places = SitePlaces(self, drafts, racks)
+        drafts, racks, planned = build_nodes(self._racks(keys))
+        places = NodeSelectors(self, drafts, racks)
         jobs = enumerate(self.sequence(keys.get("jobs"), "jobs"))
         spans = [self._placed_job(each, f"jobs[{number}]", places) for number, each in jobs]
         width = int(self.number(keys, "nodes_per_job", "", Parameter(whole(1, MOST_NODES), 1.0)))
-        spans += deal(drafts, planned, width, seed)
+        spans += assign_scenarios(drafts, planned, width, seed)
         outages: list[Outage] = []
         for number, each in enumerate(self.sequence(keys.get("faults"), "faults")):
             outages += self._placed_fault(each, f"faults[{number}]", places)
-        return finish(cluster, seed, drafts, racks, spans, outages)
+        return build_site(cluster, seed, drafts, racks, spans, outages)
 
     def _racks(self, keys: Keys) -> list[RackPlan]:
         items = self.sequence(keys["racks"], "racks")
@@ -161,10 +161,10 @@ class SiteReader(ScenarioReader):
             self.number(keys, "power_budget", path, Parameter(watts, 0.0)) or None,
         )
 
-    def _shares(self, raw: object, path: str, topology: Topology) -> Iterator[Share]:
+    def _shares(self, raw: object, path: str, topology: Topology) -> Iterator[ScenarioShare]:
         """The scenarios that are dealt out: one by its name, or a list with weights."""
         if isinstance(raw, str):
-            yield Share(self._named(raw, path, topology))
+            yield ScenarioShare(self._named(raw, path, topology))
             return
         items = self.sequence(raw, path)
         if not items:
@@ -173,7 +173,7 @@ class SiteReader(ScenarioReader):
             here = f"{path}[{number}]"
             keys = self.mapping(item, here, ("scenario", "weight"), ("scenario",))
             name = str(self.value(keys, "scenario", here, Parameter(text, None)))
-            yield Share(
+            yield ScenarioShare(
                 self._named(name, f"{here}.scenario", topology),
                 self.number(keys, "weight", here, Parameter(_WEIGHT, 1.0)),
             )
@@ -189,7 +189,7 @@ class SiteReader(ScenarioReader):
                 self.fail(path, str(error))
         return self._scenarios[key]
 
-    def _placed_job(self, raw: object, path: str, places: SitePlaces) -> Span:
+    def _placed_job(self, raw: object, path: str, places: NodeSelectors) -> Span:
         """A job, on the nodes that it names: their other work is what other jobs give them."""
         if not isinstance(raw, dict) or "nodes" not in raw:
             self.fail(f"{path}.nodes", "is missing: name the nodes of the job, or all")
@@ -206,7 +206,7 @@ class SiteReader(ScenarioReader):
             span.append((draft, len(draft.jobs) - 1))
         return span
 
-    def _placed_fault(self, raw: object, path: str, places: SitePlaces) -> Iterator[Outage]:
+    def _placed_fault(self, raw: object, path: str, places: NodeSelectors) -> Iterator[Outage]:
         """A fault at the nodes that it names. Some take whole nodes from the site: these are given back."""
         if not isinstance(raw, dict):
             self.fail(path, f"expected a mapping of keys, found {shown(raw)}")
@@ -216,7 +216,7 @@ class SiteReader(ScenarioReader):
         if kind in _LOSSES:
             keys = self.mapping(rest, path, ("kind", "at", "duration", "repeat"))
             outage = Outage(_LOSSES[kind], self.window(keys, path), frozenset(draft.name for draft in drafts))
-            if outage.loss is Loss.POWER:
+            if outage.loss is OutageCause.POWER:
                 for draft in drafts:
                     draft.losses.append(outage.window)
             yield outage

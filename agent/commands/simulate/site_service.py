@@ -17,7 +17,7 @@ from pathlib import Path
 from agent.backends.synthetic.announcement import announced
 from agent.backends.synthetic.loader import ScenarioError
 from agent.backends.synthetic.scenario import ScenarioFault
-from agent.commands.record.recorded_command import Waker
+from agent.commands.record.recorded_command import SignalWaker
 from agent.commands.simulate import ADDRESS
 from agent.commands.simulate.simulated_node import SimulatedNode, SimulatedRack
 from agent.commands.simulate.simulated_site import Outage, SimulatedSite
@@ -59,10 +59,10 @@ def serve(arguments: argparse.Namespace) -> int:
         listener.close()
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
     _quiet(arguments.log_level)
-    waker = Waker((signal.SIGTERM, signal.SIGINT))
+    waker = SignalWaker((signal.SIGTERM, signal.SIGINT))
     now = time.time()
     wall, began = floor(now), time.monotonic() - now % 1.0  # seconds of the simulation begin with those of the clock
-    for line in to_come(site, wall):
+    for line in upcoming_faults(site, wall):
         log.info("scheduled fault: %s", line)
     pages = SitePages(site, make_nodes(site, stride, wall), lambda: time.monotonic() - began, arguments.profile)
     gc.disable()  # until the nodes are made: it would look through all of them again and again
@@ -103,7 +103,7 @@ def describe(arguments: argparse.Namespace) -> SimulatedSite:
         raise UserError(str(error)) from error
 
 
-def to_come(site: SimulatedSite, began: int) -> Iterator[str]:
+def upcoming_faults(site: SimulatedSite, began: int) -> Iterator[str]:
     """A line for each loss of nodes and each fault of a node, as many as a person reads."""
     lines = chain(
         (f"{_named(each.nodes)}: {line}" for each in site.outages for line in _announced(each, site, began)),
@@ -129,7 +129,9 @@ def make_nodes(site: SimulatedSite, stride: int, began: int) -> list[SimulatedNo
     return [SimulatedNode(plan, racks[plan.rack], stride, began) for plan in site.nodes]
 
 
-def _serve(pages: SitePages, listen: list[tuple[str, int]], waker: Waker, until: float, protection: Protection) -> int:
+def _serve(
+    pages: SitePages, listen: list[tuple[str, int]], waker: SignalWaker, until: float, protection: Protection
+) -> int:
     threads = Threads(time.monotonic)
     watch = protection.watch
     server = HttpServer(

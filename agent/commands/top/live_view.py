@@ -52,13 +52,13 @@ def _show(arguments: argparse.Namespace, sources: NodeSources, pipe: WakePipe) -
     from agent.commands.top.screen.key_input import UiState
     from agent.commands.top.screen.live_loop import LiveLoop
     from agent.commands.top.screen.text_layout import ASCII, glyphs_for
-    from agent.commands.top.screen.view_builder import Scene, ViewKeeper
+    from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
 
     console = Console(file=io.StringIO(), force_terminal=True, highlight=False)  # it styles; the loop writes
     watch = ViewKeeper(arguments.interval)
 
-    def scene() -> Scene:
-        sources.tend()
+    def scene() -> ScreenData:
+        sources.add_new_peers()
         return watch.scene(sources.board.all(), clock().mono, sources.note)
 
     terminal = (sys.stdin.fileno(), sys.stdout.fileno())

@@ -25,7 +25,7 @@ END_SECONDS = 2.0
 """Seconds for which the sampling thread may go on after it was told to stop."""
 
 
-class OwnSampling:
+class LocalSampler:
     """The sampling loop of a daemon, in a thread, for one viewer. It keeps no state and serves nobody."""
 
     def __init__(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from agent.lib.timestamps import utc
 from agent.lib.wording import one_line
 from agent.recording.report import report_series as chosen
-from agent.recording.report.observation import FAULT, SLOW, Remark, gpu_names, span_text
+from agent.recording.report.observation import FAULT, SLOW, Observation, format_gpus, span_text
 from agent.recording.report.report_card import (
     ReportTable,
     activity_table,
@@ -19,9 +19,9 @@ from agent.recording.report.report_card import (
     port_table,
     run_lines,
 )
-from agent.recording.report.report_document import WHILE_RECORDED, RulesWording, ToldAlert
-from agent.recording.report.run_facts import Run
-from agent.recording.report.series_statistics import Envelope, GaugeFigure, GrowthFigure
+from agent.recording.report.report_document import WHILE_RECORDED, AlertsHeading, AlertSummary
+from agent.recording.report.run_facts import RecordedRun
+from agent.recording.report.series_statistics import CounterStatistic, Envelope, GaugeStatistic
 from agent.recording.report.svg_plots import PlotCurve, plot
 
 MOST_LINES = 16
@@ -57,7 +57,10 @@ _PORTS = _Panel("InfiniBand, sent and received, GB/s", (chosen.PORT_OUT, chosen.
 
 
 def html_report(
-    run: Run, found: Sequence[Remark], alerts: Sequence[ToldAlert], rules: RulesWording = WHILE_RECORDED
+    run: RecordedRun,
+    found: Sequence[Observation],
+    alerts: Sequence[AlertSummary],
+    rules: AlertsHeading = WHILE_RECORDED,
 ) -> str:
     """The page. Whatever a recording calls things is escaped."""
     names = [one_line(file.rpartition("/")[2], 100) for file in run.files[:4]]
@@ -73,7 +76,7 @@ def html_report(
     )
 
 
-def _head(run: Run, title: str) -> Iterator[str]:
+def _head(run: RecordedRun, title: str) -> Iterator[str]:
     yield f"<h1>{escape(title)}</h1>"
     for line in run_lines(run):
         yield f"<p>{escape(line)}</p>"
@@ -81,7 +84,7 @@ def _head(run: Run, title: str) -> Iterator[str]:
         yield f'<p class="fault"><b>Damaged or doubled:</b> {escape(one_line(problem, 1000))}</p>'
 
 
-def _remarks(found: Sequence[Remark]) -> Iterator[str]:
+def _remarks(found: Sequence[Observation]) -> Iterator[str]:
     yield '<h2>What stands out</h2><ul class="remarks">'
     words = {FAULT: "Fault", SLOW: "Lost time"}
     for remark in found:
@@ -93,7 +96,7 @@ def _remarks(found: Sequence[Remark]) -> Iterator[str]:
     yield "</ul>"
 
 
-def _plots(run: Run, found: Sequence[Remark], alerts: Sequence[ToldAlert]) -> Iterator[str]:
+def _plots(run: RecordedRun, found: Sequence[Observation], alerts: Sequence[AlertSummary]) -> Iterator[str]:
     gpus = run.gpus()
     if not gpus and not run.ports():
         return
@@ -131,7 +134,7 @@ def _plots(run: Run, found: Sequence[Remark], alerts: Sequence[ToldAlert]) -> It
     yield "</div>"
 
 
-def _spans(alerts: Sequence[ToldAlert]) -> list[tuple[float, float, str]]:
+def _spans(alerts: Sequence[AlertSummary]) -> list[tuple[float, float, str]]:
     """When any alert fired, and which, in the order of time."""
     spans: list[tuple[float, float, str]] = []
     for told in sorted(alerts, key=lambda told: told.first):
@@ -156,13 +159,13 @@ def _styles(titles: Sequence[str], meant: set[str]) -> dict[str, str]:
 
 def _envelopes(figures: Sequence[object]) -> list[Envelope] | None:
     """The envelopes of figures; None if one was not seen."""
-    made = [figure.envelope for figure in figures if isinstance(figure, GaugeFigure | GrowthFigure)]
+    made = [figure.envelope for figure in figures if isinstance(figure, GaugeStatistic | CounterStatistic)]
     told = [envelope for envelope in made if envelope is not None and envelope.mean is not None]
     return told if told and len(told) == len(figures) else None
 
 
 def _plot(
-    run: Run, panel: _Panel, told: dict[str, list[Envelope] | None], styles: dict[str, str],
+    run: RecordedRun, panel: _Panel, told: dict[str, list[Envelope] | None], styles: dict[str, str],
     spans: Sequence[tuple[float, float, str]],
 ) -> Iterator[str]:  # fmt: skip
     curves = [PlotCurve(escape(one_line(title, 64)), envelopes, styles.get(title, ""))
@@ -188,7 +191,7 @@ def _key(styles: dict[str, str], left_out: int) -> str:
     return f'<div class="key">{"".join(items)}</div>'
 
 
-def _tables(run: Run) -> Iterator[str]:
+def _tables(run: RecordedRun) -> Iterator[str]:
     for title, table in (
         ("GPUs", activity_table(run)), ("Energy, lost time and traffic", loss_table(run)),
         ("Between nodes: InfiniBand, GB/s", port_table(run)), ("Nodes", node_table(run)),
@@ -197,7 +200,7 @@ def _tables(run: Run) -> Iterator[str]:
             yield f"<h2>{title}</h2>{_table(table)}"
     for job, gpus in run.groups():
         if job is not None:
-            yield f"<p>{escape(job_text(job))}: {escape(gpu_names(gpus))}</p>"
+            yield f"<p>{escape(job_text(job))}: {escape(format_gpus(gpus))}</p>"
 
 
 def _table(table: ReportTable) -> str:
@@ -213,7 +216,7 @@ def _table(table: ReportTable) -> str:
     return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table></div>{note}'
 
 
-def _alerts(alerts: Sequence[ToldAlert], rules: RulesWording) -> Iterator[str]:
+def _alerts(alerts: Sequence[AlertSummary], rules: AlertsHeading) -> Iterator[str]:
     yield f"<h2>{rules.heading}</h2>"
     if not alerts:
         yield f"<p>{rules.none}</p>"

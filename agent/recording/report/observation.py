@@ -15,7 +15,7 @@ RANKS = (FAULT, SLOW, NOTE)
 
 
 @dataclass(frozen=True)
-class Remark:
+class Observation:
     """One remark: `kind` names what was found and `gpus` are those meant.
 
     `figures` carry it, in the units of the catalogue; `limits` says what they cannot show.
@@ -29,7 +29,7 @@ class Remark:
     limits: str = ""
 
 
-def gpu_names(gpus: Iterable[GpuFacts]) -> str:
+def format_gpus(gpus: Iterable[GpuFacts]) -> str:
     """GPUs in words: `GPU 3`, `GPUs 0-3, 7`, `GPUs 0-7 of node-1; 2 of node-2`."""
     some = list(gpus)
     by_node = [(name, list(group)) for name, group in groupby(some, key=lambda gpu: gpu.node.name)]

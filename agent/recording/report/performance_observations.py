@@ -12,10 +12,10 @@ from statistics import fmean, median
 
 from agent.model import Node
 from agent.recording.report import report_series as chosen
-from agent.recording.report.hardware_observations import hardware_remarks
-from agent.recording.report.observation import NOTE, RANKS, SLOW, Remark, gpu_names, share_text, span_text
+from agent.recording.report.hardware_observations import hardware_observations
+from agent.recording.report.observation import NOTE, RANKS, SLOW, Observation, format_gpus, share_text, span_text
 from agent.recording.report.report_series import StepTime, step_time
-from agent.recording.report.run_facts import GpuFacts, Run, busy_parts, imbalance_of, mean_in
+from agent.recording.report.run_facts import GpuFacts, RecordedRun, busy_parts, imbalance_of, mean_in
 
 WAITING_POWER = 0.35
 """Share of the power limit below which a GPU at full utilization waits: 150 of 700 W were measured, 690 at work."""
@@ -30,7 +30,7 @@ STARVED, IDLE = 0.4, 0.05
 _GIB = 2.0**30
 
 
-def slowness_remarks(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
+def slowness_observations(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     """What is to be said of GPUs that belong together."""
     yield from _uneven(gpus)
     yield from _slow_silicon(gpus)
@@ -40,7 +40,7 @@ def slowness_remarks(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
     yield from _idle(gpus)
 
 
-def _uneven(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
+def _uneven(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     found = imbalance_of(gpus)
     if found is None or not found.sharp or found.laggard is None:
         return
@@ -66,10 +66,10 @@ def _uneven(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
         )
         kind = "uneven-work"
     limits = f"Compared as means over {span_text(found.window)}; shorter waits do not show."
-    yield Remark(SLOW, kind, text, (title,), figures, limits)
+    yield Observation(SLOW, kind, text, (title,), figures, limits)
 
 
-def _slow_silicon(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
+def _slow_silicon(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     parts = busy_parts(gpus)
     clocks = {gpu: clock for gpu in gpus if (clock := mean_in(gpu, parts, chosen.CLOCK, chosen.SM_CLOCK))}
     powers = {gpu: power for gpu in gpus if (power := mean_in(gpu, parts, chosen.POWER))}
@@ -86,9 +86,9 @@ def _slow_silicon(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
         if drawn is not None:
             figures["power_ratio"] = drawn
             with_power = f" and {share_text(drawn)} of their power"
-        yield Remark(
+        yield Observation(
             SLOW, "slow-gpu",
-            f"{gpu_names([gpu])} was slower than its peers: {share_text(ratio)} of their median SM clock "
+            f"{format_gpus([gpu])} was slower than its peers: {share_text(ratio)} of their median SM clock "
             f"({clock / 1e6:.0f} of {middle / 1e6:.0f} MHz){with_power} while busy. In a synchronous job all wait "
             "for it. Look for heat, a power brake, a clock lock or a lower power limit.",
             (gpu.title,), figures,
@@ -96,7 +96,7 @@ def _slow_silicon(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
         )  # fmt: skip
 
 
-def _throttled(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
+def _throttled(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     by_reason: dict[str, list[tuple[GpuFacts, float, float, str]]] = {}
     for gpu in gpus:
         for reason, (seconds, over, how) in gpu.throttled().items():
@@ -110,9 +110,9 @@ def _throttled(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
             else (f"{share_text(worst[1] / worst[2])} of the time")
         )
         how = "as the driver counted" if worst[3] == "driver" else "as seen at each sample"
-        yield Remark(
+        yield Observation(
             SLOW, "throttled",
-            f"{gpu_names(one[0] for one in found)}: clocks reduced by {reason} for {span_text(worst[1])} "
+            f"{format_gpus(one[0] for one in found)}: clocks reduced by {reason} for {span_text(worst[1])} "
             f"({lost}), {how}. {_REMEDY.get(reason, '')}".strip(),
             tuple(one[0].title for one in found), {"throttled_seconds": worst[1], "over_seconds": worst[2]},
             "By how much the clocks were reduced is another matter: see the SM clock.",
@@ -126,7 +126,7 @@ _REMEDY = {
 }
 
 
-def _stalled(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
+def _stalled(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     """All at full utilization and next to no power: a collective that does not end."""
     grid = gpus[0].node.grid
     busy = [gpu.means(chosen.UTILIZATION) for gpu in gpus]
@@ -151,16 +151,16 @@ def _stalled(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
             waiting |= states.keys()
     some = [gpu for gpu in gpus if gpu.title in waiting]
     if stalled >= 60:
-        yield Remark(
+        yield Observation(
             SLOW, "stalled",
-            f"{gpu_names(some)} all waited for {span_text(stalled)}: fully utilized at less than "
+            f"{format_gpus(some)} all waited for {span_text(stalled)}: fully utilized at less than "
             f"{share_text(WAITING_POWER)} of their power limit. They wait for each other, another node or storage.",
             tuple(gpu.title for gpu in some), {"stalled_seconds": stalled},
             "Memory-bound decoding looks alike where tensor activity is not measured.",
         )  # fmt: skip
 
 
-def _starved(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
+def _starved(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     means = [gpu.mean(chosen.UTILIZATION) for gpu in gpus]
     held = [_memory_share(gpu) for gpu in gpus]
     known = [mean for mean in means if mean is not None]
@@ -183,10 +183,11 @@ def _starved(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
         signs.append(f"the processors of {node.name} were {share_text(cpu)} busy")
     told = "was not recorded" if waits is None and cpu is None else "was quiet"
     clues = f"; {', '.join(signs)}" if signs else f"; for what is not known: what was looked at of the host {told}"
-    yield Remark(
+    yield Observation(
         SLOW, "waiting-for-data",
-        f"{gpu_names(gpus)} had work for at most {share_text(max(known))} of the time with their memory in use{clues}. "
-        "That is how a job looks that waits for its input: look at the data loader, its workers and the storage.",
+        f"{format_gpus(gpus)} had work for at most {share_text(max(known))} of the time with their memory "
+        f"in use{clues}. That is how a job looks that waits for its input: look at "
+        "the data loader, its workers and the storage.",
         tuple(gpu.title for gpu in gpus), figures,
         "Training that offloads to the host, and serving with few requests, look alike.",
     )  # fmt: skip
@@ -209,7 +210,7 @@ def _processor_share(gpus: Sequence[GpuFacts]) -> float | None:
     return max((share for node in nodes if (share := node.processor_share()) is not None), default=None)
 
 
-def _idle(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
+def _idle(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     idle = [
         gpu for gpu in gpus
         if (mean := gpu.mean(chosen.UTILIZATION)) is not None and mean < IDLE
@@ -219,9 +220,9 @@ def _idle(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
         return
     seconds = max(summary.seconds for gpu in idle if (summary := gpu.summary(chosen.UTILIZATION)))
     highest = max(mean for gpu in idle if (mean := gpu.mean(chosen.UTILIZATION)) is not None)
-    yield Remark(
+    yield Observation(
         SLOW, "idle-allocation",
-        f"{gpu_names(idle)} {'was' if len(idle) == 1 else 'were'} allocated and idle: utilization "
+        f"{format_gpus(idle)} {'was' if len(idle) == 1 else 'were'} allocated and idle: utilization "
         f"{share_text(highest)} on average over {span_text(seconds)}.",
         tuple(gpu.title for gpu in idle), {"utilization_ratio": highest},
         "A server that waits for requests looks alike.",
@@ -234,7 +235,7 @@ CAPPED = 0.5
 _LIMITS = "Activities are means over whole samples: phases that follow each other within one, or over the run, mix."
 
 
-def workload_remarks(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
+def workload_observations(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     """What is to be said of the work of GPUs that belong together."""
     yield from _bound(gpus)
     yield from _capped(gpus)
@@ -266,7 +267,7 @@ def bound_by(sm: float, tensor: float, dram: float) -> tuple[str, str]:
     return "mixed", "the work is limited by no single part for long: compute, memory and communication take turns"
 
 
-def _bound(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
+def _bound(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     told: list[GpuFacts] = []
     rows: list[tuple[float, float, float]] = []
     for gpu in gpus:
@@ -282,32 +283,32 @@ def _bound(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
     measured = f"SM active {share_text(sm)}, tensor {share_text(tensor)}, DRAM {share_text(dram)} while busy"
     figures = {"sm_active_ratio": sm, "tensor_active_ratio": tensor, "dram_active_ratio": dram}
     titles = tuple(gpu.title for gpu in told)
-    yield Remark(NOTE, kind, f"{gpu_names(told)}: {text} ({measured}).", titles, figures, _LIMITS)
+    yield Observation(NOTE, kind, f"{format_gpus(told)}: {text} ({measured}).", titles, figures, _LIMITS)
 
 
-def _capped(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
+def _capped(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     told = [(gpu, *capped) for gpu in gpus if (capped := gpu.capped()) is not None]
     held = [(gpu, share, over) for gpu, share, over, _ in told if share >= CAPPED]
     if not held:
         return
     share, over = median(share for _, share, _ in held), max(over for _, _, over in held)
     some = [gpu for gpu, _, _ in held]
-    yield Remark(
+    yield Observation(
         NOTE, "power-capped",
-        f"{gpu_names(some)} {'was' if len(some) == 1 else 'were'} at the power limit {share_text(share)} of "
+        f"{format_gpus(some)} {'was' if len(some) == 1 else 'were'} at the power limit {share_text(share)} of "
         f"{span_text(over)}: it holds the clocks. This is normal under full load; only a higher limit would be faster.",
         tuple(gpu.title for gpu in some), {"capped_ratio": share},
     )  # fmt: skip
 
 
-def _steps(gpus: Sequence[GpuFacts]) -> Iterator[Remark]:
+def _steps(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     found = step_of(gpus)
     if found is None:
         return
     step, name, told = found
-    yield Remark(
+    yield Observation(
         NOTE, "step-time",
-        f"{gpu_names(gpus)}: a step takes about {step.seconds:.1f} s, by the rhythm of {name} "
+        f"{format_gpus(gpus)}: a step takes about {step.seconds:.1f} s, by the rhythm of {name} "
         f"(autocorrelation {step.clarity:.2f}, {told} GPUs agree).",
         tuple(gpu.title for gpu in gpus), {"step_seconds": step.seconds, "autocorrelation": step.clarity},
         "It is the period of what repeats: some steps that have something in common, or the beat of steps about as "
@@ -340,12 +341,12 @@ _BY_WORK_ALONE = frozenset({"latency-bound", "neither-bound", "mixed", "compute-
 """What limits the work of GPUs that wait is not in the GPUs: nothing is said of it then."""
 
 
-def remarks(run: Run) -> list[Remark]:
+def all_observations(run: RecordedRun) -> list[Observation]:
     """What stands out, the most serious first; empty if nothing does."""
-    found = list(hardware_remarks(run))
+    found = list(hardware_observations(run))
     for _, gpus in run.groups():
-        slow = list(slowness_remarks(gpus))
+        slow = list(slowness_observations(gpus))
         waited = any(remark.kind in _WAITING for remark in slow)
         found += slow
-        found += [remark for remark in workload_remarks(gpus) if not waited or remark.kind not in _BY_WORK_ALONE]
+        found += [remark for remark in workload_observations(gpus) if not waited or remark.kind not in _BY_WORK_ALONE]
     return sorted(found, key=lambda remark: RANKS.index(remark.rank))

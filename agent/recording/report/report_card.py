@@ -13,11 +13,11 @@ from agent.lib.timestamps import utc
 from agent.lib.wording import one_line
 from agent.model import IbPort, Node
 from agent.recording.report import report_series as chosen
-from agent.recording.report.observation import Remark, gpu_names, share_text, span_text
+from agent.recording.report.observation import Observation, format_gpus, share_text, span_text
 from agent.recording.report.performance_observations import NORMAL_REASONS
-from agent.recording.report.report_document import WHILE_RECORDED, RulesWording, ToldAlert
-from agent.recording.report.run_facts import GpuFacts, HeldJob, NodeFacts, Run, imbalance_of
-from agent.recording.report.series_statistics import GrowthFigure
+from agent.recording.report.report_document import WHILE_RECORDED, AlertsHeading, AlertSummary
+from agent.recording.report.run_facts import GpuFacts, JobIdentity, NodeFacts, RecordedRun, imbalance_of
+from agent.recording.report.series_statistics import CounterStatistic
 
 NARROWEST = 20
 
@@ -82,14 +82,14 @@ class ReportTable(NamedTuple):
     note: str = ""
 
 
-def activity_table(run: Run) -> ReportTable:
+def activity_table(run: RecordedRun) -> ReportTable:
     """What each GPU did."""
     heads = ("GPU", "util\nmean", "\np5-p95", "SM\nmean", "tensor\nmean", "DRAM\nmean", "mem GiB\npeak",
              "power W\nmean", "\npeak", "temp C\nmean", "\npeak")  # fmt: skip
     return ReportTable(heads, [_activity(gpu) for gpu in run.gpus()[:MOST_ROWS]], _left_out(len(run.gpus()), "GPUs"))
 
 
-def loss_table(run: Run) -> ReportTable:
+def loss_table(run: RecordedRun) -> ReportTable:
     """What each GPU took, lost and moved."""
     heads = ("GPU", "energy\nkWh", "throttled\nseconds", "at power\nlimit", "NVLink GB/s\nmean", "\npeak",
              "PCIe GB/s\nmean", "\npeak", "seen\nseconds")  # fmt: skip
@@ -106,14 +106,14 @@ def loss_table(run: Run) -> ReportTable:
     return ReportTable(heads, [_losses(gpu) for gpu in gpus], " ".join(notes))
 
 
-def port_table(run: Run) -> ReportTable:
+def port_table(run: RecordedRun) -> ReportTable:
     """What each InfiniBand port moved, in GB/s."""
     heads = ("port", "sent\nmean", "\npeak", "received\nmean", "\npeak", "peak of\nrate", "\nerrors")
     rows = [_port(node, port, named=len(run.nodes) > 1) for node, port in run.ports()[:MOST_ROWS]]
     return ReportTable(heads, rows, _left_out(len(run.ports()), "ports"))
 
 
-def node_table(run: Run) -> ReportTable:
+def node_table(run: RecordedRun) -> ReportTable:
     """What each node did besides."""
     heads = ("node", "recorded\nseconds", "CPU\nbusy", "waiting\nfor I/O", "power W\nmean", "\npeak", "\nsource")
     return ReportTable(heads, [_node(node) for node in run.nodes[:MOST_ROWS]], _left_out(len(run.nodes), "nodes"))
@@ -168,7 +168,7 @@ def _traffic(gpu: GpuFacts, names: tuple[str, str]) -> tuple[str, str]:
     return _rates(counters) if len(counters) == len(names) else (ABSENT, ABSENT)
 
 
-def _rates(counters: Sequence[GrowthFigure]) -> tuple[str, str]:
+def _rates(counters: Sequence[CounterStatistic]) -> tuple[str, str]:
     mean = sum(counter.rate or 0.0 for counter in counters)
     peak = sum(counter.peak or 0.0 for counter in counters)
     return _number(mean / 1e9, 1), _number(peak / 1e9, 1)
@@ -218,11 +218,11 @@ _MARKS = {"fault": "FAULT", "slow": "SLOW", "note": "note"}
 
 
 def report_card(
-    run: Run,
-    found: Sequence[Remark],
-    alerts: Sequence[ToldAlert],
+    run: RecordedRun,
+    found: Sequence[Observation],
+    alerts: Sequence[AlertSummary],
     style: TextStyle,
-    rules: RulesWording = WHILE_RECORDED,
+    rules: AlertsHeading = WHILE_RECORDED,
 ) -> list[str]:
     """The lines of the card. `rules` says whose alerts they are."""
     lines = list(_head(run, style))
@@ -240,13 +240,13 @@ def report_card(
     return lines
 
 
-def _head(run: Run, style: TextStyle) -> Iterator[str]:
+def _head(run: RecordedRun, style: TextStyle) -> Iterator[str]:
     yield from style.wrapped(", ".join(one_line(file, 200) for file in run.files), later="  ")
     for line in run_lines(run):
         yield from style.wrapped(line, later="  ")
 
 
-def run_lines(run: Run) -> Iterator[str]:
+def run_lines(run: RecordedRun) -> Iterator[str]:
     """What was recorded, in a few lines: nodes, time, command, jobs."""
     nodes = (
         f"{len(run.nodes)} nodes" if len(run.nodes) > 1 else one_line(run.nodes[0].name, 64) or "node without a name"
@@ -263,17 +263,17 @@ def run_lines(run: Run) -> Iterator[str]:
         yield f"synthetic devices played {one_line(header.scenario, 64)}: nothing of this is real"
     for job, gpus in run.groups():
         if job is not None:
-            yield f"{job_text(job)}: {gpu_names(gpus)}"
+            yield f"{job_text(job)}: {format_gpus(gpus)}"
 
 
-def job_text(job: HeldJob) -> str:
+def job_text(job: JobIdentity) -> str:
     """A job in words."""
     name = f" {one_line(job.name, 64)}" if job.name else ""
     owner = f" of {one_line(job.user, 64)}" if job.user else ""
     return f"job {one_line(job.job_id, 64)}{name}{owner} ({one_line(job.scheduler, 32)})"
 
 
-def _remarks(found: Sequence[Remark], style: TextStyle) -> Iterator[str]:
+def _remarks(found: Sequence[Observation], style: TextStyle) -> Iterator[str]:
     if not found:
         yield from style.wrapped(
             "Nothing: no error, no loss of time that shows, no clear character of the work.", "  ", "  "
@@ -293,12 +293,12 @@ def _table(table: ReportTable, style: TextStyle) -> Iterator[str]:
         yield from style.wrapped(table.note, "  ", "  ")
 
 
-def _groups(run: Run, style: TextStyle) -> Iterator[str]:
+def _groups(run: RecordedRun, style: TextStyle) -> Iterator[str]:
     for job, gpus in run.groups():
         found = imbalance_of(gpus)
         if found is None:
             continue
-        what = f"Imbalance of {job_text(job)}" if job is not None else f"Imbalance of {gpu_names(gpus)}"
+        what = f"Imbalance of {job_text(job)}" if job is not None else f"Imbalance of {format_gpus(gpus)}"
         text = (
             f"{what}: utilization of its GPUs differs by {share_text(found.mean)} on average and "
             f"{share_text(found.most)} at most, as means over {span_text(found.window)}."
@@ -306,7 +306,7 @@ def _groups(run: Run, style: TextStyle) -> Iterator[str]:
         yield from style.wrapped(text, "  ", "  ")
 
 
-def _alerts(alerts: Sequence[ToldAlert], style: TextStyle, named: bool) -> Iterator[str]:
+def _alerts(alerts: Sequence[AlertSummary], style: TextStyle, named: bool) -> Iterator[str]:
     for told in alerts[:MOST_ROWS]:
         labels = ", ".join(f"{name}={one_line(value, 64)}" for name, value in told.labels)
         of = f" on {one_line(told.node, 64)}" if named else ""

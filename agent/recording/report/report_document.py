@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 from agent.lib.timestamps import utc
 from agent.model import Labels, Node, NvLink
 from agent.recording.report import report_series as chosen
-from agent.recording.report.observation import Remark
+from agent.recording.report.observation import Observation
 from agent.recording.report.performance_observations import step_of
-from agent.recording.report.run_facts import GpuFacts, HeldJob, NodeFacts, Run, imbalance_of
-from agent.recording.report.series_statistics import GaugeSummary, GrowthFigure, StateFigure
+from agent.recording.report.run_facts import GpuFacts, JobIdentity, NodeFacts, RecordedRun, imbalance_of
+from agent.recording.report.series_statistics import CounterStatistic, GaugeSummary, StateStatistic
 
 _OWN = frozenset({"alertname", "alertstate", "severity"})
 
 
-class ToldAlert(NamedTuple):
+class AlertSummary(NamedTuple):
     """An alert that fired: from the wall second `first` until `last`, `times` times, for `seconds` in all.
 
     `labels` are its own, without its name, state and severity.
@@ -35,21 +35,21 @@ class ToldAlert(NamedTuple):
     times: int
 
 
-class RulesWording(NamedTuple):
+class AlertsHeading(NamedTuple):
     """What stands above the alerts, and in their place where there are none."""
 
     heading: str
     none: str
 
 
-WHILE_RECORDED = RulesWording(
+WHILE_RECORDED = AlertsHeading(
     "What the rules said while it was recorded",
     "No alert fired, or the recording is not of an agent that evaluates rules.",
 )
-PLAYED_NOW = RulesWording("What the rules say of the recording", "No alert would have fired.")
+PLAYED_NOW = AlertsHeading("What the rules say of the recording", "No alert would have fired.")
 
 
-def recorded_alerts(run: Run) -> list[ToldAlert]:
+def recorded_alerts(run: RecordedRun) -> list[AlertSummary]:
     """The alerts that the nodes' own agents fired while they were recorded, in the order of time."""
     found = []
     for node in run.nodes:
@@ -60,7 +60,7 @@ def recorded_alerts(run: Run) -> list[ToldAlert]:
     return sorted(found, key=_in_time)
 
 
-def told_alerts(spans: Iterable[tuple[str, Labels, float, float]]) -> list[ToldAlert]:
+def summarise_alerts(spans: Iterable[tuple[str, Labels, float, float]]) -> list[AlertSummary]:
     """Of firing alerts, each with its node, its labels and the wall seconds of its beginning and its end."""
     found: dict[tuple[str, Labels], list[tuple[float, float]]] = {}
     for node, labels, first, last in spans:
@@ -72,13 +72,13 @@ def told_alerts(spans: Iterable[tuple[str, Labels, float, float]]) -> list[ToldA
     return sorted(made, key=_in_time)
 
 
-def _told(labels: Labels, node: str, first: float, last: float, seconds: float, times: int) -> ToldAlert:
+def _told(labels: Labels, node: str, first: float, last: float, seconds: float, times: int) -> AlertSummary:
     known = dict(labels)
     rest = tuple(pair for pair in labels if pair[0] not in _OWN)
-    return ToldAlert(known.get("alertname", ""), known.get("severity", ""), node, rest, first, last, seconds, times)
+    return AlertSummary(known.get("alertname", ""), known.get("severity", ""), node, rest, first, last, seconds, times)
 
 
-def _in_time(told: ToldAlert) -> tuple[float, str, str]:
+def _in_time(told: AlertSummary) -> tuple[float, str, str]:
     return told.first, told.alert, told.node
 
 
@@ -99,7 +99,7 @@ _COUNTED = {"xids": chosen.XIDS, "ecc_errors": chosen.ECC, "nvlink_errors": chos
             "pcie_replays": chosen.PCIE_REPLAYS}  # fmt: skip
 
 
-def report_document(run: Run, found: Sequence[Remark], alerts: Sequence[ToldAlert]) -> dict[str, Any]:
+def report_document(run: RecordedRun, found: Sequence[Observation], alerts: Sequence[AlertSummary]) -> dict[str, Any]:
     """The document. What was not seen is null and never 0; `seconds` say over how long a figure is."""
     return {
         "version": VERSION,
@@ -124,7 +124,7 @@ def report_document(run: Run, found: Sequence[Remark], alerts: Sequence[ToldAler
     }  # fmt: skip
 
 
-def _group(job: HeldJob | None, gpus: Sequence[GpuFacts]) -> dict[str, Any]:
+def _group(job: JobIdentity | None, gpus: Sequence[GpuFacts]) -> dict[str, Any]:
     uneven, step = imbalance_of(gpus), step_of(gpus)
     return {
         "job": job._asdict() if job is not None else None,
@@ -195,13 +195,13 @@ def _summary(summary: GaugeSummary | None) -> dict[str, float] | None:
     return None if summary is None else dict(summary._asdict())
 
 
-def _rate(counter: GrowthFigure | None) -> dict[str, float | None] | None:
+def _rate(counter: CounterStatistic | None) -> dict[str, float | None] | None:
     if counter is None:
         return None
     return {"bytes": counter.growth, "mean_bytes_per_second": counter.rate, "peak_bytes_per_second": counter.peak,
             "seconds": counter.seconds}  # fmt: skip
 
 
-def _off(states: Sequence[StateFigure] | Any) -> float | None:
+def _off(states: Sequence[StateStatistic] | Any) -> float | None:
     told = [state.seconds - state.on for state in states]
     return max(told, default=None)

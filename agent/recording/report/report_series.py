@@ -18,7 +18,14 @@ from typing import NamedTuple
 from agent.catalogue import BY_NAME
 from agent.model import Series
 from agent.recording.column_reader import Held
-from agent.recording.report.series_statistics import Figure, GaugeFigure, GrowthFigure, StateFigure, Stretch, TimeGrid
+from agent.recording.report.series_statistics import (
+    CounterStatistic,
+    GaugeStatistic,
+    SeriesStatistic,
+    SnapshotRange,
+    StateStatistic,
+    TimeGrid,
+)
 
 WINDOW = 600
 """Samples of a window."""
@@ -47,7 +54,7 @@ class StepTime(NamedTuple):
     windows: int
 
 
-class StepSignal:
+class StepSampler:
     """A few windows of a series, sample by sample, evenly spread over the recording. A gap ends a window early."""
 
     def __init__(self, snapshots: int, *, counts: bool) -> None:
@@ -60,8 +67,8 @@ class StepSignal:
         self.windows: list[tuple[float, array[float]]] = []
         """Seconds between two samples, and the samples."""
 
-    def take(self, stretch: Stretch, ticks: Sequence[int] | None, held: Held) -> None:
-        """As `Figure`."""
+    def add(self, stretch: SnapshotRange, ticks: Sequence[int] | None, held: Held) -> None:
+        """As `SeriesStatistic`."""
         count = len(stretch.walls)
         even = ticks is None and stretch.longest < 1.5 * stretch.shortest
         start, self._seen = self._seen % self._stride, self._seen + count
@@ -116,7 +123,7 @@ def period_of(samples: Sequence[float]) -> tuple[float, float] | None:
     return first + (0.5 * (before - after) / bend if bend else 0.0), min(here, 1.0)
 
 
-def step_time(signal: StepSignal) -> StepTime | None:
+def step_time(signal: StepSampler) -> StepTime | None:
     """The step that most windows of a signal agree on; None if there is none."""
     found = [
         (period[0] * interval, period[1])
@@ -178,25 +185,25 @@ _STATES = (GPU_UP, GPU_INFO, THROTTLE_ACTIVE, REMAP_PENDING, REMAP_FAILED, NVLIN
 _STEPPING = (NVLINK_OUT, TENSOR, POWER)
 """Signals in which the steps of a training job can be seen."""
 
-_Maker = Callable[[TimeGrid, Series], Figure]
+_Maker = Callable[[TimeGrid, Series], SeriesStatistic]
 
 
-def _gauge(grid: TimeGrid, series: Series) -> Figure:
-    return GaugeFigure(grid, series.metric.unit)
+def _gauge(grid: TimeGrid, series: Series) -> SeriesStatistic:
+    return GaugeStatistic(grid, series.metric.unit)
 
 
 _MAKERS: dict[str, _Maker] = {
     **dict.fromkeys(_GAUGES, _gauge),
-    **dict.fromkeys(_RATES, lambda grid, _: GrowthFigure(grid)),
-    **dict.fromkeys(_COUNTERS, lambda _grid, _series: GrowthFigure(None)),
-    **dict.fromkeys(_BORN_AT_ZERO, lambda _grid, _series: GrowthFigure(None, born_at_zero=True)),
-    **dict.fromkeys(_STATES, lambda _grid, _series: StateFigure()),
+    **dict.fromkeys(_RATES, lambda grid, _: CounterStatistic(grid)),
+    **dict.fromkeys(_COUNTERS, lambda _grid, _series: CounterStatistic(None)),
+    **dict.fromkeys(_BORN_AT_ZERO, lambda _grid, _series: CounterStatistic(None, born_at_zero=True)),
+    **dict.fromkeys(_STATES, lambda _grid, _series: StateStatistic()),
 }
 if not _MAKERS.keys() <= BY_NAME.keys():
     raise AssertionError(f"no rows of the catalogue: {sorted(_MAKERS.keys() - BY_NAME.keys())}")
 
 
-def figure_of(series: Series, grid: TimeGrid) -> Figure | None:
+def figure_of(series: Series, grid: TimeGrid) -> SeriesStatistic | None:
     """What to keep of a series; None if nothing is."""
     name = series.metric.name
     if name == CLOCK:
@@ -205,7 +212,7 @@ def figure_of(series: Series, grid: TimeGrid) -> Figure | None:
     return maker(grid, series) if maker is not None else None
 
 
-def signal_of(series: Series, snapshots: int) -> StepSignal | None:
+def signal_of(series: Series, snapshots: int) -> StepSampler | None:
     """What to keep of a series to find the steps of a job in it; None if they do not show in it."""
     name = series.metric.name
-    return StepSignal(snapshots, counts=name == NVLINK_OUT) if name in _STEPPING else None
+    return StepSampler(snapshots, counts=name == NVLINK_OUT) if name in _STEPPING else None

@@ -14,23 +14,23 @@ from statistics import fmean, median
 from typing import NamedTuple, TypeVar
 
 from agent.model import Entity, Gpu, IbPort, Labels, Node, Reason
-from agent.recording.file_records import Provenance
+from agent.recording.file_records import RecordingHeader
 from agent.recording.report import report_series as chosen
-from agent.recording.report.report_series import StepSignal
+from agent.recording.report.report_series import StepSampler
 from agent.recording.report.series_statistics import (
-    Figure,
-    GaugeFigure,
+    CounterStatistic,
+    GaugeStatistic,
     GaugeSummary,
-    GrowthFigure,
-    StateFigure,
+    SeriesStatistic,
+    StateStatistic,
     TimeGrid,
 )
 
 Key = tuple[str, Entity, Labels]
-_F = TypeVar("_F", bound=Figure)
+_F = TypeVar("_F", bound=SeriesStatistic)
 
 
-class HeldJob(NamedTuple):
+class JobIdentity(NamedTuple):
     """A job that held GPUs: as its scheduler names it, and its owner and name where they are known."""
 
     scheduler: str
@@ -45,38 +45,38 @@ class NodeFacts:
 
     name: str
     grid: TimeGrid
-    headers: list[Provenance] = field(default_factory=list)
+    headers: list[RecordingHeader] = field(default_factory=list)
     snapshots: int = 0
     seconds: float = 0.0
     first: float = 0.0
     last: float = 0.0
-    figures: dict[Key, Figure] = field(default_factory=dict)
-    signals: dict[Key, StepSignal] = field(default_factory=dict)
+    figures: dict[Key, SeriesStatistic] = field(default_factory=dict)
+    signals: dict[Key, StepSampler] = field(default_factory=dict)
     absent: dict[tuple[str, Entity], Reason] = field(default_factory=dict)
     """Why a metric that some GPU or port lacks is absent, as its source said last."""
 
-    def gauge(self, name: str, entity: Entity, labels: Labels = ()) -> GaugeFigure | None:
+    def gauge(self, name: str, entity: Entity, labels: Labels = ()) -> GaugeStatistic | None:
         """A gauge of an entity; None if it was never seen."""
         figure = self.figures.get((name, entity, labels))
-        return figure if isinstance(figure, GaugeFigure) else None
+        return figure if isinstance(figure, GaugeStatistic) else None
 
     def summary(self, name: str, entity: Entity, labels: Labels = ()) -> GaugeSummary | None:
         """What is told of a gauge; None if it was never seen."""
         gauge = self.gauge(name, entity, labels)
         return gauge.summary() if gauge is not None else None
 
-    def growth(self, name: str, entity: Entity, labels: Labels = ()) -> GrowthFigure | None:
+    def growth(self, name: str, entity: Entity, labels: Labels = ()) -> CounterStatistic | None:
         """A counter of an entity; None if it was not seen twice."""
         figure = self.figures.get((name, entity, labels))
-        return figure if isinstance(figure, GrowthFigure) and figure.seconds else None
+        return figure if isinstance(figure, CounterStatistic) and figure.seconds else None
 
-    def states(self, name: str, entity: Entity) -> Iterator[tuple[Labels, StateFigure]]:
+    def states(self, name: str, entity: Entity) -> Iterator[tuple[Labels, StateStatistic]]:
         """The states of a metric of an entity by their labels."""
-        return self._all(name, entity, StateFigure)
+        return self._all(name, entity, StateStatistic)
 
-    def growths(self, name: str, entity: Entity) -> Iterator[tuple[Labels, GrowthFigure]]:
+    def growths(self, name: str, entity: Entity) -> Iterator[tuple[Labels, CounterStatistic]]:
         """The counters of a metric of an entity by their labels, those that were seen twice."""
-        return ((labels, figure) for labels, figure in self._all(name, entity, GrowthFigure) if figure.seconds)
+        return ((labels, figure) for labels, figure in self._all(name, entity, CounterStatistic) if figure.seconds)
 
     def _all(self, name: str, entity: Entity, kind: type[_F]) -> Iterator[tuple[Labels, _F]]:
         for (metric, holder, labels), figure in self.figures.items():
@@ -122,10 +122,10 @@ class GpuFacts:
     def means(self, name: str, labels: Labels = ()) -> list[float | None] | None:
         """The means of a gauge, or of the rate of a counter, in the parts of the grid."""
         figure = self.node.figures.get((name, self.gpu, labels))
-        envelope = figure.envelope if isinstance(figure, GaugeFigure | GrowthFigure) else None
+        envelope = figure.envelope if isinstance(figure, GaugeStatistic | CounterStatistic) else None
         return envelope.means() if envelope is not None else None
 
-    def growth(self, name: str, labels: Labels = ()) -> GrowthFigure | None:
+    def growth(self, name: str, labels: Labels = ()) -> CounterStatistic | None:
         """A counter."""
         return self.node.growth(name, self.gpu, labels)
 
@@ -178,7 +178,7 @@ class GpuFacts:
             return None
         return power.share_from(0.97 * limit), sum(power.envelope.seconds), "power"
 
-    def job(self) -> HeldJob | None:
+    def job(self) -> JobIdentity | None:
         """The job that held it for the longest time; None if none did."""
         held = [
             (figure.on, labels)
@@ -188,13 +188,13 @@ class GpuFacts:
         if not held:
             return None
         labels = dict(max(held, key=lambda one: one[0])[1])
-        return HeldJob(
+        return JobIdentity(
             labels.get("scheduler", ""), labels.get("job_id", ""), labels.get("user", ""), labels.get("name", "")
         )
 
 
 @dataclass
-class Run:
+class RecordedRun:
     """One or more recordings of a run. `problems` are what was wrong with the files, in words that name them."""
 
     nodes: list[NodeFacts]
@@ -219,9 +219,9 @@ class Run:
         """All InfiniBand ports, node by node."""
         return [(node, port) for node in self.nodes for port in node.ports()]
 
-    def groups(self) -> list[tuple[HeldJob | None, list[GpuFacts]]]:
+    def groups(self) -> list[tuple[JobIdentity | None, list[GpuFacts]]]:
         """GPUs that are to be compared with each other: those of a job, of the same model; None if of no job."""
-        found: dict[tuple[str, str, str], tuple[HeldJob | None, list[GpuFacts]]] = {}
+        found: dict[tuple[str, str, str], tuple[JobIdentity | None, list[GpuFacts]]] = {}
         for gpu in self.gpus():
             job = gpu.job()
             key = (job.scheduler, job.job_id, gpu.model) if job else ("", gpu.node.name, "")

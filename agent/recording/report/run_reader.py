@@ -8,12 +8,12 @@ from math import isfinite
 from typing import NamedTuple, Union
 
 from agent.model import BackendReport, Layout, Series
-from agent.recording.column_reader import ChosenPlaces, ColumnBlock, Held, blocks, joined
-from agent.recording.file_records import Provenance, RecordingError
+from agent.recording.column_reader import ColumnBlock, Held, SelectedColumns, blocks, joined
+from agent.recording.file_records import RecordingError, RecordingHeader
 from agent.recording.recording_reader import Recording, SegmentSpan
 from agent.recording.report.report_series import figure_of, signal_of
-from agent.recording.report.run_facts import NodeFacts, Run
-from agent.recording.report.series_statistics import PARTS, Figure, Stretch, TimeGrid, grid_over
+from agent.recording.report.run_facts import NodeFacts, RecordedRun
+from agent.recording.report.series_statistics import PARTS, SeriesStatistic, SnapshotRange, TimeGrid, grid_over
 
 TOGETHER = 256
 """Snapshots that are taken in together, where nothing changes between their blocks: each figure is called for once."""
@@ -27,14 +27,14 @@ _LONGEST_INTERVAL_SECONDS = 3600.0
 
 Progress = Callable[[float], None]
 """Is told the share of the work that is done, from 0 to 1, now and then."""
-_Column = tuple[Figure, Union[Sequence[int], None], Held]
+_Column = tuple[SeriesStatistic, Union[Sequence[int], None], Held]
 
 
 class _LayoutPlan(NamedTuple):
     """What is wanted of a layout, and the figures that take it in, in the same order."""
 
-    chosen: ChosenPlaces
-    figures: Sequence[Sequence[Figure]]
+    chosen: SelectedColumns
+    figures: Sequence[Sequence[SeriesStatistic]]
 
 
 class _RunPiece(NamedTuple):
@@ -46,7 +46,7 @@ class _RunPiece(NamedTuple):
     last: float
 
 
-def gather(recordings: Sequence[Recording], progress: Progress = lambda _: None) -> Run:
+def read_run(recordings: Sequence[Recording], progress: Progress = lambda _: None) -> RecordedRun:
     """What these recordings say. Raises RecordingError if there is no snapshot in them."""
     pieces = [
         _RunPiece(recording, span, span.first, span.last)
@@ -62,9 +62,9 @@ def gather(recordings: Sequence[Recording], progress: Progress = lambda _: None)
     interval = max(interval_of(piece.span.header) for piece in pieces)
     first, last = min(piece.first for piece in pieces), max(piece.last for piece in pieces)
     grid = grid_over(first, last, interval, max(60, PARTS * 4 // max(count, 4)))
-    done = _Done(sum(piece.span.count for piece in pieces), progress)
+    done = _ReadProgress(sum(piece.span.count for piece in pieces), progress)
     nodes = [
-        _NodeGathering(name, grid, sum(piece.span.count for piece in own)).read(own, done)
+        _NodeReader(name, grid, sum(piece.span.count for piece in own)).read(own, done)
         for name, some in groupby(pieces, key=lambda piece: piece.span.header.node)
         for own in [list(some)]
     ]
@@ -72,11 +72,11 @@ def gather(recordings: Sequence[Recording], progress: Progress = lambda _: None)
     told = [node for node in nodes if node.snapshots]
     if not told:
         raise RecordingError("; ".join(problems) or "there is no snapshot to report on")
-    return Run(told, grid, interval, min(node.first for node in told), max(node.last for node in told),
+    return RecordedRun(told, grid, interval, min(node.first for node in told), max(node.last for node in told),
                [str(each.path) for each in recordings], problems + done.overlaps)  # fmt: skip
 
 
-def interval_of(header: Provenance) -> float:
+def interval_of(header: RecordingHeader) -> float:
     """Seconds between two snapshots; 1 where the header says what cannot be."""
     return header.interval if 0 < header.interval <= _LONGEST_INTERVAL_SECONDS else 1.0
 
@@ -91,7 +91,7 @@ def _once(problems: Sequence[str]) -> list[str]:
     ]
 
 
-class _Done:
+class _ReadProgress:
     """How far the reading is, and what was passed over in it."""
 
     def __init__(self, snapshots: int, progress: Progress) -> None:
@@ -103,7 +103,7 @@ class _Done:
         self._progress(min(self._so_far / self._whole, 1.0))
 
 
-class _NodeGathering:
+class _NodeReader:
     """Reads the segments of one node in the order of time."""
 
     def __init__(self, name: str, grid: TimeGrid, snapshots: int) -> None:
@@ -117,16 +117,16 @@ class _NodeGathering:
         self._waiting: list[ColumnBlock] = []
         self._explained: tuple[BackendReport, ...] = ()
 
-    def read(self, pieces: Sequence[_RunPiece], done: _Done) -> NodeFacts:
+    def read(self, pieces: Sequence[_RunPiece], done: _ReadProgress) -> NodeFacts:
         for recording, some in groupby(pieces, key=lambda piece: piece.recording):
             overlapping = 0
             for block in blocks(recording, [piece.span.at for piece in some]):
                 if self._is_told_already(recording, block):
-                    overlapping += block.holds
+                    overlapping += block.snapshot_count
                 else:
                     self._wait(block)
                     self._before = (recording, block.walls[-1], block.monos[-1])
-                done.more(block.holds)
+                done.more(block.snapshot_count)
             if overlapping:
                 done.overlaps.append(
                     f"{recording.path}: {overlapping} snapshots of {self._facts.name} are of a time that another "
@@ -149,7 +149,7 @@ class _NodeGathering:
             and self._waiting[-1].is_even
             and block.header == self._waiting[-1].header
             and [track.layout for track in block.tracks] == [track.layout for track in self._waiting[-1].tracks]
-            and sum(each.holds for each in self._waiting) < TOGETHER
+            and sum(each.snapshot_count for each in self._waiting) < TOGETHER
         ):
             self._take()
         self._waiting.append(block)
@@ -164,7 +164,7 @@ class _NodeGathering:
         before = None
         if self._taken is not None and 0 < monos[0] - self._taken[1] < walls[0] - self._taken[0] + 60:
             before = self._taken[1]
-        stretch = Stretch(facts.grid, walls, monos, interval_of(some[0].header), before)
+        stretch = SnapshotRange(facts.grid, walls, monos, interval_of(some[0].header), before)
         if some[0].header not in facts.headers and len(facts.headers) < _HEADERS:
             facts.headers.append(some[0].header)
         facts.first = facts.first if facts.snapshots else walls[0]
@@ -174,13 +174,13 @@ class _NodeGathering:
         columns = self._columns(some)
         for figure, ticks, held in columns if some[0].is_even else _in_order(columns):
             if _is_measured(held):
-                figure.take(stretch, ticks, held)
+                figure.add(stretch, ticks, held)
         for block in some:
             self._explain(block)
         self._taken = (walls[-1], monos[-1])
 
     def _columns(self, some: Sequence[ColumnBlock]) -> Iterator[_Column]:
-        counts = [block.holds for block in some]
+        counts = [block.snapshot_count for block in some]
         for tracks in zip(*(block.tracks for block in some), strict=True):
             layout, ticks = tracks[0].layout, tracks[0].ticks
             plan = self._plans.get(layout)
@@ -193,9 +193,9 @@ class _NodeGathering:
 
     def _plan(self, layout: Layout) -> _LayoutPlan:
         wanted = [(place, figures) for place, series in enumerate(layout.series) if (figures := self._figures(series))]
-        return _LayoutPlan(ChosenPlaces([place for place, _ in wanted]), [figures for _, figures in wanted])
+        return _LayoutPlan(SelectedColumns([place for place, _ in wanted]), [figures for _, figures in wanted])
 
-    def _figures(self, series: Series) -> list[Figure]:
+    def _figures(self, series: Series) -> list[SeriesStatistic]:
         facts = self._facts
         key = (series.metric.name, series.entity, series.labels)
         if key not in facts.figures:

@@ -56,7 +56,7 @@ def grid_over(start: float, end: float, interval: float, parts: int = PARTS) -> 
     return TimeGrid(start, width, max(1, min(parts, ceil(span / width - 1e-9))))
 
 
-class Stretch:
+class SnapshotRange:
     """Some snapshots of a node one after the other, as figures take them in.
 
     `steps` are the seconds that each snapshot stands for: those since the one before, or the interval of the recording
@@ -86,10 +86,10 @@ _SCALE = {Unit.RATIO: 1000.0, Unit.BYTES: 2.0**-24, Unit.HERTZ: 1e-6}
 """How finely quantiles are told: a thousandth, 16 MiB, a megahertz; else a tenth of the unit."""
 
 
-class Figure(Protocol):
+class SeriesStatistic(Protocol):
     """What takes in the values of a series. `ticks` are the snapshots of the stretch that have it, None for all."""
 
-    def take(self, stretch: Stretch, ticks: Sequence[int] | None, held: Held) -> None: ...
+    def add(self, stretch: SnapshotRange, ticks: Sequence[int] | None, held: Held) -> None: ...
 
 
 class GaugeSummary(NamedTuple):
@@ -142,7 +142,7 @@ class Envelope:
         return max(self.highs) if sum(self.seconds) else None
 
 
-class GaugeFigure:
+class GaugeStatistic:
     """A gauge: its envelope over time, and how often which value was seen."""
 
     def __init__(self, grid: TimeGrid, unit: Unit) -> None:
@@ -151,8 +151,8 @@ class GaugeFigure:
         self._seen: Counter[int] = Counter()
         self.last: float | None = None
 
-    def take(self, stretch: Stretch, ticks: Sequence[int] | None, held: Held) -> None:
-        """As `Figure`."""
+    def add(self, stretch: SnapshotRange, ticks: Sequence[int] | None, held: Held) -> None:
+        """As `SeriesStatistic`."""
         if ticks is not None:
             self._take_some(stretch, ticks, held)
         elif isinstance(held, float):
@@ -168,7 +168,7 @@ class GaugeFigure:
             self._count(held)
             self.last = held[-1]
 
-    def _take_some(self, stretch: Stretch, ticks: Sequence[int], held: Held) -> None:
+    def _take_some(self, stretch: SnapshotRange, ticks: Sequence[int], held: Held) -> None:
         values = [held] * len(ticks) if isinstance(held, float) else held
         for tick, value in zip(ticks, values, strict=True):
             seconds = stretch.steps[tick]
@@ -207,7 +207,7 @@ class GaugeFigure:
         return GaugeSummary(min(max(mean, low), high), low, high, p5, p50, p95, sum(self.envelope.seconds))
 
 
-class GrowthFigure:
+class CounterStatistic:
     """A counter: how much it grew, over how many seconds, and if wanted the rate over time.
 
     A counter that falls begins anew there: what it grew in that step is not known, and not told.
@@ -224,8 +224,8 @@ class GrowthFigure:
         self._last: tuple[float, float] | None = None
         self._born_at_zero = born_at_zero
 
-    def take(self, stretch: Stretch, ticks: Sequence[int] | None, held: Held) -> None:
-        """As `Figure`."""
+    def add(self, stretch: SnapshotRange, ticks: Sequence[int] | None, held: Held) -> None:
+        """As `SeriesStatistic`."""
         if ticks is None and self._last is not None and stretch.is_smooth and self._smooth(stretch, held):
             return
         places = range(len(stretch.walls)) if ticks is None else ticks
@@ -235,7 +235,7 @@ class GrowthFigure:
         for tick, value in zip(places, values, strict=True):
             self._step(stretch, tick, value)
 
-    def _smooth(self, stretch: Stretch, held: Held) -> bool:
+    def _smooth(self, stretch: SnapshotRange, held: Held) -> bool:
         """Take in all at once where nothing is odd; whether that was so."""
         assert self._last is not None
         value, mono = self._last
@@ -259,7 +259,7 @@ class GrowthFigure:
         self._last = (self._last[0], until)
         return True
 
-    def _rates(self, stretch: Stretch, grown: Sequence[float], first: float) -> None:
+    def _rates(self, stretch: SnapshotRange, grown: Sequence[float], first: float) -> None:
         if self.envelope is None:
             return
         seconds = [first, *map(sub, stretch.monos[1:], stretch.monos)]
@@ -268,7 +268,7 @@ class GrowthFigure:
             some = rates[start:behind]
             self.envelope.add(part, min(some), max(some), sum(grown[start:behind]), sum(seconds[start:behind]))
 
-    def _note(self, stretch: Stretch, grown: Sequence[float]) -> None:
+    def _note(self, stretch: SnapshotRange, grown: Sequence[float]) -> None:
         """When it grew."""
         if grown[-1] > 0:
             last = len(grown) - 1
@@ -279,7 +279,7 @@ class GrowthFigure:
             if self.first_at is None:
                 self.first_at = next(stretch.walls[place] for place, more in enumerate(grown) if more > 0)
 
-    def _step(self, stretch: Stretch, tick: int, value: float) -> None:
+    def _step(self, stretch: SnapshotRange, tick: int, value: float) -> None:
         mono, wall = stretch.monos[tick], stretch.walls[tick]
         if self._last is not None:
             before, since = self._last
@@ -305,7 +305,7 @@ class GrowthFigure:
         return self.envelope.high if self.envelope is not None else None
 
 
-class StateFigure:
+class StateStatistic:
     """A state or a fact: the seconds in which it was there, and those of them in which it was not 0.
 
     `spans` are the wall seconds from which and until which it was not 0, as many as are kept; `flips` counts them all.
@@ -320,8 +320,8 @@ class StateFigure:
         self.spans: list[list[float]] = []
         self._until: float | None = None
 
-    def take(self, stretch: Stretch, ticks: Sequence[int] | None, held: Held) -> None:
-        """As `Figure`."""
+    def add(self, stretch: SnapshotRange, ticks: Sequence[int] | None, held: Held) -> None:
+        """As `SeriesStatistic`."""
         if ticks is None and isinstance(held, float) and (not held or self._goes_on(stretch)):
             self.seconds += stretch.seconds
             self._until = None
@@ -336,7 +336,7 @@ class StateFigure:
         for tick, value in zip(places, values, strict=True):
             self._step(stretch.walls[tick], stretch.steps[tick], value)
 
-    def _goes_on(self, stretch: Stretch) -> bool:
+    def _goes_on(self, stretch: SnapshotRange) -> bool:
         """Whether what was on until the snapshot before is on in all of these without a break."""
         steps = stretch.steps
         return (

@@ -14,10 +14,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from agent.backends.sysfs import names, text
-from agent.commands.doctor.doctor_finding import Diagnoses, Diagnosis, Examination
-from agent.commands.doctor.doctor_node import READ, WRITE, ExaminedNode, whole
+from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
+from agent.commands.doctor.doctor_node import READ, WRITE, DoctorNode, whole
 
-DRIVER = Diagnoses("driver")
+DRIVER = FindingFactory("driver")
 LIBRARY = "libnvidia-ml.so.1"
 FOLDERS = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/nvidia/lib64",
            "usr/lib/wsl/lib")  # fmt: skip
@@ -28,11 +28,11 @@ _IN_CACHE = re.compile(rb"(/[^\0]{1,4096}/libnvidia-ml\.so\.1)\0")
 _IN_NAME = re.compile(r"libnvidia-ml\.so\.([0-9]+(?:\.[0-9]+)+)")
 
 
-def driver_checks(node: ExaminedNode) -> Iterable[Examination]:
+def driver_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     """The module with its GPUs, the library, and Python's binding to it."""
     if not node.has_driver:
         why = f"backends.devices is {node.config.backends.devices}"
-        yield DRIVER.said("configuration", DRIVER.ok(f"not needed: {why}"))
+        yield DRIVER.constant("configuration", DRIVER.ok(f"not needed: {why}"))
         return
     yield DRIVER.check(node.procfs / "driver/nvidia/version", _module, node)
     yield DRIVER.check(LIBRARY, _library, node)
@@ -40,7 +40,7 @@ def driver_checks(node: ExaminedNode) -> Iterable[Examination]:
     yield DRIVER.check(node.root / "run/nvidia-persistenced", _persistence, node)
 
 
-def module_version(node: ExaminedNode) -> str:
+def module_version(node: DoctorNode) -> str:
     """The version of the kernel module; empty where none is loaded. Raises OSError."""
     try:
         said = text(node.procfs / "driver/nvidia/version")
@@ -50,7 +50,7 @@ def module_version(node: ExaminedNode) -> str:
     return match[1] if match else "of unknown number"
 
 
-def _module(node: ExaminedNode) -> Iterator[Diagnosis]:
+def _module(node: DoctorNode) -> Iterator[DoctorFinding]:
     version, gpus, read = module_version(node), node.gpus, _read_by_agent(node)
     if not version and read:
         yield DRIVER.ok(f"no /proc/driver/nvidia, but the agent reads {read} GPUs")
@@ -71,13 +71,13 @@ def _module(node: ExaminedNode) -> Iterator[Diagnosis]:
             yield DRIVER.ok(f"kernel module {version} with {known} GPUs")
 
 
-def _read_by_agent(node: ExaminedNode) -> int:
+def _read_by_agent(node: DoctorNode) -> int:
     """GPUs that the running agent reads: a driver in another kernel (WSL) shows nothing in /proc."""
     view = node.agent
     return 0 if view is None or view.is_synthetic else view.values("coldplate_gpu_up").count(1.0)
 
 
-def _library(node: ExaminedNode) -> Iterator[Diagnosis]:
+def _library(node: DoctorNode) -> Iterator[DoctorFinding]:
     path, module = find_library(node.root), module_version(node)
     if path is None:
         if module or node.gpus:
@@ -109,12 +109,12 @@ def find_library(root: Path) -> Path | None:
     return next((path for path in places if path.exists()), None)
 
 
-def _binding() -> Iterator[Diagnosis]:
+def _binding() -> Iterator[DoctorFinding]:
     if find_spec("pynvml") is None:
         yield DRIVER.fail("Python's module pynvml is missing", "make install; or pip install nvidia-ml-py")
 
 
-def _persistence(node: ExaminedNode) -> Iterator[Diagnosis]:
+def _persistence(node: DoctorNode) -> Iterator[DoctorFinding]:
     if module_version(node) and not any(each.name.startswith("nvidia-persiste") for each in node.processes):
         yield DRIVER.warn(
             "nvidia-persistenced does not run: GPUs sleep between users, and the agent may find no device nodes",
@@ -122,17 +122,17 @@ def _persistence(node: ExaminedNode) -> Iterator[Diagnosis]:
         )
 
 
-DEVICES = Diagnoses("devices")
+DEVICES = FindingFactory("devices")
 GPU = re.compile(r"nvidia[0-9]+")
 
 
-def device_checks(node: ExaminedNode) -> Iterable[Examination]:
+def device_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     """All of them at once: a node of /dev is looked at, and never opened."""
     if node.has_driver:
         yield DEVICES.check(node.root / "dev", _check_device, node)
 
 
-def _check_device(node: ExaminedNode) -> Iterator[Diagnosis]:
+def _check_device(node: DoctorNode) -> Iterator[DoctorFinding]:
     if not module_version(node):
         return
     dev = node.root / "dev"
@@ -154,18 +154,18 @@ def _check_device(node: ExaminedNode) -> Iterator[Diagnosis]:
         yield DEVICES.ok(f"{node.user.name} may open {', '.join(there)}")
 
 
-KERNEL_LOG = Diagnoses("kernel log")
+KERNEL_LOG = FindingFactory("kernel log")
 HANDED = "StandardInput=file:/dev/kmsg"
 KERNEL_LOG_REMEDY = f"in the unit, as in packaging/systemd/coldplate.service: {HANDED} and DeviceAllow=/dev/kmsg r"
 
 
-def kernel_log_checks(node: ExaminedNode) -> Iterable[Examination]:
+def kernel_log_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     """One, where GPUs of this node are read."""
     if node.has_driver:
         yield KERNEL_LOG.check(node.root / "dev/kmsg", _check_kernel_log, node)
 
 
-def _check_kernel_log(node: ExaminedNode) -> Iterator[Diagnosis]:
+def _check_kernel_log(node: DoctorNode) -> Iterator[DoctorFinding]:
     path = node.root / "dev/kmsg"
     if node.agent is not None and node.agent.reports:
         told = next((each for each in node.agent.gaps if each.backend == "kmsg" and each.reason == "denied"), None)
@@ -189,7 +189,7 @@ def _check_kernel_log(node: ExaminedNode) -> Iterator[Diagnosis]:
         yield KERNEL_LOG.ok(f"{node.user.name} may read {path}")
 
 
-def _is_restricted(node: ExaminedNode) -> bool:
+def _is_restricted(node: DoctorNode) -> bool:
     """Whether it takes CAP_SYSLOG (kernel.dmesg_restrict, Documentation/admin-guide/sysctl/kernel.rst)."""
     try:
         return text(node.procfs / "sys/kernel/dmesg_restrict", 8) == "1"

@@ -15,26 +15,26 @@ from agent.backends.power import bmc_of
 from agent.backends.redfish_service import CHASSIS, exchange
 from agent.backends.sysfs import names, printable, text
 from agent.broker.ipmi_opening import DEVICES
-from agent.commands.doctor.doctor_finding import Diagnoses, Diagnosis, Examination
-from agent.commands.doctor.doctor_node import READ, ExaminedNode
+from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
+from agent.commands.doctor.doctor_node import READ, DoctorNode
 from agent.config.schema import ConfigError
 from agent.lib.http_answers import AnswerBounds
 from agent.lib.http_client import HttpClient
 from agent.lib.http_outcomes import HttpError, HttpFault
 from agent.lib.http_target import HttpTarget
 
-FABRIC = Diagnoses("fabric")
+FABRIC = FindingFactory("fabric")
 CONTROLLER = 0x0207
 """The PCI class of InfiniBand controllers."""
 MAX_ADAPTERS = 256
 """Adapters that are looked into: beyond those they are virtual functions."""
 
 
-def fabric_checks(node: ExaminedNode) -> Iterable[Examination]:
+def fabric_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     """Each adapter on its own: one whose firmware hangs holds up no other."""
     folder = node.sysfs / "class/infiniband"
     if not node.config.backends.infiniband:
-        yield FABRIC.said(folder, FABRIC.ok("not read: backends.infiniband is false"))
+        yield FABRIC.constant(folder, FABRIC.ok("not read: backends.infiniband is false"))
         return
     try:
         devices = names(folder)[:MAX_ADAPTERS]
@@ -46,7 +46,7 @@ def fabric_checks(node: ExaminedNode) -> Iterable[Examination]:
         yield FABRIC.check(folder / device, _adapter, folder / device, device)
 
 
-def _none(node: ExaminedNode, folder: Path) -> Iterator[Diagnosis]:
+def _none(node: DoctorNode, folder: Path) -> Iterator[DoctorFinding]:
     adapters = [address for address, _, kind in node.pci if kind >> 8 == CONTROLLER]
     if adapters:
         remedy = "modprobe mlx5_ib (or the adapter's driver); dmesg -T | grep -i mlx5 tells why it is not there"
@@ -55,7 +55,7 @@ def _none(node: ExaminedNode, folder: Path) -> Iterator[Diagnosis]:
         yield FABRIC.ok(f"no adapter in {folder}")
 
 
-def _adapter(folder: Path, device: str) -> Iterator[Diagnosis]:
+def _adapter(folder: Path, device: str) -> Iterator[DoctorFinding]:
     for port in names(folder / "ports"):
         place = folder / "ports" / port
         said = {name: text(place / name, 64) for name in ("state", "phys_state", "rate", "link_layer")}
@@ -72,7 +72,7 @@ def _adapter(folder: Path, device: str) -> Iterator[Diagnosis]:
             yield FABRIC.warn(f"{where} is {state or said['state']} ({physical})", remedy)
 
 
-BMC = Diagnoses("BMC")
+BMC = FindingFactory("BMC")
 BMC_DEADLINE_SECONDS = 3.0
 """Seconds for a controller whose TLS handshake alone may take one."""
 BMC_REMEDIES = {
@@ -84,7 +84,7 @@ BMC_REMEDIES = {
 }
 
 
-def bmc_checks(node: ExaminedNode) -> Iterable[Examination]:
+def bmc_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     """Redfish where it is configured, IPMI where it is asked for."""
     wanted = node.config.backends.power
     try:
@@ -97,7 +97,7 @@ def bmc_checks(node: ExaminedNode) -> Iterable[Examination]:
         yield BMC.check("/dev/ipmi0", _ipmi, node)
 
 
-def _redfish(node: ExaminedNode, target: HttpTarget) -> Iterator[Diagnosis]:
+def _redfish(node: DoctorNode, target: HttpTarget) -> Iterator[DoctorFinding]:
     """One question with the login: more wrong ones would have the controller lock the account."""
     client = HttpClient(target, AnswerBounds(body=1 << 20), node.mono)
     try:
@@ -116,7 +116,7 @@ def _redfish(node: ExaminedNode, target: HttpTarget) -> Iterator[Diagnosis]:
         yield BMC.fail(f"Redfish at {target.shown}: HTTP status {answer.status}", BMC_REMEDIES[HttpFault.GARBAGE])
 
 
-def _ipmi(node: ExaminedNode) -> Iterator[Diagnosis]:
+def _ipmi(node: DoctorNode) -> Iterator[DoctorFinding]:
     device = next((path for path in DEVICES if (node.root / path.lstrip("/")).exists()), None)
     broker = node.unit_file("coldplate-broker.socket")
     if device is None:
@@ -128,18 +128,18 @@ def _ipmi(node: ExaminedNode) -> Iterator[Diagnosis]:
         yield BMC.ok(f"{device} is there, for the broker to ask")
 
 
-RAPL = Diagnoses("processor energy")
+RAPL = FindingFactory("processor energy")
 RAPL_REMEDY = "make install (70-coldplate.rules), then udevadm trigger --action=change --subsystem-match=powercap"
 
 
-def rapl_checks(node: ExaminedNode) -> Iterable[Examination]:
+def rapl_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     """One, where it is asked for."""
     folder = node.sysfs / "class/powercap"
     if "rapl" in node.config.backends.power:
         yield RAPL.check(folder, _check_rapl, node, folder)
 
 
-def _check_rapl(node: ExaminedNode, folder: Path) -> Iterator[Diagnosis]:
+def _check_rapl(node: DoctorNode, folder: Path) -> Iterator[DoctorFinding]:
     counters = sorted(folder.glob("intel-rapl:*/energy_uj"))
     refused = [path for path in counters if not node.user.may(READ, path.stat())]
     if not counters:
@@ -151,14 +151,14 @@ def _check_rapl(node: ExaminedNode, folder: Path) -> Iterator[Diagnosis]:
         yield RAPL.ok(f"{node.user.name} may read all {len(counters)} counters")
 
 
-CLOCK = Diagnoses("clock")
+CLOCK = FindingFactory("clock")
 UNSYNCHRONISED = 0x0040
 """STA_UNSYNC of linux/timex.h."""
 MAX_ERROR_SECONDS = 0.5
 """Seconds by which a clock may be off before the seconds of two nodes are no longer the same."""
 
 
-class Timex(ctypes.Structure):
+class KernelTimex(ctypes.Structure):
     """The beginning of struct timex of adjtimex(2), and room for the rest."""
 
     _fields_ = (
@@ -172,20 +172,20 @@ class Timex(ctypes.Structure):
     )
 
 
-def clock_checks(node: ExaminedNode) -> Iterable[Examination]:  # noqa: ARG001 - the kernel that runs is the only one to ask
+def clock_checks(node: DoctorNode) -> Iterable[DoctorCheck]:  # noqa: ARG001 - the kernel that runs is the only one to ask
     """One question to the kernel."""
     yield CLOCK.check("adjtimex", _check_clock)
 
 
-def _check_clock() -> Iterator[Diagnosis]:
-    asked = Timex()
+def _check_clock() -> Iterator[DoctorFinding]:
+    asked = KernelTimex()
     if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(asked)) < 0:
         number = ctypes.get_errno()
         raise OSError(number, "the kernel does not tell of its clock")
     yield judge_clock(asked.status, asked.maxerror / 1e6)
 
 
-def judge_clock(status: int, error: float) -> Diagnosis:
+def judge_clock(status: int, error: float) -> DoctorFinding:
     """What the kernel's `status` bits and its largest `error`, in seconds, say."""
     if status & UNSYNCHRONISED:
         remedy = "systemctl enable --now chrony (or systemd-timesyncd); chronyc tracking"

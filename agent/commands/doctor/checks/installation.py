@@ -14,16 +14,16 @@ from typing import Any
 
 from agent import __version__
 from agent.backends.sysfs import names
-from agent.commands.doctor.doctor_finding import Diagnoses, Diagnosis, Examination
+from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
 from agent.commands.doctor.doctor_node import (
     READ,
     UNIT,
     UNIT_FOLDERS,
     WRITE,
     AgentUser,
-    AgentView,
-    ExaminedNode,
-    ToldGap,
+    DoctorNode,
+    JsonGap,
+    RunningAgent,
     whole,
 )
 from agent.config.schema import Section
@@ -33,17 +33,17 @@ from agent.lib.wording import one_line
 from agent.wiring.start_checks import check
 from agent.wiring.state_directory import STATE_DIRECTORY
 
-CONFIG = Diagnoses("configuration")
+CONFIG = FindingFactory("configuration")
 
 
-def configuration_checks(node: ExaminedNode) -> Iterable[Examination]:
+def configuration_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     """The file itself, and each that it names."""
     yield CONFIG.check(node.file or "configuration", _check_configuration, node)
     for key, path in sorted(set(named_files(node.config))):
         yield CONFIG.check(path, _check_named_file, node.user, key, Path(path))
 
 
-def _check_configuration(node: ExaminedNode) -> Iterator[Diagnosis]:
+def _check_configuration(node: DoctorNode) -> Iterator[DoctorFinding]:
     if node.problem:
         yield CONFIG.fail(node.problem, "correct that line; every key is in docs/configuration.md")
         return
@@ -71,7 +71,7 @@ def named_files(section: Section, path: str = "") -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def _check_named_file(user: AgentUser, key: str, path: Path) -> Iterator[Diagnosis]:
+def _check_named_file(user: AgentUser, key: str, path: Path) -> Iterator[DoctorFinding]:
     if not path.is_file():
         yield CONFIG.fail(f"{key}: {path} is no file", f"write it, readable for {user.name} alone")
     elif not user.may(READ, path.stat()):
@@ -80,26 +80,26 @@ def _check_named_file(user: AgentUser, key: str, path: Path) -> Iterator[Diagnos
         yield CONFIG.ok(f"{key}: {path} may be read")
 
 
-AGENT = Diagnoses("agent")
+AGENT = FindingFactory("agent")
 STALE_SECONDS = 30.0
 """Seconds after which a snapshot is no longer what a reload or a slow lane explains."""
 RESTARTS = 3.0
 
 
-def agent_checks(node: ExaminedNode) -> Iterable[Examination]:
+def agent_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     """One, by what the agent said when it was asked."""
     yield AGENT.check(node.target.shown, _check_agent, node)
 
 
-def _check_agent(node: ExaminedNode) -> Iterator[Diagnosis]:
+def _check_agent(node: DoctorNode) -> Iterator[DoctorFinding]:
     view = node.agent
     if view is None:
         start = "systemctl enable --now coldplate.service" if node.unit else "coldplate run, or make install"
         if node.agent_pid is not None:
             log = "journalctl -u coldplate -n 50; with another address, coldplate doctor --url http://HOST:PORT"
-            yield AGENT.fail(f"process {node.agent_pid} runs, and does not answer: {node.silence}", log)
+            yield AGENT.fail(f"process {node.agent_pid} runs, and does not answer: {node.no_answer_reason}", log)
         else:
-            yield AGENT.warn(f"no agent runs ({node.silence})", start)
+            yield AGENT.warn(f"no agent runs ({node.no_answer_reason})", start)
         return
     version = _version(view)
     if version != __version__:
@@ -113,11 +113,11 @@ def _check_agent(node: ExaminedNode) -> Iterator[Diagnosis]:
     yield AGENT.ok(f"version {version} runs at {node.target.shown}, its last sample is {view.age:.1f} s old")
 
 
-def _version(view: AgentView) -> str:
-    return next(iter(view.labelled("coldplate_build_info", "version", 1)), "of no known number")
+def _version(view: RunningAgent) -> str:
+    return next(iter(view.label_values("coldplate_build_info", "version", 1)), "of no known number")
 
 
-def _troubles(view: AgentView) -> Iterator[Diagnosis]:
+def _troubles(view: RunningAgent) -> Iterator[DoctorFinding]:
     if view.is_paused:
         yield AGENT.warn("it has released the driver, as coldplate pause asked it to", "coldplate pause --end")
     if view.age > STALE_SECONDS:
@@ -128,28 +128,28 @@ def _troubles(view: AgentView) -> Iterator[Diagnosis]:
     if 0.0 in view.values("coldplate_web_config_last_reload_successful"):
         remedy = "journalctl -u coldplate | grep 'web configuration'; correct the file, the certificate or the key"
         yield AGENT.fail("it protects its pages by a former web configuration: the new one was refused", remedy)
-    for thread in view.labelled("coldplate_thread_up", "thread", 0):
+    for thread in view.label_values("coldplate_thread_up", "thread", 0):
         yield AGENT.fail(f"its thread {thread} is stuck or failed", "journalctl -u coldplate -n 50")
     if 0.0 in view.values("coldplate_worker_up") and not view.is_paused:
         yield AGENT.fail("its device worker does not run or does not answer", "journalctl -u coldplate -n 50; dmesg -T")
     if max(view.values("coldplate_worker_restarts_total"), default=0) > RESTARTS:
         count = max(view.values("coldplate_worker_restarts_total"))
         yield AGENT.warn(f"its device worker was restarted {count:.0f} times", "journalctl -u coldplate | grep worker")
-    for name in view.labelled("coldplate_state_write_successful", "file", 0):
+    for name in view.label_values("coldplate_state_write_successful", "file", 0):
         yield AGENT.fail(f"it cannot write {name}", "journalctl -u coldplate | grep state; see the line on state below")
 
 
-UNITS = Diagnoses("unit")
+UNITS = FindingFactory("unit")
 _PROGRAM = re.compile(r"(?m)^ExecStart=[@:+!-]*(/\S+)")
 SOCKET_UNIT = "coldplate-broker.socket"
 
 
-def unit_checks(node: ExaminedNode) -> Iterable[Examination]:
+def unit_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     """One, where systemd runs."""
     yield UNITS.check(node.root / "run/systemd/system", _check_unit, node)
 
 
-def _check_unit(node: ExaminedNode) -> Iterator[Diagnosis]:
+def _check_unit(node: DoctorNode) -> Iterator[DoctorFinding]:
     if not (node.root / "run/systemd/system").is_dir():
         yield UNITS.ok("no systemd here (a container?): the supervisor of the agent restarts it")
         return
@@ -175,7 +175,7 @@ def _check_unit(node: ExaminedNode) -> Iterator[Diagnosis]:
         yield UNITS.ok(f"changed by {', '.join(dropped)}: systemctl cat {UNIT} shows the whole")
 
 
-def _program(node: ExaminedNode, unit: Path) -> Iterator[Diagnosis]:
+def _program(node: DoctorNode, unit: Path) -> Iterator[DoctorFinding]:
     """What ExecStart= names: an installation that was moved, or whose Python is gone, ends with 203/EXEC."""
     match = _PROGRAM.search(whole(unit))
     program = node.root / match[1].lstrip("/") if match else None
@@ -195,19 +195,19 @@ def is_enabled(root: Path, name: str) -> bool:
     return False
 
 
-STATE = Diagnoses("state")
+STATE = FindingFactory("state")
 MIN_FREE_BYTES = 64 << 20
 """Bytes that should be free: all state files together take less than a tenth of them."""
 
 
-def state_checks(node: ExaminedNode) -> Iterable[Examination]:
+def state_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     """One."""
     given = node.config.state_dir
     path = Path(given) if given is not None else node.root / str(STATE_DIRECTORY).lstrip("/")
     yield STATE.check(path, _check_state, node, path)
 
 
-def _check_state(node: ExaminedNode, path: Path) -> Iterator[Diagnosis]:
+def _check_state(node: DoctorNode, path: Path) -> Iterator[DoctorFinding]:
     if not path.exists():
         if node.unit is not None and node.config.state_dir is None:
             yield STATE.ok(f"{path} is made by systemd when the unit is started")
@@ -240,17 +240,17 @@ def _check_state(node: ExaminedNode, path: Path) -> Iterator[Diagnosis]:
         )
 
 
-SANDBOX = Diagnoses("sandbox")
+SANDBOX = FindingFactory("sandbox")
 TABLE = 'the table "Privileges" of docs/operations.md'
 SHIPPED = "compare systemctl cat coldplate.service with packaging/systemd/coldplate.service"
 
 
-def sandbox_checks(node: ExaminedNode) -> Iterable[Examination]:
+def sandbox_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     """One, by what the running agent said."""
     yield SANDBOX.check(node.target.shown, _check_sandbox, node)
 
 
-def _check_sandbox(node: ExaminedNode) -> Iterator[Diagnosis]:
+def _check_sandbox(node: DoctorNode) -> Iterator[DoctorFinding]:
     view = node.agent
     if view is None:
         yield SANDBOX.ok("no agent runs whose view could be compared")
@@ -263,9 +263,9 @@ def _check_sandbox(node: ExaminedNode) -> Iterator[Diagnosis]:
     yield from found or [SANDBOX.ok("the agent sees what doctor sees")]
 
 
-def _denied(view: AgentView) -> Iterator[Diagnosis]:
+def _denied(view: RunningAgent) -> Iterator[DoctorFinding]:
     """One finding for each reason, which may hide many metrics."""
-    denied: dict[str, list[ToldGap]] = {}
+    denied: dict[str, list[JsonGap]] = {}
     for gap in view.gaps:
         if gap.reason == "denied":
             denied.setdefault(gap.detail or gap.backend, []).append(gap)
@@ -275,7 +275,7 @@ def _denied(view: AgentView) -> Iterator[Diagnosis]:
         yield SANDBOX.warn(one_line(f"{named[0]}{more} is denied: {detail}"), f"what the line names; else {TABLE}")
 
 
-def _unseen(node: ExaminedNode, view: AgentView) -> Iterator[Diagnosis]:
+def _unseen(node: DoctorNode, view: RunningAgent) -> Iterator[DoctorFinding]:
     up = sum(view.values("coldplate_gpu_up"))
     if node.has_driver and len(node.gpus) > len(view.values("coldplate_gpu_up")):
         yield SANDBOX.fail(

@@ -12,20 +12,20 @@ from agent.backends.jobs.kubelet import SOCKETS
 from agent.backends.jobs.procstat import parse_stat
 from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.broker.asking import SOCKET, BrokerClient, BrokerError, explained
-from agent.commands.doctor.doctor_finding import Diagnoses, Diagnosis, Examination
-from agent.commands.doctor.doctor_node import ExaminedNode, whole
+from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
+from agent.commands.doctor.doctor_node import DoctorNode, whole
 
-SCHEDULER = Diagnoses("scheduler")
+SCHEDULER = FindingFactory("scheduler")
 NAMES = frozenset(each.name for each in SCHEDULERS)
 
 
-def scheduler_checks(node: ExaminedNode) -> Iterable[Examination]:
+def scheduler_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     """The processes, and the kubelet's sockets where there is one."""
     yield SCHEDULER.check(node.procfs, _check_scheduler, node)
     yield SCHEDULER.check(SOCKETS[0], _kubelet, node)
 
 
-def _check_scheduler(node: ExaminedNode) -> Iterator[Diagnosis]:
+def _check_scheduler(node: DoctorNode) -> Iterator[DoctorFinding]:
     sources = node.config.jobs.sources
     if not sources:
         yield SCHEDULER.ok("jobs are not looked for: jobs.sources is []")
@@ -49,7 +49,7 @@ def _check_scheduler(node: ExaminedNode) -> Iterator[Diagnosis]:
     yield SCHEDULER.ok(f"cgroup {version}; {'; '.join(told) or nobody}")
 
 
-def _kubelet(node: ExaminedNode) -> Iterator[Diagnosis]:
+def _kubelet(node: DoctorNode) -> Iterator[DoctorFinding]:
     from importlib.util import find_spec
 
     if not any(each.name == "kubelet" for each in node.processes) or not is_wanted(
@@ -67,18 +67,18 @@ def _kubelet(node: ExaminedNode) -> Iterator[Diagnosis]:
         yield SCHEDULER.ok("the kubelet can be asked")
 
 
-PROCESSES = Diagnoses("processes")
+PROCESSES = FindingFactory("processes")
 SEEN = frozenset({"0", "off", "1", "noaccess"})
 """Values of hidepid= with which /proc/PID is seen (proc(5)); with 1, it cannot be looked into."""
 
 
-def process_checks(node: ExaminedNode) -> Iterable[Examination]:
+def process_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     """One, by the options that procfs is mounted with."""
     if node.has_driver and node.config.jobs.sources:
         yield PROCESSES.check(node.procfs / "mounts", _check_process, node)
 
 
-def _check_process(node: ExaminedNode) -> Iterator[Diagnosis]:
+def _check_process(node: DoctorNode) -> Iterator[DoctorFinding]:
     lines = (line.split() for line in whole(node.procfs / "self/mounts").splitlines())
     options = next((each[3].split(",") for each in lines if len(each) > 3 and each[1:3] == ["/proc", "proc"]), [])
     told = dict(each.partition("=")[::2] for each in options)
@@ -93,18 +93,18 @@ def _check_process(node: ExaminedNode) -> Iterator[Diagnosis]:
     )
 
 
-BROKER = Diagnoses("broker")
+BROKER = FindingFactory("broker")
 START_BROKER = "systemctl enable --now coldplate-broker.socket"
 LOST = "job names, accounts and partitions, and power by IPMI, are missing"
 
 
-def broker_checks(node: ExaminedNode) -> Iterable[Examination]:
+def broker_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     """One: it is asked for the job variables of this very process."""
     if node.config.backends.devices != "synthetic":
         yield BROKER.check(node.root / SOCKET.lstrip("/"), _check_broker, node)
 
 
-def _check_broker(node: ExaminedNode) -> Iterator[Diagnosis]:
+def _check_broker(node: DoctorNode) -> Iterator[DoctorFinding]:
     path = node.root / SOCKET.lstrip("/")
     if not path.exists():
         start = START_BROKER if node.unit_file("coldplate-broker.socket") else f"make install; {START_BROKER}"

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address
 
 from agent.backends.sysfs import names
-from agent.commands.doctor.doctor_finding import Diagnoses, Diagnosis, Examination
-from agent.commands.doctor.doctor_node import ExaminedNode, SeenProcess, whole
+from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
+from agent.commands.doctor.doctor_node import DoctorNode, ListedProcess, whole
 from agent.config.schema import ConfigError
 from agent.lib.http_answers import AnswerBounds
 from agent.lib.http_client import HttpClient
@@ -21,18 +21,18 @@ from agent.lib.http_outcomes import HttpError, HttpFault
 from agent.lib.http_target import HttpTarget
 from agent.wiring.logins import login_of
 
-PORT = Diagnoses("port")
+PORT = FindingFactory("port")
 LISTENING, ESTABLISHED = "0A", "01"
 
 
-def port_checks(node: ExaminedNode) -> Iterable[Examination]:
+def port_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     """One for each address of the configuration."""
     for _, port in node.listen:
         if port:
             yield PORT.check(f"port {port}", _check_port, node, port)
 
 
-def sockets(node: ExaminedNode) -> Iterator[list[str]]:
+def sockets(node: DoctorNode) -> Iterator[list[str]]:
     """The lines of both tables in their columns. A table that is not there has none."""
     for name in ("tcp", "tcp6"):
         try:
@@ -47,7 +47,7 @@ def port_of(address: str) -> int:
     return int(address.rpartition(":")[2], 16)
 
 
-def _check_port(node: ExaminedNode, port: int) -> Iterator[Diagnosis]:
+def _check_port(node: DoctorNode, port: int) -> Iterator[DoctorFinding]:
     inodes = {each[9] for each in sockets(node) if each[3] == LISTENING and port_of(each[1]) == port}
     ours = node.agent is not None and node.target.port == port
     if not inodes:
@@ -64,7 +64,7 @@ def _check_port(node: ExaminedNode, port: int) -> Iterator[Diagnosis]:
         yield PORT.fail(f"{port} is taken by {who}, and no agent answers there", remedy)
 
 
-def _holder(node: ExaminedNode, inodes: set[str]) -> SeenProcess | None:
+def _holder(node: DoctorNode, inodes: set[str]) -> ListedProcess | None:
     """The process that holds one of these sockets; None where only root may see it."""
     wanted = {f"socket:[{inode}]" for inode in inodes}
     for each in node.processes:
@@ -84,17 +84,17 @@ def _link(path: str) -> str:
         return ""
 
 
-SCRAPES = Diagnoses("scrapes")
+SCRAPES = FindingFactory("scrapes")
 LOOPBACK = ("127.", "::1", "localhost", "[::1]")
 MOST_SHOWN = 4
 
 
-def scrape_checks(node: ExaminedNode) -> Iterable[Examination]:
+def scrape_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     """One, while an agent runs."""
     yield SCRAPES.check(node.procfs / "net/tcp", _check_scrape, node)
 
 
-def _check_scrape(node: ExaminedNode) -> Iterator[Diagnosis]:
+def _check_scrape(node: DoctorNode) -> Iterator[DoctorFinding]:
     hosts = [host for host, _ in node.listen]
     if hosts and all(host.startswith(LOOPBACK) for host in hosts):
         remedy = 'web: {listen: [":19400"]}, unless a proxy on this node is scraped instead'
@@ -128,7 +128,7 @@ def peer_of(address: str) -> str:
     return str(found.ipv4_mapped or found)
 
 
-RECEIVERS = Diagnoses("receivers")
+RECEIVERS = FindingFactory("receivers")
 RECEIVER_DEADLINE_SECONDS = 2.0
 READY = "/-/ready"
 """What an Alertmanager answers with 200 (its documentation, management API)."""
@@ -141,7 +141,7 @@ RECEIVER_REMEDIES = {
 }
 
 
-def receiver_checks(node: ExaminedNode) -> Iterable[Examination]:
+def receiver_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     """Each receiver on its own, and what the running agent's deliveries came to."""
     notify = node.config.notify
     told = False
@@ -151,17 +151,17 @@ def receiver_checks(node: ExaminedNode) -> Iterable[Examination]:
             try:
                 target = HttpTarget(url, timeout=receiver.timeout, **login_of(receiver))
             except ValueError as error:
-                yield RECEIVERS.said(kind, RECEIVERS.fail(f"notify.{kind}: {error}", "correct that URL"))
+                yield RECEIVERS.constant(kind, RECEIVERS.fail(f"notify.{kind}: {error}", "correct that URL"))
                 continue
             told = True
             yield RECEIVERS.check(target.shown, _reach, node, kind, target)
     if not told:
         where = "the log" if notify.log else "no receiver at all"
-        yield RECEIVERS.said("notify", RECEIVERS.ok(f"none configured: alerts go to {where}"))
+        yield RECEIVERS.constant("notify", RECEIVERS.ok(f"none configured: alerts go to {where}"))
     yield RECEIVERS.check(node.target.shown, _delivered, node)
 
 
-def _reach(node: ExaminedNode, kind: str, target: HttpTarget) -> Iterator[Diagnosis]:
+def _reach(node: DoctorNode, kind: str, target: HttpTarget) -> Iterator[DoctorFinding]:
     """A GET changes nothing: an Alertmanager is asked whether it is ready, of a webhook any answer will do."""
     is_alertmanager = kind == "alertmanager"
     client = HttpClient(target, AnswerBounds(body=1 << 20), node.mono)
@@ -183,7 +183,7 @@ def _reach(node: ExaminedNode, kind: str, target: HttpTarget) -> Iterator[Diagno
         yield RECEIVERS.ok(f"{kind} {target.shown} answers")
 
 
-def _delivered(node: ExaminedNode) -> Iterator[Diagnosis]:
+def _delivered(node: DoctorNode) -> Iterator[DoctorFinding]:
     if node.agent is None:
         return
     queued = sum(node.agent.values("coldplate_notifications_queued"))
@@ -195,16 +195,16 @@ def _delivered(node: ExaminedNode) -> Iterator[Diagnosis]:
         yield RECEIVERS.warn(f"{dropped:.0f} alerts were dropped since the agent was started", remedy)
 
 
-RULES = Diagnoses("rules")
+RULES = FindingFactory("rules")
 
 
-def rule_checks(node: ExaminedNode) -> Iterable[Examination]:
+def rule_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     """All files at once, as they are loaded, and what the running agent says of them."""
     yield RULES.check("rules.files", _load, node)
     yield RULES.check(node.target.shown, _running, node)
 
 
-def _load(node: ExaminedNode) -> Iterator[Diagnosis]:
+def _load(node: DoctorNode) -> Iterator[DoctorFinding]:
     from agent.wiring.alerting import load_files
 
     try:
@@ -220,7 +220,7 @@ def _load(node: ExaminedNode) -> Iterator[Diagnosis]:
     yield RULES.ok(f"{count} rules in {len(files)} files" if files else "none: rules.files is []")
 
 
-def _running(node: ExaminedNode) -> Iterator[Diagnosis]:
+def _running(node: DoctorNode) -> Iterator[DoctorFinding]:
     if node.agent is None:
         return
     failing = sum(node.agent.values("coldplate_rule_evaluation_failures_total"))

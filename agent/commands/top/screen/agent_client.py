@@ -81,7 +81,7 @@ _REASONS = {each.value: each for each in Reason}
 _PHASES = {"pending": Phase.PENDING, "firing": Phase.FIRING}
 
 
-class ForeignAnswerError(ValueError):
+class AgentResponseError(ValueError):
     """What came is not what an agent of ours serves; the text says what is wrong with it."""
 
 
@@ -103,7 +103,7 @@ class SnapshotReader:
             frame = Framer().frame(self._readings(data["readings"]))
             reports = tuple(_reports(data["reports"], data["gaps"]))
         except (KeyError, TypeError, AttributeError) as error:
-            raise ForeignAnswerError(f"the snapshot is not an agent's: {error!r}") from error
+            raise AgentResponseError(f"the snapshot is not an agent's: {error!r}") from error
         return Snapshot(sequence, at, (frame,), reports), age
 
     def _readings(self, told: list[dict[str, Any]]) -> Iterator[Reading]:
@@ -169,7 +169,7 @@ def read_history(body: bytes) -> list[PastMoment]:
         walls = [_number(each) for each in data["timestamps"]]
         columns = list(_columns(data["series"], len(walls)))
     except (KeyError, TypeError, AttributeError) as error:
-        raise ForeignAnswerError(f"the history is not an agent's: {error!r}") from error
+        raise AgentResponseError(f"the history is not an agent's: {error!r}") from error
     return [PastMoment(wall, tuple(_parts(columns, place))) for place, wall in enumerate(walls)]
 
 
@@ -193,7 +193,7 @@ def read_alerts(body: bytes) -> list[Alert]:
     try:
         return [_alert(each) for each in _data(body)["alerts"] if each["state"] in _PHASES]
     except (KeyError, TypeError, AttributeError) as error:
-        raise ForeignAnswerError(f"the alerts are not an agent's: {error!r}") from error
+        raise AgentResponseError(f"the alerts are not an agent's: {error!r}") from error
 
 
 def _alert(told: Mapping[str, Any]) -> Alert:
@@ -216,7 +216,7 @@ def _wall(text: str) -> float:
     try:
         return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
     except ValueError as error:
-        raise ForeignAnswerError(f"activeAt is no time: {error}") from error
+        raise AgentResponseError(f"activeAt is no time: {error}") from error
 
 
 def _float(value: object) -> float:
@@ -230,10 +230,10 @@ def _data(body: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise ForeignAnswerError("the answer is not JSON: is this the port of an agent?") from error
+        raise AgentResponseError("the answer is not JSON: is this the port of an agent?") from error
     if not isinstance(answer, dict) or answer.get("status") != "success" or not isinstance(answer.get("data"), dict):
         text = answer.get("error") if isinstance(answer, dict) else None
-        raise ForeignAnswerError(str(text) if isinstance(text, str) else "the answer is not an agent's")
+        raise AgentResponseError(str(text) if isinstance(text, str) else "the answer is not an agent's")
     data: dict[str, Any] = answer["data"]
     return data
 
@@ -253,7 +253,7 @@ END_SECONDS = 1.0
 _OK, _NO_RULES = 200, 404
 
 
-class AgentPoll:
+class AgentClient:
     """The way to one agent. `clock` tells both clocks; it is asked in one thread.
 
     The first answer has the minutes before, too, if they are wanted.
@@ -267,7 +267,7 @@ class AgentPoll:
         self._reader = SnapshotReader()
         self._past: list[PastMoment] | None = None if with_past else []
 
-    def ask(self) -> Sighting:
+    def fetch(self) -> Sighting:
         """What it tells now, or why nothing came. Takes no longer than the target's timeout."""
         until = self._clock().mono + self._timeout
         try:
@@ -279,7 +279,7 @@ class AgentPoll:
                 self._past = self._history(until)
         except HttpError as error:
             return self._silent(f"no answer: {self._client.masked(str(error))}")
-        except ForeignAnswerError as error:
+        except AgentResponseError as error:
             return self._silent(str(error))
         return Sighting(self.name, ORIGIN, snapshot, alerts, "", age, self._clock().mono, self._past)
 
@@ -300,7 +300,7 @@ class AgentPoll:
         try:
             body = self._get("/api/v1/history", until, optional=True)
             return [] if body is None else read_history(body)
-        except (HttpError, ForeignAnswerError):
+        except (HttpError, AgentResponseError):
             self._client.close()
             return []
 
@@ -311,14 +311,14 @@ class AgentPoll:
         if optional and answer.status == _NO_RULES:
             return None
         if answer.status != _OK or answer.cut:
-            raise ForeignAnswerError(f"answers {path} with status {answer.status}")
+            raise AgentResponseError(f"answers {path} with status {answer.status}")
         return answer.body
 
     def _silent(self, problem: str) -> Sighting:
         return Sighting(self.name, ORIGIN, problem=one_line(problem), mono=self._clock().mono)
 
 
-class Polling:
+class AgentPoller:
     """Asks any number of agents again and again, `interval` seconds apart, until `stop`."""
 
     def __init__(self, board: SightingBoard, interval: float, threads: Threads) -> None:
@@ -326,19 +326,19 @@ class Polling:
         self._interval = interval
         self._threads = threads
         self._stopping = threading.Event()
-        self._polls: dict[str, tuple[AgentPoll, KeptThread]] = {}
+        self._polls: dict[str, tuple[AgentClient, KeptThread]] = {}
 
-    def begin(self, poll: AgentPoll) -> None:
+    def begin(self, poll: AgentClient) -> None:
         """Ask this one, too, unless one of its name is asked already."""
         if poll.name in self._polls:
             return
         self._board.expect(poll.name)
         self._polls[poll.name] = poll, self._threads.begin(f"top-{poll.name}", lambda: self._run(poll))
 
-    def _run(self, poll: AgentPoll) -> None:
+    def _run(self, poll: AgentClient) -> None:
         try:
             while not self._stopping.is_set():
-                self._board.put(poll.ask())
+                self._board.put(poll.fetch())
                 self._stopping.wait(self._interval)
         finally:
             poll.close()

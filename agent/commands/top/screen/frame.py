@@ -15,8 +15,8 @@ from agent.commands.top.screen import gpu_table, panes
 from agent.commands.top.screen.gpu_table import Row
 from agent.commands.top.screen.key_input import OneGpu, OneJob, OnScreen, UiState
 from agent.commands.top.screen.panes import help_lines, zoom_lines
-from agent.commands.top.screen.text_layout import BOLD, DIM, Look
-from agent.commands.top.screen.view_builder import Scene
+from agent.commands.top.screen.text_layout import BOLD, DIM, TextLayout
+from agent.commands.top.screen.view_builder import ScreenData
 
 LOW = 12
 """Lines of a terminal below which only the worst trouble is told, in one line."""
@@ -24,7 +24,7 @@ _FEW = 3
 """Lines that must be left over for ports that are well."""
 
 
-def draw(scene: Scene, state: UiState, look: Look) -> tuple[list[Text], OnScreen]:
+def draw(scene: ScreenData, state: UiState, look: TextLayout) -> tuple[list[Text], OnScreen]:
     """The lines, exactly as many as the terminal has, and what keys act upon."""
     rows = gpu_table.rows_of(scene.nodes, state)
     if state.is_helping:
@@ -38,7 +38,7 @@ def draw(scene: Scene, state: UiState, look: Look) -> tuple[list[Text], OnScreen
     return _overview(scene, state, look, rows)
 
 
-def _overview(scene: Scene, state: UiState, look: Look, rows: Sequence[Row]) -> tuple[list[Text], OnScreen]:
+def _overview(scene: ScreenData, state: UiState, look: TextLayout, rows: Sequence[Row]) -> tuple[list[Text], OnScreen]:
     nodes, height = scene.nodes, look.height
     lines = [panes.head_line(nodes, state, scene.interval, look)]
     most = 100 if height is None else 1 if height < LOW else max((height - len(rows)) // 4, 4, height // 5)
@@ -58,7 +58,7 @@ def _overview(scene: Scene, state: UiState, look: Look, rows: Sequence[Row]) -> 
     return _fitted(lines, state, look), _on_screen(rows, range(top, top + len(shown)), first)
 
 
-def _nothing(scene: Scene, state: UiState) -> str:
+def _nothing(scene: ScreenData, state: UiState) -> str:
     if state.filter:
         return f"no GPU matches {state.filter!r}; Esc clears the filter"
     return "no GPU to show" if scene.nodes else "waiting for the first sample"
@@ -70,7 +70,7 @@ def _first(rows: Sequence[Row], state: UiState, room: int) -> int:
     return min(max(place - room // 2, 0), max(len(rows) - room, 0))
 
 
-def _panels(scene: Scene, state: UiState, look: Look, room: int | None) -> list[Text]:
+def _panels(scene: ScreenData, state: UiState, look: TextLayout, room: int | None) -> list[Text]:
     """Panels as far as there is room: alerts, then ports in trouble, then jobs, then all ports."""
     nodes = scene.nodes
     if isinstance(state.zoom, OneJob):
@@ -102,7 +102,7 @@ def _shares(room: int, wanted: Sequence[int]) -> list[int]:
     return shares
 
 
-def _fitted(lines: list[Text], state: UiState, look: Look) -> list[Text]:
+def _fitted(lines: list[Text], state: UiState, look: TextLayout) -> list[Text]:
     """With the footer, in exactly the terminal's height."""
     if look.height is None:
         return lines
@@ -111,7 +111,7 @@ def _fitted(lines: list[Text], state: UiState, look: Look) -> list[Text]:
     return [*body, *blank, _footer(state, look)][: look.height]
 
 
-def _footer(state: UiState, look: Look) -> Text:
+def _footer(state: UiState, look: TextLayout) -> Text:
     if state.is_typing:
         return look.line(("filter: ", BOLD), f"{state.filter}_", ("   Enter keeps it, Esc clears it", DIM))
     order = f"{state.sort.value}{' reversed' if state.reverse else ''}"

@@ -20,7 +20,7 @@ class KeyPress:
 
 
 @dataclass(frozen=True, slots=True)
-class Click:
+class MouseClick:
     """The first mouse button went down on this line and column of the screen, counted from 0."""
 
     line: int
@@ -28,13 +28,13 @@ class Click:
 
 
 @dataclass(frozen=True, slots=True)
-class Scroll:
+class MouseScroll:
     """The wheel was turned; `lines` is below 0 upwards."""
 
     lines: int
 
 
-Press = Union[KeyPress, Click, Scroll]
+Press = Union[KeyPress, MouseClick, MouseScroll]
 
 _SEQUENCE = re.compile(rb"\x1b(?:\[(?P<csi>[0-?]*[ -/]*[@-~])|O(?P<ss3>.))", re.DOTALL)
 _MOUSE = re.compile(rb"<(\d{1,4});(\d{1,5});(\d{1,5})([Mm])")
@@ -99,8 +99,8 @@ def _sequence(found: re.Match[bytes]) -> Press | None:
         return None if name is None else KeyPress(name)
     button, column, line = (int(each) for each in mouse.groups()[:3])
     if button in (_WHEEL_UP, _WHEEL_DOWN):
-        return Scroll(-_WHEEL_LINES if button == _WHEEL_UP else _WHEEL_LINES)
-    return Click(line - 1, column - 1) if button == 0 and mouse[4] == b"M" else None
+        return MouseScroll(-_WHEEL_LINES if button == _WHEEL_UP else _WHEEL_LINES)
+    return MouseClick(line - 1, column - 1) if button == 0 and mouse[4] == b"M" else None
 
 
 def _is_text(data: bytes) -> bool:
@@ -183,9 +183,9 @@ class OnScreen:
 
 def press(state: UiState, event: Press, screen: OnScreen) -> UiState:
     """The state after a key, a click or a turn of the wheel."""
-    if isinstance(event, Click):
+    if isinstance(event, MouseClick):
         return _clicked(state, event, screen)
-    if isinstance(event, Scroll):
+    if isinstance(event, MouseScroll):
         return state if state.is_helping else _moved(state, screen, event.lines)
     if state.is_typing:
         return _typed(state, event)
@@ -220,7 +220,7 @@ def _moved(state: UiState, screen: OnScreen, lines: int) -> UiState:
     return replace(state, selected=key, zoom=OneGpu(key) if isinstance(state.zoom, OneGpu) else state.zoom)
 
 
-def _clicked(state: UiState, click: Click, screen: OnScreen) -> UiState:
+def _clicked(state: UiState, click: MouseClick, screen: OnScreen) -> UiState:
     """Select the row; a click on the one that is selected zooms into it."""
     if click.line not in screen.lines or state.is_helping:
         return replace(state, is_helping=False)

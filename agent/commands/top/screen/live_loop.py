@@ -15,8 +15,8 @@ from rich.console import Console
 
 from agent.commands.top.screen.frame import Painter, draw
 from agent.commands.top.screen.key_input import KeyReader, OnScreen, Press, UiState, press
-from agent.commands.top.screen.text_layout import Glyphs, Look
-from agent.commands.top.screen.view_builder import Scene
+from agent.commands.top.screen.text_layout import Glyphs, TextLayout
+from agent.commands.top.screen.view_builder import ScreenData
 
 
 class WakePipe:
@@ -134,7 +134,7 @@ class LiveLoop:
         console: Console,
         encoding: str,
         glyphs: Glyphs,
-        scene: Callable[[], Scene],
+        scene: Callable[[], ScreenData],
         clock: Callable[[], float],
         pipe: WakePipe,
     ) -> None:
@@ -147,7 +147,7 @@ class LiveLoop:
         self._pipe = pipe
         self._keys = KeyReader()
         self._on_screen = OnScreen()
-        self._scene: Scene | None = None
+        self._scene: ScreenData | None = None
         self._noted: list[int] = []
         self._ending = 0
         self.state = UiState()
@@ -231,6 +231,6 @@ class LiveLoop:
         if self._scene is None or (fresh and not self.state.is_frozen):
             self._scene = self._make_scene()
         size = self._modes.size()
-        look = Look(max(size.columns, 1), max(size.lines, 1), self._glyphs)
+        look = TextLayout(max(size.columns, 1), max(size.lines, 1), self._glyphs)
         lines, self._on_screen = draw(self._scene, self.state, look)
         self._modes.write(self._painter.paint(lines))

@@ -26,7 +26,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
+class NodeIssue:
     """One thing that is wrong, in a sentence; `gpus` are the keys of those that it is about."""
 
     tone: Tone
@@ -34,7 +34,7 @@ class Complaint:
     gpus: frozenset[Key] = frozenset()
 
 
-def diagnose(nodes: Sequence[NodeView], wall: float | None) -> list[Complaint]:
+def diagnose(nodes: Sequence[NodeView], wall: float | None) -> list[NodeIssue]:
     """Note the findings of every GPU, and tell what is wrong with all nodes, the worst first. `wall` in seconds."""
     many = len(nodes) > 1
     gpus = [gpu for node in nodes for gpu in node.gpus]
@@ -44,7 +44,7 @@ def diagnose(nodes: Sequence[NodeView], wall: float | None) -> list[Complaint]:
         _add_alerts(node)
     for gpu in gpus:
         gpu.findings = list(gpu.row.findings)
-    told: list[Complaint] = []
+    told: list[NodeIssue] = []
     for job, members in _jobs(gpus).items():
         told += _of_job(job, members, [gpu for gpu in gpus if not (gpu.row.up or gpu.row.is_paused)], many)
     told += [trouble for node in nodes for trouble in _of_node(node, many)]
@@ -67,7 +67,7 @@ def _jobs(gpus: Sequence[GpuView]) -> dict[Key, list[GpuView]]:
     return jobs
 
 
-def _of_job(job: Key, members: Sequence[GpuView], gone: Sequence[GpuView], many: bool) -> Iterator[Complaint]:
+def _of_job(job: Key, members: Sequence[GpuView], gone: Sequence[GpuView], many: bool) -> Iterator[NodeIssue]:
     """Who holds the job up, and who waits. A GPU that is gone may have lost its job with it: its node tells."""
     behind = [gpu for gpu in members if _has(gpu, BEHIND)]
     waiting = [gpu for gpu in members if _has(gpu, WAITS)]
@@ -79,22 +79,22 @@ def _of_job(job: Key, members: Sequence[GpuView], gone: Sequence[GpuView], many:
     if culprits:
         text = _held_up(what, culprits, waiting, members, many)
         tone = Tone.BAD if lost and waiting else Tone.WARN
-        yield Complaint(tone, text, frozenset(gpu.key for gpu in culprits))
+        yield NodeIssue(tone, text, frozenset(gpu.key for gpu in culprits))
     elif waiting:
-        yield Complaint(
+        yield NodeIssue(
             Tone.WARN,
             f"{names(waiting, many)} of {what} {_verb(waiting, 'wait')} for others: {_at_low_power(waiting)}; "
             "no GPU seen here holds them up: look at the job's other nodes, its storage and its hosts",
         )
     else:
         yield from _slower_than_peers(what, members, many)
-    _name_who_is_waited_for(waiting, culprits, many)
+    _name_straggler(waiting, culprits, many)
     peers = [gpu for gpu in members if gpu not in behind]
     for gpu in behind if peers else ():
         gpu.findings = _said_again(gpu, BEHIND, f"{_busy([gpu])} busy, its peers {_busy(peers)}")
 
 
-def _slower_than_peers(what: str, members: Sequence[GpuView], many: bool) -> Iterator[Complaint]:
+def _slower_than_peers(what: str, members: Sequence[GpuView], many: bool) -> Iterator[NodeIssue]:
     """GPUs with low clocks for which the driver gives no reason, beside those of their job that run as they should."""
     slow = [gpu for gpu in members if _has(gpu, "slow")]
     peers = [gpu for gpu in members if gpu not in slow and gpu.word == "ok"]
@@ -105,7 +105,7 @@ def _slower_than_peers(what: str, members: Sequence[GpuView], many: bool) -> Ite
             if all(name in gpu.values for gpu in (*slow, *peers))
         ]
         text = f"{names(slow, many)} {_verb(slow, 'hold')} {what} up, slower than its peers: {'; '.join(parts)}"
-        yield Complaint(Tone.WARN, text, frozenset(gpu.key for gpu in slow))
+        yield NodeIssue(Tone.WARN, text, frozenset(gpu.key for gpu in slow))
 
 
 def _middle(gpus: Sequence[GpuView], name: str, factor: float) -> str:
@@ -131,7 +131,7 @@ def _held_up(
     return f"{who} {_verb(culprits, 'do')} too little of {what}: {busy}, while {others}"
 
 
-def _name_who_is_waited_for(waiting: Sequence[GpuView], culprits: Sequence[GpuView], many: bool) -> None:
+def _name_straggler(waiting: Sequence[GpuView], culprits: Sequence[GpuView], many: bool) -> None:
     if not culprits:
         return
     for gpu in waiting:
@@ -153,7 +153,7 @@ def _at_low_power(gpus: Sequence[GpuView]) -> str:
     return f"{_busy(gpus)} busy at {median(shares):.0%} of {'its' if len(gpus) == 1 else 'their'} power limit"
 
 
-def _of_gpus(gpus: Sequence[GpuView], many: bool) -> Iterator[Complaint]:
+def _of_gpus(gpus: Sequence[GpuView], many: bool) -> Iterator[NodeIssue]:
     """What is wrong with single GPUs, in as few sentences as name each GPU with all of its troubles."""
     alike: dict[Finding, list[GpuView]] = {}
     for gpu in gpus:
@@ -168,27 +168,27 @@ def _of_gpus(gpus: Sequence[GpuView], many: bool) -> Iterator[Complaint]:
         members[keys] = found
     for keys, findings in together.items():
         text = "; ".join(each.text for each in findings)
-        yield Complaint(min(each.tone for each in findings), f"{names(members[keys], many)}: {text}", frozenset(keys))
+        yield NodeIssue(min(each.tone for each in findings), f"{names(members[keys], many)}: {text}", frozenset(keys))
 
 
-def _of_node(node: NodeView, many: bool) -> Iterator[Complaint]:
+def _of_node(node: NodeView, many: bool) -> Iterator[NodeIssue]:
     where = f"{node.name}: " if many else ""
     if node.problem:
-        yield Complaint(Tone.BAD, f"{node.name}: {node.problem}")
+        yield NodeIssue(Tone.BAD, f"{node.name}: {node.problem}")
         return
     if node.expected is not None and len(node.gpus) < node.expected:
-        yield Complaint(Tone.BAD, f"{where}{len(node.gpus)} of {node.expected} GPUs are present")
+        yield NodeIssue(Tone.BAD, f"{where}{len(node.gpus)} of {node.expected} GPUs are present")
     for port in node.ports:
         if port.tone <= Tone.WARN:
             grown = ", ".join(f"{amount:.0f} {what}" for what, amount in port.growth.items())
             detail = f"{grown} in the last minute" if port.word == "errors" else port.state
-            yield Complaint(port.tone, f"{where}port {port.name} {port.word}" + (f": {detail}" if detail else ""))
+            yield NodeIssue(port.tone, f"{where}port {port.name} {port.word}" + (f": {detail}" if detail else ""))
     power, budget = node.rack_power, node.rack_budget
     if power is not None and budget and power > RACK_NEAR * budget:
         tone = Tone.BAD if power > budget else Tone.WARN
-        yield Complaint(tone, f"rack {node.rack} draws {power / budget:.0%} of its power budget")
+        yield NodeIssue(tone, f"rack {node.rack} draws {power / budget:.0%} of its power budget")
     for report in node.failed:
-        yield Complaint(Tone.WARN, f"{where}{report.backend} cannot be read: {report.detail or 'no reason given'}")
+        yield NodeIssue(Tone.WARN, f"{where}{report.backend} cannot be read: {report.detail or 'no reason given'}")
 
 
 def _add_alerts(node: NodeView) -> None:
@@ -202,7 +202,7 @@ def _add_alerts(node: NodeView) -> None:
         gpu.row.alerts = by_gpu.get(gpu.row.gpu, [])
 
 
-def _of_alerts(node: NodeView, many: bool) -> Iterator[Complaint]:
+def _of_alerts(node: NodeView, many: bool) -> Iterator[NodeIssue]:
     """Alerts that fire, by name: sentences above have said the same of GPUs, but not for how long or how bad."""
     by_name: dict[tuple[Tone, str], int] = {}
     for alert in node.firing:
@@ -211,7 +211,7 @@ def _of_alerts(node: NodeView, many: bool) -> Iterator[Complaint]:
     for tone in (Tone.BAD, Tone.WARN):
         found = [f"{rule} ({count})" if count > 1 else rule for (each, rule), count in by_name.items() if each is tone]
         if found:
-            yield Complaint(tone, f"{where}{'critical' if tone is Tone.BAD else 'warning'} alerts: {', '.join(found)}")
+            yield NodeIssue(tone, f"{where}{'critical' if tone is Tone.BAD else 'warning'} alerts: {', '.join(found)}")
 
 
 def names(gpus: Sequence[GpuView], many: bool) -> str:

@@ -140,7 +140,7 @@ class NodeView:
     scenario: str | None = None
     gpus: list[GpuView] = field(default_factory=list)
     ports: list[PortView] = field(default_factory=list)
-    ones: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, float] = field(default_factory=dict)
     power_source: str = ""
     rack: str = ""
     jobs: dict[tuple[str, str], JobFacts] = field(default_factory=dict)
@@ -161,19 +161,19 @@ class NodeView:
 
     @property
     def power(self) -> float | None:
-        return self.ones.get("coldplate_node_power_watts")
+        return self.counts.get("coldplate_node_power_watts")
 
     @property
     def rack_power(self) -> float | None:
-        return self.ones.get(_POWER)
+        return self.counts.get(_POWER)
 
     @property
     def rack_budget(self) -> float | None:
-        return self.ones.get(_BUDGET)
+        return self.counts.get(_BUDGET)
 
     @property
     def expected(self) -> int | None:
-        wanted = self.ones.get("coldplate_gpus_expected")
+        wanted = self.counts.get("coldplate_gpus_expected")
         return None if wanted is None else int(wanted)
 
 
@@ -228,9 +228,9 @@ def _add_one(view: NodeView, reading: Reading) -> None:
     name, labels = reading.metric.name, dict(reading.series.all_labels)
     if name == "coldplate_synthetic_info":
         view.scenario = labels.get("scenario", "")
-    if name in view.ones:  # the node's power has a series for each meter: the first is the one that counts
+    if name in view.counts:  # the node's power has a series for each meter: the first is the one that counts
         return
-    view.ones[name] = reading.value
+    view.counts[name] = reading.value
     if name == "coldplate_node_power_watts":
         view.power_source = labels.get("source", "")
     view.rack = labels.get("rack", view.rack)

@@ -10,10 +10,10 @@ from rich.text import Text
 from agent.commands.top.screen import value_format
 from agent.commands.top.screen.gpu_table import GIB, throttled
 from agent.commands.top.screen.key_input import UiState
-from agent.commands.top.screen.node_diagnosis import Complaint
+from agent.commands.top.screen.node_diagnosis import NodeIssue
 from agent.commands.top.screen.node_samples import NVLINK, PCIE
 from agent.commands.top.screen.node_view import GpuView, JobFacts, NodeView, PortView
-from agent.commands.top.screen.text_layout import ABSENT, BOLD, DIM, HEAD, SPARK, STYLES, Look, Part, sentence
+from agent.commands.top.screen.text_layout import ABSENT, BOLD, DIM, HEAD, SPARK, STYLES, Part, TextLayout, sentence
 from agent.model import Alert, Phase
 from exporters.landing_alerts import tone_of
 from exporters.landing_gpus import name_of
@@ -23,7 +23,7 @@ NARROW = 40
 """Columns below which nothing but the trouble itself is told in its line."""
 
 
-def head_line(nodes: Sequence[NodeView], state: UiState, interval: float, look: Look) -> Text:
+def head_line(nodes: Sequence[NodeView], state: UiState, interval: float, look: TextLayout) -> Text:
     """Which node or how many, what is in it, and the time of what is shown."""
     parts: list[Part | str] = [("coldplate ", BOLD)]
     if len(nodes) == 1:
@@ -38,9 +38,9 @@ def head_line(nodes: Sequence[NodeView], state: UiState, interval: float, look: 
     walls = [node.wall for node in nodes if node.wall is not None]
     at = clock_time(max(walls)) if walls else ""
     if state.is_frozen:
-        return look.ends([*parts, ("  FROZEN", "reverse")], at)
+        return look.left_and_right([*parts, ("  FROZEN", "reverse")], at)
     origin = f"{nodes[0].origin}, " if len(nodes) == 1 else ""
-    return look.ends(parts, f"{at}  {origin}every {interval:g} s", f"{at}  every {interval:g} s", at)
+    return look.left_and_right(parts, f"{at}  {origin}every {interval:g} s", f"{at}  every {interval:g} s", at)
 
 
 def clock_time(wall: float) -> str:
@@ -55,10 +55,10 @@ def _devices(node: NodeView) -> str:
     return f"{len(node.gpus)} x {models}" if models else f"{len(node.gpus)} GPUs"
 
 
-def verdict(nodes: Sequence[NodeView], troubles: Sequence[Complaint], look: Look, most: int) -> list[Text]:
+def verdict(nodes: Sequence[NodeView], troubles: Sequence[NodeIssue], look: TextLayout, most: int) -> list[Text]:
     """What is wrong in at most so many lines, the worst first; a line says how many more there are."""
     if not any(each.tone <= Tone.WARN for each in troubles):
-        troubles = [Complaint(Tone.GOOD, _peace(nodes)), *troubles]
+        troubles = [NodeIssue(Tone.GOOD, _peace(nodes)), *troubles]
     if most == 1:
         more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 and look.width >= NARROW else ""
         cut = look.cut(troubles[0].text, max(look.width - 2 - len(more), look.width // 2))
@@ -82,7 +82,7 @@ def _peace(nodes: Sequence[NodeView]) -> str:
     return "the GPU answers, and nothing is wrong" if count == 1 else f"all {count} GPUs answer, and nothing is wrong"
 
 
-def node_line(nodes: Sequence[NodeView], look: Look) -> Text:
+def node_line(nodes: Sequence[NodeView], look: TextLayout) -> Text:
     """Power against the rack's budget, fabric, and how many alerts; of many nodes their sums."""
     parts: list[Part | str] = []
     powers = [node.power for node in nodes if node.power is not None]
@@ -104,7 +104,7 @@ def node_line(nodes: Sequence[NodeView], look: Look) -> Text:
     return look.line(*parts)
 
 
-def _rack(nodes: Sequence[NodeView], look: Look) -> list[Part | str]:
+def _rack(nodes: Sequence[NodeView], look: TextLayout) -> list[Part | str]:
     racks = {node.rack: node for node in nodes if node.rack and node.rack_budget}
     parts: list[Part | str] = []
     for name, node in list(racks.items())[:2]:
@@ -133,7 +133,7 @@ def _fabric(ports: Sequence[PortView]) -> list[Part | str]:
     ]
 
 
-def panel(title: str, lines: Sequence[Text], most: int | None, look: Look) -> list[Text]:
+def panel(title: str, lines: Sequence[Text], most: int | None, look: TextLayout) -> list[Text]:
     """A title and its lines; the last one says how many had no room. Nothing where not even one line fits."""
     if not lines or (most is not None and most < 2):
         return []
@@ -150,7 +150,7 @@ DESCRIBED = 4
 """Most alerts of which those that fire have a line with their description as well."""
 
 
-def alert_lines(nodes: Sequence[NodeView], wall: float | None, look: Look) -> list[Text]:
+def alert_lines(nodes: Sequence[NodeView], wall: float | None, look: TextLayout) -> list[Text]:
     """Alerts, those that fire first and effects after causes, with their summary where there is room."""
     many = len(nodes) > 1
     found = [(node, alert) for node in nodes for alert in node.alerts or ()]
@@ -164,7 +164,7 @@ def alert_lines(nodes: Sequence[NodeView], wall: float | None, look: Look) -> li
     return lines
 
 
-def _alert(node: str, alert: Alert, wall: float | None, look: Look) -> Text:
+def _alert(node: str, alert: Alert, wall: float | None, look: TextLayout) -> Text:
     fires = alert.phase is Phase.FIRING
     labels = dict(alert.labels)
     tone = tone_of(alert) if fires else Tone.CALM
@@ -181,7 +181,7 @@ def _alert(node: str, alert: Alert, wall: float | None, look: Look) -> Text:
     )
 
 
-def job_lines(nodes: Sequence[NodeView], wall: float | None, look: Look) -> list[Text]:
+def job_lines(nodes: Sequence[NodeView], wall: float | None, look: TextLayout) -> list[Text]:
     """A line for each job that holds GPUs here."""
     facts = {key: each for node in nodes for key, each in node.jobs.items()}
     return [
@@ -195,7 +195,7 @@ def _key(job: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _job(
-    job: Mapping[str, str], where: str, gpus: Sequence[GpuView], facts: JobFacts, wall: float | None, look: Look
+    job: Mapping[str, str], where: str, gpus: Sequence[GpuView], facts: JobFacts, wall: float | None, look: TextLayout
 ) -> Text:
     labels = {**job, **facts.labels}
     place = ", ".join(filter(None, (labels.get("account", ""), labels.get("partition", ""))))
@@ -213,7 +213,7 @@ def _job(
     )
 
 
-def port_lines(nodes: Sequence[NodeView], look: Look, only_bad: bool) -> list[Text]:
+def port_lines(nodes: Sequence[NodeView], look: TextLayout, only_bad: bool) -> list[Text]:
     """A line for each port, those in trouble first."""
     many = len(nodes) > 1
     found = [(node.name if many else "", port) for node in nodes for port in node.ports]
@@ -221,7 +221,7 @@ def port_lines(nodes: Sequence[NodeView], look: Look, only_bad: bool) -> list[Te
     return [_port(node, port, look) for node, port in found if not only_bad or port.tone <= Tone.WARN]
 
 
-def _port(node: str, port: PortView, look: Look) -> Text:
+def _port(node: str, port: PortView, look: TextLayout) -> Text:
     grown = ", ".join(f"{what} +{amount:.0f}/min" for what, amount in port.growth.items())
     full = port.received is not None and port.sent is not None and port.speed
     share = max(port.received or 0.0, port.sent or 0.0) / port.speed if full and port.speed else None
@@ -258,7 +258,7 @@ CHART_LINES = 4
 GRID_WIDTH = 39
 
 
-def zoom_lines(node: NodeView, gpu: GpuView, look: Look) -> list[Text]:
+def zoom_lines(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
     """The pane, from top to bottom; whoever has less room cuts it."""
     facts = gpu.row.facts
     about = "  ".join(filter(None, (facts.get("model", ""), facts.get("slot", ""), facts.get("serial", ""))))
@@ -279,7 +279,7 @@ def zoom_lines(node: NodeView, gpu: GpuView, look: Look) -> list[Text]:
     return lines + panel("ALERTS", _alerts(node, gpu, look), None, look)
 
 
-def _alerts(node: NodeView, gpu: GpuView, look: Look) -> list[Text]:
+def _alerts(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
     """The alerts of the GPU, each with what else changed on the node when it began, and where to look."""
     lines = []
     for alert in gpu.row.alerts:
@@ -290,7 +290,7 @@ def _alerts(node: NodeView, gpu: GpuView, look: Look) -> list[Text]:
     return lines
 
 
-def _values(gpu: GpuView, look: Look) -> Iterator[tuple[str, Part]]:
+def _values(gpu: GpuView, look: TextLayout) -> Iterator[tuple[str, Part]]:
     value, degree = gpu.value, look.glyphs.degree
     yield "busy", (_with_rolling(gpu, "utilization", "ratio", 100.0, "%"), "")
     yield "power", (_with_rolling(gpu, "power", "watts", 1.0, " W"), "")
@@ -332,7 +332,7 @@ def _with_rolling(gpu: GpuView, stem: str, unit: str, factor: float, shown: str)
     return f"{now} (1 min {low * factor:.0f} to {high * factor:.0f})"
 
 
-def _grid(values: Sequence[tuple[str, Part]], look: Look) -> list[Text]:
+def _grid(values: Sequence[tuple[str, Part]], look: TextLayout) -> list[Text]:
     """Names and values, in as many columns as there is room for, read downwards."""
     count = max(look.width // GRID_WIDTH, 1)
     width = look.width // count
@@ -346,7 +346,7 @@ def _grid(values: Sequence[tuple[str, Part]], look: Look) -> list[Text]:
     return lines
 
 
-def _chart(title: str, history: Sequence[float | None], most: float, top: str, look: Look) -> list[Text]:
+def _chart(title: str, history: Sequence[float | None], most: float, top: str, look: TextLayout) -> list[Text]:
     """The last samples, the newest at the right, over several lines."""
     if len(history) < 2:
         return []
@@ -379,7 +379,7 @@ WORDS = (
 )
 
 
-def help_lines(look: Look) -> list[Text]:
+def help_lines(look: TextLayout) -> list[Text]:
     """The page, from top to bottom."""
     arrows, enter = look.glyphs.arrows, look.glyphs.enter
     keys = (

@@ -84,7 +84,7 @@ Part = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TextLayout:
     """`height` None: as many lines as there are to show, as on paper."""
 
     width: int
@@ -131,7 +131,7 @@ class Look:
             rest = rest[place:].lstrip()
         return [*lines, self.cut(rest, width)] if rest else lines
 
-    def ends(self, left: Iterable[Part | str], *right: str) -> Text:
+    def left_and_right(self, left: Iterable[Part | str], *right: str) -> Text:
         """Parts at the left, and at the right edge the first of these texts for which there is room."""
         line = self.line(*left)
         room = self.width - line.cell_len
@@ -142,7 +142,7 @@ class Look:
         return line
 
 
-def sentence(look: Look, tone: Tone, text: str, most: int = 2) -> Iterator[Text]:
+def sentence(look: TextLayout, tone: Tone, text: str, most: int = 2) -> Iterator[Text]:
     """A sentence behind the mark of its tone, in at most so many lines."""
     for place, part in enumerate(look.wrapped(text, max(look.width - 2, 1), most)):
         mark = look.glyphs.mark(tone) if place == 0 else " "

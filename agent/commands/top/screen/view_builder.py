@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent.commands.top.screen.node_diagnosis import Complaint, diagnose
+from agent.commands.top.screen.node_diagnosis import NodeIssue, diagnose
 from agent.commands.top.screen.node_samples import Sighting, TrafficMeter
 from agent.commands.top.screen.node_view import History, NodeView, view_of
 from exporters.markup import Tone, age
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class ScreenData:
     """Nodes and what is wrong with them. `interval` in seconds."""
 
     nodes: Sequence[NodeView]
-    troubles: Sequence[Complaint]
+    troubles: Sequence[NodeIssue]
     interval: float
 
     @property
@@ -38,14 +38,14 @@ class ViewKeeper:
         self._meters: dict[str, TrafficMeter] = {}
         self._history = History(interval)
 
-    def scene(self, sightings: Sequence[Sighting], mono: float, note: str = "") -> Scene:
+    def scene(self, sightings: Sequence[Sighting], mono: float, note: str = "") -> ScreenData:
         """What is shown at a monotonic second; `note` is said of the view itself."""
         nodes = [self._node(each, mono) for each in sightings]
         self._history.take(nodes)
         walls = [node.wall for node in nodes if node.wall is not None]
         troubles = diagnose(nodes, max(walls, default=None))
-        notes = [Complaint(Tone.CALM, note)] if note else []
-        return Scene(nodes, [*self._stale(nodes), *troubles, *notes], self._interval)
+        notes = [NodeIssue(Tone.CALM, note)] if note else []
+        return ScreenData(nodes, [*self._stale(nodes), *troubles, *notes], self._interval)
 
     def _node(self, sighting: Sighting, mono: float) -> NodeView:
         if sighting.snapshot is None:
@@ -57,10 +57,10 @@ class ViewKeeper:
         node.age = sighting.age + max(mono - sighting.mono, 0.0)
         return node
 
-    def _stale(self, nodes: Sequence[NodeView]) -> list[Complaint]:
+    def _stale(self, nodes: Sequence[NodeView]) -> list[NodeIssue]:
         limit = max(STALE_SECONDS, STALE_INTERVALS * self._interval)
         return [
-            Complaint(Tone.WARN, f"{node.name}: what is shown is {age(node.age)} old")
+            NodeIssue(Tone.WARN, f"{node.name}: what is shown is {age(node.age)} old")
             for node in nodes
             if node.age is not None and node.age > limit
         ]
