@@ -188,7 +188,7 @@ def table(
 
 
 def _completed(column: TableColumn, rows: str) -> str:
-    """The column's query with a value for each row: NaN, which is shown as a dash, where there is none."""
+    """The column's query with a value for each row: NaN, which is shown as a dash, if it is missing."""
     return f"{column.expr} or {rows} * {'0' if column.zero else 'NaN'}" if rows else column.expr
 
 

@@ -45,7 +45,7 @@ _SHOWN = {"instance": "{{instance}}", "gpu": "GPU {{gpu}}", "link": "link {{link
 
 
 def title_of(name: str) -> str:
-    """The name in words: coldplate_gpu_sm_active_ratio is GPU SM active."""
+    """Return the name as a title: coldplate_gpu_sm_active_ratio is GPU SM active."""
     stem = name.removeprefix("coldplate_").removesuffix("_total")
     stem = stem.split(":")[1] if ":" in stem else stem
     for ending in _ENDINGS:

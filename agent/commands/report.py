@@ -178,7 +178,7 @@ def _played(files: Sequence[str], rules: Sequence[str]) -> list[AlertSummary] | 
             _warn(str(error))
             return None
         except RecordingError:
-            pass  # and this: what was played until then is told
+            pass  # and this: report what was played until then
     spans = [span for node in nodes.values() for span in node.plays[0].spans() if span.fired_at is not None]
     last = max((node.last for node in nodes.values()), default=0.0)
     return summarise_alerts((span.node, span.labels, span.fired_at or 0.0, span.ended_at or last) for span in spans)

@@ -1,4 +1,4 @@
-"""Reads a recording block by block in columns, for whoever wants some series of all snapshots: a report of a day.
+"""Reads a recording block by block in columns, to read a few series of all snapshots, as the report does.
 
 Making every snapshot takes some 100 us each, most of it for values that such a reader does not look at. Here a
 column is decoded when it is asked for.
@@ -144,7 +144,7 @@ def _behind(body: bytes, at: int, width: int, height: int) -> int:
 
 
 def _show(tracks: dict[int, ColumnTrack], outline: BlockOutline) -> None:
-    """Tell each track which snapshots have it."""
+    """Note for each track which snapshots have it."""
     shapes = {shape for shape, _ in outline.ticks}
     if len(shapes) == 1:
         tracked = outline.shapes[shapes.pop()]

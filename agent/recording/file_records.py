@@ -66,7 +66,7 @@ def _checksum(kind: bytes, payload: bytes) -> int:
 def records(file: BinaryIO, start: int, end: int, preamble: int | None = None) -> Iterator[FileRecord]:
     """The records from byte `start` to `end`. Raises BrokenRecordError, and OSError.
 
-    With `preamble`, no more than so many bytes of each block are read, whose checksum is not looked at: this is how a
+    With `preamble`, no more than this many bytes of each block are read, whose checksum is not looked at: this is how a
     long recording is surveyed quickly.
     """
     at = start
@@ -110,7 +110,7 @@ def _record(file: BinaryIO, begin: bytes, at: int, end: int, preamble: int | Non
 
 
 def next_segment(file: BinaryIO, after: int, end: int) -> int | None:
-    """The first byte behind `after` at which a segment begins; None where there is none. Raises OSError."""
+    """The first byte behind `after` at which a segment begins; None if no segment follows. Raises OSError."""
     at = after + 1
     while at < end:
         file.seek(at)
@@ -158,7 +158,7 @@ def unpack_columns(data: bytes, at: int, width: int, height: int) -> tuple[Itera
     count = still + moving * height
     after = at + width + VALUE * count
     if still + moving != width or after > len(data):
-        raise ValueError("columns that are none, or cut")
+        raise ValueError("columns invalid or truncated")
     values = struct.unpack_from(f"<{count}d", data, at + width)
     if not all(map(isfinite, values)):
         raise ValueError("a value that is not finite")
@@ -206,7 +206,7 @@ class RecordingHeader:
 
 
 def encoded(header: RecordingHeader) -> bytes:
-    """As it stands in the file: JSON, not compressed, for whoever looks at a file with a pager."""
+    """As it stands in the file: JSON, not compressed, to be read with a pager."""
     return json.dumps(asdict(header), separators=(",", ":")).encode()
 
 

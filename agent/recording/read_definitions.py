@@ -128,7 +128,7 @@ class ReadDefinitions:
         metric, entity, *flat = item
         texts = [_text(each) for each in flat]
         if len(texts) % 2 or not all(map(_NAME.fullmatch, texts[::2])):
-            raise ValueError("labels that are none")
+            raise ValueError("invalid labels")
         labels: Labels = tuple(zip(texts[::2], texts[1::2], strict=True))
         made = Series(_at(self._metrics, metric), _at(self._entities, entity), labels)
         series = self._before.series.get(made, made)

@@ -46,13 +46,13 @@ OUTLINE_BYTES = 4 * 2**20
 TICKS = 100_000
 """Snapshots of a block."""
 PROBLEMS = 100
-"""Problems of one file that are told."""
+"""Problems of one file that are listed."""
 _ODD = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError, struct.error)
 """What comes of a document that is not as it should be."""
 
 
 class RecordingPiece(Protocol):
-    """What a reader makes of a block: so many snapshots, the last of them at these wall seconds."""
+    """What a reader makes of a block: its number of snapshots, and the wall seconds of the last."""
 
     @property
     def snapshot_count(self) -> int: ...
@@ -99,7 +99,7 @@ class SegmentSpan:
 class Recording:
     """A file. Use it in a `with` statement, or close it.
 
-    `problems` are what was found wrong with the file so far, in words that name it; a file that ends in the middle of a
+    `problems` are what was found wrong with the file so far, in texts that name it; a file that ends in the middle of a
     record, because its writer was killed, is the most frequent.
     """
 
@@ -186,7 +186,7 @@ class Recording:
         return None if reader.only else self._behind(place)
 
     def _behind(self, at: int) -> int | None:
-        """Where the next segment begins behind damage, which is told."""
+        """Return where the next segment begins after damage, and add a problem."""
         try:
             found = next_segment(self._file, at, self._end)
         except OSError as error:
@@ -248,7 +248,7 @@ class _SegmentReader(Generic[_P]):
 
     @property
     def is_over(self) -> bool:
-        """Whether another segment is none of ours."""
+        """Return True if the next segment is not selected."""
         return self.only and self._begun
 
     def take(self, record: FileRecord) -> Iterator[_P]:

@@ -1,8 +1,8 @@
 """Replaces what identifies people and machines in a recording: UUIDs, serials, hosts, users, jobs and their kin.
 
 A pseudonym is a keyed hash of the original: the same key gives the same pseudonym in the files of many nodes, and
-without the key nobody can try names until one fits. What a label's value stands for is decided by the label's name,
-and a label that nobody has decided about is replaced: an alert's rule may have put anything into it.
+without the key, a pseudonym cannot be reversed by trying names. What a label's value stands for is
+decided by the label's name, and an unknown label is replaced: an alert's rule may have put anything into it.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Redaction:
         return text
 
     def header(self, header: RecordingHeader) -> RecordingHeader:
-        """A header without the node's name and the job; of the command, only the program is told."""
+        """A header without the node's name and the job; of the command, only the program is kept."""
         program = header.command[:1] and (header.command[0].rpartition("/")[2],)
         return replace(
             header,

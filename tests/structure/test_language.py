@@ -20,24 +20,24 @@ KINDS = ("code", "documents", "rules")
 
 WORDS = {
     # pattern, without regard to case: allowed in code, documents, rules
-    r"told": (84, 5, 0),
-    r"tell(s|ing|er|ers)?": (108, 12, 1),
-    r"who(m)?ever": (15, 0, 0),
-    r"some(body|one)": (14, 0, 0),
-    r"(nobody|no one)": (32, 3, 1),
-    r"(any|every)body": (8, 0, 0),
+    r"told": (50, 5, 0),
+    r"tell(s|ing|er|ers)?": (73, 12, 1),
+    r"who(m)?ever": (11, 0, 0),
+    r"some(body|one)": (8, 0, 0),
+    r"(nobody|no one)": (20, 3, 1),
+    r"(any|every)body": (4, 0, 0),
     r"mend(s|ed|ing)?": (5, 0, 1),
-    r"(is|are|was|be) none": (111, 3, 0),
-    r"of (ours|theirs|yours)": (21, 1, 0),
+    r"(is|are|was|be) none": (94, 3, 0),
+    r"of (ours|theirs|yours)": (16, 1, 0),
     r"let(s|ting)? (it |them )?go": (5, 0, 0),
-    r"anew": (17, 3, 0),
+    r"anew": (14, 3, 0),
     r"once more": (5, 0, 0),
-    r"so many": (40, 0, 1),
+    r"so many": (24, 0, 1),
     r"likewise": (4, 0, 0),
-    r"for good": (7, 2, 0),
-    r"in words": (28, 1, 0),
-    r"grave(r|st)?": (7, 3, 0),
-    r"(came|comes?) to(?! (an end|rest)\b)": (9, 0, 0),
+    r"for good": (6, 2, 0),
+    r"in words": (19, 1, 0),
+    r"grave(r|st)?": (6, 3, 0),
+    r"(came|comes?) to(?! (an end|rest)\b)": (6, 0, 0),
 }
 
 

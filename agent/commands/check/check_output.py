@@ -17,7 +17,7 @@ STATUSES = {Verdict.OK: 0, Verdict.WARNING: 1, Verdict.CRITICAL: 2, Verdict.UNKN
 LONGEST = 80
 """Characters of one finding in the first line."""
 TOLD = 3
-"""Findings that the first line tells; the lines after it have them all."""
+"""Findings in the first line; the lines after it have all of them."""
 
 
 def status_of(judgement: CheckResult) -> int:

@@ -60,7 +60,7 @@ class BackgroundQuery(Generic[_Result]):
         self._thread.start()
 
     def result(self, until: float, late: _Result) -> _Result:
-        """The answer, or `late` if there is none by a monotonic second."""
+        """Return the answer, or `late` if it is missing at a monotonic second."""
         self._thread.join(max(until - clock().mono, 0.0))
         return self._answers[0] if self._answers else late
 
@@ -69,7 +69,7 @@ class BackgroundQuery(Generic[_Result]):
 
 
 class AgentAlerts(NamedTuple):
-    """The alerts that fire, each by name and severity; None with the reason where no agent told."""
+    """Return the firing alerts by name and severity; None with the reason if no agent answered."""
 
     firing: Sequence[tuple[str, str]] | None
     why: str = ""
@@ -135,7 +135,7 @@ def read_kernel_log() -> tuple[Sequence[Xid] | None, str]:
 GATHERING_SHARE = 0.8
 """Share of the time in which answers are waited for; the rest is for the judgement itself, and for leaving."""
 STARTING_SECONDS = 0.3
-"""Seconds since this process began, where they cannot be told."""
+"""Seconds since this process began, where they are unknown."""
 LONGEST_START_SECONDS = 5.0
 MARGIN_CELSIUS = 5.0
 """The least distance to the slowdown that is expected of a node that was learned."""
@@ -168,7 +168,7 @@ def deadline(timeout: float) -> float:
 
 
 def expectations_of(source: str, folder: Path) -> Expected | None:
-    """The expectations that are named; None where the GPUs are to tell. Raises ConfigError."""
+    """Return the named expectations; None if the GPUs decide. Raises ConfigError."""
     try:
         return None if source == AUTO else load_expected(source, folder)
     except ExpectationError as error:
@@ -193,10 +193,10 @@ def age_scenario(options: CommandLineOptions, config: Config, at: float | None) 
 class CheckEvidence:
     """What was gathered: a snapshot of the devices of a family, the XIDs since boot, and what the agent says.
 
-    `is_up`: the device worker was up, so that its silence is the driver's. `is_whole`: everybody answered in time.
+    `is_up`: the device worker was up, so that its silence is the driver's. `is_whole`: every source answered in time.
     `opening` is how many seconds it took to open the devices, and `waited` for how many they had been open. `xids` is
-    None with the reason where the kernel log cannot be read, and `alerts` where nobody asked. `paused`: the driver was
-    not asked, for this reason.
+    None with the reason where the kernel log cannot be read, and `alerts` if the agent was not
+    queried. `paused`: the driver was not read, for this reason.
     """
 
     snapshot: Snapshot
@@ -239,7 +239,7 @@ def collect_evidence(
 def evaluate(
     evidence: CheckEvidence, names: Collection[str], wanted: Expected | None, *, needs_agent: bool
 ) -> CheckResult:
-    """The findings of the checks with these names; `wanted` is None where the GPUs tell what the node should be."""
+    """The findings of the checks with these names; `wanted` is None if the GPUs decide what the node should be."""
     view = view_of(evidence.snapshot, evidence.devices)
     expected = wanted or expected_of(view)
     findings = [
@@ -254,7 +254,7 @@ def evaluate(
 
 
 def learn_expectations(evidence: CheckEvidence) -> NodeExpectations:
-    """What this node is, as expectations. Raises ConfigError where it does not tell all that there is to learn."""
+    """Return expectations that describe this node. Raises ConfigError if a fact to learn is missing."""
     view = view_of(evidence.snapshot, evidence.devices)
     silent = len(view.gpus) - len(view.answering)
     what = f"{silent} of {len(view.gpus)} GPUs do not answer" if silent else "not everything was read in time"
@@ -333,7 +333,7 @@ def _patient(finding: HealthFinding, view: SeenNode, evidence: CheckEvidence) ->
 
 
 def _pause(config: Config, options: CommandLineOptions) -> str:
-    """Why the driver must not be opened now: somebody needs it to be free. Empty where nobody does."""
+    """Return why the driver must stay closed now, such as a pause; empty if it may be opened."""
     state = state_file(config, REQUEST) if scenario_of(config) is None else None
     now = clock().wall
     with contextlib.suppress(OSError, PauseError):

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 HELP = "which queries of dashboards and rules find data on coldplate"
 DESCRIPTION = (
-    "Read Grafana dashboards (JSON) and rule files of Prometheus or Kubernetes (YAML), and tell of each query whether "
-    "coldplate has its metrics: under its own names, under those of another exporter that metrics.compatibility "
-    "serves, or not; and what to query instead. A query that coldplate's own rules could not have is listed as "
-    "unread. Nothing is asked of a server."
+    "Read Grafana dashboards (JSON) and rule files of Prometheus or Kubernetes (YAML), and report for each query "
+    "whether coldplate has its metrics: under its own names, under those of another exporter that "
+    "metrics.compatibility serves, or not; and what to query instead. A query that coldplate's own rules could not "
+    "have is listed as unread. Nothing is asked of a server."
 )
 EXAMPLES = (
     ("coldplate compat-check dashboard.json", "each panel and variable of a dashboard"),
@@ -33,7 +33,7 @@ EXIT_NONE, EXIT_UNREADABLE = 1, 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The files, and how to tell."""
+    """Add the files and the form of the output."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="dashboard or rule file")
     parser.add_argument("--json", action="store_true", help="print verdicts as JSON")
 

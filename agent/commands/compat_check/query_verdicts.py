@@ -35,7 +35,7 @@ MISSING: dict[str, tuple[ForeignProfile, NotServed]] = {
 
 @dataclass(frozen=True, slots=True)
 class MetricVerdict:
-    """A metric of a query. `source` is coldplate, a profile's word, prometheus, recorded, or empty if there is none.
+    """A metric of a query. `source` is coldplate, a profile's word, prometheus, recorded, or empty if unknown.
 
     `instead` is what to query on coldplate, `why` is a remark or a reason; either may be empty. `spare` means that the
     query does without it.
@@ -175,7 +175,7 @@ def _label_remarks(metric: MetricVerdict, labels: Sequence[str]) -> Iterator[str
 
 
 def _group_remarks(metrics: Sequence[MetricVerdict], labels: Sequence[str]) -> Iterator[str]:
-    """A label to group or join by must be on one metric at least; whose it should be, nobody knows."""
+    """A label to group or join by must be on at least one metric; the query does not say on which."""
     known = [(each, labels_on(each)) for each in metrics]
     if not known or any(has is None for _, has in known):
         return

@@ -34,7 +34,7 @@ EXIT_STATUSES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where to look, and how to tell."""
+    """Add where to look, and the form of the output."""
     add_config_file(parser)
     parser.add_argument("--json", action="store_true", help="print findings as JSON")
     parser.add_argument(
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Examine the node and tell. Raises UserError."""
+    """Examine the node and print the findings. Raises UserError."""
     import logging
 
     from agent.commands.doctor import doctor_finding

@@ -36,7 +36,7 @@ USER = "coldplate"
 
 @dataclass(frozen=True, slots=True)
 class AgentUser:
-    """`uid` is None for the dynamic user of a unit without a user of its own: only what anybody may, it may."""
+    """`uid` is None for the dynamic user of a unit without a user of its own: it has only the permissions of others."""
 
     name: str
     uid: int | None
@@ -147,7 +147,7 @@ class RunningAgent:
 
     @property
     def is_paused(self) -> bool:
-        """Whether it has released the driver because somebody asked it to."""
+        """Whether it has released the driver on request."""
         return "coldplate_devices_paused_until_timestamp_seconds" in self.readings
 
     def label_values(self, metric: str, label: str, value: float) -> Iterator[str]:
@@ -156,7 +156,7 @@ class RunningAgent:
 
 
 def fetch_snapshot(target: HttpTarget, mono: Callable[[], float]) -> tuple[RunningAgent | None, str]:
-    """The agent's snapshot, or None with the reason why there is none."""
+    """Return the agent's snapshot, or None with the reason."""
     client = HttpClient(target, BOUNDS, mono)
     try:
         answer = client.exchange(HttpRequest("GET", f"{target.path}{SNAPSHOT}"), mono() + DEADLINE_SECONDS)
@@ -200,7 +200,7 @@ def whole(path: Path, most: int = TABLE) -> str:
 
 
 class ListedProcess(NamedTuple):
-    """A process as everybody sees it."""
+    """A process as any user sees it."""
 
     pid: int
     name: str
@@ -208,9 +208,9 @@ class ListedProcess(NamedTuple):
 
 
 class DoctorNode:
-    """`root` is where /dev, /etc, /run and /var are, `mono` tells monotonic seconds, `url` where the agent should be.
+    """`root` is where /dev, /etc, /run and /var are, `mono` returns monotonic seconds, `url` where the agent should be.
 
-    `config` is what the configuration says, or the defaults where it cannot be used: `problem` then tells why.
+    `config` is what the configuration says, or the defaults where it cannot be used: `problem` then says why.
     """
 
     def __init__(

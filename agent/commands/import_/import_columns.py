@@ -46,7 +46,7 @@ class ImportColumn:
     label: str = ""
 
     def reading(self, gpu: Gpu, number: float) -> Reading | None:
-        """The reading, unless the value is none that there can be."""
+        """Return the reading; None if the value is outside the valid range."""
         value = number * self.factor
         low, high = self.metric.span
         if not low <= value <= high or not isfinite(value):
@@ -57,7 +57,7 @@ class ImportColumn:
 
 @dataclass(slots=True)
 class ImportProblems:
-    """What is wrong with a file whose remainder is of use; the first ones are told one by one."""
+    """The problems of a file whose remainder is of use; the first ones are listed one by one."""
 
     file: str
     told: list[str] = field(default_factory=list)
@@ -73,7 +73,7 @@ class ImportProblems:
             self.told.append(f"{where}: {text}")
 
     def all(self) -> Iterator[str]:
-        """The problems in words."""
+        """Return the problems as lines of text."""
         yield from self.told
         if self.count > len(self.told):
             yield f"{self.file}: and {self.count - len(self.told)} problems more"

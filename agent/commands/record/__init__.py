@@ -18,7 +18,7 @@ DESCRIPTION = (
 EXAMPLES = (
     ("coldplate record -o run.coldplate -- python train.py", "record the node while a program runs"),
     ("coldplate record --duration 10m", "record ten minutes of the node"),
-    ("coldplate record --info run.coldplate", "tell what is in a recording"),
+    ("coldplate record --info run.coldplate", "print a summary of a recording"),
     ("coldplate record --copy a.coldplate b.coldplate -o both.coldplate", "make one of two, without names"),
 )
 EXIT_STATUSES = {
@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     except UserError as error:
         if not arguments.if_env:
             raise
-        complain(f"not recording: {error}")  # whoever launches jobs for others must not break them
+        complain(f"not recording: {error}")  # a launcher of jobs must not break them
         return exec_command(words)
 
 

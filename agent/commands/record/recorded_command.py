@@ -68,7 +68,7 @@ class SignalWaker:
         signal.set_wakeup_fd(self._in, warn_on_full_buffer=False)
 
     def wait(self, seconds: float) -> list[int]:
-        """The signals that came, at most after so many seconds."""
+        """Return the signals received; wait for at most this many seconds."""
         poll = select.poll()
         poll.register(self._out, select.POLLIN)
         if poll.poll(max(seconds, 0.0) * 1000):
@@ -116,14 +116,14 @@ def adopt_orphans() -> None:
 
 
 def reap(pids: Sequence[int]) -> None:
-    """Take the exit status of adopted children that have ended, which nobody else will."""
+    """Reap adopted children that have exited; no other code waits for them."""
     for pid in pids:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
 
 
 def _on_terminal() -> bool:
-    """Whether a terminal's signals come to us and our command at once."""
+    """Return True if a terminal sends its signals to this process and to the command."""
     try:
         with Path("/dev/tty").open("rb") as terminal:
             return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
@@ -202,7 +202,7 @@ class CommandProcesses:
         return readings
 
     def _descendants(self) -> list[ProcessStat]:
-        """The command's processes and what they started, wherever it stands now; orphans are children of ours."""
+        """Return the command's processes and their descendants; orphans become children of this process."""
         children: dict[int, list[ProcessStat]] = {}
         for seen in self._all():
             children.setdefault(seen.parent, []).append(seen)

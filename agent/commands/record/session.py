@@ -50,7 +50,7 @@ JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "OAR_JOB_ID", "
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """What is to be recorded. Times in seconds; `duration` None is until the end. `output` None is a name of ours.
+    """What is to be recorded. Times in seconds; `duration` None is until the end. `output` None is a default name.
 
     `lenient` is for commands that run with or without a recording: where none can begin, ConfigError says why.
     """
@@ -110,14 +110,14 @@ class RecordingSession:
         self._file: RecordingFile | None = None
         self._command: RecordedCommand | None = None
         self._failed = ""
-        """Why there is no more recording; told when it happens."""
+        """Why recording has ended; printed when it happens."""
         self._over = False
         self._shown = False
         self._begin_at = clock().mono + wanted.delay
         self._end_at: float | None = None
 
     def run(self) -> int:
-        """Until the command ends, or the time is over, or somebody stops it. The exit status."""
+        """Record until the command exits, the duration elapses or a signal arrives. Return the exit status."""
         waker = SignalWaker((*PASSED_ON, signal.SIGCHLD))
         if not self._open_file():
             return OWN_FAILURE if self._wanted.words else 1
@@ -215,7 +215,7 @@ class RecordingSession:
         self._close_file(keep=not self._failed or (self._file is not None and self._file.snapshots > 0))
 
     def _open_file(self) -> bool:
-        """Create the file before the command starts: a mistake is told before hours of work, not after."""
+        """Create the file before the command starts: a mistake is reported before hours of work, not after."""
         wanted = self._wanted
         redaction = Redaction(wanted.key) if wanted.key is not None else None
         now = clock()

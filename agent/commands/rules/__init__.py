@@ -59,7 +59,7 @@ def add_arguments(parser: Parser) -> None:
         actions.add_parser(
             "backtest",
             help="play rules over recordings",
-            description="Tell which alerts there would have been in the time of recordings: when they were pending, "
+            description="List the alerts that there would have been in the time of recordings: when they were pending, "
             "fired and ended. Rules are evaluated as the daemon does it, and faster than it happened.",
             examples=backtest.EXAMPLES,
             exit_statuses=backtest.EXIT_STATUSES,

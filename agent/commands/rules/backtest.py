@@ -93,10 +93,10 @@ def add_arguments(parser: Parser) -> None:
                         "the flight recorder; each node is played by itself")  # fmt: skip
     for name, words in (
         ("rules", "rule files to play instead of the configured ones, or 'builtin': the pack that is shipped"),
-        ("against", "an earlier version of the rules: tell what fires with one of them only, earlier or later"),
+        ("against", "an earlier version of the rules: list what fires with one of them only, earlier or later"),
     ):
         parser.add_argument(f"--{name}", nargs="+", action="extend", metavar="FILE", help=words)
-    parser.add_argument("--pending", action="store_true", help="list alerts as well that never came to fire")
+    parser.add_argument("--pending", action="store_true", help="also list alerts that stayed pending")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
     add_config_file(parser)
 
@@ -122,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
         nodes: dict[str, NodePlay] = {}
         try:
             replay_recordings(recordings, versions, config, nodes)
-        except RecordingError as error:  # what was played until then is told
+        except RecordingError as error:  # report what was played until then
             _warn(str(error))
             status = EXIT_UNREADABLE
         problems = [problem for recording in recordings for problem in recording.problems]
@@ -145,7 +145,7 @@ def _versions(arguments: argparse.Namespace, config: Config) -> list[Ruleset]:
 
 
 def _opened(paths: list[Path], stack: ExitStack) -> tuple[list[Recording], int]:
-    """Those that can be read; the exit status tells whether one cannot."""
+    """Yield the recordings that can be read; the exit status shows whether one cannot."""
     from agent.recording.file_records import RecordingError
     from agent.recording.recording_reader import Recording
 

@@ -26,7 +26,7 @@ PREFIX = "coldplate_"
 OF_DRIVERS = "coldplate_infiniband_"
 """Drivers have counters of their own names."""
 ANY_LABEL = frozenset({"coldplate_alert", "coldplate_metric_missing"})
-"""Metrics whose series have labels of what they tell of."""
+"""Metrics whose series have labels of another entity."""
 OF_TARGETS = frozenset({"rack", "node", "cluster", "instance", "job"})
 """Labels that scraping may give to every series."""
 OF_GROWTH = frozenset({"increase", "rate", "irate", "delta", "idelta", "deriv", "changes"})

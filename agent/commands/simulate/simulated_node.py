@@ -80,7 +80,7 @@ class SimulatedRack:
         return self._made[1]
 
     def peers(self, name: str, t: int) -> list[Reading]:
-        """What a node tells of the others."""
+        """What a node reports of the others."""
         return [
             Reading(series, 1.0 if self.down(other, t) is None else 0.0)
             for other, series in self._peers.items()
@@ -115,7 +115,7 @@ class SimulatedAgent:
     """The agent of a node from its start on: a node that was down gets another one."""
 
     def __init__(self, plan: SiteNode, rack: SimulatedRack, stride: int, began: int, since: int = 0) -> None:
-        """`since` is the second in which the agent starts: XID errors from before are not told."""
+        """`since` is the second in which the agent starts: earlier XID errors are not reported."""
         self._plan, self._rack, self._stride, self._began, self._since = plan, rack, stride, began, since
         settings = Settings(fast=float(stride), slow=SLOW_SECONDS, cold=COLD_SECONDS)
         self._sampler = Sampler(settings, Inventory(None), FAMILY)

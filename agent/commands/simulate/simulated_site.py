@@ -234,7 +234,7 @@ def assign_scenarios(drafts: Sequence[NodeDraft], planned: Sequence[RackPlan], w
 def _neighbours(
     drafts: Sequence[NodeDraft], planned: Sequence[RackPlan], width: int
 ) -> Iterator[tuple[list[NodeDraft], RackPlan]]:
-    """The nodes that have no job yet, so many of one plan at a time."""
+    """Return the nodes without a job, in groups of this size within one plan."""
     free = ((draft, plan) for draft, plan in zip(drafts, planned, strict=True) if not draft.jobs)
     for _, same in groupby(free, lambda each: id(each[1])):
         members = [draft for draft, _ in same]

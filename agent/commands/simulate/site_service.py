@@ -1,4 +1,4 @@
-"""One run of `coldplate simulate`: builds the nodes, serves them, and ends when it is told to."""
+"""One run of `coldplate simulate`: builds the nodes, and serves them until a signal arrives."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ log = logging.getLogger("coldplate.simulate")
 
 SHORTEST_INTERVAL_SECONDS, LONGEST_INTERVAL_SECONDS = 1, 60
 ANNOUNCED = 12
-"""Most faults to come that are told."""
+"""Upcoming faults that are listed at most."""
 MADE = 50
 """Nodes between two lines of a log that say how many are made."""
 TEND_SECONDS = 1.0
@@ -55,7 +55,7 @@ def serve(arguments: argparse.Namespace) -> int:
     duration = inf if arguments.duration is None else _seconds("--duration", arguments.duration)
     listen = [_address(each) for each in arguments.listen or [ADDRESS]]
     protection = Protection(Config(web=WebConfig(config_file=arguments.web_config_file)), time.time)
-    for listener in open_listeners(listen):  # a mistake is told before the nodes are made
+    for listener in open_listeners(listen):  # report a mistake before the nodes are made
         listener.close()
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
     _quiet(arguments.log_level)
@@ -73,7 +73,7 @@ def serve(arguments: argparse.Namespace) -> int:
 
 
 def _announcing(step: Callable[[], None], nodes: int) -> Callable[[], None]:
-    """The step of a progress that only a terminal shows, with a line of the log after so many nodes elsewhere."""
+    """The step of a progress that only a terminal shows, with a line of the log after this many nodes elsewhere."""
     if sys.stderr.isatty():
         return step
     made = count(1)

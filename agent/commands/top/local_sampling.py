@@ -22,11 +22,11 @@ from agent.wiring.sources import make_sampling_loop
 
 ORIGIN = "sampled here"
 END_SECONDS = 2.0
-"""Seconds for which the sampling thread may go on after it was told to stop."""
+"""Seconds for which the sampling thread may continue after a request to stop."""
 
 
 class LocalSampler:
-    """The sampling loop of a daemon, in a thread, for one viewer. It keeps no state and serves nobody."""
+    """The sampling loop of a daemon, in a thread, for one viewer. It keeps no state and serves no pages."""
 
     def __init__(
         self,

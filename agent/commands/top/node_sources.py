@@ -31,7 +31,7 @@ _REFUSED = "Connection refused"
 
 
 class NodeSources:
-    """Puts what the nodes tell on the board, in threads. Raises ConfigError for what cannot be asked."""
+    """Puts samples of the nodes on the board, in threads. Raises ConfigError for what cannot be asked."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ class ComparedFigure(NamedTuple):
 
     @property
     def change(self) -> float | None:
-        """The difference as a share of the first; None where there is none to tell."""
+        """Return the difference as a share of the first; None if it is unknown."""
         if self.one is None or self.other is None or not self.one:
             return None
         return (self.other - self.one) / self.one
@@ -110,7 +110,7 @@ def _imbalance(run: RecordedRun) -> float | None:
 
 
 def _step(run: RecordedRun) -> float | None:
-    """The step of a run of one job: of several, there is none to compare."""
+    """Return the step of a run of one job; runs of several jobs have no comparable step."""
     groups = run.groups()
     found = step_of(groups[0][1]) if len(groups) == 1 else None
     return found[0].seconds if found is not None else None

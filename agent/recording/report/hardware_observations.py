@@ -50,7 +50,7 @@ def _xids(run: RecordedRun) -> Iterator[Observation]:
 
 
 def _grades(gpu: GpuFacts, code: str) -> set[str]:
-    """How grave the kernel log called the errors of this code; nothing for a code that says it by itself."""
+    """Return the severity of this code in the kernel log; nothing for a code that says it by itself."""
     return {
         dict(labels).get("grade", "")
         for labels, counter in gpu.node.growths(chosen.GRADED_XIDS, gpu.gpu)

@@ -30,7 +30,7 @@ class Observation:
 
 
 def format_gpus(gpus: Iterable[GpuFacts]) -> str:
-    """GPUs in words: `GPU 3`, `GPUs 0-3, 7`, `GPUs 0-7 of node-1; 2 of node-2`."""
+    """Return the names of GPUs: `GPU 3`, `GPUs 0-3, 7`, `GPUs 0-7 of node-1; 2 of node-2`."""
     some = list(gpus)
     by_node = [(name, list(group)) for name, group in groupby(some, key=lambda gpu: gpu.node.name)]
     named = any(gpu.title != gpu.gpu.index for gpu in some)
@@ -66,7 +66,7 @@ def span_text(seconds: float) -> str:
 
 
 def share_text(share: float) -> str:
-    """A share in per cent; what is not quite nothing or all is not told as such."""
+    """Return a share in per cent; 0 and 100 only if exact."""
     if 0 < share <= 0.005:
         return "under 1%"
     return "over 99%" if 0.995 <= share < 1 else f"{share:.0%}"

@@ -20,7 +20,7 @@ from agent.recording.report.run_facts import GpuFacts, RecordedRun, busy_parts, 
 WAITING_POWER = 0.35
 """Share of the power limit below which a GPU at full utilization waits: 150 of 700 W were measured, 690 at work."""
 NORMAL_REASONS = frozenset({"gpu_idle", "sw_power_cap", "application_clocks", "display_clocks", "low_utilization"})
-"""Reasons for reduced clocks that are somebody's wish, or normal under full load."""
+"""Reasons for reduced clocks that an operator requested, or that are normal under full load."""
 THROTTLED = 0.01
 """Share of the time with reduced clocks from which on it is worth a remark."""
 SLOW_CLOCK, SLOW_POWER = 0.9, 0.7

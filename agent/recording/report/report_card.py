@@ -151,7 +151,7 @@ def _losses(gpu: GpuFacts) -> list[str]:
 
 
 def throttled_seconds(gpu: GpuFacts) -> float | None:
-    """Seconds with clocks reduced for the longest of the reasons that are not normal; None where nothing told."""
+    """Seconds with clocks reduced for the longest of the reasons that are not normal; None if unknown."""
     told = [seconds for reason, (seconds, _, _) in gpu.throttled().items() if reason not in NORMAL_REASONS]
     return max(told, default=None)
 
@@ -267,7 +267,7 @@ def run_lines(run: RecordedRun) -> Iterator[str]:
 
 
 def job_text(job: JobIdentity) -> str:
-    """A job in words."""
+    """Return the name and facts of a job as text."""
     name = f" {one_line(job.name, 64)}" if job.name else ""
     owner = f" of {one_line(job.user, 64)}" if job.user else ""
     return f"job {one_line(job.job_id, 64)}{name}{owner} ({one_line(job.scheduler, 32)})"

@@ -36,7 +36,7 @@ class AlertSummary(NamedTuple):
 
 
 class AlertsHeading(NamedTuple):
-    """What stands above the alerts, and in their place where there are none."""
+    """What stands above the alerts, and in their place without any."""
 
     heading: str
     none: str

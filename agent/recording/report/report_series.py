@@ -32,9 +32,9 @@ WINDOW = 600
 WINDOWS = 6
 """Windows that are kept, spread evenly over the recording."""
 SHORTEST = 10
-"""Samples of the shortest step that is told."""
+"""Samples of the shortest step that is reported."""
 LEAST_PERIODS = 5
-"""Periods that a window must hold for its step to be told."""
+"""Periods that a window must hold for its step to be reported."""
 CLEAR = 0.5
 """Autocorrelation from which on a peak is clear."""
 NEARLY = 0.75
@@ -46,7 +46,7 @@ AGREEMENT = 0.05
 
 
 class StepTime(NamedTuple):
-    """A step in seconds, the autocorrelation there (at most 1), and the windows of which so many agree on it."""
+    """A step in seconds, the autocorrelation there (at most 1), the number of windows, and how many agree on it."""
 
     seconds: float
     clarity: float
@@ -124,7 +124,7 @@ def period_of(samples: Sequence[float]) -> tuple[float, float] | None:
 
 
 def step_time(signal: StepSampler) -> StepTime | None:
-    """The step that most windows of a signal agree on; None if there is none."""
+    """Return the step that most windows of a signal agree on; None if they do not."""
     found = [
         (period[0] * interval, period[1])
         for interval, samples in signal.windows

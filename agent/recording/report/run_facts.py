@@ -41,7 +41,7 @@ class JobIdentity(NamedTuple):
 
 @dataclass
 class NodeFacts:
-    """One node: `seconds` of recorded time in so many `snapshots`, between the wall seconds `first` and `last`."""
+    """One node: `seconds` of recorded time in a number of `snapshots`, between the wall seconds `first` and `last`."""
 
     name: str
     grid: TimeGrid
@@ -61,7 +61,7 @@ class NodeFacts:
         return figure if isinstance(figure, GaugeStatistic) else None
 
     def summary(self, name: str, entity: Entity, labels: Labels = ()) -> GaugeSummary | None:
-        """What is told of a gauge; None if it was never seen."""
+        """Return the summary of a gauge; None if it has no sample."""
         gauge = self.gauge(name, entity, labels)
         return gauge.summary() if gauge is not None else None
 
@@ -111,7 +111,7 @@ class GpuFacts:
         self.title = gpu.index if alone else f"{node.name}/{gpu.index}"
 
     def summary(self, name: str, labels: Labels = ()) -> GaugeSummary | None:
-        """What is told of a gauge."""
+        """The summary of a gauge."""
         return self.node.summary(name, self.gpu, labels)
 
     def mean(self, name: str, labels: Labels = ()) -> float | None:
@@ -168,7 +168,7 @@ class GpuFacts:
     def capped(self) -> tuple[float, float, str] | None:
         """The share of time at the power limit, over how many seconds, and who says so.
 
-        The `driver` or its `samples` tell when the limit held the clocks; else the `power` does, from 97 % of it on.
+        The `driver` or its `samples` show when the limit held the clocks; else the `power` does, from 97 % of it on.
         """
         seconds, over, how = self.throttled().get("sw_power_cap", (0.0, 0.0, ""))
         if over:
@@ -195,7 +195,7 @@ class GpuFacts:
 
 @dataclass
 class RecordedRun:
-    """One or more recordings of a run. `problems` are what was wrong with the files, in words that name them."""
+    """One or more recordings of a run. `problems` are what was wrong with the files, in texts that name them."""
 
     nodes: list[NodeFacts]
     grid: TimeGrid

@@ -26,7 +26,7 @@ _HEADERS = 100
 _LONGEST_INTERVAL_SECONDS = 3600.0
 
 Progress = Callable[[float], None]
-"""Is told the share of the work that is done, from 0 to 1, now and then."""
+"""Called with the share of the work that is done, from 0 to 1, now and then."""
 _Column = tuple[SeriesStatistic, Union[Sequence[int], None], Held]
 
 
@@ -82,7 +82,7 @@ def interval_of(header: RecordingHeader) -> float:
 
 
 def _once(problems: Sequence[str]) -> list[str]:
-    """The survey and the reading tell the same problem, and the reading has more to say of it."""
+    """The survey and the reading find the same problem, and the reading describes it better."""
     stems = [problem.partition("; read on from")[0] for problem in problems]
     return [
         problem

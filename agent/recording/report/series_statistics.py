@@ -19,7 +19,7 @@ from agent.model import Unit
 from agent.recording.column_reader import Held
 
 BRIDGE_SECONDS = 60.0
-"""Seconds without a counter after which what it grew meanwhile belongs to nobody: another run, a paused driver."""
+"""Seconds without a counter after which its growth belongs to no run: another run, a paused driver."""
 PARTS = 480
 """Parts of a grid: a plot has little more than one point for each two pixels of its width."""
 
@@ -81,9 +81,9 @@ class SnapshotRange:
 
 
 _BINS = 4096
-"""Distinct values of a series that are told apart for its quantiles; with more they become coarser."""
+"""Distinct values of a series that its quantiles distinguish; with more they become coarser."""
 _SCALE = {Unit.RATIO: 1000.0, Unit.BYTES: 2.0**-24, Unit.HERTZ: 1e-6}
-"""How finely quantiles are told: a thousandth, 16 MiB, a megahertz; else a tenth of the unit."""
+"""The resolution of quantiles: a thousandth, 16 MiB, a megahertz; else a tenth of the unit."""
 
 
 class SeriesStatistic(Protocol):
@@ -199,7 +199,7 @@ class GaugeStatistic:
         return sum(times for number, times in self._seen.items() if number >= least) / self._seen.total()
 
     def summary(self) -> GaugeSummary | None:
-        """All that is told of it; None if it was never seen."""
+        """Return its summary; None if it has no sample."""
         mean, low, high = self.envelope.mean, self.envelope.low, self.envelope.high
         if mean is None or low is None or high is None:
             return None
@@ -210,7 +210,7 @@ class GaugeStatistic:
 class CounterStatistic:
     """A counter: how much it grew, over how many seconds, and if wanted the rate over time.
 
-    A counter that falls begins anew there: what it grew in that step is not known, and not told.
+    A counter that falls starts again there: its growth in that step is unknown, and not counted.
     `first_at` and `last_at` are the wall seconds at which it first and last grew.
     """
 

@@ -55,7 +55,7 @@ def _module(node: DoctorNode) -> Iterator[DoctorFinding]:
     if not version and read:
         yield DRIVER.ok(f"no /proc/driver/nvidia, but the agent reads {read} GPUs")
     elif not version and gpus:
-        remedy = "modprobe nvidia; if that fails, dmesg -T | grep -i nvrm tells why"
+        remedy = "modprobe nvidia; if that fails, dmesg -T | grep -i nvrm shows why"
         yield DRIVER.fail(f"{len(gpus)} NVIDIA GPUs on the PCI bus, and the kernel module nvidia is not loaded", remedy)
     elif not version:
         remedy = "install the driver, or set backends: {devices: none} on nodes without GPUs"
@@ -65,7 +65,7 @@ def _module(node: DoctorNode) -> Iterator[DoctorFinding]:
         folder = node.procfs / "driver/nvidia/gpus"
         known = len(names(folder)) if folder.is_dir() else 0
         if gpus and known < len(gpus):
-            remedy = "dmesg -T | grep -iE 'nvrm|xid|fallen off' tells which one failed; then reset or reseat it"
+            remedy = "dmesg -T | grep -iE 'nvrm|xid|fallen off' shows which one failed; then reset or reseat it"
             yield DRIVER.fail(f"module {version} took {known} of the {len(gpus)} GPUs on the PCI bus", remedy)
         else:
             yield DRIVER.ok(f"kernel module {version} with {known} GPUs")

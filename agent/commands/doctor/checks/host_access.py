@@ -49,7 +49,7 @@ def fabric_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
 def _none(node: DoctorNode, folder: Path) -> Iterator[DoctorFinding]:
     adapters = [address for address, _, kind in node.pci if kind >> 8 == CONTROLLER]
     if adapters:
-        remedy = "modprobe mlx5_ib (or the adapter's driver); dmesg -T | grep -i mlx5 tells why it is not there"
+        remedy = "modprobe mlx5_ib (or the adapter's driver); dmesg -T | grep -i mlx5 shows why it is missing"
         yield FABRIC.fail(f"{len(adapters)} InfiniBand adapters on the PCI bus, and no {folder}", remedy)
     else:
         yield FABRIC.ok(f"no adapter in {folder}")
@@ -181,7 +181,7 @@ def _check_clock() -> Iterator[DoctorFinding]:
     asked = KernelTimex()
     if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(asked)) < 0:
         number = ctypes.get_errno()
-        raise OSError(number, "the kernel does not tell of its clock")
+        raise OSError(number, "the kernel does not report its clock")
     yield judge_clock(asked.status, asked.maxerror / 1e6)
 
 

@@ -162,7 +162,7 @@ def _check_unit(node: DoctorNode) -> Iterator[DoctorFinding]:
         return
     yield from _program(node, unit)
     if node.agent_pid is None:
-        yield UNITS.fail(f"{UNIT} does not run", f"systemctl start {UNIT}; journalctl -u coldplate -n 50 tells why not")
+        yield UNITS.fail(f"{UNIT} does not run", f"systemctl start {UNIT}; journalctl -u coldplate -n 50 shows why")
     else:
         yield UNITS.ok(f"{UNIT} runs, process {node.agent_pid}")
     for name in (UNIT, SOCKET_UNIT):

@@ -142,7 +142,7 @@ RECEIVER_REMEDIES = {
 
 
 def receiver_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """Each receiver on its own, and what the running agent's deliveries came to."""
+    """Check each receiver by itself, and the deliveries of the running agent."""
     notify = node.config.notify
     told = False
     for kind in ("alertmanager", "webhook"):
@@ -191,7 +191,7 @@ def _delivered(node: DoctorNode) -> Iterator[DoctorFinding]:
     if queued:
         yield RECEIVERS.warn(f"{queued:.0f} alerts wait to be delivered", "journalctl -u coldplate | grep notify")
     if dropped:
-        remedy = "journalctl -u coldplate | grep notify tells what the receiver refused"
+        remedy = "journalctl -u coldplate | grep notify shows what the receiver rejected"
         yield RECEIVERS.warn(f"{dropped:.0f} alerts were dropped since the agent was started", remedy)
 
 

@@ -82,7 +82,7 @@ _PHASES = {"pending": Phase.PENDING, "firing": Phase.FIRING}
 
 
 class AgentResponseError(ValueError):
-    """What came is not what an agent of ours serves; the text says what is wrong with it."""
+    """The response is not one of a coldplate agent; the text says what is wrong with it."""
 
 
 class SnapshotReader:
@@ -254,7 +254,7 @@ _OK, _NO_RULES = 200, 404
 
 
 class AgentClient:
-    """The way to one agent. `clock` tells both clocks; it is asked in one thread.
+    """The way to one agent. `clock` reads both clocks; it is called in one thread.
 
     The first answer has the minutes before, too, if they are wanted.
     """
@@ -268,7 +268,7 @@ class AgentClient:
         self._past: list[PastMoment] | None = None if with_past else []
 
     def fetch(self) -> Sighting:
-        """What it tells now, or why nothing came. Takes no longer than the target's timeout."""
+        """Return its current sample, or why there is no response. Takes no longer than the target's timeout."""
         until = self._clock().mono + self._timeout
         try:
             body = self._get("/api/v1/snapshot", until)
@@ -344,7 +344,7 @@ class AgentPoller:
             poll.close()
 
     def stop(self) -> None:
-        """Ask nobody any more. A name server that does not answer is not waited for."""
+        """Stop polling. Do not wait for a pending DNS lookup."""
         self._stopping.set()
         for poll, _ in self._polls.values():
             poll.abort()

@@ -19,7 +19,7 @@ from agent.commands.top.screen.text_layout import BOLD, DIM, TextLayout
 from agent.commands.top.screen.view_builder import ScreenData
 
 LOW = 12
-"""Lines of a terminal below which only the worst trouble is told, in one line."""
+"""Lines of a terminal below which only the worst trouble is shown, in one line."""
 _FEW = 3
 """Lines that must be left over for ports that are well."""
 

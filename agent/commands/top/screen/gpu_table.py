@@ -1,4 +1,4 @@
-"""The table of GPUs: as many columns as the width holds, the most telling first, and a row for each GPU."""
+"""The table of GPUs: as many columns as the width holds, the most useful first, and a row for each GPU."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ MOST_NODE = 20
 
 
 _STEP = 8
-"""Widths that follow the content change in steps of so many cells, or each sample would move all columns."""
+"""Widths that follow the content change in steps of this many cells, or each sample would move all columns."""
 
 
 def columns_for(rows: Sequence[Row], look: TextLayout, node_width: int) -> list[GpuColumn]:

@@ -49,7 +49,7 @@ _LOCAL, _CONTROLS = 3, 6
 
 
 class TerminalGoneError(Exception):
-    """The terminal was closed: there is nobody to draw for."""
+    """The terminal was closed: there is no screen to draw on."""
 
 
 class TerminalModes:
@@ -126,7 +126,7 @@ _NOTED = (*_ENDING, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)
 
 
 class LiveLoop:
-    """Runs until the person leaves or a signal ends it. `clock` tells monotonic seconds; for the main thread."""
+    """Runs until the person leaves or a signal ends it. `clock` returns monotonic seconds; for the main thread."""
 
     def __init__(
         self,
@@ -212,7 +212,7 @@ class LiveLoop:
             return False
         if signal.SIGTSTP in noted:
             self._suspend()
-        elif signal.SIGCONT in noted:  # stopped by a signal that nobody can handle
+        elif signal.SIGCONT in noted:  # stopped by a signal that cannot be handled
             self._modes.enter(self.state.mouse)
         if noted:
             self._painter.forget()

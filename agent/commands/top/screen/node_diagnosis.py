@@ -1,4 +1,4 @@
-"""Why a GPU is slow, in words: pure functions over the GPUs of one node or of many.
+"""Why a GPU is slow, as text: pure functions over the GPUs of one node or of many.
 
 What can be seen of a single GPU is found by the page's own examination, with the thresholds of the rules of imbalance.
 Added here is what takes a whole job to see, across nodes too: which GPU the others wait for. A GPU that waits in a
@@ -20,7 +20,7 @@ from exporters.markup import Tone, numbers
 BEHIND, WAITS, SLOWED = "behind", "waits", ("throttled", "slow")
 """Words of the page's findings."""
 RACK_NEAR = 0.95
-"""Share of the rack's budget above which its power is told as trouble."""
+"""Share of the rack's budget above which its power is shown as trouble."""
 
 Key = tuple[str, str]
 
@@ -35,7 +35,7 @@ class NodeIssue:
 
 
 def diagnose(nodes: Sequence[NodeView], wall: float | None) -> list[NodeIssue]:
-    """Note the findings of every GPU, and tell what is wrong with all nodes, the worst first. `wall` in seconds."""
+    """Note the findings of every GPU, and list what is wrong with all nodes, the worst first. `wall` in seconds."""
     many = len(nodes) > 1
     gpus = [gpu for node in nodes for gpu in node.gpus]
     for _ in landing_gpus.examine([gpu.row for gpu in gpus], None, wall):
@@ -68,7 +68,7 @@ def _jobs(gpus: Sequence[GpuView]) -> dict[Key, list[GpuView]]:
 
 
 def _of_job(job: Key, members: Sequence[GpuView], gone: Sequence[GpuView], many: bool) -> Iterator[NodeIssue]:
-    """Who holds the job up, and who waits. A GPU that is gone may have lost its job with it: its node tells."""
+    """Who holds the job up, and who waits. A GPU that is gone may have lost its job with it: its node decides."""
     behind = [gpu for gpu in members if _has(gpu, BEHIND)]
     waiting = [gpu for gpu in members if _has(gpu, WAITS)]
     places = {gpu.node for gpu in waiting}
@@ -233,7 +233,7 @@ def _count(gpus: Sequence[GpuView], what: str = "GPU") -> str:
 
 
 def _verb(gpus: Sequence[GpuView], plural: str) -> str:
-    """Its form for so many."""
+    """Return the singular or plural for this number."""
     if len(gpus) != 1:
         return {"is": "are"}.get(plural, plural)
     return {"is": "is", "do": "does"}.get(plural, f"{plural}s")

@@ -16,10 +16,10 @@ from agent.model import Alert, Entity, Labels, PastMoment, Reading, Series, Snap
 
 
 class Sighting(NamedTuple):
-    """The last of one node: a snapshot, or the problem why there is none.
+    """The last of one node: a snapshot, or the problem that prevents one.
 
     `alerts` is None where no rules are evaluated. `age` is that of the snapshot in seconds when it came, `mono` when
-    that was. `past` are the minutes before somebody began to look, the oldest first.
+    that was. `past` are the minutes before the command started, the oldest first.
     """
 
     name: str
@@ -44,7 +44,7 @@ class SightingBoard:
         self._counts: dict[str, int] = {}
 
     def expect(self, name: str) -> None:
-        """A node of this name will be told of."""
+        """Register a node before its first sample arrives."""
         with self._lock:
             self._expected[name] = None
 
@@ -59,7 +59,7 @@ class SightingBoard:
         self._changed()
 
     def all(self) -> list[Sighting]:
-        """One for each node that was told of."""
+        """Return one for each registered node."""
         return self.look()[0]
 
     def look(self) -> tuple[list[Sighting], dict[str, int]]:
@@ -104,7 +104,7 @@ GPU_ERRORS = {
 }
 STATE_SECONDS = "coldplate_gpu_state_seconds_total"
 WINDOW_SECONDS = 60.0
-"""Seconds over which the growth of an error counter is told."""
+"""Seconds over which the growth of an error counter is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Traffic:
 
 
 class TrafficMeter:
-    """Compares each snapshot of one node with those before. A counter that fell begins anew."""
+    """Compares each snapshot of one node with those before. A counter that fell starts again."""
 
     def __init__(self) -> None:
         self._last: dict[Series, tuple[float, float]] = {}
@@ -130,7 +130,7 @@ class TrafficMeter:
     def take(self, snapshot: Snapshot) -> Traffic:
         """What the counters did up to this snapshot; the same snapshot again changes nothing."""
         now = snapshot.at.mono
-        if self._at is not None and now < self._at:  # the node's agent or the node itself began anew
+        if self._at is not None and now < self._at:  # the node's agent or the node itself was restarted
             self._last, self._windows = {}, {}
         elif self._at == now:
             return self._told

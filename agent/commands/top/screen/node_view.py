@@ -76,7 +76,7 @@ class GpuView:
 
     @property
     def job(self) -> Mapping[str, str] | None:
-        """The one job that holds it; None where there is none, or several."""
+        """The one job that holds it; None if no job or several do."""
         return self.row.jobs[0] if len(self.row.jobs) == 1 else None
 
     @property
@@ -117,7 +117,7 @@ class PortView:
 
 @dataclass(slots=True)
 class JobFacts:
-    """What a scheduler tells of a job; `start` in seconds since the epoch, `energy` in joules, None where unknown."""
+    """A scheduler's facts of a job; `start` in seconds since the epoch, `energy` in joules, None where unknown."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     start: float | None = None
@@ -128,7 +128,7 @@ class JobFacts:
 class NodeView:
     """One node. `problem` says why nothing is known of it, where nothing is.
 
-    `alerts` is None where nobody evaluates rules. `node_power` in watts with its source; the rack's are None where no
+    `alerts` is None if no rules are evaluated. `node_power` in watts with its source; the rack's are None where no
     rack is configured or its sum is not known.
     """
 
@@ -147,9 +147,9 @@ class NodeView:
     alerts: Sequence[Alert] | None = None
     failed: Sequence[BackendReport] = ()
     past: Sequence[PastMoment] = ()
-    """The minutes before anybody looked, as its agent remembers them."""
+    """The minutes before the command started, as its agent remembers them."""
     no_devices: str = ""
-    """Why no GPU was found, in the driver's words, where there is none."""
+    """Why no GPU was found, in the driver's words."""
 
     @property
     def firing(self) -> list[Alert]:
@@ -261,7 +261,7 @@ def _ports(found: Gathered, traffic: Traffic) -> Iterator[PortView]:
                   if at == port and name in PORT_ERRORS and grown > 0}  # fmt: skip
         tone, word = Tone.GOOD, "up"
         if not up:
-            asleep = physical.get(port) == landing_fabric.DISABLED  # somebody switched it off
+            asleep = physical.get(port) == landing_fabric.DISABLED  # switched off by an operator
             tone, word = (Tone.CALM, "off") if asleep else (Tone.BAD, "silent" if port in found.silent else "down")
         elif speed is not None and speed < landing_fabric.BELOW_RATE * usual:
             tone, word = Tone.WARN, "slow"

@@ -20,7 +20,7 @@ from exporters.landing_gpus import name_of
 from exporters.markup import Tone, age, numbers
 
 NARROW = 40
-"""Columns below which nothing but the trouble itself is told in its line."""
+"""Columns below which nothing but the trouble itself is shown in its line."""
 
 
 def head_line(nodes: Sequence[NodeView], state: UiState, interval: float, look: TextLayout) -> Text:
@@ -56,7 +56,7 @@ def _devices(node: NodeView) -> str:
 
 
 def verdict(nodes: Sequence[NodeView], troubles: Sequence[NodeIssue], look: TextLayout, most: int) -> list[Text]:
-    """What is wrong in at most so many lines, the worst first; a line says how many more there are."""
+    """Return what is wrong in a limited number of lines, the worst first; a line says how many more there are."""
     if not any(each.tone <= Tone.WARN for each in troubles):
         troubles = [NodeIssue(Tone.GOOD, _peace(nodes)), *troubles]
     if most == 1:
@@ -259,7 +259,7 @@ GRID_WIDTH = 39
 
 
 def zoom_lines(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
-    """The pane, from top to bottom; whoever has less room cuts it."""
+    """Return the pane from top to bottom; the caller cuts it if there is less room."""
     facts = gpu.row.facts
     about = "  ".join(filter(None, (facts.get("model", ""), facts.get("slot", ""), facts.get("serial", ""))))
     lines = [look.line((f"GPU {gpu.index}  ", BOLD), (gpu.word, STYLES[gpu.tone]), (f"  {about}", DIM))]

@@ -36,12 +36,12 @@ class Glyphs:
         return self.marks[tone]
 
     def text(self, text: str) -> str:
-        """A text of ours or of others as this terminal can show it, on one line and without control characters."""
+        """Return any text as this terminal can show it, on one line and without control characters."""
         shown = "".join(each if each.isprintable() else "?" for each in text)
         return shown.translate(_PLAIN).encode("ascii", "replace").decode() if self.is_ascii else shown
 
     def bar(self, share: float | None, width: int) -> str:
-        """A share of 0 to 1 as a bar of so many cells; blank where there is no value."""
+        """Return a share of 0 to 1 as a bar of `width` cells; blank without a value."""
         if share is None or width <= 0:
             return " " * max(width, 0)
         steps = len(self.eighths) + 1
@@ -51,7 +51,7 @@ class Glyphs:
         return bar + self.track * (width - len(bar))
 
     def sparkline(self, values: Sequence[float | None], most: float, width: int) -> str:
-        """The last values, one in each cell and the newest at the right; a blank where there was none."""
+        """The last values, one in each cell and the newest at the right; a blank for a missing one."""
         shown = [self._level(value, most) for value in values[-width:]] if width > 0 else []
         return "".join(shown).rjust(max(width, 0))
 
@@ -105,7 +105,7 @@ class TextLayout:
         return text
 
     def cut(self, text: str, width: int) -> str:
-        """A text that fits into so many cells; one that is cut says so with its last sign."""
+        """Return the text cut to `width` cells; the last sign shows a cut."""
         shown = self.glyphs.text(text)
         if cell_len(shown) <= width:
             return shown
@@ -114,13 +114,13 @@ class TextLayout:
         return set_cell_size(shown, width - 1) + self.glyphs.text("…")
 
     def pad(self, text: str, width: int, right: bool = False) -> str:
-        """The text in exactly so many cells."""
+        """Return the text in exactly `width` cells."""
         shown = self.cut(text, width)
         blank = " " * (width - cell_len(shown))
         return blank + shown if right else shown + blank
 
     def wrapped(self, text: str, width: int, most: int) -> list[str]:
-        """The text in at most so many lines, broken between words; the last one is cut."""
+        """Return the text in a limited number of lines, broken between words; the last one is cut."""
         lines: list[str] = []
         rest = self.glyphs.text(text)
         while rest and len(lines) < most - 1 and cell_len(rest) > width:
@@ -143,7 +143,7 @@ class TextLayout:
 
 
 def sentence(look: TextLayout, tone: Tone, text: str, most: int = 2) -> Iterator[Text]:
-    """A sentence behind the mark of its tone, in at most so many lines."""
+    """Return a sentence after the mark of its tone, in a limited number of lines."""
     for place, part in enumerate(look.wrapped(text, max(look.width - 2, 1), most)):
         mark = look.glyphs.mark(tone) if place == 0 else " "
         yield look.line((f"{mark} ", STYLES[tone]), (part, STYLES[tone]))

@@ -27,7 +27,7 @@ class ScreenData:
 
 STALE_INTERVALS = 4
 STALE_SECONDS = 5.0
-"""Seconds after which data are said to be old, where so many intervals are not longer."""
+"""Seconds after which data are said to be old, unless the multiple of the interval is longer."""
 
 
 class ViewKeeper:
