@@ -1,20 +1,89 @@
-"""A dashboard: puts panels on the grid, and turns it all into what Grafana reads.
+"""A dashboard: place panels on the grid, narrow their queries by the board's variables, and make what Grafana reads.
 
-grafanalib makes the JSON, and `dashboards.finish` corrects it. `to_json_data` is all that grafanalib's own commands
-need of a dashboard.
+grafanalib makes the JSON, and `dashboards.grafana_json` corrects it. `to_json_data` is all that grafanalib's own
+commands need of a dashboard.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from grafanalib import core
 
-from dashboards import finish, panel_options
-from dashboards.panel_options import Json
-from dashboards.panels import Mapped, Panel
+from dashboards import grafana_json
+from dashboards.grafana_json import Json
+from dashboards.panels import DashboardPanel, Mapped
 from dashboards.queries import PanelQuery, legend_for, narrowed
-from dashboards.variables import BOARDS, UID, VARIABLES, Variable, link, matchers
+
+BOARDS = {
+    "fleet": "Fleet",
+    "rack": "Rack",
+    "node": "Node",
+    "job": "Job",
+    "fabric": "Fabric",
+    "agents": "coldplate itself",
+}
+"""The boards in the order in which they are linked, with their titles."""
+UID = "coldplate-{}"
+
+
+@dataclass(frozen=True, slots=True)
+class BoardVariable:
+    """A variable that is filled by a query about one label."""
+
+    name: str
+    label: str
+    title: str
+    query: str
+    many: bool
+    all_value: str | None = ".*"
+
+    @property
+    def matcher(self) -> str:
+        return f'{self.label}=~"${self.name}"' if self.many else f'{self.label}="${self.name}"'
+
+
+CLUSTER = BoardVariable("cluster", "cluster", "Cluster", "label_values(coldplate_build_info, cluster)", many=True)
+RACKS_QUERY = 'label_values(coldplate_rack_nodes_expected{cluster=~"$cluster"}, rack)'
+RACKS = BoardVariable("rack", "rack", "Rack", RACKS_QUERY, many=True)
+RACK = BoardVariable("rack", "rack", "Rack", RACKS_QUERY, many=False)
+NODES_QUERY = 'label_values(coldplate_build_info{cluster=~"$cluster"}, instance)'
+NODES = BoardVariable("node", "instance", "Node", NODES_QUERY, many=True)
+NODE = BoardVariable("node", "instance", "Node", NODES_QUERY, many=False)
+GPU = BoardVariable("gpu", "gpu", "GPU", 'label_values(coldplate_gpu_up{instance="$node"}, gpu)', many=True)
+JOB_QUERY = 'label_values(coldplate_gpu_job_info{cluster=~"$cluster", job_id!=""}, job_id)'
+JOB = BoardVariable("job", "job_id", "Job", JOB_QUERY, many=False)
+
+VARIABLES = {
+    "fleet": (CLUSTER, RACKS),
+    "rack": (CLUSTER, RACK),
+    "node": (CLUSTER, NODE, GPU),
+    "job": (CLUSTER, JOB),
+    "fabric": (CLUSTER, NODES),
+    "agents": (CLUSTER, NODES),
+}
+
+
+def matchers(variables: Iterable[BoardVariable]) -> dict[str, str]:
+    """By label, how each variable narrows a query."""
+    return {each.label: each.matcher for each in variables}
+
+
+def carried_variables(source: str, target: str) -> list[str]:
+    """The variables that a link may carry: those of both boards, but never many values to a board that takes one."""
+    there = {each.name: each for each in VARIABLES[target]}
+    return [each.name for each in VARIABLES[source] if each.name in there and (there[each.name].many or not each.many)]
+
+
+def link(source: str, target: str, **values: str) -> str:
+    """The address of a board with the variables that go along; `values` take a variable's place."""
+    kept = [name for name in carried_variables(source, target) if name not in values]
+    parts = ["${datasource:queryparam}", *(f"${{{name}:queryparam}}" for name in kept)]
+    parts += [f"var-{name}={value}" for name, value in values.items()]
+    return f"/d/{UID.format(target)}?{'&'.join(parts)}"
+
 
 COLUMNS = 24
 NATURAL_ORDER = 7  # node2 before node10; grafanalib has no name for it
@@ -42,7 +111,7 @@ class Board:
         self._variables = VARIABLES[name]
         self._matchers = matchers(self._variables)
         self._pinned = frozenset(each.label for each in self._variables if not each.many) | {"cluster"}
-        self._placed: list[tuple[Panel | str, Json]] = []
+        self._placed: list[tuple[DashboardPanel | str, Json]] = []
         self._x = self._y = self._tallest = 0
 
     def row(self, title: str) -> None:
@@ -51,7 +120,7 @@ class Board:
         self._placed.append((title, {"h": 1, "w": COLUMNS, "x": 0, "y": self._y}))
         self._y += 1
 
-    def add(self, *panels: Panel) -> None:
+    def add(self, *panels: DashboardPanel) -> None:
         """Put panels beside each other, and on the next line when a line is full."""
         for panel in panels:
             if self._x + panel.width > COLUMNS:
@@ -81,10 +150,14 @@ class Board:
             links=[self._board_link(each) for each in BOARDS if each != self.name],
             panels=[self._panel(number, *each) for number, each in enumerate(self._placed, 1)],
         )
-        panels = {number: panel for number, (panel, _) in enumerate(self._placed, 1) if isinstance(panel, Panel)}
-        return finish.finished(made, {number: self._dressed(panel) for number, panel in panels.items()})
+        panels = {
+            number: panel for number, (panel, _) in enumerate(self._placed, 1) if isinstance(panel, DashboardPanel)
+        }
+        return grafana_json.fix_dashboard(
+            made, {number: self._panel_options(panel) for number, panel in panels.items()}
+        )
 
-    def _panel(self, number: int, panel: Panel | str, place: Json) -> Any:
+    def _panel(self, number: int, panel: DashboardPanel | str, place: Json) -> Any:
         position = core.GridPos(**place)
         if isinstance(panel, str):
             return core.RowPanel(title=panel, id=number, gridPos=position)
@@ -99,7 +172,7 @@ class Board:
             transformations=_transformations(panel),
         )
 
-    def _target(self, panel: Panel, query: PanelQuery) -> Any:
+    def _target(self, panel: DashboardPanel, query: PanelQuery) -> Any:
         return core.Target(
             expr=narrowed(query.expr, self._matchers),
             legendFormat=legend_for(query, panel.title, self._pinned),
@@ -107,16 +180,16 @@ class Board:
             format=core.TABLE_TARGET_FORMAT if panel.look == "table" else core.TIME_SERIES_TARGET_FORMAT,
         )
 
-    def _dressed(self, panel: Panel) -> Json:
+    def _panel_options(self, panel: DashboardPanel) -> Json:
         """The panel's options and field configuration, in place of grafanalib's."""
         extra = {**panel.extra, "limits": bool(panel.limits), "unit": panel.unit}
-        options, custom = panel_options.LOOKS[panel.look](extra)
+        options, custom = grafana_json.LOOKS[panel.look](extra)
         if panel.look == "text":
             return {"options": options, "fieldConfig": {"defaults": {}, "overrides": []}}
         defaults: Json = {
             "unit": panel.unit,
-            "color": panel_options.coloring(panel.look, extra, bool(panel.limits)),
-            "thresholds": panel_options.thresholds(panel.limits or (("green", None),)),
+            "color": grafana_json.coloring(panel.look, extra, bool(panel.limits)),
+            "thresholds": grafana_json.thresholds(panel.limits or (("green", None),)),
             "mappings": [*_mappings(panel.mapped), *_absence(panel)],
             "custom": custom,
         }
@@ -131,7 +204,7 @@ class Board:
         overrides = [*_column_overrides(panel), *self._label_links(panel), *_line_overrides(panel)]
         return {"options": options, "fieldConfig": {"defaults": defaults, "overrides": overrides}}
 
-    def _label_links(self, panel: Panel) -> list[Json]:
+    def _label_links(self, panel: DashboardPanel) -> list[Json]:
         """Widths and links of the columns of a table: a node links to its board."""
         if panel.look != "table":
             return []
@@ -181,7 +254,7 @@ def _source_variable() -> Any:
     return core.Template(name="datasource", type="datasource", query="prometheus", label="Data source")
 
 
-def _variable(variable: Variable) -> Any:
+def _variable(variable: BoardVariable) -> Any:
     return core.Template(
         name=variable.name,
         label=variable.title,
@@ -210,7 +283,7 @@ def _needed(header: str, unit: str) -> int:
     return max(_LEAST.get(unit, 70), 8 * len(header) + 36)
 
 
-def _widths(panel: Panel) -> dict[str, int]:
+def _widths(panel: DashboardPanel) -> dict[str, int]:
     """Widths of the columns that need more than their share, or have longer texts; the others share the rest."""
     needs = {shown: _WIDE.get(label, _needed(shown, "")) for label, shown in panel.labels}
     needs |= {column.header: _needed(column.header, column.unit or "") for column in panel.columns}
@@ -233,7 +306,7 @@ NOTHING: Json = {
 """An empty cell of a table has no colour: absent is neither good nor bad."""
 
 
-def _absence(panel: Panel) -> list[Json]:
+def _absence(panel: DashboardPanel) -> list[Json]:
     """How a series without a value is shown."""
     if panel.absent == "-":
         return []
@@ -263,7 +336,7 @@ def _data_link(title: str, url: str) -> Json:
     return {"title": title, "url": url, "targetBlank": False}
 
 
-def _column_overrides(panel: Panel) -> list[Json]:
+def _column_overrides(panel: DashboardPanel) -> list[Json]:
     made = []
     for column in panel.columns:
         properties: list[Json] = [{"id": "unit", "value": column.unit}]
@@ -272,7 +345,7 @@ def _column_overrides(panel: Panel) -> list[Json]:
         if column.decimals is not None:
             properties.append({"id": "decimals", "value": column.decimals})
         if column.limits:
-            properties.append({"id": "thresholds", "value": panel_options.thresholds(column.limits)})
+            properties.append({"id": "thresholds", "value": grafana_json.thresholds(column.limits)})
         properties.append({"id": "mappings", "value": [*_mappings(column.mapped), NOTHING]})
         if column.limits or column.mapped:
             properties.append({"id": "custom.cellOptions", "value": {"type": "color-background", "mode": "basic"}})
@@ -280,7 +353,7 @@ def _column_overrides(panel: Panel) -> list[Json]:
     return made
 
 
-def _line_overrides(panel: Panel) -> list[Json]:
+def _line_overrides(panel: DashboardPanel) -> list[Json]:
     """Series that are limits, drawn as dashed red lines beside what they limit."""
     style: list[Json] = [
         {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [10, 10]}},
@@ -291,7 +364,7 @@ def _line_overrides(panel: Panel) -> list[Json]:
     return [{"matcher": {"id": "byRegexp", "options": f"/{name}/"}, "properties": style} for name in panel.lines]
 
 
-def _transformations(panel: Panel) -> list[Json]:
+def _transformations(panel: DashboardPanel) -> list[Json]:
     if panel.look != "table":
         return []
     single = len(panel.columns) == 1

@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from dashboards.panel_options import Json
+from dashboards.grafana_json import Json
 
 BOARDS = Path(__file__).parent / "boards"
 GENERATED = Path(__file__).parent / "generated"

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Union
 
 from agent.catalogue import BY_NAME
-from dashboards import terms
-from dashboards.queries import PanelQuery, names_in
-from dashboards.rulebook import Steps, recorded
+from dashboards.alert_thresholds import Steps, recorded_series
+from dashboards.queries import PanelQuery, names_in, title_of, unit_of_query
 
 About = Union[str, PanelQuery, Sequence[Union[str, PanelQuery, "tuple[str, str]"]]]
 """A query, or several; a pair is a query and its legend."""
@@ -29,7 +28,7 @@ UP_DOWN: Mapped = ((1, "up", "green"), (0, "down", "red"))
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One column of a table: a query whose result has just the table's labels.
 
     `zero` says that an absent value is 0: a count of what has not happened. `first` puts the column before the labels.
@@ -46,7 +45,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class DashboardPanel:
     """One panel, before it has a place."""
 
     look: str
@@ -60,7 +59,7 @@ class Panel:
     span: tuple[float | None, float | None] = (None, None)
     mapped: Mapped = ()
     decimals: int | None = None
-    columns: tuple[Column, ...] = ()
+    columns: tuple[TableColumn, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     lines: tuple[str, ...] = ()
@@ -83,7 +82,7 @@ def _subject(queries: tuple[PanelQuery, ...]) -> str:
     names = names_in(queries[0].expr)
     if not names:
         raise ValueError(f"no known series in {queries[0].expr!r}")
-    known = [name for name in names if name in BY_NAME or name in recorded()]
+    known = [name for name in names if name in BY_NAME or name in recorded_series()]
     return known[0] if known else names[0]
 
 
@@ -102,13 +101,13 @@ def _emptiness(good: str) -> str:
     return NOTHING_WRONG if good.startswith(("empty", "no value", "0")) else NOT_OFFERED
 
 
-def _panel(look: str, about: About, good: str, **options: Any) -> Panel:
+def _panel(look: str, about: About, good: str, **options: Any) -> DashboardPanel:
     queries = _queries(about)
     if "legend" in options:
         queries = (PanelQuery(queries[0].expr, options.pop("legend")), *queries[1:])
     subject = _subject(queries)
-    unit = options.pop("unit", None) or terms.unit_of_query(queries[0].expr, subject)
-    title = options.pop("title", None) or terms.title_of(subject)
+    unit = options.pop("unit", None) or unit_of_query(queries[0].expr, subject)
+    title = options.pop("title", None) or title_of(subject)
     what = options.pop("what", None)
     size = options.pop("size", _SIZES[look])
     known = {"limits", "span", "mapped", "decimals", "links", "lines", "instant", "absent"}
@@ -118,42 +117,42 @@ def _panel(look: str, about: About, good: str, **options: Any) -> Panel:
     if unit == "percentunit" and "span" not in given and look != "timeseries":
         given["span"] = (0, 1)
     given["extra"] = options
-    return Panel(look, title, queries, _meaning(subject, what, good), unit, *size, **given)
+    return DashboardPanel(look, title, queries, _meaning(subject, what, good), unit, *size, **given)
 
 
-def graph(about: About, good: str, **options: Any) -> Panel:
+def graph(about: About, good: str, **options: Any) -> DashboardPanel:
     """Values over time."""
     return _panel("timeseries", about, good, **options)
 
 
-def stat(about: About, good: str, **options: Any) -> Panel:
+def stat(about: About, good: str, **options: Any) -> DashboardPanel:
     """One number, large."""
     return _panel("stat", about, good, instant=not options.get("trend"), **options)
 
 
-def bars(about: About, good: str, **options: Any) -> Panel:
+def bar_gauge(about: About, good: str, **options: Any) -> DashboardPanel:
     """A bar for each series, now."""
     return _panel("bargauge", about, good, instant=True, **options)
 
 
-def gauge(about: About, good: str, **options: Any) -> Panel:
+def gauge(about: About, good: str, **options: Any) -> DashboardPanel:
     """A dial for each series, now."""
     return _panel("gauge", about, good, instant=True, **options)
 
 
-def heat(about: About, good: str, **options: Any) -> Panel:
+def heatmap(about: About, good: str, **options: Any) -> DashboardPanel:
     """A row for each series, coloured by value over time."""
     return _panel("heatmap", about, good, **options)
 
 
-def states(about: About, good: str, **options: Any) -> Panel:
+def state_timeline(about: About, good: str, **options: Any) -> DashboardPanel:
     """A row for each series, coloured by state over time."""
     return _panel("state-timeline", about, good, **options)
 
 
 def table(
     title: str,
-    columns: Sequence[Column],
+    columns: Sequence[TableColumn],
     good: str,
     *,
     labels: dict[str, str],
@@ -163,7 +162,7 @@ def table(
     rows: str = "",
     none: str = "",
     **extra: Any,
-) -> Panel:
+) -> DashboardPanel:
     """A row for each set of labels and a column for each query; `labels` has the header of each label.
 
     `links` are pairs of a header and the board that its values lead to. `rows` is a query with a series for each row
@@ -177,19 +176,19 @@ def table(
     columns = tuple(
         column
         if column.unit is not None
-        else Column(column.header, column.expr, terms.unit_of_query(column.expr, _subject((PanelQuery(column.expr),))),
+        else TableColumn(column.header, column.expr, unit_of_query(column.expr, _subject((PanelQuery(column.expr),))),
                     column.limits, column.mapped, column.zero, column.first, column.decimals)
         for column in columns
     )  # fmt: skip
     description = _meaning(_subject(queries), what, good)
-    return Panel(
+    return DashboardPanel(
         "table", title, queries, description, "none", *size, columns=columns, labels=tuple(labels.items()),
         links=tuple(links), instant=True, none=none or _emptiness(good), extra=extra,
     )  # fmt: skip
 
 
-def _completed(column: Column, rows: str) -> str:
-    """The column's query with a value for each row: NaN, which is shown as a dash, where there is none."""
+def _completed(column: TableColumn, rows: str) -> str:
+    """The column's query with a value for each row: NaN, which is shown as a dash, if it is missing."""
     return f"{column.expr} or {rows} * {'0' if column.zero else 'NaN'}" if rows else column.expr
 
 
@@ -205,7 +204,7 @@ def alerts(
     matchers: str = 'alertstate="firing"',
     good: str = "empty. Every agent has the runbooks, at /runbooks/.",
     **options: Any,
-) -> Panel:
+) -> DashboardPanel:
     """Firing alerts, the worst first: the severity is a number with a name, so that it sorts correctly."""
     begin = f"{series}{{{matchers}, " if matchers else f"{series}{{"
     ranked = " or ".join(
@@ -216,11 +215,11 @@ def alerts(
             ('severity!~"critical|warning"', 1),
         )
     )
-    rank = Column("Severity", f"max by ({', '.join(labels)}) ({ranked})", "short", mapped=SEVERITIES, first=True)
+    rank = TableColumn("Severity", f"max by ({', '.join(labels)}) ({ranked})", "short", mapped=SEVERITIES, first=True)
     options.setdefault("sort", "Severity")
     return table(title, [rank], good, labels=labels, what=what, none="no alert", **options)
 
 
-def note(content: str, *, title: str = "", size: tuple[int, int] = (24, 2)) -> Panel:
+def note(content: str, *, title: str = "", size: tuple[int, int] = (24, 2)) -> DashboardPanel:
     """A text, for what a board says about itself."""
-    return Panel("text", title, (), content, "none", *size, extra={"content": content})
+    return DashboardPanel("text", title, (), content, "none", *size, extra={"content": content})

@@ -1,7 +1,7 @@
-"""Queries as a board needs them: each metric narrowed by the board's variables, and a legend that distinguishes series.
+"""The queries of a board, and the titles, units and legends of metrics in Grafana.
 
-A board writes `max by (gpu) (coldplate_gpu_power_watts)`; the matchers that its variables ask for are put in here,
-for the labels that each metric has. Queries are text here: the tests show that they parse.
+A board writes `max by (gpu) (coldplate_gpu_power_watts)`; the matchers that its variables need are added here, for the
+labels that each metric has. Queries are text here: the tests show that they parse.
 """
 
 from __future__ import annotations
@@ -11,9 +11,92 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.catalogue import BY_NAME
-from agent.model import Gpu, NvLink, Rack
-from dashboards import terms
-from dashboards.rulebook import recorded
+from agent.model import Backend, Gpu, IbPort, Kind, Metric, NvLink, Rack, Unit
+from dashboards.alert_thresholds import recorded_series
+
+UNITS = {
+    Unit.CELSIUS: "celsius",
+    Unit.WATTS: "watt",
+    Unit.JOULES: "joule",
+    Unit.BYTES: "bytes",
+    Unit.SECONDS: "s",
+    Unit.HERTZ: "hertz",
+    Unit.LITERS: "litre",
+    Unit.PASCALS: "pressurepa",
+    Unit.VOLTS: "volt",
+    Unit.AMPERES: "amp",
+    Unit.RATIO: "percentunit",
+    Unit.NONE: "short",
+}
+PER_SECOND = {"joule": "watt", "bytes": "Bps", "s": "percentunit", "short": "cps"}
+"""The unit of a rate: joules a second are watts, seconds a second a share of the time."""
+
+TIMESTAMP = "dateTimeAsIso"
+
+_SPELLING = {
+    "cpu": "CPU", "cpus": "CPUs", "dram": "DRAM", "ecc": "ECC", "gpu": "GPU", "gpus": "GPUs", "id": "",
+    "infiniband": "InfiniBand", "nvlink": "NVLink", "nvswitch": "NVSwitch", "pcie": "PCIe", "rapl": "RAPL", "sm": "SM",
+    "sxid": "SXid", "vl15": "VL15", "xid": "XID",
+}  # fmt: skip
+_ENDINGS = ("_bytes_per_second", "_celsius", "_watts", "_joules", "_bytes", "_seconds", "_hertz", "_ratio", "_info")
+_IDENTITY = {Gpu: ("GPU {{gpu}}",), NvLink: ("GPU {{gpu}} link {{link}}",), IbPort: ("{{device}}/{{port}}",),
+             Rack: ("{{rack}}",), Backend: ("{{backend}}",)}  # fmt: skip
+_SHOWN = {"instance": "{{instance}}", "gpu": "GPU {{gpu}}", "link": "link {{link}}", "xid": "XID {{xid}}", "uuid": ""}
+
+
+def title_of(name: str) -> str:
+    """Return the name as a title: coldplate_gpu_sm_active_ratio is GPU SM active."""
+    stem = name.removeprefix("coldplate_").removesuffix("_total")
+    stem = stem.split(":")[1] if ":" in stem else stem
+    for ending in _ENDINGS:
+        stem = stem.removesuffix(ending)
+    words = [_SPELLING.get(word, word) for word in stem.split("_")]
+    text = " ".join(word for word in words if word)
+    return text[0].upper() + text[1:]
+
+
+def unit_of(name: str) -> str:
+    """Grafana's unit for the values of a metric or a recorded series."""
+    bare = name.split(":")[1] if ":" in name else name
+    if bare.endswith("_timestamp_seconds"):
+        return TIMESTAMP
+    if bare.endswith("_bytes_per_second"):
+        return "Bps"
+    row = BY_NAME.get(name)
+    if row is not None:
+        return UNITS[row.unit]
+    for unit, shown in UNITS.items():
+        if unit is not Unit.NONE and bare.endswith(f"_{unit.value}"):
+            return shown
+    return "short"
+
+
+def unit_of_query(expr: str, name: str) -> str:
+    """Grafana's unit for the result of a query about that metric."""
+    unit = unit_of(name)
+    if re.match(r"\s*(count|changes)\b", expr):
+        return "short"
+    return PER_SECOND.get(unit, unit) if re.search(r"\b(i?rate|deriv)\(", expr) else unit
+
+
+def legend_of(row: Metric, pinned: frozenset[str]) -> str:
+    """A legend that distinguishes a series of the metric from others, on a board where some labels have one value."""
+    parts = ["{{instance}}"] if "instance" not in pinned and row.entity is not Rack else []
+    if row.entity is not Rack or "rack" not in pinned:
+        parts += _IDENTITY.get(row.entity, ())
+    parts += [f"{{{{{label}}}}}" for label in row.labels if label not in pinned]
+    return " ".join(parts)
+
+
+def legend_by(labels: tuple[str, ...], pinned: frozenset[str]) -> str:
+    """The legend of a query that is aggregated by those labels."""
+    return " ".join(filter(None, (_SHOWN.get(each, f"{{{{{each}}}}}") for each in labels if each not in pinned)))
+
+
+def is_state(name: str) -> bool:
+    """Whether the values of a metric are codes, most often 0 and 1."""
+    return name in BY_NAME and BY_NAME[name].kind is Kind.STATE
+
 
 TOKEN = re.compile(r'"[^"]*"|\$?\{\w[^}]*\}|\$\w+|[a-zA-Z_:][a-zA-Z0-9_:]*')
 BUILTIN = {"up": ("cluster", "instance"), "ALERTS": ("instance",)}
@@ -37,7 +120,7 @@ class PanelQuery:
 
 def is_series(token: str) -> bool:
     """Whether a token names a series that exists: in the catalogue, in the rule files, or Prometheus's own."""
-    return token in BY_NAME or token in recorded() or token in BUILTIN
+    return token in BY_NAME or token in recorded_series() or token in BUILTIN
 
 
 def names_in(expr: str) -> list[str]:
@@ -59,8 +142,8 @@ def labels_of(name: str) -> tuple[str, ...]:
 
 def _knows_job(name: str) -> bool:
     """Whether a recorded series of GPUs has the label of their job, going by its query or the series that it reads."""
-    expr = recorded().get(name, "")
-    return "job_id" in expr or any(_knows_job(each) for each in names_in(expr) if each in recorded())
+    expr = recorded_series().get(name, "")
+    return "job_id" in expr or any(_knows_job(each) for each in names_in(expr) if each in recorded_series())
 
 
 def narrowed(expr: str, matchers: Mapping[str, str]) -> str:
@@ -89,7 +172,34 @@ def legend_for(query: PanelQuery, title: str, pinned: frozenset[str]) -> str:
         return query.legend
     bare = _BARE.fullmatch(query.expr)
     if bare is not None:
-        return terms.legend_of(BY_NAME[bare[1]], pinned) or title
+        return legend_of(BY_NAME[bare[1]], pinned) or title
     by = _BY.search(query.expr)
     labels = tuple(each.strip() for each in by[1].split(",")) if by else ()
-    return terms.legend_by(labels, pinned) or title
+    return legend_by(labels, pinned) or title
+
+
+HARMFUL = 'reason!~"gpu_idle|low_utilization|sw_power_cap"'
+"""Reasons that cost work: not those of an idle GPU, nor the power cap at which a busy GPU lives."""
+THROTTLED = f"clamp_max(rate(coldplate_gpu_throttle_seconds_total{{{HARMFUL}}}[$__rate_interval]), 1)"
+"""Share of time in which each of them held a GPU down; rate() extrapolates, so it may exceed 1 without the limit."""
+BREACH = "(rack:time_to_breach_seconds:linear5m or (rack:power_ratio:max > 1) * 0)"
+"""When a rack reaches its budget if its power keeps rising; 0 if it is already over it."""
+
+
+ITS_GPUS = 'coldplate_gpu_job_info{mig="0"}'
+"""Whole GPUs of the job: the agent names no job on one that several hold."""
+
+
+def of_job(expr: str) -> str:
+    """GPU series of the GPUs that the job holds alone."""
+    return f"({expr}) * on (instance, gpu, uuid) group_left () {ITS_GPUS}"
+
+
+def in_rack(expr: str) -> str:
+    """Node series of the nodes that belong to the rack."""
+    return f"({expr}) and on (instance) coldplate_rack_nodes_expected"
+
+
+def per_gpu(operator: str, expr: str) -> str:
+    """One value for each GPU of a table."""
+    return f"{operator} by (instance, gpu) ({expr})"

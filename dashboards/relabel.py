@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dashboards.panel_options import Json
+Json = dict[str, Any]
 
 GENERATED = Path(__file__).parent / "generated"
 LABELS = ("cluster", "instance", "rack", "job_id")
@@ -27,7 +27,7 @@ _COLUMNS = {"indexByName", "renameByName"}
 
 
 @dataclass(frozen=True, slots=True)
-class Relabelling:
+class SiteNames:
     """A site's names. `labels` maps a label of coldplate to the site's."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Relabelling:
     source: str | None = None
 
 
-def dashboards(site: Relabelling) -> Iterator[tuple[str, str]]:
+def dashboards(site: SiteNames) -> Iterator[tuple[str, str]]:
     """The file name and the text of each dashboard, for that site."""
     for path in sorted(GENERATED.glob("*.json")):
         board = _renamed(json.loads(path.read_text(encoding="utf-8")), site)
@@ -44,7 +44,7 @@ def dashboards(site: Relabelling) -> Iterator[tuple[str, str]]:
         yield path.name, json.dumps(board, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _renamed(value: Any, site: Relabelling, key: str = "") -> Any:
+def _renamed(value: Any, site: SiteNames, key: str = "") -> Any:
     if isinstance(value, dict):
         if key in _COLUMNS:
             return {site.labels.get(name, name): inner for name, inner in value.items()}
@@ -58,7 +58,7 @@ def _renamed(value: Any, site: Relabelling, key: str = "") -> Any:
     return value
 
 
-def _query(text: str, site: Relabelling) -> str:
+def _query(text: str, site: SiteNames) -> str:
     def replaced(token: re.Match[str]) -> str:
         name = token[0]
         if name.startswith(PREFIX):

@@ -63,9 +63,9 @@ def sample_once(config: Config, options: CommandLineOptions, style: str, textfil
     from agent.rack.series import ConfiguredRack
     from agent.wiring.peering import load_rack
     from agent.wiring.replaying import clock_of
-    from agent.wiring.serving import neighbours_of, with_neighbours
     from agent.wiring.sources import make_sampling_loop
     from agent.wiring.start_checks import check
+    from agent.wiring.web_serving import neighbours_of, with_neighbours
     from exporters.pages import age_of
 
     selection = check(config)

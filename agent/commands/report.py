@@ -14,9 +14,9 @@ from agent.lib.commandline import INVALID, takes_colour
 from agent.lib.wording import UserError
 
 if TYPE_CHECKING:
-    from agent.recording.report.run_facts import Run
-    from agent.recording.report.text_table import TextStyle
-    from agent.recording.report.told_rules import ToldAlert
+    from agent.recording.report.report_card import TextStyle
+    from agent.recording.report.report_document import AlertSummary
+    from agent.recording.report.run_facts import RecordedRun
     from alerts.backtest.play import NodePlay
 
 HELP = "say what recordings show about a run"
@@ -69,17 +69,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _report(files: Sequence[str], page: str | None, rules: list[str] | None, *, as_json: bool) -> int:
-    from agent.recording.report.expert import remarks
     from agent.recording.report.html_report import html_report
+    from agent.recording.report.performance_observations import all_observations
     from agent.recording.report.report_card import report_card
-    from agent.recording.report.report_document import report_document
-    from agent.recording.report.told_rules import PLAYED_NOW, WHILE_RECORDED, recorded_alerts
+    from agent.recording.report.report_document import PLAYED_NOW, WHILE_RECORDED, recorded_alerts, report_document
 
     told = _gathered(files)
     played = _played(files, rules) if rules else None
     if told is None or (rules and played is None):
         return 1
-    found, alerts = remarks(told), recorded_alerts(told) if played is None else played
+    found, alerts = all_observations(told), recorded_alerts(told) if played is None else played
     whose = WHILE_RECORDED if played is None else PLAYED_NOW
     if page is not None and not _write_page(page, html_report(told, found, alerts, whose)):
         return 1
@@ -123,19 +122,19 @@ def _write_page(name: str, page: str) -> bool:
 
 
 def _style() -> TextStyle:
-    from agent.recording.report.text_table import TextStyle
+    from agent.recording.report.report_card import TextStyle
 
     width = min(shutil.get_terminal_size((80, 24)).columns, WIDEST) if sys.stdout.isatty() else 80
     return TextStyle(width, colour=takes_colour(sys.stdout))
 
 
-def _gathered(files: Sequence[str]) -> Run | None:
+def _gathered(files: Sequence[str]) -> RecordedRun | None:
     """What the files say, with a warning for each that cannot be read; None if none can."""
     from agent.lib.clock import clock
     from agent.lib.progress import Progress
     from agent.recording.file_records import RecordingError
     from agent.recording.recording_reader import Recording
-    from agent.recording.report.gathering import gather
+    from agent.recording.report.run_reader import read_run
 
     with ExitStack() as stack:
         recordings = []
@@ -148,7 +147,7 @@ def _gathered(files: Sequence[str]) -> Run | None:
             return None
         try:
             with Progress("reading", 0, lambda: clock().mono) as progress:
-                told = gather(recordings, progress.reached)
+                told = read_run(recordings, progress.reached)
         except RecordingError as error:
             _warn(str(error))
             return None
@@ -157,13 +156,13 @@ def _gathered(files: Sequence[str]) -> Run | None:
         return told
 
 
-def _played(files: Sequence[str], rules: Sequence[str]) -> list[ToldAlert] | None:
+def _played(files: Sequence[str], rules: Sequence[str]) -> list[AlertSummary] | None:
     """The alerts that these rules have in the recordings; None where they cannot be read."""
-    from agent.commands.rules.playing import UnreadableRulesError, load_files, play
+    from agent.commands.rules.backtest import RuleLoadError, load_files, replay_recordings
     from agent.config.schema import Config
     from agent.recording.file_records import RecordingError
     from agent.recording.recording_reader import Recording
-    from agent.recording.report.told_rules import told_alerts
+    from agent.recording.report.report_document import summarise_alerts
 
     nodes: dict[str, NodePlay] = {}
     with ExitStack() as stack:
@@ -173,15 +172,15 @@ def _played(files: Sequence[str], rules: Sequence[str]) -> list[ToldAlert] | Non
             for file in dict.fromkeys(files):
                 with suppress(RecordingError):  # that is told already
                     recordings.append(stack.enter_context(Recording(file)))
-            play(recordings, versions, Config(), nodes)
-        except UnreadableRulesError as error:
+            replay_recordings(recordings, versions, Config(), nodes)
+        except RuleLoadError as error:
             _warn(str(error))
             return None
         except RecordingError:
-            pass  # and this: what was played until then is told
+            pass  # and this: report what was played until then
     spans = [span for node in nodes.values() for span in node.plays[0].spans() if span.fired_at is not None]
     last = max((node.last for node in nodes.values()), default=0.0)
-    return told_alerts((span.node, span.labels, span.fired_at or 0.0, span.ended_at or last) for span in spans)
+    return summarise_alerts((span.node, span.labels, span.fired_at or 0.0, span.ended_at or last) for span in spans)
 
 
 def _warn(text: str) -> None:

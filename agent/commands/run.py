@@ -24,7 +24,7 @@ EXAMPLES = (
 )
 EXIT_STATUSES = {
     0: "stopped by SIGTERM or SIGINT; with --config.check, the configuration can be used",
-    1: "a part of the agent failed for good",
+    1: "a part of the agent failed permanently",
     2: "the command line or the configuration is invalid, or an address cannot be listened on; one line says why",
 }
 

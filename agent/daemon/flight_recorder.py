@@ -21,9 +21,8 @@ from agent.catalogue import BY_NAME
 from agent.lib.state_files import clear_unfinished, replace_file
 from agent.lib.threads import CLOSING_SECONDS, KeptThread, Threads
 from agent.model import EMPTY_FRAME, Frame, Instant, Labels, Layout, Node, Series, Snapshot
-from agent.recording.provenance import Provenance
-from agent.recording.recording_file import BLOCK_SECONDS, SUFFIX
-from agent.recording.segment_packer import SegmentPacker
+from agent.recording.file_records import RecordingHeader
+from agent.recording.recording_file import BLOCK_SECONDS, SUFFIX, SegmentPacker
 
 log = logging.getLogger("coldplate.flight")
 
@@ -138,7 +137,7 @@ class FlightRecorder:
     """Follows the hub. `header` says whose recordings these are; `wall` gives seconds since the epoch."""
 
     def __init__(
-        self, settings: FlightSettings, header: Provenance, threads: Threads, wall: Callable[[], float] = time.time
+        self, settings: FlightSettings, header: RecordingHeader, threads: Threads, wall: Callable[[], float] = time.time
     ) -> None:
         self._settings, self._header, self._threads, self._wall = settings, header, threads, wall
         self._segment_seconds = min(max(settings.span / SEGMENTS, LEAST_SEGMENT_SECONDS), LONGEST_SEGMENT_SECONDS)
@@ -229,13 +228,17 @@ class FlightRecorder:
     def _pack(self, snapshots: Iterable[Snapshot]) -> None:
         for snapshot in snapshots:
             mono = snapshot.at.mono
-            if self._packer is None or self._packer.plenty or mono - self._segments[-1].began >= self._segment_seconds:
+            if (
+                self._packer is None
+                or self._packer.is_large
+                or mono - self._segments[-1].began >= self._segment_seconds
+            ):
                 self._close_block()
                 self._begin_segment(snapshot.at)
             assert self._packer is not None
             self._packer.add(snapshot)
             self._segments[-1].last = mono
-            if self._packer.full:
+            if self._packer.is_full:
                 self._close_block()
         self._close_block()
         while len(self._segments) > 1 and self._segments[-1].last - self._segments[0].last > self._settings.span:

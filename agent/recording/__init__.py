@@ -1,5 +1,5 @@
-"""Recordings: snapshots of a node in a file, as they were (docs/dev/recording-format.md has the format).
+"""Recordings: snapshots of a node in a file (docs/recordings.md has the format byte by byte).
 
-`recording_file.RecordingFile` writes one, `recording_reader.Recording` reads one, `node_merge.by_time` reads those of
-many nodes as one, and `redaction.Redaction` replaces what identifies people and machines.
+`recording_file.RecordingFile` writes one, `recording_reader.Recording` reads one, `recording_reader.by_time` merges
+those of many nodes, and `redaction.Redaction` replaces what identifies people and machines.
 """

@@ -1,4 +1,4 @@
-"""Reads a recording block by block in columns, for whoever wants some series of all snapshots: a report of a day.
+"""Reads a recording block by block in columns, to read a few series of all snapshots, as the report does.
 
 Making every snapshot takes some 100 us each, most of it for values that such a reader does not look at. Here a
 column is decoded when it is asked for.
@@ -14,16 +14,15 @@ from math import isfinite
 from typing import Any, Union
 
 from agent.model import BackendReport, Layout
-from agent.recording.columns import VALUE
-from agent.recording.provenance import Provenance
+from agent.recording.file_records import VALUE, RecordingHeader
 from agent.recording.read_definitions import ReadDefinitions
-from agent.recording.recording_reader import Outline, Recording, track_width
+from agent.recording.recording_reader import BlockOutline, Recording, track_width
 
 Held = Union[float, Sequence[float]]
 """The values of a series in some snapshots; one number where all have the same."""
 
 
-class ChosenPlaces:
+class SelectedColumns:
     """The places of the series of a layout that a reader wants, and where their values are in its tracks."""
 
     _REMEMBERED = 64
@@ -79,7 +78,7 @@ class ColumnTrack:
             raise ValueError("a track with fewer rows than are used")
         self.ticks, self._rows = ticks, None if len(rows) == self._height == rows[-1] + 1 else rows
 
-    def columns(self, chosen: ChosenPlaces) -> list[float | tuple[float, ...]]:
+    def columns(self, chosen: SelectedColumns) -> list[float | tuple[float, ...]]:
         """The values of each chosen series in the snapshots that have it; one number if it did not change in the block.
 
         Raises ValueError for a value that is not finite.
@@ -97,11 +96,11 @@ class ColumnTrack:
 class ColumnBlock:
     """Some snapshots one after the other. `walls` and `monos` are their times in seconds, `header` is the segment's."""
 
-    def __init__(self, header: Provenance, payload: bytes, definitions: ReadDefinitions) -> None:
+    def __init__(self, header: RecordingHeader, payload: bytes, definitions: ReadDefinitions) -> None:
         """Raises ValueError, TypeError or LookupError for what makes no sense."""
         self.header = header
         self._definitions = definitions
-        outline = Outline(payload)
+        outline = BlockOutline(payload)
         _, self.monos, self.walls = list(zip(*outline.times, strict=True)) or [(), (), ()]
         self.tracks: list[ColumnTrack] = []
         self._lists: list[int] = []
@@ -120,12 +119,12 @@ class ColumnBlock:
         """Whether every snapshot has every layout, so that no series is in two of the tracks at different times."""
 
     @property
-    def holds(self) -> int:
+    def snapshot_count(self) -> int:
         """How many snapshots."""
         return len(self.walls)
 
     @property
-    def until(self) -> float:
+    def last_wall(self) -> float:
         """The wall seconds of the last one."""
         return float(self.walls[-1])
 
@@ -144,8 +143,8 @@ def _behind(body: bytes, at: int, width: int, height: int) -> int:
     return after
 
 
-def _show(tracks: dict[int, ColumnTrack], outline: Outline) -> None:
-    """Tell each track which snapshots have it."""
+def _show(tracks: dict[int, ColumnTrack], outline: BlockOutline) -> None:
+    """Note for each track which snapshots have it."""
     shapes = {shape for shape, _ in outline.ticks}
     if len(shapes) == 1:
         tracked = outline.shapes[shapes.pop()]
@@ -173,7 +172,7 @@ def _rows(fresh: str) -> Sequence[int]:
     return tuple(row - 1 for row in accumulate(map(int, fresh)))
 
 
-def joined(tracks: Sequence[ColumnTrack], counts: Sequence[int], chosen: ChosenPlaces) -> Iterator[Held]:
+def joined(tracks: Sequence[ColumnTrack], counts: Sequence[int], chosen: SelectedColumns) -> Iterator[Held]:
     """The columns of blocks one after the other that all have this layout, as `ColumnTrack.columns`.
 
     `counts` are the numbers of the blocks' snapshots.
@@ -198,7 +197,7 @@ def blocks(recording: Recording, segments: list[int] | None = None) -> Iterator[
     return recording.pieces(_opened_block, segments)
 
 
-def _opened_block(header: Provenance, payload: bytes, definitions: ReadDefinitions) -> Iterator[ColumnBlock]:
+def _opened_block(header: RecordingHeader, payload: bytes, definitions: ReadDefinitions) -> Iterator[ColumnBlock]:
     block = ColumnBlock(header, payload, definitions)
     if block.walls:
         yield block

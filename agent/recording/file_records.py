@@ -1,14 +1,24 @@
-"""The records that a recording's file consists of: a kind, a length and a checksum before each payload.
+"""The records of a recording's file: a kind, a length and a checksum before each payload; its header and its columns.
 
-A segment begins with a magic number that occurs nowhere by chance, so that a reader finds the next one behind damage.
+A segment begins with a magic number that does not occur by chance, so that a reader finds the next one after damage.
+Rows of numbers are stored by column: a column that does not change takes one value, the others one for each row, as
+64-bit floats. Recordings are small because most columns are constant for some seconds, and because the compressor finds
+what repeats in the others: exclusive-or with the value before, or the bytes of all values sorted by their place, made
+the files of a synthetic training node a tenth larger, and took twice the time.
 """
 
 from __future__ import annotations
 
+import json
 import struct
 import zlib
-from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import chain, compress, islice, repeat
+from math import isfinite
+from typing import Any, BinaryIO, NamedTuple
+
+from agent.model import Instant
 
 MAGIC = b"\x89coldplate\r\n\x1a\n"
 VERSION = 1
@@ -36,7 +46,7 @@ class BrokenRecordError(Exception):
         self.torn = torn
 
 
-class Record(NamedTuple):
+class FileRecord(NamedTuple):
     """One record. `kind` is None for the beginning of a segment, which has no payload."""
 
     kind: bytes | None
@@ -44,7 +54,7 @@ class Record(NamedTuple):
     payload: bytes
 
 
-def sealed(kind: bytes, payload: bytes) -> bytes:
+def encode_record(kind: bytes, payload: bytes) -> bytes:
     """A record as it stands in the file."""
     return _HEAD.pack(kind, len(payload), _checksum(kind, payload)) + payload
 
@@ -53,10 +63,10 @@ def _checksum(kind: bytes, payload: bytes) -> int:
     return zlib.crc32(payload, zlib.crc32(kind + struct.pack("<I", len(payload))))
 
 
-def records(file: BinaryIO, start: int, end: int, preamble: int | None = None) -> Iterator[Record]:
+def records(file: BinaryIO, start: int, end: int, preamble: int | None = None) -> Iterator[FileRecord]:
     """The records from byte `start` to `end`. Raises BrokenRecordError, and OSError.
 
-    With `preamble`, no more than so many bytes of each block are read, whose checksum is not looked at: this is how a
+    With `preamble`, no more than this many bytes of each block are read, whose checksum is not looked at: this is how a
     long recording is surveyed quickly.
     """
     at = start
@@ -65,7 +75,7 @@ def records(file: BinaryIO, start: int, end: int, preamble: int | None = None) -
         begin = file.read(len(START))
         if begin.startswith(MAGIC[: len(begin)]):
             _check_start(begin, at)
-            yield Record(None, at, b"")
+            yield FileRecord(None, at, b"")
             at += len(START)
             continue
         record, at = _record(file, begin, at, end, preamble)
@@ -80,7 +90,7 @@ def _check_start(begin: bytes, at: int) -> None:
         raise BrokenRecordError(at, f"is of version {version} of the format, and this program knows {VERSION}")
 
 
-def _record(file: BinaryIO, begin: bytes, at: int, end: int, preamble: int | None) -> tuple[Record, int]:
+def _record(file: BinaryIO, begin: bytes, at: int, end: int, preamble: int | None) -> tuple[FileRecord, int]:
     """A record whose first bytes are known, and where the next one begins."""
     if len(begin) < HEAD_BYTES:
         raise BrokenRecordError(at, "ends in the middle of a record", torn=True)
@@ -92,15 +102,15 @@ def _record(file: BinaryIO, begin: bytes, at: int, end: int, preamble: int | Non
         raise BrokenRecordError(at, "ends in the middle of a record", torn=True)
     file.seek(at + HEAD_BYTES)
     if preamble is not None and kind == BLOCK:
-        return Record(kind, at, file.read(min(length, preamble))), after
+        return FileRecord(kind, at, file.read(min(length, preamble))), after
     payload = file.read(length)
     if len(payload) != length or _checksum(kind, payload) != checksum:
         raise BrokenRecordError(at, "is damaged: a record does not agree with its checksum")
-    return Record(kind, at, payload), after
+    return FileRecord(kind, at, payload), after
 
 
 def next_segment(file: BinaryIO, after: int, end: int) -> int | None:
-    """The first byte behind `after` at which a segment begins; None where there is none. Raises OSError."""
+    """The first byte behind `after` at which a segment begins; None if no segment follows. Raises OSError."""
     at = after + 1
     while at < end:
         file.seek(at)
@@ -122,3 +132,109 @@ def inflated(payload: bytes, most: int) -> bytes:
     if not expander.eof or expander.unused_data:
         raise ValueError(f"is longer than {most} bytes, or cut")
     return content
+
+
+VALUE = 8
+"""Bytes of a value."""
+
+
+def pack_columns(rows: Sequence[Sequence[float]]) -> bytes:
+    """Rows of equal width: a byte for each column, 1 where it changes; the constants; and the columns that change."""
+    height, width = len(rows), len(rows[0])
+    step = VALUE * height
+    columns = struct.pack(f"<{width * height}d", *chain.from_iterable(zip(*rows, strict=True)))
+    held = [columns[start : start + step] for start in range(0, width * step, step)]
+    # Compared as bytes: 0.0 equals -0.0, and must not become it.
+    changes = bytes([each != each[:VALUE] * height for each in held])
+    constants = [each[:VALUE] for each, changing in zip(held, changes, strict=True) if not changing]
+    return b"".join((changes, *constants, *compress(held, changes)))
+
+
+def unpack_columns(data: bytes, at: int, width: int, height: int) -> tuple[Iterator[tuple[float, ...]], int]:
+    """Rows that were packed at a place of the data, one after the other, and the place behind. Raises ValueError."""
+    changes = data[at : at + width]
+    moving = changes.count(1)
+    still = changes.count(0)
+    count = still + moving * height
+    after = at + width + VALUE * count
+    if still + moving != width or after > len(data):
+        raise ValueError("columns invalid or truncated")
+    values = struct.unpack_from(f"<{count}d", data, at + width)
+    if not all(map(isfinite, values)):
+        raise ValueError("a value that is not finite")
+    constants = iter(values[:still])
+    changing = iter(range(still, count, height))
+    columns = [_slice(values, next(changing), height) if changed else repeat(next(constants)) for changed in changes]
+    # Made one by one: a few bytes of a hostile file stand for any number of rows.
+    rows = islice(zip(*columns), height) if width else repeat((), height)  # noqa: B905 constants have no end
+    return rows, after
+
+
+def _slice(values: tuple[float, ...], start: int, height: int) -> tuple[float, ...]:
+    return values[start : start + height]
+
+
+HEADER_BYTES = 256 * 2**10
+TEXT = 64 * 2**10
+"""Characters of a text in a header that a reader takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingHeader:
+    """What is known of a recording before its first snapshot. Texts are empty where there is no such thing.
+
+    `wall` and `mono` are when it began, in seconds on both clocks, `interval` the seconds between two snapshots.
+    `maker` says what recorded, `command` what ran meanwhile, `job` the job's id. `scenario` names what synthetic
+    devices played. `redacted` says that what identifies people and machines was replaced.
+    """
+
+    coldplate: str
+    node: str
+    wall: float
+    mono: float
+    interval: float
+    maker: str = ""
+    command: tuple[str, ...] = ()
+    job: str = ""
+    scenario: str = ""
+    redacted: bool = False
+
+    @property
+    def started_at(self) -> Instant:
+        """When it began, on both clocks."""
+        return Instant(self.mono, self.wall)
+
+
+def encoded(header: RecordingHeader) -> bytes:
+    """As it stands in the file: JSON, not compressed, to be read with a pager."""
+    return json.dumps(asdict(header), separators=(",", ":")).encode()
+
+
+def decoded(payload: bytes) -> RecordingHeader:
+    """The header in a payload; members that this version does not know are passed over. Raises ValueError."""
+    if len(payload) > HEADER_BYTES:
+        raise ValueError("its header is too long")
+    try:
+        document = json.loads(payload)
+        known = {each.name: document[each.name] for each in fields(RecordingHeader) if each.name in document}
+        return RecordingHeader(**{name: _checked(name, value) for name, value in known.items()})
+    except (ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
+        raise ValueError(f"its header is not understood: {type(error).__name__}: {error}") from None
+
+
+def _checked(name: str, value: Any) -> Any:
+    if name in ("wall", "mono", "interval"):
+        if type(value) not in (int, float) or not isfinite(value):
+            raise ValueError(f"{name} is not a time")
+        return float(value)
+    if name == "redacted":
+        return value is True
+    if name == "command":
+        return tuple(_text(each) for each in value)
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str or len(value) > TEXT:
+        raise ValueError("a text is none, or too long")
+    return value

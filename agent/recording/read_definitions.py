@@ -29,8 +29,8 @@ from agent.model import (
     Series,
     Unit,
 )
-from agent.recording.definitions import KINDS
 from agent.recording.file_records import inflated
+from agent.recording.written_definitions import KINDS
 
 INFLATED = 16 * 2**20
 """Bytes of the definitions of one record: those of the largest node have three mebibytes."""
@@ -50,7 +50,7 @@ _Run = tuple[tuple[tuple[Metric, Entity], ...], Reason, str]
 _Report = tuple[str, Outcome, str, tuple[_Run, ...]]
 
 
-class Known:
+class KnownDefinitions:
     """Series, layouts and foreign metrics of the segment before, so that they stay the same objects in the next."""
 
     def __init__(self) -> None:
@@ -62,9 +62,9 @@ class Known:
 class ReadDefinitions:
     """The tables of one segment. All methods raise ValueError, TypeError or LookupError for what makes no sense."""
 
-    def __init__(self, before: Known) -> None:
+    def __init__(self, before: KnownDefinitions) -> None:
         self._before = before
-        self.known = Known()
+        self.known = KnownDefinitions()
         self.known.metrics = before.metrics
         self._metrics: list[Metric] = []
         self._entities: list[Entity] = []
@@ -128,7 +128,7 @@ class ReadDefinitions:
         metric, entity, *flat = item
         texts = [_text(each) for each in flat]
         if len(texts) % 2 or not all(map(_NAME.fullmatch, texts[::2])):
-            raise ValueError("labels that are none")
+            raise ValueError("invalid labels")
         labels: Labels = tuple(zip(texts[::2], texts[1::2], strict=True))
         made = Series(_at(self._metrics, metric), _at(self._entities, entity), labels)
         series = self._before.series.get(made, made)

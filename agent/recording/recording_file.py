@@ -1,18 +1,151 @@
-"""Writes a recording: a new file to which whole records are appended, of use whenever its writer ends."""
+"""Write a recording: pack snapshots into segments, and append whole records to a new file.
+
+A recording is readable wherever its writer ends. The flight recorder uses the packer, which opens no file.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import struct
+import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from agent.lib.wording import one_line
-from agent.model import Instant, Snapshot
-from agent.recording.file_records import RecordingError
-from agent.recording.provenance import Provenance
+from agent.model import BackendReport, Instant, Layout, Snapshot
+from agent.recording.file_records import (
+    BLOCK,
+    DEFINITIONS,
+    HEADER,
+    START,
+    RecordingError,
+    RecordingHeader,
+    encode_record,
+    encoded,
+    pack_columns,
+)
 from agent.recording.redaction import Redaction
-from agent.recording.segment_packer import SegmentPacker
+from agent.recording.written_definitions import LEVEL, WrittenDefinitions
+
+PREAMBLE = struct.Struct("<Idd")
+"""The number of a block's snapshots and the wall seconds of the first and the last: not compressed, to be skimmed."""
+FULL = 1_000_000
+"""Values in a block after which it is to be packed, however short the time: eight mebibytes in memory."""
+
+_Row = Sequence[float]
+
+
+class _PackerTrack:
+    """The rows of one layout, or of one list of reports, in a block."""
+
+    def __init__(self, kind: str, number: int) -> None:
+        self.kind = kind
+        self.number = number
+        self.rows: list[_Row] = []
+
+
+class SegmentPacker:
+    """One segment. Call `begin` once, `add` for each snapshot, and `pack` for what goes to the file."""
+
+    def __init__(self, header: RecordingHeader, redaction: Redaction | None = None) -> None:
+        self._header = redaction.header(header) if redaction else header
+        self._definitions = WrittenDefinitions(redaction)
+        self._clear()
+
+    def begin(self) -> bytes:
+        """The segment's first bytes."""
+        return START + encode_record(HEADER, encoded(self._header))
+
+    @property
+    def is_large(self) -> bool:
+        """Whether the segment should be followed by another before its tables get large."""
+        return self._definitions.is_large
+
+    @property
+    def waiting(self) -> int:
+        """Snapshots that are not packed yet."""
+        return len(self._times)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the block should be packed before it gets large."""
+        return self._cells >= FULL
+
+    @property
+    def since(self) -> float | None:
+        """The monotonic second of the first snapshot that is not packed yet."""
+        return self._times[0][1] if self._times else None
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Take in a snapshot. Its frames are kept as they are until they are packed."""
+        self._times.append((snapshot.sequence, snapshot.at.mono, snapshot.at.wall))
+        shape: list[int] = []
+        fresh: list[str] = []
+        for layout, values in snapshot.frames:
+            if values:
+                self._enter(self._layout(layout), values, shape, fresh)
+        if snapshot.reports:
+            numbers = [number for each in snapshot.reports for number in (each.duration, each.calls)]
+            self._enter(self._reports(snapshot.reports), numbers, shape, fresh)
+        known = self._shapes.setdefault(tuple(shape), len(self._shapes))
+        self._ticks.append([known, "".join(fresh)])
+
+    def pack(self) -> bytes:
+        """The records of what was added since the last call; empty if nothing was."""
+        if not self._times:
+            return b""
+        definitions = self._definitions.drain()
+        before = encode_record(DEFINITIONS, definitions) if definitions else b""
+        tracks = self._tracks
+        document = {
+            "tracks": [[track.kind, track.number, len(track.rows)] for track in tracks],
+            "shapes": [list(shape) for shape in self._shapes],
+            "ticks": self._ticks,
+        }
+        text = json.dumps(document, separators=(",", ":")).encode()
+        body = [struct.pack("<I", len(text)), text, pack_columns(self._times)]
+        body += [pack_columns(track.rows) for track in tracks]
+        preamble = PREAMBLE.pack(len(self._times), self._times[0][2], self._times[-1][2])
+        block = encode_record(BLOCK, preamble + zlib.compress(b"".join(body), LEVEL))
+        self._clear()
+        return before + block
+
+    def _clear(self) -> None:
+        self._times: list[tuple[float, float, float]] = []
+        self._tracks: list[_PackerTrack] = []
+        self._places: dict[object, int] = {}
+        self._shapes: dict[tuple[int, ...], int] = {}
+        self._ticks: list[list[Any]] = []
+        self._cells = 0
+
+    def _enter(self, place: int, values: _Row, shape: list[int], fresh: list[str]) -> None:
+        """Note a row of a track, unless it is the very one of the snapshot before, as those of the slow lanes are."""
+        rows = self._tracks[place].rows
+        is_fresh = not rows or rows[-1] is not values
+        if is_fresh:
+            rows.append(values)
+            self._cells += len(values)
+        shape.append(place)
+        fresh.append("1" if is_fresh else "0")
+
+    def _layout(self, layout: Layout) -> int:
+        place = self._places.get(layout)
+        return self._track(layout, "L", self._definitions.layout(layout)) if place is None else place
+
+    def _reports(self, reports: Sequence[BackendReport]) -> int:
+        number = self._definitions.reports(reports)
+        place = self._places.get(number)
+        return self._track(number, "R", number) if place is None else place
+
+    def _track(self, key: object, kind: str, number: int) -> int:
+        place = self._places[key] = len(self._tracks)
+        self._tracks.append(_PackerTrack(kind, number))
+        return place
+
 
 BLOCK_SECONDS = 9.0
 """Most seconds of snapshots in a block: with one a second, nothing waits longer than ten for being written."""
@@ -26,7 +159,7 @@ SUFFIX = ".coldplate"
 class RecordingFile:
     """A recording that is being written. After an error it takes nothing more, and what was written stays."""
 
-    def __init__(self, path: Path, header: Provenance, redaction: Redaction | None = None) -> None:
+    def __init__(self, path: Path, header: RecordingHeader, redaction: Redaction | None = None) -> None:
         """Creates the file. Raises RecordingError where there is one of that name, or none can be made."""
         self.path = path
         self.snapshots = 0
@@ -48,7 +181,7 @@ class RecordingFile:
         try:
             self._packer.add(snapshot)
             since = self._packer.since
-            if self._packer.full or (
+            if self._packer.is_full or (
                 since is not None and snapshot.at.mono - since >= self._block_seconds(snapshot.at)
             ):
                 self.flush()
@@ -65,11 +198,11 @@ class RecordingFile:
             self._append(self._packer.pack())
             self.snapshots += waiting
 
-    def continue_as(self, header: Provenance, redaction: Redaction | None) -> None:
+    def continue_as(self, header: RecordingHeader, redaction: Redaction | None) -> None:
         """Go on with what comes from elsewhere, in a segment of its own. Raises RecordingError."""
         self.flush()
         self._header, self._redaction = header, redaction
-        self._begin_another(header.began)
+        self._begin_another(header.started_at)
 
     def close(self) -> None:
         """Write what waits, and have it outlast a power failure. Raises RecordingError."""
@@ -87,7 +220,7 @@ class RecordingFile:
         return min(BLOCK_SECONDS, max(LEAST_BLOCK_SECONDS, EARLY_SHARE * (at.mono - self._began)))
 
     def _is_time_for_another(self, at: Instant) -> bool:
-        return self._packer.plenty or at.mono - self._segment_began >= SEGMENT_SECONDS
+        return self._packer.is_large or at.mono - self._segment_began >= SEGMENT_SECONDS
 
     def _begin_another(self, at: Instant) -> None:
         self._packer = SegmentPacker(replace(self._header, wall=at.wall, mono=at.mono), self._redaction)

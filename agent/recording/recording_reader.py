@@ -1,6 +1,7 @@
-"""Reads a recording: its header, where its segments are, and its snapshots one after the other.
+"""Read a recording: its header, its segments, and its snapshots in order; and many nodes' recordings by wall clock.
 
-A file may end anywhere, and any of its bytes may be wrong. What is whole is given, and what is not is told in words.
+A file may end anywhere, and any of its bytes may be wrong. The reader returns intact snapshots and describes damaged
+parts in `problems`.
 """
 
 from __future__ import annotations
@@ -9,29 +10,33 @@ import json
 import os
 import stat
 import struct
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
+from heapq import merge
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, NamedTuple, Protocol, TypeVar
 
 from agent.lib.wording import one_line, utc
 from agent.model import BackendReport, Frame, Instant, Snapshot
-from agent.recording import columns
 from agent.recording.file_records import (
     BLOCK,
     DEFINITIONS,
     HEADER,
     START,
     BrokenRecordError,
-    Record,
+    FileRecord,
     RecordingError,
+    RecordingHeader,
+    decoded,
     inflated,
     next_segment,
     records,
+    unpack_columns,
 )
-from agent.recording.provenance import Provenance, decoded
-from agent.recording.read_definitions import Known, ReadDefinitions
-from agent.recording.segment_packer import PREAMBLE
+from agent.recording.read_definitions import KnownDefinitions, ReadDefinitions
+from agent.recording.recording_file import PREAMBLE
 
 BLOCK_BYTES = 32 * 2**20
 """Bytes of a block when it is decompressed: a writer packs one when it has eight mebibytes."""
@@ -40,38 +45,38 @@ OUTLINE_BYTES = 4 * 2**20
 TICKS = 100_000
 """Snapshots of a block."""
 PROBLEMS = 100
-"""Problems of one file that are told."""
+"""Problems of one file that are listed."""
 _ODD = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError, struct.error)
 """What comes of a document that is not as it should be."""
 
 
-class Piece(Protocol):
-    """What a reader makes of a block: so many snapshots, the last of them at these wall seconds."""
+class RecordingPiece(Protocol):
+    """What a reader makes of a block: its number of snapshots, and the wall seconds of the last."""
 
     @property
-    def holds(self) -> int: ...
+    def snapshot_count(self) -> int: ...
     @property
-    def until(self) -> float: ...
+    def last_wall(self) -> float: ...
 
 
-_P = TypeVar("_P", bound=Piece)
-Opener = Callable[[Provenance, bytes, ReadDefinitions], Iterator[_P]]
+_P = TypeVar("_P", bound=RecordingPiece)
+Opener = Callable[[RecordingHeader, bytes, ReadDefinitions], Iterator[_P]]
 """Makes pieces of a block's payload. Raises ValueError, TypeError or LookupError for what makes no sense."""
 
 
 class RecordedSnapshot(NamedTuple):
     """A snapshot, and where it comes from."""
 
-    header: Provenance
+    header: RecordingHeader
     snapshot: Snapshot
 
     @property
-    def holds(self) -> int:
+    def snapshot_count(self) -> int:
         """It is one."""
         return 1
 
     @property
-    def until(self) -> float:
+    def last_wall(self) -> float:
         """Its wall seconds."""
         return self.snapshot.at.wall
 
@@ -84,7 +89,7 @@ class SegmentSpan:
     """
 
     at: int
-    header: Provenance
+    header: RecordingHeader
     count: int = 0
     first: float | None = None
     last: float | None = None
@@ -93,7 +98,7 @@ class SegmentSpan:
 class Recording:
     """A file. Use it in a `with` statement, or close it.
 
-    `problems` are what was found wrong with the file so far, in words that name it; a file that ends in the middle of a
+    `problems` are what was found wrong with the file so far, in texts that name it; a file that ends in the middle of a
     record, because its writer was killed, is the most frequent.
     """
 
@@ -130,7 +135,7 @@ class Recording:
 
     def pieces(self, opener: Opener[_P], segments: list[int] | None = None) -> Iterator[_P]:
         """What an opener makes of all blocks, or of those in these segments. As `recorded`."""
-        known = Known()
+        known = KnownDefinitions()
         self._given, self._last = 0, None
         for start in [0] if segments is None else segments:
             at: int | None = start
@@ -167,7 +172,7 @@ class Recording:
                 if record.kind is None and reader.is_over:
                     return None
                 for each in reader.take(record):
-                    self._given, self._last = self._given + each.holds, each.until
+                    self._given, self._last = self._given + each.snapshot_count, each.last_wall
                     yield each
             return None
         except BrokenRecordError as error:
@@ -180,7 +185,7 @@ class Recording:
         return None if reader.only else self._behind(place)
 
     def _behind(self, at: int) -> int | None:
-        """Where the next segment begins behind damage, which is told."""
+        """Return where the next segment begins after damage, and add a problem."""
         try:
             found = next_segment(self._file, at, self._end)
         except OSError as error:
@@ -199,7 +204,7 @@ class Recording:
         if len(self.problems) < PROBLEMS and text not in self.problems:
             self.problems.append(text)
 
-    def _first_header(self) -> Provenance:
+    def _first_header(self) -> RecordingHeader:
         self._file.seek(0)
         begin = self._file.read(len(START))
         if not begin:
@@ -228,24 +233,24 @@ class Recording:
 class _SegmentReader(Generic[_P]):
     """Reads records into pieces. One object reads a segment and those that follow it, or `only` one."""
 
-    def __init__(self, before: Known, opener: Opener[_P], *, only: bool) -> None:
+    def __init__(self, before: KnownDefinitions, opener: Opener[_P], *, only: bool) -> None:
         self._opener = opener
         self.only = only
-        self._header: Provenance | None = None
+        self._header: RecordingHeader | None = None
         self._begun = False
         self._definitions = ReadDefinitions(before)
 
     @property
-    def known(self) -> Known:
+    def known(self) -> KnownDefinitions:
         """The objects of the segment that was read last."""
         return self._definitions.known
 
     @property
     def is_over(self) -> bool:
-        """Whether another segment is none of ours."""
+        """Return True if the next segment is not selected."""
         return self.only and self._begun
 
-    def take(self, record: Record) -> Iterator[_P]:
+    def take(self, record: FileRecord) -> Iterator[_P]:
         """What the opener makes of a record."""
         if record.kind is None:
             if self._begun:
@@ -261,7 +266,7 @@ class _SegmentReader(Generic[_P]):
             yield from self._opener(self._header, record.payload, self._definitions)
 
 
-class Outline:
+class BlockOutline:
     """What a block says of itself: its snapshots' times, and which rows of which tracks each of them has.
 
     Raises ValueError, TypeError, LookupError or struct.error where it makes no sense.
@@ -283,7 +288,7 @@ class Outline:
         self.tracks: list[tuple[str, int, int]] = document["tracks"]
         if not all(0 < height <= TICKS for _, _, height in self.tracks):
             raise ValueError("a track of so many rows")
-        self.times, self.at = columns.unpacked(self.body, 4 + length, 3, count)
+        self.times, self.at = unpack_columns(self.body, 4 + length, 3, count)
         """Rows of sequence, monotonic and wall seconds; and the place of the body at which the first track begins."""
 
 
@@ -292,21 +297,21 @@ def track_width(kind: str, number: int, definitions: ReadDefinitions) -> int:
     return len(definitions.layouts[number]) if kind == "L" else 2 * len(definitions.reports(number))
 
 
-def _snapshots_of(header: Provenance, payload: bytes, definitions: ReadDefinitions) -> Iterator[RecordedSnapshot]:
-    return (RecordedSnapshot(header, each) for each in _Block(payload, definitions))
+def _snapshots_of(header: RecordingHeader, payload: bytes, definitions: ReadDefinitions) -> Iterator[RecordedSnapshot]:
+    return (RecordedSnapshot(header, each) for each in _SnapshotBlock(payload, definitions))
 
 
-class _Block:
+class _SnapshotBlock:
     """The snapshots of a block, made one by one."""
 
     def __init__(self, payload: bytes, definitions: ReadDefinitions) -> None:
-        outline = Outline(payload)
+        outline = BlockOutline(payload)
         self._definitions = definitions
         self._shapes, self._ticks, self._times = outline.shapes, outline.ticks, outline.times
         at = outline.at
         self._tracks: list[tuple[str, int, Iterator[tuple[float, ...]]]] = []
         for kind, number, height in outline.tracks:
-            rows, at = columns.unpacked(outline.body, at, track_width(kind, number, definitions), height)
+            rows, at = unpack_columns(outline.body, at, track_width(kind, number, definitions), height)
             self._tracks.append((kind, number, rows))
         self._last: dict[int, Frame | tuple[BackendReport, ...]] = {}
 
@@ -338,7 +343,7 @@ class _Block:
         return made
 
 
-def _enter(spans: list[SegmentSpan], record: Record) -> None:
+def _enter(spans: list[SegmentSpan], record: FileRecord) -> None:
     """Note a record in the survey of a file."""
     if record.kind == HEADER:
         spans.append(SegmentSpan(record.at - len(START), decoded(record.payload)))
@@ -349,7 +354,7 @@ def _enter(spans: list[SegmentSpan], record: Record) -> None:
         span.first, span.last = (first if span.first is None else span.first), last
 
 
-def _header_of(record: Record) -> Provenance:
+def _header_of(record: FileRecord) -> RecordingHeader:
     if record.kind != HEADER:
         raise ValueError("has no header")
     return decoded(record.payload)
@@ -367,3 +372,26 @@ def _opened(path: Path) -> tuple[BinaryIO, int]:
         os.close(descriptor)
         raise RecordingError(f"{shown}: is no file; give a recording")
     return os.fdopen(descriptor, "rb"), status.st_size
+
+
+def by_time(recordings: Iterable[Recording]) -> Iterator[RecordedSnapshot]:
+    """The snapshots of all, the earliest first. A file may hold several nodes: `cat a b` makes such a one.
+
+    One block of each node is held at a time. Raises RecordingError.
+    """
+    streams: list[Iterator[RecordedSnapshot]] = []
+    for recording in recordings:
+        spans = [span for span in recording.survey() if span.first is not None]
+        spans.sort(key=attrgetter("header.node"))
+        for _, one in groupby(spans, key=attrgetter("header.node")):
+            streams.append(recording.recorded(_in_order(one)))
+    return merge(*streams, key=_wall)
+
+
+def _in_order(spans: Iterable[SegmentSpan]) -> list[int]:
+    """Where the segments of one node begin, the earliest first."""
+    return [span.at for span in sorted(spans, key=lambda span: (span.first or 0.0, span.at))]
+
+
+def _wall(recorded: RecordedSnapshot) -> float:
+    return recorded.snapshot.at.wall

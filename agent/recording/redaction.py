@@ -1,8 +1,8 @@
 """Replaces what identifies people and machines in a recording: UUIDs, serials, hosts, users, jobs and their kin.
 
 A pseudonym is a keyed hash of the original: the same key gives the same pseudonym in the files of many nodes, and
-without the key nobody can try names until one fits. What a label's value stands for is decided by the label's name,
-and a label that nobody has decided about is replaced: an alert's rule may have put anything into it.
+without the key, a pseudonym cannot be reversed by trying names. What a label's value stands for is
+decided by the label's name, and an unknown label is replaced: an alert's rule may have put anything into it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 
 from agent.model import Backend, Entity, Gpu, Labels, NvLink, Rack
-from agent.recording.provenance import Provenance
+from agent.recording.file_records import RecordingHeader
 
 KEPT = frozenset(
     """
@@ -105,8 +105,8 @@ class Redaction:
             text = pattern.sub(lambda found, kind=kind: self._unless_made(kind, found[0]), text)  # type: ignore[misc]  # kind is bound
         return text
 
-    def header(self, header: Provenance) -> Provenance:
-        """A header without the node's name and the job; of the command, only the program is told."""
+    def header(self, header: RecordingHeader) -> RecordingHeader:
+        """A header without the node's name and the job; of the command, only the program is kept."""
         program = header.command[:1] and (header.command[0].rpartition("/")[2],)
         return replace(
             header,

@@ -22,7 +22,7 @@ from agent.lib.clock import clock
 from agent.lib.state_files import StateFiles
 from agent.lib.threads import Part, Threads
 from agent.lib.wording import utc
-from agent.recording.provenance import Provenance
+from agent.recording.file_records import RecordingHeader
 from agent.wiring.alerting import Receivers, load_alerting, make_rule_manager, ranges_of
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.identity import drill_file, node_name
@@ -30,9 +30,9 @@ from agent.wiring.peering import make_rack_monitor
 from agent.wiring.pushing import make_pushes
 from agent.wiring.reconfiguration import Reconfiguration, rack_options, steps_of
 from agent.wiring.replaying import clock_of, is_replay, replayed_header
-from agent.wiring.serving import Exposed, make_server, neighbours_of, protect, urls_of
 from agent.wiring.sources import family_of, faults_to_come, make_sampling_loop
 from agent.wiring.start_checks import check, load_choice
+from agent.wiring.web_serving import Exposed, make_server, neighbours_of, protect, urls_of
 
 flight_log = logging.getLogger("coldplate.flight")
 
@@ -47,7 +47,7 @@ def make_flight_recorder(config: Config, threads: Threads) -> FlightRecorder | N
         flight_log.info("no state directory: there is no flight recorder")
         return None
     scenario = scenario_of(config) or ""
-    header = Provenance(__version__, node_name(config), 0.0, 0.0, config.sampling.fast, MAKER, scenario=scenario)
+    header = RecordingHeader(__version__, node_name(config), 0.0, 0.0, config.sampling.fast, MAKER, scenario=scenario)
     return FlightRecorder(
         FlightSettings(recorder.flight, frozenset(recorder.dump_on), folder, recorder.keep), header, threads
     )

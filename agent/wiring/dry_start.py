@@ -9,8 +9,8 @@ from agent.config.schema import Config
 from agent.lib.clock import clock
 from agent.wiring.alerting import check_receivers, load_rules
 from agent.wiring.peering import load_rack
-from agent.wiring.serving import Protection
 from agent.wiring.start_checks import check, load_choice
+from agent.wiring.web_serving import Protection
 
 
 @with_places

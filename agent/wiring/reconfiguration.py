@@ -18,9 +18,9 @@ from agent.sampler.schedule import slowest
 from agent.wiring.alerting import Receivers, load_alerting, ranges_of
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.peering import load_rack
-from agent.wiring.serving import Exposed, Protection, load_terms
 from agent.wiring.sources import load_settings
 from agent.wiring.start_checks import load_choice
+from agent.wiring.web_serving import Exposed, Protection, load_terms
 
 log = logging.getLogger("coldplate")
 

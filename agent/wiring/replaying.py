@@ -13,7 +13,7 @@ from agent.lib.clock import clock
 from agent.lib.commandline import nearest
 from agent.lib.wording import one_line, shown, utc
 from agent.model import Instant
-from agent.recording.provenance import Provenance
+from agent.recording.file_records import RecordingHeader
 from agent.sampler.schedule import Settings
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def recording_file(config: Config, folder: Path) -> Path:
 
 
 @with_places
-def replayed_header(config: Config, folder: Path) -> Provenance:
+def replayed_header(config: Config, folder: Path) -> RecordingHeader:
     """Whose recording it is, after seeing that it can be read. Raises ConfigError."""
     from agent.recording.file_records import RecordingError  # all of this is for replays only
     from agent.recording.recording_reader import Recording

@@ -1,8 +1,8 @@
 """coldplate itself: can what the other boards show be believed."""
 
+from dashboards.alert_thresholds import steps
 from dashboards.board import Board
-from dashboards.panels import UP_DOWN, Column, alerts, graph, stat, states, table
-from dashboards.rulebook import steps
+from dashboards.panels import UP_DOWN, TableColumn, alerts, graph, stat, state_timeline, table
 
 NONE = (("green", None), ("red", 1))
 FEW = (("green", None), ("orange", 1))
@@ -50,19 +50,19 @@ dashboard.add(
         unit="percentunit", size=(8, 8), few=True),
     graph([("topk(20, coldplate_backend_duration_seconds)", "{{instance}} {{backend}}")],
         "a small part of the sampling interval.", title="Slowest reads", size=(8, 8), few=True),
-    states([("min by (instance, backend) (coldplate_backend_up)", "{{instance}} {{backend}}")],
+    state_timeline([("min by (instance, backend) (coldplate_backend_up)", "{{instance}} {{backend}}")],
         "all up; hardware that is absent has no row.", title="Backends", mapped=UP_DOWN),
-    table("What each backend found", [Column("Nodes", "count by (backend, outcome) (coldplate_backend_info == 1)",
+    table("What each backend found", [TableColumn("Nodes", "count by (backend, outcome) (coldplate_backend_info == 1)",
         unit="short")], "ok, or absent if there is no such hardware; never failed.", labels={"backend": "Backend",
         "outcome": "Outcome"}, size=(12, 8), sort="+Outcome"),
 )  # fmt: skip
 dashboard.row("What is missing, and why")
 dashboard.add(
-    table("Missing metrics", [Column("Series", "count by (metric, reason) (coldplate_metric_missing == 1)",
+    table("Missing metrics", [TableColumn("Series", "count by (metric, reason) (coldplate_metric_missing == 1)",
         unit="short")], "only unsupported: the hardware or driver does not offer it.",
         what="Metrics that are absent on some node, with the reason.", labels={"reason": "Reason", "metric": "Metric"},
         size=(12, 9), sort="Series"),
-    table("Nodes with missing metrics", [Column("Series",
+    table("Nodes with missing metrics", [TableColumn("Series",
         'topk(50, count by (instance, reason) (coldplate_metric_missing{reason!="unsupported"} == 1))', unit="short")],
         "empty.", what="Nodes with series that are denied, malformed, implausible, lost or silent.",
         labels={"instance": "Node", "reason": "Reason"}, links=(("Node", "node"),), size=(6, 9), sort="Series"),

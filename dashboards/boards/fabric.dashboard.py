@@ -1,9 +1,9 @@
 """Fabric: is every link up and clean, and is one of them held up."""
 
+from dashboards.alert_thresholds import steps
 from dashboards.board import Board
-from dashboards.panels import UP_DOWN, Column, graph, stat, states, table
-from dashboards.rulebook import steps
-from dashboards.shapes import per_gpu
+from dashboards.panels import UP_DOWN, TableColumn, graph, stat, state_timeline, table
+from dashboards.queries import per_gpu
 
 NONE = (("green", None), ("red", 1))
 FEW = (("green", None), ("orange", 1))
@@ -64,20 +64,20 @@ dashboard.add(
 dashboard.row("Ports to look at first")
 dashboard.add(
     table("Ports with trouble", [
-        Column("Flaps, 1 h", f"{FLAPS} and {WORST}", unit="short", limits=FEW, decimals=0),
-        Column("Symbol errors, 1 h", f"{SYMBOLS} and {WORST}", unit="short", limits=FEW, decimals=0),
-        Column("Recoveries, 5 min", f"{RECOVERIES} and {WORST}", unit="short",
+        TableColumn("Flaps, 1 h", f"{FLAPS} and {WORST}", unit="short", limits=FEW, decimals=0),
+        TableColumn("Symbol errors, 1 h", f"{SYMBOLS} and {WORST}", unit="short", limits=FEW, decimals=0),
+        TableColumn("Recoveries, 5 min", f"{RECOVERIES} and {WORST}", unit="short",
             limits=steps("InfinibandErrors.recovery"), decimals=0),
     ], "empty.", what="Ports that went down, retrained or lost bits; the twenty worst by each.", labels=PORT,
         links=(("Node", "node"),), size=(12, 9), sort="Flaps, 1 h",
         rows=WORST),
-    states([("coldplate_infiniband_port_up == 0", "{{instance}} {{device}}/{{port}}")],
+    state_timeline([("coldplate_infiniband_port_up == 0", "{{instance}} {{device}}/{{port}}")],
         "empty: a port has a row only while it is down.", title="Ports that were down", mapped=UP_DOWN, size=(12, 9)),
-    table("Links below their rate", [Column("Rate", SLOW_LINKS, limits=(("orange", None),))],
+    table("Links below their rate", [TableColumn("Rate", SLOW_LINKS, limits=(("orange", None),))],
         "empty: adapters of one kind run at the same rate.", what="Ports that are up at a lower rate than the others "
         "of their node with the same adapter, as in InfinibandRateDegraded.", labels=PORT, links=(("Node", "node"),),
         size=(12, 8), sort="+Rate", none="none: adapters of one kind run at the same rate"),
-    table("NVLinks down", [Column("Links", "count by (instance, gpu) (coldplate_nvlink_up == 0)", unit="short",
+    table("NVLinks down", [TableColumn("Links", "count by (instance, gpu) (coldplate_nvlink_up == 0)", unit="short",
         limits=NONE)], "empty.", what="Links that are inactive, by GPU.", labels={"instance": "Node", "gpu": "GPU"},
         links=(("Node", "node"),), size=(12, 8), sort="Links"),
 )  # fmt: skip
@@ -135,7 +135,7 @@ dashboard.add(
     stat(f"count({LIGHT} < 1) or vector(0)", "0.", title="Modules short of light",
         what="Modules that receive less light on their worst lane than their own limit.", limits=NONE),
     table("Modules nearest to their limit", [
-        Column("Light, of its limit", f"{FACTS.format(LIGHT)} and on (instance, device) {DARKEST}", unit="none",
+        TableColumn("Light, of its limit", f"{FACTS.format(LIGHT)} and on (instance, device) {DARKEST}", unit="none",
             limits=(("red", None), ("green", 1)), decimals=2),
     ], "well above 1: at 1 a module receives as little as its maker allows.",
         what="Light received on the worst lane, divided by the module's own lower limit; the twenty lowest.",
@@ -153,8 +153,8 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("NVLink domains (NVL72)")
 dashboard.add(
-    table("Domains", [Column("GPUs", "count by (cluster_uuid, clique) (coldplate_gpu_fabric_info)", unit="short"),
-        Column("Nodes",
+    table("Domains", [TableColumn("GPUs", "count by (cluster_uuid, clique) (coldplate_gpu_fabric_info)", unit="short"),
+        TableColumn("Nodes",
         "count by (cluster_uuid, clique) (count by (instance, cluster_uuid, clique) (coldplate_gpu_fabric_info))",
         unit="short")],
           "72 GPUs on 18 nodes for a full NVL72; one clique in each domain. Zeros are standalone nodes.",

@@ -1,9 +1,9 @@
 """Fleet: is everything there, what fires, and where to look first."""
 
+from dashboards.alert_thresholds import limits, steps
 from dashboards.board import Board
-from dashboards.panels import Column, alerts, bars, graph, stat, table
-from dashboards.rulebook import limits, steps
-from dashboards.shapes import BREACH, per_gpu
+from dashboards.panels import TableColumn, alerts, bar_gauge, graph, stat, table
+from dashboards.queries import BREACH, per_gpu
 
 NONE = (("green", None), ("red", 1))
 SOME = (("red", None), ("green", 1))
@@ -57,14 +57,14 @@ dashboard.add(
         "almost all of it computing.", title="GPUs of jobs, by what they do",
         what="GPUs that jobs hold whole, by what they do (docs/jobs.md).",
         unit="short", stack=True, few=True, size=(14, 9)),
-    bars('sort_desc(24 * sum by (state) (avg_over_time(cluster:job_gpu_seconds:rate5m{state!="computing"}[1d])))',
+    bar_gauge('sort_desc(24 * sum by (state) (avg_over_time(cluster:job_gpu_seconds:rate5m{state!="computing"}[1d])))',
         "short bars. Awaited and starved GPUs are a job's matter, throttled and lost ones a node's.",
         title="GPU-hours of the last day that did not compute", legend="{{state}}",
         what="GPU-hours that jobs held and did not compute in, by cause.", unit="short", size=(10, 9)),
 )  # fmt: skip
 dashboard.row("Power against budget")
 dashboard.add(
-    bars("rack:power_ratio:max", "every bar green; orange is the first level of the rules.",
+    bar_gauge("rack:power_ratio:max", "every bar green; orange is the first level of the rules.",
         title="Share of budget by rack, now", legend="{{rack}}", what="Power of each rack divided by its budget.",
         limits=POWER, span=(0, max(each.value for each in limits("RackPowerHigh")))),
     graph([("topk(10, rack:power_ratio:mean1m)", "{{rack}}")], "below the dashed lines, and flat.",
@@ -73,29 +73,29 @@ dashboard.add(
         ("sum(cluster:power_watts:sum)", "nodes"), ("sum(cluster:gpu_power_watts:sum)", "GPUs")],
         "well below the dashed budget.", title="Power of the fleet",
         what="Power of all racks with their budgets, of all nodes, and of their GPUs.", lines=("^budget$",)),
-    table("Racks", [Column("Power", "max by (rack) (rack:power_watts:max)"), Column("Budget",
+    table("Racks", [TableColumn("Power", "max by (rack) (rack:power_watts:max)"), TableColumn("Budget",
         "max by (rack) (rack:power_budget_watts:min)"),
-        Column("Share", "max by (rack) (rack:power_ratio:max)", limits=POWER), Column("Headroom",
+        TableColumn("Share", "max by (rack) (rack:power_ratio:max)", limits=POWER), TableColumn("Headroom",
             "max by (rack) (rack:headroom_watts:min)"),
-        Column("Breach in", f"max by (rack) ({BREACH})",
+        TableColumn("Breach in", f"max by (rack) ({BREACH})",
             limits=steps("RackPowerBreachSoon")),
-        Column("Missing nodes", "max by (rack) (rack:nodes_missing:max)", limits=NONE)],
+        TableColumn("Missing nodes", "max by (rack) (rack:nodes_missing:max)", limits=NONE)],
           "all green. A rack links to its board.",
               what="Every rack with its power, budget and missing nodes.", labels={"rack": "Rack"}, size=(12, 8),
               links=(("Rack", "rack"),), rows="max by (rack) (rack:power_watts:max)", sort="Share"),
 )  # fmt: skip
 dashboard.row("GPUs to look at first")
 dashboard.add(
-    table("Ten hottest GPUs by margin", [Column("Margin", "bottomk(10, " + per_gpu("min",
+    table("Ten hottest GPUs by margin", [TableColumn("Margin", "bottomk(10, " + per_gpu("min",
         "coldplate_gpu_temperature_margin_celsius") + ")", limits=steps("GpuHot"))],
           "above the threshold of GpuHot in every row.", labels={"instance": "Node", "gpu": "GPU"}, links=(("Node",
               "node"),), size=(8, 11), sort="+Margin"),
-    table("Ten most throttled nodes", [Column("Throttled",
+    table("Ten most throttled nodes", [TableColumn("Throttled",
         "topk(10, max by (instance) (node:gpu_throttle_worst_ratio:rate5m) > 0)",
             limits=steps("GpuThrottled"))],
           "empty.", what="Share of GPU time in which heat, a brake or another cause reduced clocks.",
               labels={"instance": "Node"}, links=(("Node", "node"),), size=(8, 11), sort="Throttled"),
-    table("Ten most uneven jobs", [Column("Spread",
+    table("Ten most uneven jobs", [TableColumn("Spread",
         "topk(10, max by (instance, job_id) (coldplate_job_gpu_utilization_highest_ratio"
         " - coldplate_job_gpu_utilization_lowest_ratio))", limits=(("green", None), ("orange",
         0.5)))],
@@ -103,7 +103,7 @@ dashboard.add(
               what="Utilization of the busiest minus that of the idlest GPU of a job on a node.",
               labels={"instance": "Node", "job_id": "Job"}, links=(("Node", "node"), ("Job", "job")), size=(8, 11),
               sort="Spread"),
-    table("Nodes with GPUs missing", [Column("Missing", "max by (instance) (node:gpus_missing:max)", limits=NONE)],
+    table("Nodes with GPUs missing", [TableColumn("Missing", "max by (instance) (node:gpus_missing:max)", limits=NONE)],
           "empty.", what="GPUs that a node should have but does not show.", labels={"instance": "Node"}, links=(("Node",
               "node"),), size=(8, 8), sort="Missing"),
     graph([("avg by (reason) (cluster:gpu_throttle_ratio:rate5m) > 0")], "empty, except for idle moments.",

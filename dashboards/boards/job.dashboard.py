@@ -1,9 +1,9 @@
 """Job: do its GPUs work alike, which one is behind, and why."""
 
+from dashboards.alert_thresholds import steps
 from dashboards.board import Board
-from dashboards.panels import YES_NO, Column, alerts, bars, graph, heat, stat, table
-from dashboards.rulebook import steps
-from dashboards.shapes import ITS_GPUS, THROTTLED, of_job, per_gpu
+from dashboards.panels import YES_NO, TableColumn, alerts, bar_gauge, graph, heatmap, stat, table
+from dashboards.queries import ITS_GPUS, THROTTLED, of_job, per_gpu
 
 NONE = (("green", None), ("red", 1))
 BEHIND = (("red", None), ("orange", 0.7), ("green", 0.85))
@@ -50,10 +50,10 @@ dashboard.add(
         unit="percentunit", limits=BEHIND, size=(3, 4)),
     stat(f"sum({of_job('increase(coldplate_gpu_energy_joules_total[$__range])')})", "in proportion to the work done.",
         title="Energy in this range", unit="joule", size=(4, 4)),
-    bars([(share(BUSY, f"max({BUSY})"), "{{instance}} GPU {{gpu}}")], "long, green bars.",
+    bar_gauge([(share(BUSY, f"max({BUSY})"), "{{instance}} GPU {{gpu}}")], "long, green bars.",
         title="Utilization, share of the busiest", what="Utilization of each GPU divided by that of the busiest, means "
         "of a minute. A red bar is a laggard.", unit="percentunit", limits=BEHIND, absent="lost", size=(12, 10)),
-    bars([(share(POWER, f"quantile(0.5, {POWER})"), "{{instance}} GPU {{gpu}}")], "long, green bars.",
+    bar_gauge([(share(POWER, f"quantile(0.5, {POWER})"), "{{instance}} GPU {{gpu}}")], "long, green bars.",
         title="Power, share of the median", what="Power of each GPU divided by the median, means of a minute. A red "
         "bar is a GPU that computes slowly, or not at all.", unit="percentunit", limits=BEHIND, absent="lost",
         size=(12, 10)),
@@ -61,22 +61,24 @@ dashboard.add(
 dashboard.row("Which one lags, and why?")
 dashboard.add(
     table("Cause", [
-        Column("State", UP, unit="short", mapped=LOST),
-        Column("Busy", per_gpu("max", BUSY)),
-        Column("Power/median", f"{per_gpu('max', POWER)} / scalar(quantile(0.5, {POWER}))", unit="percentunit",
+        TableColumn("State", UP, unit="short", mapped=LOST),
+        TableColumn("Busy", per_gpu("max", BUSY)),
+        TableColumn("Power/median", f"{per_gpu('max', POWER)} / scalar(quantile(0.5, {POWER}))", unit="percentunit",
             limits=BEHIND),
-        Column("Clock/median", f"{per_gpu('max', CLOCK)} / scalar(quantile(0.5, {CLOCK}))", unit="percentunit",
+        TableColumn("Clock/median", f"{per_gpu('max', CLOCK)} / scalar(quantile(0.5, {CLOCK}))", unit="percentunit",
             limits=(("red", None), ("orange", 0.9), ("green", 0.97))),
-        Column("Throttled", per_gpu("max", of_job(THROTTLED)),
+        TableColumn("Throttled", per_gpu("max", of_job(THROTTLED)),
             limits=steps("GpuThrottled")),
-        Column("Margin", per_gpu("min", of_job("coldplate_gpu_temperature_margin_celsius")), limits=steps("GpuHot")),
-        Column("PCIe lanes", per_gpu("min", of_job(PCIE)), unit="percentunit", limits=(("orange", None), ("green", 1))),
-        Column("NVLinks down", per_gpu("sum", of_job("1 - coldplate_nvlink_up")), unit="short", limits=NONE),
-        Column("Remap", per_gpu("max", of_job("coldplate_gpu_row_remap_pending")), unit="short", mapped=YES_NO),
-        Column("XIDs, 1 h", per_gpu("sum", "round(increase(coldplate_gpu_xids_total[1h]))")
+        TableColumn("Margin", per_gpu("min", of_job("coldplate_gpu_temperature_margin_celsius")),
+            limits=steps("GpuHot")),
+        TableColumn("PCIe lanes", per_gpu("min", of_job(PCIE)), unit="percentunit",
+            limits=(("orange", None), ("green", 1))),
+        TableColumn("NVLinks down", per_gpu("sum", of_job("1 - coldplate_nvlink_up")), unit="short", limits=NONE),
+        TableColumn("Remap", per_gpu("max", of_job("coldplate_gpu_row_remap_pending")), unit="short", mapped=YES_NO),
+        TableColumn("XIDs, 1 h", per_gpu("sum", "round(increase(coldplate_gpu_xids_total[1h]))")
             + f" * on (instance, gpu) {HELD}", unit="short", limits=(("green", None), ("orange", 1)), zero=True,
             decimals=0),
-        Column("Memory", per_gpu("max", of_job(MEMORY)), unit="percentunit"),
+        TableColumn("Memory", per_gpu("max", of_job(MEMORY)), unit="percentunit"),
     ], "all green. A GPU that lags while all else is green gets too little work: look at the job.",
         what="Each GPU of the job with what can slow it down; lost ones first.",
         labels={"instance": "Node", "gpu": "GPU"}, size=(24, 12), links=(("Node", "node"),), rows=HELD,
@@ -89,7 +91,7 @@ dashboard.add(
         "almost all of it computing. Waiting without awaited: the cause is on another node.",
         title="Where the job's GPU time goes", what="The job's GPUs by what they do, in GPU-seconds a second.",
         unit="short", stack=True, few=True, size=(24, 8)),
-    heat([(of_job("coldplate_gpu_utilization_ratio"), "{{instance}} GPU {{gpu}}")],
+    heatmap([(of_job("coldplate_gpu_utilization_ratio"), "{{instance}} GPU {{gpu}}")],
         "equal rows: a dark row among bright ones is the straggler.", max=1, unit="percentunit"),
     graph([(of_job("coldplate_gpu_power_watts"), "{{instance}} GPU {{gpu}}")],
         "one band. All at full utilization and a fifth of the limit means that they wait for one."),
@@ -114,7 +116,7 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("History of the job")
 dashboard.add(
-    table("The job", [Column("Nodes", "count by (scheduler, job_id, user, name, account, partition) "
+    table("The job", [TableColumn("Nodes", "count by (scheduler, job_id, user, name, account, partition) "
         "(coldplate_job_info)", unit="short")], "the job that you selected.",
         labels={"job_id": "Job", "name": "Name", "user": "User", "account": "Account",
         "partition": "Partition", "scheduler": "Scheduler"}, size=(24, 5)),

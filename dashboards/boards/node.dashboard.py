@@ -1,9 +1,9 @@
 """Node: is each GPU well, does it do true work, and what holds it back."""
 
+from dashboards.alert_thresholds import steps
 from dashboards.board import Board
-from dashboards.panels import UP_DOWN, YES_NO, Column, alerts, graph, heat, stat, states, table
-from dashboards.rulebook import steps
-from dashboards.shapes import HARMFUL, THROTTLED
+from dashboards.panels import UP_DOWN, YES_NO, TableColumn, alerts, graph, heatmap, stat, state_timeline, table
+from dashboards.queries import HARMFUL, THROTTLED
 
 NONE = (("green", None), ("red", 1))
 MARGIN = steps("GpuHot")
@@ -35,21 +35,21 @@ dashboard.add(
         what="Share of time in which heat, a power brake or another cause reduced the clocks of the worst GPU.",
         limits=THROTTLE, decimals=1),
     table("GPUs", [
-        Column("State", per_gpu("min", "coldplate_gpu_up"), unit="short", mapped=LOST),
-        Column("Busy", per_gpu("max", "coldplate_gpu_utilization_mean_ratio")),
-        Column("SM active", per_gpu("max", "coldplate_gpu_sm_active_mean_ratio")),
-        Column("Tensor", per_gpu("max", "coldplate_gpu_tensor_active_mean_ratio")),
-        Column("Power", per_gpu("max", "coldplate_gpu_power_mean_watts")),
-        Column("Peak", per_gpu("max", "coldplate_gpu_power_max_watts")),
-        Column("Margin", per_gpu("min", "coldplate_gpu_temperature_margin_celsius"), limits=MARGIN),
-        Column("Throttled", per_gpu("max", THROTTLED),
+        TableColumn("State", per_gpu("min", "coldplate_gpu_up"), unit="short", mapped=LOST),
+        TableColumn("Busy", per_gpu("max", "coldplate_gpu_utilization_mean_ratio")),
+        TableColumn("SM active", per_gpu("max", "coldplate_gpu_sm_active_mean_ratio")),
+        TableColumn("Tensor", per_gpu("max", "coldplate_gpu_tensor_active_mean_ratio")),
+        TableColumn("Power", per_gpu("max", "coldplate_gpu_power_mean_watts")),
+        TableColumn("Peak", per_gpu("max", "coldplate_gpu_power_max_watts")),
+        TableColumn("Margin", per_gpu("min", "coldplate_gpu_temperature_margin_celsius"), limits=MARGIN),
+        TableColumn("Throttled", per_gpu("max", THROTTLED),
             limits=THROTTLE),
-        Column("Memory", per_gpu("max", "coldplate_gpu_memory_used_bytes / coldplate_gpu_memory_total_bytes"),
+        TableColumn("Memory", per_gpu("max", "coldplate_gpu_memory_used_bytes / coldplate_gpu_memory_total_bytes"),
             unit="percentunit"),
-        Column("Remap", per_gpu("max", "coldplate_gpu_row_remap_pending"), unit="short", mapped=YES_NO),
-        Column("XIDs, 1 h", per_gpu("sum", "round(increase(coldplate_gpu_xids_total[1h]))"), unit="short",
+        TableColumn("Remap", per_gpu("max", "coldplate_gpu_row_remap_pending"), unit="short", mapped=YES_NO),
+        TableColumn("XIDs, 1 h", per_gpu("sum", "round(increase(coldplate_gpu_xids_total[1h]))"), unit="short",
             limits=(("green", None), ("orange", 1)), zero=True, decimals=0),
-        Column("Links down", per_gpu("sum", "1 - coldplate_nvlink_up"), unit="short", limits=NONE),
+        TableColumn("Links down", per_gpu("sum", "1 - coldplate_nvlink_up"), unit="short", limits=NONE),
     ], "all green, and GPUs of one job equal.",
         what="Each GPU of the node now, lost ones first; means of a minute.",
         labels={"gpu": "GPU"}, size=(24, 11), rows=per_gpu("max", "coldplate_gpu_up"), sort=("+State", "+GPU")),
@@ -60,7 +60,7 @@ dashboard.add(
         "almost all of it computing. Awaited names a GPU that its job's others wait for.",
         title="Where GPU time goes", what="GPUs by what they do, in GPU-seconds a second (docs/jobs.md).",
         unit="short", stack=True, few=True, size=(24, 8)),
-    heat("coldplate_gpu_utilization_ratio", "equal rows within a job: a dark row among bright ones is a straggler.",
+    heatmap("coldplate_gpu_utilization_ratio", "equal rows within a job: a dark row among bright ones is a straggler.",
         max=1, unit="percentunit"),
     graph("coldplate_gpu_sm_active_ratio",
         "near the utilization: kernels fill the GPU. Full utilization with a low value here is a GPU that waits.",
@@ -98,7 +98,8 @@ dashboard.add(
     graph([(f"max by (gpu, reason) ({THROTTLED}) > 0",
         "GPU {{gpu}} {{reason}}")], "empty: these reasons slow work down.", title="Throttled time by reason",
         limits=THROTTLE),
-    states([("max by (gpu, reason) (coldplate_gpu_throttle_active{" + HARMFUL + "} == 1)", "GPU {{gpu}} {{reason}}"),
+    state_timeline([("max by (gpu, reason) (coldplate_gpu_throttle_active{" + HARMFUL + "} == 1)",
+            "GPU {{gpu}} {{reason}}"),
         ("max by (gpu) (coldplate_gpu_hw_slowdown_active == 1)", "GPU {{gpu}} hw_slowdown, any reason")],
         "empty: a GPU has a row only while it is throttled.", title="Throttled now", mapped=ON_OFF),
 )  # fmt: skip
@@ -108,17 +109,18 @@ dashboard.add(
         size=(8, 8), few=True),
     graph([(f"sum by (gpu, type) (rate(coldplate_gpu_ecc_errors_total{RATE})) > 0")],
         "empty; uncorrected errors lose data.", size=(8, 8), few=True),
-    states([("coldplate_gpu_row_remap_pending", "GPU {{gpu}} pending"), ("coldplate_gpu_row_remap_failure",
+    state_timeline([("coldplate_gpu_row_remap_pending", "GPU {{gpu}} pending"), ("coldplate_gpu_row_remap_failure",
         "GPU {{gpu}} failed")], "all no: pending asks for a reset, failed for a replacement.", title="Row remaps",
         mapped=((1, "yes", "red"), (0, "no", "green")), size=(8, 8)),
 )  # fmt: skip
 dashboard.row("Faults")
 dashboard.add(
-    table("XIDs", [Column("Times", "max by (gpu, xid) (coldplate_gpu_xid_errors_total > 0)", unit="short"),
-        Column("Last", "max by (gpu, xid) (coldplate_gpu_xid_last_timestamp_seconds) * 1000", unit="dateTimeFromNow")],
+    table("XIDs", [TableColumn("Times", "max by (gpu, xid) (coldplate_gpu_xid_errors_total > 0)", unit="short"),
+        TableColumn("Last", "max by (gpu, xid) (coldplate_gpu_xid_last_timestamp_seconds) * 1000",
+            unit="dateTimeFromNow")],
         "empty. The runbooks of the alerts GpuXid* say what to do for each code.", labels={"gpu": "GPU", "xid": "XID"},
         rows="max by (gpu, xid) (coldplate_gpu_xid_errors_total > 0)", sort="Last", size=(7, 9)),
-    table("Requested recovery action", [Column("Requested",
+    table("Requested recovery action", [TableColumn("Requested",
         'max by (gpu, action) (coldplate_gpu_recovery_action{action!="none"} == 1)', unit="short")], "empty.",
         none="none, or not reported", labels={"gpu": "GPU", "action": "Action"}, size=(5, 9), sort="+GPU"),
     alerts({"alertname": "Alert", "gpu": "GPU", "device": "Port"}, what="Alerts about this node on the server.",
@@ -137,7 +139,7 @@ dashboard.add(
         (f"sum by (device, port) (rate(coldplate_infiniband_port_data_received_bytes_total{RATE}))",
         "{{device}}/{{port}} received")], "depends on how the job uses its rails; they need not be equal.",
         title="InfiniBand"),
-    states("coldplate_infiniband_port_up", "all up.", title="InfiniBand ports", mapped=UP_DOWN),
+    state_timeline("coldplate_infiniband_port_up", "all up.", title="InfiniBand ports", mapped=UP_DOWN),
 )  # fmt: skip
 dashboard.row("Host")
 dashboard.add(

@@ -1,9 +1,9 @@
 """Rack: does its power fit its budget, will it, and is all of it known."""
 
+from dashboards.alert_thresholds import limits, steps
 from dashboards.board import Board
-from dashboards.panels import UP_DOWN, Column, alerts, gauge, graph, stat, states, table
-from dashboards.rulebook import limits, steps
-from dashboards.shapes import BREACH, in_rack
+from dashboards.panels import UP_DOWN, TableColumn, alerts, gauge, graph, stat, state_timeline, table
+from dashboards.queries import BREACH, in_rack
 
 POWER = steps("RackPowerHigh")
 LEVELS = []
@@ -60,10 +60,10 @@ dashboard.add(
     graph([(in_rack("max by (instance) (coldplate_node_power_mean_watts)"), "{{instance}}")],
         "equal power for nodes of one job.", title="By node",
         what="Power of each node of the rack, mean of a minute, by its best source.", stack=True, size=(12, 9)),
-    table("Nodes", [Column("Power", in_rack("max by (instance) (coldplate_node_power_watts)")),
-        Column("Peak", in_rack("max by (instance) (coldplate_node_power_max_watts)")), Column("GPUs",
-        in_rack("sum by (instance) (coldplate_gpu_power_mean_watts)")), Column("GPUs up",
-        in_rack("sum by (instance) (coldplate_gpu_up)"), unit="short"), Column("Least margin",
+    table("Nodes", [TableColumn("Power", in_rack("max by (instance) (coldplate_node_power_watts)")),
+        TableColumn("Peak", in_rack("max by (instance) (coldplate_node_power_max_watts)")), TableColumn("GPUs",
+        in_rack("sum by (instance) (coldplate_gpu_power_mean_watts)")), TableColumn("GPUs up",
+        in_rack("sum by (instance) (coldplate_gpu_up)"), unit="short"), TableColumn("Least margin",
         in_rack("min by (instance) (coldplate_gpu_temperature_margin_celsius)"), limits=steps("GpuHot"))],
           "equal rows for nodes of one job, and green margins. A node links to its board.",
               what="The nodes of the rack.", labels={"instance": "Node"}, links=(("Node", "node"),), size=(12, 9),
@@ -108,12 +108,12 @@ dashboard.add(
 )  # fmt: skip
 dashboard.row("Water")
 dashboard.add(
-    states([(f"max by (equipment, kind, part) ({not_ok('coldplate_rack_part_state')})",
+    state_timeline([(f"max by (equipment, kind, part) ({not_ok('coldplate_rack_part_state')})",
         "{{equipment}} {{kind}} {{part}}")],
         "empty: a part has a row only while it is not ok.", title="Parts of the equipment that are not ok",
         what="Leak detectors, pumps, reservoirs, filters, shelves, supplies and feeds, as they tell. One that cannot "
         "be read is not known to be well.", mapped=NOT_OK, size=(12, 9)),
-    table("Leak detectors of the nodes", [Column("State", in_rack(
+    table("Leak detectors of the nodes", [TableColumn("State", in_rack(
         f"max by (instance, chassis, detector) ({not_ok('coldplate_leak_detector_state')})"),
         unit="short", mapped=NOT_OK)], "empty.", what="Detectors in the trays that report coolant or cannot be read.",
         labels={"instance": "Node", "chassis": "Chassis", "detector": "Detector"}, links=(("Node", "node"),),
@@ -145,7 +145,7 @@ dashboard.add(
     graph([("coldplate_rack_distribution_power_watts", "{{equipment}} {{unit}}")],
         "shelves alike; the feeds of a PDU pair each below half of what one may carry.", title="Power by shelf and PDU",
         what="As the equipment measures it.", size=(12, 8), few=True),
-    states([("min by (equipment) (coldplate_rack_equipment_up)", "{{equipment}}")], "all green.",
+    state_timeline([("min by (equipment) (coldplate_rack_equipment_up)", "{{equipment}}")], "all green.",
         title="Equipment that answers", what="Whether its service answers the agent of the rack that asks it.",
         mapped=UP_DOWN, size=(12, 8)),
 )  # fmt: skip
@@ -155,11 +155,12 @@ dashboard.add(
         ("max by (rack) (coldplate_rack_nodes_expected)", "expected")], "the two lines coincide.",
         title="Nodes in the sum", what="Nodes that report their power, and those that should.", size=(8, 8), few=True,
         lines=("^expected$",)),
-    states([("rack:peer_up:max", "{{peer}}")], "all green.", title="Peers",
+    state_timeline([("rack:peer_up:max", "{{peer}}")], "all green.", title="Peers",
         what="Whether at least one agent of the rack can reach each node.", mapped=UP_DOWN, size=(8, 8)),
     graph([("sum by (reason, peer) (rate(coldplate_rack_peer_failures_total[$__rate_interval]))",
         "{{peer}} {{reason}}")], "0.", title="Failed or rejected peer responses", size=(8, 8), few=True),
-    table("Sources of node power", [Column("Nodes", in_rack("count by (instance, source) (coldplate_node_power_watts)"),
+    table("Sources of node power", [
+        TableColumn("Nodes", in_rack("count by (instance, source) (coldplate_node_power_watts)"),
         unit="short")], "a measured source on each node: estimate is computed from GPU power, not measured.",
         what="Source of each node's power.", labels={"instance": "Node", "source": "Source"}, links=(("Node",
         "node"),), size=(12, 8), sort="+Source"),

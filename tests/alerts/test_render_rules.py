@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.cli import main
-from agent.commands.render.rules import MARK, render
+from agent.commands.render.fleet_files import MARK
+from agent.commands.render.fleet_files import render_rule_files as render
 from agent.config.schema import OverrideConfig as Override
 from agent.lib.wording import UserError
 from alerts import packs, rulefile

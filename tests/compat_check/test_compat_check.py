@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from agent.commands import compat_check
-from agent.commands.compat_check.found_queries import FoundQuery
-from agent.commands.compat_check.judged_queries import QueryVerdict, judge
+from agent.commands.compat_check.query_extraction import ExtractedQuery
+from agent.commands.compat_check.query_verdicts import QueryVerdict, evaluate_query
 from exporters.compatibility import PROFILES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,7 +27,7 @@ TWELVE_TWO_THREE_NINE = [
 
 
 def verdict(text: str, *labels: str) -> QueryVerdict:
-    return judge(FoundQuery("p", text, labels=labels))
+    return evaluate_query(ExtractedQuery("p", text, labels=labels))
 
 
 @pytest.mark.parametrize("query", TWELVE_TWO_THREE_NINE)

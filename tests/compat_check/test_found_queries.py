@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from agent.commands.compat_check.found_queries import MOST_BYTES, NoQueriesError, queries_of, read_queries
+from agent.commands.compat_check.query_extraction import MOST_BYTES, NoQueriesError, extract_queries, read_queries
 
 
 def of(document: Any) -> list[tuple[str, str]]:
-    return [(each.place, each.text) for each in queries_of(json.dumps(document))]
+    return [(each.place, each.text) for each in extract_queries(json.dumps(document))]
 
 
 def panel(title: str, *queries: str, **more: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def test_panels_are_found_in_rows_of_every_age() -> None:
 def test_a_library_panel_that_is_not_in_the_file_is_unread() -> None:
     element = {"kind": 1, "name": "L", "model": panel("shared", "a")}
     assert of({"panels": [], "__elements": {"uid": element}}) == [("shared", "a")]
-    (found,) = queries_of(json.dumps({"panels": [{"libraryPanel": {"uid": "u", "name": "Heat"}}]}))
+    (found,) = extract_queries(json.dumps({"panels": [{"libraryPanel": {"uid": "u", "name": "Heat"}}]}))
     assert (found.place, found.unread) == ("library panel Heat", "its queries are not in this file")
 
 
@@ -50,7 +50,7 @@ def test_a_library_panel_that_is_not_in_the_file_is_unread() -> None:
 )
 def test_variables_ask_too(query: Any, expected: tuple[str, tuple[str, ...]] | None) -> None:
     board = {"templating": {"list": [{"name": "v", "type": "query", "query": query}]}}
-    found = [(each.text, each.labels) for each in queries_of(json.dumps(board))]
+    found = [(each.text, each.labels) for each in extract_queries(json.dumps(board))]
     assert found == ([] if expected is None else [expected])
 
 
@@ -64,13 +64,13 @@ RULES = "groups:\n- name: g\n  rules:\n  - {alert: A, expr: a > 1}\n  - {record:
 
 
 def test_rules_are_found_in_prometheus_files_and_in_kubernetes_objects() -> None:
-    found = queries_of(RULES)
+    found = extract_queries(RULES)
     assert [(each.place, each.text, each.record) for each in found] == [("A", "a > 1", ""), ("r", "b", "r")]
     wrapped = "kind: PrometheusRule\nspec:\n  " + RULES.replace("\n", "\n  ")
-    assert queries_of(wrapped) == found
+    assert extract_queries(wrapped) == found
     listed = "kind: List\nitems:\n- spec:\n    " + RULES.replace("\n", "\n    ")
-    assert queries_of(listed) == found
-    *_, rest = queries_of(f"{RULES}---\na: 1\n")
+    assert extract_queries(listed) == found
+    *_, rest = extract_queries(f"{RULES}---\na: 1\n")
     assert (rest.place, rest.unread) == ("line 7", "another document begins, which is not read")
 
 
@@ -92,7 +92,7 @@ HOPELESS = {
 def test_what_is_no_file_of_queries_is_refused_with_the_reason(kind: str) -> None:
     text, reason = HOPELESS[kind]
     with pytest.raises(NoQueriesError, match=reason):
-        queries_of(text)
+        extract_queries(text)
 
 
 def test_a_file_that_is_too_large_is_refused_unread(tmp_path: Path) -> None:

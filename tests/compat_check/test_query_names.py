@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from agent.commands.compat_check.query_names import names_in
+from agent.commands.compat_check.query_extraction import extract_names
 from alerts.promql import PromqlError
 
 
 def names(text: str) -> list[str]:
-    return [each.name for each in names_in(text).selectors]
+    return [each.name for each in extract_names(text).selectors]
 
 
 @pytest.mark.parametrize(
@@ -47,25 +47,25 @@ def test_one_metric_is_found_whatever_is_around_it(text: str) -> None:
     ],
 )
 def test_labels_to_group_by_are_named_but_not_those_that_the_query_makes(text: str, labels: tuple[str, ...]) -> None:
-    assert names_in(text).grouping == labels
+    assert extract_names(text).grouping == labels
 
 
 def test_matchers_are_those_of_their_metric() -> None:
     found = {
         each.name: [(one.name, one.operator, one.value) for one in each.matchers]
-        for each in names_in('m{a="1", b=~"x.*"} + n{c!="2"}').selectors
+        for each in extract_names('m{a="1", b=~"x.*"} + n{c!="2"}').selectors
     }
     assert found == {"m": [("a", "=", "1"), ("b", "=~", "x.*")], "n": [("c", "!=", "2")]}
 
 
 @pytest.mark.parametrize("text", ["$metric", "node_${what}_total", '{__name__=~"$m"}', "[[metric]]{a='b'}"])
 def test_a_name_that_grafana_fills_in_is_open(text: str) -> None:
-    (found,) = names_in(text).selectors
+    (found,) = extract_names(text).selectors
     assert found.open
 
 
 def test_a_name_by_regular_expression_is_a_pattern() -> None:
-    (found,) = names_in('{__name__=~"DCGM_.+"}').selectors
+    (found,) = extract_names('{__name__=~"DCGM_.+"}').selectors
     assert found.pattern is not None and found.pattern.matches("DCGM_FI_DEV_GPU_TEMP")
 
 
@@ -75,12 +75,12 @@ def test_a_name_by_regular_expression_is_a_pattern() -> None:
 )
 def test_what_rules_do_not_support_is_refused(text: str) -> None:
     with pytest.raises(PromqlError):
-        names_in(text)
+        extract_names(text)
 
 
 def test_a_text_names_nothing() -> None:
-    assert names_in("'text'").selectors == ()
+    assert extract_names("'text'").selectors == ()
 
 
 def test_both_sides_of_an_or_are_known() -> None:
-    assert names_in("(a or b) * on (x) c").choices == ((frozenset({"a"}), frozenset({"b"})),)
+    assert extract_names("(a or b) * on (x) c").choices == ((frozenset({"a"}), frozenset({"b"})),)

@@ -10,8 +10,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from agent.config.reading import parse
 from agent.daemon.hub import Hub
 from agent.model import Instant, Snapshot
-from agent.wiring.serving import Exposed, neighbours_of
 from agent.wiring.start_checks import check
+from agent.wiring.web_serving import Exposed, neighbours_of
 from exporters.encoder import Encoder, Format
 from exporters.endpoint import RouteContext
 from exporters.http_messages import Request

@@ -12,14 +12,13 @@ from agent.catalogue import BY_NAME
 from agent.daemon.flight_recorder import AFTER_SECONDS, FIRING, XID, FlightRecorder, FlightSettings, FlightTriggers
 from agent.lib.threads import Threads
 from agent.model import Frame, Gpu, Instant, Layout, Node, Series, Snapshot
-from agent.recording.node_merge import by_time
-from agent.recording.provenance import Provenance
-from agent.recording.recording_reader import Recording
+from agent.recording.file_records import RecordingHeader
+from agent.recording.recording_reader import Recording, by_time
 from tests.recording.played import played, same
 
 POWER = Layout((Series(BY_NAME["coldplate_gpu_power_watts"], Gpu("0", "GPU-0")),))
 NONE = Frame(Layout(()), ())
-HEADER = Provenance("0", "node-1", 0.0, 0.0, 1.0)
+HEADER = RecordingHeader("0", "node-1", 0.0, 0.0, 1.0)
 SPAN = 300.0
 
 Make = Callable[..., FlightRecorder]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from grafanalib._gen import generate_dashboards
 
-from dashboards import rulebook, terms
+from dashboards import alert_thresholds, queries
 from dashboards.board import Board
 from dashboards.generate import BOARDS, GENERATED, as_text, boards
 from dashboards.panels import graph
@@ -81,20 +81,20 @@ def test_recorded_series_of_gpus_are_narrowed_by_job_where_their_query_keeps_it(
 
 
 def test_thresholds_come_from_the_rules() -> None:
-    assert rulebook.steps("GpuHot") == (("orange", None), ("green", 5.0))
-    assert rulebook.steps("GpuHot.memory") == (("green", None), ("orange", 95.0))
-    assert rulebook.steps("GpuThrottled") == (("green", None), ("red", 0.05))
+    assert alert_thresholds.steps("GpuHot") == (("orange", None), ("green", 5.0))
+    assert alert_thresholds.steps("GpuHot.memory") == (("green", None), ("orange", 95.0))
+    assert alert_thresholds.steps("GpuThrottled") == (("green", None), ("red", 0.05))
     levels = (("green", None), ("orange", 0.8), ("orange", 0.9), ("red", 1.0), ("red", 1.35))
-    assert rulebook.steps("RackPowerHigh") == levels
-    assert rulebook.steps("RackPowerSwing", level="ramp") == (("green", None), ("blue", 0.03))
-    assert rulebook.steps("RackCoolantSupplyHot") == (("green", None), ("orange", 40.0), ("red", 45.0))
-    assert rulebook.steps("RackBreaker") == (("red", None), ("orange", 300.0), ("green", 1800.0))
+    assert alert_thresholds.steps("RackPowerHigh") == levels
+    assert alert_thresholds.steps("RackPowerSwing", level="ramp") == (("green", None), ("blue", 0.03))
+    assert alert_thresholds.steps("RackCoolantSupplyHot") == (("green", None), ("orange", 40.0), ("red", 45.0))
+    assert alert_thresholds.steps("RackBreaker") == (("red", None), ("orange", 300.0), ("green", 1800.0))
 
 
 @pytest.mark.parametrize("name", ["GpuHott", "GpuXidUnknown"])
 def test_thresholds_of_an_alert_that_has_none_are_refused(name: str) -> None:
     with pytest.raises(KeyError, match=name):
-        rulebook.steps(name)
+        alert_thresholds.steps(name)
 
 
 def test_panels_flow_over_the_grid() -> None:
@@ -107,5 +107,5 @@ def test_panels_flow_over_the_grid() -> None:
 
 
 def test_names_are_put_into_words() -> None:
-    assert terms.title_of("coldplate_gpu_pcie_replays_total") == "GPU PCIe replays"
-    assert terms.title_of("rack:power_watts:mean1m") == "Power"
+    assert queries.title_of("coldplate_gpu_pcie_replays_total") == "GPU PCIe replays"
+    assert queries.title_of("rack:power_watts:mean1m") == "Power"

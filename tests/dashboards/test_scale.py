@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dashboards.rulebook import FLEET, recorded
+from dashboards.alert_thresholds import FLEET, recorded_series
 from tests.dashboards.conftest import filled, load
 from tests.dashboards.rig import Server
 from tests.servers import free_ports, need
@@ -35,7 +35,7 @@ VALUES = {"cluster": ".*", "rack": ".*"}
 
 def _series() -> Iterator[tuple[str, str, float, int]]:
     """Name, labels, value and age of the oldest sample of every series."""
-    for name in sorted(recorded()):
+    for name in sorted(recorded_series()):
         level = name.split(":")[0]
         if level == "node":
             extra = ',reason="hw_power_brake"' if "throttle" in name else ""

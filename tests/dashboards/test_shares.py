@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.shapes import BREACH, THROTTLED
+from dashboards.queries import BREACH, THROTTLED
 from tests.dashboards.conftest import filled, load
 from tests.servers import need
 

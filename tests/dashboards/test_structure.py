@@ -14,7 +14,7 @@ from agent.catalogue import BY_NAME
 from agent.model import Node, Unit
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.tree import VectorSelector
-from dashboards.rulebook import PACK, recorded
+from dashboards.alert_thresholds import PACK, recorded_series
 from tests.dashboards.conftest import NAMES, Dashboard, filled, load
 
 KNOWN = {"up", "ALERTS"}
@@ -102,9 +102,9 @@ def test_every_query_reads_series_that_exist_narrowed_by_the_variables_of_the_bo
     for where, expr in board.queries():
         read = set(_names(parse(filled(expr, ANY))))
         assert read, where
-        assert not {each for each in read if each not in BY_NAME and each not in recorded() and each not in KNOWN}, (
-            where
-        )
+        assert not {
+            each for each in read if each not in BY_NAME and each not in recorded_series() and each not in KNOWN
+        }, where
         assert all(f'"${name}"' in expr for name in single), where
         assert "_timestamp_seconds" not in expr or "* 1000" in expr, f"{where}: Grafana reads milliseconds"
     exprs = [each["expr"] for each in board.json["annotations"]["list"] if "expr" in each]

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from agent.commands.doctor.diagnosing import examine
-from agent.commands.doctor.diagnosis_line import Diagnosis
-from agent.commands.doctor.examined_node import ExaminedNode
+from agent.commands.doctor.check_runner import examine
+from agent.commands.doctor.doctor_finding import DoctorFinding
+from agent.commands.doctor.doctor_node import DoctorNode
 from agent.config.reading import parse
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,14 +57,14 @@ class NodeTree:
     def remove(self, path: str) -> None:
         shutil.rmtree(self.at(path)) if self.at(path).is_dir() else self.at(path).unlink()
 
-    def node(self, config: str = QUIET) -> ExaminedNode:
+    def node(self, config: str = QUIET) -> DoctorNode:
         """As the configuration in this text has it."""
-        return ExaminedNode(
+        return DoctorNode(
             parse(config, "c.yaml"), sysfs=self.at("sys"), procfs=self.at("proc"), root=self.at("root"), url=self.url,
             mono=time.monotonic,
         )  # fmt: skip
 
-    def findings(self, config: str = QUIET) -> list[Diagnosis]:
+    def findings(self, config: str = QUIET) -> list[DoctorFinding]:
         return examine(self.node(config), self.patience)
 
     def told(self, subject: str, config: str = QUIET) -> list[tuple[str, str]]:

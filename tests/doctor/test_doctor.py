@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from agent import __version__, cli
-from agent.commands.doctor import agent_user, diagnosis_text
-from agent.commands.doctor.agent_user import READ, WRITE, AgentUser
-from agent.commands.doctor.agent_view import ask, parse_snapshot
-from agent.commands.doctor.diagnosis_line import Diagnosis, DoctorVerdict
-from agent.commands.doctor.subjects.clock_sync import UNSYNCHRONISED, judge
-from agent.commands.doctor.subjects.scraping import peer_of
+from agent.commands.doctor import doctor_finding, doctor_node
+from agent.commands.doctor.checks.host_access import UNSYNCHRONISED
+from agent.commands.doctor.checks.host_access import judge_clock as judge
+from agent.commands.doctor.checks.serving import peer_of
+from agent.commands.doctor.doctor_finding import DoctorFinding, DoctorVerdict
+from agent.commands.doctor.doctor_node import READ, WRITE, AgentUser, fetch_snapshot, parse_snapshot
 from agent.lib.http_target import HttpTarget
 from tests.doctor.conftest import AGENT, MODULE, SCRAPER, Answer, NodeTree, reading, snapshot, write
 from tests.fakes.trees import OddTree
@@ -207,7 +207,7 @@ def test_what_the_running_agent_says_of_itself(
 
 @pytest.mark.parametrize("answer", [(200, b"{}"), (200, b"<html>"), (404, UP), (200, b'{"data": {"age": "x"}}')])
 def test_another_server_on_the_port_is_no_agent(server: Start, answer: tuple[int, bytes]) -> None:
-    view, why = ask(HttpTarget(server(lambda path: answer)), time.monotonic)
+    view, why = fetch_snapshot(HttpTarget(server(lambda path: answer)), time.monotonic)
     assert view is None
     assert why
 
@@ -373,10 +373,10 @@ def test_permissions_are_those_of_the_agent_s_user(user: AgentUser, mode: int, w
 
 
 def test_the_user_is_that_of_the_account_or_a_dynamic_one() -> None:
-    found = agent_user.of_accounts(["coldplate:x:990:991::/:/"], ["video:x:44:a,coldplate", "b:x:7:", "c:x"])
+    found = doctor_node.user_of_accounts(["coldplate:x:990:991::/:/"], ["video:x:44:a,coldplate", "b:x:7:", "c:x"])
     assert (found.uid, found.groups) == (990, frozenset({991, 44}))
-    assert agent_user.of_accounts([], []).uid is None
-    assert agent_user.of_status("Uid:\tx\n") is None
+    assert doctor_node.user_of_accounts([], []).uid is None
+    assert doctor_node.user_of_status("Uid:\tx\n") is None
 
 
 def test_the_command_tells_in_text_and_in_json_and_its_status_is_the_worst(
@@ -427,7 +427,7 @@ def test_the_snapshot_is_read_as_the_agent_writes_it(capsys: pytest.CaptureFixtu
     view, why = parse_snapshot(capsys.readouterr().out.encode(), "here")
     assert view is not None, why
     assert [each.outcome for each in view.reports if each.backend == "host"] == ["ok"]
-    assert next(view.labelled("coldplate_build_info", "version", 1)) == __version__
+    assert next(view.label_values("coldplate_build_info", "version", 1)) == __version__
     assert view.values("coldplate_node_cpus") == [os.cpu_count()]
 
 
@@ -440,12 +440,12 @@ def test_a_url_that_is_none_is_a_mistake_in_one_line(capsys: pytest.CaptureFixtu
     ("verdicts", "status"), [(["OK"], "OK"), (["OK", "WARN"], "WARN"), (["WARN", "FAIL", "OK"], "FAIL")]
 )
 def test_the_worst_line_is_the_verdict(verdicts: list[str], status: str) -> None:
-    assert diagnosis_text.worst([Diagnosis("s", DoctorVerdict(each), "f") for each in verdicts]).value == status
+    assert doctor_finding.worst([DoctorFinding("s", DoctorVerdict(each), "f") for each in verdicts]).value == status
 
 
 def test_only_the_verdict_is_coloured_and_no_foreign_text_reaches_the_terminal() -> None:
-    findings = [Diagnosis("port", DoctorVerdict.FAIL, "taken by \033[2J", "stop\nit")]
-    first, second, count = diagnosis_text.lines(findings, coloured=True)
+    findings = [DoctorFinding("port", DoctorVerdict.FAIL, "taken by \033[2J", "stop\nit")]
+    first, second, count = doctor_finding.lines(findings, coloured=True)
     assert first == "\033[1;31mFAIL\033[0m  port  taken by \\x1b[2J"
     assert second.strip() == "fix: stop\\nit"
     assert count == "\n0 OK, 0 WARN, 1 FAIL"

@@ -15,7 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from agent.catalogue import BY_NAME
 from agent.cli import main
-from agent.commands.export import openmetrics_file
+from agent.commands.export import export_formats
 from agent.model import Snapshot
 from agent.recording.recording_reader import Recording
 from alerts.engine import RuleEngine, Ruleset
@@ -37,10 +37,10 @@ def exported(recording: Path, *options: str) -> Path:
     return out
 
 
-@pytest.mark.parametrize("samples", [openmetrics_file.SAMPLES, 2000], ids=["one pass", "many passes"])
+@pytest.mark.parametrize("samples", [export_formats.SAMPLES, 2000], ids=["one pass", "many passes"])
 def test_a_strict_parser_reads_what_was_recorded(tmp_path: Path, samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of a GPU whose series come and go."""
-    monkeypatch.setattr(openmetrics_file.write, "__defaults__", (samples,))
+    monkeypatch.setattr(export_formats.write_openmetrics, "__defaults__", (samples,))
     path = recorded(tmp_path, "driver-hang", 100)
     out = exported(path, "--step", "25s")
     found = {

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from agent.catalogue import BY_NAME
-from agent.commands.top.screen.diagnosis import diagnose
-from agent.commands.top.screen.look import Look
-from agent.commands.top.screen.node_panes import alert_lines
+from agent.commands.top.screen.node_diagnosis import diagnose
+from agent.commands.top.screen.node_samples import Traffic
 from agent.commands.top.screen.node_view import view_of
-from agent.commands.top.screen.traffic import Traffic
+from agent.commands.top.screen.panes import alert_lines
+from agent.commands.top.screen.text_layout import TextLayout
 from agent.model import Alert, BackendReport, Gap, Gpu, Instant, Outcome, Phase, Reading, Reason, Series, Snapshot
 from alerts.notify.log import LogReceiver
 from alerts.notify.receiver import Notice
@@ -55,7 +55,7 @@ def test_a_released_driver_is_a_pause_and_not_the_loss_of_all_gpus() -> None:
 def test_the_description_of_an_alert_is_on_the_page_in_top_and_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     assert CAUSE in page(FIRING)
     node = replace(view_of("n", "here", paused(), Traffic()), alerts=[FIRING])
-    assert any(CAUSE in line.plain for line in alert_lines([node], NOW, Look(120)))
+    assert any(CAUSE in line.plain for line in alert_lines([node], NOW, TextLayout(120)))
     caplog.set_level(logging.INFO, "coldplate.alert")
     LogReceiver().put([Notice(FIRING, NOW + 60)], NOW)
     assert getattr(caplog.records[0], "facts")["description"] == CAUSE  # noqa: B009 - a field of ours

@@ -22,9 +22,15 @@ from agent.backends.synthetic import load_scenario, shipped_scenarios
 from agent.backends.synthetic.hindsight import past_xids, settled_at
 from agent.catalogue import BY_NAME
 from agent.commands.check import ASIDE
-from agent.commands.check.asides import AgentAlerts, Aside, ask_agent
-from agent.commands.check.judgement import Evidence, judge, learn
-from agent.commands.check.wording_of_judgement import as_json, as_text, status_of
+from agent.commands.check.check_output import as_json, as_text, status_of
+from agent.commands.check.node_check import (
+    AgentAlerts,
+    BackgroundQuery,
+    CheckEvidence,
+    evaluate,
+    learn_expectations,
+    query_agent,
+)
 from agent.config.schema import ConfigError
 from agent.daemon.pausing import PauseRequest, boot_of, write_request
 from agent.health.examination import CHECKS
@@ -43,10 +49,10 @@ DOCUMENTED = {name: int(code) for name, code in re.findall(r"^\| `([a-z-]+)` \| 
 DEVICES = "synthetic"
 
 
-def evidence_of(look, name: str) -> Evidence:
+def evidence_of(look, name: str) -> CheckEvidence:
     scenario = load_scenario(name)
     t = settled_at(scenario)
-    return Evidence(look(name), DEVICES, xids=past_xids(scenario, t, Instant(5_000.0 + t, 1.7e9 + t)))
+    return CheckEvidence(look(name), DEVICES, xids=past_xids(scenario, t, Instant(5_000.0 + t, 1.7e9 + t)))
 
 
 def test_the_document_has_every_scenario_and_every_check() -> None:
@@ -62,7 +68,7 @@ def test_the_document_has_every_key_of_an_expectation() -> None:
 
 @pytest.mark.parametrize("name", [name for name, _ in shipped_scenarios()])
 def test_every_scenario_has_the_documented_status(look, name: str) -> None:
-    made = judge(evidence_of(look, name), NAMES, None, needs_agent=False)
+    made = evaluate(evidence_of(look, name), NAMES, None, needs_agent=False)
     assert status_of(made) == DOCUMENTED[name]
     is_tray = load_scenario(name).topology.name in ("nvl72-tray", "nvl72-rack")
     assert made.expected.name == ("gb200-tray" if is_tray else "dgx-h100")
@@ -72,7 +78,7 @@ def test_every_scenario_has_the_documented_status(look, name: str) -> None:
 
 
 def test_the_text_is_for_people_and_the_object_for_programs(look) -> None:
-    made = judge(evidence_of(look, "ib-flap"), NAMES, None, needs_agent=False)
+    made = evaluate(evidence_of(look, "ib-flap"), NAMES, None, needs_agent=False)
     first, *more = as_text(made, False).splitlines()
     assert first == (
         "COLDPLATE CRITICAL - infiniband-ports: 7 of 8 ports are active; not active: mlx5_3/1;"
@@ -100,8 +106,8 @@ def test_the_text_is_for_people_and_the_object_for_programs(look) -> None:
     ],
 )
 def test_what_the_agent_is_alarmed_about_counts(look, told: AgentAlerts, needs: bool, status: int, words: str) -> None:
-    evidence = Evidence(look("idle"), DEVICES, xids=[], alerts=told)
-    made = judge(evidence, NAMES, None, needs_agent=needs)
+    evidence = CheckEvidence(look("idle"), DEVICES, xids=[], alerts=told)
+    made = evaluate(evidence, NAMES, None, needs_agent=needs)
     assert status_of(made) == status
     assert words in as_text(made, False)
 
@@ -114,10 +120,10 @@ def test_silence_is_the_drivers_only_where_it_was_given_the_time_to_answer(look)
         ((BackendReport(DEVICES, Outcome.FAILED, 0.0, "hangs"),), False, 2),
         ((BackendReport(DEVICES, Outcome.ABSENT, 0.0, "no driver"),), True, 3),
     ):
-        evidence = Evidence(Snapshot(1, at, (), reports), DEVICES, is_up, xids=[])
-        assert status_of(judge(evidence, NAMES, None, needs_agent=False)) == status
+        evidence = CheckEvidence(Snapshot(1, at, (), reports), DEVICES, is_up, xids=[])
+        assert status_of(evaluate(evidence, NAMES, None, needs_agent=False)) == status
         named = load_expectations("dgx-h100")
-        assert status_of(judge(evidence, NAMES, named, needs_agent=False)) == (2 if is_up or reports else 3)
+        assert status_of(evaluate(evidence, NAMES, named, needs_agent=False)) == (2 if is_up or reports else 3)
 
 
 def answering(listener: socket.socket, answer: bytes) -> None:
@@ -156,7 +162,7 @@ def alert(name: str, state: str, **labels: str) -> dict[str, object]:
 
 def test_the_agent_is_asked_at_its_address_and_one_that_hangs_or_raves_has_said_nothing(serve) -> None:
     def asked(*listen: str, seconds: float = 5.0) -> AgentAlerts:
-        return ask_agent(OwnAgent(tuple(f"http://127.0.0.1{each}" for each in listen), {}), clock().mono + seconds)
+        return query_agent(OwnAgent(tuple(f"http://127.0.0.1{each}" for each in listen), {}), clock().mono + seconds)
 
     alerts = [alert("GpuLost", "firing"), alert("GpuHot", "pending"), alert("RackPowerHigh", "firing", rack="r12")]
     page = {"status": "success", "data": {"alerts": alerts}}
@@ -171,9 +177,9 @@ def test_the_agent_is_asked_at_its_address_and_one_that_hangs_or_raves_has_said_
 
 def test_what_does_not_answer_in_time_is_left_alone() -> None:
     release = threading.Event()
-    late = Aside(lambda: release.wait(60) and "late")
+    late = BackgroundQuery(lambda: release.wait(60) and "late")
     assert late.result(clock().mono + 0.01, "no answer") == "no answer"
-    assert Aside(lambda: "here").result(clock().mono + 60, "no answer") == "here"
+    assert BackgroundQuery(lambda: "here").result(clock().mono + 60, "no answer") == "here"
     release.set()
 
 
@@ -284,7 +290,9 @@ def test_a_gpu_has_longer_to_answer_where_the_opening_took_long(
     up = BY_NAME["coldplate_gpu_up"]
     layout = Layout(tuple(Series(up, Gpu(index, f"GPU-{index}")) for index in "01"))
     snapshot = Snapshot(1, Instant(5_000.0, 1.7e9), (Frame(layout, (1.0, 0.0)),))
-    made = judge(Evidence(snapshot, "nvml", waited=waited, opening=opening), {"gpus-present"}, None, needs_agent=False)
+    made = evaluate(
+        CheckEvidence(snapshot, "nvml", waited=waited, opening=opening), {"gpus-present"}, None, needs_agent=False
+    )
     assert [each.verdict for each in made.findings] == [verdict]
 
 
@@ -347,13 +355,13 @@ def test_a_node_without_gpus_is_well_if_it_is_to_have_none(capsys: pytest.Captur
 
 
 def test_nothing_is_learned_from_a_node_that_does_not_tell_everything(look) -> None:
-    assert learn(Evidence(look("idle"), DEVICES)).gpus == 8
+    assert learn_expectations(CheckEvidence(look("idle"), DEVICES)).gpus == 8
     for snapshot, is_whole, told in (
         (look("idle"), False, "not everything was read in time"),
         (look("gpu-lost"), True, "1 of 8 GPUs do not answer"),
     ):
         with pytest.raises(ConfigError, match=told):
-            learn(Evidence(snapshot, DEVICES, is_whole=is_whole))
+            learn_expectations(CheckEvidence(snapshot, DEVICES, is_whole=is_whole))
 
 
 def test_what_was_learned_is_what_is_expected_of_the_node(tmp_path: Path) -> None:

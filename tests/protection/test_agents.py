@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.commands.top.screen.asked_urls import target_of
+from agent.commands.top.screen.agent_client import target_of
 from agent.config.reading import parse
 from agent.config.schema import Config
 from agent.lib.http_target import HttpTarget

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent.backends.synthetic import load_scenario
 from agent.model import Snapshot
-from agent.recording.provenance import Provenance
+from agent.recording.file_records import RecordingHeader
 from agent.recording.recording_file import RecordingFile
 from agent.recording.redaction import Redaction
 from tests.lab.score.play import Play, load_pack
@@ -27,8 +27,8 @@ def played(scenario: str, seconds: int, *, judged: bool = True) -> tuple[Snapsho
     return tuple(made)
 
 
-def provenance(first: Snapshot, node: str = "node-1.example") -> Provenance:
-    return Provenance(
+def provenance(first: Snapshot, node: str = "node-1.example") -> RecordingHeader:
+    return RecordingHeader(
         "0.1", node, first.at.wall, first.at.mono, 1.0, "a test", ("python", "train.py"), "4711", "played"
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.model import Instant, Series
-from agent.recording.column_reader import ChosenPlaces, blocks
+from agent.recording.column_reader import SelectedColumns, blocks
 from agent.recording.recording_reader import Recording
 from tests.recording.played import played, record
 
@@ -31,7 +31,7 @@ def by_columns(path: Path) -> dict[Series, Column]:
         for block in blocks(recording):
             for track in block.tracks:
                 walls = block.walls if track.ticks is None else [block.walls[tick] for tick in track.ticks]
-                chosen = ChosenPlaces(range(len(track.layout)))
+                chosen = SelectedColumns(range(len(track.layout)))
                 for series, held in zip(track.layout.series, track.columns(chosen), strict=True):
                     values = [held] * len(walls) if isinstance(held, float) else held
                     assert len(values) == len(walls)

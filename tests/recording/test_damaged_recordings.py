@@ -14,16 +14,24 @@ import pytest
 
 from agent.catalogue import BY_NAME
 from agent.model import BackendReport, Frame, Gap, Gpu, Instant, Layout, Outcome, Reason, Series, Snapshot
-from agent.recording.file_records import BLOCK, DEFINITIONS, HEADER, MAGIC, START, RecordingError, sealed
-from agent.recording.provenance import encoded
+from agent.recording.file_records import (
+    BLOCK,
+    DEFINITIONS,
+    HEADER,
+    MAGIC,
+    START,
+    RecordingError,
+    encode_record,
+    encoded,
+)
+from agent.recording.recording_file import PREAMBLE
 from agent.recording.recording_reader import Recording
-from agent.recording.segment_packer import PREAMBLE
 from tests.recording.played import played, provenance, record, same
 
 POWER, BUSY = BY_NAME["coldplate_gpu_power_watts"], BY_NAME["coldplate_gpu_utilization_ratio"]
 GPU = Gpu("0", "GPU-0")
 LAYOUT = Layout((Series(POWER, GPU), Series(BUSY, GPU)))
-HEAD = START + sealed(HEADER, encoded(provenance(Snapshot(1, Instant(0.0, 1e9), ()))))
+HEAD = START + encode_record(HEADER, encoded(provenance(Snapshot(1, Instant(0.0, 1e9), ()))))
 
 
 def small(segments: int) -> list[Snapshot]:
@@ -96,9 +104,9 @@ def test_with_any_byte_changed_nothing_is_read_that_was_not_recorded(tmp_path: P
         (zlib.compress(b"x" * 100), "is not a recording of coldplate's"),
         (MAGIC + struct.pack("<H", 77), "is of version 77 of the format, and this program knows 1"),
         (START, "ends before its header"),
-        (START + sealed(HEADER, b"[]"), "its header is not understood"),
-        (START + sealed(HEADER, b'{"node": 7}'), "its header is not understood"),
-        (START + sealed(BLOCK, b""), "has no header"),
+        (START + encode_record(HEADER, b"[]"), "its header is not understood"),
+        (START + encode_record(HEADER, b'{"node": 7}'), "its header is not understood"),
+        (START + encode_record(BLOCK, b""), "has no header"),
     ],
 )
 def test_what_is_no_recording_is_refused_in_words(tmp_path: Path, content: bytes, words: str) -> None:
@@ -118,11 +126,13 @@ def test_what_is_no_file_is_refused_without_waiting(tmp_path: Path) -> None:
 
 def block(document: object, rest: bytes = b"", count: int = 1) -> bytes:
     text = json.dumps(document).encode()
-    return sealed(BLOCK, PREAMBLE.pack(count, 0.0, 0.0) + zlib.compress(struct.pack("<I", len(text)) + text + rest))
+    return encode_record(
+        BLOCK, PREAMBLE.pack(count, 0.0, 0.0) + zlib.compress(struct.pack("<I", len(text)) + text + rest)
+    )
 
 
 def definitions(**tables: object) -> bytes:
-    return sealed(DEFINITIONS, zlib.compress(json.dumps(tables).encode()))
+    return encode_record(DEFINITIONS, zlib.compress(json.dumps(tables).encode()))
 
 
 TIMES = b"\0\0\0" + bytes(24)
@@ -141,10 +151,10 @@ def test_the_hostile_ones_below_are_near_a_good_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: sealed(DEFINITIONS, zlib.compress(bytes(10**8))),
-        lambda: sealed(DEFINITIONS, b"no"),
-        lambda: sealed(DEFINITIONS, zlib.compress(b"[" * 10**6)),
-        lambda: sealed(DEFINITIONS, zlib.compress(b'{"series": 5}')),
+        lambda: encode_record(DEFINITIONS, zlib.compress(bytes(10**8))),
+        lambda: encode_record(DEFINITIONS, b"no"),
+        lambda: encode_record(DEFINITIONS, zlib.compress(b"[" * 10**6)),
+        lambda: encode_record(DEFINITIONS, zlib.compress(b'{"series": 5}')),
         lambda: definitions(layouts=[[0, 10**9]]),
         lambda: definitions(metrics=[ROW], entities=[["node"]], series=[[0, 0]], layouts=[[0, 1] * 3_000_000]),
         lambda: definitions(entities=[["node"]] * 500_000),
@@ -153,8 +163,8 @@ def test_the_hostile_ones_below_are_near_a_good_one(tmp_path: Path) -> None:
         lambda: definitions(metrics=[["bad name", *ROW[1:]]]),
         lambda: definitions(metrics=[ROW], entities=[["gpu", "0", "u"]], series=[[0, 0, "bad name", "x"]]),
         lambda: definitions(metrics=[ROW], entities=[["gpu", "0", "u"]], series=[[-1, 0]]),
-        lambda: sealed(BLOCK, PREAMBLE.pack(1, 0.0, 0.0) + zlib.compress(bytes(10**8))),
-        lambda: sealed(BLOCK, b""),
+        lambda: encode_record(BLOCK, PREAMBLE.pack(1, 0.0, 0.0) + zlib.compress(bytes(10**8))),
+        lambda: encode_record(BLOCK, b""),
         lambda: ONE + block(TRACK, TIMES + b"\0" + struct.pack("<d", float("nan"))),
         lambda: ONE + block(TRACK, TIMES + b"\1"),
         lambda: ONE + block(TRACK, TIMES + b"\7" + bytes(8)),

@@ -15,11 +15,9 @@ from hypothesis import strategies as some
 
 from agent.catalogue import BY_NAME
 from agent.model import EMPTY_FRAME, Frame, Framer, Gpu, Instant, Layout, Node, Reading, Series, Snapshot
-from agent.recording import columns
-from agent.recording.file_records import RecordingError
-from agent.recording.node_merge import by_time
+from agent.recording.file_records import RecordingError, pack_columns, unpack_columns
 from agent.recording.recording_file import SEGMENT_SECONDS, RecordingFile
-from agent.recording.recording_reader import Recording
+from agent.recording.recording_reader import Recording, by_time
 from tests.recording.played import bits, played, provenance, record, same
 
 POWER = BY_NAME["coldplate_gpu_power_watts"]
@@ -30,15 +28,15 @@ finite = some.floats(allow_nan=False, allow_infinity=False)
 @settings(max_examples=60, deadline=None)
 @given(some.integers(1, 12).flatmap(lambda width: some.lists(some.tuples(*[finite] * width), min_size=1, max_size=12)))
 def test_columns_keep_every_bit(rows: list[tuple[float, ...]]) -> None:
-    data = b"before" + columns.packed(rows)
-    read, after = columns.unpacked(data, 6, len(rows[0]), len(rows))
+    data = b"before" + pack_columns(rows)
+    read, after = unpack_columns(data, 6, len(rows[0]), len(rows))
     assert [bits(row) for row in read] == [bits(row) for row in rows]
     assert after == len(data)
 
 
 def test_minus_zero_is_not_zero() -> None:
     rows = [(0.0, 1.0), (-0.0, 1.0), (0.0, 1.0)]
-    read, _ = columns.unpacked(columns.packed(rows), 0, 2, 3)
+    read, _ = unpack_columns(pack_columns(rows), 0, 2, 3)
     assert [bits(row) for row in read] == [bits(row) for row in rows]
 
 
@@ -108,7 +106,7 @@ def test_a_survey_finds_what_reading_finds(tmp_path: Path) -> None:
 
 def test_what_comes_and_goes_does_not_fill_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs and pods without end: a segment's tables have a bound, and another segment begins."""
-    monkeypatch.setattr("agent.recording.definitions.ENOUGH", 500)
+    monkeypatch.setattr("agent.recording.written_definitions.ENOUGH", 500)
     row = BY_NAME["coldplate_gpu_job_info"]
     framer = Framer()
     snapshots = [

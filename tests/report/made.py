@@ -8,11 +8,11 @@ from typing import Any
 
 from agent.catalogue import BY_NAME
 from agent.model import Entity, Frame, Framer, Gpu, IbPort, Instant, Labels, Node, NvLink, Reading, Series, Snapshot
-from agent.recording.provenance import Provenance
+from agent.recording.file_records import RecordingHeader
 from agent.recording.recording_file import RecordingFile
 from agent.recording.recording_reader import Recording
-from agent.recording.report.gathering import gather
-from agent.recording.report.run_facts import Run
+from agent.recording.report.run_facts import RecordedRun
+from agent.recording.report.run_reader import read_run
 
 WALL, MONO = 1_700_000_000.0, 1000.0
 Value = float | None
@@ -44,7 +44,7 @@ def snapshots(series: Mapping[Series, Any], seconds: int, step: float = 1.0, sin
 def recorded(
     path: Path, some: Sequence[Snapshot], node: str = "node-1", interval: float = 1.0, command: tuple[str, ...] = ()
 ) -> Path:
-    header = Provenance("0.1", node, some[0].at.wall, some[0].at.mono, interval, "a test", command)
+    header = RecordingHeader("0.1", node, some[0].at.wall, some[0].at.mono, interval, "a test", command)
     file = RecordingFile(path, header)
     for snapshot in some:
         file.add(snapshot)
@@ -52,7 +52,7 @@ def recorded(
     return path
 
 
-def gathered(path: Path, series: Mapping[Series, Any], seconds: int) -> Run:
+def gathered(path: Path, series: Mapping[Series, Any], seconds: int) -> RecordedRun:
     """What is gathered of these series."""
     with Recording(recorded(path, snapshots(series, seconds))) as recording:
-        return gather([recording])
+        return read_run([recording])

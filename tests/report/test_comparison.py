@@ -10,9 +10,9 @@ import pytest
 
 from agent.commands import report
 from agent.lib.wording import UserError
-from agent.recording.report import chosen_series as chosen
+from agent.recording.report import report_series as chosen
 from agent.recording.report.comparison import comparison, comparison_card
-from agent.recording.report.text_table import TextStyle
+from agent.recording.report.report_card import TextStyle
 from tests.report.made import gathered, gpu, recorded, row, snapshots
 
 

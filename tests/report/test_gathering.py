@@ -9,9 +9,9 @@ import pytest
 from agent.model import BackendReport, Gap, Outcome, Reason
 from agent.recording.file_records import RecordingError
 from agent.recording.recording_reader import Recording
-from agent.recording.report import chosen_series as chosen
-from agent.recording.report.gathering import gather
-from agent.recording.report.run_facts import Run
+from agent.recording.report import report_series as chosen
+from agent.recording.report.run_facts import RecordedRun
+from agent.recording.report.run_reader import read_run
 from tests.recording.played import played, record
 from tests.report.made import IbPort, gathered, gpu, recorded, row, snapshots
 
@@ -19,10 +19,10 @@ SECONDS = 100
 HELD = (("scheduler", "slurm"), ("job_id", "7"), ("user", "ada"), ("name", "train"))
 
 
-def both(*paths: Path) -> Run:
+def both(*paths: Path) -> RecordedRun:
     recordings = [Recording(path) for path in paths]
     try:
-        return gather(recordings)
+        return read_run(recordings)
     finally:
         for recording in recordings:
             recording.close()

@@ -13,17 +13,15 @@ import pytest
 
 from agent.model import Instant
 from agent.recording.recording_reader import Recording
-from agent.recording.report import chosen_series as chosen
+from agent.recording.report import report_series as chosen
 from agent.recording.report.comparison import comparison
-from agent.recording.report.expert import remarks
-from agent.recording.report.gathering import gather
 from agent.recording.report.html_report import html_report
-from agent.recording.report.remarks import RANKS, Remark
-from agent.recording.report.report_card import report_card
-from agent.recording.report.report_document import report_document
-from agent.recording.report.run_facts import Run
-from agent.recording.report.text_table import TextStyle
-from agent.recording.report.told_rules import ToldAlert
+from agent.recording.report.observation import RANKS, Observation
+from agent.recording.report.performance_observations import all_observations
+from agent.recording.report.report_card import TextStyle, report_card
+from agent.recording.report.report_document import AlertSummary, report_document
+from agent.recording.report.run_facts import RecordedRun
+from agent.recording.report.run_reader import read_run
 from tests.report.made import gathered, gpu, recorded, row, snapshots
 
 VOID = {"meta", "br"}
@@ -64,8 +62,8 @@ class Page(HTMLParser):
         self.words.append(data)
 
 
-def page(run: Run, *alerts: ToldAlert) -> tuple[Page, str]:
-    text = html_report(run, remarks(run), alerts)
+def page(run: RecordedRun, *alerts: AlertSummary) -> tuple[Page, str]:
+    text = html_report(run, all_observations(run), alerts)
     return Page(text), text
 
 
@@ -74,7 +72,7 @@ def points(path: str) -> list[tuple[float, float]]:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
+def run(tmp_path: Path) -> RecordedRun:
     seconds = 1200
     series = {
         row(chosen.UTILIZATION, gpu(0)): [1.0 if second != 777 else 0.0 for second in range(seconds)],
@@ -84,7 +82,7 @@ def run(tmp_path: Path) -> Run:
     return gathered(tmp_path / "run", series, seconds)
 
 
-def test_the_page_needs_nothing_but_itself(run: Run) -> None:
+def test_the_page_needs_nothing_but_itself(run: RecordedRun) -> None:
     found, text = page(run)
     assert not {"script", "link", "img", "iframe", "object", "base", "form", "a"} & set(found.tags)
     assert not {name for name, _ in found.attributes} & {"src", "href", "srcset", "xlink:href", "data", "action"}
@@ -97,7 +95,7 @@ def test_the_page_needs_nothing_but_itself(run: Run) -> None:
     assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in found.attributes
 
 
-def test_a_plot_has_no_more_points_than_parts_of_time_and_keeps_a_peak_of_one_second(run: Run) -> None:
+def test_a_plot_has_no_more_points_than_parts_of_time_and_keeps_a_peak_of_one_second(run: RecordedRun) -> None:
     found, _ = page(run)
     lines = [path for style, path in found.paths if style.startswith("line") and path.startswith("M") and "L" in path]
     bands = [path for style, path in found.paths if style == "band"]
@@ -111,27 +109,27 @@ def test_a_plot_has_no_more_points_than_parts_of_time_and_keeps_a_peak_of_one_se
     assert pytest.approx(highest, abs=0.1) == 12 + 160 * (1 - 690 / 800)
 
 
-def test_a_line_breaks_where_nothing_was_seen(run: Run) -> None:
+def test_a_line_breaks_where_nothing_was_seen(run: RecordedRun) -> None:
     found, _ = page(run)
     utilization = [path for style, path in found.paths if style.startswith("line") and "L" in path][:2]
     assert sorted(path.count("M") for path in utilization) == [1, 2]
 
 
-def test_what_was_not_recorded_has_no_plot_and_says_so(run: Run) -> None:
+def test_what_was_not_recorded_has_no_plot_and_says_so(run: RecordedRun) -> None:
     found, _ = page(run)
     assert found.words.count("n/a: not recorded") == 8
     assert "n/a" in found.words
 
 
-def test_an_alert_is_marked_on_every_plot(run: Run) -> None:
-    alert = ToldAlert("GpuHot", "warning", "node-1", (("gpu", "0"),), run.first + 100, run.first + 200, 100.0, 1)
+def test_an_alert_is_marked_on_every_plot(run: RecordedRun) -> None:
+    alert = AlertSummary("GpuHot", "warning", "node-1", (("gpu", "0"),), run.first + 100, run.first + 200, 100.0, 1)
     found, _ = page(run, alert)
     assert found.tags["rect"] == 2
     assert found.words.count("GpuHot") == 3
 
 
-def test_a_remark_begins_with_what_it_is_about_and_ends_with_what_it_cannot_show(run: Run) -> None:
-    some = [Remark(rank, "k", f"It is a {rank}.", limits=f"not {rank}" * (rank != "note")) for rank in RANKS]
+def test_a_remark_begins_with_what_it_is_about_and_ends_with_what_it_cannot_show(run: RecordedRun) -> None:
+    some = [Observation(rank, "k", f"It is a {rank}.", limits=f"not {rank}" * (rank != "note")) for rank in RANKS]
     text = html_report(run, some, [])
     assert [row for row in text.splitlines() if row.startswith("<li")] == [
         '<li class="fault"><b>Fault.</b> It is a fault.<br><small>not fault</small></li>',
@@ -142,7 +140,7 @@ def test_a_remark_begins_with_what_it_is_about_and_ends_with_what_it_cannot_show
     assert len(nothing) == 1 and nothing[0].startswith("<li>Nothing: ")
 
 
-def test_a_page_is_titled_by_its_files_up_to_four_and_tells_what_was_damaged(run: Run) -> None:
+def test_a_page_is_titled_by_its_files_up_to_four_and_tells_what_was_damaged(run: RecordedRun) -> None:
     files = [f"/data/{number}.coldplate" for number in range(5)]
     for some, more in ((files[:4], ""), (files, " and others")):
         text = html_report(replace(run, files=some, problems=["block 7 < 8"]), [], [])
@@ -159,7 +157,7 @@ def test_names_of_a_hostile_recording_are_text(tmp_path: Path) -> None:
     made = gathered(tmp_path / "run", series, 20)
     made.files = [evil]
     made.nodes[0].name = evil
-    found, text = page(made, ToldAlert(evil, evil, evil, ((evil, evil),), made.first, made.last, 1.0, 1))
+    found, text = page(made, AlertSummary(evil, evil, evil, ((evil, evil),), made.first, made.last, 1.0, 1))
     assert "script" not in found.tags
     assert "\u202e" not in text
     text.encode()
@@ -173,11 +171,11 @@ def test_absurd_times_and_values_break_nothing(tmp_path: Path, wall: float, valu
     some = snapshots({row(name, gpu(index)): numbers for name in names for index in range(2)}, 70)
     odd = [replace(each, at=Instant(each.at.mono * 1e9, wall + each.at.wall)) for each in some]
     with Recording(recorded(tmp_path / "run", odd, interval=1e-300)) as recording:
-        made = gather([recording])
+        made = read_run([recording])
     found, _ = page(made)
     assert found.words
-    assert report_card(made, remarks(made), [], TextStyle(80))
-    json.dumps(report_document(made, remarks(made), []), allow_nan=False)
+    assert report_card(made, all_observations(made), [], TextStyle(80))
+    json.dumps(report_document(made, all_observations(made), []), allow_nan=False)
     assert comparison(made, made)
 
 

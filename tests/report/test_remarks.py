@@ -10,13 +10,12 @@ import pytest
 
 from agent.model import Node
 from agent.recording.recording_reader import Recording
-from agent.recording.report import chosen_series as chosen
-from agent.recording.report.expert import remarks
-from agent.recording.report.gathering import gather
-from agent.recording.report.remarks import FAULT, NOTE, Remark, ranges, share_text, span_text
-from agent.recording.report.run_facts import Run
-from agent.recording.report.step_time import period_of
-from agent.recording.report.workload_remarks import bound_by
+from agent.recording.report import report_series as chosen
+from agent.recording.report.observation import FAULT, NOTE, Observation, ranges, share_text, span_text
+from agent.recording.report.performance_observations import all_observations, bound_by
+from agent.recording.report.report_series import period_of
+from agent.recording.report.run_facts import RecordedRun
+from agent.recording.report.run_reader import read_run
 from tests.recording.played import played, record
 from tests.report.made import Values, gathered, gpu, row
 
@@ -25,8 +24,8 @@ LIMIT = 700.0
 HELD = (("scheduler", "slurm"), ("job_id", "7"), ("user", "ada"), ("name", "train"))
 
 
-def said_of(run: Run) -> dict[str, Remark]:
-    return {remark.kind: remark for remark in remarks(run)}
+def said_of(run: RecordedRun) -> dict[str, Observation]:
+    return {remark.kind: remark for remark in all_observations(run)}
 
 
 @pytest.mark.parametrize(
@@ -44,13 +43,13 @@ def said_of(run: Run) -> dict[str, Remark]:
 )
 def test_a_scenario_is_named(tmp_path: Path, name: str, seconds: int, kinds: set[str], gpus: tuple[str, ...]) -> None:
     with Recording(record(tmp_path / "run", played(name, seconds, judged=False))) as recording:
-        found = remarks(gather([recording]))
+        found = all_observations(read_run([recording]))
     assert {remark.kind for remark in found} == kinds
     if gpus is not None:
         assert found[0].gpus == gpus
 
 
-def job(tmp_path: Path, **values: list[Values]) -> dict[str, Remark]:
+def job(tmp_path: Path, **values: list[Values]) -> dict[str, Observation]:
     """What is said of a job on as many GPUs as there are values of each figure."""
     names = {"util": chosen.UTILIZATION, "power": chosen.POWER, "tensor": chosen.TENSOR, "memory": chosen.MEMORY,
              "sm": chosen.SM, "dram": chosen.DRAM}  # fmt: skip
@@ -145,7 +144,7 @@ def test_waiting_for_data_tells_that_storage_was_waited_for(tmp_path: Path) -> N
 
 def starving(
     tmp_path: Path, util: float, pcie: float, waits: float, busy: float, used: float = 60.0
-) -> dict[str, Remark]:
+) -> dict[str, Observation]:
     """What is said of a GPU with so many bytes a second over PCIe, on a node whose tasks wait and work so much."""
     seconds = range(60)
     series: dict = {row(chosen.UTILIZATION, gpu(0)): util, row(chosen.MEMORY, gpu(0)): used * 2.0**30}

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from agent.commands import report
-from agent.recording.report import chosen_series as chosen
-from agent.recording.report.report_card import report_card
-from agent.recording.report.text_table import TextStyle
-from agent.recording.report.told_rules import ToldAlert
+from agent.recording.report import report_series as chosen
+from agent.recording.report.report_card import TextStyle, report_card
+from agent.recording.report.report_document import AlertSummary
 from tests.recording.played import played, record
 from tests.report.made import IbPort, gathered, gpu, recorded, row, snapshots
 
@@ -64,10 +63,10 @@ def test_no_line_is_wider_than_the_terminal_and_all_is_ascii(tmp_path: Path, wid
     series |= {row(chosen.HOLDER, gpu(index), held): 1.0 for index in range(8)}
     found = gathered(tmp_path / "run", series, 90)
     found.files = ["run.coldplate"]
-    alert = ToldAlert("GpuImbalance", "warning", "node-1", (("gpu", "0"),), found.first, found.last, 90.0, 2)
-    from agent.recording.report.expert import remarks
+    alert = AlertSummary("GpuImbalance", "warning", "node-1", (("gpu", "0"),), found.first, found.last, 90.0, 2)
+    from agent.recording.report.performance_observations import all_observations
 
-    card = report_card(found, remarks(found), [alert], TextStyle(width))
+    card = report_card(found, all_observations(found), [alert], TextStyle(width))
     assert max(map(len, card)) <= width
     assert "\n".join(card).isascii()
     assert "\x1b" not in "\n".join(card)
@@ -76,10 +75,10 @@ def test_no_line_is_wider_than_the_terminal_and_all_is_ascii(tmp_path: Path, wid
 def test_colour_changes_no_letter(tmp_path: Path) -> None:
     import re
 
-    from agent.recording.report.expert import remarks
+    from agent.recording.report.performance_observations import all_observations
 
     found = gathered(tmp_path / "run", {row(chosen.XIDS, gpu(0), (("xid", "79"),)): [None] * 5 + [1.0] * 5}, 10)
-    plain, coloured = ("\n".join(report_card(found, remarks(found), [], TextStyle(80, colour=colour)))
+    plain, coloured = ("\n".join(report_card(found, all_observations(found), [], TextStyle(80, colour=colour)))
                        for colour in (False, True))  # fmt: skip
     assert coloured != plain
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain

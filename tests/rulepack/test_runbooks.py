@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.catalogue import BY_NAME
-from agent.commands.rules.advice import advice_on
+from agent.commands.rules.rule_lint import lint_query
 from agent.model import Backend, Gpu, IbPort, Node, NvLink, Rack
 from alerts import packs
 from alerts.promql import compile_query
@@ -69,7 +69,7 @@ def test_every_query_names_metrics_and_labels_that_are_there(
 def test_there_is_nothing_to_advise_on_a_query_but_to_ask_for_what_the_page_leaves_out(name: str) -> None:
     """An `increase` of what begins with its first error, say, is empty in the very night of that error."""
     for query in queries(TEXTS[name]):
-        assert [text for text in advice_on(compile_query(query)) if "is not exposed by default" not in text] == []
+        assert [text for text in lint_query(compile_query(query)) if "is not exposed by default" not in text] == []
 
 
 def test_prometheus_takes_every_query(tmp_path: Path, promtool: Any) -> None:

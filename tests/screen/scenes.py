@@ -6,10 +6,9 @@ import functools
 from collections.abc import Sequence
 
 from agent.backends.synthetic.loader import load_scenario
-from agent.commands.top.screen.diagnosis import Complaint
-from agent.commands.top.screen.scene import Scene
-from agent.commands.top.screen.sightings import Sighting
-from agent.commands.top.screen.view_keeper import ViewKeeper
+from agent.commands.top.screen.node_diagnosis import NodeIssue
+from agent.commands.top.screen.node_samples import Sighting
+from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
 from agent.model import Alert, Snapshot
 from tests.lab.score.play import Play, load_pack
 
@@ -34,7 +33,7 @@ def played(scenario: str, second: int, rules: bool = False) -> tuple[tuple[Snaps
 
 
 @functools.cache
-def scene_of(scenario: str, second: int, rules: bool = False, name: str = NODE, every: int = 1) -> Scene:
+def scene_of(scenario: str, second: int, rules: bool = False, name: str = NODE, every: int = 1) -> ScreenData:
     """One node after it was watched."""
     return scene_of_nodes(((name, scenario),), second, rules, every=every)
 
@@ -42,11 +41,11 @@ def scene_of(scenario: str, second: int, rules: bool = False, name: str = NODE, 
 @functools.cache
 def scene_of_nodes(
     nodes: tuple[tuple[str, str], ...], second: int, rules: bool = False, silent: str = "", every: int = 1
-) -> Scene:
+) -> ScreenData:
     """Several nodes, by name and scenario, of which each so-manieth sample was seen; `silent` does not answer."""
     watch = ViewKeeper(1.0)
     plays = [(name, *played(scenario, second, rules)) for name, scenario in nodes]
-    scene = Scene((), (), 1.0)
+    scene = ScreenData((), (), 1.0)
     for place in reversed(range(0, min(second, SEEN_SECONDS), every)):
         told = [
             Sighting(name, "from its agent", seen[-1 - place], alerts, mono=seen[-1 - place].at.mono)
@@ -58,6 +57,6 @@ def scene_of_nodes(
     return scene
 
 
-def texts(troubles: Sequence[Complaint]) -> list[str]:
+def texts(troubles: Sequence[NodeIssue]) -> list[str]:
     """What is wrong, in its order."""
     return [f"{each.tone.name} {each.text}" for each in troubles]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.commands.top.screen.agent_answers import ForeignAnswerError, SnapshotReader, read_alerts, read_history
+from agent.commands.top.screen.agent_client import AgentResponseError, SnapshotReader, read_alerts, read_history
 from agent.daemon.hub import RecentReadings
 from agent.model import Alert, GroupReport, PastMoment, Phase, RuleReport, Series, Snapshot
 from exporters import snapshot_json
@@ -84,7 +84,7 @@ def test_what_is_unknown_or_of_another_length_in_a_history_costs_itself() -> Non
 @pytest.mark.parametrize("series", [None, [1], [{}], [{**HISTORY, "values": ["1", 2]}], [{**HISTORY, "labels": 3}]])
 def test_what_is_no_history_is_refused(series: Any) -> None:
     body = json.dumps({"status": "success", "data": {"timestamps": [1.0, 2.0], "series": series}}).encode()
-    with pytest.raises(ForeignAnswerError, match="not an agent's"):
+    with pytest.raises(AgentResponseError, match="not an agent's"):
         read_history(body)
 
 
@@ -112,12 +112,12 @@ FOREIGN: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("answer", FOREIGN.values(), ids=FOREIGN)
 def test_what_is_no_agents_answer_is_refused(answer: Callable[[], bytes]) -> None:
     body = answer()
-    with pytest.raises(ForeignAnswerError):
+    with pytest.raises(AgentResponseError):
         SnapshotReader().read(body)
 
 
 def test_an_agents_refusal_is_told_in_its_words() -> None:
-    with pytest.raises(ForeignAnswerError, match="no sample yet"):
+    with pytest.raises(AgentResponseError, match="no sample yet"):
         SnapshotReader().read(b'{"status":"error","errorType":"unavailable","error":"no sample yet"}')
 
 
@@ -127,5 +127,5 @@ def test_an_agents_refusal_is_told_in_its_words() -> None:
                             "activeAt": "yesterday"}]}],
 )  # fmt: skip
 def test_alerts_of_another_shape_are_refused(answer: object) -> None:
-    with pytest.raises(ForeignAnswerError):
+    with pytest.raises(AgentResponseError):
         read_alerts(json.dumps({"status": "success", "data": answer}).encode())

@@ -8,9 +8,8 @@ import threading
 
 import pytest
 
-from agent.commands.top.screen.agent_poll import AgentPoll, Polling
-from agent.commands.top.screen.asked_urls import name_of_target, target_of
-from agent.commands.top.screen.sightings import Sighting, SightingBoard
+from agent.commands.top.screen.agent_client import AgentClient, AgentPoller, name_of_target, target_of
+from agent.commands.top.screen.node_samples import Sighting, SightingBoard
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
 from agent.lib.threads import Threads
@@ -19,9 +18,9 @@ from tests.screen.scenes import played
 
 
 def ask(place: str, timeout: float = 30.0) -> Sighting:
-    poll = AgentPoll("n", HttpTarget(f"http://{place}", timeout=timeout), clock)
+    poll = AgentClient("n", HttpTarget(f"http://{place}", timeout=timeout), clock)
     with contextlib.closing(poll):
-        return poll.ask()
+        return poll.fetch()
 
 
 def test_an_agent_tells_its_snapshot_and_its_alerts() -> None:
@@ -66,11 +65,11 @@ def test_each_agent_is_asked_again_and_again_and_a_silent_one_delays_no_other() 
     asked = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as silent, serving(canned("straggler", 200)) as place:
         board = SightingBoard(asked.set)
-        polling = Polling(board, 0.01, Threads())
+        polling = AgentPoller(board, 0.01, Threads())
         hung = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        polling.begin(AgentPoll("silent", HttpTarget(hung, timeout=60.0), clock))
-        polling.begin(AgentPoll("well", HttpTarget(f"http://{place}", timeout=60.0), clock))
-        polling.begin(AgentPoll("well", HttpTarget("http://127.0.0.1:1", timeout=60.0), clock))  # known already
+        polling.begin(AgentClient("silent", HttpTarget(hung, timeout=60.0), clock))
+        polling.begin(AgentClient("well", HttpTarget(f"http://{place}", timeout=60.0), clock))
+        polling.begin(AgentClient("well", HttpTarget("http://127.0.0.1:1", timeout=60.0), clock))  # known already
         seen: set[float] = set()
         while len(seen) < 3:
             assert asked.wait(60)

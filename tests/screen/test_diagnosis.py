@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent.commands.top.screen.scene import Scene
-from agent.commands.top.screen.sightings import Sighting
-from agent.commands.top.screen.view_keeper import ViewKeeper
+from agent.commands.top.screen.node_samples import Sighting
+from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
 from agent.model import BackendReport, Gpu, Instant, Outcome, Rack, Reading, Snapshot
 from exporters.markup import Tone
 from tests.exporters.conftest import reading
@@ -57,7 +56,7 @@ def busy(number: int, share: float, watts: float, job: str = "77") -> list[Readi
     ]
 
 
-def seen(*nodes: tuple[str, list[Reading]], reports: tuple[BackendReport, ...] = ()) -> Scene:
+def seen(*nodes: tuple[str, list[Reading]], reports: tuple[BackendReport, ...] = ()) -> ScreenData:
     at = Instant(5.0, 1e9)
     told = [Sighting(name, "here", snapshot_of(1, at, readings, reports), mono=5.0) for name, readings in nodes]
     return ViewKeeper(1.0).scene(told, 5.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.commands.top.screen.keys import Click, KeyPress, KeyReader, Press, Scroll
+from agent.commands.top.screen.key_input import KeyPress, KeyReader, MouseClick, MouseScroll, Press
 
 SENT = [
     (b"q", [KeyPress("q")]),
@@ -12,9 +12,9 @@ SENT = [
     (b"\x1b[5~\x1b[6~\x1b[H\x1b[4~", [KeyPress("page-up"), KeyPress("page-down"), KeyPress("home"), KeyPress("end")]),
     (b"\r \x7f", [KeyPress("enter"), KeyPress("space"), KeyPress("backspace")]),
     ("é語".encode(), [KeyPress("é"), KeyPress("語")]),
-    (b"\x1b[<0;12;7M", [Click(6, 11)]),
+    (b"\x1b[<0;12;7M", [MouseClick(6, 11)]),
     (b"\x1b[<0;12;7m\x1b[<2;1;1M", []),
-    (b"\x1b[<64;1;1M\x1b[<65;1;1M", [Scroll(-3), Scroll(3)]),
+    (b"\x1b[<64;1;1M\x1b[<65;1;1M", [MouseScroll(-3), MouseScroll(3)]),
     (b"\x1b[1;5A\x1b[?1;2c\x01j", [KeyPress("j")]),
     (b"\xff\x80j", [KeyPress("\ufffd"), KeyPress("\ufffd"), KeyPress("j")]),
 ]

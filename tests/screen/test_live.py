@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.commands.top.screen.tty_modes import TerminalModes
+from agent.commands.top.screen.live_loop import TerminalModes
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 60.0
@@ -180,7 +180,7 @@ def test_a_window_that_is_closed_ends_it() -> None:
 
 def test_an_error_while_drawing_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
     """The defect is put in by a module that Python imports at its start."""
-    broken = "import agent.commands.top.screen.ui_state as u\nu._ACTS['x'] = lambda state, screen: 1 / 0\n"
+    broken = "import agent.commands.top.screen.key_input as u\nu._ACTS['x'] = lambda state, screen: 1 / 0\n"
     (tmp_path / "sitecustomize.py").write_text(broken)
     with terminal("--backend", "none", "--no-attach", PYTHONPATH=f"{tmp_path}:{ROOT}") as shown:
         shown.until(b"no GPU here")

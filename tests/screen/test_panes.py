@@ -13,17 +13,23 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from agent.commands.top.screen.frame_layout import draw
-from agent.commands.top.screen.glyphs import ASCII, UNICODE, glyphs_for
-from agent.commands.top.screen.keys import Click, KeyPress, Press, Scroll
-from agent.commands.top.screen.look import Look
-from agent.commands.top.screen.node_panes import node_line
+from agent.commands.top.screen.frame import Painter, draw
+from agent.commands.top.screen.key_input import (
+    KeyPress,
+    MouseClick,
+    MouseScroll,
+    OneGpu,
+    OneJob,
+    Press,
+    Sort,
+    UiState,
+    press,
+)
+from agent.commands.top.screen.node_samples import Sighting
 from agent.commands.top.screen.node_view import NodeView
-from agent.commands.top.screen.painter import Painter
-from agent.commands.top.screen.scene import Scene
-from agent.commands.top.screen.sightings import Sighting
-from agent.commands.top.screen.ui_state import OneGpu, OneJob, Sort, UiState, press
-from agent.commands.top.screen.view_keeper import ViewKeeper
+from agent.commands.top.screen.panes import node_line
+from agent.commands.top.screen.text_layout import ASCII, UNICODE, TextLayout, glyphs_for
+from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
 from agent.model import Alert, Gpu, Instant, Phase
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
@@ -71,7 +77,7 @@ def test_the_picture_shows_the_pane_and_loads_nothing() -> None:
 )
 def test_pending_alerts_are_counted_beside_those_that_fire(phases: tuple[Phase, ...], shown: str) -> None:
     node = NodeView("n", "from its agent", alerts=[Alert("A", (), phase, 1.0, 0.0) for phase in phases])
-    assert node_line([node], Look(80, None, ASCII)).plain.endswith(shown)
+    assert node_line([node], TextLayout(80, None, ASCII)).plain.endswith(shown)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)])
@@ -104,7 +110,7 @@ def test_every_size_gives_the_terminals_lines_and_none_too_long(width, height, s
         UiState(zoom=OneJob("slurm", "6006"), selected=gpu.key),
         UiState(filter="nothing like this", is_typing=True),
     )
-    lines, _ = draw(scene, states[which], Look(width, height, glyphs))
+    lines, _ = draw(scene, states[which], TextLayout(width, height, glyphs))
     assert len(lines) == height
     assert max(cell_len(line.plain) for line in lines) <= width
     if glyphs is ASCII:
@@ -117,13 +123,13 @@ def test_what_is_absent_is_a_dash_and_never_a_zero() -> None:
     readings = [reading("coldplate_gpu_up", 1.0, silent), reading("coldplate_gpu_up", 1.0, idle)]
     readings += [reading(f"coldplate_gpu_{name}", 0.0, idle) for name in ("utilization_ratio", "power_watts")]
     scene = ViewKeeper(1.0).scene([Sighting("n", "here", snapshot_of(1, Instant(5.0, 1e9), readings), mono=5.0)], 5.0)
-    rows = [line.plain for line in draw(scene, UiState(), Look(200, 24))[0]]
+    rows = [line.plain for line in draw(scene, UiState(), TextLayout(200, 24))[0]]
     absent, zero = (next(line for line in rows if line.startswith(f"✔   {index} ")) for index in "01")
     assert not re.search(r"\d", absent[5:])
     assert "0%" in zero
     assert "0W" in zero
     assert "alerts n/a" in "\n".join(rows)
-    zoomed = "\n".join(line.plain for line in draw(scene, UiState(zoom=OneGpu(("n", "GPU-a"))), Look(80, 40))[0])
+    zoomed = "\n".join(line.plain for line in draw(scene, UiState(zoom=OneGpu(("n", "GPU-a"))), TextLayout(80, 40))[0])
     assert "power         -" in zoomed
 
 
@@ -133,7 +139,7 @@ def test_names_of_others_cannot_steer_the_terminal() -> None:
     readings = [reading("coldplate_gpu_up", 1.0, gpu), reading("coldplate_gpu_job_info", 1.0, gpu, **job)]
     scene = ViewKeeper(1.0).scene([Sighting("n\x1b]0;x\x07", "here", snapshot_of(1, Instant(5.0, 1e9), readings))], 0.0)
     for state in (UiState(), UiState(zoom=OneGpu(("n\x1b]0;x\x07", "GPU-a")))):
-        for line in draw(scene, state, Look(160, 30))[0]:
+        for line in draw(scene, state, TextLayout(160, 30))[0]:
             assert line.plain.isprintable(), line.plain
 
 
@@ -142,7 +148,7 @@ def console(**settings: object) -> Console:
 
 
 def test_colour_is_never_the_only_sign_and_no_color_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines, _ = draw(scene_of("straggler", 860, True), UiState(), Look(80, 24))
+    lines, _ = draw(scene_of("straggler", 860, True), UiState(), TextLayout(80, 24))
     colours = Painter(console(color_system="standard"), "utf-8").paint(lines)
     assert b"\x1b[33m" in colours
     monkeypatch.setenv("NO_COLOR", "1")
@@ -153,14 +159,14 @@ def test_colour_is_never_the_only_sign_and_no_color_has_none(monkeypatch: pytest
 
 def test_a_picture_is_one_synchronized_update_of_the_lines_that_changed() -> None:
     painter = Painter(console(), "utf-8")
-    lines, _ = draw(scene_of("straggler", 860, True), UiState(), Look(80, 24))
+    lines, _ = draw(scene_of("straggler", 860, True), UiState(), TextLayout(80, 24))
     whole = painter.paint(lines)
     assert whole.startswith(b"\x1b[?2026h\x1b[2J")
     assert whole.endswith(b"\x1b[?2026l")
     assert b"\x1b[K" in whole
     assert not re.search(rb"[^m]\x1b\[K", whole)  # behind a full line it would erase its last sign
     assert painter.paint(lines) == b""
-    helped, _ = draw(scene_of("straggler", 860, True), UiState(is_helping=True), Look(80, 24))
+    helped, _ = draw(scene_of("straggler", 860, True), UiState(is_helping=True), TextLayout(80, 24))
     assert b"\x1b[2J" not in painter.paint(helped)
     painter.forget()
     assert painter.paint(helped).startswith(b"\x1b[?2026h\x1b[2J")
@@ -176,7 +182,7 @@ def test_an_output_that_is_not_unicode_gets_ascii_signs() -> None:
 
 
 def test_wide_signs_of_names_count_as_two_cells() -> None:
-    look = Look(10)
+    look = TextLayout(10)
     assert cell_len(look.pad("作業作業作業作業", 9)) == 9
     assert cell_len(look.line("作業作業作業作業").plain) <= 10
 
@@ -196,9 +202,9 @@ def test_a_node_that_does_not_answer_is_a_line_above_those_that_are_well() -> No
 class Person:
     """Presses keys before a scene of a fixed size."""
 
-    def __init__(self, scene: Scene, height: int = 24) -> None:
+    def __init__(self, scene: ScreenData, height: int = 24) -> None:
         self.scene = scene
-        self.look = Look(100, height)
+        self.look = TextLayout(100, height)
         self.state = UiState()
 
     def does(self, *events: Press | str) -> Person:
@@ -279,20 +285,20 @@ def test_zoom_into_a_job_shows_its_gpus_alone() -> None:
 def test_a_click_selects_and_a_second_one_zooms() -> None:
     person = straggler()
     line = next(place for place, text in enumerate(person.lines) if text.startswith("✔   2 "))
-    assert person.does(Click(line, 5)).selected == "node7 2"
+    assert person.does(MouseClick(line, 5)).selected == "node7 2"
     assert person.state.zoom is None
-    assert person.does(Click(line, 5)).lines[1].startswith("GPU 2 ")
-    assert person.does("escape", Click(0, 0)).selected == "node7 2"
+    assert person.does(MouseClick(line, 5)).lines[1].startswith("GPU 2 ")
+    assert person.does("escape", MouseClick(0, 0)).selected == "node7 2"
 
 
 def test_the_wheel_scrolls_rows_that_do_not_fit() -> None:
     person = Person(RACK(), 14)
     assert not any(line.startswith("✔ node3   7") for line in person.lines)
     for _ in range(10):
-        person.does(Scroll(3))
+        person.does(MouseScroll(3))
     assert any(line.startswith("✔ node3   7") for line in person.lines)
     line = next(place for place, text in enumerate(person.lines) if text.startswith("✔ node3   6"))
-    assert person.does(Click(line, 1)).selected == "node3 6"
+    assert person.does(MouseClick(line, 1)).selected == "node3 6"
 
 
 def test_a_silent_node_can_be_selected_but_not_zoomed_into() -> None:

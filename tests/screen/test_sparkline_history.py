@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from agent.commands.top.screen.sightings import Sighting
-from agent.commands.top.screen.view_keeper import ViewKeeper
+from agent.commands.top.screen.node_samples import Sighting
+from agent.commands.top.screen.view_builder import ViewKeeper
 from agent.daemon.hub import RecentReadings
 from agent.model import PastMoment, Snapshot
 from tests.screen.scenes import played

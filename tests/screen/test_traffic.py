@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.commands.top.screen.traffic import NVLINK, Traffic, TrafficMeter
+from agent.commands.top.screen.node_samples import NVLINK, Traffic, TrafficMeter
 from agent.model import Gpu, IbPort, Instant, Snapshot
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of

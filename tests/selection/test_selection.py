@@ -10,7 +10,7 @@ import pytest
 from agent.catalogue import BY_NAME, PEAKS, ROLLING, ROWS
 from agent.catalogue.groups import DRIVERS_WORD, GROUPS, LEAN, WORDS, Profile
 from agent.catalogue.infiniband import driver_counter
-from agent.commands.rules.advice import SUMS
+from agent.commands.rules.rule_lint import SUMS
 from agent.config.reading import parse
 from agent.config.schema import ConfigError
 from agent.config.words import PROFILES

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent.commands.simulate.simulated_node import SimulatedNode
-from agent.commands.simulate.site_model import SimulatedSite
+from agent.commands.simulate.simulated_site import SimulatedSite
 from agent.commands.simulate.site_pages import NodePage
 from agent.commands.simulate.site_reader import SiteReader
 from agent.commands.simulate.site_service import make_nodes

@@ -9,7 +9,7 @@ import pytest
 
 from agent.backends.synthetic.loader import ScenarioError
 from agent.cli import make_parser
-from agent.commands.simulate.site_model import Loss, SimulatedSite
+from agent.commands.simulate.simulated_site import OutageCause, SimulatedSite
 from agent.commands.simulate.site_reader import read_site
 from agent.commands.simulate.site_service import describe
 from agent.lib.wording import UserError
@@ -48,9 +48,9 @@ def test_a_file_says_everything() -> None:
     assert {nodes[f"node{n}"].scenario.jobs[0].id for n in (1, 2, 3, 5)} == {"9001"}
     assert nodes["node3"].scenario.faults[0].gpus == (2,)
     power, agent = site.outages
-    assert (power.loss, power.window.at, power.window.duration) == (Loss.POWER, 300.0, 600.0)
+    assert (power.loss, power.window.at, power.window.duration) == (OutageCause.POWER, 300.0, 600.0)
     assert power.nodes == {"node5", "node6", "node7", "node8"}
-    assert (agent.loss, agent.nodes) == (Loss.AGENT, {"node10", "node11"})
+    assert (agent.loss, agent.nodes) == (OutageCause.AGENT, {"node10", "node11"})
     assert len({node.scenario.seed for node in site.nodes}) == len(site.nodes)
 
 

@@ -20,24 +20,24 @@ KINDS = ("code", "documents", "rules")
 
 WORDS = {
     # pattern, without regard to case: allowed in code, documents, rules
-    r"told": (85, 1, 0),
-    r"tell(s|ing|er|ers)?": (110, 6, 1),
-    r"who(m)?ever": (17, 0, 0),
-    r"some(body|one)": (16, 0, 0),
-    r"(nobody|no one)": (32, 3, 1),
-    r"(any|every)body": (8, 0, 0),
+    r"told": (47, 1, 0),
+    r"tell(s|ing|er|ers)?": (70, 6, 1),
+    r"who(m)?ever": (10, 0, 0),
+    r"some(body|one)": (8, 0, 0),
+    r"(nobody|no one)": (20, 3, 1),
+    r"(any|every)body": (4, 0, 0),
     r"mend(s|ed|ing)?": (4, 0, 1),
-    r"(is|are|was|be) none": (110, 3, 0),
-    r"of (ours|theirs|yours)": (21, 0, 0),
+    r"(is|are|was|be) none": (93, 3, 0),
+    r"of (ours|theirs|yours)": (15, 0, 0),
     r"let(s|ting)? (it |them )?go": (5, 0, 0),
-    r"anew": (16, 3, 0),
+    r"anew": (13, 3, 0),
     r"once more": (5, 0, 0),
-    r"so many": (42, 0, 1),
+    r"so many": (23, 0, 1),
     r"likewise": (4, 0, 0),
-    r"for good": (7, 1, 0),
-    r"in words": (28, 0, 0),
-    r"grave(r|st)?": (7, 2, 0),
-    r"(came|comes?) to(?! (an end|rest)\b)": (9, 0, 0),
+    r"for good": (6, 1, 0),
+    r"in words": (18, 0, 0),
+    r"grave(r|st)?": (6, 2, 0),
+    r"(came|comes?) to(?! (an end|rest)\b)": (6, 0, 0),
 }
 
 

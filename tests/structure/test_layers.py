@@ -194,7 +194,7 @@ def test_patterns_for_re_are_in_the_code() -> None:
 
 
 STARTERS = {
-    "agent.commands.record.followed_command": "the command that a user has recorded",
+    "agent.commands.record.recorded_command": "the command that a user has recorded",
 }
 """Modules that start a program without the module subprocess, and which one."""
 
@@ -253,7 +253,7 @@ OWN_THREADS = {
     "agent.backends.nvml.errands": "in the device worker; ends with the call that it makes",
     "agent.backends.file_relay": "another reader takes over from one that hangs or is gone",
     "agent.backends.jobs.users": "ends with what it was asked, and is made anew for the next question",
-    "agent.commands.check.asides": "ends with its answer, or with the command that does not wait for it",
+    "agent.commands.check.node_check": "ends with its answer, or with the command that does not wait for it",
     "agent.backends.pacing": "ends with what it was asked, and is made anew for the next question",
 }
 """Modules that start threads by themselves, and why that is right."""

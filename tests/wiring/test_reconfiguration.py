@@ -15,8 +15,8 @@ from agent.model import Instant, Lane
 from agent.wiring.alerting import Receivers, load_alerting
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.reconfiguration import Reconfiguration, steps_of
-from agent.wiring.serving import Exposed, Protection
 from agent.wiring.start_checks import check
+from agent.wiring.web_serving import Exposed, Protection
 
 BOOTED = "{backends: {devices: none}, rules: {files: []}}"
 

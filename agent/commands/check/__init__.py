@@ -14,7 +14,7 @@ from agent.wiring.command_line import add_sources, read_config, read_options
 from agent.wiring.http_access import add_http_config, given_login
 
 if TYPE_CHECKING:
-    from agent.commands.check.judgement import Evidence
+    from agent.commands.check.node_check import CheckEvidence
 
 HELP = "judge whether the node is fit for a job"
 DESCRIPTION = (
@@ -88,37 +88,37 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _obey(arguments: argparse.Namespace) -> int:
-    from agent.commands.check import judgement, wording_of_judgement
+    from agent.commands.check import check_output, node_check
     from agent.lib import logs
 
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
     config = read_config(arguments)
-    options = judgement.aged(read_options(arguments), config, _seconds("--at", arguments.at))
+    options = node_check.age_scenario(read_options(arguments), config, _seconds("--at", arguments.at))
     names = _chosen(arguments.only, arguments.skip)
     source = arguments.expect or config.expectations
-    expected = judgement.expectations_of(source, Path.cwd() if arguments.expect else options.folder)
+    expected = node_check.expectations_of(source, Path.cwd() if arguments.expect else options.folder)
     timeout = _seconds("--timeout", arguments.timeout) or 0.0
     if not 0.2 <= timeout <= 600:
         raise UserError(f"--timeout: {arguments.timeout} is not from 200ms to 10m")
     agent = arguments.agent or ("none" if arguments.scenario else "auto")
-    until = judgement.deadline(timeout)
+    until = node_check.deadline(timeout)
     if arguments.learn is not None:
-        return _learn(judgement.gather(config, options, until, "none"), arguments.learn)
+        return _learn(node_check.collect_evidence(config, options, until, "none"), arguments.learn)
     if config.backends.devices == "none":
         names -= {"driver", "xids"}
-    evidence = judgement.gather(config, options, until, agent, given_login(arguments))
-    made = judgement.judge(evidence, names, expected, needs_agent=agent == "required")
-    sys.stdout.write(wording_of_judgement.as_json(made) if arguments.json
-                     else wording_of_judgement.as_text(made, arguments.verbose))  # fmt: skip
-    return wording_of_judgement.status_of(made)
+    evidence = node_check.collect_evidence(config, options, until, agent, given_login(arguments))
+    made = node_check.evaluate(evidence, names, expected, needs_agent=agent == "required")
+    sys.stdout.write(check_output.as_json(made) if arguments.json
+                     else check_output.as_text(made, arguments.verbose))  # fmt: skip
+    return check_output.status_of(made)
 
 
-def _learn(evidence: Evidence, target: str) -> int:
-    from agent.commands.check.judgement import learn
+def _learn(evidence: CheckEvidence, target: str) -> int:
+    from agent.commands.check.node_check import learn_expectations
     from agent.health.learned_node import written
     from agent.lib.state_files import replace_file
 
-    text = written(learn(evidence))
+    text = written(learn_expectations(evidence))
     if target == "-":
         sys.stdout.write(text)
         return 0

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from agent.lib.commandline import takes_colour
 
 if TYPE_CHECKING:
-    from agent.commands.compat_check.check_report import CheckedFile
+    from agent.commands.compat_check.query_verdicts import CheckedFile
 
 HELP = "which queries of dashboards and rules find data on coldplate"
 DESCRIPTION = (
-    "Read Grafana dashboards (JSON) and rule files of Prometheus or Kubernetes (YAML), and tell of each query whether "
-    "coldplate has its metrics: under its own names, under those of another exporter that metrics.compatibility "
-    "serves, or not; and what to query instead. A query that coldplate's own rules could not have is listed as "
-    "unread. Nothing is asked of a server."
+    "Read Grafana dashboards (JSON) and rule files of Prometheus or Kubernetes (YAML), and report for each query "
+    "whether coldplate has its metrics: under its own names, under those of another exporter that "
+    "metrics.compatibility serves, or not; and what to query instead. A query that coldplate's own rules could not "
+    "have is listed as unread. Nothing is asked of a server."
 )
 EXAMPLES = (
     ("coldplate compat-check dashboard.json", "each panel and variable of a dashboard"),
@@ -33,20 +33,20 @@ EXIT_NONE, EXIT_UNREADABLE = 1, 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The files, and how to tell."""
+    """Add the files and the form of the output."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="dashboard or rule file")
     parser.add_argument("--json", action="store_true", help="print verdicts as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check each file; one that cannot be read does not keep the others from being checked."""
-    from agent.commands.compat_check import check_report
+    from agent.commands.compat_check import query_verdicts
 
     files = _checked(arguments.files)
     if arguments.json:
-        print(check_report.document(files))
+        print(query_verdicts.document(files))
     else:
-        for line in check_report.lines(files, takes_colour(sys.stdout)):
+        for line in query_verdicts.lines(files, takes_colour(sys.stdout)):
             print(line)
     sys.stdout.flush()
     for file in files:
@@ -59,11 +59,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _checked(paths: Sequence[Path]) -> list[CheckedFile]:
     """All files are read first: what the rules of one record, the others may ask for."""
-    from agent.commands.compat_check.check_report import CheckedFile
-    from agent.commands.compat_check.found_queries import FoundQuery, NoQueriesError, read_queries
-    from agent.commands.compat_check.judged_queries import judge
+    from agent.commands.compat_check.query_extraction import ExtractedQuery, NoQueriesError, read_queries
+    from agent.commands.compat_check.query_verdicts import CheckedFile, evaluate_query
 
-    read: list[tuple[FoundQuery, ...] | str] = []
+    read: list[tuple[ExtractedQuery, ...] | str] = []
     for path in paths:
         try:
             read.append(read_queries(path))
@@ -73,6 +72,6 @@ def _checked(paths: Sequence[Path]) -> list[CheckedFile]:
     return [
         CheckedFile(str(path), problem=file)
         if isinstance(file, str)
-        else CheckedFile(str(path), tuple(judge(query, recorded) for query in file))
+        else CheckedFile(str(path), tuple(evaluate_query(query, recorded) for query in file))
         for path, file in zip(paths, read, strict=True)
     ]

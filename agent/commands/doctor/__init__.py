@@ -13,7 +13,7 @@ from agent.wiring.command_line import DEFAULT_FILE, add_config_file, add_roots, 
 from agent.wiring.http_access import add_http_config, given_login
 
 if TYPE_CHECKING:
-    from agent.commands.doctor.examined_node import ExaminedNode
+    from agent.commands.doctor.doctor_node import DoctorNode
 
 HELP = "explain the installation: what works, what does not, and the fix"
 DESCRIPTION = (
@@ -34,7 +34,7 @@ EXIT_STATUSES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where to look, and how to tell."""
+    """Add where to look, and the form of the output."""
     add_config_file(parser)
     parser.add_argument("--json", action="store_true", help="print findings as JSON")
     parser.add_argument(
@@ -53,12 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Examine the node and tell. Raises UserError."""
+    """Examine the node and print the findings. Raises UserError."""
     import logging
 
-    from agent.commands.doctor import diagnosis_text
-    from agent.commands.doctor.diagnosing import examine
-    from agent.commands.doctor.diagnosis_line import DoctorVerdict
+    from agent.commands.doctor import doctor_finding
+    from agent.commands.doctor.check_runner import examine
+    from agent.commands.doctor.doctor_finding import DoctorVerdict
 
     logging.getLogger("coldplate").addHandler(logging.NullHandler())  # what it would say is in the findings
     node = _node(arguments)
@@ -69,16 +69,16 @@ def run(arguments: argparse.Namespace) -> int:
     if waiting:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
     if arguments.json:
-        print(diagnosis_text.document(findings))
+        print(doctor_finding.document(findings))
     else:
-        for line in diagnosis_text.lines(findings, takes_colour(sys.stdout)):
+        for line in doctor_finding.lines(findings, takes_colour(sys.stdout)):
             print(line)
-    return 1 if diagnosis_text.worst(findings) is DoctorVerdict.FAIL else 0
+    return 1 if doctor_finding.worst(findings) is DoctorVerdict.FAIL else 0
 
 
-def _node(arguments: argparse.Namespace) -> ExaminedNode:
+def _node(arguments: argparse.Namespace) -> DoctorNode:
     """The node with its configuration; what is wrong with the file is a finding, and no reason to stop."""
-    from agent.commands.doctor.examined_node import ExaminedNode
+    from agent.commands.doctor.doctor_node import DoctorNode
     from agent.config.schema import Config
     from agent.lib.clock import clock
 
@@ -89,7 +89,7 @@ def _node(arguments: argparse.Namespace) -> ExaminedNode:
         problem = str(error)
     file = arguments.config_file or DEFAULT_FILE
     try:
-        return ExaminedNode(
+        return DoctorNode(
             config,
             problem,
             sysfs=arguments.sysfs,

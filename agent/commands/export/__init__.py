@@ -14,7 +14,7 @@ from agent.lib.commandline import INVALID, Parser
 from agent.wiring.command_line import add_config_file, read_file
 
 if TYPE_CHECKING:
-    from agent.commands.export.selected_snapshots import ExportSelection, SelectedSnapshots
+    from agent.commands.export.export_formats import ExportSelection, SelectedSnapshots
     from agent.config.schema import Config
     from agent.lib.progress import Progress
     from agent.model import Labels
@@ -95,7 +95,7 @@ def _write(
     recordings: list[Recording], selection: ExportSelection, style: str, out: Path | None, config: Config
 ) -> None:
     """Raises RecordingError and OSError."""
-    from agent.commands.export.selected_snapshots import SelectedSnapshots
+    from agent.commands.export.export_formats import SelectedSnapshots
     from agent.lib.clock import clock
     from agent.lib.progress import Progress
     from agent.lib.wording import utc
@@ -146,22 +146,26 @@ def _created(path: Path) -> int:
 def _write_text(snapshots: SelectedSnapshots, style: str, out: TextIO, config: Config) -> None:
     from msgspec.structs import replace
 
-    from agent.commands.export import openmetrics_file, row_files
+    from agent.commands.export import export_formats
     from agent.wiring.identity import target_labels
 
     def targets(node: str) -> Labels:
         return target_labels(replace(config, node=replace(config.node, name=node)))
 
     if style == "openmetrics":
-        openmetrics_file.write(snapshots, targets, out)
+        export_formats.write_openmetrics(snapshots, targets, out)
     else:
-        writers = {"csv": row_files.write_long, "csv-wide": row_files.write_wide, "json": row_files.write_json_lines}
+        writers = {
+            "csv": export_formats.write_long,
+            "csv-wide": export_formats.write_wide,
+            "json": export_formats.write_json_lines,
+        }
         writers[style](snapshots, out)
 
 
 def _selection(arguments: argparse.Namespace) -> ExportSelection:
     """What the command line asks for. Raises ConfigError."""
-    from agent.commands.export.selected_snapshots import ExportSelection
+    from agent.commands.export.export_formats import ExportSelection
     from agent.config.quantities import duration
     from agent.config.schema import ConfigError
 

@@ -14,8 +14,8 @@ from agent.lib.commandline import INVALID, Parser
 from agent.wiring.http_access import add_http_config, given_login
 
 if TYPE_CHECKING:
-    from agent.commands.import_.imported_readings import ImportProblems
-    from agent.commands.import_.prometheus_history import NodeTick
+    from agent.commands.import_.import_columns import ImportProblems
+    from agent.commands.import_.prometheus_history import NodeSampleSet
 
 HELP = "make a recording of a log of nvidia-smi, or of a Prometheus server's past"
 DESCRIPTION = (
@@ -56,13 +56,13 @@ def add_arguments(parser: Parser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the recording. Raises ConfigError."""
-    from agent.commands.import_.imported_readings import ImportProblems, UnsuitableLogError
+    from agent.commands.import_.import_columns import ImportProblems, LogFormatError
     from agent.recording.file_records import RecordingError
 
     problems = ImportProblems(arguments.prometheus or str(arguments.log))
     try:
         count = _write(arguments, problems)
-    except (UnsuitableLogError, RecordingError) as error:
+    except (LogFormatError, RecordingError) as error:
         return _fail(str(error))
     except OSError as error:
         return _fail(f"{arguments.log}: {error.strerror}")
@@ -77,10 +77,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _write(arguments: argparse.Namespace, problems: ImportProblems) -> int:
     """How many snapshots were written."""
-    from agent.commands.import_.imported_readings import SnapshotMaker
+    from agent.commands.import_.import_columns import SnapshotMaker
     from agent.lib.clock import clock
     from agent.lib.progress import Progress
-    from agent.recording.provenance import Provenance
+    from agent.recording.file_records import RecordingHeader
     from agent.recording.recording_file import RecordingFile
 
     ticks = _ticks(arguments, problems)
@@ -100,7 +100,7 @@ def _write(arguments: argparse.Namespace, problems: ImportProblems) -> int:
                     problems.note(None, "times that go back are left out")
                     continue
                 at = snapshot.at
-                header = Provenance(__version__, each.node, at.wall, at.mono, period, f"import of {problems.file}")
+                header = RecordingHeader(__version__, each.node, at.wall, at.mono, period, f"import of {problems.file}")
                 if file is None:
                     file = RecordingFile(arguments.output, header)
                 elif each.node != node:
@@ -113,7 +113,7 @@ def _write(arguments: argparse.Namespace, problems: ImportProblems) -> int:
     return count
 
 
-def _period(arguments: argparse.Namespace, first: list[NodeTick]) -> float:
+def _period(arguments: argparse.Namespace, first: list[NodeSampleSet]) -> float:
     """Seconds between two snapshots: those of the query, or those between the first lines of the log."""
     if arguments.prometheus:
         return _interval(arguments)
@@ -123,13 +123,13 @@ def _period(arguments: argparse.Namespace, first: list[NodeTick]) -> float:
     return max(round(min(steps), 1), 0.1)
 
 
-def _ticks(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[NodeTick]:
+def _ticks(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[NodeSampleSet]:
     """What is imported. Raises ConfigError, UnsuitableLogError and OSError."""
     import socket
     from datetime import timezone
 
     from agent.commands.import_ import nvidia_smi_log
-    from agent.commands.import_.prometheus_history import NodeTick
+    from agent.commands.import_.prometheus_history import NodeSampleSet
 
     if arguments.prometheus:
         yield from _asked(arguments, problems)
@@ -138,11 +138,11 @@ def _ticks(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[
     with arguments.log.open(encoding="utf-8", errors="replace", newline="") as lines:
         zone = timezone.utc if arguments.utc else None
         ticks = nvidia_smi_log.ticks(lines, zone, problems, _gpu(arguments))
-        yield from (NodeTick(node, tick) for tick in ticks)
+        yield from (NodeSampleSet(node, tick) for tick in ticks)
 
 
-def _asked(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[NodeTick]:
-    from agent.commands.import_.prometheus_history import Asked, node_ticks
+def _asked(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[NodeSampleSet]:
+    from agent.commands.import_.prometheus_history import HistoryQuery, node_ticks
     from agent.config.schema import ConfigError
     from agent.lib.clock import clock
     from agent.lib.http_target import HttpTarget
@@ -153,12 +153,12 @@ def _asked(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[
         target = HttpTarget(arguments.prometheus, timeout=60.0, **(given_login(arguments) or {}))
     except ValueError as error:
         raise ConfigError(f"--prometheus: {error}") from error
-    asked = Asked(arguments.match, _time(arguments, "start"), _time(arguments, "end"), _interval(arguments))
+    asked = HistoryQuery(arguments.match, _time(arguments, "start"), _time(arguments, "end"), _interval(arguments))
     yield from node_ticks(target, asked, lambda: clock().mono, problems)
 
 
 def _gpu(arguments: argparse.Namespace) -> str | None:
-    from agent.commands.import_.imported_readings import is_index
+    from agent.commands.import_.import_columns import is_index
     from agent.config.schema import ConfigError
 
     index: str | None = arguments.gpu

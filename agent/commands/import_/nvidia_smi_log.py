@@ -12,15 +12,15 @@ from datetime import datetime, tzinfo
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.gpu import EVENT_REASONS, HW_SLOWDOWN
-from agent.commands.import_.imported_readings import (
+from agent.commands.import_.import_columns import (
+    ImportColumn,
+    ImportedSample,
     ImportProblems,
-    Target,
-    Tick,
-    UnsuitableLogError,
+    LogFormatError,
     factor_of,
+    gpu_up_reading,
     is_index,
     is_name,
-    up,
 )
 from agent.lib.wording import shown
 from agent.model import Gpu, Reading, Series
@@ -82,7 +82,7 @@ class _Header:
         self.cells = cells
         self.only = only
         self.places: dict[str, int] = {}
-        self.targets: dict[int, tuple[Target, str]] = {}
+        self.targets: dict[int, tuple[ImportColumn, str]] = {}
         """The places of the values, where they go, and the unit that stands behind each."""
         self.reasons: int | None = None
         """The place of all reasons in one number."""
@@ -95,9 +95,9 @@ class _Header:
             else:
                 self._enter(place, name, unit.removesuffix("]"), line, problems)
         if "timestamp" not in self.places:
-            raise UnsuitableLogError(f"{problems.file}:{line}: has no column timestamp; {REMEDY}")
+            raise LogFormatError(f"{problems.file}:{line}: has no column timestamp; {REMEDY}")
         if only is None and not {"index", "uuid", "pci.bus_id"} & self.places.keys():
-            raise UnsuitableLogError(
+            raise LogFormatError(
                 f"{problems.file}:{line}: does not tell which GPU a line is about; if it is always the same, say which "
                 f"with --gpu 0, else {REMEDY}"
             )
@@ -110,7 +110,7 @@ class _Header:
             problems.note(line, f"column {shown(name)} is left out: coldplate has nothing of that kind")
             return
         metric, _, label = row.partition(" ")
-        target = Target(BY_NAME[f"coldplate_{metric}"], label=label)
+        target = ImportColumn(BY_NAME[f"coldplate_{metric}"], label=label)
         factor = factor_of(target.metric, unit)
         if factor is None:
             problems.note(line, f"column {shown(name)} is left out: its unit {shown(unit)} is not known")
@@ -123,7 +123,7 @@ class _Header:
 
 def ticks(
     lines: Iterable[str], zone: tzinfo | None, problems: ImportProblems, only: str | None = None
-) -> Iterator[Tick]:
+) -> Iterator[ImportedSample]:
     """What was logged, a tick for each pass over the GPUs. Timestamps without a zone are local ones in `zone`.
 
     `only` is the index of the GPU that all lines are about where they do not say it. Raises UnsuitableLogError, at the
@@ -148,15 +148,15 @@ def ticks(
             problems.note(number, f"{error}; the line is left out")
             continue
         if gpu in found:
-            yield Tick(wall, tuple(reading for readings in found.values() for reading in readings))
+            yield ImportedSample(wall, tuple(reading for readings in found.values() for reading in readings))
             found = {}
         if not found:
             wall = at
-        found[gpu] = (up(gpu), *_readings(header, cells, gpu, number, problems))
+        found[gpu] = (gpu_up_reading(gpu), *_readings(header, cells, gpu, number, problems))
     if header is None:
-        raise UnsuitableLogError(f"{problems.file}: is empty; {REMEDY}")
+        raise LogFormatError(f"{problems.file}: is empty; {REMEDY}")
     if found:
-        yield Tick(wall, tuple(reading for readings in found.values() for reading in readings))
+        yield ImportedSample(wall, tuple(reading for readings in found.values() for reading in readings))
 
 
 def _rows(lines: Iterable[str], problems: ImportProblems) -> Iterator[tuple[int, list[str]]]:
@@ -165,13 +165,13 @@ def _rows(lines: Iterable[str], problems: ImportProblems) -> Iterator[tuple[int,
         for cells in reader:
             yield reader.line_num, cells
     except csv.Error as error:
-        raise UnsuitableLogError(f"{problems.file}:{reader.line_num}: {error}; {REMEDY}") from error
+        raise LogFormatError(f"{problems.file}:{reader.line_num}: {error}; {REMEDY}") from error
 
 
 def _header_of(cells: list[str], line: int, problems: ImportProblems, only: str | None, *, is_first: bool) -> _Header:
     names = [cell.strip().partition(" [")[0] for cell in cells]
     if is_first and not any(name in PLACES or name in COLUMNS for name in names):
-        raise UnsuitableLogError(
+        raise LogFormatError(
             f"{problems.file}:{line}: {shown(','.join(cells))} is no header of nvidia-smi's; {REMEDY}, without noheader"
         )
     return _Header(cells, line, problems, only)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from agent.catalogue import BY_NAME
-from agent.commands.import_.imported_readings import ImportProblems, Tick, UnsuitableLogError
+from agent.commands.import_.import_columns import ImportedSample, ImportProblems, LogFormatError
 from agent.lib.http_answers import AnswerBounds, HttpError
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
@@ -38,7 +38,7 @@ for _name in (*dcgm.DEFAULTS, *dcgm.COMMON):
         ALIASES[_name.name] = (BY_NAME[_term.row], 1 / _term.factor, _term.labels)
 
 
-class Asked(NamedTuple):
+class HistoryQuery(NamedTuple):
     """What is wanted of the server: series, and wall seconds."""
 
     selector: str
@@ -47,16 +47,16 @@ class Asked(NamedTuple):
     step: float
 
 
-class NodeTick(NamedTuple):
+class NodeSampleSet(NamedTuple):
     """What a node had at a moment."""
 
     node: str
-    tick: Tick
+    tick: ImportedSample
 
 
 def node_ticks(
-    target: HttpTarget, asked: Asked, clock: Callable[[], float], problems: ImportProblems
-) -> Iterator[NodeTick]:
+    target: HttpTarget, asked: HistoryQuery, clock: Callable[[], float], problems: ImportProblems
+) -> Iterator[NodeSampleSet]:
     """What the nodes had, hour by hour, and in each of them node by node. Raises UnsuitableLogError."""
     client = HttpClient(target, AnswerBounds(ANSWER), clock)
     known: dict[tuple[tuple[str, str], ...], tuple[str, Series, float] | None] = {}
@@ -68,7 +68,7 @@ def node_ticks(
             try:
                 found = list(_of(result, known, problems))
             except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
-                raise UnsuitableLogError(f"{target.shown}: its answer is no matrix of series; check --match") from error
+                raise LogFormatError(f"{target.shown}: its answer is no matrix of series; check --match") from error
             yield from found
             start += POINTS * asked.step
     finally:
@@ -78,7 +78,7 @@ def node_ticks(
 def _of(
     result: list[Any], known: dict[tuple[tuple[str, str], ...], tuple[str, Series, float] | None],
     problems: ImportProblems,
-) -> Iterator[NodeTick]:  # fmt: skip
+) -> Iterator[NodeSampleSet]:  # fmt: skip
     nodes: defaultdict[str, defaultdict[float, dict[Series, float]]] = defaultdict(lambda: defaultdict(dict))
     for each in result:
         metric: dict[str, str] = each["metric"]
@@ -101,25 +101,27 @@ def _of(
                 ticks[float(at)].setdefault(series, value)
     for node, ticks in sorted(nodes.items()):
         for wall, values in sorted(ticks.items()):
-            yield NodeTick(node, Tick(wall, tuple(Reading(series, value) for series, value in values.items())))
+            yield NodeSampleSet(
+                node, ImportedSample(wall, tuple(Reading(series, value) for series, value in values.items()))
+            )
 
 
-def _result(client: HttpClient, target: HttpTarget, asked: Asked, clock: Callable[[], float]) -> list[Any]:
+def _result(client: HttpClient, target: HttpTarget, asked: HistoryQuery, clock: Callable[[], float]) -> list[Any]:
     query = urlencode({"query": asked.selector, "start": asked.start, "end": asked.end, "step": asked.step})
     path = f"{target.path.rstrip('/')}/api/v1/query_range?{query}"
     try:
         answer = client.exchange(HttpRequest("GET", path), clock() + target.timeout)
     except HttpError as error:
-        raise UnsuitableLogError(f"{target.shown}: {error}") from error
+        raise LogFormatError(f"{target.shown}: {error}") from error
     if answer.cut:
-        raise UnsuitableLogError(f"{target.shown}: its answer is too long; ask for fewer series with --match")
+        raise LogFormatError(f"{target.shown}: its answer is too long; ask for fewer series with --match")
     try:
         document = json.loads(answer.body)
         if document["status"] != "success":
-            raise UnsuitableLogError(f"{target.shown}: {one_line(str(document.get('error', 'no reason')))}")
+            raise LogFormatError(f"{target.shown}: {one_line(str(document.get('error', 'no reason')))}")
         result: list[Any] = document["data"]["result"]
     except (ValueError, TypeError, LookupError, RecursionError) as error:
-        raise UnsuitableLogError(
+        raise LogFormatError(
             f"{target.shown}: answers with status {answer.status} and not as a Prometheus server does; check the URL"
         ) from error
     return result

@@ -18,7 +18,7 @@ DESCRIPTION = (
 EXAMPLES = (
     ("coldplate record -o run.coldplate -- python train.py", "record the node while a program runs"),
     ("coldplate record --duration 10m", "record ten minutes of the node"),
-    ("coldplate record --info run.coldplate", "tell what is in a recording"),
+    ("coldplate record --info run.coldplate", "print a summary of a recording"),
     ("coldplate record --copy a.coldplate b.coldplate -o both.coldplate", "make one of two, without names"),
 )
 EXIT_STATUSES = {
@@ -81,17 +81,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Record, or what else was asked for. Raises UserError."""
     words = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
     if arguments.info:
-        from agent.commands.record.contents import tell
+        from agent.commands.record.recording_info import print_info
 
-        return tell(arguments.info)
+        return print_info(arguments.info)
     if arguments.copy:
-        from agent.commands.record.contents import copy
+        from agent.commands.record.recording_info import copy_recordings
 
-        return copy(arguments.copy, arguments.output, _key() if arguments.redact else None)
-    from agent.commands.record.followed_command import become
+        return copy_recordings(arguments.copy, arguments.output, _key() if arguments.redact else None)
+    from agent.commands.record.recorded_command import exec_command
 
     if arguments.if_env and not _is_asked():
-        return become(words)
+        return exec_command(words)
     from agent.commands.record.session import record
 
     key = _key() if arguments.redact else None
@@ -100,8 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
     except UserError as error:
         if not arguments.if_env:
             raise
-        complain(f"not recording: {error}")  # whoever launches jobs for others must not break them
-        return become(words)
+        complain(f"not recording: {error}")  # a launcher of jobs must not break them
+        return exec_command(words)
 
 
 def _is_asked() -> bool:

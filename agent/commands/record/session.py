@@ -15,8 +15,7 @@ import msgspec
 
 from agent import __version__
 from agent.commands.record import DELAY, DURATION, NO, YES, complain
-from agent.commands.record.command_processes import CommandProcesses
-from agent.commands.record.followed_command import PASSED_ON, FollowedCommand, StartError, Waker
+from agent.commands.record.recorded_command import PASSED_ON, CommandProcesses, RecordedCommand, SignalWaker, StartError
 from agent.config import quantities
 from agent.config.schema import Config, ConfigError
 from agent.daemon.hub import Hub
@@ -27,8 +26,7 @@ from agent.lib import logs
 from agent.lib.clock import clock
 from agent.lib.threads import Threads
 from agent.model import Outcome, Snapshot
-from agent.recording.file_records import RecordingError
-from agent.recording.provenance import Provenance
+from agent.recording.file_records import RecordingError, RecordingHeader
 from agent.recording.recording_file import SUFFIX, RecordingFile
 from agent.recording.redaction import Redaction
 from agent.wiring.command_line import CommandLineOptions, read_config, read_options, scenario_of
@@ -51,8 +49,8 @@ JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "OAR_JOB_ID", "
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What is to be recorded. Times in seconds; `duration` None is until the end. `output` None is a name of ours.
+class RecordOptions:
+    """What is to be recorded. Times in seconds; `duration` None is until the end. `output` None is a default name.
 
     `lenient` is for commands that run with or without a recording: where none can begin, ConfigError says why.
     """
@@ -82,7 +80,9 @@ def record(arguments: argparse.Namespace, words: Sequence[str], asked: str, key:
         else _seconds(DURATION, os.environ.get(DURATION))
     )
     named = Path(asked) if asked.strip().lower() not in YES | NO else None
-    wanted = Wanted(delay or 0.0, span, arguments.output or named, key, words, arguments.if_env, arguments.allow_no_gpu)
+    wanted = RecordOptions(
+        delay or 0.0, span, arguments.output or named, key, words, arguments.if_env, arguments.allow_no_gpu
+    )
     sampling = config.sampling
     slow, cold = max(sampling.slow, interval), max(sampling.cold, interval)
     config = msgspec.structs.replace(
@@ -103,27 +103,27 @@ def _seconds(what: str, text: str | None) -> float | None:
 class RecordingSession:
     """Runs the command, and records beside it."""
 
-    def __init__(self, config: Config, options: CommandLineOptions, wanted: Wanted) -> None:
+    def __init__(self, config: Config, options: CommandLineOptions, wanted: RecordOptions) -> None:
         self._config, self._options, self._wanted = config, options, wanted
         self._threads = Threads(time.monotonic)
         self._loop: SamplingLoop | None = None
         self._file: RecordingFile | None = None
-        self._command: FollowedCommand | None = None
+        self._command: RecordedCommand | None = None
         self._failed = ""
-        """Why there is no more recording; told when it happens."""
+        """Why recording has ended; printed when it happens."""
         self._over = False
         self._shown = False
         self._begin_at = clock().mono + wanted.delay
         self._end_at: float | None = None
 
     def run(self) -> int:
-        """Until the command ends, or the time is over, or somebody stops it. The exit status."""
-        waker = Waker((*PASSED_ON, signal.SIGCHLD))
+        """Record until the command exits, the duration elapses or a signal arrives. Return the exit status."""
+        waker = SignalWaker((*PASSED_ON, signal.SIGCHLD))
         if not self._open_file():
             return OWN_FAILURE if self._wanted.words else 1
         if self._wanted.words:
             try:
-                self._command = FollowedCommand(self._wanted.words)
+                self._command = RecordedCommand(self._wanted.words)
             except StartError as error:
                 self._close_file(keep=False)
                 complain(str(error))
@@ -134,7 +134,7 @@ class RecordingSession:
             self._end_recording()
         return status
 
-    def _wait(self, waker: Waker) -> int:
+    def _wait(self, waker: SignalWaker) -> int:
         command = self._command
         while True:
             self._look()
@@ -215,12 +215,12 @@ class RecordingSession:
         self._close_file(keep=not self._failed or (self._file is not None and self._file.snapshots > 0))
 
     def _open_file(self) -> bool:
-        """Create the file before the command starts: a mistake is told before hours of work, not after."""
+        """Create the file before the command starts: a mistake is reported before hours of work, not after."""
         wanted = self._wanted
         redaction = Redaction(wanted.key) if wanted.key is not None else None
         now = clock()
         node = node_name(self._config)
-        header = Provenance(
+        header = RecordingHeader(
             __version__, node, now.wall, now.mono, self._config.sampling.fast, "coldplate record", tuple(wanted.words),
             next((os.environ[each] for each in JOBS if os.environ.get(each)), ""), scenario_of(self._config) or "",
         )  # fmt: skip
@@ -232,7 +232,7 @@ class RecordingSession:
             complain(str(error))
         return self._file is not None
 
-    def _created(self, header: Provenance, redaction: Redaction | None, wall: float) -> RecordingFile:
+    def _created(self, header: RecordingHeader, redaction: Redaction | None, wall: float) -> RecordingFile:
         output = self._wanted.output
         if output is not None and not os.path.isdir(output):  # noqa: PTH112 - unlike Path's, it never raises
             return RecordingFile(output, header, redaction)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from agent.commands.render import dashboards, documents, rules
+from agent.commands.render.documents import add_to as add_documents
+from agent.commands.render.fleet_files import add_dashboards, add_rules
 from agent.lib.commandline import INVALID, Parser
 
 HELP = "write the metrics reference, a configuration file, rule files or dashboards"
@@ -19,8 +20,8 @@ EXIT_STATUSES = {0: "written", 1: "standard output could not be written", **INVA
 def add_arguments(parser: Parser) -> None:
     """What to write; each has options of its own."""
     kinds = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
-    for each in (documents, rules, dashboards):
-        each.add_to(kinds)
+    for add in (add_documents, add_rules, add_dashboards):
+        add(kinds)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -59,7 +59,7 @@ def add_arguments(parser: Parser) -> None:
         actions.add_parser(
             "backtest",
             help="play rules over recordings",
-            description="Tell which alerts there would have been in the time of recordings: when they were pending, "
+            description="List the alerts that there would have been in the time of recordings: when they were pending, "
             "fired and ended. Rules are evaluated as the daemon does it, and faster than it happened.",
             examples=backtest.EXAMPLES,
             exit_statuses=backtest.EXIT_STATUSES,
@@ -90,11 +90,11 @@ def _check(path: Path, profile: str, count: RuleCount) -> bool:
     except rulefile.RuleFileError as error:
         return _fail(f"  {problem}" for problem in error.problems)
     from agent.catalogue.groups import Profile
-    from agent.commands.rules.advice import advise, too_long_ranges
+    from agent.commands.rules.rule_lint import lint_file, too_long_ranges
 
     if refused := [f"  {problem}" for problem in too_long_ranges(rules)]:
         return _fail(refused)
-    for warning in (*rules.warnings, *advise(rules, Profile[profile.upper()])):
+    for warning in (*rules.warnings, *lint_file(rules, Profile[profile.upper()])):
         print(f"  WARNING: {warning}")
     print(f"  SUCCESS: {rules.rule_count} rules found\n")
     return True

@@ -1,4 +1,7 @@
-"""`coldplate rules backtest`: which alerts there would have been in the time of recordings."""
+"""`coldplate rules backtest`: list the alerts that rules would have had in the time of recordings.
+
+`coldplate report` evaluates rules over recordings with the same functions.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,73 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.commands.rules.playing import UnreadableRulesError, load_files, play
 from agent.lib.commandline import INVALID, Parser
 from agent.wiring.command_line import add_config_file, folder_of, read_file
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agent.config.schema import Config
     from agent.recording.recording_reader import Recording
     from alerts.backtest.play import NodePlay
     from alerts.engine import Ruleset
+
+
+class RuleLoadError(Exception):
+    """Rules cannot be read; the lines say why."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+
+
+def load_files(entries: Sequence[str], config: Config) -> Ruleset:
+    """Rule files as they are: the configuration changes those only that it names."""
+    from agent.wiring.identity import external_labels, external_url
+    from alerts import packs
+    from alerts.engine import Ruleset
+    from alerts.group_evaluator import TemplateContext
+    from alerts.rulefile import RuleFileError
+
+    interval = config.rules.interval
+    try:
+        files = packs.load_all(entries, None, interval)
+    except RuleFileError as error:
+        raise RuleLoadError(*map(str, error.problems)) from error
+    except ValueError as error:
+        raise RuleLoadError(str(error)) from error
+    context = TemplateContext(external_labels(config), external_url(config))
+    return Ruleset(files, interval, context, int(config.rules.memory))
+
+
+def replay_recordings(
+    recordings: Sequence[Recording], versions: Sequence[Ruleset], config: Config, nodes: dict[str, NodePlay]
+) -> None:
+    """Play all nodes, which are put into the mapping under their names. Raises RecordingError."""
+    from agent.lib.clock import clock
+    from agent.lib.progress import Progress
+    from agent.lib.wording import utc
+    from agent.recording.recording_reader import by_time
+
+    total = sum(span.count for recording in recordings for span in recording.survey())
+    with Progress("playing", total, lambda: clock().mono) as progress:
+        for header, snapshot in by_time(recordings):
+            node = nodes.get(header.node)
+            if node is None:
+                node = nodes[header.node] = _node_play(header.node, versions, config, header.interval)
+            node.take(snapshot)
+            wall = snapshot.at.wall
+            progress.step(lambda wall=wall: utc(wall))  # type: ignore[misc]  # wall is bound
+
+
+def _node_play(name: str, versions: Sequence[Ruleset], config: Config, period: float) -> NodePlay:
+    from msgspec.structs import replace
+
+    from agent.wiring.identity import target_labels
+    from alerts.backtest.play import NodePlay, RulePlay
+
+    target = target_labels(replace(config, node=replace(config.node, name=name)))
+    return NodePlay(name, [RulePlay(name, rules, target) for rules in versions], versions[0].interval, period)
+
 
 EXAMPLES = (
     ("coldplate rules backtest run.coldplate", "which alerts the configured rules would have had"),
@@ -32,10 +93,10 @@ def add_arguments(parser: Parser) -> None:
                         "the flight recorder; each node is played by itself")  # fmt: skip
     for name, words in (
         ("rules", "rule files to play instead of the configured ones, or 'builtin': the pack that is shipped"),
-        ("against", "an earlier version of the rules: tell what fires with one of them only, earlier or later"),
+        ("against", "an earlier version of the rules: list what fires with one of them only, earlier or later"),
     ):
         parser.add_argument(f"--{name}", nargs="+", action="extend", metavar="FILE", help=words)
-    parser.add_argument("--pending", action="store_true", help="list alerts as well that never came to fire")
+    parser.add_argument("--pending", action="store_true", help="also list alerts that stayed pending")
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
     add_config_file(parser)
 
@@ -51,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = read_file(arguments)
     try:
         versions = _versions(arguments, config)
-    except UnreadableRulesError as error:
+    except RuleLoadError as error:
         _warn(str(error))
         return EXIT_UNREADABLE
     with ExitStack() as stack:
@@ -60,8 +121,8 @@ def run(arguments: argparse.Namespace) -> int:
             return status
         nodes: dict[str, NodePlay] = {}
         try:
-            play(recordings, versions, config, nodes)
-        except RecordingError as error:  # what was played until then is told
+            replay_recordings(recordings, versions, config, nodes)
+        except RecordingError as error:  # report what was played until then
             _warn(str(error))
             status = EXIT_UNREADABLE
         problems = [problem for recording in recordings for problem in recording.problems]
@@ -76,7 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _versions(arguments: argparse.Namespace, config: Config) -> list[Ruleset]:
-    """The rules that are asked for, and those to compare them with. Raises ConfigError and UnreadableRulesError."""
+    """The rules that are asked for, and those to compare them with. Raises ConfigError and RuleLoadError."""
     from agent.wiring.alerting import load_rules
 
     rules = load_files(arguments.rules, config) if arguments.rules else load_rules(config, folder_of(arguments))
@@ -84,7 +145,7 @@ def _versions(arguments: argparse.Namespace, config: Config) -> list[Ruleset]:
 
 
 def _opened(paths: list[Path], stack: ExitStack) -> tuple[list[Recording], int]:
-    """Those that can be read; the exit status tells whether one cannot."""
+    """Yield the recordings that can be read; the exit status shows whether one cannot."""
     from agent.recording.file_records import RecordingError
     from agent.recording.recording_reader import Recording
 

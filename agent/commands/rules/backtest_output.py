@@ -16,14 +16,14 @@ from alerts.durations import show
 from alerts.engine import Ruleset
 
 _UNSHOWN = ("alertname", "instance", "job")
-"""Labels that the table leaves out: they are told otherwise, or the same for all."""
+"""Labels that the table leaves out: they are shown elsewhere, or the same for all."""
 _LABEL = 200
 """Characters of a label's value, and of an error, that are shown."""
 _ROW = "{:<{width}}  {:<{width}}  {:<{width}}  {:>9}  {}"
 
 
 class Backtest(NamedTuple):
-    """All that is to be told. `differences` and how many alerts are the same; None without another version."""
+    """All that is printed. `differences` and how many alerts are the same; None without another version."""
 
     nodes: Sequence[NodePlay]
     spans: Sequence[AlertSpan]
@@ -87,7 +87,7 @@ def _write_differences(found: Sequence[SpanDifference], same: int, clock: _Times
 
 
 def _changes(each: SpanDifference, clock: _Times) -> Iterable[str]:
-    """How one alert differs, in words."""
+    """Return how one alert differs, as text."""
     if each.old is None or each.new is None:
         span = each.new or each.old
         assert span is not None
@@ -114,7 +114,7 @@ def _seconds(seconds: float) -> str:
 
 
 def _named(span: AlertSpan, several: bool) -> str:
-    """The alert with the labels that tell it from others."""
+    """Return the alert with the labels that distinguish it from others."""
     pairs = [pair for pair in span.labels if pair[0] not in _UNSHOWN]
     node = f"{one_line(span.node)} " if several else ""
     return f"{node}{span.alert}{_braced(pairs)}"

@@ -1,31 +1,105 @@
-"""One simulated node: the synthetic devices and the agent's own sampler, without processes, threads and a clock.
+"""Simulate a node and its rack: synthetic devices and the agent's own sampler, without processes, threads and clock.
 
-Sources, sampler and encoder are those of a real agent. A node is sampled when it is asked for, at the beginning of the
-second: what it shows of that moment is what an agent shows that samples each second, because every synthetic reading
-is computed for its time. Between two questions it is sampled once in `stride` seconds: rolling statistics and busy time
-are those of so many samples.
+Sources, sampler and encoder are those of a real agent. A node is sampled when it is scraped, at the beginning of the
+second: the result equals that of an agent that samples each second, because every synthetic reading is computed for its
+time. Between two scrapes it is sampled once in `stride` seconds: rolling statistics and busy time are those of these
+samples. The nodes of a rack have the power of all in the same second.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import fsum
+from typing import Protocol
 
 from agent.backends.protocol import Channel, ChannelError, DeviceError, LaneSample, Roster, SourceError
 from agent.backends.synthetic import SyntheticSource
 from agent.backends.synthetic.fabric_channel import PowerDraw
 from agent.backends.synthetic.track import Track
-from agent.commands.simulate.simulated_rack import SimulatedRack
-from agent.commands.simulate.site_model import SiteNode
+from agent.catalogue import BY_NAME
+from agent.commands.simulate.simulated_site import Outage, SiteNode, SiteRack
 from agent.daemon.hub import Hub
 from agent.daemon.reloading import LastReload
 from agent.daemon.self_report import SelfMetrics
 from agent.health.examination import ExpectationChoice, ExpectationSeries
-from agent.model import Framer, Instant, Lane, Outcome, Reason, Snapshot
+from agent.model import Frame, Framer, Instant, Lane, Outcome, Rack, Reading, Reason, Series, Snapshot
+from agent.rack.agreement import GRACE_SECONDS
+from agent.rack.power import Sum
+from agent.rack.rack_options import RackOptions
+from agent.rack.series import ConfiguredRack, RackSeries
 from agent.sampler.health import LoopFacts
 from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
+
+PEER_UP = BY_NAME["coldplate_rack_peer_up"]
+SOURCE = "synthetic"
+
+
+class NodePower(Protocol):
+    """What the rack asks its nodes."""
+
+    def watts(self, t: float) -> float:
+        """The power of the node at a second of the simulation."""
+
+
+class SimulatedRack:
+    """One rack. Seconds are those of the simulation, which began at `began`, in whole seconds since the epoch."""
+
+    def __init__(self, plan: SiteRack, outages: Sequence[Outage], began: int) -> None:
+        self._plan = plan
+        self._began = began
+        self._outages = {name: [each for each in outages if name in each.nodes] for name in plan.nodes}
+        self._meters: dict[str, NodePower] = {}
+        self._configured = ConfiguredRack(
+            RackOptions(plan.name, nodes_expected=len(plan.nodes), budget=plan.budget)
+        ).readings
+        self._series = RackSeries(plan.name)
+        self._framer = Framer()
+        self._made: tuple[int, Frame] | None = None
+        self._peers = {name: Series(PEER_UP, Rack(plan.name), (("peer", name),)) for name in plan.nodes}
+
+    def add_node(self, name: str, meter: NodePower) -> None:
+        """Have a node of the plan take part."""
+        self._meters[name] = meter
+
+    def down(self, name: str, t: float) -> float | None:
+        """Since which second the node has not answered at `t`; None if it does."""
+        begun = [each.window.begun(t) for each in self._outages[name]]
+        return min((each for each in begun if each is not None), default=None)
+
+    def times_down(self, name: str, t: float) -> int:
+        """How often the node has gone down by `t`."""
+        return sum(each.window.started(t) for each in self._outages[name])
+
+    def frame(self, t: int) -> Frame:
+        """What every node of the rack shows of it at this second."""
+        if self._made is None or self._made[0] != t:
+            self._made = (t, self._framer.frame(self._readings(t)))
+        return self._made[1]
+
+    def peers(self, name: str, t: int) -> list[Reading]:
+        """What a node reports of the others."""
+        return [
+            Reading(series, 1.0 if self.down(other, t) is None else 0.0)
+            for other, series in self._peers.items()
+            if other != name
+        ]
+
+    def _readings(self, t: int) -> list[Reading]:
+        since = {name: self.down(name, t) for name in self._meters}
+        power = {name: meter.watts(t) for name, meter in self._meters.items() if since[name] is None}
+        total = Sum(self._began + t, fsum(power.values()), frozenset(power)) if power else None
+        silent = sum(1 for begun in since.values() if begun is not None and t - begun >= GRACE_SECONDS)
+        sources: Mapping[str, int] = {SOURCE: len(power)} if power else {}
+        return [
+            *self._configured,
+            *self._series.of_sum(total, len(self._plan.nodes), None),
+            *self._series.of_sources(sources),
+            *self._series.of_silence(None if t < GRACE_SECONDS else silent),
+        ]
+
 
 WINDOW_SECONDS = 60
 """Seconds of rolling statistics: what was before them need not be sampled any more."""
@@ -41,7 +115,7 @@ class SimulatedAgent:
     """The agent of a node from its start on: a node that was down gets another one."""
 
     def __init__(self, plan: SiteNode, rack: SimulatedRack, stride: int, began: int, since: int = 0) -> None:
-        """`since` is the second in which the agent starts: XID errors from before are not told."""
+        """`since` is the second in which the agent starts: earlier XID errors are not reported."""
         self._plan, self._rack, self._stride, self._began, self._since = plan, rack, stride, began, since
         settings = Settings(fast=float(stride), slow=SLOW_SECONDS, cold=COLD_SECONDS)
         self._sampler = Sampler(settings, Inventory(None), FAMILY)
@@ -152,7 +226,7 @@ class SimulatedNode:
         self.agent = SimulatedAgent(plan, rack, stride, began)
         self.agents = 1
         """How many agents the node has had."""
-        rack.enter(plan.name, self)
+        rack.add_node(plan.name, self)
 
     def watts(self, t: float) -> float:
         """The power of the node at a second of the simulation."""

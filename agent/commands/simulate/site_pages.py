@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 
 from agent.commands.simulate.simulated_node import SimulatedNode
-from agent.commands.simulate.site_model import SimulatedSite
+from agent.commands.simulate.simulated_site import SimulatedSite
 from agent.model import Snapshot
 from exporters.deferred import Answer
 from exporters.encoder import Encoder, Format

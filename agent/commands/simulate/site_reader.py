@@ -1,10 +1,11 @@
-"""Reads a site from a file, or from the command line's options, which say the same in fewer words.
+"""Read a site from a file, or from the options of the command line, which describe it in fewer words.
 
-What a scenario file and a site file have in common, jobs and faults, is read by the scenario's reader.
+The reader of scenarios reads what a scenario file and a site file have in common: jobs and faults.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,18 +14,87 @@ from agent.backends.synthetic.loader import ScenarioError, ScenarioReader, load_
 from agent.backends.synthetic.machines import TOPOLOGIES, Topology
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob
 from agent.backends.synthetic.scenario_schema import FAULTS, Parameter, choice, quantity, text, watts, whole
-from agent.commands.simulate.job_spans import Span
-from agent.commands.simulate.site_composition import RackPlan, Share, deal, finish, lay_out
-from agent.commands.simulate.site_model import Loss, Outage, SimulatedSite
-from agent.commands.simulate.site_places import SitePlaces
-from agent.lib.wording import shown
+from agent.commands.simulate.simulated_site import (
+    NodeSelectors,
+    Outage,
+    OutageCause,
+    RackPlan,
+    ScenarioShare,
+    SimulatedSite,
+    Span,
+    assign_scenarios,
+    build_nodes,
+    build_site,
+)
+from agent.lib.wording import UserError, shown
+
+SITE = ("nodes", "nodes_per_rack", "topology", "scenario", "nodes_per_job", "rack_budget", "cluster", "fault")
+"""The options that say what a site file says itself."""
+_FAULT = re.compile(
+    r"([a-z-]{1,40})@([A-Za-z][A-Za-z0-9._-]{0,62}(?:\[[0-9]{1,6}-[0-9]{1,6}\])?)(?:/([^,]{1,80}))?((?:,.*)?)"
+)
+_WHOLE = re.compile(r"[0-9]{1,15}")
+_WEIGHTED = re.compile(r"(.+)=([0-9]+(?:\.[0-9]+)?)")
+
+
+def document(arguments: argparse.Namespace) -> dict[str, object]:
+    """What a file would say that describes the same site. Raises UserError."""
+    nodes, width = arguments.nodes or 8, arguments.nodes_per_rack or 4
+    full, rest = divmod(nodes, width)
+    rack = {} if arguments.rack_budget is None else {"power_budget": arguments.rack_budget}
+    site: dict[str, object] = {
+        "nodes_per_job": arguments.nodes_per_job or 1,
+        "racks": [
+            {"count": count, "nodes": size, **rack} for count, size in ((full, width), (1, rest)) if count * size
+        ],
+        "faults": [_fault(each) for each in arguments.fault or ()],
+    }
+    said = {name: getattr(arguments, name) for name in ("cluster", "seed", "topology")}
+    site.update({name: value for name, value in said.items() if value is not None})
+    if arguments.scenario:
+        site["scenario"] = [_weighted(each) for each in arguments.scenario]
+    return site
+
+
+def _weighted(text: str) -> dict[str, object]:
+    match = _WEIGHTED.fullmatch(text)
+    return {"scenario": text} if match is None else {"scenario": match[1], "weight": float(match[2])}
+
+
+def _fault(text: str) -> dict[str, object]:
+    """A fault such as straggler@node17/3,at=2m: its kind, its node or rack, its GPU or port, and its keys."""
+    match = _FAULT.fullmatch(text)
+    if match is None:
+        raise UserError(
+            f"--fault: {shown(text)} is no KIND@PLACE[/PART][,KEY=VALUE...]; such as straggler@node17/3,at=2m"
+        )
+    kind, place, part, rest = match.groups()
+    fault: dict[str, object] = {"kind": kind, "node" if place.startswith("node") else "rack": place}
+    targets = FAULTS[kind].targets if kind in FAULTS else ()
+    if part is not None:
+        fault["gpu" if part[0].isdigit() or part == "all" else "port"] = int(part) if _WHOLE.fullmatch(part) else part
+    elif targets[:1] == ("gpu",) and ",gpu=" not in rest:
+        fault["gpu"] = 0
+    for item in rest.split(",")[1:]:
+        key, equals, value = item.partition("=")
+        if not equals or not key:
+            raise UserError(f"--fault: {shown(item)} of {shown(text)} is no KEY=VALUE; such as at=2m")
+        fault[key] = _scalar(value)
+    return fault
+
+
+def _scalar(text: str) -> object:
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if _WHOLE.fullmatch(text) else text
+
 
 MOST_NODES = 20_000
 MOST_OF_RACK = 256
 """Most nodes of one rack: each shows which of the others answer."""
 _PREFIX = re.compile(r"[A-Za-z](?:[A-Za-z0-9._-]{0,30}[A-Za-z._-])?")
 _LABEL = re.compile(r"[A-Za-z0-9._-]{1,63}")
-_LOSSES = {loss.value: loss for loss in Loss}
+_LOSSES = {loss.value: loss for loss in OutageCause}
 _WEIGHT = quantity({"%": 0.01}, "3", low=1e-9)
 _DEFAULTS: dict[str, object] = {"topology": "dgx-h100", "scenario": "healthy-training"}
 
@@ -53,16 +123,16 @@ class SiteReader(ScenarioReader):
         if not _LABEL.fullmatch(cluster):
             self.fail("cluster", f"{shown(cluster)} is no name of a cluster; give letters, digits, dots and dashes")
         seed = self.seed(keys)
-        drafts, racks, planned = lay_out(self._racks(keys))
-        places = SitePlaces(self, drafts, racks)
+        drafts, racks, planned = build_nodes(self._racks(keys))
+        places = NodeSelectors(self, drafts, racks)
         jobs = enumerate(self.sequence(keys.get("jobs"), "jobs"))
         spans = [self._placed_job(each, f"jobs[{number}]", places) for number, each in jobs]
         width = int(self.number(keys, "nodes_per_job", "", Parameter(whole(1, MOST_NODES), 1.0)))
-        spans += deal(drafts, planned, width, seed)
+        spans += assign_scenarios(drafts, planned, width, seed)
         outages: list[Outage] = []
         for number, each in enumerate(self.sequence(keys.get("faults"), "faults")):
             outages += self._placed_fault(each, f"faults[{number}]", places)
-        return finish(cluster, seed, drafts, racks, spans, outages)
+        return build_site(cluster, seed, drafts, racks, spans, outages)
 
     def _racks(self, keys: Keys) -> list[RackPlan]:
         items = self.sequence(keys["racks"], "racks")
@@ -90,10 +160,10 @@ class SiteReader(ScenarioReader):
             self.number(keys, "power_budget", path, Parameter(watts, 0.0)) or None,
         )
 
-    def _shares(self, raw: object, path: str, topology: Topology) -> Iterator[Share]:
+    def _shares(self, raw: object, path: str, topology: Topology) -> Iterator[ScenarioShare]:
         """The scenarios that are dealt out: one by its name, or a list with weights."""
         if isinstance(raw, str):
-            yield Share(self._named(raw, path, topology))
+            yield ScenarioShare(self._named(raw, path, topology))
             return
         items = self.sequence(raw, path)
         if not items:
@@ -102,7 +172,7 @@ class SiteReader(ScenarioReader):
             here = f"{path}[{number}]"
             keys = self.mapping(item, here, ("scenario", "weight"), ("scenario",))
             name = str(self.value(keys, "scenario", here, Parameter(text, None)))
-            yield Share(
+            yield ScenarioShare(
                 self._named(name, f"{here}.scenario", topology),
                 self.number(keys, "weight", here, Parameter(_WEIGHT, 1.0)),
             )
@@ -118,7 +188,7 @@ class SiteReader(ScenarioReader):
                 self.fail(path, str(error))
         return self._scenarios[key]
 
-    def _placed_job(self, raw: object, path: str, places: SitePlaces) -> Span:
+    def _placed_job(self, raw: object, path: str, places: NodeSelectors) -> Span:
         """A job, on the nodes that it names: their other work is what other jobs give them."""
         if not isinstance(raw, dict) or "nodes" not in raw:
             self.fail(f"{path}.nodes", "is missing: name the nodes of the job, or all")
@@ -135,7 +205,7 @@ class SiteReader(ScenarioReader):
             span.append((draft, len(draft.jobs) - 1))
         return span
 
-    def _placed_fault(self, raw: object, path: str, places: SitePlaces) -> Iterator[Outage]:
+    def _placed_fault(self, raw: object, path: str, places: NodeSelectors) -> Iterator[Outage]:
         """A fault at the nodes that it names. Some take whole nodes from the site: these are given back."""
         if not isinstance(raw, dict):
             self.fail(path, f"expected a mapping of keys, found {shown(raw)}")
@@ -145,7 +215,7 @@ class SiteReader(ScenarioReader):
         if kind in _LOSSES:
             keys = self.mapping(rest, path, ("kind", "at", "duration", "repeat"))
             outage = Outage(_LOSSES[kind], self.window(keys, path), frozenset(draft.name for draft in drafts))
-            if outage.loss is Loss.POWER:
+            if outage.loss is OutageCause.POWER:
                 for draft in drafts:
                     draft.losses.append(outage.window)
             yield outage

@@ -1,4 +1,4 @@
-"""One run of `coldplate simulate`: builds the nodes, serves them, and ends when it is told to."""
+"""One run of `coldplate simulate`: builds the nodes, and serves them until a signal arrives."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ from pathlib import Path
 from agent.backends.synthetic.announcement import announced
 from agent.backends.synthetic.loader import ScenarioError
 from agent.backends.synthetic.scenario import ScenarioFault
-from agent.commands.record.followed_command import Waker
+from agent.commands.record.recorded_command import SignalWaker
 from agent.commands.simulate import ADDRESS
-from agent.commands.simulate.simulated_node import SimulatedNode
-from agent.commands.simulate.simulated_rack import SimulatedRack
-from agent.commands.simulate.site_model import Outage, SimulatedSite
-from agent.commands.simulate.site_options import SITE, document
+from agent.commands.simulate.simulated_node import SimulatedNode, SimulatedRack
+from agent.commands.simulate.simulated_site import Outage, SimulatedSite
 from agent.commands.simulate.site_pages import SitePages
-from agent.commands.simulate.site_reader import SiteReader, read_site
+from agent.commands.simulate.site_reader import SITE, SiteReader, document, read_site
 from agent.config import quantities
 from agent.config.checks import listen_address
 from agent.config.schema import Config, WebConfig
@@ -33,7 +31,7 @@ from agent.lib import logs
 from agent.lib.progress import Progress
 from agent.lib.threads import CLOSING_SECONDS, Threads
 from agent.lib.wording import UserError
-from agent.wiring.serving import Protection
+from agent.wiring.web_serving import Protection
 from exporters.listeners import open_listeners
 from exporters.server import HttpServer
 
@@ -41,7 +39,7 @@ log = logging.getLogger("coldplate.simulate")
 
 SHORTEST_INTERVAL_SECONDS, LONGEST_INTERVAL_SECONDS = 1, 60
 ANNOUNCED = 12
-"""Most faults to come that are told."""
+"""Upcoming faults that are listed at most."""
 MADE = 50
 """Nodes between two lines of a log that say how many are made."""
 TEND_SECONDS = 1.0
@@ -57,14 +55,14 @@ def serve(arguments: argparse.Namespace) -> int:
     duration = inf if arguments.duration is None else _seconds("--duration", arguments.duration)
     listen = [_address(each) for each in arguments.listen or [ADDRESS]]
     protection = Protection(Config(web=WebConfig(config_file=arguments.web_config_file)), time.time)
-    for listener in open_listeners(listen):  # a mistake is told before the nodes are made
+    for listener in open_listeners(listen):  # report a mistake before the nodes are made
         listener.close()
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
     _quiet(arguments.log_level)
-    waker = Waker((signal.SIGTERM, signal.SIGINT))
+    waker = SignalWaker((signal.SIGTERM, signal.SIGINT))
     now = time.time()
     wall, began = floor(now), time.monotonic() - now % 1.0  # seconds of the simulation begin with those of the clock
-    for line in to_come(site, wall):
+    for line in upcoming_faults(site, wall):
         log.info("scheduled fault: %s", line)
     pages = SitePages(site, make_nodes(site, stride, wall), lambda: time.monotonic() - began, arguments.profile)
     gc.disable()  # until the nodes are made: it would look through all of them again and again
@@ -75,7 +73,7 @@ def serve(arguments: argparse.Namespace) -> int:
 
 
 def _announcing(step: Callable[[], None], nodes: int) -> Callable[[], None]:
-    """The step of a progress that only a terminal shows, with a line of the log after so many nodes elsewhere."""
+    """The step of a progress that only a terminal shows, with a line of the log after this many nodes elsewhere."""
     if sys.stderr.isatty():
         return step
     made = count(1)
@@ -105,7 +103,7 @@ def describe(arguments: argparse.Namespace) -> SimulatedSite:
         raise UserError(str(error)) from error
 
 
-def to_come(site: SimulatedSite, began: int) -> Iterator[str]:
+def upcoming_faults(site: SimulatedSite, began: int) -> Iterator[str]:
     """A line for each loss of nodes and each fault of a node, as many as a person reads."""
     lines = chain(
         (f"{_named(each.nodes)}: {line}" for each in site.outages for line in _announced(each, site, began)),
@@ -131,7 +129,9 @@ def make_nodes(site: SimulatedSite, stride: int, began: int) -> list[SimulatedNo
     return [SimulatedNode(plan, racks[plan.rack], stride, began) for plan in site.nodes]
 
 
-def _serve(pages: SitePages, listen: list[tuple[str, int]], waker: Waker, until: float, protection: Protection) -> int:
+def _serve(
+    pages: SitePages, listen: list[tuple[str, int]], waker: SignalWaker, until: float, protection: Protection
+) -> int:
     threads = Threads(time.monotonic)
     watch = protection.watch
     server = HttpServer(

@@ -15,7 +15,7 @@ from agent.wiring.http_access import add_http_config
 
 if TYPE_CHECKING:
     from agent.commands.top.node_sources import NodeSources
-    from agent.commands.top.screen.scene import Scene
+    from agent.commands.top.screen.view_builder import ScreenData
 
 HELP = "show live what the GPUs do, and why one is slow"
 DESCRIPTION = (
@@ -128,15 +128,15 @@ def _need_rich() -> None:
         ) from error
 
 
-def _two_samples(sources: NodeSources, interval: float) -> Scene:
+def _two_samples(sources: NodeSources, interval: float) -> ScreenData:
     """The nodes after two samples of each: rates need two."""
-    from agent.commands.top.screen.view_keeper import ViewKeeper
+    from agent.commands.top.screen.view_builder import ViewKeeper
     from agent.lib.clock import clock
 
     keeper = ViewKeeper(interval)
     counts: dict[str, int] = {}
     for _ in range(2):
-        sources.tend()
+        sources.add_new_peers()
         sources.board.wait(counts, FIRST_SECONDS + interval)
         sightings, counts = sources.board.look()
         scene = keeper.scene(sightings, clock().mono, sources.note)
@@ -147,7 +147,7 @@ FIRST_SECONDS = 8.0
 """Seconds that a node may take to be opened and to answer for the first time."""
 
 
-def _print(scene: Scene, arguments: argparse.Namespace, out: TextIO) -> None:
+def _print(scene: ScreenData, arguments: argparse.Namespace, out: TextIO) -> None:
     from agent.commands.top.screen import machine_output
 
     if arguments.json or arguments.csv:
@@ -155,13 +155,11 @@ def _print(scene: Scene, arguments: argparse.Namespace, out: TextIO) -> None:
         return
     from rich.console import Console
 
-    from agent.commands.top.screen.frame_layout import draw
-    from agent.commands.top.screen.glyphs import ASCII, glyphs_for
-    from agent.commands.top.screen.look import Look
-    from agent.commands.top.screen.painter import styled
-    from agent.commands.top.screen.ui_state import UiState
+    from agent.commands.top.screen.frame import draw, styled
+    from agent.commands.top.screen.key_input import UiState
+    from agent.commands.top.screen.text_layout import ASCII, TextLayout, glyphs_for
 
     columns = shutil.get_terminal_size((PAPER_COLUMNS, 24)).columns
     console = Console(file=out, width=columns, highlight=False)
-    look = Look(columns, None, ASCII if arguments.ascii else glyphs_for(out.encoding, os.environ))
+    look = TextLayout(columns, None, ASCII if arguments.ascii else glyphs_for(out.encoding, os.environ))
     out.writelines(styled(console, line).rstrip() + "\n" for line in draw(scene, UiState(), look)[0])

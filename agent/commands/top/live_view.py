@@ -8,7 +8,7 @@ import os
 import sys
 
 from agent.commands.top.node_sources import NodeSources
-from agent.commands.top.screen.wake_pipe import WakePipe
+from agent.commands.top.screen.live_loop import WakePipe
 from agent.config.schema import Config
 from agent.lib import logs
 from agent.lib.clock import clock
@@ -49,17 +49,16 @@ def _show(arguments: argparse.Namespace, sources: NodeSources, pipe: WakePipe) -
     """Imports what draws only now: the devices are being opened meanwhile."""
     from rich.console import Console
 
-    from agent.commands.top.screen.glyphs import ASCII, glyphs_for
+    from agent.commands.top.screen.key_input import UiState
     from agent.commands.top.screen.live_loop import LiveLoop
-    from agent.commands.top.screen.scene import Scene
-    from agent.commands.top.screen.ui_state import UiState
-    from agent.commands.top.screen.view_keeper import ViewKeeper
+    from agent.commands.top.screen.text_layout import ASCII, glyphs_for
+    from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
 
     console = Console(file=io.StringIO(), force_terminal=True, highlight=False)  # it styles; the loop writes
     watch = ViewKeeper(arguments.interval)
 
-    def scene() -> Scene:
-        sources.tend()
+    def scene() -> ScreenData:
+        sources.add_new_peers()
         return watch.scene(sources.board.all(), clock().mono, sources.note)
 
     terminal = (sys.stdin.fileno(), sys.stdout.fileno())

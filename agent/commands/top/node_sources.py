@@ -8,9 +8,8 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from agent.commands.top.screen.agent_poll import AgentPoll, Polling
-from agent.commands.top.screen.asked_urls import TIMEOUT_SECONDS, name_of_target, target_of
-from agent.commands.top.screen.sightings import SightingBoard
+from agent.commands.top.screen.agent_client import TIMEOUT_SECONDS, AgentClient, AgentPoller, name_of_target, target_of
+from agent.commands.top.screen.node_samples import SightingBoard
 from agent.config.schema import Config, ConfigError
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
@@ -31,7 +30,7 @@ _REFUSED = "Connection refused"
 
 
 class NodeSources:
-    """Puts what the nodes tell on the board, in threads. Raises ConfigError for what cannot be asked."""
+    """Puts samples of the nodes on the board, in threads. Raises ConfigError for what cannot be asked."""
 
     def __init__(
         self,
@@ -43,7 +42,7 @@ class NodeSources:
         self.board = SightingBoard(changed)
         self.note = ""
         self._threads = Threads(lambda: clock().mono)
-        self._polling = Polling(self.board, arguments.interval, self._threads)
+        self._polling = AgentPoller(self.board, arguments.interval, self._threads)
         self._ends: list[Callable[[], None]] = [self._polling.stop]
         self._finder: Finder | None = None
         self._config = config
@@ -52,20 +51,20 @@ class NodeSources:
         self._given = given_login(arguments)
         if arguments.url:
             for target in _targets(arguments.url, self._given):
-                self._polling.begin(AgentPoll(name_of_target(target), target, clock))
+                self._polling.begin(AgentClient(name_of_target(target), target, clock))
             return
         if arguments.rack:
             self._begin_rack()
         if arguments.no_attach or arguments.backend or arguments.scenario or not self._attach():
             self._sample()
 
-    def tend(self) -> None:
+    def add_new_peers(self) -> None:
         """Ask the peers that were found since. To be called now and then."""
         self._threads.tend()
         if self._finder is not None:
             for peer in self._finder.targets:
                 if not self._is_this_node(peer):
-                    self._polling.begin(AgentPoll(_short(peer), self._target(peer), clock))
+                    self._polling.begin(AgentClient(_short(peer), self._target(peer), clock))
 
     def close(self) -> None:
         """End what was begun."""
@@ -76,22 +75,22 @@ class NodeSources:
         """Whether an agent runs here and answers; it is asked from then on."""
         name, own = node_name(self._config), own_agent(self._config, self._given)
         for url in own.urls:
-            poll = AgentPoll(name, HttpTarget(url, timeout=ATTACH_SECONDS, **own.login), clock, with_past=False)
-            first = poll.ask()
+            poll = AgentClient(name, HttpTarget(url, timeout=ATTACH_SECONDS, **own.login), clock, with_past=False)
+            first = poll.fetch()
             poll.close()
             if first.snapshot is not None:
                 self.board.put(first)
-                self._polling.begin(AgentPoll(name, HttpTarget(url, timeout=TIMEOUT_SECONDS, **own.login), clock))
+                self._polling.begin(AgentClient(name, HttpTarget(url, timeout=TIMEOUT_SECONDS, **own.login), clock))
                 return True
             if _REFUSED not in first.problem:
                 self.note = f"not attached to {url}: {first.problem}"
         return False
 
     def _sample(self) -> None:
-        from agent.commands.top.own_sampling import OwnSampling
+        from agent.commands.top.local_sampling import LocalSampler
 
         name = node_name(self._config)
-        own = OwnSampling(name, self._config, self._options, self._interval, self.board, self._threads)
+        own = LocalSampler(name, self._config, self._options, self._interval, self.board, self._threads)
         own.begin()
         self._ends.append(own.stop)
 
@@ -102,7 +101,7 @@ class NodeSources:
         self._finder = Finder(rack.entries, lambda: clock().mono, threads=self._threads)
         self._finder.start()
         self._ends.append(self._finder.stop)
-        self.tend()
+        self.add_new_peers()
 
     def _is_this_node(self, peer: PeerTarget) -> bool:
         """Whether a peer is this node, which is shown anyway: peers may be listed once for the whole rack."""

@@ -1,4 +1,5 @@
-"""What recordings say about a run: figures gathered in one pass and bounded memory, what an expert would say of them,
-and the pages that tell it. `gathering.gather` makes a `run_facts.Run` of recordings; `expert.remarks` says what stands
-out; `card`, `document` and `html_page` show both (docs/recordings.md).
+"""The report of a run by its recordings: facts gathered in one pass and bounded memory, observations, and pages.
+
+`run_reader.gather` makes a `run_facts.Run` of recordings, `performance_observations.remarks` returns what stands out,
+and `report_card`, `report_document` and `html_report` show both (docs/recordings.md).
 """

@@ -7,18 +7,14 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from agent.lib.wording import one_line
-from agent.recording.report import chosen_series as chosen
-from agent.recording.report.card_tables import ABSENT, throttled_seconds
-from agent.recording.report.expert import remarks
-from agent.recording.report.imbalance import imbalance_of
-from agent.recording.report.remarks import span_text
-from agent.recording.report.report_card import run_lines
-from agent.recording.report.run_facts import GpuFacts, Run
-from agent.recording.report.text_table import TextStyle
-from agent.recording.report.workload_remarks import step_of
+from agent.recording.report import report_series as chosen
+from agent.recording.report.observation import span_text
+from agent.recording.report.performance_observations import all_observations, step_of
+from agent.recording.report.report_card import ABSENT, TextStyle, run_lines, throttled_seconds
+from agent.recording.report.run_facts import GpuFacts, RecordedRun, imbalance_of
 
 
-class Compared(NamedTuple):
+class ComparedFigure(NamedTuple):
     """A figure of both runs, in `unit`; None where a run does not have it. `seen` are the GPUs that it is of."""
 
     name: str
@@ -29,7 +25,7 @@ class Compared(NamedTuple):
 
     @property
     def change(self) -> float | None:
-        """The difference as a share of the first; None where there is none to tell."""
+        """Return the difference as a share of the first; None if it is unknown."""
         if self.one is None or self.other is None or not self.one:
             return None
         return (self.other - self.one) / self.one
@@ -83,44 +79,44 @@ _OF_GPUS: tuple[tuple[str, str, _Of], ...] = (
 )
 
 
-def comparison(one: Run, other: Run) -> list[Compared]:
+def comparison(one: RecordedRun, other: RecordedRun) -> list[ComparedFigure]:
     """The figures of two runs that can be set against each other."""
-    rows = [Compared("duration", "s", one.span, other.span)]
-    rows.append(Compared("GPUs", "", float(len(one.gpus())), float(len(other.gpus()))))
+    rows = [ComparedFigure("duration", "s", one.span, other.span)]
+    rows.append(ComparedFigure("GPUs", "", float(len(one.gpus())), float(len(other.gpus()))))
     for name, unit, of in _OF_GPUS:
         values = [[value for gpu in run.gpus() if (value := of(gpu)) is not None] for run in (one, other)]
         first, second = (fmean(some) if some else None for some in values)
-        rows.append(Compared(name, unit, first, second, (len(values[0]), len(values[1]))))
-    rows.append(Compared("energy, all GPUs", "kWh", _energy(one), _energy(other)))
-    rows.append(Compared("InfiniBand, all ports", "GB/s", _fabric(one), _fabric(other)))
-    rows.append(Compared("imbalance, mean", "%", _imbalance(one), _imbalance(other)))
-    rows.append(Compared("step", "s", _step(one), _step(other)))
+        rows.append(ComparedFigure(name, unit, first, second, (len(values[0]), len(values[1]))))
+    rows.append(ComparedFigure("energy, all GPUs", "kWh", _energy(one), _energy(other)))
+    rows.append(ComparedFigure("InfiniBand, all ports", "GB/s", _fabric(one), _fabric(other)))
+    rows.append(ComparedFigure("imbalance, mean", "%", _imbalance(one), _imbalance(other)))
+    rows.append(ComparedFigure("step", "s", _step(one), _step(other)))
     return rows
 
 
-def _energy(run: Run) -> float | None:
+def _energy(run: RecordedRun) -> float | None:
     told = [energy[0] for gpu in run.gpus() if (energy := gpu.energy()) is not None]
     return sum(told) / 3.6e6 if told else None
 
 
-def _fabric(run: Run) -> float | None:
+def _fabric(run: RecordedRun) -> float | None:
     rates = [counter.rate for node, port in run.ports() for name in (chosen.PORT_OUT, chosen.PORT_IN)
              if (counter := node.growth(name, port)) is not None and counter.rate is not None]  # fmt: skip
     return sum(rates) / 1e9 if rates else None
 
 
-def _imbalance(run: Run) -> float | None:
+def _imbalance(run: RecordedRun) -> float | None:
     return max((found.mean for _, gpus in run.groups() if (found := imbalance_of(gpus)) is not None), default=None)
 
 
-def _step(run: Run) -> float | None:
-    """The step of a run of one job: of several, there is none to compare."""
+def _step(run: RecordedRun) -> float | None:
+    """Return the step of a run of one job; runs of several jobs have no comparable step."""
     groups = run.groups()
     found = step_of(groups[0][1]) if len(groups) == 1 else None
     return found[0].seconds if found is not None else None
 
 
-def comparison_card(one: Run, other: Run, style: TextStyle) -> list[str]:
+def comparison_card(one: RecordedRun, other: RecordedRun, style: TextStyle) -> list[str]:
     """The comparison on a terminal."""
     lines: list[str] = []
     for letter, run in (("A", one), ("B", other)):
@@ -135,7 +131,7 @@ def comparison_card(one: Run, other: Run, style: TextStyle) -> list[str]:
     return lines
 
 
-def _named(row: Compared) -> str:
+def _named(row: ComparedFigure) -> str:
     return f"{row.name}, {row.unit}" if row.unit and row.unit not in ("%", "s") else row.name
 
 
@@ -149,7 +145,7 @@ def _shown(value: float | None, unit: str) -> str:
     return f"{value:.0f}" if abs(value) >= 100 or not unit else f"{value:.2f}"
 
 
-def _difference(row: Compared) -> tuple[str, str]:
+def _difference(row: ComparedFigure) -> tuple[str, str]:
     if row.one is None or row.other is None:
         return "", ""
     less = row.other - row.one
@@ -159,8 +155,8 @@ def _difference(row: Compared) -> tuple[str, str]:
     return text, f"{row.change:+.1%}" if row.change is not None else ""
 
 
-def _only(one: Run, other: Run, style: TextStyle) -> Iterator[str]:
-    said = [remarks(run) for run in (one, other)]
+def _only(one: RecordedRun, other: RecordedRun, style: TextStyle) -> Iterator[str]:
+    said = [all_observations(run) for run in (one, other)]
     kinds = [{remark.kind for remark in some} for some in said]
     lines = []
     for letter, some, others in (("A", said[0], kinds[1]), ("B", said[1], kinds[0])):
@@ -170,7 +166,7 @@ def _only(one: Run, other: Run, style: TextStyle) -> Iterator[str]:
     yield from lines or style.wrapped("Nothing: the same is to be said of both.", "  ", "  ")
 
 
-def comparison_document(one: Run, other: Run, rows: Sequence[Compared]) -> dict[str, Any]:
+def comparison_document(one: RecordedRun, other: RecordedRun, rows: Sequence[ComparedFigure]) -> dict[str, Any]:
     """The comparison for programs. Shares are ratios; what was not seen is null."""
     return {
         "version": 1,

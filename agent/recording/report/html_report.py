@@ -1,4 +1,4 @@
-"""The report as one page of HTML that needs nothing else: no script, no other file, no network."""
+"""Write the report as one page of HTML without script, other files or network; light or dark as the reader's system."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ from html import escape
 from typing import NamedTuple
 
 from agent.lib.wording import one_line, utc
-from agent.recording.report import chosen_series as chosen
-from agent.recording.report.card_tables import ReportTable, activity_table, loss_table, node_table, port_table
-from agent.recording.report.html_style import STYLE
-from agent.recording.report.remarks import FAULT, SLOW, Remark, gpu_names, span_text
-from agent.recording.report.report_card import job_text, run_lines
-from agent.recording.report.run_facts import Run
-from agent.recording.report.series_figures import Envelope, GaugeFigure, GrowthFigure
+from agent.recording.report import report_series as chosen
+from agent.recording.report.observation import FAULT, SLOW, Observation, format_gpus, span_text
+from agent.recording.report.report_card import (
+    ReportTable,
+    activity_table,
+    job_text,
+    loss_table,
+    node_table,
+    port_table,
+    run_lines,
+)
+from agent.recording.report.report_document import WHILE_RECORDED, AlertsHeading, AlertSummary
+from agent.recording.report.run_facts import RecordedRun
+from agent.recording.report.series_statistics import CounterStatistic, Envelope, GaugeStatistic
 from agent.recording.report.svg_plots import PlotCurve, plot
-from agent.recording.report.told_rules import WHILE_RECORDED, RulesWording, ToldAlert
 
 MOST_LINES = 16
 """Lines in a plot; GPUs beyond are in its band."""
@@ -50,7 +56,10 @@ _PORTS = _Panel("InfiniBand, sent and received, GB/s", (chosen.PORT_OUT, chosen.
 
 
 def html_report(
-    run: Run, found: Sequence[Remark], alerts: Sequence[ToldAlert], rules: RulesWording = WHILE_RECORDED
+    run: RecordedRun,
+    found: Sequence[Observation],
+    alerts: Sequence[AlertSummary],
+    rules: AlertsHeading = WHILE_RECORDED,
 ) -> str:
     """The page. Whatever a recording calls things is escaped."""
     names = [one_line(file.rpartition("/")[2], 100) for file in run.files[:4]]
@@ -66,7 +75,7 @@ def html_report(
     )
 
 
-def _head(run: Run, title: str) -> Iterator[str]:
+def _head(run: RecordedRun, title: str) -> Iterator[str]:
     yield f"<h1>{escape(title)}</h1>"
     for line in run_lines(run):
         yield f"<p>{escape(line)}</p>"
@@ -74,7 +83,7 @@ def _head(run: Run, title: str) -> Iterator[str]:
         yield f'<p class="fault"><b>Damaged or doubled:</b> {escape(one_line(problem, 1000))}</p>'
 
 
-def _remarks(found: Sequence[Remark]) -> Iterator[str]:
+def _remarks(found: Sequence[Observation]) -> Iterator[str]:
     yield '<h2>What stands out</h2><ul class="remarks">'
     words = {FAULT: "Fault", SLOW: "Lost time"}
     for remark in found:
@@ -86,7 +95,7 @@ def _remarks(found: Sequence[Remark]) -> Iterator[str]:
     yield "</ul>"
 
 
-def _plots(run: Run, found: Sequence[Remark], alerts: Sequence[ToldAlert]) -> Iterator[str]:
+def _plots(run: RecordedRun, found: Sequence[Observation], alerts: Sequence[AlertSummary]) -> Iterator[str]:
     gpus = run.gpus()
     if not gpus and not run.ports():
         return
@@ -124,7 +133,7 @@ def _plots(run: Run, found: Sequence[Remark], alerts: Sequence[ToldAlert]) -> It
     yield "</div>"
 
 
-def _spans(alerts: Sequence[ToldAlert]) -> list[tuple[float, float, str]]:
+def _spans(alerts: Sequence[AlertSummary]) -> list[tuple[float, float, str]]:
     """When any alert fired, and which, in the order of time."""
     spans: list[tuple[float, float, str]] = []
     for told in sorted(alerts, key=lambda told: told.first):
@@ -149,13 +158,13 @@ def _styles(titles: Sequence[str], meant: set[str]) -> dict[str, str]:
 
 def _envelopes(figures: Sequence[object]) -> list[Envelope] | None:
     """The envelopes of figures; None if one was not seen."""
-    made = [figure.envelope for figure in figures if isinstance(figure, GaugeFigure | GrowthFigure)]
+    made = [figure.envelope for figure in figures if isinstance(figure, GaugeStatistic | CounterStatistic)]
     told = [envelope for envelope in made if envelope is not None and envelope.mean is not None]
     return told if told and len(told) == len(figures) else None
 
 
 def _plot(
-    run: Run, panel: _Panel, told: dict[str, list[Envelope] | None], styles: dict[str, str],
+    run: RecordedRun, panel: _Panel, told: dict[str, list[Envelope] | None], styles: dict[str, str],
     spans: Sequence[tuple[float, float, str]],
 ) -> Iterator[str]:  # fmt: skip
     curves = [PlotCurve(escape(one_line(title, 64)), envelopes, styles.get(title, ""))
@@ -181,7 +190,7 @@ def _key(styles: dict[str, str], left_out: int) -> str:
     return f'<div class="key">{"".join(items)}</div>'
 
 
-def _tables(run: Run) -> Iterator[str]:
+def _tables(run: RecordedRun) -> Iterator[str]:
     for title, table in (
         ("GPUs", activity_table(run)), ("Energy, lost time and traffic", loss_table(run)),
         ("Between nodes: InfiniBand, GB/s", port_table(run)), ("Nodes", node_table(run)),
@@ -190,7 +199,7 @@ def _tables(run: Run) -> Iterator[str]:
             yield f"<h2>{title}</h2>{_table(table)}"
     for job, gpus in run.groups():
         if job is not None:
-            yield f"<p>{escape(job_text(job))}: {escape(gpu_names(gpus))}</p>"
+            yield f"<p>{escape(job_text(job))}: {escape(format_gpus(gpus))}</p>"
 
 
 def _table(table: ReportTable) -> str:
@@ -206,7 +215,7 @@ def _table(table: ReportTable) -> str:
     return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table></div>{note}'
 
 
-def _alerts(alerts: Sequence[ToldAlert], rules: RulesWording) -> Iterator[str]:
+def _alerts(alerts: Sequence[AlertSummary], rules: AlertsHeading) -> Iterator[str]:
     yield f"<h2>{rules.heading}</h2>"
     if not alerts:
         yield f"<p>{rules.none}</p>"
@@ -223,3 +232,50 @@ def _alerts(alerts: Sequence[ToldAlert], rules: RulesWording) -> Iterator[str]:
     )
     if len(alerts) > 500:
         yield f"<p>And {len(alerts) - 500} more: --json has all.</p>"
+
+
+STYLE = """
+:root{color-scheme:light dark;--ink:#16202a;--soft:#55626f;--line:#dce2e8;--paper:#fff;--wash:#f4f6f8;--bad:#b3261e;
+--warn:#8a4b00;--c0:#0b5cad;--c1:#c2410c;--c2:#15803d;--c3:#7e22ce;--c4:#0e7490;--c5:#be185d;--c6:#a16207;--c7:#4b5563}
+@media(prefers-color-scheme:dark){:root{--ink:#e6ebf0;--soft:#9aa8b5;--line:#2b3743;--paper:#12181e;--wash:#1a222b;
+--bad:#ff8a7c;--warn:#f0b04a;--c0:#7bbcff;--c1:#fb923c;--c2:#4ade80;--c3:#c4a0ff;--c4:#5ed3e8;--c5:#f78fbf;
+--c6:#e5c454;--c7:#a8b3bf}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.45 system-ui,sans-serif}
+main{max-width:78rem;margin:0 auto;padding:1.25rem}
+h1{font-size:1.4rem;margin:0;overflow-wrap:anywhere}
+h2{font-size:1.05rem;margin:1.75rem 0 .5rem}
+h3{font-size:.9rem;margin:0 0 .2rem;font-weight:600}
+p{margin:.15rem 0;overflow-wrap:anywhere}
+small,.soft{color:var(--soft);font-size:.87em}
+.remarks{list-style:none;padding:0;margin:0}
+.remarks li{background:var(--wash);border:1px solid var(--line);border-left:.4rem solid var(--soft);border-radius:.3rem;
+padding:.55rem .8rem;margin:.45rem 0;overflow-wrap:anywhere}
+.remarks .fault{border-left-color:var(--bad)}
+.remarks .slow{border-left-color:var(--warn)}
+.fault b{color:var(--bad)}
+.slow b{color:var(--warn)}
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(30rem,100%),1fr));gap:.9rem}
+.plots section{border:1px solid var(--line);border-radius:.4rem;padding:.6rem .7rem}
+svg{display:block;width:100%;height:auto;overflow:visible}
+svg text{fill:var(--soft);font:20px system-ui,sans-serif}
+.grid{stroke:var(--line);fill:none}
+.band{fill:var(--soft);fill-opacity:.16}
+.line{fill:none;stroke-width:1.7;stroke-linejoin:round;stroke-linecap:round}
+.line:hover{stroke-width:4}
+.mark{fill:var(--bad);fill-opacity:.1}
+.l0{stroke:var(--c0)}.l1{stroke:var(--c1)}.l2{stroke:var(--c2)}.l3{stroke:var(--c3)}
+.l4{stroke:var(--c4)}.l5{stroke:var(--c5)}.l6{stroke:var(--c6)}.l7{stroke:var(--c7)}
+.quiet{stroke:var(--soft);stroke-opacity:.45;stroke-width:1.1}
+.key{display:flex;flex-wrap:wrap;gap:.2rem 1rem;margin:.2rem 0 .7rem}
+.key span{white-space:nowrap}
+.key svg{display:inline-block;width:1.6rem;height:.7rem;margin-right:.35rem;vertical-align:baseline}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+th,td{text-align:right;padding:.25rem .5rem;white-space:nowrap}
+th{color:var(--soft);font-weight:500;font-size:.82rem;vertical-align:bottom}
+th:first-child,td:first-child{text-align:left}
+tbody tr{border-top:1px solid var(--line)}
+.alerts td{text-align:left;white-space:normal}
+@media print{.plots section{break-inside:avoid}}
+"""

@@ -1,33 +1,227 @@
-"""The report card on a terminal: what stands out first, and then the figures GPU by GPU."""
+"""Write the report for a terminal: observations first, then tables of figures GPU by GPU, within a width.
+
+Everything is ASCII but the texts of the recording. The page of HTML shows the same tables.
+"""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from agent.lib.wording import one_line, utc
-from agent.recording.report.card_tables import (
-    MOST_ROWS,
-    ReportTable,
-    activity_table,
-    loss_table,
-    node_table,
-    port_table,
-)
-from agent.recording.report.imbalance import imbalance_of
-from agent.recording.report.remarks import Remark, gpu_names, share_text, span_text
-from agent.recording.report.run_facts import HeldJob, Run
-from agent.recording.report.text_table import TextStyle
-from agent.recording.report.told_rules import WHILE_RECORDED, RulesWording, ToldAlert
+from agent.model import IbPort, Node
+from agent.recording.report import report_series as chosen
+from agent.recording.report.observation import Observation, format_gpus, share_text, span_text
+from agent.recording.report.performance_observations import NORMAL_REASONS
+from agent.recording.report.report_document import WHILE_RECORDED, AlertsHeading, AlertSummary
+from agent.recording.report.run_facts import GpuFacts, JobIdentity, NodeFacts, RecordedRun, imbalance_of
+from agent.recording.report.series_statistics import CounterStatistic
+
+NARROWEST = 20
+
+
+class TextStyle:
+    """How wide the text may be, in columns, and whether it may be coloured."""
+
+    def __init__(self, width: int = 80, *, colour: bool = False) -> None:
+        self.width = max(width, NARROWEST)
+        self._colour = colour
+
+    def heading(self, text: str) -> list[str]:
+        """A heading behind an empty line."""
+        return ["", *(f"\x1b[1m{line}\x1b[0m" if self._colour else line for line in self.wrapped(text))]
+
+    def marked(self, text: str, rank: str) -> str:
+        """A word that is about a fault, or about lost time."""
+        code = {"fault": "31;1", "slow": "33;1"}.get(rank)
+        return f"\x1b[{code}m{text}\x1b[0m" if self._colour and code else text
+
+    def wrapped(self, text: str, first: str = "", later: str = "") -> list[str]:
+        """A paragraph, with what its first line and the others begin with."""
+        lines = textwrap.wrap(text, self.width - len(later), break_on_hyphens=False) or [""]
+        return [(first if place == 0 else later) + line for place, line in enumerate(lines)]
+
+    def table(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+        """Columns to the right below their heads, the first one to the left; a list of each row where it does not fit.
+
+        A head may have two lines.
+        """
+        pairs = [head.split("\n") if "\n" in head else ["", head] for head in heads]
+        widths = [max(len(cell) for cell in (*pair, *(row[place] for row in rows))) for place, pair in enumerate(pairs)]
+        if sum(widths) + 2 * (len(widths) - 1) > self.width:
+            return self._listed([" ".join(filter(None, pair)) for pair in pairs], rows)
+        lines = [[pair[line] for pair in pairs] for line in (0, 1)]
+        return [self._row(line, widths) for line in (*lines, *rows) if any(line)]
+
+    def _row(self, cells: Sequence[str], widths: Sequence[int]) -> str:
+        first, *others = zip(cells, widths, strict=True)
+        return "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]).rstrip()
+
+    def _listed(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+        lines = []
+        for row in rows:
+            lines += self.wrapped(f"{heads[0]} {row[0]}".strip(), later="  ")
+            for head, cell in zip(heads[1:], row[1:], strict=True):
+                lines += self.wrapped(f"{head}: {cell}", "  ", "    ")
+        return lines
+
+
+ABSENT = "n/a"
+MOST_ROWS = 72
+"""Rows of a table: the GPUs of the largest NVLink domain. The document for programs has all."""
+_GIB, _KWH = 2.0**30, 3.6e6
+
+
+class ReportTable(NamedTuple):
+    """Heads, which may have two lines, rows of as many cells, and a note below."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+def activity_table(run: RecordedRun) -> ReportTable:
+    """What each GPU did."""
+    heads = ("GPU", "util\nmean", "\np5-p95", "SM\nmean", "tensor\nmean", "DRAM\nmean", "mem GiB\npeak",
+             "power W\nmean", "\npeak", "temp C\nmean", "\npeak")  # fmt: skip
+    return ReportTable(heads, [_activity(gpu) for gpu in run.gpus()[:MOST_ROWS]], _left_out(len(run.gpus()), "GPUs"))
+
+
+def loss_table(run: RecordedRun) -> ReportTable:
+    """What each GPU took, lost and moved."""
+    heads = ("GPU", "energy\nkWh", "throttled\nseconds", "at power\nlimit", "NVLink GB/s\nmean", "\npeak",
+             "PCIe GB/s\nmean", "\npeak", "seen\nseconds")  # fmt: skip
+    gpus = run.gpus()[:MOST_ROWS]
+    sources = {source for gpu in gpus for source in _sources(gpu)}
+    notes = [
+        "NVLink and PCIe: sent and received together.",
+        "Throttled: for whatever reason but idleness and power cap.",
+    ]
+    if "power" in sources:
+        notes.append("Energy is integrated from power where the GPU has no counter.")
+    if "samples" in sources:
+        notes.append("Throttled time is that of the samples where the driver does not count it.")
+    return ReportTable(heads, [_losses(gpu) for gpu in gpus], " ".join(notes))
+
+
+def port_table(run: RecordedRun) -> ReportTable:
+    """What each InfiniBand port moved, in GB/s."""
+    heads = ("port", "sent\nmean", "\npeak", "received\nmean", "\npeak", "peak of\nrate", "\nerrors")
+    rows = [_port(node, port, named=len(run.nodes) > 1) for node, port in run.ports()[:MOST_ROWS]]
+    return ReportTable(heads, rows, _left_out(len(run.ports()), "ports"))
+
+
+def node_table(run: RecordedRun) -> ReportTable:
+    """What each node did besides."""
+    heads = ("node", "recorded\nseconds", "CPU\nbusy", "waiting\nfor I/O", "power W\nmean", "\npeak", "\nsource")
+    return ReportTable(heads, [_node(node) for node in run.nodes[:MOST_ROWS]], _left_out(len(run.nodes), "nodes"))
+
+
+def _left_out(count: int, what: str) -> str:
+    return f"And {count - MOST_ROWS} {what} more: --json has all." if count > MOST_ROWS else ""
+
+
+def _activity(gpu: GpuFacts) -> list[str]:
+    util = gpu.summary(chosen.UTILIZATION)
+    power, heat, memory = (gpu.summary(name) for name in (chosen.POWER, chosen.TEMPERATURE, chosen.MEMORY))
+    return [
+        one_line(gpu.title, 32),
+        _percent(util.mean if util else None),
+        f"{util.p5 * 100:.0f}-{util.p95 * 100:.0f}%" if util else ABSENT,
+        *(_percent(gpu.mean(name)) for name in (chosen.SM, chosen.TENSOR, chosen.DRAM)),
+        _number(memory.high / _GIB if memory else None, 1),
+        _number(power.mean if power else None), _number(power.high if power else None),
+        _number(heat.mean if heat else None), _number(heat.high if heat else None),
+    ]  # fmt: skip
+
+
+def _losses(gpu: GpuFacts) -> list[str]:
+    energy, capped, util = gpu.energy(), gpu.capped(), gpu.summary(chosen.UTILIZATION)
+    return [
+        one_line(gpu.title, 32),
+        _number(energy[0] / _KWH if energy else None, 3),
+        _number(throttled_seconds(gpu)),
+        _percent(capped[0] if capped else None),
+        *_traffic(gpu, (chosen.NVLINK_OUT, chosen.NVLINK_IN)),
+        *_traffic(gpu, (chosen.PCIE_OUT, chosen.PCIE_IN)),
+        _number(util.seconds if util else None),
+    ]
+
+
+def throttled_seconds(gpu: GpuFacts) -> float | None:
+    """Seconds with clocks reduced for the longest of the reasons that are not normal; None if unknown."""
+    told = [seconds for reason, (seconds, _, _) in gpu.throttled().items() if reason not in NORMAL_REASONS]
+    return max(told, default=None)
+
+
+def _sources(gpu: GpuFacts) -> Iterator[str]:
+    energy = gpu.energy()
+    if energy is not None:
+        yield energy[2]
+    yield from (how for reason, (_, _, how) in gpu.throttled().items() if reason not in NORMAL_REASONS)
+
+
+def _traffic(gpu: GpuFacts, names: tuple[str, str]) -> tuple[str, str]:
+    counters = [counter for name in names if (counter := gpu.growth(name)) is not None]
+    return _rates(counters) if len(counters) == len(names) else (ABSENT, ABSENT)
+
+
+def _rates(counters: Sequence[CounterStatistic]) -> tuple[str, str]:
+    mean = sum(counter.rate or 0.0 for counter in counters)
+    peak = sum(counter.peak or 0.0 for counter in counters)
+    return _number(mean / 1e9, 1), _number(peak / 1e9, 1)
+
+
+def _port(node: NodeFacts, port: IbPort, *, named: bool) -> list[str]:
+    name = one_line(f"{port.device}/{port.port}", 32)
+    sent, received = node.growth(chosen.PORT_OUT, port), node.growth(chosen.PORT_IN, port)
+    gauge = node.gauge(chosen.PORT_RATE, port)
+    rate = gauge.last if gauge is not None else None
+    highest = max((one.peak or 0.0 for one in (sent, received) if one is not None), default=None)
+    errors = [counter.growth for each in chosen.PORT_ERRORS if (counter := node.growth(each, port)) is not None]
+    return [
+        f"{one_line(node.name, 32)} {name}" if named else name,
+        *(_rates([sent]) if sent is not None else (ABSENT, ABSENT)),
+        *(_rates([received]) if received is not None else (ABSENT, ABSENT)),
+        _percent(highest / rate if rate and highest is not None else None),
+        _number(sum(errors) if errors else None),
+    ]
+
+
+def _node(node: NodeFacts) -> list[str]:
+    power = next(
+        ((labels, summary) for name, entity, labels in node.figures if name == chosen.NODE_POWER
+         if (summary := node.summary(name, entity, labels)) is not None), None)  # fmt: skip
+    io = node.growth(chosen.PRESSURE, Node(), (("resource", "io"),))
+    return [
+        one_line(node.name, 40) or "-",
+        _number(node.seconds),
+        _percent(node.processor_share()),
+        _percent(io.rate if io else None),
+        _number(power[1].mean if power else None),
+        _number(power[1].high if power else None),
+        one_line(dict(power[0]).get("source", ""), 16) if power else "",
+    ]
+
+
+def _percent(share: float | None) -> str:
+    return ABSENT if share is None else f"{share:.0%}"
+
+
+def _number(value: float | None, digits: int = 0) -> str:
+    return ABSENT if value is None else f"{value:.{digits}f}"
+
 
 _MARKS = {"fault": "FAULT", "slow": "SLOW", "note": "note"}
 
 
 def report_card(
-    run: Run,
-    found: Sequence[Remark],
-    alerts: Sequence[ToldAlert],
+    run: RecordedRun,
+    found: Sequence[Observation],
+    alerts: Sequence[AlertSummary],
     style: TextStyle,
-    rules: RulesWording = WHILE_RECORDED,
+    rules: AlertsHeading = WHILE_RECORDED,
 ) -> list[str]:
     """The lines of the card. `rules` says whose alerts they are."""
     lines = list(_head(run, style))
@@ -45,13 +239,13 @@ def report_card(
     return lines
 
 
-def _head(run: Run, style: TextStyle) -> Iterator[str]:
+def _head(run: RecordedRun, style: TextStyle) -> Iterator[str]:
     yield from style.wrapped(", ".join(one_line(file, 200) for file in run.files), later="  ")
     for line in run_lines(run):
         yield from style.wrapped(line, later="  ")
 
 
-def run_lines(run: Run) -> Iterator[str]:
+def run_lines(run: RecordedRun) -> Iterator[str]:
     """What was recorded, in a few lines: nodes, time, command, jobs."""
     nodes = (
         f"{len(run.nodes)} nodes" if len(run.nodes) > 1 else one_line(run.nodes[0].name, 64) or "node without a name"
@@ -68,17 +262,17 @@ def run_lines(run: Run) -> Iterator[str]:
         yield f"synthetic devices played {one_line(header.scenario, 64)}: nothing of this is real"
     for job, gpus in run.groups():
         if job is not None:
-            yield f"{job_text(job)}: {gpu_names(gpus)}"
+            yield f"{job_text(job)}: {format_gpus(gpus)}"
 
 
-def job_text(job: HeldJob) -> str:
-    """A job in words."""
+def job_text(job: JobIdentity) -> str:
+    """Return the name and facts of a job as text."""
     name = f" {one_line(job.name, 64)}" if job.name else ""
     owner = f" of {one_line(job.user, 64)}" if job.user else ""
     return f"job {one_line(job.job_id, 64)}{name}{owner} ({one_line(job.scheduler, 32)})"
 
 
-def _remarks(found: Sequence[Remark], style: TextStyle) -> Iterator[str]:
+def _remarks(found: Sequence[Observation], style: TextStyle) -> Iterator[str]:
     if not found:
         yield from style.wrapped(
             "Nothing: no error, no loss of time that shows, no clear character of the work.", "  ", "  "
@@ -98,12 +292,12 @@ def _table(table: ReportTable, style: TextStyle) -> Iterator[str]:
         yield from style.wrapped(table.note, "  ", "  ")
 
 
-def _groups(run: Run, style: TextStyle) -> Iterator[str]:
+def _groups(run: RecordedRun, style: TextStyle) -> Iterator[str]:
     for job, gpus in run.groups():
         found = imbalance_of(gpus)
         if found is None:
             continue
-        what = f"Imbalance of {job_text(job)}" if job is not None else f"Imbalance of {gpu_names(gpus)}"
+        what = f"Imbalance of {job_text(job)}" if job is not None else f"Imbalance of {format_gpus(gpus)}"
         text = (
             f"{what}: utilization of its GPUs differs by {share_text(found.mean)} on average and "
             f"{share_text(found.most)} at most, as means over {span_text(found.window)}."
@@ -111,7 +305,7 @@ def _groups(run: Run, style: TextStyle) -> Iterator[str]:
         yield from style.wrapped(text, "  ", "  ")
 
 
-def _alerts(alerts: Sequence[ToldAlert], style: TextStyle, named: bool) -> Iterator[str]:
+def _alerts(alerts: Sequence[AlertSummary], style: TextStyle, named: bool) -> Iterator[str]:
     for told in alerts[:MOST_ROWS]:
         labels = ", ".join(f"{name}={one_line(value, 64)}" for name, value in told.labels)
         of = f" on {one_line(told.node, 64)}" if named else ""

@@ -1,19 +1,86 @@
-"""The report as a document for programs: everything that was gathered, in the units of the catalogue."""
+"""Write the report as JSON in the units of the catalogue, with the alerts of the run.
+
+The alerts are those that the node's own agent had, or those of rules that a command evaluates over the recording.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from agent.lib.wording import utc
-from agent.model import Node, NvLink
-from agent.recording.report import chosen_series as chosen
-from agent.recording.report.imbalance import imbalance_of
-from agent.recording.report.remarks import Remark
-from agent.recording.report.run_facts import GpuFacts, HeldJob, NodeFacts, Run
-from agent.recording.report.series_figures import GaugeSummary, GrowthFigure, StateFigure
-from agent.recording.report.told_rules import ToldAlert
-from agent.recording.report.workload_remarks import step_of
+from agent.model import Labels, Node, NvLink
+from agent.recording.report import report_series as chosen
+from agent.recording.report.observation import Observation
+from agent.recording.report.performance_observations import step_of
+from agent.recording.report.run_facts import GpuFacts, JobIdentity, NodeFacts, RecordedRun, imbalance_of
+from agent.recording.report.series_statistics import CounterStatistic, GaugeSummary, StateStatistic
+
+_OWN = frozenset({"alertname", "alertstate", "severity"})
+
+
+class AlertSummary(NamedTuple):
+    """An alert that fired: from the wall second `first` until `last`, `times` times, for `seconds` in all.
+
+    `labels` are its own, without its name, state and severity.
+    """
+
+    alert: str
+    severity: str
+    node: str
+    labels: Labels
+    first: float
+    last: float
+    seconds: float
+    times: int
+
+
+class AlertsHeading(NamedTuple):
+    """What stands above the alerts, and in their place without any."""
+
+    heading: str
+    none: str
+
+
+WHILE_RECORDED = AlertsHeading(
+    "What the rules said while it was recorded",
+    "No alert fired, or the recording is not of an agent that evaluates rules.",
+)
+PLAYED_NOW = AlertsHeading("What the rules say of the recording", "No alert would have fired.")
+
+
+def recorded_alerts(run: RecordedRun) -> list[AlertSummary]:
+    """The alerts that the nodes' own agents fired while they were recorded, in the order of time."""
+    found = []
+    for node in run.nodes:
+        for labels, state in node.states(chosen.ALERT, Node()):
+            if ("alertstate", "firing") in labels and state.spans:
+                first, last = state.spans[0][0], state.spans[-1][1]
+                found.append(_told(labels, node.name, first, last, state.on, state.flips))
+    return sorted(found, key=_in_time)
+
+
+def summarise_alerts(spans: Iterable[tuple[str, Labels, float, float]]) -> list[AlertSummary]:
+    """Of firing alerts, each with its node, its labels and the wall seconds of its beginning and its end."""
+    found: dict[tuple[str, Labels], list[tuple[float, float]]] = {}
+    for node, labels, first, last in spans:
+        found.setdefault((node, labels), []).append((first, last))
+    made = (
+        _told(labels, node, times[0][0], times[-1][1], sum(end - begin for begin, end in times), len(times))
+        for (node, labels), times in found.items()
+    )
+    return sorted(made, key=_in_time)
+
+
+def _told(labels: Labels, node: str, first: float, last: float, seconds: float, times: int) -> AlertSummary:
+    known = dict(labels)
+    rest = tuple(pair for pair in labels if pair[0] not in _OWN)
+    return AlertSummary(known.get("alertname", ""), known.get("severity", ""), node, rest, first, last, seconds, times)
+
+
+def _in_time(told: AlertSummary) -> tuple[float, str, str]:
+    return told.first, told.alert, told.node
+
 
 VERSION = 1
 """Grows when a member changes its meaning or goes away."""
@@ -32,7 +99,7 @@ _COUNTED = {"xids": chosen.XIDS, "ecc_errors": chosen.ECC, "nvlink_errors": chos
             "pcie_replays": chosen.PCIE_REPLAYS}  # fmt: skip
 
 
-def report_document(run: Run, found: Sequence[Remark], alerts: Sequence[ToldAlert]) -> dict[str, Any]:
+def report_document(run: RecordedRun, found: Sequence[Observation], alerts: Sequence[AlertSummary]) -> dict[str, Any]:
     """The document. What was not seen is null and never 0; `seconds` say over how long a figure is."""
     return {
         "version": VERSION,
@@ -57,7 +124,7 @@ def report_document(run: Run, found: Sequence[Remark], alerts: Sequence[ToldAler
     }  # fmt: skip
 
 
-def _group(job: HeldJob | None, gpus: Sequence[GpuFacts]) -> dict[str, Any]:
+def _group(job: JobIdentity | None, gpus: Sequence[GpuFacts]) -> dict[str, Any]:
     uneven, step = imbalance_of(gpus), step_of(gpus)
     return {
         "job": job._asdict() if job is not None else None,
@@ -128,13 +195,13 @@ def _summary(summary: GaugeSummary | None) -> dict[str, float] | None:
     return None if summary is None else dict(summary._asdict())
 
 
-def _rate(counter: GrowthFigure | None) -> dict[str, float | None] | None:
+def _rate(counter: CounterStatistic | None) -> dict[str, float | None] | None:
     if counter is None:
         return None
     return {"bytes": counter.growth, "mean_bytes_per_second": counter.rate, "peak_bytes_per_second": counter.peak,
             "seconds": counter.seconds}  # fmt: skip
 
 
-def _off(states: Sequence[StateFigure] | Any) -> float | None:
+def _off(states: Sequence[StateStatistic] | Any) -> float | None:
     told = [state.seconds - state.on for state in states]
     return max(told, default=None)

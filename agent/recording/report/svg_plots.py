@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import ceil, floor, log10
 
-from agent.recording.report.series_figures import Envelope
-from agent.recording.report.time_grid import TimeGrid
+from agent.recording.report.series_statistics import Envelope, TimeGrid
 
 WIDTH, HEIGHT = 960, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 8, 12, 28

@@ -24,7 +24,7 @@ from agent.rack.monitor import RackMonitor
 from agent.rack.peer_messages import PeerFault
 from agent.rack.peers import Member
 from agent.rack.rack_options import RackOptions
-from agent.recording.provenance import Provenance
+from agent.recording.file_records import RecordingHeader
 from alerts import rulefile
 from alerts.engine import Ruleset
 from exporters.endpoint import RouteContext
@@ -64,7 +64,7 @@ class Hours:
         self._files = StateFiles(self._threads)
         self._store = AlertStateStore(folder / "state", "synthetic", self._files)
         settings = FlightSettings(SPAN, frozenset({FIRING, XID}), folder / "state" / "flight", KEEP)
-        self._flight = FlightRecorder(settings, Provenance("0", "node", 0.0, 0.0, 1.0), self._threads)
+        self._flight = FlightRecorder(settings, RecordingHeader("0", "node", 0.0, 0.0, 1.0), self._threads)
         self._latest: Snapshot | None = None
         self._second = self.reloads = self.pages = 0
         self._monitors = self._make_monitors()

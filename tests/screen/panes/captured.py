@@ -13,11 +13,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agent.commands.top.screen.frame_layout import draw
-from agent.commands.top.screen.glyphs import ASCII, UNICODE, Glyphs
-from agent.commands.top.screen.look import Look
-from agent.commands.top.screen.scene import Scene
-from agent.commands.top.screen.ui_state import OneGpu, UiState
+from agent.commands.top.screen.frame import draw
+from agent.commands.top.screen.key_input import OneGpu, UiState
+from agent.commands.top.screen.text_layout import ASCII, UNICODE, Glyphs, TextLayout
+from agent.commands.top.screen.view_builder import ScreenData
 from tests.screen.scenes import scene_of, scene_of_nodes
 
 FOLDER = Path(__file__).resolve().parent
@@ -26,13 +25,15 @@ PICTURE = DOCUMENT.parent / "images" / "top.svg"
 _SHOWN = re.compile(r"<!-- pane (\S+) -->\n```\n.*?```\n", re.DOTALL)
 
 
-def pane(scene: Callable[[], Scene], width: int, height: int, glyphs: Glyphs = UNICODE, zoom: str | None = None) -> str:
+def pane(
+    scene: Callable[[], ScreenData], width: int, height: int, glyphs: Glyphs = UNICODE, zoom: str | None = None
+) -> str:
     """The lines of one picture without colours, as in the zone UTC."""
     with utc():
         shown = scene()
         key = next((gpu.key for node in shown.nodes for gpu in node.gpus if gpu.index == zoom), None)
         state = UiState(zoom=OneGpu(key) if key else None)
-        lines, _ = draw(shown, state, Look(width, height, glyphs))
+        lines, _ = draw(shown, state, TextLayout(width, height, glyphs))
     return "".join(f"{line.plain.rstrip()}\n" for line in lines)
 
 
@@ -74,7 +75,7 @@ def picture() -> str:
     """The straggler in colours, as an SVG that loads nothing."""
     console = Console(record=True, width=100, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     with utc():
-        lines, _ = draw(STRAGGLER(), UiState(), Look(100, 24, UNICODE))
+        lines, _ = draw(STRAGGLER(), UiState(), TextLayout(100, 24, UNICODE))
     for line in lines:
         console.print(line, soft_wrap=True, markup=False, highlight=False, emoji=False)
     drawn = console.export_svg(title="coldplate top", unique_id="top")

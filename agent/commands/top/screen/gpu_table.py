@@ -1,4 +1,4 @@
-"""The table of GPUs: as many columns as the width holds, the most telling first, and a row for each GPU."""
+"""The table of GPUs: as many columns as the width holds, the most useful first, and a row for each GPU."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len
 from rich.text import Text
 
-from agent.commands.top.screen import amounts
-from agent.commands.top.screen.glyphs import ABSENT
-from agent.commands.top.screen.look import BAR, CHOSEN, DIM, HEAD, SPARK, STYLES, Look, Part
+from agent.commands.top.screen import value_format
+from agent.commands.top.screen.key_input import GpuKey, OneJob, Sort, UiState
+from agent.commands.top.screen.node_samples import NVLINK, PCIE
 from agent.commands.top.screen.node_view import GpuView, NodeView
-from agent.commands.top.screen.traffic import NVLINK, PCIE
-from agent.commands.top.screen.ui_state import GpuKey, OneJob, Sort, UiState
+from agent.commands.top.screen.text_layout import ABSENT, BAR, CHOSEN, DIM, HEAD, SPARK, STYLES, Part, TextLayout
 from exporters.landing_gpus import THROTTLES, name_of
 from exporters.markup import Tone
 
@@ -35,7 +34,7 @@ class GpuColumn:
     head: str
     width: int
     rank: int
-    show: Callable[[GpuView, Look, int], Part]
+    show: Callable[[GpuView, TextLayout, int], Part]
     right: bool = True
     most: int = 0
     """Cells that it may take at most, if there is room and its content needs them; 0 for its width alone."""
@@ -53,44 +52,44 @@ def _tone_of(gpu: GpuView, *words: str) -> str:
     return next((STYLES[each.tone] for each in gpu.findings if each.word in words), "")
 
 
-def _busy(gpu: GpuView, _look: Look, _width: int) -> Part:
-    return amounts.percent(gpu.row.busy), _tone_of(gpu, "behind")
+def _busy(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
+    return value_format.percent(gpu.row.busy), _tone_of(gpu, "behind")
 
 
-def _bar(gpu: GpuView, look: Look, width: int) -> Part:
+def _bar(gpu: GpuView, look: TextLayout, width: int) -> Part:
     return look.glyphs.bar(gpu.row.busy, width), _tone_of(gpu, "behind") or BAR
 
 
-def _busy_line(gpu: GpuView, look: Look, width: int) -> Part:
+def _busy_line(gpu: GpuView, look: TextLayout, width: int) -> Part:
     return look.glyphs.sparkline(gpu.busy_history, 1.0, width), SPARK
 
 
-def _power_line(gpu: GpuView, look: Look, width: int) -> Part:
+def _power_line(gpu: GpuView, look: TextLayout, width: int) -> Part:
     return look.glyphs.sparkline(gpu.power_history, gpu.values.get("power_limit_watts", 0.0), width), SPARK
 
 
-def _power(gpu: GpuView, _look: Look, _width: int) -> Part:
-    shown = amounts.of(gpu.value("power_watts"), gpu.value("power_limit_watts"), 1.0, "W")
+def _power(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
+    shown = value_format.of(gpu.value("power_watts"), gpu.value("power_limit_watts"), 1.0, "W")
     return shown, _tone_of(gpu, "waits", "power limit")
 
 
-def _memory(gpu: GpuView, _look: Look, _width: int) -> Part:
-    return amounts.of(gpu.value("memory_used_bytes"), gpu.value("memory_total_bytes"), GIB, "G"), ""
+def _memory(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
+    return value_format.of(gpu.value("memory_used_bytes"), gpu.value("memory_total_bytes"), GIB, "G"), ""
 
 
-def _heat(name: str) -> Callable[[GpuView, Look, int], Part]:
-    return lambda gpu, look, _: (amounts.plain(gpu.value(name), unit=look.glyphs.degree), _tone_of(gpu, "hot"))
+def _heat(name: str) -> Callable[[GpuView, TextLayout, int], Part]:
+    return lambda gpu, look, _: (value_format.plain(gpu.value(name), unit=look.glyphs.degree), _tone_of(gpu, "hot"))
 
 
-def _share(name: str) -> Callable[[GpuView, Look, int], Part]:
-    return lambda gpu, _look, _width: (amounts.percent(gpu.value(name)), "")
+def _share(name: str) -> Callable[[GpuView, TextLayout, int], Part]:
+    return lambda gpu, _look, _width: (value_format.percent(gpu.value(name)), "")
 
 
-def _clock(gpu: GpuView, _look: Look, _width: int) -> Part:
-    return amounts.plain(gpu.value("clock_sm"), 1e-6), _tone_of(gpu, "slow", "throttled")
+def _clock(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
+    return value_format.plain(gpu.value("clock_sm"), 1e-6), _tone_of(gpu, "slow", "throttled")
 
 
-def throttled(gpu: GpuView, _look: Look | None = None, _width: int = 0) -> Part:
+def throttled(gpu: GpuView, _look: TextLayout | None = None, _width: int = 0) -> Part:
     """What reduces its clocks, the worst first; power caps and idling are normal and not coloured."""
     if not gpu.row.up:
         return ABSENT, ""
@@ -99,31 +98,31 @@ def throttled(gpu: GpuView, _look: Look | None = None, _width: int = 0) -> Part:
     return ", ".join(words) or "nothing", STYLES[found[0][0]] if found else ""
 
 
-def _traffic(names: tuple[str, ...]) -> Callable[[GpuView, Look, int], Part]:
-    return lambda gpu, _look, _width: (amounts.rate(gpu.rate(*names)), "")
+def _traffic(names: tuple[str, ...]) -> Callable[[GpuView, TextLayout, int], Part]:
+    return lambda gpu, _look, _width: (value_format.rate(gpu.rate(*names)), "")
 
 
-def _links(gpu: GpuView, _look: Look, _width: int) -> Part:
+def _links(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
     all_links = gpu.row.links_up + len(gpu.row.links_down)
     shown = f"{gpu.row.links_up}/{all_links}" if all_links else ABSENT
     return shown, _tone_of(gpu, "link down")
 
 
-def _job(gpu: GpuView, _look: Look, _width: int) -> Part:
+def _job(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
     if len(gpu.row.jobs) > 1:
         return f"{len(gpu.row.jobs)} jobs", ""
     return (name_of(gpu.job) or ABSENT if gpu.job else ABSENT), ""
 
 
-def _owner(gpu: GpuView, _look: Look, _width: int) -> Part:
+def _owner(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
     return (gpu.job.get("user", "") or ABSENT if gpu.job else ABSENT), ""
 
 
-def _job_name(gpu: GpuView, _look: Look, _width: int) -> Part:
+def _job_name(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
     return (gpu.job.get("name", "") or ABSENT if gpu.job else ABSENT), DIM
 
 
-def _why(gpu: GpuView, _look: Look, _width: int) -> Part:
+def _why(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
     return "; ".join(each.text for each in gpu.findings), STYLES[min(gpu.tone, Tone.CALM)]
 
 
@@ -156,10 +155,10 @@ MOST_NODE = 20
 
 
 _STEP = 8
-"""Widths that follow the content change in steps of so many cells, or each sample would move all columns."""
+"""Widths that follow the content change in steps of this many cells, or each sample would move all columns."""
 
 
-def columns_for(rows: Sequence[Row], look: Look, node_width: int) -> list[GpuColumn]:
+def columns_for(rows: Sequence[Row], look: TextLayout, node_width: int) -> list[GpuColumn]:
     """The columns that the width holds, in their order; what is left over goes to those whose content needs it."""
     found = list(COLUMNS)
     if node_width:
@@ -179,7 +178,7 @@ def columns_for(rows: Sequence[Row], look: Look, node_width: int) -> list[GpuCol
     return chosen
 
 
-def _wanted(column: GpuColumn, rows: Sequence[Row], look: Look) -> int:
+def _wanted(column: GpuColumn, rows: Sequence[Row], look: TextLayout) -> int:
     """Cells that a column has a use for."""
     if not column.most or column.is_chart:
         return column.most
@@ -188,14 +187,14 @@ def _wanted(column: GpuColumn, rows: Sequence[Row], look: Look) -> int:
     return min(-(-longest // _STEP) * _STEP, column.most)
 
 
-def node_width(nodes: Sequence[NodeView], look: Look) -> int:
+def node_width(nodes: Sequence[NodeView], look: TextLayout) -> int:
     """Cells for the names of nodes, 0 where there is one node only."""
     if len(nodes) < 2:
         return 0
     return min(max(cell_len(look.glyphs.text(node.name)) for node in nodes), MOST_NODE, max(look.width // 4, 5))
 
 
-def heading(columns: Sequence[GpuColumn], look: Look, sort: Sort) -> Text:
+def heading(columns: Sequence[GpuColumn], look: TextLayout, sort: Sort) -> Text:
     """The line above the rows; the column that they are sorted by is underlined."""
     parts: list[Part] = []
     for column in columns:
@@ -207,7 +206,7 @@ def heading(columns: Sequence[GpuColumn], look: Look, sort: Sort) -> Text:
 _HEADS = {**{each: each.value for each in Sort}, Sort.TROUBLE: "state", Sort.INDEX: "gpu"}
 
 
-def row_line(row: Row, columns: Sequence[GpuColumn], look: Look, chosen: bool) -> Text:
+def row_line(row: Row, columns: Sequence[GpuColumn], look: TextLayout, chosen: bool) -> Text:
     """One row; the selected one in reverse."""
     if isinstance(row, NodeView):
         line = look.line((f"{look.glyphs.mark(Tone.BAD)} {row.name}  {row.problem}", STYLES[Tone.BAD]))

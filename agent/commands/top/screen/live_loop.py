@@ -1,25 +1,121 @@
-"""The live picture: waits for keys, signals and data, and draws. Whatever ends it, the terminal is restored."""
+"""Draw the live screen: wait for keys, signals and data, draw, and restore the terminal at any end."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
+import termios
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
 from rich.console import Console
 
-from agent.commands.top.screen.frame_layout import draw
-from agent.commands.top.screen.glyphs import Glyphs
-from agent.commands.top.screen.keys import KeyReader, Press
-from agent.commands.top.screen.look import Look
-from agent.commands.top.screen.painter import Painter
-from agent.commands.top.screen.scene import Scene
-from agent.commands.top.screen.tty_modes import TerminalGoneError, TerminalModes
-from agent.commands.top.screen.ui_state import OnScreen, UiState, press
-from agent.commands.top.screen.wake_pipe import WakePipe
+from agent.commands.top.screen.frame import Painter, draw
+from agent.commands.top.screen.key_input import KeyReader, OnScreen, Press, UiState, press
+from agent.commands.top.screen.text_layout import Glyphs, TextLayout
+from agent.commands.top.screen.view_builder import ScreenData
+
+
+class WakePipe:
+    """Wakes the loop from any thread and from signal handlers."""
+
+    def __init__(self) -> None:
+        self.out, self.into = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def wake(self) -> None:
+        """For any thread; also when the pipe is full of wake-ups, or closed at the end."""
+        try:
+            os.write(self.into, b"\0")
+        except OSError:
+            return
+
+    def drain(self) -> None:
+        try:
+            while os.read(self.out, 4096):
+                pass
+        except BlockingIOError:
+            return
+
+
+_ENTER = b"\x1b[?1049h\x1b[?25l\x1b[?7l"
+"""The alternate screen, no cursor, no wrapping (xterm, ECMA-48)."""
+_LEAVE = b"\x1b[?7h\x1b[?25h\x1b[0m\x1b[?1049l"
+_MOUSE_ON, _MOUSE_OFF = b"\x1b[?1000h\x1b[?1006h", b"\x1b[?1006l\x1b[?1000l"
+"""Buttons and wheel, reported in the SGR form, which has no limit of columns."""
+_LOCAL, _CONTROLS = 3, 6
+
+
+class TerminalGoneError(Exception):
+    """The terminal was closed: there is no screen to draw on."""
+
+
+class TerminalModes:
+    """Takes a terminal over and gives it back as it was; both may be called again, and in any state."""
+
+    def __init__(self, source: int, sink: int) -> None:
+        self._source = source
+        self._sink = sink
+        self._before: list[object] | None = None
+        self._mouse = False
+
+    def enter(self, mouse: bool) -> None:
+        """Keys come one by one and unechoed; Ctrl-C and Ctrl-Z still are signals."""
+        if self._before is None:
+            self._before = termios.tcgetattr(self._source)
+        modes = termios.tcgetattr(self._source)
+        modes[_LOCAL] &= ~(termios.ICANON | termios.ECHO | termios.IEXTEN)
+        controls = list(modes[_CONTROLS])
+        controls[termios.VMIN], controls[termios.VTIME] = 1, 0
+        modes[_CONTROLS] = controls
+        termios.tcsetattr(self._source, termios.TCSADRAIN, modes)
+        self.write(_ENTER)
+        self._mouse = False
+        self.use_mouse(mouse)
+
+    def use_mouse(self, wanted: bool) -> None:
+        """Whether the terminal reports its mouse; if not, it selects text with it."""
+        if wanted != self._mouse:
+            self.write(_MOUSE_ON if wanted else _MOUSE_OFF)
+            self._mouse = wanted
+
+    def leave(self) -> None:
+        """As it was before. A terminal that is gone is no error."""
+        before, self._before = self._before, None
+        if before is None:
+            return
+        with contextlib.suppress(TerminalGoneError):
+            self.write(_MOUSE_OFF + _LEAVE)
+        with contextlib.suppress(OSError, termios.error):
+            termios.tcsetattr(self._source, termios.TCSADRAIN, before)  # type: ignore[arg-type]  # as tcgetattr gave it
+
+    def write(self, data: bytes) -> None:
+        """All of it. Raises TerminalGoneError."""
+        try:
+            while data:
+                data = data[os.write(self._sink, data) :]
+        except OSError as error:
+            raise TerminalGoneError from error
+
+    def read(self) -> bytes:
+        """What was typed. Raises TerminalGoneError."""
+        try:
+            data = os.read(self._source, 4096)
+        except OSError as error:
+            raise TerminalGoneError from error
+        if not data:
+            raise TerminalGoneError
+        return data
+
+    def size(self) -> os.terminal_size:
+        """Columns and lines. Raises TerminalGoneError."""
+        try:
+            return os.get_terminal_size(self._sink)
+        except OSError as error:
+            raise TerminalGoneError from error
+
 
 ESCAPE_SECONDS = 0.05
 """Seconds after which an escape without more bytes was the key."""
@@ -30,7 +126,7 @@ _NOTED = (*_ENDING, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)
 
 
 class LiveLoop:
-    """Runs until the person leaves or a signal ends it. `clock` tells monotonic seconds; for the main thread."""
+    """Runs until the person leaves or a signal ends it. `clock` returns monotonic seconds; for the main thread."""
 
     def __init__(
         self,
@@ -38,7 +134,7 @@ class LiveLoop:
         console: Console,
         encoding: str,
         glyphs: Glyphs,
-        scene: Callable[[], Scene],
+        scene: Callable[[], ScreenData],
         clock: Callable[[], float],
         pipe: WakePipe,
     ) -> None:
@@ -51,7 +147,7 @@ class LiveLoop:
         self._pipe = pipe
         self._keys = KeyReader()
         self._on_screen = OnScreen()
-        self._scene: Scene | None = None
+        self._scene: ScreenData | None = None
         self._noted: list[int] = []
         self._ending = 0
         self.state = UiState()
@@ -116,7 +212,7 @@ class LiveLoop:
             return False
         if signal.SIGTSTP in noted:
             self._suspend()
-        elif signal.SIGCONT in noted:  # stopped by a signal that nobody can handle
+        elif signal.SIGCONT in noted:  # stopped by a signal that cannot be handled
             self._modes.enter(self.state.mouse)
         if noted:
             self._painter.forget()
@@ -135,6 +231,6 @@ class LiveLoop:
         if self._scene is None or (fresh and not self.state.is_frozen):
             self._scene = self._make_scene()
         size = self._modes.size()
-        look = Look(max(size.columns, 1), max(size.lines, 1), self._glyphs)
+        look = TextLayout(max(size.columns, 1), max(size.lines, 1), self._glyphs)
         lines, self._on_screen = draw(self._scene, self.state, look)
         self._modes.write(self._painter.paint(lines))

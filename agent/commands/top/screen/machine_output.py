@@ -7,9 +7,9 @@ import io
 import json
 from typing import Any
 
+from agent.commands.top.screen.node_samples import NVLINK, PCIE
 from agent.commands.top.screen.node_view import GpuView, NodeView, PortView
-from agent.commands.top.screen.scene import Scene
-from agent.commands.top.screen.traffic import NVLINK, PCIE
+from agent.commands.top.screen.view_builder import ScreenData
 from agent.lib.wording import utc
 from agent.model import Alert
 from exporters.landing_gpus import name_of
@@ -22,7 +22,7 @@ _VALUES = (
 """Metrics of a GPU by their names without `coldplate_gpu_`: columns of the CSV and keys of the JSON."""
 
 
-def as_json(scene: Scene) -> str:
+def as_json(scene: ScreenData) -> str:
     """One object: `nodes`, each with its GPUs, ports and alerts, and `troubles`, the worst first. Base units."""
     content = {
         "troubles": [{"tone": each.tone.name.lower(), "text": each.text} for each in scene.troubles],
@@ -104,7 +104,7 @@ _COLUMNS = ("timestamp", "node", "gpu", "uuid", "state", *_VALUES, "clock_sm_her
             "nvlink_bytes_per_second", "pcie_bytes_per_second", "job", "user", "why")  # fmt: skip
 
 
-def as_csv(scene: Scene) -> str:
+def as_csv(scene: ScreenData) -> str:
     """A line of names, and a row for each GPU and each node that does not answer; times in UTC, base units."""
     out = io.StringIO()
     writer = csv.DictWriter(out, _COLUMNS, restval="", lineterminator="\n")

@@ -1,29 +1,19 @@
-"""What is known of a node at one moment, from a snapshot: its GPUs, ports, power, rack and alerts.
+"""Make a view of a node from a snapshot: its GPUs, ports, power, rack and alerts, and the last minutes of each GPU.
 
-A GPU's row, its findings and their thresholds are those of the page at `/`: both say the same of a GPU. What has no
-value is absent from the mappings here, and None in the fields.
+A GPU's row, its findings and their thresholds are those of the page at `/`: both show the same of a GPU. What has no
+value is absent from the mappings here, and None in the fields. A sample without a value leaves a hole in a sparkline,
+not a line at zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from agent.commands.top.screen.traffic import GPU_ERRORS, PORT, PORT_ERRORS, STATE_SECONDS, Traffic
-from agent.model import (
-    Alert,
-    BackendReport,
-    Entity,
-    Gpu,
-    IbPort,
-    Labels,
-    Outcome,
-    PastMoment,
-    Phase,
-    Reading,
-    Snapshot,
-)
+from agent.commands.top.screen.node_samples import GPU_ERRORS, PORT, PORT_ERRORS, STATE_SECONDS, Traffic
+from agent.model import Alert, BackendReport, Entity, Gpu, IbPort, Labels, Outcome, PastMoment, Phase, Reading, Snapshot
 from exporters import landing_gpus, landing_parts
 from exporters.landing_gpus import Finding, GpuRow
 from exporters.landing_readings import Gathered, gather
@@ -86,7 +76,7 @@ class GpuView:
 
     @property
     def job(self) -> Mapping[str, str] | None:
-        """The one job that holds it; None where there is none, or several."""
+        """The one job that holds it; None if no job or several do."""
         return self.row.jobs[0] if len(self.row.jobs) == 1 else None
 
     @property
@@ -127,7 +117,7 @@ class PortView:
 
 @dataclass(slots=True)
 class JobFacts:
-    """What a scheduler tells of a job; `start` in seconds since the epoch, `energy` in joules, None where unknown."""
+    """A scheduler's facts of a job; `start` in seconds since the epoch, `energy` in joules, None where unknown."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     start: float | None = None
@@ -138,7 +128,7 @@ class JobFacts:
 class NodeView:
     """One node. `problem` says why nothing is known of it, where nothing is.
 
-    `alerts` is None where nobody evaluates rules. `node_power` in watts with its source; the rack's are None where no
+    `alerts` is None if no rules are evaluated. `node_power` in watts with its source; the rack's are None where no
     rack is configured or its sum is not known.
     """
 
@@ -150,16 +140,16 @@ class NodeView:
     scenario: str | None = None
     gpus: list[GpuView] = field(default_factory=list)
     ports: list[PortView] = field(default_factory=list)
-    ones: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, float] = field(default_factory=dict)
     power_source: str = ""
     rack: str = ""
     jobs: dict[tuple[str, str], JobFacts] = field(default_factory=dict)
     alerts: Sequence[Alert] | None = None
     failed: Sequence[BackendReport] = ()
     past: Sequence[PastMoment] = ()
-    """The minutes before anybody looked, as its agent remembers them."""
+    """The minutes before the command started, as its agent remembers them."""
     no_devices: str = ""
-    """Why no GPU was found, in the driver's words, where there is none."""
+    """Why no GPU was found, in the driver's words."""
 
     @property
     def firing(self) -> list[Alert]:
@@ -171,19 +161,19 @@ class NodeView:
 
     @property
     def power(self) -> float | None:
-        return self.ones.get("coldplate_node_power_watts")
+        return self.counts.get("coldplate_node_power_watts")
 
     @property
     def rack_power(self) -> float | None:
-        return self.ones.get(_POWER)
+        return self.counts.get(_POWER)
 
     @property
     def rack_budget(self) -> float | None:
-        return self.ones.get(_BUDGET)
+        return self.counts.get(_BUDGET)
 
     @property
     def expected(self) -> int | None:
-        wanted = self.ones.get("coldplate_gpus_expected")
+        wanted = self.counts.get("coldplate_gpus_expected")
         return None if wanted is None else int(wanted)
 
 
@@ -238,9 +228,9 @@ def _add_one(view: NodeView, reading: Reading) -> None:
     name, labels = reading.metric.name, dict(reading.series.all_labels)
     if name == "coldplate_synthetic_info":
         view.scenario = labels.get("scenario", "")
-    if name in view.ones:  # the node's power has a series for each meter: the first is the one that counts
+    if name in view.counts:  # the node's power has a series for each meter: the first is the one that counts
         return
-    view.ones[name] = reading.value
+    view.counts[name] = reading.value
     if name == "coldplate_node_power_watts":
         view.power_source = labels.get("source", "")
     view.rack = labels.get("rack", view.rack)
@@ -271,7 +261,7 @@ def _ports(found: Gathered, traffic: Traffic) -> Iterator[PortView]:
                   if at == port and name in PORT_ERRORS and grown > 0}  # fmt: skip
         tone, word = Tone.GOOD, "up"
         if not up:
-            asleep = physical.get(port) == landing_parts.DISABLED  # somebody switched it off
+            asleep = physical.get(port) == landing_parts.DISABLED  # switched off by an operator
             tone, word = (Tone.CALM, "off") if asleep else (Tone.BAD, "silent" if port in found.silent else "down")
         elif speed is not None and speed < landing_parts.BELOW_RATE * usual:
             tone, word = Tone.WARN, "slow"
@@ -296,3 +286,72 @@ def _called(metric: str, labels: Labels) -> str:
 
 def _natural(name: str) -> tuple[int, str]:
     return len(name), name
+
+
+MOST = 600
+"""Samples that are kept of a GPU."""
+BUSY, POWER = "coldplate_gpu_utilization_ratio", "coldplate_gpu_power_watts"
+_EARLY = 0.9
+"""Share of the interval after which a remembered sample may follow another: their times are not quite even."""
+
+_Line = deque[float | None]
+
+
+class History:
+    """Remembers busy share and power by GPU, one sample for each new moment of its node.
+
+    What a node's agent remembers of the time before is put in front, once, as far apart as `interval` seconds.
+    """
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._lines: dict[str, dict[tuple[str, str], _Line]] = {BUSY: {}, POWER: {}}
+        self._walls: dict[str, float | None] = {}
+        self._begun: dict[str, float] = {}
+        self._prefixed: set[str] = set()
+
+    def take(self, nodes: Iterable[NodeView]) -> None:
+        """Add what is new, and give each GPU its history."""
+        for node in nodes:
+            fresh = node.wall is not None and self._walls.get(node.name) != node.wall
+            self._walls[node.name] = node.wall
+            for gpu in node.gpus:
+                self._note(gpu, fresh)
+            if node.wall is not None:
+                self._begun.setdefault(node.name, node.wall)
+                self._prefix(node)
+            for gpu in node.gpus:
+                gpu.busy_history = tuple(self._lines[BUSY][gpu.key])
+                gpu.power_history = tuple(self._lines[POWER][gpu.key])
+
+    def _note(self, gpu: GpuView, fresh: bool) -> None:
+        for name, value in ((BUSY, gpu.row.busy), (POWER, gpu.value("power_watts"))):
+            line = self._lines[name].setdefault(gpu.key, deque(maxlen=MOST))
+            if fresh:
+                line.append(value)
+
+    def _prefix(self, node: NodeView) -> None:
+        if not node.past or node.name in self._prefixed:
+            return
+        self._prefixed.add(node.name)
+        moments = [_values(moment) for moment in self._before(node.past, self._begun[node.name])]
+        for gpu in node.gpus:
+            for name, lines in self._lines.items():
+                line = lines[gpu.key]
+                line.extendleft(moment.get((name, gpu.row.gpu)) for moment in moments[: MOST - len(line)])
+
+    def _before(self, past: Sequence[PastMoment], wall: float) -> Iterator[PastMoment]:
+        """The moments before this one, the newest first."""
+        for moment in reversed(past):
+            if wall - moment.wall >= self._interval * _EARLY:
+                wall = moment.wall
+                yield moment
+
+
+def _values(moment: PastMoment) -> Mapping[tuple[str, object], float]:
+    return {
+        (series.metric.name, series.entity): value
+        for layout, values in moment.parts
+        for series, value in zip(layout.series, values, strict=True)
+        if isinstance(series.entity, Gpu)
+    }

@@ -27,8 +27,8 @@ from agent.broker.answering import Broker
 from agent.broker.asking import BrokerError
 from agent.broker.questions import ask_variables, parse_answer
 from agent.catalogue.xid_triage import XidClass, called, class_of, codes_of
-from agent.commands.record.command_processes import parse as parse_stat
-from agent.commands.top.screen.keys import KeyReader
+from agent.commands.record.recorded_command import parse as parse_stat
+from agent.commands.top.screen.key_input import KeyReader
 from agent.daemon.pausing import boot_of
 from agent.model import Gpu, GpuIdentity, Instant, Lane, Reading
 from tests.lab.fuzz.target import Target, joined, unpack
@@ -464,7 +464,7 @@ TARGETS = (
     ),
     Target(
         "own-processes",
-        ("agent/backends/own_processes.py", "agent/daemon/pausing.py", "agent/commands/record/command_processes.py"),
+        ("agent/backends/own_processes.py", "agent/daemon/pausing.py", "agent/commands/record/recorded_command.py"),
         use_own_processes,
         (
             joined(
@@ -477,7 +477,7 @@ TARGETS = (
     ),
     Target(
         "keys",
-        ("agent/commands/top/screen/keys.py",),
+        ("agent/commands/top/screen/key_input.py",),
         use_keys,
         (b"q\x1b[A\x1b[1;5B\x1bOP\xc3\xa9\x1b", b"\x1b[<0;10;5M\x1b[200~x\x1b[201~"),
     ),

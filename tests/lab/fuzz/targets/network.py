@@ -17,11 +17,11 @@ from agent.backends.power.redfish import Redfish
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.backends.redfish_service import RedfishService
 from agent.catalogue.equipment import LEAK_STATES
-from agent.commands.check.asides import ask_agent
-from agent.commands.doctor.agent_view import parse_snapshot
-from agent.commands.import_.imported_readings import ImportProblems, UnsuitableLogError
-from agent.commands.import_.prometheus_history import Asked, node_ticks
-from agent.commands.top.screen.agent_answers import ForeignAnswerError, SnapshotReader, read_alerts, read_history
+from agent.commands.check.node_check import query_agent
+from agent.commands.doctor.doctor_node import parse_snapshot
+from agent.commands.import_.import_columns import ImportProblems, LogFormatError
+from agent.commands.import_.prometheus_history import HistoryQuery, node_ticks
+from agent.commands.top.screen.agent_client import AgentResponseError, SnapshotReader, read_alerts, read_history
 from agent.lib.certificates import first_expiry
 from agent.lib.http_answers import AnswerBounds, AnswerReader, HttpAnswer, HttpError
 from agent.lib.http_client import HttpClient
@@ -159,7 +159,7 @@ def use_rack_equipment(data: bytes, folder: Path) -> None:
 
 def use_history(data: bytes, folder: Path) -> None:
     url = "http://prometheus:9090"
-    problems, asked = ImportProblems(url), Asked("{}", 1.7e9, 1.7e9 + 60, 15.0)
+    problems, asked = ImportProblems(url), HistoryQuery("{}", 1.7e9, 1.7e9 + 60, 15.0)
     with mock.patch.object(HttpClient, "exchange", lambda *_: HttpAnswer(200, {}, data, False, False)):
         found = list(node_ticks(HttpTarget(url), asked, lambda: 0.0, problems))
     for each in found:
@@ -173,14 +173,14 @@ def use_history(data: bytes, folder: Path) -> None:
 def use_agent(data: bytes, folder: Path) -> None:
     """As the live view, `doctor` and `check` read it."""
     for read in (SnapshotReader().read, read_alerts, read_history):
-        with suppress(ForeignAnswerError):
+        with suppress(AgentResponseError):
             read(data)
     view, why = parse_snapshot(data, "http://n1")
     assert (view is None) == bool(why)
     if view is not None:
-        view.labelled("coldplate_gpu_up", "gpu", 1.0)
+        view.label_values("coldplate_gpu_up", "gpu", 1.0)
     with mock.patch.object(HttpClient, "exchange", lambda *_: HttpAnswer(200, {}, data, False, False)):
-        told = ask_agent(OwnAgent(("http://127.0.0.1:19400",), {}), 0.0)
+        told = query_agent(OwnAgent(("http://127.0.0.1:19400",), {}), 0.0)
     assert (told.firing is None) == bool(told.why)
 
 
@@ -439,15 +439,15 @@ TARGETS = (
         ("agent/commands/import_/prometheus_history.py",),
         use_history,
         (MATRIX, b'{"status":"error","error":"x"}'),
-        (UnsuitableLogError,),
+        (LogFormatError,),
         words=(b"null", b'"NaN"', b'"0x1"', b"[]", b"{}", b"1e999", b'"1_0"', b'"gpu": ""'),
     ),
     Target(
         "agent-answers",
         (
-            "agent/commands/top/screen/agent_answers.py",
-            "agent/commands/doctor/agent_view.py",
-            "agent/commands/check/asides.py",
+            "agent/commands/top/screen/agent_client.py",
+            "agent/commands/doctor/doctor_node.py",
+            "agent/commands/check/node_check.py",
         ),
         use_agent,
         (AGENT, ALERTS),

@@ -17,15 +17,15 @@ from agent.backends.nvml.trace.trace import Trace, TraceError
 from agent.backends.protocol import AbsentError, DeviceError, SourceError
 from agent.catalogue import BY_NAME
 from agent.commands.import_ import nvidia_smi_log
-from agent.commands.import_.imported_readings import ImportProblems, SnapshotMaker, Tick, UnsuitableLogError
+from agent.commands.import_.import_columns import ImportedSample, ImportProblems, LogFormatError, SnapshotMaker
 from agent.daemon.pausing import ANSWER, REQUEST, PauseError, read_answer, read_request
 from agent.lib.state_files import DamagedError, seal
 from agent.model import Gap, Gpu, GpuIdentity, Lane, NvLink, Reason, Series
 from agent.recording.column_reader import ColumnBlock
 from agent.recording.file_records import MAGIC, START, RecordingError, records
-from agent.recording.file_records import sealed as record_of
+from agent.recording.file_records import encode_record as record_of
+from agent.recording.recording_file import PREAMBLE
 from agent.recording.recording_reader import Recording
-from agent.recording.segment_packer import PREAMBLE
 from agent.sampler.presence import FORM, Inventory
 from agent.worker.decode import Decoder
 from agent.worker.worker_messages import (
@@ -117,7 +117,7 @@ def use_recording(data: bytes, folder: Path) -> None:
                 each.value + 0.0
         recording.survey()
         for block in recording.pieces(lambda *parts: iter([ColumnBlock(*parts)])):
-            assert block.holds == len(block.monos)
+            assert block.snapshot_count == len(block.monos)
         assert all(problem.isprintable() for problem in recording.problems)
 
 
@@ -230,7 +230,7 @@ def _lines(data: bytes) -> Iterator[str]:
     return iter(io.StringIO(data.decode("utf-8", "replace"), newline=""))
 
 
-def check_ticks(ticks: Iterator[Tick], problems: ImportProblems, data: bytes) -> None:
+def check_ticks(ticks: Iterator[ImportedSample], problems: ImportProblems, data: bytes) -> None:
     maker = SnapshotMaker(1.0)
     for tick in ticks:
         assert math.isfinite(tick.wall), tick
@@ -329,9 +329,9 @@ TARGETS = (
         (
             "agent/recording/file_records.py",
             "agent/recording/recording_reader.py",
-            "agent/recording/columns.py",
+            "agent/recording/file_records.py",
             "agent/recording/column_reader.py",
-            "agent/recording/provenance.py",
+            "agent/recording/file_records.py",
             "agent/recording/read_definitions.py",
         ),
         use_recording,
@@ -386,7 +386,7 @@ TARGETS = (
         ("agent/commands/import_/nvidia_smi_log.py",),
         use_smi,
         (SMI,),
-        (UnsuitableLogError,),
+        (LogFormatError,),
         words=(
             b"[N/A]",
             b"[Not Supported]",

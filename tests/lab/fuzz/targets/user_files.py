@@ -7,8 +7,8 @@ from pathlib import Path
 
 from agent.backends.protocol import DeviceError, SourceError
 from agent.backends.synthetic import ScenarioError, SyntheticSource, load_scenario
-from agent.commands.compat_check.found_queries import NoQueriesError, read_queries
-from agent.commands.compat_check.judged_queries import judge
+from agent.commands.compat_check.query_extraction import NoQueriesError, read_queries
+from agent.commands.compat_check.query_verdicts import evaluate_query
 from agent.config import reading as config
 from agent.config.schema import ConfigError
 from agent.health.expectations import ExpectationError, load_expectations
@@ -106,7 +106,7 @@ def use_expectations(data: bytes, folder: Path) -> None:
 
 def use_dashboard(data: bytes, folder: Path) -> None:
     for query in read_queries(written(data, folder, "board.json")):
-        judge(query)
+        evaluate_query(query)
 
 
 BOARD = b"""{"templating": {"list": [{"name": "v", "type": "query", "query": "label_values(DCGM_TEMP, gpu)"}]},
@@ -186,7 +186,7 @@ TARGETS = (
     ),
     Target(
         "dashboards",
-        ("agent/commands/compat_check/found_queries.py", "agent/commands/compat_check/query_names.py"),
+        ("agent/commands/compat_check/query_extraction.py", "agent/commands/compat_check/query_extraction.py"),
         use_dashboard,
         (BOARD, b"kind: PrometheusRule\nspec: {groups: [{rules: [{alert: A, expr: sum by (gpu) (a) > $b}]}]}\n"),
         (NoQueriesError,),

@@ -1,0 +1,362 @@
+"""Collect the evidence of `coldplate check` within the given time, and evaluate it.
+
+The agent, the kernel log and the driver are read in separate threads: one that hangs does not delay the result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
+
+import msgspec
+
+from agent.backends.kmsg import DeviceReader, logged_xids
+from agent.config.schema import Config, ConfigError
+from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, read_request
+from agent.health import fault_findings, gpu_findings
+from agent.health.examination import examined, expected_of, view_of
+from agent.health.expectations import GENERIC, ExpectationError, Expected, NodeExpectations
+from agent.health.learned_node import learned
+from agent.health.seen_node import NOT_READ, SeenNode
+from agent.health.verdicts import HealthFinding, Verdict
+from agent.lib.clock import clock
+from agent.lib.http_answers import AnswerBounds, HttpError
+from agent.lib.http_client import HttpClient
+from agent.lib.http_link import HttpRequest
+from agent.lib.http_target import HttpTarget
+from agent.lib.wording import utc
+from agent.model import Snapshot, Xid
+from agent.wiring.command_line import CommandLineOptions, scenario_of
+from agent.wiring.identity import state_file
+from agent.wiring.own_agent import OwnAgent, own_agent
+from agent.wiring.sources import family_of, make_sampling_loop
+from agent.wiring.start_checks import AUTO, load_expected
+
+KERNEL_LOG = "/dev/kmsg"
+ALERTS = "/api/v1/alerts"
+BOUNDS = AnswerBounds(body=16 * 2**20)
+AGENT_SECONDS = 0.8
+"""Seconds for the agent to answer: it does in a few milliseconds, unless it hangs."""
+
+_Result = TypeVar("_Result")
+
+
+class BackgroundQuery(Generic[_Result]):
+    """A question whose answer is taken if it comes in time, and left alone if it does not."""
+
+    def __init__(self, ask: Callable[[], _Result]) -> None:
+        self._ask = ask
+        self._answers: list[_Result] = []
+        self._thread = threading.Thread(target=self._run, name="aside", daemon=True)
+        self._thread.start()
+
+    def result(self, until: float, late: _Result) -> _Result:
+        """Return the answer, or `late` if it is missing at a monotonic second."""
+        self._thread.join(max(until - clock().mono, 0.0))
+        return self._answers[0] if self._answers else late
+
+    def _run(self) -> None:
+        self._answers.append(self._ask())
+
+
+class AgentAlerts(NamedTuple):
+    """Return the firing alerts by name and severity; None with the reason if no agent answered."""
+
+    firing: Sequence[tuple[str, str]] | None
+    why: str = ""
+
+
+def query_agent(agent: OwnAgent, until: float) -> AgentAlerts:
+    """What the agent is alarmed about, by a monotonic second. The first address that answers is believed.
+
+    Alerts of the rack as a whole are left out: they say nothing about this node.
+    """
+    told = AgentAlerts(None, "no address is configured to listen on")
+    for url in agent.urls:
+        told = _ask(url, until, agent.login)
+        if told.firing is not None:
+            break
+    return told
+
+
+def _ask(url: str, until: float, login: Mapping[str, Any]) -> AgentAlerts:
+    import msgspec
+
+    try:
+        client = HttpClient(HttpTarget(url, **login), BOUNDS, lambda: clock().mono)
+        answer = client.exchange(HttpRequest("GET", ALERTS), min(until, clock().mono + AGENT_SECONDS))
+        client.close()
+        page = msgspec.json.decode(answer.body, type=_AlertsPage)
+    except (HttpError, ValueError, RecursionError) as error:
+        return AgentAlerts(None, f"{url}: {error}")
+    if answer.status != 200:
+        return AgentAlerts(None, f"{url}{ALERTS}: HTTP status {answer.status}")
+    firing = (alert["labels"] for alert in page["data"]["alerts"] if alert["state"] == "firing")
+    of_node = (labels for labels in firing if "rack" not in labels or "instance" in labels)
+    return AgentAlerts([(labels.get("alertname", "?"), labels.get("severity", "")) for labels in of_node])
+
+
+class _AgentAlert(TypedDict):
+    labels: dict[str, str]
+    state: str
+
+
+class _AlertsData(TypedDict):
+    alerts: list[_AgentAlert]
+
+
+class _AlertsPage(TypedDict):
+    data: _AlertsData
+
+
+def read_kernel_log() -> tuple[Sequence[Xid] | None, str]:
+    """The XIDs since boot, or None and why the kernel log cannot be read."""
+    try:
+        reader = DeviceReader(KERNEL_LOG, whole=True)
+    except OSError as error:
+        return None, f"{KERNEL_LOG}: {error.strerror}"
+    try:
+        return logged_xids(reader, clock()), ""
+    except OSError as error:
+        return None, f"{KERNEL_LOG}: {error.strerror}"
+    finally:
+        reader.close()
+
+
+GATHERING_SHARE = 0.8
+"""Share of the time in which answers are waited for; the rest is for the judgement itself, and for leaving."""
+STARTING_SECONDS = 0.3
+"""Seconds since this process began, where they are unknown."""
+LONGEST_START_SECONDS = 5.0
+MARGIN_CELSIUS = 5.0
+"""The least distance to the slowdown that is expected of a node that was learned."""
+ANSWERING_SECONDS = 0.5
+"""Seconds after which a GPU that has not answered counts as hanging; a healthy one takes a few milliseconds."""
+ANSWERING_SHARE = 0.5
+"""The same as a share of the time that it took to open the devices: on a machine that is very busy all takes longer."""
+_BUSY = "the machine is very busy: give it a longer --timeout"
+WORST = (("critical", Verdict.CRITICAL), ("warning", Verdict.WARNING))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The findings, and the expectations that they come from. `note` says why no kind of node was recognised."""
+
+    findings: Sequence[HealthFinding]
+    expected: Expected
+    note: str = ""
+
+
+def deadline(timeout: float) -> float:
+    """The monotonic second until which answers are waited for, of `timeout` seconds since the process began."""
+    now = clock().mono
+    age = STARTING_SECONDS
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        # proc(5): field 22 of stat, the 20th after the name, is the ticks from boot to the process's start.
+        ticks = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
+        age = now - ticks / os.sysconf("SC_CLK_TCK")
+    return now + GATHERING_SHARE * timeout - (age if 0.0 <= age <= LONGEST_START_SECONDS else STARTING_SECONDS)
+
+
+def expectations_of(source: str, folder: Path) -> Expected | None:
+    """Return the named expectations; None if the GPUs decide. Raises ConfigError."""
+    try:
+        return None if source == AUTO else load_expected(source, folder)
+    except ExpectationError as error:
+        raise ConfigError(f"expectations: {error}") from error
+
+
+def age_scenario(options: CommandLineOptions, config: Config, at: float | None) -> CommandLineOptions:
+    """The options, with the scenario `at` seconds old, or as old as it takes its faults to show. Raises ConfigError."""
+    if scenario_of(config) is None:
+        if at is not None:
+            raise ConfigError("--at: needs --scenario")
+        return options
+    from agent.backends.synthetic.hindsight import settled_at
+    from agent.backends.synthetic.loader import load_scenario
+    from agent.wiring.sources import checked_scenario
+
+    scenario = load_scenario(checked_scenario(config))
+    return replace(options, scenario_age=settled_at(scenario) if at is None else at)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckEvidence:
+    """What was gathered: a snapshot of the devices of a family, the XIDs since boot, and what the agent says.
+
+    `is_up`: the device worker was up, so that its silence is the driver's. `is_whole`: every source answered in time.
+    `opening` is how many seconds it took to open the devices, and `waited` for how many they had been open. `xids` is
+    None with the reason where the kernel log cannot be read, and `alerts` if the agent was not
+    queried. `paused`: the driver was not read, for this reason.
+    """
+
+    snapshot: Snapshot
+    devices: str
+    is_up: bool = True
+    is_whole: bool = True
+    waited: float = inf
+    opening: float = 0.0
+    xids: Sequence[Xid] | None = None
+    why_no_xids: str = ""
+    alerts: AgentAlerts | None = None
+    paused: str = ""
+
+
+def collect_evidence(
+    config: Config,
+    options: CommandLineOptions,
+    until: float,
+    agent: str,
+    given: Mapping[str, Any] | None = None,
+) -> CheckEvidence:
+    """Everything at the same time, by a monotonic second. `agent` is none, or another word. Raises ConfigError.
+
+    `given` is how to log in to the agent, if not as a peer of the rack does.
+    """
+    alerts = None if agent == "none" else BackgroundQuery(partial(query_agent, own_agent(config, given), until))
+    is_real = scenario_of(config) is None and config.backends.devices != "none"
+    kernel_log = BackgroundQuery(read_kernel_log) if is_real else None
+    paused = _pause(config, options)
+    sampled = replace(_sample(_without_devices(config) if paused else config, options, until), paused=paused)
+    xids: Sequence[Xid] | None = [] if scenario_of(config) is None else _past(config, options)
+    why = ""
+    if kernel_log is not None:
+        xids, why = kernel_log.result(until, (None, "the kernel log could not be read in time"))
+    told = None if alerts is None else alerts.result(until, AgentAlerts(None, "it did not answer in time"))
+    devices = family_of(config)
+    return replace(sampled, devices=devices, xids=xids, why_no_xids=why, alerts=told)
+
+
+def evaluate(
+    evidence: CheckEvidence, names: Collection[str], wanted: Expected | None, *, needs_agent: bool
+) -> CheckResult:
+    """The findings of the checks with these names; `wanted` is None if the GPUs decide what the node should be."""
+    view = view_of(evidence.snapshot, evidence.devices)
+    expected = wanted or expected_of(view)
+    findings = [
+        _driver(view, expected, evidence),
+        *(_patient(each, view, evidence) for each in examined(view, expected, names)),
+        fault_findings.xids(view, evidence.xids, evidence.why_no_xids),
+    ]
+    if evidence.alerts is not None:
+        findings += agent_findings(evidence.alerts, needs_agent)
+    note = "" if wanted is not None or expected is not GENERIC else _unrecognised(view)
+    return CheckResult([each for each in findings if each.name in names], expected, note)
+
+
+def learn_expectations(evidence: CheckEvidence) -> NodeExpectations:
+    """Return expectations that describe this node. Raises ConfigError if a fact to learn is missing."""
+    view = view_of(evidence.snapshot, evidence.devices)
+    silent = len(view.gpus) - len(view.answering)
+    what = f"{silent} of {len(view.gpus)} GPUs do not answer" if silent else "not everything was read in time"
+    if not view.answering:
+        what = "no GPU answers"
+    if silent or not view.answering or not evidence.is_whole:
+        raise ConfigError(f"--learn: {what}; learn from a node that is well, or give it a longer --timeout")
+    return learned(view, f"{len(view.gpus)} x {next(iter(view.models().values()))}, learned", MARGIN_CELSIUS)
+
+
+def agent_findings(told: AgentAlerts, required: bool) -> list[HealthFinding]:
+    """What the running agent says: whether it answers, if it has to, and what it is alarmed about."""
+    if told.firing is None:
+        remedy = "systemctl status coldplate; or leave it out with --agent none"
+        missing = HealthFinding("agent", Verdict.CRITICAL, "the agent answers", told.why, remedy)
+        return [missing] if required else []
+    findings = [HealthFinding("agent", Verdict.OK, "the agent answers", "it does")] if required else []
+    wanted = "no alert of the agent is firing"
+    for severity, verdict in WORST:
+        found = [name for name, each in told.firing if each == severity]
+        if found:
+            remedy = "see the agent's overview page, and the runbook of each alert on it"
+            text = f"{severity}: {', '.join(dict.fromkeys(found))}"
+            return [*findings, HealthFinding("alerts", verdict, wanted, text, remedy)]
+    return [*findings, HealthFinding("alerts", Verdict.OK, wanted, "none")]
+
+
+def _sample(config: Config, options: CommandLineOptions, until: float) -> CheckEvidence:
+    """What the devices show by a monotonic second. Raises ConfigError."""
+    from agent.daemon.hub import Hub
+    from agent.daemon.sampling import Teller
+    from agent.rack.series import ConfiguredRack
+    from agent.wiring.peering import load_rack
+    from agent.wiring.start_checks import check
+
+    check(config)
+    began = clock().mono
+    rack: dict[str, Teller] = {
+        "reporting the rack's configuration": ConfiguredRack(load_rack(config, options.folder, 0.0))
+    }
+    replaced = msgspec.structs.replace
+    backends = replaced(config.backends, host=False, power=(), redfish=None)
+    sparing = replaced(config, backends=backends, jobs=replaced(config.jobs, sources=()))
+    sampling = make_sampling_loop(sparing, options, Hub(), rack)
+    try:
+        snapshot = sampling.glance(until)
+        worker, is_whole = sampling.supervisor, sampling.has_everything()
+        if worker is None:
+            return CheckEvidence(snapshot, family_of(config), is_whole=is_whole)
+        opened = snapshot.at.mono if worker.opened_at is None else worker.opened_at
+        waited, opening = snapshot.at.mono - opened, opened - began
+        return CheckEvidence(snapshot, family_of(config), worker.heard, is_whole, waited, opening)
+    finally:
+        sampling.abandon()
+
+
+def _driver(view: SeenNode, expected: Expected, evidence: CheckEvidence) -> HealthFinding:
+    finding = gpu_findings.driver(view, expected, evidence.devices)
+    if evidence.paused:
+        remedy = "check again afterwards, or end it with coldplate pause --end"
+        return replace(finding, verdict=Verdict.UNKNOWN, found=evidence.paused, remedy=remedy)
+    if finding.verdict is Verdict.CRITICAL and not evidence.is_up and not view.is_told:
+        return replace(finding, verdict=Verdict.UNKNOWN, found="the device worker was not up in time", remedy=_BUSY)
+    return finding
+
+
+def _patient(finding: HealthFinding, view: SeenNode, evidence: CheckEvidence) -> HealthFinding:
+    """A GPU of which nothing is known but its silence is not lost yet if it was hardly given the time to answer."""
+    patience = max(ANSWERING_SECONDS, ANSWERING_SHARE * evidence.opening)
+    if finding.name != "gpus-present" or finding.is_met is not False or evidence.waited >= patience:
+        return finding
+    silent = [gpu for gpu in view.gpus if gpu not in view.answering]
+    if any(view.why_absent(gpu, gpu_findings.AGE) != NOT_READ for gpu in silent):
+        return finding
+    return replace(finding, verdict=Verdict.UNKNOWN, remedy=_BUSY)
+
+
+def _pause(config: Config, options: CommandLineOptions) -> str:
+    """Return why the driver must stay closed now, such as a pause; empty if it may be opened."""
+    state = state_file(config, REQUEST) if scenario_of(config) is None else None
+    now = clock().wall
+    with contextlib.suppress(OSError, PauseError):
+        request = read_request(state.parent) if state is not None else None
+        is_now = request is not None and now < request.until <= now + LONGEST_SECONDS
+        if request is not None and is_now and request.boot == boot_of(options.procfs):
+            return f"coldplate pause has released the driver until {utc(request.until)}"
+    return ""
+
+
+def _without_devices(config: Config) -> Config:
+    return msgspec.structs.replace(config, backends=msgspec.structs.replace(config.backends, devices="none"))
+
+
+def _unrecognised(view: SeenNode) -> str:
+    models = list(view.models().values())
+    if not models:
+        return "generic checks only: no GPU reported its model"
+    kinds = ", ".join(f"{models.count(model)} x {model}" for model in dict.fromkeys(models))
+    return f"generic checks only: no shipped expectations for {kinds}; coldplate check --learn makes some"
+
+
+def _past(config: Config, options: CommandLineOptions) -> list[Xid]:
+    from agent.backends.synthetic.hindsight import past_xids
+    from agent.backends.synthetic.loader import load_scenario
+    from agent.wiring.sources import checked_scenario
+
+    return past_xids(load_scenario(checked_scenario(config)), options.scenario_age, clock())

@@ -1,0 +1,297 @@
+"""Extract the queries of a file, and the metrics and labels that each query names.
+
+A file is a Grafana dashboard in JSON, or rules in Prometheus's or Kubernetes' YAML. Grafana's variables are replaced by
+what can stand in their place.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agent.lib import textfile, yamltree
+from agent.lib.wording import one_line
+from agent.lib.yamltree import Bounds, YamlError
+from alerts.promql import Matcher
+from alerts.promql.labels import METRIC_NAME, wanted_name
+from alerts.promql.syntax import parse
+from alerts.promql.syntax.tree import AggregateExpr, BinaryExpr, Expression, FunctionCall, StringLiteral, parts_of
+from alerts.promql.syntax.tree import VectorSelector as Selector
+
+MOST_BYTES = 8 * 2**20
+"""A file's size: the largest published dashboards have two mebibytes."""
+MOST_QUERIES = 20_000
+_BOUNDS = Bounds(depth=48, nodes=300_000, characters=MOST_BYTES)
+_MARKS = frozenset({"panels", "rows", "templating", "targets", "elements", "model", "expr"})
+"""Keys of which a dashboard, or a part of one, has at least one."""
+_OTHERS = frozenset({"loki", "tempo", "elasticsearch", "influxdb", "graphite", "mysql", "postgres", "cloudwatch"})
+"""Data sources whose queries are in other languages."""
+_QUERY_FUNCTIONS = re.compile(r"\s*(label_values|query_result|metrics|label_names)\s*\((.*)\)\s*", re.DOTALL)
+
+
+class NoQueriesError(Exception):
+    """A file has no queries that can be read; the text names it and says why."""
+
+
+class ExtractedQuery(NamedTuple):
+    """A query and where it is: a panel, a variable, a rule. `record` is the name that its result gets, if any.
+
+    `labels` are those that the query is asked for besides: `label_values(m, gpu)`. `unread` says why what is there is
+    not in the file, such as the queries of a library panel.
+    """
+
+    place: str
+    text: str
+    record: str = ""
+    labels: tuple[str, ...] = ()
+    unread: str = ""
+
+
+def read_queries(path: Path) -> tuple[ExtractedQuery, ...]:
+    """Return the queries of a file. Raises NoQueriesError."""
+    try:
+        text = textfile.read_text(path, MOST_BYTES, handed=True)
+    except textfile.ReadError as error:
+        raise NoQueriesError(str(error)) from None
+    try:
+        return extract_queries(text)
+    except NoQueriesError as error:
+        raise NoQueriesError(f"{one_line(str(path), 4096)}: {error}") from None
+
+
+def extract_queries(text: str) -> tuple[ExtractedQuery, ...]:
+    """Return the queries of a text. Raises NoQueriesError, without a file's name."""
+    if text.lstrip()[:1] in ("{", "["):
+        return _of_dashboard(_json(text))
+    try:
+        tree = yamltree.compose(text, _BOUNDS, lone=False)
+        document = yamltree.plain(tree.root)
+    except YamlError as error:
+        raise NoQueriesError(f"is neither JSON nor YAML: {error}") from None
+    found = tuple(_rules(document))
+    if not found:
+        raise NoQueriesError("has no rules; give a Prometheus rule file, a PrometheusRule, or a Grafana dashboard")
+    rest = (ExtractedQuery(f"line {tree.rest}", "", unread="another document begins, which is not read"),)
+    return _bounded((*found, *rest) if tree.rest else found)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise NoQueriesError(f"line {error.lineno}: is not JSON: {error.msg}") from None
+    except RecursionError:
+        raise NoQueriesError("is nested too deep for a dashboard") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise NoQueriesError(f"is not JSON: {one_line(str(error))}") from None
+
+
+def _bounded(found: tuple[ExtractedQuery, ...]) -> tuple[ExtractedQuery, ...]:
+    if len(found) > MOST_QUERIES:
+        raise NoQueriesError(f"has more than {MOST_QUERIES} queries; check its parts one by one")
+    return found
+
+
+def _of_dashboard(document: Any) -> tuple[ExtractedQuery, ...]:
+    walk = _DashboardVisitor()
+    walk.through(document)
+    if not walk.is_dashboard:
+        raise NoQueriesError("is not a Grafana dashboard: it has neither panels nor variables")
+    return _bounded(tuple(walk.queries))
+
+
+class _DashboardNode(NamedTuple):
+    node: Any
+    place: str
+    source: str
+
+
+class _DashboardVisitor:
+    """Goes through a dashboard of any version: panels are where they are, and whatever has an `expr` is a query."""
+
+    def __init__(self) -> None:
+        self.queries: list[ExtractedQuery] = []
+        self.is_dashboard = False
+
+    def through(self, document: Any) -> None:
+        waiting = [_DashboardNode(document, "", "")]
+        while waiting:
+            spot = waiting.pop()
+            if isinstance(spot.node, list):
+                waiting += [spot._replace(node=each) for each in reversed(spot.node)]
+            elif isinstance(spot.node, dict):
+                spot = self._look(spot)
+                waiting += [
+                    spot._replace(node=each) for each in reversed(spot.node.values()) if isinstance(each, (dict, list))
+                ]
+
+    def _look(self, spot: _DashboardNode) -> _DashboardNode:
+        node = spot.node
+        self.is_dashboard = self.is_dashboard or not _MARKS.isdisjoint(node)
+        title, source = node.get("title"), _source(node) or spot.source
+        place = one_line(title, 80) if isinstance(title, str) and title else spot.place
+        library = node.get("libraryPanel")
+        if isinstance(library, dict) and not isinstance(node.get("targets"), list):
+            name = one_line(str(library.get("name") or library.get("uid")), 80)
+            self.queries.append(ExtractedQuery(f"library panel {name}", "", unread="its queries are not in this file"))
+        if source not in _OTHERS:
+            self._ask(node, place)
+        return _DashboardNode(node, place, source)
+
+    def _ask(self, node: dict[str, Any], place: str) -> None:
+        expr = node.get("expr")
+        if isinstance(expr, str) and expr.strip():
+            self.queries.append(ExtractedQuery(place or "a query", expr))
+        if node.get("type") == "query" or node.get("kind") == "QueryVariable":
+            self._variable(node)
+
+    def _variable(self, node: dict[str, Any]) -> None:
+        asked = node.get("query") or node.get("definition")
+        if isinstance(asked, dict):
+            asked = asked.get("query")
+        if isinstance(asked, str) and asked.strip():
+            query = variable_query(f"variable {one_line(str(node.get('name')), 80)}", asked)
+            if query is not None:
+                self.queries.append(query)
+
+
+def variable_query(place: str, text: str) -> ExtractedQuery | None:
+    """What a variable asks for; None if no metric is named, as in `label_values(instance)`."""
+    function = _QUERY_FUNCTIONS.fullmatch(text)
+    if function is None:
+        return ExtractedQuery(place, text)
+    if function[1] == "query_result":
+        return ExtractedQuery(place, function[2])
+    if function[1] == "metrics":
+        return None
+    selector, comma, label = function[2].rpartition(",")
+    if not comma or "}" in label or '"' in label:
+        return ExtractedQuery(place, function[2]) if function[1] == "label_names" and function[2].strip() else None
+    return ExtractedQuery(place, selector, labels=(label.strip(),))
+
+
+def _source(node: dict[str, Any]) -> str:
+    """The kind of a node's data source, if it says so."""
+    source = node.get("datasource")
+    kind = source.get("type") if isinstance(source, dict) else source
+    return kind.lower() if isinstance(kind, str) else ""
+
+
+def _rules(document: Any) -> Iterator[ExtractedQuery]:
+    """The rules of a rule file, of a PrometheusRule, or of a list of them."""
+    if not isinstance(document, dict):
+        return
+    items = document.get("items")
+    for item in items if isinstance(items, list) else ():
+        yield from _rules(item)
+    spec = document.get("spec")
+    groups = spec.get("groups") if isinstance(spec, dict) else document.get("groups")
+    for group in groups if isinstance(groups, list) else ():
+        rules = group.get("rules") if isinstance(group, dict) else None
+        for rule in rules if isinstance(rules, list) else ():
+            if isinstance(rule, dict) and isinstance(rule.get("expr"), (str, int, float)):
+                record = rule.get("record")
+                name = one_line(str(rule.get("alert") or record or "a rule"), 80)
+                yield ExtractedQuery(name, str(rule["expr"]), record if isinstance(record, str) else "")
+
+
+OPEN = "grafana_variable"
+"""Stands for a variable's value; letters, so that it may be part of a name."""
+_MOST_CHOICES = 64
+_VARIABLE = re.compile(
+    r"\$\{(?P<braces>\w+)(?:\.\w+)?(?::[^}\n]{0,40})?\}|\[\[(?P<brackets>\w+)(?::\w+)?\]\]|\$(?P<plain>\w+)"
+)
+_IN_BRACKETS = re.compile(r"\[([^\]\[\"'`{}]{0,200})\]")
+_OFFSET = re.compile(rf"\b(offset\s+-?){OPEN}\b")
+_NUMBER = re.compile(
+    rf"\b((?:topk|bottomk|quantile|histogram_quantile)\s*(?:(?:by|without)\s*\([^()]*\)\s*)?\(\s*){OPEN}(?=\s*,)"
+)
+_SPAN = {"__range_s": "300", "__range_ms": "300000", "__interval_ms": "60000"}
+_MAKERS = frozenset({"label_replace", "label_join", "count_values"})
+"""Functions that make labels, whose names are among their texts."""
+
+
+class NamedSelector(NamedTuple):
+    """A metric in a query. `name` is empty if it is not fixed; `matchers` are those of its labels."""
+
+    name: str
+    pattern: Matcher | None
+    matchers: tuple[Matcher, ...]
+
+    @property
+    def open(self) -> bool:
+        """Whether only Grafana knows what is selected."""
+        return OPEN in self.name or (self.pattern is not None and OPEN in self.pattern.value)
+
+
+Choice = tuple[frozenset[str], frozenset[str]]
+"""The metrics on either side of an `or`."""
+
+
+class QueryNames(NamedTuple):
+    """What a query names. `grouping` are labels that it groups or joins by."""
+
+    selectors: tuple[NamedSelector, ...]
+    grouping: tuple[str, ...] = ()
+    choices: tuple[Choice, ...] = ()
+
+
+def extract_names(text: str) -> QueryNames:
+    """Return what a query names. Raises PromqlError if it is not PromQL that rules support."""
+    return _of_tree(parse(without_variables(text)))
+
+
+def without_variables(text: str) -> str:
+    """Return the text with a duration, a number or a word in the place of each of Grafana's variables."""
+    text = _VARIABLE.sub(_in_place, text)
+    text = _OFFSET.sub(r"\g<1>5m", _NUMBER.sub(r"\g<1>1", text))
+    return _IN_BRACKETS.sub(lambda found: f"[{found[1].replace(OPEN, '5m')}]", text)
+
+
+def _in_place(found: re.Match[str]) -> str:
+    name = found["braces"] or found["brackets"] or found["plain"]
+    return _SPAN.get(name, OPEN)
+
+
+def _of_tree(tree: Expression) -> QueryNames:
+    selectors: list[NamedSelector] = []
+    grouping: list[str] = []
+    made: set[str] = set()
+    choices: list[Choice] = []
+    for part in parts_of(tree):
+        if isinstance(part, Selector):
+            selectors.append(_selector(part.matchers))
+        elif isinstance(part, AggregateExpr):
+            grouping += part.grouping.labels
+            made |= _texts(part) if part.operator in _MAKERS else set()
+        elif isinstance(part, BinaryExpr):
+            grouping += (*part.matching.labels, *part.matching.include)
+            if part.operator == "or" and len(choices) < _MOST_CHOICES:
+                choices.append((_names(part.left), _names(part.right)))
+        elif isinstance(part, FunctionCall) and part.name in _MAKERS:
+            made |= _texts(part)
+    return QueryNames(tuple(selectors), _kept(grouping, made), tuple(choices))
+
+
+def _names(tree: Expression) -> frozenset[str]:
+    return frozenset(
+        part.name or wanted_name(part.matchers) or "" for part in parts_of(tree) if isinstance(part, Selector)
+    )
+
+
+def _texts(call: FunctionCall | AggregateExpr) -> set[str]:
+    parts = call.arguments if isinstance(call, FunctionCall) else (call.parameter,)
+    return {each.value for each in parts if isinstance(each, StringLiteral)}
+
+
+def _kept(grouping: list[str], made: set[str]) -> tuple[str, ...]:
+    return tuple(each for each in dict.fromkeys(grouping) if each not in made and OPEN not in each)
+
+
+def _selector(matchers: tuple[Matcher, ...]) -> NamedSelector:
+    name = wanted_name(matchers) or ""
+    pattern = next((each for each in matchers if each.name == METRIC_NAME and each.operator == "=~"), None)
+    return NamedSelector(name, pattern, tuple(each for each in matchers if each.name != METRIC_NAME))

@@ -1,0 +1,281 @@
+"""Decide whether coldplate has what queries name: under its own names, under another exporter's, or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
+
+from agent.catalogue import BY_NAME
+from agent.catalogue.groups import Profile, profile_of
+from agent.catalogue.infiniband import PREFIX as DRIVERS_PREFIX
+from agent.commands.compat_check.query_extraction import OPEN, Choice, ExtractedQuery, NamedSelector, extract_names
+from agent.lib.wording import one_line
+from alerts.promql import Matcher, PromqlError
+from exporters.compatibility import PROFILES
+from exporters.compatibility.foreign_names import ForeignProfile, NotServed, our_words
+from exporters.metrics_document import labels_of
+
+OURS, SERVER, RECORDED = "coldplate", "prometheus", "recorded"
+_OF_SERVERS = frozenset({"up", "ALERTS", "ALERTS_FOR_STATE"})
+_OF_TARGETS = frozenset({
+    "instance", "job", "node", "rack", "cluster", "namespace", "pod", "container", "service", "endpoint", "le",
+})  # fmt: skip
+"""Labels that scraping may give to every series."""
+_ANY_LABEL = frozenset({"coldplate_alert", "coldplate_metric_missing"})
+
+FOREIGN = {each.name: (profile, each) for profile in PROFILES.values() for each in reversed(profile.names)}
+MISSING: dict[str, tuple[ForeignProfile, NotServed]] = {
+    each.name: (profile, each) for profile in PROFILES.values() for each in profile.not_served
+}
+
+
+@dataclass(frozen=True, slots=True)
+class MetricVerdict:
+    """A metric of a query. `source` is coldplate, a profile's word, prometheus, recorded, or empty if unknown.
+
+    `instead` is what to query on coldplate, `why` is a remark or a reason; either may be empty. `spare` means that the
+    query does without it.
+    """
+
+    name: str
+    source: str
+    instead: str = ""
+    why: str = ""
+    spare: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueryVerdict:
+    """A query, its metrics, and remarks about labels. `open` means that only Grafana knows a metric's name.
+
+    `unread` says why the query was not judged.
+    """
+
+    place: str
+    query: str
+    metrics: tuple[MetricVerdict, ...]
+    remarks: tuple[str, ...] = ()
+    unread: str = ""
+    open: bool = False
+
+    @property
+    def found(self) -> bool:
+        """Whether every metric that it names is there under some name, and every label that must have a value."""
+        return not self.unread and all(each.source or each.spare for each in self.metrics)
+
+
+def evaluate_query(query: ExtractedQuery, recorded: Collection[str] = ()) -> QueryVerdict:
+    """Return a verdict on a query; `recorded` are names of metrics that rules record."""
+    if query.unread:
+        return QueryVerdict(query.place, query.text, (), unread=query.unread)
+    try:
+        named = extract_names(query.text)
+    except PromqlError as error:
+        return QueryVerdict(query.place, query.text, (), unread=str(error))
+    metrics: dict[str, MetricVerdict] = {}
+    remarks: list[str] = []
+    for selector in named.selectors:
+        for each in _metrics(selector, recorded):
+            metrics.setdefault(each.name, each)
+            remarks += _label_remarks(each, [matcher.name for matcher in selector.matchers if _wanted(matcher)])
+    grouping = (*named.grouping, *query.labels)
+    remarks += _group_remarks(list(metrics.values()), grouping)
+    for name in _spare(named.choices, {each.name for each in metrics.values() if each.source}):
+        if name in metrics:
+            metrics[name] = replace(metrics[name], spare=True)
+    open_ = any(each.open for each in named.selectors)
+    return QueryVerdict(query.place, query.text, tuple(metrics.values()), tuple(dict.fromkeys(remarks)), open=open_)
+
+
+def _spare(choices: Sequence[Choice], found: AbstractSet[str]) -> Iterator[str]:
+    """Names that are one side of an `or` whose other side is all there."""
+    for choice in choices:
+        for side, other in (choice, choice[::-1]):
+            if side and side <= found:
+                yield from other
+
+
+def _metrics(selector: NamedSelector, recorded: Collection[str]) -> Iterator[MetricVerdict]:
+    if selector.open:
+        return
+    if selector.name:
+        yield verdict_on(selector.name, recorded)
+    elif selector.pattern is not None:
+        yield _any_of(selector.pattern)
+
+
+def verdict_on(name: str, recorded: Collection[str] = ()) -> MetricVerdict:
+    """Where a metric of that name is."""
+    row = BY_NAME.get(name)
+    if row is not None:
+        hint = f"not by default: metrics: {{include: [{name}]}}" if profile_of(row) > Profile.DEFAULT else ""
+        return MetricVerdict(name, OURS, why=hint)
+    if name.startswith(DRIVERS_PREFIX):
+        return MetricVerdict(name, OURS, why="if the port's driver has such a counter")
+    if name in recorded:
+        return MetricVerdict(name, RECORDED)
+    if name in _OF_SERVERS or name.startswith("scrape_"):
+        return MetricVerdict(name, SERVER)
+    if name in FOREIGN:
+        profile, foreign = FOREIGN[name]
+        return MetricVerdict(name, profile.word, our_words(foreign), foreign.note)
+    if name in MISSING:
+        _, missing = MISSING[name]
+        return MetricVerdict(name, "", missing.instead, missing.why)
+    return MetricVerdict(name, "", why=_unknown(name))
+
+
+def _unknown(name: str) -> str:
+    if name.startswith("coldplate_"):
+        return "coldplate has no metric of this name; docs/metrics.md lists them"
+    if ":" in name:
+        return "a recording rule's name; give the file with the rule as well"
+    theirs = next((each for each in PROFILES.values() if name.startswith(each.prefixes)), None)
+    return (
+        f"{theirs.title} may have it, coldplate has nothing for it"
+        if theirs
+        else "not coldplate's; some other exporter's"
+    )
+
+
+def _any_of(pattern: Matcher) -> MetricVerdict:
+    """Where the metrics are whose names match a regular expression: the first table that has one."""
+    shown = f"{{__name__=~{pattern.value!r}}}"
+    if any(map(pattern.matches, BY_NAME)):
+        return MetricVerdict(shown, OURS)
+    for profile in PROFILES.values():
+        if any(pattern.matches(each.name) for each in profile.names):
+            return MetricVerdict(shown, profile.word)
+    return MetricVerdict(shown, "", why="no name of coldplate's or of a neighbour's matches")
+
+
+def _wanted(matcher: Matcher) -> bool:
+    """Whether a matcher leaves out series without the label."""
+    return OPEN not in matcher.value and not matcher.matches("")
+
+
+def labels_on(metric: MetricVerdict) -> frozenset[str] | None:
+    """The labels that the metric's series may have; None if that is not known."""
+    row = BY_NAME.get(metric.name)
+    if row is not None and row.name not in _ANY_LABEL:
+        return frozenset(labels_of(row)) | _OF_TARGETS
+    profile = PROFILES.get(metric.source)
+    return None if profile is None else frozenset(profile.labels) | _OF_TARGETS
+
+
+def _label_remarks(metric: MetricVerdict, labels: Sequence[str]) -> Iterator[str]:
+    known = labels_on(metric)
+    for label in labels:
+        if known is not None and label not in known:
+            yield f"{metric.name} has no label {label}{_better(metric, label)}"
+
+
+def _group_remarks(metrics: Sequence[MetricVerdict], labels: Sequence[str]) -> Iterator[str]:
+    """A label to group or join by must be on at least one metric; the query does not say on which."""
+    known = [(each, labels_on(each)) for each in metrics]
+    if not known or any(has is None for _, has in known):
+        return
+    for label in labels:
+        if not any(label in has for _, has in known if has is not None):
+            yield f"no metric of the query has the label {label}{_better(known[0][0], label)}"
+
+
+def _better(metric: MetricVerdict, label: str) -> str:
+    """What to use instead, by the profile's table."""
+    profile = PROFILES.get(metric.source)
+    better = profile.renamed.get(label) if profile is not None else _OURS_FOR.get(label)
+    if better is None:
+        return ""
+    if label.startswith("exported_"):
+        return f"; it is {better}, unless scraping adds a {better} of its own without honor_labels"
+    return f"; it is {better}"
+
+
+_OURS_FOR = {
+    "UUID": "uuid", "index": "gpu", "Hostname": "instance, or a label that scraping adds",
+    "hostname": "instance, or a label that scraping adds", "modelName": "model, on coldplate_gpu_info",
+    "hpc_job": "job_id, on coldplate_gpu_job_info", "GPU_I_ID": "gpu_instance, on the metrics of MIG",
+}  # fmt: skip
+"""Neighbours' labels, and where the same is with our names."""
+
+
+_GREEN, _YELLOW, _RED, _PLAIN = "\033[32m", "\033[33m", "\033[1;31m", "\033[0m"
+_COLOURS = {"OK": _GREEN, "OPEN": _YELLOW, "NONE": _RED, "UNREAD": _YELLOW}
+_LONGEST = 1000
+
+
+class CheckedFile(NamedTuple):
+    """A file, and what became of its queries; `problem` says why none could be read."""
+
+    name: str
+    queries: tuple[QueryVerdict, ...] = ()
+    problem: str = ""
+
+
+def profiles_of(files: Sequence[CheckedFile]) -> list[str]:
+    """The profiles that the queries need, in the order of the table."""
+    sources = {each.source for file in files for query in file.queries for each in query.metrics}
+    return [word for word in PROFILES if word in sources]
+
+
+def word_for(query: QueryVerdict) -> str:
+    """Return OK, NONE for a query without data, OPEN if only Grafana knows it, or UNREAD if it was not judged."""
+    if query.unread:
+        return "UNREAD"
+    if not query.found:
+        return "NONE"
+    return "OPEN" if query.open else "OK"
+
+
+def lines(files: Sequence[CheckedFile], coloured: bool) -> Iterator[str]:
+    """What a person reads."""
+    for file in files:
+        name = one_line(file.name, _LONGEST)
+        if file.problem:
+            continue
+        words = [word_for(each) for each in file.queries]
+        unread = words.count("UNREAD")
+        found = len(words) - words.count("NONE") - unread
+        yield f"{name}: {found} of {len(words)} queries find data" + (f", {unread} are unread" if unread else "")
+        for query, word in zip(file.queries, words, strict=True):
+            yield from _query(query, word, coloured)
+    needed = profiles_of(files)
+    if needed:
+        yield f"\nserve the neighbours' names with  metrics: {{compatibility: [{', '.join(needed)}]}}"
+
+
+def _query(query: QueryVerdict, word: str, coloured: bool) -> Iterator[str]:
+    shown = f"{_COLOURS[word]}{word:6}{_PLAIN}" if coloured else f"{word:6}"
+    what = query.unread or ", ".join(_metric(each) for each in query.metrics) or "a name that only Grafana knows"
+    yield f"  {shown}  {query.place}: {one_line(what, _LONGEST)}"
+    for each in query.metrics:
+        if each.spare:
+            continue
+        if not each.source:
+            use = f"; use {each.instead}" if each.instead else ""
+            yield f"          {one_line(each.name)}: {each.why}{use}"
+        elif each.instead:
+            yield f"          {one_line(each.name)} is {each.instead}" + (f" ({each.why})" if each.why else "")
+        elif each.why:
+            yield f"          {one_line(each.name)}: {each.why}"
+    yield from (f"          label: {one_line(each, _LONGEST)}" for each in query.remarks)
+
+
+def _metric(metric: MetricVerdict) -> str:
+    return f"{metric.name} ({metric.source or 'nowhere'})"
+
+
+def document(files: Sequence[CheckedFile]) -> str:
+    """The same in JSON."""
+    listed = [
+        {
+            "file": file.name,
+            "problem": file.problem,
+            "queries": [{**asdict(each), "verdict": word_for(each)} for each in file.queries],
+        }
+        for file in files
+    ]
+    return json.dumps({"compatibility": profiles_of(files), "files": listed}, indent=2)

@@ -1,0 +1,56 @@
+"""Run every check within a time limit: a check that does not return is a finding, and the others still have theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from agent.backends.file_relay import FileRelay, Leg, Unread
+from agent.commands.doctor import checks as all_checks
+from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, DoctorVerdict
+from agent.commands.doctor.doctor_node import DoctorNode
+from agent.lib.discovery import modules_in
+from agent.model import Reason
+
+PATIENCE_SECONDS = 4.0
+"""Seconds that one check may take. Rules are compiled within it on a busy node; servers are given less."""
+READERS = 64
+"""Checks that may hang at once: adapters, receivers and files, each on its own."""
+
+
+def examine(node: DoctorNode, patience: float = PATIENCE_SECONDS) -> list[DoctorFinding]:
+    """All findings, in the order of the subjects."""
+    subjects = {
+        rank: checks
+        for module in modules_in(all_checks.__name__, all_checks.__path__)
+        for rank, checks in module.CHECKS.items()
+    }
+    relay = FileRelay("doctor", patience, READERS)
+    asked = _answers([node.agent_query()], relay, node.mono())  # what the running agent says is used by many
+    ordered = [check for rank in sorted(subjects) for check in subjects[rank](node)]
+    found = [*asked, *_answers(ordered, relay, node.mono())]
+    relay.close()
+    return found
+
+
+def _answers(checks: Sequence[DoctorCheck], relay: FileRelay, mono: float) -> Iterable[DoctorFinding]:
+    """Each check is a leg of its own, as if it were a device: one that hangs holds up no other."""
+    legs: list[Leg[list[DoctorFinding]]] = [
+        Leg(f"{number} {check.path}", [check]) for number, check in enumerate(checks)
+    ]
+    for check, (answer,) in zip(checks, relay.round(legs, mono), strict=True):
+        if not isinstance(answer, Unread):
+            yield from answer
+        elif answer.reason is Reason.TIMEOUT:
+            yield DoctorFinding(
+                check.subject,
+                DoctorVerdict.FAIL,
+                f"{check.path}: {answer.detail}",
+                "look for what hangs: dmesg -T | tail; ps -eo pid,stat,wchan:30,comm | grep ' D'",
+            )
+        else:
+            yield DoctorFinding(
+                check.subject,
+                DoctorVerdict.WARN,
+                f"{check.path} cannot be examined: {answer.detail}",
+                "please report this line",
+            )

@@ -1,0 +1,200 @@
+"""Check NVIDIA's kernel module and library, the device nodes, and the kernel log.
+
+The library is neither loaded nor opened here: a driver that hangs would hang doctor, too. The module has its version in
+/proc/driver/nvidia/version, the library in its file name, and the loader's cache (ld.so.cache(5)) says where it is. The
+kernel log carries XIDs while the driver hangs, and is the only source of SXids.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from agent.backends.sysfs import names, text
+from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
+from agent.commands.doctor.doctor_node import READ, WRITE, DoctorNode, whole
+
+DRIVER = FindingFactory("driver")
+LIBRARY = "libnvidia-ml.so.1"
+FOLDERS = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/lib", "usr/local/nvidia/lib64",
+           "usr/lib/wsl/lib")  # fmt: skip
+"""Where distributions, containers and WSL have it, for roots without a cache of the loader."""
+CACHE = 1 << 24
+VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+([0-9][0-9.]+)")
+_IN_CACHE = re.compile(rb"(/[^\0]{1,4096}/libnvidia-ml\.so\.1)\0")
+_IN_NAME = re.compile(r"libnvidia-ml\.so\.([0-9]+(?:\.[0-9]+)+)")
+
+
+def driver_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
+    """The module with its GPUs, the library, and Python's binding to it."""
+    if not node.has_driver:
+        why = f"backends.devices is {node.config.backends.devices}"
+        yield DRIVER.constant("configuration", DRIVER.ok(f"not needed: {why}"))
+        return
+    yield DRIVER.check(node.procfs / "driver/nvidia/version", _module, node)
+    yield DRIVER.check(LIBRARY, _library, node)
+    yield DRIVER.check("pynvml", _binding)
+    yield DRIVER.check(node.root / "run/nvidia-persistenced", _persistence, node)
+
+
+def module_version(node: DoctorNode) -> str:
+    """The version of the kernel module; empty where none is loaded. Raises OSError."""
+    try:
+        said = text(node.procfs / "driver/nvidia/version")
+    except FileNotFoundError:
+        return ""
+    match = VERSION.search(said)
+    return match[1] if match else "of unknown number"
+
+
+def _module(node: DoctorNode) -> Iterator[DoctorFinding]:
+    version, gpus, read = module_version(node), node.gpus, _read_by_agent(node)
+    if not version and read:
+        yield DRIVER.ok(f"no /proc/driver/nvidia, but the agent reads {read} GPUs")
+    elif not version and gpus:
+        remedy = "modprobe nvidia; if that fails, dmesg -T | grep -i nvrm shows why"
+        yield DRIVER.fail(f"{len(gpus)} NVIDIA GPUs on the PCI bus, and the kernel module nvidia is not loaded", remedy)
+    elif not version:
+        remedy = "install the driver, or set backends: {devices: none} on nodes without GPUs"
+        tell = DRIVER.fail if node.config.backends.devices == "nvml" else DRIVER.warn
+        yield tell("no NVIDIA GPU on the PCI bus, and no driver", remedy)
+    else:
+        folder = node.procfs / "driver/nvidia/gpus"
+        known = len(names(folder)) if folder.is_dir() else 0
+        if gpus and known < len(gpus):
+            remedy = "dmesg -T | grep -iE 'nvrm|xid|fallen off' shows which one failed; then reset or reseat it"
+            yield DRIVER.fail(f"module {version} took {known} of the {len(gpus)} GPUs on the PCI bus", remedy)
+        else:
+            yield DRIVER.ok(f"kernel module {version} with {known} GPUs")
+
+
+def _read_by_agent(node: DoctorNode) -> int:
+    """GPUs that the running agent reads: a driver in another kernel (WSL) shows nothing in /proc."""
+    view = node.agent
+    return 0 if view is None or view.is_synthetic else view.values("coldplate_gpu_up").count(1.0)
+
+
+def _library(node: DoctorNode) -> Iterator[DoctorFinding]:
+    path, module = find_library(node.root), module_version(node)
+    if path is None:
+        if module or node.gpus:
+            remedy = "install the driver's libraries (Debian: libnvidia-ml1), then ldconfig"
+            yield DRIVER.fail(f"{LIBRARY} is nowhere", remedy)
+        return
+    match = _IN_NAME.search(os.path.realpath(path))
+    version = match[1] if match else ""
+    if module and version and module[0].isdigit() and version != module:
+        remedy = (
+            "reboot, or without GPU processes: coldplate pause --for 30m; systemctl stop nvidia-persistenced; "
+            "rmmod and modprobe nvidia"
+        )
+        yield DRIVER.fail(f"{path} is {version}, and the loaded module is {module}: NVML refuses to work", remedy)
+    else:
+        yield DRIVER.ok(f"{path} {version}".rstrip())
+
+
+def find_library(root: Path) -> Path | None:
+    """Where the loader finds the library, by its cache or in the usual folders. Raises OSError."""
+    cache = root / "etc/ld.so.cache"
+    places = []
+    if cache.is_file():
+        with cache.open("rb") as file:
+            places = [
+                root / each.decode("utf-8", "replace").lstrip("/") for each in _IN_CACHE.findall(file.read(CACHE))
+            ]
+    places += [root / folder / LIBRARY for folder in FOLDERS]
+    return next((path for path in places if path.exists()), None)
+
+
+def _binding() -> Iterator[DoctorFinding]:
+    if find_spec("pynvml") is None:
+        yield DRIVER.fail("Python's module pynvml is missing", "make install; or pip install nvidia-ml-py")
+
+
+def _persistence(node: DoctorNode) -> Iterator[DoctorFinding]:
+    if module_version(node) and not any(each.name.startswith("nvidia-persiste") for each in node.processes):
+        yield DRIVER.warn(
+            "nvidia-persistenced does not run: GPUs sleep between users, and the agent may find no device nodes",
+            "systemctl enable --now nvidia-persistenced",
+        )
+
+
+DEVICES = FindingFactory("devices")
+GPU = re.compile(r"nvidia[0-9]+")
+
+
+def device_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
+    """All of them at once: a node of /dev is looked at, and never opened."""
+    if node.has_driver:
+        yield DEVICES.check(node.root / "dev", _check_device, node)
+
+
+def _check_device(node: DoctorNode) -> Iterator[DoctorFinding]:
+    if not module_version(node):
+        return
+    dev = node.root / "dev"
+    gpus = [name for name in names(dev) if GPU.fullmatch(name)]
+    there = [*gpus, *(name for name in ("nvidiactl",) if (dev / name).exists())]
+    if len(there) == len(gpus) or not gpus or len(gpus) < len(node.gpus):
+        yield DEVICES.fail(
+            f"{dev} has {len(gpus)} GPUs{'' if len(there) > len(gpus) else ' and no nvidiactl'}, the PCI bus has "
+            f"{len(node.gpus)}: the agent's unit may not make the nodes",
+            "nvidia-modprobe -c 0 -u; systemctl enable --now nvidia-persistenced makes them at each boot",
+        )
+    refused = [name for name in there if not node.user.may(READ | WRITE, (dev / name).stat())]
+    if refused:
+        yield DEVICES.fail(
+            f"{node.user.name} may not open {', '.join(f'{dev}/{name}' for name in refused)}",
+            "set NVreg_DeviceFileMode=0666 for the module nvidia, or SupplementaryGroups= in the unit",
+        )
+    elif gpus:
+        yield DEVICES.ok(f"{node.user.name} may open {', '.join(there)}")
+
+
+KERNEL_LOG = FindingFactory("kernel log")
+HANDED = "StandardInput=file:/dev/kmsg"
+KERNEL_LOG_REMEDY = f"in the unit, as in packaging/systemd/coldplate.service: {HANDED} and DeviceAllow=/dev/kmsg r"
+
+
+def kernel_log_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
+    """One, where GPUs of this node are read."""
+    if node.has_driver:
+        yield KERNEL_LOG.check(node.root / "dev/kmsg", _check_kernel_log, node)
+
+
+def _check_kernel_log(node: DoctorNode) -> Iterator[DoctorFinding]:
+    path = node.root / "dev/kmsg"
+    if node.agent is not None and node.agent.reports:
+        told = next((each for each in node.agent.gaps if each.backend == "kmsg" and each.reason == "denied"), None)
+        report = next((each for each in node.agent.reports if each.backend == "kmsg"), None)
+        if told is not None:
+            yield KERNEL_LOG.warn(f"the agent may not read it: {told.detail}", KERNEL_LOG_REMEDY)
+        elif report is not None and report.outcome != "ok":
+            yield KERNEL_LOG.warn(f"the agent does not read it: {report.detail or report.outcome}", KERNEL_LOG_REMEDY)
+        elif report is not None:
+            yield KERNEL_LOG.ok("the agent reads it")
+        return
+    if not path.exists():
+        yield KERNEL_LOG.warn(f"{path} is not there: XIDs come only from the driver", "pass it into the container")
+    elif node.unit is not None and HANDED in whole(node.unit):
+        yield KERNEL_LOG.ok("systemd opens it for the agent")
+    elif not node.user.overrides and (_is_restricted(node) or not node.user.may(READ, path.stat())):
+        yield KERNEL_LOG.warn(
+            f"{node.user.name} may not read {path}: XIDs come only from the driver", KERNEL_LOG_REMEDY
+        )
+    else:
+        yield KERNEL_LOG.ok(f"{node.user.name} may read {path}")
+
+
+def _is_restricted(node: DoctorNode) -> bool:
+    """Whether it takes CAP_SYSLOG (kernel.dmesg_restrict, Documentation/admin-guide/sysctl/kernel.rst)."""
+    try:
+        return text(node.procfs / "sys/kernel/dmesg_restrict", 8) == "1"
+    except OSError:
+        return False
+
+
+CHECKS = {30: driver_checks, 40: device_checks, 50: kernel_log_checks}

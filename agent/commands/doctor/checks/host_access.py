@@ -1,0 +1,197 @@
+"""Check what else of the node is read: InfiniBand and RoCE adapters, the BMC, RAPL's energy counters, and the clock.
+
+The BMC is checked over Redfish as configured, and over IPMI as the kernel shows it. Only root may read the counters
+below /sys/class/powercap unless a udev rule allows more. Racks sum their power by whole seconds, and alerts carry
+times, so the clock must be synchronised: adjtimex(2) reports it without privileges, whichever daemon keeps the clock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from agent.backends.power import bmc_of
+from agent.backends.redfish_service import CHASSIS, exchange
+from agent.backends.sysfs import names, printable, text
+from agent.broker.ipmi_opening import DEVICES
+from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
+from agent.commands.doctor.doctor_node import READ, DoctorNode
+from agent.config.schema import ConfigError
+from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
+from agent.lib.http_client import HttpClient
+from agent.lib.http_target import HttpTarget
+
+FABRIC = FindingFactory("fabric")
+CONTROLLER = 0x0207
+"""The PCI class of InfiniBand controllers."""
+MAX_ADAPTERS = 256
+"""Adapters that are looked into: beyond those they are virtual functions."""
+
+
+def fabric_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
+    """Each adapter on its own: one whose firmware hangs holds up no other."""
+    folder = node.sysfs / "class/infiniband"
+    if not node.config.backends.infiniband:
+        yield FABRIC.constant(folder, FABRIC.ok("not read: backends.infiniband is false"))
+        return
+    try:
+        devices = names(folder)[:MAX_ADAPTERS]
+    except OSError:
+        devices = []
+    if not devices:
+        yield FABRIC.check(folder, _none, node, folder)
+    for device in devices:
+        yield FABRIC.check(folder / device, _adapter, folder / device, device)
+
+
+def _none(node: DoctorNode, folder: Path) -> Iterator[DoctorFinding]:
+    adapters = [address for address, _, kind in node.pci if kind >> 8 == CONTROLLER]
+    if adapters:
+        remedy = "modprobe mlx5_ib (or the adapter's driver); dmesg -T | grep -i mlx5 shows why it is missing"
+        yield FABRIC.fail(f"{len(adapters)} InfiniBand adapters on the PCI bus, and no {folder}", remedy)
+    else:
+        yield FABRIC.ok(f"no adapter in {folder}")
+
+
+def _adapter(folder: Path, device: str) -> Iterator[DoctorFinding]:
+    for port in names(folder / "ports"):
+        place = folder / "ports" / port
+        said = {name: text(place / name, 64) for name in ("state", "phys_state", "rate", "link_layer")}
+        where = f"{printable(device)} port {printable(port)}"
+        state = said["state"].partition(": ")[2]
+        if state == "ACTIVE":
+            yield FABRIC.ok(f"{where} is active, {said['rate']}, {said['link_layer']}")
+        elif state == "INIT":
+            remedy = "start a subnet manager, or look why it ignores the port: sminfo; ibdiagnet"
+            yield FABRIC.warn(f"{where} has a link and no address: no subnet manager answered", remedy)
+        else:
+            physical = said["phys_state"].partition(": ")[2]
+            remedy = "nothing if no cable is meant to be there; else look at cable and switch: mlxlink -d " + device
+            yield FABRIC.warn(f"{where} is {state or said['state']} ({physical})", remedy)
+
+
+BMC = FindingFactory("BMC")
+BMC_DEADLINE_SECONDS = 3.0
+"""Seconds for a controller whose TLS handshake alone may take one."""
+BMC_REMEDIES = {
+    HttpFault.UNTRUSTED: "set backends.redfish.ca_file to the controller's own, or verify: false",
+    HttpFault.UNREADABLE: "give the agent's user that file: chown coldplate, chmod 0400",
+    HttpFault.UNREACHABLE: "correct backends.redfish.url, or the route to the management network",
+    HttpFault.TIMEOUT: "curl -kv the URL; a controller that hangs may need a cold reset: ipmitool mc reset cold",
+    HttpFault.GARBAGE: "correct backends.redfish.url: what answers there is no Redfish service",
+}
+
+
+def bmc_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
+    """Redfish where it is configured, IPMI where it is asked for."""
+    wanted = node.config.backends.power
+    try:
+        target = bmc_of(node.config.backends)
+    except ConfigError:
+        target = None  # the subject of the configuration says so
+    if target is not None:
+        yield BMC.check(target.shown, _redfish, node, target)
+    if "ipmi" in wanted:
+        yield BMC.check("/dev/ipmi0", _ipmi, node)
+
+
+def _redfish(node: DoctorNode, target: HttpTarget) -> Iterator[DoctorFinding]:
+    """One question with the login: more wrong ones would have the controller lock the account."""
+    client = HttpClient(target, AnswerBounds(body=1 << 20), node.mono)
+    try:
+        answer = exchange(client, target, CHASSIS, node.mono() + BMC_DEADLINE_SECONDS)
+    except HttpError as error:
+        yield BMC.fail(f"Redfish at {target.shown}: {error}", BMC_REMEDIES[error.fault])
+        return
+    finally:
+        client.close()
+    if answer.status == 200:
+        yield BMC.ok(f"Redfish at {target.shown} answers, and takes the login")
+    elif answer.status in (401, 403):
+        remedy = "correct backends.redfish.username and password_file; the account needs the role ReadOnly"
+        yield BMC.fail(f"Redfish at {target.shown} refuses the login (HTTP status {answer.status})", remedy)
+    else:
+        yield BMC.fail(f"Redfish at {target.shown}: HTTP status {answer.status}", BMC_REMEDIES[HttpFault.GARBAGE])
+
+
+def _ipmi(node: DoctorNode) -> Iterator[DoctorFinding]:
+    device = next((path for path in DEVICES if (node.root / path.lstrip("/")).exists()), None)
+    broker = node.unit_file("coldplate-broker.socket")
+    if device is None:
+        yield BMC.ok("no IPMI device: a node without a controller, or without the module ipmi_devintf")
+    elif broker is None and not node.user.overrides:
+        remedy = "make install; systemctl enable --now coldplate-broker.socket"
+        yield BMC.warn(f"{device} is there, and no broker that the agent could ask for the node's power", remedy)
+    else:
+        yield BMC.ok(f"{device} is there, for the broker to ask")
+
+
+RAPL = FindingFactory("processor energy")
+RAPL_REMEDY = "make install (70-coldplate.rules), then udevadm trigger --action=change --subsystem-match=powercap"
+
+
+def rapl_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
+    """One, where it is asked for."""
+    folder = node.sysfs / "class/powercap"
+    if "rapl" in node.config.backends.power:
+        yield RAPL.check(folder, _check_rapl, node, folder)
+
+
+def _check_rapl(node: DoctorNode, folder: Path) -> Iterator[DoctorFinding]:
+    counters = sorted(folder.glob("intel-rapl:*/energy_uj"))
+    refused = [path for path in counters if not node.user.may(READ, path.stat())]
+    if not counters:
+        yield RAPL.ok(f"no RAPL in {folder}: nothing is missed")
+    elif refused:
+        what = f"{node.user.name} may not read {refused[0]}" + (f" and {len(refused) - 1} more" if refused[1:] else "")
+        yield RAPL.warn(f"{what}: no coldplate_node_rapl_energy_joules_total", RAPL_REMEDY)
+    else:
+        yield RAPL.ok(f"{node.user.name} may read all {len(counters)} counters")
+
+
+CLOCK = FindingFactory("clock")
+UNSYNCHRONISED = 0x0040
+"""STA_UNSYNC of linux/timex.h."""
+MAX_ERROR_SECONDS = 0.5
+"""Seconds by which a clock may be off before the seconds of two nodes are no longer the same."""
+
+
+class KernelTimex(ctypes.Structure):
+    """The beginning of struct timex of adjtimex(2), and room for the rest."""
+
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        ("offset", ctypes.c_long),
+        ("freq", ctypes.c_long),
+        ("maxerror", ctypes.c_long),
+        ("esterror", ctypes.c_long),
+        ("status", ctypes.c_int),
+        ("rest", ctypes.c_char * 256),
+    )
+
+
+def clock_checks(node: DoctorNode) -> Iterable[DoctorCheck]:  # noqa: ARG001 - the kernel that runs is the only one to ask
+    """One question to the kernel."""
+    yield CLOCK.check("adjtimex", _check_clock)
+
+
+def _check_clock() -> Iterator[DoctorFinding]:
+    asked = KernelTimex()
+    if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(asked)) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, "the kernel does not report its clock")
+    yield judge_clock(asked.status, asked.maxerror / 1e6)
+
+
+def judge_clock(status: int, error: float) -> DoctorFinding:
+    """What the kernel's `status` bits and its largest `error`, in seconds, say."""
+    if status & UNSYNCHRONISED:
+        remedy = "systemctl enable --now chrony (or systemd-timesyncd); chronyc tracking"
+        return CLOCK.warn("not synchronised: the rack's sums and the times of alerts are off", remedy)
+    if error > MAX_ERROR_SECONDS:
+        return CLOCK.warn(f"synchronised, but may be off by {error:.1f} s", "chronyc sources: look for a nearer server")
+    return CLOCK.ok(f"synchronised, off by at most {error * 1000:.0f} ms")
+
+
+CHECKS = {110: fabric_checks, 70: bmc_checks, 60: rapl_checks, 120: clock_checks}

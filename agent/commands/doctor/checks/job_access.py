@@ -1,0 +1,137 @@
+"""Check what the attribution of jobs needs: schedulers by cgroups, /proc of other users, the broker."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from agent.backends.jobs.cgroup import place
+from agent.backends.jobs.job_sources import is_wanted
+from agent.backends.jobs.kubelet import SOCKETS
+from agent.backends.jobs.procstat import parse_stat
+from agent.backends.jobs.schedulers import SCHEDULERS
+from agent.broker.asking import SOCKET, BrokerClient, BrokerError, explained
+from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
+from agent.commands.doctor.doctor_node import DoctorNode, whole
+
+SCHEDULER = FindingFactory("scheduler")
+NAMES = frozenset(each.name for each in SCHEDULERS)
+
+
+def scheduler_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
+    """The processes, and the kubelet's sockets where there is one."""
+    yield SCHEDULER.check(node.procfs, _check_scheduler, node)
+    yield SCHEDULER.check(SOCKETS[0], _kubelet, node)
+
+
+def _check_scheduler(node: DoctorNode) -> Iterator[DoctorFinding]:
+    sources = node.config.jobs.sources
+    if not sources:
+        yield SCHEDULER.ok("jobs are not looked for: jobs.sources is []")
+        return
+    version = "v2" if (node.sysfs / "fs/cgroup/cgroup.controllers").exists() else "v1 or none"
+    jobs: dict[str, set[str]] = {}
+    daemons: Counter[str] = Counter()
+    for each in node.processes:
+        owner = place(each.cgroup)
+        if owner.scheduler in NAMES:
+            jobs.setdefault(owner.scheduler, set()).add(owner.id)
+        elif owner.home:
+            daemons[owner.home] += 1
+    seen = sorted({*jobs, *daemons})
+    ignored = [name for name in seen if not is_wanted(name, sources)]
+    if ignored:
+        wanted = ", ".join([*sources, *ignored])
+        yield SCHEDULER.warn(f"{', '.join(ignored)} runs here and is not asked", f"jobs: {{sources: [{wanted}]}}")
+    told = [f"{name} ({len(jobs.get(name, ()))} jobs in cgroups)" for name in seen if name not in ignored]
+    nobody = "no scheduler's: jobs are named after units, containers and sessions"
+    yield SCHEDULER.ok(f"cgroup {version}; {'; '.join(told) or nobody}")
+
+
+def _kubelet(node: DoctorNode) -> Iterator[DoctorFinding]:
+    from importlib.util import find_spec
+
+    if not any(each.name == "kubelet" for each in node.processes) or not is_wanted(
+        "kubernetes", node.config.jobs.sources
+    ):
+        return
+    if not (node.root / SOCKETS[1].lstrip("/")).exists():
+        yield SCHEDULER.warn(
+            f"a kubelet runs, and {SOCKETS[1]} is not there: pods that hold a GPU without a process are not seen",
+            "systemctl enable --now coldplate-kubelet.socket",
+        )
+    elif find_spec("grpc") is None:
+        yield SCHEDULER.warn("a kubelet runs, and Python's module grpc is missing", "make install EXTRAS=kubernetes")
+    else:
+        yield SCHEDULER.ok("the kubelet can be asked")
+
+
+PROCESSES = FindingFactory("processes")
+SEEN = frozenset({"0", "off", "1", "noaccess"})
+"""Values of hidepid= with which /proc/PID is seen (proc(5)); with 1, it cannot be looked into."""
+
+
+def process_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
+    """One, by the options that procfs is mounted with."""
+    if node.has_driver and node.config.jobs.sources:
+        yield PROCESSES.check(node.procfs / "mounts", _check_process, node)
+
+
+def _check_process(node: DoctorNode) -> Iterator[DoctorFinding]:
+    lines = (line.split() for line in whole(node.procfs / "self/mounts").splitlines())
+    options = next((each[3].split(",") for each in lines if len(each) > 3 and each[1:3] == ["/proc", "proc"]), [])
+    told = dict(each.partition("=")[::2] for each in options)
+    hidden, group = told.get("hidepid", "0"), told.get("gid", "")
+    allowed = node.user.overrides or (group.isdigit() and int(group) in node.user.groups)
+    if hidden in ("0", "off") or allowed:
+        yield PROCESSES.ok("all are seen" if hidden in ("0", "off") else f"hidepid={hidden}, and the agent is exempt")
+        return
+    yield PROCESSES.warn(
+        f"/proc is mounted with hidepid={hidden}: {node.user.name} sees no processes of others, and so not their jobs",
+        "mount -o remount,hidepid=0 /proc; or gid=GROUP there and SupplementaryGroups=GROUP in the unit",
+    )
+
+
+BROKER = FindingFactory("broker")
+START_BROKER = "systemctl enable --now coldplate-broker.socket"
+LOST = "job names, accounts and partitions, and power by IPMI, are missing"
+
+
+def broker_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
+    """One: it is asked for the job variables of this very process."""
+    if node.config.backends.devices != "synthetic":
+        yield BROKER.check(node.root / SOCKET.lstrip("/"), _check_broker, node)
+
+
+def _check_broker(node: DoctorNode) -> Iterator[DoctorFinding]:
+    path = node.root / SOCKET.lstrip("/")
+    if not path.exists():
+        start = START_BROKER if node.unit_file("coldplate-broker.socket") else f"make install; {START_BROKER}"
+        yield BROKER.warn(f"{path} is not there: {LOST}", start)
+        return
+    owner = path.stat().st_uid
+    if node.user.uid not in (None, owner, 0):
+        restart = "systemctl restart coldplate-broker.socket"
+        remedy = f"SocketUser=coldplate in coldplate-broker.socket, then {restart}; {START_BROKER}"
+        yield BROKER.fail(f"{path} belongs to uid {owner}, and {node.user.name} is another: it gets no answer", remedy)
+    if os.geteuid() not in (0, owner):
+        yield BROKER.ok(f"{path} is there; whether it answers, only root and its owner can ask")
+        return
+    try:
+        BrokerClient(str(path)).variables(os.getpid(), _started())
+    except BrokerError as error:
+        yield BROKER.fail(explained(error), f"journalctl -u coldplate-broker -n 20; {START_BROKER}")
+    except OSError as error:
+        remedy = "compare its unit with packaging/systemd/coldplate-broker.service; journalctl -u coldplate-broker"
+        yield BROKER.fail(f"it answers, and could not read a process: {error.strerror}", remedy)
+    else:
+        yield BROKER.ok(f"{path} answers")
+
+
+def _started() -> int:
+    with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - the broker looks at this process, wherever others are
+        return parse_stat(file.read(1024)).started
+
+
+CHECKS = {100: scheduler_checks, 80: process_checks, 90: broker_checks}

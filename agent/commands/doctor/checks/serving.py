@@ -1,0 +1,231 @@
+"""Check what the agent serves: its port, the Prometheus servers that scrape it, the receivers of alerts, and its rules.
+
+Ports and scrapers are read from /proc/net/tcp and tcp6 (Documentation/networking/proc_net_tcp.rst), where 0A is a
+listening socket: a scraper stays connected.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv4Address, IPv6Address
+
+from agent.backends.sysfs import names
+from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
+from agent.commands.doctor.doctor_node import DoctorNode, ListedProcess, whole
+from agent.config.schema import ConfigError
+from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
+from agent.lib.http_client import HttpClient
+from agent.lib.http_link import HttpRequest
+from agent.lib.http_target import HttpTarget
+from agent.wiring.logins import login_of
+
+PORT = FindingFactory("port")
+LISTENING, ESTABLISHED = "0A", "01"
+
+
+def port_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
+    """One for each address of the configuration."""
+    for _, port in node.listen:
+        if port:
+            yield PORT.check(f"port {port}", _check_port, node, port)
+
+
+def sockets(node: DoctorNode) -> Iterator[list[str]]:
+    """The lines of both tables in their columns. A table that is not there has none."""
+    for name in ("tcp", "tcp6"):
+        try:
+            lines = whole(node.procfs / "net" / name).splitlines()[1:]
+        except FileNotFoundError:
+            continue
+        yield from (columns for line in lines if len(columns := line.split()) > 9)
+
+
+def port_of(address: str) -> int:
+    """The port of ADDRESS:PORT in the tables; it is hexadecimal."""
+    return int(address.rpartition(":")[2], 16)
+
+
+def _check_port(node: DoctorNode, port: int) -> Iterator[DoctorFinding]:
+    inodes = {each[9] for each in sockets(node) if each[3] == LISTENING and port_of(each[1]) == port}
+    ours = node.agent is not None and node.target.port == port
+    if not inodes:
+        yield PORT.ok(f"{port} is free")
+    elif ours:
+        yield PORT.ok(f"{port} is the running agent's")
+    else:
+        holder = _holder(node, inodes)
+        if holder is not None and "coldplate" in f"{holder.name} {holder.cgroup}":
+            yield PORT.ok(f"{port} is held by {holder.name}, process {holder.pid}")
+            return
+        who = f"{holder.name}, process {holder.pid}" if holder else "another process; as root, doctor names it"
+        remedy = f'stop it, or choose another port: web: {{listen: [":{port + 1}"]}}'
+        yield PORT.fail(f"{port} is taken by {who}, and no agent answers there", remedy)
+
+
+def _holder(node: DoctorNode, inodes: set[str]) -> ListedProcess | None:
+    """The process that holds one of these sockets; None where only root may see it."""
+    wanted = {f"socket:[{inode}]" for inode in inodes}
+    for each in node.processes:
+        folder = node.procfs / str(each.pid) / "fd"
+        try:
+            if any(_link(f"{folder}/{name}") in wanted for name in names(folder)):
+                return each
+        except OSError:
+            continue
+    return None
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)  # noqa: PTH115 - one call for each of many descriptors
+    except OSError:
+        return ""
+
+
+SCRAPES = FindingFactory("scrapes")
+LOOPBACK = ("127.", "::1", "localhost", "[::1]")
+MOST_SHOWN = 4
+
+
+def scrape_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
+    """One, while an agent runs."""
+    yield SCRAPES.check(node.procfs / "net/tcp", _check_scrape, node)
+
+
+def _check_scrape(node: DoctorNode) -> Iterator[DoctorFinding]:
+    hosts = [host for host, _ in node.listen]
+    if hosts and all(host.startswith(LOOPBACK) for host in hosts):
+        remedy = 'web: {listen: [":19400"]}, unless a proxy on this node is scraped instead'
+        yield SCRAPES.warn(f"the agent listens on {', '.join(hosts)} alone: no other node can scrape it", remedy)
+        return
+    if node.agent is None:
+        yield SCRAPES.ok("no agent runs, so no server can scrape it")
+        return
+    peers = {
+        peer_of(each[2]) for each in sockets(node) if each[3] == ESTABLISHED and port_of(each[1]) == node.target.port
+    }
+    others = sorted(peer for peer in peers if not peer.startswith(LOOPBACK))
+    if others:
+        more = f" and {len(others) - MOST_SHOWN} more" if len(others) > MOST_SHOWN else ""
+        yield SCRAPES.ok(f"connected from {', '.join(others[:MOST_SHOWN])}{more}")
+        return
+    yield SCRAPES.warn(
+        "no other host is connected at this moment; a server that scrapes at long intervals may not be seen here",
+        f'ask the server for up{{job="coldplate"}}; from it, curl http://HOST:{node.target.port}/-/ready shows whether '
+        "a firewall is between; add the node to its scrape_configs",
+    )
+
+
+def peer_of(address: str) -> str:
+    """The address of ADDRESS:PORT in the tables: words of four bytes, each in the order of x86-64 and aarch64."""
+    words = bytes.fromhex(address.partition(":")[0])
+    turned = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
+    if len(turned) == 4:
+        return str(IPv4Address(turned))
+    found = IPv6Address(turned)
+    return str(found.ipv4_mapped or found)
+
+
+RECEIVERS = FindingFactory("receivers")
+RECEIVER_DEADLINE_SECONDS = 2.0
+READY = "/-/ready"
+"""What an Alertmanager answers with 200 (its documentation, management API)."""
+RECEIVER_REMEDIES = {
+    HttpFault.UNTRUSTED: "set its ca_file to what signed the server's certificate",
+    HttpFault.UNREADABLE: "chown coldplate that file; chmod 0400",
+    HttpFault.UNREACHABLE: "correct the URL, start the server, or open the firewall to it",
+    HttpFault.TIMEOUT: "open the firewall to it (packets are dropped), or look why the server hangs",
+    HttpFault.GARBAGE: "correct the URL: what answers there does not speak HTTP",
+}
+
+
+def receiver_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
+    """Check each receiver by itself, and the deliveries of the running agent."""
+    notify = node.config.notify
+    told = False
+    for kind in ("alertmanager", "webhook"):
+        receiver = getattr(notify, kind)
+        for url in receiver.urls:
+            try:
+                target = HttpTarget(url, timeout=receiver.timeout, **login_of(receiver))
+            except ValueError as error:
+                yield RECEIVERS.constant(kind, RECEIVERS.fail(f"notify.{kind}: {error}", "correct that URL"))
+                continue
+            told = True
+            yield RECEIVERS.check(target.shown, _reach, node, kind, target)
+    if not told:
+        where = "the log" if notify.log else "no receiver at all"
+        yield RECEIVERS.constant("notify", RECEIVERS.ok(f"none configured: alerts go to {where}"))
+    yield RECEIVERS.check(node.target.shown, _delivered, node)
+
+
+def _reach(node: DoctorNode, kind: str, target: HttpTarget) -> Iterator[DoctorFinding]:
+    """A GET changes nothing: an Alertmanager is asked whether it is ready, of a webhook any answer will do."""
+    is_alertmanager = kind == "alertmanager"
+    client = HttpClient(target, AnswerBounds(body=1 << 20), node.mono)
+    request = HttpRequest("GET", f"{target.path}{READY}" if is_alertmanager else target.path or "/")
+    try:
+        status = client.exchange(request, node.mono() + RECEIVER_DEADLINE_SECONDS).status
+    except HttpError as error:
+        yield RECEIVERS.fail(f"{kind} {target.shown}: {error}", RECEIVER_REMEDIES[error.fault])
+        return
+    finally:
+        client.close()
+    if status in (401, 403):
+        remedy = f"correct notify.{kind}: username and password_file, or bearer_token_file"
+        yield RECEIVERS.fail(f"{kind} {target.shown} refuses the login (HTTP status {status})", remedy)
+    elif is_alertmanager and status != 200:
+        remedy = "add the path that its --web.route-prefix has to the URL, or look why it is not ready"
+        yield RECEIVERS.fail(f"{kind} {target.shown}: {READY} is answered with HTTP status {status}", remedy)
+    else:
+        yield RECEIVERS.ok(f"{kind} {target.shown} answers")
+
+
+def _delivered(node: DoctorNode) -> Iterator[DoctorFinding]:
+    if node.agent is None:
+        return
+    queued = sum(node.agent.values("coldplate_notifications_queued"))
+    dropped = sum(node.agent.values("coldplate_notifications_dropped_total"))
+    if queued:
+        yield RECEIVERS.warn(f"{queued:.0f} alerts wait to be delivered", "journalctl -u coldplate | grep notify")
+    if dropped:
+        remedy = "journalctl -u coldplate | grep notify shows what the receiver rejected"
+        yield RECEIVERS.warn(f"{dropped:.0f} alerts were dropped since the agent was started", remedy)
+
+
+RULES = FindingFactory("rules")
+
+
+def rule_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
+    """All files at once, as they are loaded, and what the running agent says of them."""
+    yield RULES.check("rules.files", _load, node)
+    yield RULES.check(node.target.shown, _running, node)
+
+
+def _load(node: DoctorNode) -> Iterator[DoctorFinding]:
+    from agent.wiring.alerting import load_files
+
+    try:
+        files = load_files(node.config, node.folder)
+    except ConfigError as error:
+        first, *problems = str(error).splitlines()
+        for problem in problems or [first]:
+            yield RULES.fail(problem.strip(), "correct it; coldplate rules check FILE shows every error")
+        return
+    for warning in (warning for file in files for warning in file.warnings):
+        yield RULES.warn(str(warning), "coldplate rules check FILE shows more")
+    count = sum(file.rule_count for file in files)
+    yield RULES.ok(f"{count} rules in {len(files)} files" if files else "none: rules.files is []")
+
+
+def _running(node: DoctorNode) -> Iterator[DoctorFinding]:
+    if node.agent is None:
+        return
+    failing = sum(node.agent.values("coldplate_rule_evaluation_failures_total"))
+    if failing:
+        remedy = f"curl -s {node.target.shown}/api/v1/rules | grep lastError"
+        yield RULES.warn(f"{failing:.0f} evaluations failed since the agent was started", remedy)
+
+
+CHECKS = {130: port_checks, 160: scrape_checks, 150: receiver_checks, 140: rule_checks}

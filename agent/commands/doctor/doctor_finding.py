@@ -1,0 +1,112 @@
+"""The findings of doctor, and their output as text and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
+from functools import partial
+from typing import ParamSpec
+
+from agent.lib.wording import one_line
+
+P = ParamSpec("P")
+
+
+class DoctorVerdict(Enum):
+    """How bad it is: FAIL is what keeps the agent from its work, WARN what it misses, or may miss."""
+
+    OK = "OK"
+    WARN = "WARN"
+    FAIL = "FAIL"
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorFinding:
+    """A finding. `remedy` is the command or the edit that fixes it; empty if nothing is wrong."""
+
+    subject: str
+    verdict: DoctorVerdict
+    found: str
+    remedy: str = ""
+
+
+@dataclass(slots=True)
+class DoctorCheck:
+    """One thing to look at, apart from all others: where it hangs, it alone is not known.
+
+    `path` names what is read, for who reads that it did not answer.
+    """
+
+    subject: str
+    path: str
+    run: Callable[[], Iterable[DoctorFinding]]
+
+    def read(self) -> list[DoctorFinding]:
+        """What is found there; what may not be read is a finding as well."""
+        try:
+            return list(self.run())
+        except OSError as error:
+            what = f"{error.filename or self.path}: {error.strerror or error}"
+            remedy = "run coldplate doctor as root" if isinstance(error, PermissionError) else ""
+            return [DoctorFinding(self.subject, DoctorVerdict.WARN, what, remedy)]
+
+
+class FindingFactory:
+    """Makes the findings of one subject."""
+
+    def __init__(self, subject: str) -> None:
+        self._subject = subject
+
+    def ok(self, found: str) -> DoctorFinding:
+        """All is as it should be."""
+        return DoctorFinding(self._subject, DoctorVerdict.OK, found)
+
+    def warn(self, found: str, remedy: str) -> DoctorFinding:
+        """The agent misses something, or may."""
+        return DoctorFinding(self._subject, DoctorVerdict.WARN, found, remedy)
+
+    def fail(self, found: str, remedy: str) -> DoctorFinding:
+        """The agent cannot do its work, or a part of it that was asked for."""
+        return DoctorFinding(self._subject, DoctorVerdict.FAIL, found, remedy)
+
+    def check(
+        self, path: object, look: Callable[P, Iterable[DoctorFinding]], *args: P.args, **kwargs: P.kwargs
+    ) -> DoctorCheck:
+        """A check of this subject: `look` is called with the arguments."""
+        return DoctorCheck(self._subject, str(path), partial(look, *args, **kwargs))
+
+    def constant(self, path: object, *findings: DoctorFinding) -> DoctorCheck:
+        """What is known without looking."""
+        return DoctorCheck(self._subject, str(path), lambda: findings)
+
+
+COLOURS = {DoctorVerdict.OK: "\033[32m", DoctorVerdict.WARN: "\033[33m", DoctorVerdict.FAIL: "\033[1;31m"}
+PLAIN = "\033[0m"
+LONGEST = 1000
+
+
+def worst(findings: Iterable[DoctorFinding]) -> DoctorVerdict:
+    """The verdict on all of them."""
+    found = {each.verdict for each in findings}
+    return next((each for each in (DoctorVerdict.FAIL, DoctorVerdict.WARN) if each in found), DoctorVerdict.OK)
+
+
+def lines(findings: Sequence[DoctorFinding], coloured: bool) -> Iterator[str]:
+    """Yield a line for each finding, one more for its remedy, and the number of each verdict."""
+    width = max((len(each.subject) for each in findings), default=0)
+    for each in findings:
+        verdict = f"{each.verdict.value:4}"
+        shown = f"{COLOURS[each.verdict]}{verdict}{PLAIN}" if coloured else verdict
+        yield f"{shown}  {each.subject:{width}}  {one_line(each.found, LONGEST)}"
+        if each.remedy:
+            yield f"{'':6}{'':{width}}  fix: {one_line(each.remedy, LONGEST)}"
+    counts = (f"{sum(each.verdict is verdict for each in findings)} {verdict.value}" for verdict in DoctorVerdict)
+    yield f"\n{', '.join(counts)}"
+
+
+def document(findings: Sequence[DoctorFinding]) -> str:
+    """The same in JSON."""
+    listed = [{**asdict(each), "verdict": each.verdict.value} for each in findings]
+    return json.dumps({"verdict": worst(findings).value, "findings": listed}, indent=2)

@@ -1,0 +1,317 @@
+"""The node as doctor examines it: its files, its configuration, the user of the agent, and the running agent.
+
+Doctor runs as root or as a person, so it determines what the agent's user may do by the modes of files.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from agent.backends.pci import PciDevice, nvidia_gpus, pci_devices
+from agent.backends.sysfs import names, text
+from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding
+from agent.config.schema import Config
+from agent.lib.http_answers import AnswerBounds, HttpError
+from agent.lib.http_client import HttpClient
+from agent.lib.http_link import HttpRequest
+from agent.lib.http_target import HttpTarget
+from agent.wiring.own_agent import own_agent
+from agent.wiring.start_checks import parse_address
+
+READ, WRITE = 4, 2
+"""The bits of permission, as chmod(1) counts them."""
+OVERRIDES = 1 << 1 | 1 << 2
+"""CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH of linux/capability.h."""
+USER = "coldplate"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentUser:
+    """`uid` is None for the dynamic user of a unit without a user of its own: it has only the permissions of others."""
+
+    name: str
+    uid: int | None
+    groups: frozenset[int] = frozenset()
+    overrides: bool = False
+    """Whether permissions do not count for it."""
+
+    def may(self, want: int, status: os.stat_result) -> bool:
+        """Whether it may READ, WRITE or both, by the mode alone: lists of access are not looked at."""
+        if self.overrides:
+            return True
+        mode = stat.S_IMODE(status.st_mode)
+        if self.uid is not None and self.uid == status.st_uid:
+            mode >>= 6
+        elif status.st_gid in self.groups:
+            mode >>= 3
+        return mode & want == want
+
+
+def user_of_status(text: str) -> AgentUser | None:
+    """The user of a process by its /proc/PID/status (proc(5)); None for a text that does not say."""
+    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    try:
+        uid = int(fields["Uid"].split()[1])
+        groups = frozenset(map(int, [fields["Gid"].split()[1], *fields.get("Groups", "").split()]))
+        capabilities = int(fields.get("CapEff", "0"), 16)
+    except (KeyError, ValueError, IndexError):
+        return None
+    return AgentUser(f"the agent (uid {uid})", uid, groups, bool(capabilities & OVERRIDES))
+
+
+def user_of_accounts(passwd: Iterable[str], group: Iterable[str]) -> AgentUser:
+    """The unit's user by the lines of /etc/passwd and /etc/group; a dynamic one where it has no account."""
+    entry = next((line.split(":") for line in passwd if line.startswith(f"{USER}:")), [])
+    if len(entry) < 4 or not (entry[2].isdigit() and entry[3].isdigit()):
+        return AgentUser("a dynamic user", None)
+    more = (line.rstrip("\n").split(":") for line in group)
+    groups = {int(each[2]) for each in more if len(each) == 4 and USER in each[3].split(",") and each[2].isdigit()}
+    return AgentUser(f"user {USER}", int(entry[2]), frozenset({int(entry[3]), *groups}))
+
+
+def current_user() -> AgentUser:
+    """Who runs doctor."""
+    uid = os.geteuid()
+    return AgentUser("this user", uid, frozenset({os.getegid(), *os.getgroups()}), uid == 0)
+
+
+BOUNDS = AnswerBounds(body=64 << 20)
+"""A node of 72 GPUs and as many ports says some ten megabytes."""
+DEADLINE_SECONDS = 2.0
+SNAPSHOT = "/api/v1/snapshot"
+
+
+class JsonReading(msgspec.Struct):
+    """One reading of the snapshot; None where it is no number."""
+
+    metric: str
+    labels: dict[str, str]
+    value: float | None
+
+
+class JsonReport(msgspec.Struct):
+    """What one backend says of its last read."""
+
+    backend: str
+    outcome: str
+    detail: str = ""
+
+
+class JsonGap(msgspec.Struct):
+    """What the agent misses, and why."""
+
+    backend: str
+    metric: str
+    reason: str
+    detail: str = ""
+    labels: dict[str, str] = {}
+
+
+class _SnapshotData(msgspec.Struct):
+    age: float
+    readings: list[JsonReading]
+    reports: list[JsonReport]
+    gaps: list[JsonGap]
+
+
+class _Envelope(msgspec.Struct):
+    data: _SnapshotData
+
+
+@dataclass(frozen=True)
+class RunningAgent:
+    """A snapshot of the running agent, `age` seconds old."""
+
+    age: float
+    readings: Mapping[str, list[JsonReading]] = field(default_factory=dict)
+    reports: tuple[JsonReport, ...] = ()
+    gaps: tuple[JsonGap, ...] = ()
+
+    def values(self, metric: str) -> list[float]:
+        """All values of a metric."""
+        return [each.value for each in self.readings.get(metric, ()) if each.value is not None]
+
+    @property
+    def is_synthetic(self) -> bool:
+        """Whether nothing that it says of GPUs and ports is real."""
+        return "coldplate_synthetic_info" in self.readings
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it has released the driver on request."""
+        return "coldplate_devices_paused_until_timestamp_seconds" in self.readings
+
+    def label_values(self, metric: str, label: str, value: float) -> Iterator[str]:
+        """The label's value of each series that has this value."""
+        return (each.labels.get(label, "") for each in self.readings.get(metric, ()) if each.value == value)
+
+
+def fetch_snapshot(target: HttpTarget, mono: Callable[[], float]) -> tuple[RunningAgent | None, str]:
+    """Return the agent's snapshot, or None with the reason."""
+    client = HttpClient(target, BOUNDS, mono)
+    try:
+        answer = client.exchange(HttpRequest("GET", f"{target.path}{SNAPSHOT}"), mono() + DEADLINE_SECONDS)
+    except HttpError as error:
+        return None, f"{target.shown}: {error}"
+    finally:
+        client.close()
+    if answer.status != 200:
+        return None, f"{target.shown}: {SNAPSHOT} is answered with HTTP status {answer.status}"
+    return parse_snapshot(answer.body, target.shown)
+
+
+def parse_snapshot(body: bytes, where: str) -> tuple[RunningAgent | None, str]:
+    """The snapshot in an answer of `where`."""
+    try:
+        told: Any = msgspec.json.decode(body, type=_Envelope).data
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return None, f"{where}: what answers is no coldplate of this version: {error}"
+    readings: dict[str, list[JsonReading]] = {}
+    for each in told.readings:
+        readings.setdefault(each.metric, []).append(each)
+    return RunningAgent(told.age, readings, tuple(told.reports), tuple(told.gaps)), ""
+
+
+UNIT = "coldplate.service"
+UNIT_FOLDERS = ("etc/systemd/system", "run/systemd/system", "usr/local/lib/systemd/system", "usr/lib/systemd/system",
+                "lib/systemd/system")  # fmt: skip
+"""Where systemd looks for units, the first of one name counts (systemd.unit(5))."""
+TABLE = 1 << 24
+"""Bytes of a table of procfs that are read: a node has thousands of connections."""
+
+
+def whole(path: Path, most: int = TABLE) -> str:
+    """The text of a file, however many reads that takes: procfs gives a page at a time. Raises OSError."""
+    parts: list[bytes] = []
+    with path.open("rb", buffering=0) as file:
+        while most > 0 and (part := file.read(min(most, 1 << 16))):
+            parts.append(part)
+            most -= len(part)
+    return b"".join(parts).decode("utf-8", "replace")
+
+
+class ListedProcess(NamedTuple):
+    """A process as any user sees it."""
+
+    pid: int
+    name: str
+    cgroup: str
+
+
+class DoctorNode:
+    """`root` is where /dev, /etc, /run and /var are, `mono` returns monotonic seconds, `url` where the agent should be.
+
+    `config` is what the configuration says, or the defaults where it cannot be used: `problem` then says why.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        problem: str = "",
+        *,
+        sysfs: Path = Path("/sys"),
+        procfs: Path = Path("/proc"),
+        root: Path = Path("/"),
+        folder: Path = Path(),
+        file: Path | None = None,
+        url: str | None = None,
+        login: Mapping[str, Any] | None = None,
+        mono: Callable[[], float],
+    ) -> None:
+        self.config = config
+        self.problem = problem
+        self.sysfs = sysfs
+        self.procfs = procfs
+        self.root = root
+        self.folder = folder
+        self.file = file
+        self.mono = mono
+        own = own_agent(config, login)
+        self.target = HttpTarget(url or own.urls[0], timeout=1.0, **((login or {}) if url else own.login))
+        self.agent: RunningAgent | None = None
+        """What the running agent says; None where none answers."""
+        self.no_answer_reason = "it was not asked"
+        """Why it says nothing."""
+
+    def agent_query(self) -> DoctorCheck:
+        """Asks the running agent, before anything else."""
+        return DoctorCheck("agent", self.target.shown, self._meet)
+
+    def _meet(self) -> Iterable[DoctorFinding]:
+        self.no_answer_reason = f"{self.target.shown}: no answer"
+        self.agent, self.no_answer_reason = fetch_snapshot(self.target, self.mono)
+        return ()
+
+    @property
+    def has_driver(self) -> bool:
+        """Whether GPUs of this node are to be read."""
+        return self.config.backends.devices not in ("synthetic", "none")
+
+    @cached_property
+    def unit(self) -> Path | None:
+        """The file of the agent's unit; None where none is installed."""
+        return self.unit_file(UNIT)
+
+    def unit_file(self, name: str) -> Path | None:
+        """The file of a unit of this name."""
+        places = (self.root / folder / name for folder in UNIT_FOLDERS)
+        return next((path for path in places if os.path.lexists(path)), None)
+
+    @cached_property
+    def processes(self) -> tuple[ListedProcess, ...]:
+        """All that procfs shows. Those that end meanwhile are left out."""
+        found = []
+        for name in names(self.procfs):
+            if name.isdigit():
+                try:
+                    known = text(self.procfs / name / "comm", 64), text(self.procfs / name / "cgroup", 1 << 14)
+                except OSError:
+                    continue
+                found.append(ListedProcess(int(name), *known))
+        return tuple(found)
+
+    @cached_property
+    def agent_pid(self) -> int | None:
+        """A process of the agent's unit."""
+        ours = (each.pid for each in self.processes if f"/{UNIT}" in each.cgroup)
+        return min(ours, default=None)
+
+    @cached_property
+    def user(self) -> AgentUser:
+        """Who the agent is: as it runs, else as its unit has it, else who asks, who would start it by hand."""
+        if self.agent_pid is not None:
+            told = user_of_status(whole(self.procfs / str(self.agent_pid) / "status"))
+            if told is not None:
+                return told
+        if self.unit is None:
+            return current_user()
+        return user_of_accounts(self._lines("etc/passwd"), self._lines("etc/group"))
+
+    def _lines(self, path: str) -> list[str]:
+        try:
+            return whole(self.root / path).splitlines()
+        except OSError:
+            return []
+
+    @cached_property
+    def pci(self) -> tuple[PciDevice, ...]:
+        """The devices on the PCI bus."""
+        return pci_devices(self.sysfs)
+
+    @property
+    def gpus(self) -> list[str]:
+        """Addresses of NVIDIA's GPUs, except those that are passed through."""
+        return nvidia_gpus(self.sysfs)
+
+    @property
+    def listen(self) -> list[tuple[str, int]]:
+        """Host and port of each address that the agent listens on."""
+        return [parse_address(each) for each in self.config.web.listen]

@@ -1,0 +1,319 @@
+"""Write selected series of recordings as OpenMetrics, CSV or lines of JSON.
+
+OpenMetrics 1.0.0 with timestamps, as `promtool tsdb create-blocks-from openmetrics` takes it, wants all samples of a
+family together, and a recording has them by time. So the recording is read as often as it takes to hold no more than
+some samples at a time: a day of a node with 8 GPUs seven times.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from fnmatch import fnmatchcase
+from itertools import chain
+from typing import NamedTuple, TextIO
+
+from agent.lib.layout_columns import picker
+from agent.model import Frame, Labels, Layout, Series
+from agent.recording.recording_reader import Recording, by_time
+from exporters.encoder import escape_label, group, labels_of, openmetrics_heads
+
+_Part = tuple[Layout, Callable[[Sequence[float]], tuple[float, ...]]]
+"""What is wanted of a layout, and what takes its values out of those of a frame."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportSelection:
+    """Patterns of metric names, wall seconds, and seconds between two snapshots of a node (0: all there are)."""
+
+    metrics: tuple[str, ...] = ()
+    start: float = float("-inf")
+    end: float = float("inf")
+    step: float = 0.0
+
+    def wants(self, metric: str) -> bool:
+        """Whether series of this name are exported."""
+        return not self.metrics or any(fnmatchcase(metric, pattern) for pattern in self.metrics)
+
+
+class SelectedSnapshot(NamedTuple):
+    """What is exported of one snapshot, each series once; `wall` is in whole milliseconds.
+
+    Layouts stay the same objects.
+    """
+
+    node: str
+    wall: float
+    frames: tuple[Frame, ...]
+
+
+class SelectedSnapshots:
+    """The snapshots of recordings in the order of time; may be gone through several times.
+
+    `stepped` is called for each snapshot, selected or not, with its wall second.
+    """
+
+    def __init__(
+        self,
+        recordings: Sequence[Recording],
+        selection: ExportSelection,
+        stepped: Callable[[float], object] = lambda _: None,
+    ) -> None:
+        self._recordings = recordings
+        self._selection = selection
+        self._stepped = stepped
+        self._pruned: dict[tuple[Layout, tuple[int, ...]], _Part] = {}
+        self._parts: dict[str, tuple[list[Layout], list[_Part]]] = {}
+
+    def __iter__(self) -> Iterator[SelectedSnapshot]:
+        """Raises RecordingError if the disk does not give a recording."""
+        selection = self._selection
+        last: dict[str, float] = {}
+        for header, snapshot in by_time(self._recordings):
+            wall = round(snapshot.at.wall, 3)
+            self._stepped(wall)
+            if not selection.start <= wall <= selection.end:
+                continue
+            slot = wall if selection.step == 0 else wall // selection.step
+            if slot > last.get(header.node, float("-inf")):  # what two recordings have comes twice
+                last[header.node] = slot
+                yield SelectedSnapshot(header.node, wall, tuple(self._selected(header.node, snapshot.frames)))
+
+    def _selected(self, node: str, frames: Sequence[Frame]) -> Iterator[Frame]:
+        layouts = [frame.layout for frame in frames]
+        known, parts = self._parts.get(node, ([], []))
+        if layouts != known:
+            parts = self._look_up(layouts)
+            self._parts[node] = layouts, parts
+        for frame, (layout, pick) in zip(frames, parts, strict=True):
+            yield frame if layout is frame.layout else Frame(layout, pick(frame.values))
+
+    def _look_up(self, layouts: Sequence[Layout]) -> list[_Part]:
+        """What is wanted of each frame of a snapshot; a series that comes twice counts where it came first."""
+        seen: set[Series] = set()
+        parts = []
+        for layout in layouts:
+            kept = []
+            for place, series in enumerate(layout.series):
+                if series not in seen and self._selection.wants(series.metric.name):
+                    seen.add(series)
+                    kept.append(place)
+            key = (layout, tuple(kept))
+            if key not in self._pruned:
+                is_whole = len(kept) == len(layout)
+                part = layout if is_whole else Layout(tuple(layout.series[place] for place in kept))
+                self._pruned[key] = part, picker(kept)
+            parts.append(self._pruned[key])
+        return parts
+
+
+SAMPLES = 32_000_000
+"""Samples that are held at a time: 256 MiB."""
+
+
+class _NodeSeries(NamedTuple):
+    """A series of one node."""
+
+    node: str
+    series: Series
+
+
+class _Piece:
+    """The samples of the wanted series of one layout; the places of their times are the same for all."""
+
+    def __init__(self, node: str, layout: Layout, wanted: set[_NodeSeries]) -> None:
+        found = [
+            (place, _NodeSeries(node, each))
+            for place, each in enumerate(layout.series)
+            if _NodeSeries(node, each) in wanted
+        ]
+        self.pick: Callable[[Sequence[float]], tuple[float, ...]] = picker([place for place, _ in found])
+        self.times: array[int] = array("L")
+        self.columns: dict[_NodeSeries, array[float]] = {line: array("d") for _, line in found}
+
+
+def write_openmetrics(
+    snapshots: SelectedSnapshots, targets: Callable[[str], Labels], out: TextIO, samples: int = SAMPLES
+) -> None:
+    """Write all of it; `targets` gives the labels that a scrape adds to the series of a node. Raises RecordingError."""
+    counts: dict[_NodeSeries, int] = {}
+    times: list[float] = []
+    for node, wall, frames in snapshots:
+        times.append(wall)
+        for layout, _ in frames:
+            for series in layout.series:
+                line = _NodeSeries(node, series)
+                counts[line] = counts.get(line, 0) + 1
+    stamps = [f" {wall:.3f}\n" for wall in times]
+    families = _families(counts)
+    rows = [lines[0].series.metric for lines in families]
+    heads = dict(zip((row.name for row in rows), openmetrics_heads(rows), strict=True))
+    for part in _parts(families, counts, samples):
+        wanted = {line for lines in part for line in lines}
+        pieces = _collect(snapshots, wanted)
+        for lines in part:
+            out.write(heads.pop(lines[0].series.metric.name, ""))
+            for line in lines:
+                _write_line(line, targets(line.node), pieces, stamps, out)
+    out.write("# EOF\n")
+
+
+def _families(lines: Iterable[_NodeSeries]) -> list[list[_NodeSeries]]:
+    """The series by family, in the order of a page."""
+    lines = list(lines)
+    by_name: dict[str, list[_NodeSeries]] = {}
+    for line in lines:
+        by_name.setdefault(line.series.metric.name, []).append(line)
+    order = group(list(dict.fromkeys(line.series for line in lines)))
+    return [by_name[family.metric.name] for family in order]
+
+
+def _parts(
+    families: Sequence[Sequence[_NodeSeries]], counts: dict[_NodeSeries, int], samples: int
+) -> Iterator[list[list[_NodeSeries]]]:
+    """Families, and parts of them, that are written in one pass."""
+    part: list[list[_NodeSeries]] = []
+    room = samples
+    for lines in families:
+        part.append([])
+        for line in lines:
+            if counts[line] > room and room < samples:
+                yield [each for each in part if each]
+                part, room = [[]], samples
+            part[-1].append(line)
+            room -= counts[line]
+    if part:
+        yield part
+
+
+def _collect(snapshots: SelectedSnapshots, wanted: set[_NodeSeries]) -> dict[_NodeSeries, list[_Piece]]:
+    pieces: dict[tuple[str, Layout], _Piece] = {}
+    for number, (node, _, frames) in enumerate(snapshots):
+        for layout, values in frames:
+            piece = pieces.get((node, layout))
+            if piece is None:
+                piece = pieces[node, layout] = _Piece(node, layout, wanted)
+            if piece.columns:
+                piece.times.append(number)
+                for column, value in zip(piece.columns.values(), piece.pick(values), strict=True):
+                    column.append(value)
+    found: dict[_NodeSeries, list[_Piece]] = {}
+    for piece in pieces.values():
+        for line in piece.columns:
+            found.setdefault(line, []).append(piece)
+    return found
+
+
+def _write_line(
+    line: _NodeSeries, target: Labels, pieces: dict[_NodeSeries, list[_Piece]], stamps: Sequence[str], out: TextIO
+) -> None:
+    labels = {**dict(labels_of(line.series)), **dict(target)}
+    pairs = ",".join(f'{name}="{escape_label(value)}"' for name, value in labels.items())
+    start = f"{line.series.metric.name}{{{pairs}}} " if pairs else f"{line.series.metric.name} "
+    samples: Iterable[tuple[int, float]] = chain.from_iterable(
+        zip(piece.times, piece.columns[line], strict=True) for piece in pieces[line]
+    )
+    if len(pieces[line]) > 1:
+        samples = sorted(samples)
+    out.writelines([f"{start}{value!r}{stamps[number]}" for number, value in samples])
+
+
+class ExportRow(NamedTuple):
+    """One value. `labels` are in Prometheus's notation, without the braces."""
+
+    wall: float
+    node: str
+    metric: str
+    labels: str
+    value: float
+
+
+COLUMNS = ("time", "node", "metric", "labels", "value")
+
+
+def rows_of(snapshots: SelectedSnapshots) -> Iterator[ExportRow]:
+    """Every value. Raises RecordingError."""
+    known: dict[Layout, list[tuple[str, str]]] = {}
+    for node, wall, frames in snapshots:
+        for layout, values in frames:
+            names = known.get(layout)
+            if names is None:
+                names = known[layout] = [(each.metric.name, _labels(each)) for each in layout.series]
+            for (metric, labels), value in zip(names, values, strict=True):
+                yield ExportRow(wall, node, metric, labels, value)
+
+
+def write_long(snapshots: SelectedSnapshots, out: TextIO) -> None:
+    """CSV with a row for each value. Raises RecordingError."""
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    moment = _moments()
+    writer.writerows((moment(wall), *others) for wall, *others in rows_of(snapshots))
+
+
+def write_wide(snapshots: SelectedSnapshots, out: TextIO) -> None:
+    """CSV with a row for each snapshot and a column for each series; a cell is empty where there was no value.
+
+    The recordings are gone through twice. Raises RecordingError.
+    """
+    columns: dict[Series, int] = {}
+    for snapshot in snapshots:
+        for frame in snapshot.frames:
+            for series in frame.layout.series:
+                columns.setdefault(series, len(columns))
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["time", "node", *map(_named, columns)])
+    moment = _moments()
+    places: dict[Layout, list[int]] = {}
+    for node, wall, frames in snapshots:
+        row: list[object] = [""] * len(columns)
+        for layout, values in frames:
+            if layout not in places:
+                places[layout] = [columns[each] for each in layout.series]
+            for place, value in zip(places[layout], values, strict=True):
+                row[place] = value
+        writer.writerow([moment(wall), node, *row])
+
+
+def write_json_lines(snapshots: SelectedSnapshots, out: TextIO) -> None:
+    """A JSON object in a line for each value; `time` is in seconds since the epoch. Raises RecordingError."""
+    known: dict[tuple[str, Layout], list[str]] = {}
+    for node, wall, frames in snapshots:
+        start = f'{{"time":{wall:.3f},'
+        for layout, values in frames:
+            middles = known.get((node, layout))
+            if middles is None:
+                middles = known[node, layout] = [_json_middle(node, each) for each in layout.series]
+            out.writelines([f"{start}{middle}{value!r}}}\n" for middle, value in zip(middles, values, strict=True)])
+
+
+def _json_middle(node: str, series: Series) -> str:
+    parts = {"node": node, "metric": series.metric.name, "labels": dict(labels_of(series))}
+    return json.dumps(parts, separators=(",", ":"))[1:-1] + ',"value":'
+
+
+def _labels(series: Series) -> str:
+    return ",".join(f'{name}="{escape_label(value)}"' for name, value in labels_of(series))
+
+
+def _named(series: Series) -> str:
+    labels = _labels(series)
+    return f"{series.metric.name}{{{labels}}}" if labels else series.metric.name
+
+
+def _moments() -> Callable[[float], str]:
+    """Wall seconds in ISO 8601; hundreds of rows have the same."""
+    last: tuple[float, str] = (float("nan"), "")
+
+    def moment(wall: float) -> str:
+        nonlocal last
+        if wall != last[0]:
+            text = datetime.fromtimestamp(wall, timezone.utc).isoformat(timespec="milliseconds")
+            last = wall, text.replace("+00:00", "Z")
+        return last[1]
+
+    return moment

@@ -1,0 +1,233 @@
+"""Run the command that `coldplate record` records, and count its processes and what they use.
+
+The command starts as it would without the recorder, and the recorder exits with its status. Signals that processes send
+are passed on. Those that a terminal sends (Ctrl-C) reach the command directly, because it is in the terminal's
+foreground as well, and are not sent twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from agent.backends.protocol import GpuProcess
+from agent.catalogue import BY_NAME
+from agent.model import EMPTY_FRAME, Frame, Framer, Gpu, Instant, Node, Reading, Series
+
+NOT_FOUND, NOT_RUNNABLE, SIGNALLED = 127, 126, 128
+"""Exit statuses as shells give them."""
+
+PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGQUIT)
+OF_TERMINAL = frozenset({signal.SIGINT, signal.SIGQUIT})
+DEFAULTS = (signal.SIGPIPE, signal.SIGXFSZ)
+"""Signals that Python ignores, and the command should not."""
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+
+
+class StartError(Exception):
+    """The command cannot be started; the text says why, and `status` is what a shell would exit with."""
+
+    def __init__(self, word: str, error: OSError) -> None:
+        found = not isinstance(error, FileNotFoundError)
+        reason = error.strerror if found else "there is no such program, or not its interpreter"
+        super().__init__(f"cannot run {word!r}: {reason}")
+        self.status = NOT_RUNNABLE if found else NOT_FOUND
+
+
+def exec_command(words: Sequence[str]) -> int:
+    """Replace this process by the command. Returns only if that cannot be done; the exit status."""
+    from agent.commands.record import complain
+
+    if not words:
+        return 0
+    for number in DEFAULTS:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvp(words[0], list(words))  # noqa: S606 the user's own command
+    except OSError as error:
+        failed = StartError(words[0], error)
+    complain(str(failed))
+    return failed.status
+
+
+class SignalWaker:
+    """Wakes the main thread for signals: a handler may run anywhere in it, and only notes what came."""
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self._came: list[int] = []
+        self._out, self._in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        for number in numbers:
+            signal.signal(number, self._note)
+        signal.set_wakeup_fd(self._in, warn_on_full_buffer=False)
+
+    def wait(self, seconds: float) -> list[int]:
+        """Return the signals received; wait for at most this many seconds."""
+        poll = select.poll()
+        poll.register(self._out, select.POLLIN)
+        if poll.poll(max(seconds, 0.0) * 1000):
+            os.read(self._out, 4096)
+        came, self._came = self._came, []
+        return came
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self._came.append(number)
+
+
+class RecordedCommand:
+    """A command that runs. Orphans of it become our children, so that they are still found."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        """Starts it. Raises StartError."""
+        adopt_orphans()
+        try:
+            self.pid = os.posix_spawnp(words[0], list(words), os.environ, setsigmask=(), setsigdef=DEFAULTS)
+        except OSError as error:
+            raise StartError(words[0], error) from None
+        except ValueError as error:  # an argument with a NUL
+            raise StartError(words[0], OSError(0, str(error))) from None
+        self._on_terminal = _on_terminal()
+
+    def pass_on(self, number: int) -> None:
+        """Send it a signal that we got."""
+        if not (self._on_terminal and number in OF_TERMINAL):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def status(self) -> int | None:
+        """Its exit status as a shell gives it; None while it runs."""
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        if pid == 0:
+            return None
+        code = os.waitstatus_to_exitcode(status)
+        return code if code >= 0 else SIGNALLED - code
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose own parent ends; on a kernel that does not offer it, they are lost."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def reap(pids: Sequence[int]) -> None:
+    """Reap adopted children that have exited; no other code waits for them."""
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+
+
+def _on_terminal() -> bool:
+    """Return True if a terminal sends its signals to this process and to the command."""
+    try:
+        with Path("/dev/tty").open("rb") as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:
+        return False
+
+
+LOOK_SECONDS = 15.0
+"""Seconds between two looks through /proc, which has thousands of processes on a large node."""
+FIRST_SECONDS = 3.0
+"""The same in the beginning, in which a command starts most of its processes."""
+BEGINNING_SECONDS = 30.0
+
+_ON_GPU = BY_NAME["coldplate_gpu_recorded_processes"]
+_COUNT, _CPU, _MEMORY = (
+    Series(BY_NAME[f"coldplate_recorded_{name}"], Node())
+    for name in ("processes", "process_cpu_seconds_total", "process_resident_memory_bytes")
+)
+_TICK = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStat:
+    """One process in /proc/PID/stat (proc(5)); times in clock ticks, memory in pages."""
+
+    pid: int
+    parent: int
+    state: str
+    started: int
+    ticks: int
+    pages: int
+
+
+class CommandProcesses:
+    """Follows the descendants of a process. `ours` gives those that are not the command's, such as our worker."""
+
+    def __init__(
+        self, root: int, ours: Callable[[], set[int]], on_gpus: Callable[[], Mapping[Gpu, Sequence[GpuProcess]]],
+        procfs: Path = Path("/proc"),
+    ) -> None:  # fmt: skip
+        self._root, self._ours, self._on_gpus, self._procfs = root, ours, on_gpus, procfs
+        self._own = os.getpid()
+        self._next = self._began = 0.0
+        self._used: dict[tuple[int, int], int] = {}
+        """Clock ticks of the processes that were there at the last look, by id and start."""
+        self._ended = 0
+        """Those of processes that have ended since."""
+        self._framer = Framer()
+        self._frame = EMPTY_FRAME
+
+    def frame(self, now: Instant) -> Frame:
+        """What is known of them; looks through /proc when it is time."""
+        if not self._began:
+            self._began = now.mono
+        if now.mono >= self._next:
+            early = now.mono - self._began < BEGINNING_SECONDS
+            self._next = now.mono + (FIRST_SECONDS if early else LOOK_SECONDS)
+            self._frame = self._framer.frame(self._readings())
+        return self._frame
+
+    def _readings(self) -> list[Reading]:
+        mine = self._descendants()
+        reap([each.pid for each in mine if each.state == "Z" and each.parent == self._own and each.pid != self._root])
+        running = [each for each in mine if each.state != "Z"]
+        before, self._used = self._used, {(each.pid, each.started): each.ticks for each in mine}
+        self._ended += sum(ticks for process, ticks in before.items() if process not in self._used)
+        readings = [
+            Reading(_COUNT, len(running)),
+            Reading(_CPU, (self._ended + sum(self._used.values())) / _TICK),
+            Reading(_MEMORY, sum(each.pages for each in running) * _PAGE),
+        ]
+        pids = {each.pid for each in running}
+        for gpu, processes in self._on_gpus().items():
+            readings.append(Reading(Series(_ON_GPU, gpu), sum(each.pid in pids for each in processes)))
+        return readings
+
+    def _descendants(self) -> list[ProcessStat]:
+        """Return the command's processes and their descendants; orphans become children of this process."""
+        children: dict[int, list[ProcessStat]] = {}
+        for seen in self._all():
+            children.setdefault(seen.parent, []).append(seen)
+        ours = self._ours()
+        found = [each for each in children.get(self._own, ()) if each.pid not in ours]
+        for each in found:  # grows while it is gone through
+            found += children.get(each.pid, ())
+        return found
+
+    def _all(self) -> list[ProcessStat]:
+        made = []
+        for process in self._procfs.iterdir():
+            if process.name.isdigit():
+                try:
+                    made.append(parse((process / "stat").read_bytes()))
+                except (OSError, ValueError, IndexError):
+                    continue  # it has ended meanwhile
+        return made
+
+
+def parse(data: bytes) -> ProcessStat:
+    """The content of /proc/PID/stat. Raises ValueError and IndexError."""
+    head, _, tail = data.rpartition(b")")  # the name may hold parentheses
+    fields = tail.split()
+    ticks = int(fields[11]) + int(fields[12])
+    return ProcessStat(
+        int(head.split(b"(")[0]), int(fields[1]), fields[0].decode(), int(fields[19]), ticks, int(fields[21])
+    )

@@ -1,0 +1,154 @@
+"""Advice of `rules check` on valid rule files: unknown names, metrics that are not exposed, names of
+other exporters, queries that return nothing when they should, and ranges that the daemon has no memory for."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Container, Iterable, Iterator
+
+from agent.catalogue import BY_NAME
+from agent.catalogue.groups import Profile, profile_of
+from agent.commands.compat_check.query_verdicts import MISSING, verdict_on
+from agent.model import Gpu, IbPort, Metric, NvLink
+from alerts.engine import INTERVAL_SECONDS
+from alerts.promql import Matcher, Query
+from alerts.promql.labels import wanted_name
+from alerts.promql.syntax import parse
+from alerts.promql.syntax.tree import Expression, FunctionCall, VectorSelector, parts_of
+from alerts.rulefile import RecordingRule, RuleFile
+from alerts.windows.needs import range_of, selectors_of
+from alerts.windows.store import CAPACITY, price_of, too_long
+from alerts.yamlnodes import Problem
+from exporters.compatibility import PROFILES
+from exporters.metrics_document import labels_of
+
+PREFIX = "coldplate_"
+OF_DRIVERS = "coldplate_infiniband_"
+"""Drivers have counters of their own names."""
+ANY_LABEL = frozenset({"coldplate_alert", "coldplate_metric_missing"})
+"""Metrics whose series have labels of another entity."""
+OF_TARGETS = frozenset({"rack", "node", "cluster", "instance", "job"})
+"""Labels that scraping may give to every series."""
+OF_GROWTH = frozenset({"increase", "rate", "irate", "delta", "idelta", "deriv", "changes"})
+SUMS = {
+    "coldplate_gpu_xid_errors_total": "coldplate_gpu_xids_total",
+    "coldplate_nvlink_errors_total": "coldplate_gpu_nvlink_errors_total",
+    "coldplate_ethernet_fec_lane_corrected_blocks_total": "coldplate_ethernet_fec_corrected_blocks_total",
+    "coldplate_ethernet_fec_lane_uncorrectable_blocks_total": "coldplate_ethernet_fec_uncorrectable_blocks_total",
+    "coldplate_ethernet_fec_lane_corrected_bit_errors_total": "coldplate_ethernet_fec_corrected_bit_errors_total",
+}
+"""What is there from the start, for each counter whose series begin with their first error."""
+FOREIGN_PREFIXES = tuple(prefix for each in PROFILES.values() for prefix in each.prefixes if each.word != "nvitop")
+"""Prefixes that only one other exporter's names have; nvitop's are words that many exporters begin a name with."""
+GPUS = 8
+"""The GPUs of a node, where a range is judged without one."""
+PER_GPU = (Gpu, NvLink, IbPort)
+_LABELS = {label for row in BY_NAME.values() for label in labels_of(row)} - OF_TARGETS
+_STEMS = [name.removeprefix(PREFIX) for name in BY_NAME]
+
+
+def lint_file(file: RuleFile, shown: Profile = Profile.DEFAULT) -> Iterator[Problem]:
+    """A problem for each doubtful expression, in the order of the rules; none makes the file invalid.
+
+    `shown` is the profile of the pages that a server scrapes.
+    """
+    recorded = {rule.name for group in file.groups for rule in group.rules if isinstance(rule, RecordingRule)}
+    for group in file.groups:
+        for rule in group.rules:
+            for text in dict.fromkeys(lint_query(rule.query, recorded, shown)):
+                yield Problem(file.path, rule.line, f"group {group.name}, rule {rule.name}", text)
+
+
+def too_long_ranges(file: RuleFile) -> Iterator[Problem]:
+    """A problem for each rule whose range a node has no memory for: the daemon loads the file and refuses that rule."""
+    for group in file.groups:
+        for rule in group.rules:
+            worst = 0.0
+            for selector in selectors_of(rule):
+                row = BY_NAME.get(wanted_name(selector.matchers) or "")
+                count = GPUS if row is not None and row.entity in PER_GPU else 1
+                history = range_of(selector, group)
+                if count * price_of(history, INTERVAL_SECONDS) > CAPACITY:
+                    worst = max(worst, history)
+            if worst:
+                text = too_long(worst, price_of(worst, INTERVAL_SECONDS), CAPACITY)
+                yield Problem(file.path, rule.line, f"group {group.name}, rule {rule.name}", text)
+
+
+def lint_query(query: Query, recorded: Container[str] = (), shown: Profile = Profile.DEFAULT) -> Iterator[str]:
+    """A sentence for each doubtful part; `recorded` are names of metrics that rules record."""
+    for selector in query.selectors:
+        name = wanted_name(selector.matchers) or ""
+        if name in recorded:
+            continue
+        if not name.startswith(PREFIX):
+            yield from _of_neighbours(name)
+            continue
+        row = BY_NAME.get(name)
+        if row is not None:
+            yield from _of_row(row, [matcher.name for matcher in selector.matchers], shown)
+            yield from _of_values(row, selector.matchers)
+        elif not name.startswith(OF_DRIVERS):
+            near = difflib.get_close_matches(name.removeprefix(PREFIX), _STEMS, 1, 0.6)
+            hint = f"did you mean {PREFIX}{near[0]}?" if near else "see docs/metrics.md for the names"
+            yield f"coldplate has no metric {name}; {hint}"
+    yield from _of_growth(parse(query.text))
+
+
+def _of_neighbours(name: str) -> Iterator[str]:
+    """Names of other exporters, which a page has where they are asked for, and a rule on the node never finds."""
+    verdict = verdict_on(name)
+    theirs = PROFILES.get(verdict.source)
+    if theirs is not None:
+        yield (
+            f"{name} is a name of {theirs.title}: a Prometheus server finds it on coldplate's page only with "
+            f"metrics: {{compatibility: [{theirs.word}]}}, a rule on the node never; use {verdict.instead}"
+        )
+    elif name in MISSING or name.startswith(FOREIGN_PREFIXES):
+        instead = f"; use {verdict.instead}" if verdict.instead else ""
+        yield f"coldplate does not serve {name}: {verdict.why}{instead}"
+
+
+def _of_growth(tree: Expression) -> Iterator[str]:
+    """Growth misses the first sample of a counted series, which is already the error."""
+    for call in parts_of(tree):
+        if not isinstance(call, FunctionCall) or call.name not in OF_GROWTH:
+            continue
+        for part in parts_of(call):
+            row = BY_NAME.get(wanted_name(part.matchers) or "") if isinstance(part, VectorSelector) else None
+            if row is not None and row.name in SUMS:
+                yield (
+                    f"{call.name}() of {row.name} misses the first error of each series, which starts with it; "
+                    f"use {SUMS[row.name]}, or compare with > 0"
+                )
+
+
+def _of_values(row: Metric, matchers: Iterable[Matcher]) -> Iterator[str]:
+    """Values that the row's label never has, if the row's origins list all of them."""
+    named: list[tuple[str, ...]] = [getattr(each, "labels", ()) for each in row.origin]
+    if not row.labels or not all(len(each) == len(row.labels) for each in named):
+        return
+    for matcher in matchers:
+        if matcher.name not in row.labels or matcher.operator != "=" or not matcher.value:
+            continue
+        values = sorted({each[row.labels.index(matcher.name)] for each in named})
+        if matcher.value not in values:
+            yield f"{row.name} has no {matcher.name} {matcher.value!r}; it has {', '.join(values)}"
+
+
+def _of_row(row: Metric, labels: Iterable[str], shown: Profile) -> Iterator[str]:
+    needed = profile_of(row)
+    if needed > shown:
+        which = "by default" if shown is Profile.DEFAULT else f"in the {shown.word} profile"
+        yield (
+            f"{row.name} is not exposed {which}, so a Prometheus server does not see it; "
+            f"expose it with metrics: {{include: [{row.name}]}}, or with metrics: {{profile: {needed.word}}}"
+        )
+    has = labels_of(row)
+    for label in labels:
+        if label in has or label in OF_TARGETS or row.name in ANY_LABEL or label == "__name__":
+            continue
+        near = difflib.get_close_matches(label, has, 1, 0.7)
+        if near or label in _LABELS:
+            hint = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(has) or 'none'}"
+            yield f"{row.name} has no label {label}{hint}"

@@ -1,0 +1,270 @@
+"""A simulated site as data: its racks and nodes, what each node plays, and when nodes do not answer.
+
+A job's phases are in step by themselves, because they begin at the same moment on all its nodes. Only the faults for
+which the whole job waits, and the loss of one of its nodes, are passed on to the other nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from itertools import groupby
+
+from agent.backends.synthetic.loader import ScenarioReader
+from agent.backends.synthetic.machines import Topology
+from agent.backends.synthetic.noise import mix, share
+from agent.backends.synthetic.regime import WHOLE_JOB
+from agent.backends.synthetic.scenario import AwaitedFault, Scenario, ScenarioFault, ScenarioJob, Window
+from agent.backends.synthetic.scenario_schema import nearest
+from agent.lib.wording import shown
+
+
+class OutageCause(Enum):
+    """Why a node does not answer."""
+
+    AGENT = "agent-down"  # the agent alone: the node and its jobs go on
+    POWER = "power-loss"  # the whole node: its jobs wait on their other nodes
+
+
+@dataclass(frozen=True, slots=True)
+class SiteNode:
+    """A node, the rack that it is in, and what it plays."""
+
+    name: str
+    rack: str
+    scenario: Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class SiteRack:
+    """A rack. `budget` in watts, None if it has none."""
+
+    name: str
+    nodes: tuple[str, ...]
+    budget: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """Nodes that do not answer while the window holds; its times are seconds from the start of the simulation."""
+
+    loss: OutageCause
+    window: Window
+    nodes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedSite:
+    """Everything that is simulated. The same site gives the same readings at the same second."""
+
+    cluster: str
+    nodes: tuple[SiteNode, ...]
+    racks: tuple[SiteRack, ...]
+    outages: tuple[Outage, ...] = ()
+
+
+AWAITED = WHOLE_JOB | {"straggler"}
+"""Faults of a GPU for which a job that spans nodes waits."""
+LOST_NODE = "lost"
+"""As what the others of a job see a node without power."""
+
+Kin = tuple[str, Window, tuple[tuple[str, float], ...]]
+"""What makes two faults look the same from another node."""
+
+
+@dataclass(slots=True)
+class NodeDraft:
+    """A node while its site is put together. `losses` is when it has no power."""
+
+    name: str
+    rack: str
+    topology: Topology
+    title: str = ""
+    jobs: list[ScenarioJob] = field(default_factory=list)
+    faults: list[ScenarioFault] = field(default_factory=list)
+    losses: list[Window] = field(default_factory=list)
+    awaited: list[AwaitedFault] = field(default_factory=list)
+
+
+Span = Sequence[tuple[NodeDraft, int]]
+"""The nodes of one job, each with the job's place among those of the node."""
+
+
+def link_waiting_nodes(span: Span) -> None:
+    """Let each node of a job know what the job waits for."""
+    if len(span) < 2:
+        return
+    sources: dict[Kin, tuple[ScenarioFault, dict[str, tuple[int, ...]]]] = {}
+    for draft, place in span:
+        for fault in _halting(draft, draft.jobs[place]):
+            kin = (fault.kind, fault.window, tuple(sorted(fault.parameters.items())))
+            _, holders = sources.setdefault(kin, (fault, {}))
+            holders[draft.name] = holders.get(draft.name, ()) + fault.gpus
+    for draft, place in span:
+        draft.awaited += [AwaitedFault(place, fault) for fault in _awaited_by(draft.name, sources.values())]
+
+
+def _halting(draft: NodeDraft, job: ScenarioJob) -> Iterator[ScenarioFault]:
+    """The faults of a node for which the job waits."""
+    for fault in draft.faults:
+        if fault.kind in AWAITED and not set(job.gpus).isdisjoint(fault.gpus):
+            yield fault
+    for window in draft.losses:
+        yield ScenarioFault(LOST_NODE, window)
+
+
+def _awaited_by(
+    name: str, sources: Iterable[tuple[ScenarioFault, Mapping[str, tuple[int, ...]]]]
+) -> Iterator[ScenarioFault]:
+    """What a node waits for: what other nodes have, and its own straggler, for which its own GPUs wait no less."""
+    for fault, holders in sources:
+        own = holders.get(name, ())
+        if len(holders) > (name in holders) or fault.kind == "straggler":
+            yield replace(fault, gpus=own)
+
+
+_RANGE = re.compile(r"([A-Za-z][A-Za-z0-9._-]{0,62})\[([0-9]{1,6})-([0-9]{1,6})\]")
+
+
+class NodeSelectors:
+    """The nodes and racks of a site by their names. All methods raise ScenarioError."""
+
+    def __init__(self, reader: ScenarioReader, drafts: Sequence[NodeDraft], racks: Sequence[SiteRack]) -> None:
+        self._reader = reader
+        self.drafts = {draft.name: draft for draft in drafts}
+        self._racks = {rack.name: rack for rack in racks}
+
+    def find(self, keys: Mapping[str, object], path: str) -> list[NodeDraft]:
+        """The nodes that the keys `node` and `rack` name: one of the two has to be there."""
+        given = [word for word in ("node", "rack") if word in keys]
+        if len(given) != 1:
+            self._reader.fail(path, "names no place; give node or rack" if not given else "name node or rack, not both")
+        word = given[0]
+        if word == "node":
+            return self.nodes(keys["node"], f"{path}.node")
+        names = self._names(keys["rack"], f"{path}.rack", self._racks, "rack")
+        return [self.drafts[node] for name in names for node in self._racks[name].nodes]
+
+    def nodes(self, raw: object, path: str) -> list[NodeDraft]:
+        """The nodes that a value means."""
+        return [self.drafts[name] for name in self._names(raw, path, self.drafts, "node")]
+
+    def _names(self, raw: object, path: str, known: Mapping[str, object], what: str) -> list[str]:
+        if raw == "all":
+            return list(known)
+        found: dict[str, None] = {}
+        for part in raw if isinstance(raw, list) else [raw]:
+            for name in self._spelled_out(part, path, what, len(known)):
+                if name not in known:
+                    hint = nearest(name, known)
+                    self._reader.fail(path, f"there is no {what} {shown(name)} in this site; {hint}")
+                found[name] = None
+        return list(found)
+
+    def _spelled_out(self, part: object, path: str, what: str, most: int) -> list[str]:
+        example = f"{what}3, {what}[3-7]" if what == "node" else "r3, r[3-7]"
+        if not isinstance(part, str):
+            self._reader.fail(path, f"expected a name, a range or a list of these, such as {example}, or all")
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            return [part]
+        first, last = int(match[2]), int(match[3])
+        if not first <= last < first + most:
+            self._reader.fail(path, f"{shown(part)} is no range within this site, which has {most} {what}s")
+        return [f"{match[1]}{number}" for number in range(first, last + 1)]
+
+
+_DEAL, _NODE = 91, 92
+"""What the seed is mixed with, so that dealing and nodes do not share their chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioShare:
+    """A scenario and its weight among those that are dealt out."""
+
+    scenario: Scenario
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class RackPlan:
+    """Racks that are alike. `shares` are what their nodes may play."""
+
+    prefix: str
+    count: int
+    nodes: int
+    topology: Topology
+    shares: tuple[ScenarioShare, ...]
+    budget: float | None
+
+
+def build_nodes(plans: Sequence[RackPlan]) -> tuple[list[NodeDraft], list[SiteRack], list[RackPlan]]:
+    """The nodes, the racks, and the plan of each node, in the order of the plans."""
+    drafts: list[NodeDraft] = []
+    racks: list[SiteRack] = []
+    planned: list[RackPlan] = []
+    counted: dict[str, int] = {}
+    for plan in plans:
+        for _ in range(plan.count):
+            number = counted[plan.prefix] = counted.get(plan.prefix, 0) + 1
+            rack = f"{plan.prefix}{number}"
+            names = tuple(f"node{len(drafts) + each + 1}" for each in range(plan.nodes))
+            racks.append(SiteRack(rack, names, plan.budget))
+            drafts += [NodeDraft(name, rack, plan.topology) for name in names]
+            planned += [plan] * plan.nodes
+    return drafts, racks, planned
+
+
+def assign_scenarios(drafts: Sequence[NodeDraft], planned: Sequence[RackPlan], width: int, seed: int) -> list[Span]:
+    """Have each node without a job play a scenario; a scenario's jobs span `width` neighbours that play the same."""
+    spans: list[Span] = []
+    for number, (group, plan) in enumerate(_neighbours(drafts, planned, width), 1):
+        scenario = _chosen(plan.shares, share(seed, _DEAL, number))
+        jobs = [replace(job, id=f"{job.id}_{number}") for job in scenario.jobs]
+        for draft in group:
+            draft.title = scenario.name
+            draft.jobs += jobs
+            draft.faults += scenario.faults
+        spans += [[(draft, place) for draft in group] for place in range(len(jobs))]
+    return spans
+
+
+def _neighbours(
+    drafts: Sequence[NodeDraft], planned: Sequence[RackPlan], width: int
+) -> Iterator[tuple[list[NodeDraft], RackPlan]]:
+    """Return the nodes without a job, in groups of this size within one plan."""
+    free = ((draft, plan) for draft, plan in zip(drafts, planned, strict=True) if not draft.jobs)
+    for _, same in groupby(free, lambda each: id(each[1])):
+        members = [draft for draft, _ in same]
+        plan = planned[drafts.index(members[0])]
+        for start in range(0, len(members), width):
+            yield members[start : start + width], plan
+
+
+def _chosen(shares: Sequence[ScenarioShare], chance: float) -> Scenario:
+    left = chance * sum(each.weight for each in shares)
+    for each in shares:
+        left -= each.weight
+        if left < 0.0:
+            return each.scenario
+    return shares[-1].scenario
+
+
+def build_site(
+    cluster: str, seed: int, drafts: Sequence[NodeDraft], racks: Sequence[SiteRack], spans: Sequence[Span],
+    outages: Sequence[Outage],
+) -> SimulatedSite:  # fmt: skip
+    """The site, once all jobs and faults are in place."""
+    for span in spans:
+        link_waiting_nodes(span)
+    nodes = (SiteNode(draft.name, draft.rack, _scenario(draft, seed, number)) for number, draft in enumerate(drafts))
+    return SimulatedSite(cluster, tuple(nodes), tuple(racks), tuple(outages))
+
+
+def _scenario(draft: NodeDraft, seed: int, number: int) -> Scenario:
+    return Scenario(
+        draft.title or "idle", "", draft.topology, mix(seed, _NODE, number), tuple(draft.jobs), tuple(draft.faults),
+        awaited=tuple(draft.awaited),
+    )  # fmt: skip

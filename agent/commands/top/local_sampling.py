@@ -1,0 +1,68 @@
+"""Reads the devices of this machine for the view, where no agent is attached to."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from agent.commands.top.screen.node_samples import Sighting, SightingBoard
+from agent.config.schema import Config
+from agent.daemon.hub import Hub
+from agent.daemon.reloading import LastReload
+from agent.daemon.sampling import Teller
+from agent.daemon.self_report import SelfMetrics
+from agent.lib.clock import clock
+from agent.lib.threads import Threads
+from agent.model import Snapshot
+from agent.rack.series import ConfiguredRack
+from agent.wiring.command_line import CommandLineOptions, scenario_of
+from agent.wiring.peering import load_rack
+from agent.wiring.sources import make_sampling_loop
+
+ORIGIN = "sampled here"
+END_SECONDS = 2.0
+"""Seconds for which the sampling thread may continue after a request to stop."""
+
+
+class LocalSampler:
+    """The sampling loop of a daemon, in a thread, for one viewer. It keeps no state and serves no pages."""
+
+    def __init__(
+        self,
+        name: str,
+        config: Config,
+        options: CommandLineOptions,
+        interval: float,
+        board: SightingBoard,
+        threads: Threads,
+    ) -> None:
+        self._name = name
+        self._board = board
+        self._threads = threads
+        sampling = config.sampling
+        sampling = msgspec.structs.replace(
+            sampling, fast=interval, slow=max(sampling.slow, interval), cold=max(sampling.cold, interval)
+        )
+        config = msgspec.structs.replace(config, sampling=sampling)
+        tellers: dict[str, Teller] = {
+            "reporting the rack's configuration": ConfiguredRack(load_rack(config, options.folder, 0.0)),
+            "reporting the agent's own metrics": SelfMetrics(scenario_of(config), LastReload(clock().wall)),
+        }
+        hub = Hub()
+        hub.follow("showing the node", self._show)
+        self._loop = make_sampling_loop(config, options, hub, tellers)
+
+    def begin(self) -> None:
+        """Sample until `stop`."""
+        self._board.expect(self._name)
+        self._thread = self._threads.begin("top-sampling", self._loop.run)
+
+    def stop(self) -> None:
+        """End the worker and the threads."""
+        self._loop.stop()
+        self._thread.join(END_SECONDS)
+        self._loop.close(time.sleep)
+
+    def _show(self, snapshot: Snapshot) -> None:
+        self._board.put(Sighting(self._name, ORIGIN, snapshot, mono=clock().mono))

@@ -1,0 +1,351 @@
+"""Poll running agents, each in a thread of its own, and read their JSON as untrusted data.
+
+One agent that does not answer delays no other. Agents are named as `node7`, `node7:19400` or `https://node7:443`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from agent.catalogue import BY_NAME
+from agent.commands.top.screen.node_samples import Sighting, SightingBoard
+from agent.lib.http_answers import AnswerBounds, HttpError
+from agent.lib.http_client import HttpClient
+from agent.lib.http_link import HttpRequest
+from agent.lib.http_target import TLS_KEYS, HttpTarget
+from agent.lib.threads import KeptThread, Threads
+from agent.lib.wording import one_line
+from agent.model import (
+    Alert,
+    Backend,
+    BackendReport,
+    Entity,
+    Framer,
+    Gap,
+    Gpu,
+    IbPort,
+    Instant,
+    Labels,
+    Layout,
+    Metric,
+    Node,
+    NvLink,
+    Outcome,
+    PastMoment,
+    Phase,
+    Rack,
+    Reading,
+    Reason,
+    Series,
+    Snapshot,
+)
+
+PORT = 19400
+TIMEOUT_SECONDS = 3.0
+"""Seconds after which an agent that has not answered counts as silent."""
+
+
+def target_of(text: str, login: Mapping[str, Any] | None = None) -> HttpTarget:
+    """The agent of this name or URL, by https if the login has something of TLS. Raises ValueError with the remedy."""
+    scheme = "https" if login and any(login.get(key) for key in TLS_KEYS) else "http"
+    url = text if "://" in text else f"{scheme}://{text}"
+    if "://" not in text and not _has_port(text):
+        url = f"{url}:{PORT}"
+    target = HttpTarget(url, timeout=TIMEOUT_SECONDS, **(login or {}))
+    if target.path:
+        raise ValueError(f"url {target.shown!r}: give the agent alone, without a path")
+    return target
+
+
+def name_of_target(target: HttpTarget) -> str:
+    """What a line calls it: its host, with the port where that is not the usual one."""
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    return host if target.port == PORT else f"{host}:{target.port}"
+
+
+def _has_port(text: str) -> bool:
+    tail = text.rpartition("]")[2] if text.startswith("[") else text
+    return ":" in tail
+
+
+_LARGEST = sys.float_info.max
+_OUTCOMES = {each.value: each for each in Outcome}
+_REASONS = {each.value: each for each in Reason}
+_PHASES = {"pending": Phase.PENDING, "firing": Phase.FIRING}
+
+
+class AgentResponseError(ValueError):
+    """The response is not one of a coldplate agent; the text says what is wrong with it."""
+
+
+class SnapshotReader:
+    """Reads `/api/v1/snapshot`. Keeps the series of the answer before: they are nearly always the same."""
+
+    def __init__(self) -> None:
+        self._series: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
+
+    def read(self, body: bytes) -> tuple[Snapshot, float]:
+        """The snapshot and its age in seconds. Metrics that this program does not know are left out.
+
+        Raises ForeignAnswerError.
+        """
+        data = _data(body)
+        try:
+            at = Instant(_number(data["monotonic"]), _number(data["timestamp"]))
+            sequence, age = int(_number(data["sequence"])), _number(data["age"])
+            frame = Framer().frame(self._readings(data["readings"]))
+            reports = tuple(_reports(data["reports"], data["gaps"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise AgentResponseError(f"the snapshot is not an agent's: {error!r}") from error
+        return Snapshot(sequence, at, (frame,), reports), age
+
+    def _readings(self, told: list[dict[str, Any]]) -> Iterator[Reading]:
+        kept: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
+        for each in told:
+            row, value = BY_NAME.get(each["metric"]), each["value"]
+            if row is None or value is None:
+                continue
+            key = (row.name, tuple(each["labels"].items()))
+            series = self._series.get(key) or _series(row, each["labels"])
+            if series is not None and key not in kept:
+                kept[key] = series
+                yield Reading(series, _number(value))
+        self._series = kept
+
+
+def _series(row: Metric, labels: Mapping[str, Any]) -> Series | None:
+    entity = _entity(row.entity, labels)
+    if entity is None:
+        return None
+    own = {name for name, _ in entity.labels}
+    return Series(row, entity, tuple((name, str(value)) for name, value in labels.items() if name not in own))
+
+
+def _entity(kind: type, labels: Mapping[str, Any]) -> Entity | None:
+    """What the labels name; None where they name nothing of this kind."""
+    if kind is Node:
+        return Node()
+    try:
+        gpu = Gpu(str(labels.get("gpu", "")), str(labels.get("uuid", "")))
+        if kind is Gpu or (kind is NvLink and "link" not in labels):  # a gap may be that of all links
+            return gpu
+        if kind is NvLink:
+            return NvLink(gpu, int(labels["link"]))
+        if kind is IbPort:
+            return IbPort(str(labels["device"]), str(labels["port"]))
+        return Rack(str(labels["rack"])) if kind is Rack else Backend(str(labels["backend"]))
+    except (KeyError, ValueError):
+        return None
+
+
+def _reports(reports: list[dict[str, Any]], gaps: list[dict[str, Any]]) -> Iterator[BackendReport]:
+    by_backend: dict[str, list[Gap]] = {}
+    for each in gaps:
+        row, reason = BY_NAME.get(each["metric"]), _REASONS.get(each["reason"])
+        entity = None if row is None else _entity(row.entity, each["labels"])
+        if row is not None and reason is not None and entity is not None:
+            gap = Gap(row, entity, reason, str(each["detail"]))
+            by_backend.setdefault(each["backend"], []).append(gap)
+    for each in reports:
+        outcome = _OUTCOMES.get(each["outcome"])
+        if outcome is not None:
+            name = str(each["backend"])
+            yield BackendReport(
+                name, outcome, _number(each["duration"]), str(each["detail"]), tuple(by_backend.get(name, ()))
+            )
+
+
+def read_history(body: bytes) -> list[PastMoment]:
+    """The moments of `/api/v1/history`, the oldest first. Raises ForeignAnswerError."""
+    data = _data(body)
+    try:
+        walls = [_number(each) for each in data["timestamps"]]
+        columns = list(_columns(data["series"], len(walls)))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise AgentResponseError(f"the history is not an agent's: {error!r}") from error
+    return [PastMoment(wall, tuple(_parts(columns, place))) for place, wall in enumerate(walls)]
+
+
+def _columns(told: list[dict[str, Any]], moments: int) -> Iterator[tuple[Layout, list[float | None]]]:
+    for each in told:
+        row = BY_NAME.get(each["metric"])
+        series = None if row is None else _series(row, each["labels"])
+        if series is not None and len(each["values"]) == moments:
+            yield Layout((series,)), [None if value is None else _number(value) for value in each["values"]]
+
+
+def _parts(columns: list[tuple[Layout, list[float | None]]], place: int) -> Iterator[tuple[Layout, tuple[float, ...]]]:
+    for layout, values in columns:
+        value = values[place]
+        if value is not None:
+            yield layout, (value,)
+
+
+def read_alerts(body: bytes) -> list[Alert]:
+    """The alerts of `/api/v1/alerts`, as in Prometheus's own API. Raises ForeignAnswerError."""
+    try:
+        return [_alert(each) for each in _data(body)["alerts"] if each["state"] in _PHASES]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise AgentResponseError(f"the alerts are not an agent's: {error!r}") from error
+
+
+def _alert(told: Mapping[str, Any]) -> Alert:
+    labels: Labels = tuple(sorted((str(name), str(value)) for name, value in told["labels"].items()))
+    annotations = {str(name): str(value) for name, value in told["annotations"].items()}
+    return Alert(
+        str(told["labels"]["alertname"]),
+        labels,
+        _PHASES[told["state"]],
+        _float(told["value"]),
+        _wall(told["activeAt"]),
+        annotations=annotations,
+        inhibited_by=str(told.get("inhibitedBy", "")),
+    )
+
+
+def _wall(text: str) -> float:
+    """Seconds since the epoch of a time in UTC as the API writes it, with any number of digits behind the second."""
+    whole, _, fraction = text.removesuffix("Z").partition(".")
+    try:
+        return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
+    except ValueError as error:
+        raise AgentResponseError(f"activeAt is no time: {error}") from error
+
+
+def _float(value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        return math.nan
+
+
+def _data(body: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise AgentResponseError("the answer is not JSON: is this the port of an agent?") from error
+    if not isinstance(answer, dict) or answer.get("status") != "success" or not isinstance(answer.get("data"), dict):
+        text = answer.get("error") if isinstance(answer, dict) else None
+        raise AgentResponseError(str(text) if isinstance(text, str) else "the answer is not an agent's")
+    data: dict[str, Any] = answer["data"]
+    return data
+
+
+def _number(value: object) -> float:
+    """A finite number. Raises TypeError."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= _LARGEST:
+        raise TypeError(f"{value!r} is no number")
+    return float(value)
+
+
+ORIGIN = "from its agent"
+MOST_BODY = 64 * 1024 * 1024
+"""Bytes of a snapshot: that of the largest node has about 10 MiB."""
+END_SECONDS = 1.0
+"""Seconds for which those that end are waited for, all together."""
+_OK, _NO_RULES = 200, 404
+
+
+class AgentClient:
+    """The way to one agent. `clock` reads both clocks; it is called in one thread.
+
+    The first answer has the minutes before, too, if they are wanted.
+    """
+
+    def __init__(self, name: str, target: HttpTarget, clock: Callable[[], Instant], *, with_past: bool = True) -> None:
+        self.name = name
+        self._timeout = target.timeout
+        self._clock = clock
+        self._client = HttpClient(target, AnswerBounds(MOST_BODY), lambda: clock().mono)
+        self._reader = SnapshotReader()
+        self._past: list[PastMoment] | None = None if with_past else []
+
+    def fetch(self) -> Sighting:
+        """Return its current sample, or why there is no response. Takes no longer than the target's timeout."""
+        until = self._clock().mono + self._timeout
+        try:
+            body = self._get("/api/v1/snapshot", until)
+            assert body is not None
+            snapshot, age = self._reader.read(body)
+            alerts = self._alerts(until)
+            if self._past is None:
+                self._past = self._history(until)
+        except HttpError as error:
+            return self._silent(f"no answer: {self._client.masked(str(error))}")
+        except AgentResponseError as error:
+            return self._silent(str(error))
+        return Sighting(self.name, ORIGIN, snapshot, alerts, "", age, self._clock().mono, self._past)
+
+    def close(self) -> None:
+        """Hang up; the next question opens another connection."""
+        self._client.close()
+
+    def abort(self) -> None:
+        """End a question under way, from another thread."""
+        self._client.abort()
+
+    def _alerts(self, until: float) -> list[Alert] | None:
+        body = self._get("/api/v1/alerts", until, optional=True)
+        return None if body is None else read_alerts(body)
+
+    def _history(self, until: float) -> list[PastMoment]:
+        """Empty if nothing usable comes: a picture without it is better than none."""
+        try:
+            body = self._get("/api/v1/history", until, optional=True)
+            return [] if body is None else read_history(body)
+        except (HttpError, AgentResponseError):
+            self._client.close()
+            return []
+
+    def _get(self, path: str, until: float, *, optional: bool = False) -> bytes | None:
+        answer = self._client.exchange(HttpRequest("GET", path), until)
+        if answer.closes:
+            self._client.close()
+        if optional and answer.status == _NO_RULES:
+            return None
+        if answer.status != _OK or answer.cut:
+            raise AgentResponseError(f"answers {path} with status {answer.status}")
+        return answer.body
+
+    def _silent(self, problem: str) -> Sighting:
+        return Sighting(self.name, ORIGIN, problem=one_line(problem), mono=self._clock().mono)
+
+
+class AgentPoller:
+    """Asks any number of agents again and again, `interval` seconds apart, until `stop`."""
+
+    def __init__(self, board: SightingBoard, interval: float, threads: Threads) -> None:
+        self._board = board
+        self._interval = interval
+        self._threads = threads
+        self._stopping = threading.Event()
+        self._polls: dict[str, tuple[AgentClient, KeptThread]] = {}
+
+    def begin(self, poll: AgentClient) -> None:
+        """Ask this one, too, unless one of its name is asked already."""
+        if poll.name in self._polls:
+            return
+        self._board.expect(poll.name)
+        self._polls[poll.name] = poll, self._threads.begin(f"top-{poll.name}", lambda: self._run(poll))
+
+    def _run(self, poll: AgentClient) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._board.put(poll.fetch())
+                self._stopping.wait(self._interval)
+        finally:
+            poll.close()
+
+    def stop(self) -> None:
+        """Stop polling. Do not wait for a pending DNS lookup."""
+        self._stopping.set()
+        for poll, _ in self._polls.values():
+            poll.abort()
+        for _, thread in self._polls.values():
+            thread.join(END_SECONDS / len(self._polls))

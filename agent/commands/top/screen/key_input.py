@@ -1,0 +1,275 @@
+"""Decode the keys and mouse reports of a terminal, and change the screen's state by them.
+
+The bytes are ECMA-48 sequences, xterm's keys and SGR mouse mode. The next state is a pure function of state and key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Union
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPress:
+    """One key: a character, or a name such as `up`, `enter` and `page-down`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class MouseClick:
+    """The first mouse button went down on this line and column of the screen, counted from 0."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class MouseScroll:
+    """The wheel was turned; `lines` is below 0 upwards."""
+
+    lines: int
+
+
+Press = Union[KeyPress, MouseClick, MouseScroll]
+
+_SEQUENCE = re.compile(rb"\x1b(?:\[(?P<csi>[0-?]*[ -/]*[@-~])|O(?P<ss3>.))", re.DOTALL)
+_MOUSE = re.compile(rb"<(\d{1,4});(\d{1,5});(\d{1,5})([Mm])")
+_CSI = {
+    b"A": "up", b"B": "down", b"C": "right", b"D": "left", b"H": "home", b"F": "end", b"1~": "home", b"7~": "home",
+    b"4~": "end", b"8~": "end", b"5~": "page-up", b"6~": "page-down",
+}  # fmt: skip
+_PLAIN = {"\r": "enter", "\n": "enter", "\x7f": "backspace", "\x08": "backspace", " ": "space", "\x1b": "escape"}
+_BEGUN = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|O)?")
+_WHEEL_UP, _WHEEL_DOWN = 64, 65
+_WHEEL_LINES = 3
+
+
+class KeyReader:
+    """Takes bytes as they come; a sequence may arrive in pieces."""
+
+    def __init__(self) -> None:
+        self._left = b""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a sequence has begun: without more bytes soon, it was the escape key."""
+        return bool(self._left)
+
+    def feed(self, data: bytes) -> list[Press]:
+        """What the bytes say, with those before."""
+        found: list[Press] = []
+        data, self._left = self._left + data, b""
+        while data:
+            if _BEGUN.fullmatch(data) or (data[0] >= 0xC0 and _is_cut(data)):
+                self._left = data
+                break
+            event, data = _first(data)
+            if event is not None:
+                found.append(event)
+        return found
+
+    def flush(self) -> list[Press]:
+        """What was left as it stands: nothing more came."""
+        left, self._left = self._left, b""
+        return [KeyPress("escape")] if left.startswith(b"\x1b") else []
+
+
+def _first(data: bytes) -> tuple[Press | None, bytes]:
+    """The first event, None for one that means nothing here, and the bytes behind it."""
+    found = _SEQUENCE.match(data)
+    if found is not None:
+        return _sequence(found), data[found.end() :]
+    size = next((size for size in range(1, 5) if _is_text(data[:size])), 1)
+    text = data[:size].decode("utf-8", "replace")
+    name = _PLAIN.get(text, text)
+    return (KeyPress(name) if name.isprintable() else None), data[size:]
+
+
+def _sequence(found: re.Match[bytes]) -> Press | None:
+    csi = found["csi"]
+    if csi is None:
+        csi = found["ss3"]
+    mouse = _MOUSE.fullmatch(csi)
+    if mouse is None:
+        name = _CSI.get(csi)
+        return None if name is None else KeyPress(name)
+    button, column, line = (int(each) for each in mouse.groups()[:3])
+    if button in (_WHEEL_UP, _WHEEL_DOWN):
+        return MouseScroll(-_WHEEL_LINES if button == _WHEEL_UP else _WHEEL_LINES)
+    return MouseClick(line - 1, column - 1) if button == 0 and mouse[4] == b"M" else None
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_cut(data: bytes) -> bool:
+    """Whether the bytes are the beginning of one character."""
+    return len(data) < 2 + (data[0] >= 0xE0) + (data[0] >= 0xF0) and all(each & 0xC0 == 0x80 for each in data[1:])
+
+
+GpuKey = tuple[str, str]
+"""The node of a GPU, and its uuid; a node that does not answer has an empty one."""
+MOST_FILTER = 80
+
+
+class Sort(Enum):
+    """What the rows are sorted by; the names are those of the columns."""
+
+    TROUBLE = "trouble"
+    INDEX = "index"
+    BUSY = "busy"
+    MEMORY = "memory"
+    POWER = "power"
+    TEMPERATURE = "temp"
+    JOB = "job"
+
+
+@dataclass(frozen=True, slots=True)
+class OneGpu:
+    """Zoomed into one GPU."""
+
+    key: GpuKey
+
+
+@dataclass(frozen=True, slots=True)
+class OneJob:
+    """Zoomed into the GPUs of one job, on whatever nodes."""
+
+    scheduler: str
+    job: str
+
+
+Zoom = Union[OneGpu, OneJob]
+
+
+@dataclass(frozen=True, slots=True)
+class UiState:
+    """`is_typing` while the filter is written. `selected` None selects nothing, as before the first key."""
+
+    sort: Sort = Sort.TROUBLE
+    reverse: bool = False
+    filter: str = ""
+    is_typing: bool = False
+    selected: GpuKey | None = None
+    zoom: Zoom | None = None
+    is_frozen: bool = False
+    is_helping: bool = False
+    mouse: bool = True
+    has_quit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OnScreen:
+    """What keys act upon: the rows from top to bottom with the jobs that hold them, and the screen line of each."""
+
+    rows: Sequence[GpuKey] = ()
+    jobs: Sequence[OneJob | None] = ()
+    lines: Sequence[int] = ()
+    first: int = 0
+    """The row that `lines` begins with: what is above it is scrolled away."""
+
+    def job_of(self, key: GpuKey | None) -> OneJob | None:
+        return self.jobs[self.rows.index(key)] if key in self.rows else None
+
+
+def press(state: UiState, event: Press, screen: OnScreen) -> UiState:
+    """The state after a key, a click or a turn of the wheel."""
+    if isinstance(event, MouseClick):
+        return _clicked(state, event, screen)
+    if isinstance(event, MouseScroll):
+        return state if state.is_helping else _moved(state, screen, event.lines)
+    if state.is_typing:
+        return _typed(state, event)
+    if state.is_helping:
+        return replace(state, is_helping=False, has_quit=event.name == "q")
+    if event.name in _MOVES:
+        return _moved(state, screen, _MOVES[event.name])
+    act = _ACTS.get(event.name)
+    return state if act is None else act(state, screen)
+
+
+def _typed(state: UiState, key: KeyPress) -> UiState:
+    if key.name == "enter":
+        return replace(state, is_typing=False)
+    if key.name == "escape":
+        return replace(state, is_typing=False, filter="")
+    if key.name == "backspace":
+        return replace(state, filter=state.filter[:-1])
+    if len(key.name) == 1 and key.name.isprintable():
+        return replace(state, filter=(state.filter + key.name)[:MOST_FILTER])
+    return replace(state, filter=f"{state.filter} ") if key.name == "space" else state
+
+
+def _moved(state: UiState, screen: OnScreen, lines: int) -> UiState:
+    if not screen.rows:
+        return state
+    if state.selected in screen.rows:
+        start = screen.rows.index(state.selected)
+    else:
+        start = -1 if lines > 0 else len(screen.rows)
+    key = screen.rows[min(max(start + lines, 0), len(screen.rows) - 1)]
+    return replace(state, selected=key, zoom=OneGpu(key) if isinstance(state.zoom, OneGpu) else state.zoom)
+
+
+def _clicked(state: UiState, click: MouseClick, screen: OnScreen) -> UiState:
+    """Select the row; a click on the one that is selected zooms into it."""
+    if click.line not in screen.lines or state.is_helping:
+        return replace(state, is_helping=False)
+    key = screen.rows[screen.first + screen.lines.index(click.line)]
+    return _entered(state, screen) if key == state.selected else replace(state, selected=key)
+
+
+def _entered(state: UiState, screen: OnScreen) -> UiState:
+    key = state.selected if state.selected in screen.rows else next(iter(screen.rows), None)
+    if key is None or not key[1]:
+        return state
+    return replace(state, selected=key, zoom=OneGpu(key))
+
+
+def _into_job(state: UiState, screen: OnScreen) -> UiState:
+    if isinstance(state.zoom, OneJob):
+        return replace(state, zoom=None)
+    key = state.zoom.key if isinstance(state.zoom, OneGpu) else state.selected
+    job = screen.job_of(key if key in screen.rows else next(iter(screen.rows), None))
+    return state if job is None else replace(state, zoom=job)
+
+
+def _back(state: UiState, _screen: OnScreen) -> UiState:
+    """One step back: out of the zoom, then out of the filter, then out of the selection."""
+    if state.zoom is not None:
+        return replace(state, zoom=None)
+    return replace(state, filter="") if state.filter else replace(state, selected=None)
+
+
+def _next_sort(state: UiState, _screen: OnScreen) -> UiState:
+    orders = list(Sort)
+    return replace(state, sort=orders[(orders.index(state.sort) + 1) % len(orders)], reverse=False)
+
+
+_Act = Callable[[UiState, OnScreen], UiState]
+_MOVES = {"up": -1, "down": 1, "k": -1, "j": 1, "page-up": -10, "page-down": 10, "home": -(10**6), "end": 10**6}
+_ACTS: dict[str, _Act] = {
+    "q": lambda state, _: replace(state, has_quit=True),
+    "?": lambda state, _: replace(state, is_helping=True),
+    "h": lambda state, _: replace(state, is_helping=True),
+    "s": _next_sort,
+    "r": lambda state, _: replace(state, reverse=not state.reverse),
+    "/": lambda state, _: replace(state, is_typing=True, zoom=None),
+    "space": lambda state, _: replace(state, is_frozen=not state.is_frozen),
+    "enter": _entered,
+    "right": _entered,
+    "g": _into_job,
+    "m": lambda state, _: replace(state, mouse=not state.mouse),
+    "escape": _back,
+    "left": _back,
+    "backspace": _back,
+}

@@ -1,0 +1,172 @@
+"""Keep the newest sample of each node, and the recent rates of its counters.
+
+Threads that read put samples in, and the thread that draws takes them out. Traffic is a rate, which changes with every
+sample; errors are the growth over a minute.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from agent.model import Alert, Entity, Labels, PastMoment, Reading, Series, Snapshot
+
+
+class Sighting(NamedTuple):
+    """The last of one node: a snapshot, or the problem that prevents one.
+
+    `alerts` is None where no rules are evaluated. `age` is that of the snapshot in seconds when it came, `mono` when
+    that was. `past` are the minutes before the command started, the oldest first.
+    """
+
+    name: str
+    origin: str
+    snapshot: Snapshot | None = None
+    alerts: Sequence[Alert] | None = None
+    problem: str = ""
+    age: float = 0.0
+    mono: float = 0.0
+    past: Sequence[PastMoment] = ()
+
+
+class SightingBoard:
+    """The latest sighting of each node, in the order in which they were named; `changed` is called in any thread."""
+
+    def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
+        self._lock = threading.Lock()
+        self._latest: dict[str, Sighting] = {}
+        self._expected: dict[str, None] = {}
+        self._changed = changed
+        self._arrived = threading.Condition(self._lock)
+        self._counts: dict[str, int] = {}
+
+    def expect(self, name: str) -> None:
+        """Register a node before its first sample arrives."""
+        with self._lock:
+            self._expected[name] = None
+
+    def put(self, sighting: Sighting) -> None:
+        with self._arrived:
+            self._expected[sighting.name] = None
+            before = self._latest.get(sighting.name)
+            self._latest[sighting.name] = sighting
+            if before is None or _moment(before) != _moment(sighting) or sighting.snapshot is None:
+                self._counts[sighting.name] = self._counts.get(sighting.name, 0) + 1
+            self._arrived.notify_all()
+        self._changed()
+
+    def all(self) -> list[Sighting]:
+        """Return one for each registered node."""
+        return self.look()[0]
+
+    def look(self) -> tuple[list[Sighting], dict[str, int]]:
+        """The same, with how many samples or problems of each node there were so far."""
+        with self._lock:
+            return [self._latest[name] for name in self._expected if name in self._latest], dict(self._counts)
+
+    def wait(self, counts: Mapping[str, int], seconds: float) -> None:
+        """Until there is another sample, or problem, of every expected node than those counted, or for so long."""
+        with self._arrived:
+            self._arrived.wait_for(
+                lambda: all(self._counts.get(name, 0) > counts.get(name, 0) for name in self._expected), seconds
+            )
+
+
+def _moment(sighting: Sighting) -> float | None:
+    return None if sighting.snapshot is None else sighting.snapshot.at.mono
+
+
+NVLINK = ("coldplate_gpu_nvlink_transmit_bytes_total", "coldplate_gpu_nvlink_receive_bytes_total")
+PCIE = ("coldplate_gpu_pcie_transmit_bytes_total", "coldplate_gpu_pcie_receive_bytes_total")
+PORT = (
+    "coldplate_infiniband_port_data_received_bytes_total",
+    "coldplate_infiniband_port_data_transmitted_bytes_total",
+)
+TRAFFIC = frozenset((*NVLINK, *PCIE, *PORT))
+"""Counters of bytes that are read in the fast lane."""
+PORT_ERRORS = {
+    "coldplate_infiniband_link_down_events_total": "went down",
+    "coldplate_infiniband_link_downed_total": "link downed",
+    "coldplate_infiniband_link_error_recovery_total": "link recoveries",
+    "coldplate_infiniband_symbol_error_total": "symbol errors",
+    "coldplate_infiniband_local_link_integrity_errors_total": "link integrity errors",
+    "coldplate_infiniband_port_errors_received_total": "receive errors",
+}
+"""Counters of a port's errors, and what people call them. What congestion alone can raise is not among them."""
+GPU_ERRORS = {
+    "coldplate_gpu_nvlink_errors_total": "NVLink errors",
+    "coldplate_gpu_ecc_errors_total": "ECC errors",
+    "coldplate_gpu_pcie_replays_total": "PCIe replays",
+    "coldplate_gpu_throttle_seconds_total": "throttled seconds",
+}
+STATE_SECONDS = "coldplate_gpu_state_seconds_total"
+WINDOW_SECONDS = 60.0
+"""Seconds over which the growth of an error counter is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """At one moment. What has no two samples yet is absent.
+
+    `rates` in the counter's unit per second, `growth` in its unit over the window, both by metric name and entity.
+    """
+
+    rates: Mapping[tuple[str, Entity], float] = field(default_factory=dict)
+    growth: Mapping[tuple[str, Entity, Labels], float] = field(default_factory=dict)
+
+
+class TrafficMeter:
+    """Compares each snapshot of one node with those before. A counter that fell starts again."""
+
+    def __init__(self) -> None:
+        self._last: dict[Series, tuple[float, float]] = {}
+        self._windows: dict[Series, deque[tuple[float, float]]] = {}
+        self._told = Traffic()
+        self._at: float | None = None
+
+    def take(self, snapshot: Snapshot) -> Traffic:
+        """What the counters did up to this snapshot; the same snapshot again changes nothing."""
+        now = snapshot.at.mono
+        if self._at is not None and now < self._at:  # the node's agent or the node itself was restarted
+            self._last, self._windows = {}, {}
+        elif self._at == now:
+            return self._told
+        rates = dict(self._rates(snapshot, now))
+        growth = dict(self._growth(snapshot, now))
+        self._at, self._told = now, Traffic(rates, growth)
+        return self._told
+
+    def _rates(self, snapshot: Snapshot, now: float) -> Iterator[tuple[tuple[str, Entity], float]]:
+        fresh: dict[Series, tuple[float, float]] = {}
+        for series, value in snapshot:
+            if series.metric.name not in TRAFFIC:
+                continue
+            fresh[series] = (now, value)
+            if (last := self._last.get(series)) is not None and value >= last[1]:
+                yield (series.metric.name, series.entity), (value - last[1]) / (now - last[0])
+        self._last = fresh
+
+    def _growth(self, snapshot: Snapshot, now: float) -> Iterator[tuple[tuple[str, Entity, Labels], float]]:
+        kept: dict[Series, deque[tuple[float, float]]] = {}
+        for reading in snapshot:
+            series = reading.series
+            name = series.metric.name
+            if name not in PORT_ERRORS and name not in GPU_ERRORS and name != STATE_SECONDS:
+                continue
+            window = kept[series] = _window(self._windows.get(series), reading, now)
+            if len(window) > 1:
+                yield (name, series.entity, series.labels), reading.value - window[0][1]
+        self._windows = kept
+
+
+def _window(window: deque[tuple[float, float]] | None, reading: Reading, now: float) -> deque[tuple[float, float]]:
+    """The samples of the last minute, with the one that was valid at its beginning."""
+    if window is None or reading.value < window[-1][1]:
+        window = deque()
+    window.append((now, reading.value))
+    while len(window) > 2 and window[1][0] <= now - WINDOW_SECONDS:
+        window.popleft()
+    return window

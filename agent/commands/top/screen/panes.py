@@ -1,0 +1,400 @@
+"""Draw what surrounds the table of GPUs: the head, what is wrong, the node's line, the panels, one GPU, the help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+
+from rich.text import Text
+
+from agent.commands.top.screen import value_format
+from agent.commands.top.screen.gpu_table import GIB, throttled
+from agent.commands.top.screen.key_input import UiState
+from agent.commands.top.screen.node_diagnosis import NodeIssue
+from agent.commands.top.screen.node_samples import NVLINK, PCIE
+from agent.commands.top.screen.node_view import GpuView, JobFacts, NodeView, PortView
+from agent.commands.top.screen.text_layout import ABSENT, BOLD, DIM, HEAD, SPARK, STYLES, Part, TextLayout, sentence
+from agent.model import Alert, Phase
+from exporters.landing_alerts import tone_of
+from exporters.landing_gpus import name_of
+from exporters.markup import Tone, age, numbers
+
+NARROW = 40
+"""Columns below which nothing but the trouble itself is shown in its line."""
+
+
+def head_line(nodes: Sequence[NodeView], state: UiState, interval: float, look: TextLayout) -> Text:
+    """Which node or how many, what is in it, and the time of what is shown."""
+    parts: list[Part | str] = [("coldplate ", BOLD)]
+    if len(nodes) == 1:
+        parts += [(f" {nodes[0].name}", BOLD), f"  {_devices(nodes[0])}"]
+    else:
+        silent = sum(1 for node in nodes if node.problem)
+        count = sum(len(node.gpus) for node in nodes)
+        parts += [f" {len(nodes)} nodes, {count} GPUs", (f", {silent} silent" if silent else "", STYLES[Tone.BAD])]
+    scenarios = sorted({node.scenario for node in nodes if node.scenario})
+    if scenarios:
+        parts.append((f"  SYNTHETIC {', '.join(scenarios)}", STYLES[Tone.WARN]))
+    walls = [node.wall for node in nodes if node.wall is not None]
+    at = clock_time(max(walls)) if walls else ""
+    if state.is_frozen:
+        return look.left_and_right([*parts, ("  FROZEN", "reverse")], at)
+    origin = f"{nodes[0].origin}, " if len(nodes) == 1 else ""
+    return look.left_and_right(parts, f"{at}  {origin}every {interval:g} s", f"{at}  every {interval:g} s", at)
+
+
+def clock_time(wall: float) -> str:
+    """The time of day where the terminal is."""
+    return f"{datetime.fromtimestamp(wall, timezone.utc).astimezone():%H:%M:%S}"
+
+
+def _devices(node: NodeView) -> str:
+    if not node.gpus:
+        return "no GPU"
+    models = ", ".join(model.removeprefix("NVIDIA ") for model in node.models)
+    return f"{len(node.gpus)} x {models}" if models else f"{len(node.gpus)} GPUs"
+
+
+def verdict(nodes: Sequence[NodeView], troubles: Sequence[NodeIssue], look: TextLayout, most: int) -> list[Text]:
+    """Return what is wrong in a limited number of lines, the worst first; a line says how many more there are."""
+    if not any(each.tone <= Tone.WARN for each in troubles):
+        troubles = [NodeIssue(Tone.GOOD, _peace(nodes)), *troubles]
+    if most == 1:
+        more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 and look.width >= NARROW else ""
+        cut = look.cut(troubles[0].text, max(look.width - 2 - len(more), look.width // 2))
+        return list(sentence(look, troubles[0].tone, cut + more, 1))
+    lines: list[Text] = []
+    for place, trouble in enumerate(troubles):
+        left = most - len(lines)
+        more_follow = place + 1 < len(troubles)
+        if left == 1 and more_follow:
+            lines.append(look.line((f"  and {len(troubles) - place} more", DIM)))
+            break
+        lines += sentence(look, trouble.tone, trouble.text, min(2, max(left - more_follow, 1)))
+    return lines
+
+
+def _peace(nodes: Sequence[NodeView]) -> str:
+    count = sum(len(node.gpus) for node in nodes)
+    if not count:
+        why = next((f": {node.no_devices}" for node in nodes if node.no_devices), "")
+        return f"no GPU here{why}; nothing else is wrong"
+    return "the GPU answers, and nothing is wrong" if count == 1 else f"all {count} GPUs answer, and nothing is wrong"
+
+
+def node_line(nodes: Sequence[NodeView], look: TextLayout) -> Text:
+    """Power against the rack's budget, fabric, and how many alerts; of many nodes their sums."""
+    parts: list[Part | str] = []
+    powers = [node.power for node in nodes if node.power is not None]
+    source = f" ({nodes[0].power_source})" if len(nodes) == 1 and nodes[0].power_source else ""
+    parts += [
+        ("power ", DIM),
+        f"{value_format.kilowatts(sum(powers) if powers else None)} kW{source}" if powers else ABSENT,
+    ]
+    parts += _rack(nodes, look)
+    parts += _fabric([port for node in nodes for port in node.ports])
+    told = [node for node in nodes if node.alerts is not None]
+    if told:
+        firing = sum(len(node.firing) for node in told)
+        pending = sum(len(node.alerts or ()) for node in told) - firing
+        counted = [f"{count} {word}" for count, word in ((firing, "firing"), (pending, "pending")) if count]
+        parts += [("  alerts ", DIM), (", ".join(counted) or "none", STYLES[Tone.WARN] if firing else "")]
+    else:
+        parts += [("  alerts ", DIM), "n/a"]
+    return look.line(*parts)
+
+
+def _rack(nodes: Sequence[NodeView], look: TextLayout) -> list[Part | str]:
+    racks = {node.rack: node for node in nodes if node.rack and node.rack_budget}
+    parts: list[Part | str] = []
+    for name, node in list(racks.items())[:2]:
+        power, budget = node.rack_power, node.rack_budget
+        share = None if power is None or not budget else power / budget
+        tone = Tone.CALM if share is None or share <= 0.95 else Tone.WARN if share <= 1 else Tone.BAD
+        shown = f"{value_format.kilowatts(power)}/{value_format.kilowatts(budget)} kW"
+        bar = f" {look.glyphs.bar(share, 8)}" if look.width >= 100 and share is not None else ""
+        parts += [(f"  rack {name} ", DIM), (shown + bar, STYLES[tone])]
+    return parts
+
+
+def _fabric(ports: Sequence[PortView]) -> list[Part | str]:
+    if not ports:
+        return []
+    up = sum(1 for port in ports if port.is_up)
+    bad = any(port.tone <= Tone.WARN for port in ports)
+    received, sent = (
+        sum(known) if len(known := [rate for rate in rates if rate is not None]) == len(ports) else None
+        for rates in ([port.received for port in ports], [port.sent for port in ports])
+    )
+    return [
+        ("  IB ", DIM),
+        (f"{up}/{len(ports)} up", STYLES[Tone.WARN] if bad else ""),
+        f" in {value_format.gigabits(received)} out {value_format.gigabits(sent)} Gb/s",
+    ]
+
+
+def panel(title: str, lines: Sequence[Text], most: int | None, look: TextLayout) -> list[Text]:
+    """A title and its lines; the last one says how many had no room. Nothing where not even one line fits."""
+    if not lines or (most is not None and most < 2):
+        return []
+    head = look.line((f"{title} ", HEAD), (look.glyphs.rule * max(look.width - len(title) - 1, 0), DIM))
+    if most is None or len(lines) <= most - 1:
+        return [head, *lines]
+    if most == 2:
+        return [head, lines[0]]
+    shown = most - 2
+    return [head, *lines[:shown], look.line((f"  and {len(lines) - shown} more", DIM))]
+
+
+DESCRIBED = 4
+"""Most alerts of which those that fire have a line with their description as well."""
+
+
+def alert_lines(nodes: Sequence[NodeView], wall: float | None, look: TextLayout) -> list[Text]:
+    """Alerts, those that fire first and effects after causes, with their summary where there is room."""
+    many = len(nodes) > 1
+    found = [(node, alert) for node in nodes for alert in node.alerts or ()]
+    found.sort(key=lambda each: (each[1].phase is not Phase.FIRING, tone_of(each[1]), each[1].active_at))
+    lines = []
+    for node, alert in found:
+        lines.append(_alert(node.name if many else "", alert, wall, look))
+        description = alert.annotations.get("description", "")
+        if description and alert.phase is Phase.FIRING and not alert.inhibited_by and len(found) <= DESCRIBED:
+            lines.append(look.line(("  " + description, DIM)))
+    return lines
+
+
+def _alert(node: str, alert: Alert, wall: float | None, look: TextLayout) -> Text:
+    fires = alert.phase is Phase.FIRING
+    labels = dict(alert.labels)
+    tone = tone_of(alert) if fires else Tone.CALM
+    names = {"gpu": "GPU", "device": "port", "job_id": "job"}
+    where = " ".join([node, *(f"{names[name]} {labels[name]}" for name in names if labels.get(name))]).strip()
+    since = "" if wall is None else age(wall - alert.active_at)
+    return look.line(
+        (f"{look.glyphs.mark(tone)} ", STYLES[tone]),
+        (look.pad(alert.rule, min(24, max(look.width - 20, 10))), STYLES[tone]),
+        f" {labels.get('severity', ''):<8} {alert.phase.value:<7} {since:<9} ",
+        where + "  " if where else "",
+        f"effect of {alert.inhibited_by}  " if alert.inhibited_by else "",
+        (alert.annotations.get("summary", ""), DIM),
+    )
+
+
+def job_lines(nodes: Sequence[NodeView], wall: float | None, look: TextLayout) -> list[Text]:
+    """A line for each job that holds GPUs here."""
+    facts = {key: each for node in nodes for key, each in node.jobs.items()}
+    return [
+        _job(job, where, gpus, facts.get(_key(job), JobFacts()), wall, look)
+        for job, where, gpus in jobs_of([gpu for node in nodes for gpu in node.gpus], len(nodes) > 1)
+    ]
+
+
+def _key(job: Mapping[str, str]) -> tuple[str, str]:
+    return job.get("scheduler", ""), job.get("job_id", "")
+
+
+def _job(
+    job: Mapping[str, str], where: str, gpus: Sequence[GpuView], facts: JobFacts, wall: float | None, look: TextLayout
+) -> Text:
+    labels = {**job, **facts.labels}
+    place = ", ".join(filter(None, (labels.get("account", ""), labels.get("partition", ""))))
+    alone = [gpu for gpu in gpus if len(gpu.row.jobs) == 1]
+    powers = [gpu.values["power_watts"] for gpu in alone if "power_watts" in gpu.values]
+    busy = [gpu.row.busy for gpu in alone if gpu.row.busy is not None]
+    return look.line(
+        (f"  {look.pad(name_of(labels) or ABSENT, 10)} ", BOLD),
+        f"{look.pad(labels.get('user', '') or ABSENT, 8)} {look.pad(labels.get('name', '') or ABSENT, 14)} ",
+        f"{where}  {value_format.percent(sum(busy) / len(busy) if busy else None)} busy  ",
+        f"{value_format.kilowatts(sum(powers) if powers else None)} kW  ",
+        f"{age(wall - facts.start)}  " if wall is not None and facts.start is not None else "",
+        f"{facts.energy / 3.6e6:.1f} kWh  " if facts.energy is not None else "",
+        (place, DIM),
+    )
+
+
+def port_lines(nodes: Sequence[NodeView], look: TextLayout, only_bad: bool) -> list[Text]:
+    """A line for each port, those in trouble first."""
+    many = len(nodes) > 1
+    found = [(node.name if many else "", port) for node in nodes for port in node.ports]
+    found.sort(key=lambda each: min(each[1].tone, Tone.CALM))
+    return [_port(node, port, look) for node, port in found if not only_bad or port.tone <= Tone.WARN]
+
+
+def _port(node: str, port: PortView, look: TextLayout) -> Text:
+    grown = ", ".join(f"{what} +{amount:.0f}/min" for what, amount in port.growth.items())
+    full = port.received is not None and port.sent is not None and port.speed
+    share = max(port.received or 0.0, port.sent or 0.0) / port.speed if full and port.speed else None
+    return look.line(
+        (f"{look.glyphs.mark(port.tone)} ", STYLES[port.tone]),
+        f"{node} " if node else "",
+        (look.pad(port.name, 10), ""),
+        (f" {port.word:<6}", STYLES[port.tone]),
+        f" in {value_format.gigabits(port.received):>5} out {value_format.gigabits(port.sent):>5} Gb/s",
+        f" of {value_format.gigabits(port.speed)}" if port.speed is not None else "",
+        f" {look.glyphs.bar(share, 10)} " if look.width >= 100 and share is not None else "  ",
+        (f"{port.state}  " if port.word not in ("up", "errors") else "", DIM),
+        (grown, STYLES[min(port.tone, Tone.WARN)]),
+    )
+
+
+def jobs_of(gpus: Sequence[GpuView], many: bool) -> Iterator[tuple[Mapping[str, str], str, list[GpuView]]]:
+    """Each job with its facts, the GPUs that it holds in short, and those GPUs."""
+    held: dict[tuple[str, str], list[GpuView]] = {}
+    facts: dict[tuple[str, str], Mapping[str, str]] = {}
+    for gpu in gpus:
+        for job in gpu.row.jobs:
+            held.setdefault(_key(job), []).append(gpu)
+            facts.setdefault(_key(job), job)
+    for key in sorted(held):
+        indexes = [int(gpu.index) for gpu in held[key] if gpu.index.isascii() and gpu.index.isdigit()]
+        nodes = sorted({gpu.node for gpu in held[key]})
+        place = f"{nodes[0]} " if many else ""
+        where = f"{place}GPU {numbers(indexes)}" if len(nodes) == 1 else f"{len(held[key])} GPUs of {len(nodes)} nodes"
+        yield facts[key], where, held[key]
+
+
+CHART_LINES = 4
+GRID_WIDTH = 39
+
+
+def zoom_lines(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
+    """Return the pane from top to bottom; the caller cuts it if there is less room."""
+    facts = gpu.row.facts
+    about = "  ".join(filter(None, (facts.get("model", ""), facts.get("slot", ""), facts.get("serial", ""))))
+    lines = [look.line((f"GPU {gpu.index}  ", BOLD), (gpu.word, STYLES[gpu.tone]), (f"  {about}", DIM))]
+    lines.append(look.line((gpu.row.gpu.uuid, DIM)))
+    for finding in gpu.findings:
+        lines += sentence(look, finding.tone, finding.text)
+    if not gpu.findings:
+        lines += sentence(look, Tone.GOOD, "nothing is wrong with this GPU")
+    lines += _grid([*_values(gpu, look)], look)
+    lines += _chart("BUSY", gpu.busy_history, 1.0, "100%", look)
+    limit = gpu.value("power_limit_watts")
+    if limit:
+        lines += _chart("POWER", gpu.power_history, limit, f"{limit:.0f} W", look)
+    if gpu.growth and any(gpu.growth.values()):
+        grown = [look.line(f"  {what}  +{amount:.0f}") for what, amount in gpu.growth.items() if amount > 0]
+        lines += panel("GREW IN THE LAST MINUTE", grown, None, look)
+    return lines + panel("ALERTS", _alerts(node, gpu, look), None, look)
+
+
+def _alerts(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
+    """The alerts of the GPU, each with what else changed on the node when it began, and where to look."""
+    lines = []
+    for alert in gpu.row.alerts:
+        lines += alert_lines([NodeView(node.name, node.origin, alerts=[alert])], node.wall, look)
+        for name in ("changes", "command"):
+            if text := alert.annotations.get(name):
+                lines += sentence(look, Tone.CALM, text, most=6)
+    return lines
+
+
+def _values(gpu: GpuView, look: TextLayout) -> Iterator[tuple[str, Part]]:
+    value, degree = gpu.value, look.glyphs.degree
+    yield "busy", (_with_rolling(gpu, "utilization", "ratio", 100.0, "%"), "")
+    yield "power", (_with_rolling(gpu, "power", "watts", 1.0, " W"), "")
+    yield (
+        "power limit",
+        (value_format.of(value("power_limit_watts"), value("power_limit_default_watts"), 1.0, " W"), ""),
+    )
+    yield "core", (_with_rolling(gpu, "temperature", "celsius", 1.0, degree), "")
+    yield "memory heat", (_with_rolling(gpu, "memory_temperature", "celsius", 1.0, degree), "")
+    yield "heat margin", (value_format.plain(value("temperature_margin_celsius"), unit=degree), "")
+    yield "memory", (value_format.of(value("memory_used_bytes"), value("memory_total_bytes"), GIB, " GiB"), "")
+    yield "SM clock", (value_format.of(value("clock_sm"), value("clock_limit_sm"), 1e-6, " MHz"), "")
+    yield "memory clock", (value_format.of(value("clock_memory"), value("clock_limit_memory"), 1e-6, " MHz"), "")
+    yield "throttled by", throttled(gpu)
+    for name in ("sm_active", "sm_occupancy", "tensor_active", "dram_active", "fp64_active"):
+        yield name.replace("_", " "), (value_format.percent(value(f"{name}_ratio")), "")
+    for what, names in (("NVLink", NVLINK), ("PCIe", PCIE)):
+        for way, name in zip(("out", "in"), names, strict=True):
+            yield f"{what} {way}", (value_format.rate(gpu.rate(name)), "")
+    links = gpu.row.links_up + len(gpu.row.links_down)
+    yield "NVLinks up", (f"{gpu.row.links_up} of {links}" if links else "-", "")
+    generation, width = value("pcie_link_generation"), value("pcie_link_width")
+    yield (
+        "PCIe link",
+        (f"gen {generation:.0f} x{width:.0f}" if generation is not None and width is not None else "-", ""),
+    )
+    job = gpu.job or {}
+    yield "job", (name_of(job) or "-" if len(gpu.row.jobs) < 2 else f"{len(gpu.row.jobs)} jobs", "")
+    yield "owner", (job.get("user", "") or "-", "")
+    yield "job name", (job.get("name", "") or "-", "")
+
+
+def _with_rolling(gpu: GpuView, stem: str, unit: str, factor: float, shown: str) -> str:
+    """The value with the lowest and highest of the last minute."""
+    now = value_format.plain(gpu.value(f"{stem}_{unit}"), factor, unit=shown)
+    low, high = (gpu.value(f"{stem}_{which}_{unit}") for which in ("min", "max"))
+    if low is None or high is None:
+        return now
+    return f"{now} (1 min {low * factor:.0f} to {high * factor:.0f})"
+
+
+def _grid(values: Sequence[tuple[str, Part]], look: TextLayout) -> list[Text]:
+    """Names and values, in as many columns as there is room for, read downwards."""
+    count = max(look.width // GRID_WIDTH, 1)
+    width = look.width // count
+    height = -(-len(values) // count)
+    lines = []
+    for place in range(height):
+        parts: list[Part | str] = []
+        for name, (shown, style) in values[place::height]:
+            parts += [(look.pad(name, 14), DIM), (look.pad(shown, max(width - 15, 1)), style), " "]
+        lines.append(look.line(*parts))
+    return lines
+
+
+def _chart(title: str, history: Sequence[float | None], most: float, top: str, look: TextLayout) -> list[Text]:
+    """The last samples, the newest at the right, over several lines."""
+    if len(history) < 2:
+        return []
+    shown = list(history[-look.width :])
+    lines = [look.line((f"{title} ", HEAD), (f"the last {len(shown)} samples, of {top}", DIM))]
+    for line in reversed(range(CHART_LINES)):
+        cells = [_cell(None if value is None else value / most, line, look.glyphs.levels) for value in shown]
+        lines.append(look.line(("".join(cells).rjust(look.width), SPARK)))
+    return lines
+
+
+def _cell(share: float | None, line: int, levels: str) -> str:
+    """One cell of a chart; `line` is counted from below. A zero shows as the lowest level, no value as a blank."""
+    if share is None:
+        return " "
+    filled = round(min(max(share, 0.0), 1.0) * CHART_LINES * len(levels)) - line * len(levels)
+    if filled < 1:
+        return " " if line else levels[0]
+    return levels[min(filled, len(levels)) - 1]
+
+
+WORDS = (
+    ("behind", Tone.WARN, "does far less than the busiest GPU of its job"),
+    ("waits", Tone.WARN, "100% busy at a fraction of its power: it spins for a peer"),
+    ("throttled", Tone.BAD, "heat or the power supply lowers its clocks"),
+    ("slow", Tone.WARN, "low clocks for which the driver gives no reason"),
+    ("no answer", Tone.BAD, "the driver does not answer for it; lost: it is gone"),
+    ("link down", Tone.BAD, "one of its NVLinks is inactive"),
+    ("XID", Tone.WARN, "the driver reported an error in the last hour"),
+)
+
+
+def help_lines(look: TextLayout) -> list[Text]:
+    """The page, from top to bottom."""
+    arrows, enter = look.glyphs.arrows, look.glyphs.enter
+    keys = (
+        (f"{arrows} j k", "select a GPU (also: click, wheel)"),
+        (f"{enter} or click", "zoom into the selected GPU; Esc: back"),
+        ("g", "only the GPUs of this GPU's job, on all nodes shown"),
+        ("s, r", "sort by the next column; reverse"),
+        ("/", "filter by words: node, state, model, job, user; Esc clears"),
+        ("space", "freeze the picture; sampling goes on"),
+        ("m", "mouse off and on (off: the terminal selects text)"),
+        ("?, q", "this page; quit"),
+    )
+    lines = [look.line(("coldplate top: keys", HEAD))]
+    lines += [look.line((look.pad(f"  {name}", 14), BOLD), f" {what}") for name, what in keys]
+    lines += [look.line(""), look.line(("States, the worst first on the screen", HEAD))]
+    lines += [look.line((look.pad(f"  {word}", 14), STYLES[tone]), f" {what}") for word, tone, what in WORDS]
+    lines += [look.line(""), look.line(("- stands where there is no value. Any key: back", DIM))]
+    return lines

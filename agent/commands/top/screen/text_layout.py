@@ -1,0 +1,149 @@
+"""Lay out lines for one terminal: its size, its signs in Unicode or ASCII, and its styles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from exporters.markup import Tone
+
+ABSENT = "-"
+"""What stands where there is no value: never a 0."""
+
+_PLAIN = str.maketrans({"°": "", "–": "-", "—": "-", "…": "~", "×": "x", "µ": "u"})
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """One set of signs. `eighths` fill a cell from the left, `levels` from below; both begin with the least."""
+
+    marks: tuple[str, str, str, str]
+    eighths: str
+    full: str
+    track: str
+    levels: str
+    rule: str
+    degree: str
+    enter: str
+    arrows: str
+    is_ascii: bool = False
+
+    def mark(self, tone: Tone) -> str:
+        """The sign of a tone: colour is never the only one."""
+        return self.marks[tone]
+
+    def text(self, text: str) -> str:
+        """Return any text as this terminal can show it, on one line and without control characters."""
+        shown = "".join(each if each.isprintable() else "?" for each in text)
+        return shown.translate(_PLAIN).encode("ascii", "replace").decode() if self.is_ascii else shown
+
+    def bar(self, share: float | None, width: int) -> str:
+        """Return a share of 0 to 1 as a bar of `width` cells; blank without a value."""
+        if share is None or width <= 0:
+            return " " * max(width, 0)
+        steps = len(self.eighths) + 1
+        filled = round(min(max(share, 0.0), 1.0) * width * steps)
+        cells, rest = divmod(filled, steps)
+        bar = self.full * cells + (self.eighths[rest - 1] if rest else "")
+        return bar + self.track * (width - len(bar))
+
+    def sparkline(self, values: Sequence[float | None], most: float, width: int) -> str:
+        """The last values, one in each cell and the newest at the right; a blank for a missing one."""
+        shown = [self._level(value, most) for value in values[-width:]] if width > 0 else []
+        return "".join(shown).rjust(max(width, 0))
+
+    def _level(self, value: float | None, most: float) -> str:
+        if value is None or most <= 0:
+            return " "
+        return self.levels[min(int(max(value, 0.0) / most * len(self.levels)), len(self.levels) - 1)]
+
+
+UNICODE = Glyphs(("✖", "▲", "·", "✔"), "▏▎▍▌▋▊▉", "█", " ", "▁▂▃▄▅▆▇█", "─", "°", "⏎", "↑↓")
+ASCII = Glyphs(("x", "!", ".", " "), "", "#", ".", "_.-=+*#", "-", "C", "Enter", "Up/Down", True)
+
+
+def glyphs_for(encoding: str | None, environment: Mapping[str, str]) -> Glyphs:
+    """Those that an output of this encoding can show, ASCII where the locale is C: Python writes UTF-8 even there."""
+    if next(filter(None, map(environment.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "") in ("C", "POSIX"):
+        return ASCII
+    try:
+        "✖▏▁─°".encode(encoding or "ascii")
+    except (LookupError, UnicodeEncodeError):
+        return ASCII
+    return UNICODE
+
+
+STYLES = {Tone.BAD: "bold red", Tone.WARN: "yellow", Tone.CALM: "", Tone.GOOD: "green"}
+DIM, BOLD, HEAD, BAR, SPARK, CHOSEN = "dim", "bold", "bold", "cyan", "cyan", "reverse"
+
+Part = tuple[str, str]
+"""A text and its style."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextLayout:
+    """`height` None: as many lines as there are to show, as on paper."""
+
+    width: int
+    height: int | None = None
+    glyphs: Glyphs = UNICODE
+
+    def line(self, *parts: Part | str) -> Text:
+        """One line, cut at the width; what others wrote is made harmless here."""
+        text = Text(no_wrap=True, end="")
+        left = self.width
+        for part in parts:
+            raw, style = (part, "") if isinstance(part, str) else part
+            shown = self.cut(raw, left)
+            text.append(shown, style or None)
+            left -= cell_len(shown)
+            if left <= 0:
+                break
+        return text
+
+    def cut(self, text: str, width: int) -> str:
+        """Return the text cut to `width` cells; the last sign shows a cut."""
+        shown = self.glyphs.text(text)
+        if cell_len(shown) <= width:
+            return shown
+        if width <= 0:
+            return ""
+        return set_cell_size(shown, width - 1) + self.glyphs.text("…")
+
+    def pad(self, text: str, width: int, right: bool = False) -> str:
+        """Return the text in exactly `width` cells."""
+        shown = self.cut(text, width)
+        blank = " " * (width - cell_len(shown))
+        return blank + shown if right else shown + blank
+
+    def wrapped(self, text: str, width: int, most: int) -> list[str]:
+        """Return the text in a limited number of lines, broken between words; the last one is cut."""
+        lines: list[str] = []
+        rest = self.glyphs.text(text)
+        while rest and len(lines) < most - 1 and cell_len(rest) > width:
+            head = set_cell_size(rest, width)
+            place = head.rfind(" ")
+            place = place if place > width // 3 else len(head)
+            lines.append(rest[:place].rstrip())
+            rest = rest[place:].lstrip()
+        return [*lines, self.cut(rest, width)] if rest else lines
+
+    def left_and_right(self, left: Iterable[Part | str], *right: str) -> Text:
+        """Parts at the left, and at the right edge the first of these texts for which there is room."""
+        line = self.line(*left)
+        room = self.width - line.cell_len
+        for shown in map(self.glyphs.text, right):
+            if shown and room > cell_len(shown):
+                line.append(" " * (room - cell_len(shown)) + shown, DIM)
+                break
+        return line
+
+
+def sentence(look: TextLayout, tone: Tone, text: str, most: int = 2) -> Iterator[Text]:
+    """Return a sentence after the mark of its tone, in a limited number of lines."""
+    for place, part in enumerate(look.wrapped(text, max(look.width - 2, 1), most)):
+        mark = look.glyphs.mark(tone) if place == 0 else " "
+        yield look.line((f"{mark} ", STYLES[tone]), (part, STYLES[tone]))

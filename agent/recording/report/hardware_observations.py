@@ -1,0 +1,143 @@
+"""What broke, or gave signs of it: XID errors, memory, links, GPUs that do not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agent.catalogue.xid_triage import Grade, XidClass, called, codes_of
+from agent.lib.wording import one_line, utc
+from agent.model import Node, NvLink
+from agent.recording.report import report_series as chosen
+from agent.recording.report.observation import FAULT, NOTE, Observation, format_gpus, ranges, span_text
+from agent.recording.report.run_facts import GpuFacts, RecordedRun
+from agent.recording.report.series_statistics import CounterStatistic
+
+_HARMLESS = {str(code) for code in codes_of(XidClass.NOTE, XidClass.APPLICATION, XidClass.CLEANUP)}
+"""XIDs after which the hardware is fine: a program's fault, the end of its process, a note by the driver."""
+
+
+def hardware_observations(run: RecordedRun) -> Iterator[Observation]:
+    """What is to be said of the hardware."""
+    yield from _xids(run)
+    for gpu in run.gpus():
+        yield from _memory(gpu)
+        yield from _silence(gpu)
+        yield from _links(gpu)
+    yield from _ports(run)
+    yield from _switches(run)
+
+
+def _xids(run: RecordedRun) -> Iterator[Observation]:
+    by_code: dict[str, list[tuple[GpuFacts, CounterStatistic]]] = {}
+    for gpu in run.gpus():
+        for labels, counter in gpu.node.growths(chosen.XIDS, gpu.gpu):
+            if counter.growth >= 1:
+                by_code.setdefault(one_line(dict(labels).get("xid", ""), 16), []).append((gpu, counter))
+    first = {code: min(counter.first_at or 0.0 for _, counter in some) for code, some in by_code.items()}
+    for code, some in sorted(by_code.items(), key=lambda one: first[one[0]]):
+        gpus = [gpu for gpu, _ in some]
+        harmless = code in _HARMLESS or all(_grades(gpu, code) == {Grade.NONFATAL.value} for gpu in gpus)
+        count = sum(counter.growth for _, counter in some)
+        whose = "; it usually comes from the program, or follows another error" if harmless else ""
+        yield Observation(
+            NOTE if harmless else FAULT, "xid",
+            f"{format_gpus(gpus)} reported XID {called(code)} {_times(count)}, first at {utc(first[code])}{whose}.",
+            tuple(gpu.title for gpu in gpus), {"xids": count},
+            "Other XIDs that follow within seconds may be echoes of the first.",
+        )  # fmt: skip
+
+
+def _grades(gpu: GpuFacts, code: str) -> set[str]:
+    """Return the severity of this code in the kernel log; nothing for a code that says it by itself."""
+    return {
+        dict(labels).get("grade", "")
+        for labels, counter in gpu.node.growths(chosen.GRADED_XIDS, gpu.gpu)
+        if dict(labels).get("xid") == code and counter.growth >= 1
+    }
+
+
+def _memory(gpu: GpuFacts) -> Iterator[Observation]:
+    for labels, counter in gpu.node.growths(chosen.ECC, gpu.gpu):
+        kind = dict(labels).get("type", "")
+        if counter.growth >= 1 and kind.startswith("uncorrect"):
+            yield Observation(
+                FAULT, "ecc", f"{format_gpus([gpu])} had uncorrectable memory errors: {counter.growth:.0f}.",
+                (gpu.title,), {"ecc_errors": counter.growth},
+            )  # fmt: skip
+    for name, text in ((chosen.REMAP_FAILED, "failed: the GPU must be replaced"),
+                       (chosen.REMAP_PENDING, "is pending: the GPU needs a reset")):  # fmt: skip
+        if any(state.on for _, state in gpu.node.states(name, gpu.gpu)):
+            yield Observation(FAULT, "row-remap", f"{format_gpus([gpu])}: a row remap {text}.", (gpu.title,))
+
+
+def _silence(gpu: GpuFacts) -> Iterator[Observation]:
+    silent = gpu.silent_seconds
+    if silent >= 1:
+        yield Observation(
+            FAULT, "silent", f"{format_gpus([gpu])} did not answer for {span_text(silent)}.", (gpu.title,),
+            {"silent_seconds": silent}, "What it did meanwhile is not known, and is in no figure.",
+        )  # fmt: skip
+
+
+def _links(gpu: GpuFacts) -> Iterator[Observation]:
+    down: list[str] = []
+    most = 0.0
+    for link in gpu.node.entities(NvLink):
+        if not isinstance(link, NvLink) or link.gpu != gpu.gpu:
+            continue
+        for _, state in gpu.node.states(chosen.NVLINK_UP, link):
+            # A link that was never up is not wired, or all are asleep.
+            if state.on and state.seconds - state.on >= 1:
+                down.append(str(link.link))
+                most = max(most, state.seconds - state.on)
+    if down:
+        yield Observation(
+            FAULT, "nvlink-down",
+            f"{format_gpus([gpu])}: NVLink {ranges(down)} went down, for up to {span_text(most)}.",
+            (gpu.title,), {"down_seconds": most},
+        )  # fmt: skip
+    errors = {dict(labels).get("type", ""): counter.growth for labels, counter in
+              gpu.node.growths(chosen.NVLINK_ERRORS, gpu.gpu) if counter.growth >= 1}  # fmt: skip
+    if errors:
+        told = ", ".join(f"{count:.0f} {one_line(kind, 32)}" for kind, count in sorted(errors.items()))
+        yield Observation(
+            FAULT, "nvlink-errors", f"{format_gpus([gpu])} counted errors on its NVLinks: {told}.", (gpu.title,),
+            {"errors": sum(errors.values())}, "Links correct most errors by sending again, which takes time.",
+        )  # fmt: skip
+
+
+def _ports(run: RecordedRun) -> Iterator[Observation]:
+    for node, port in run.ports():
+        shown = one_line(f"{port.device} port {port.port}", 64) + (f" of {node.name}" if len(run.nodes) > 1 else "")
+        for _, state in node.states(chosen.PORT_UP, port):
+            down = state.seconds - state.on
+            if state.on and down >= 1:
+                yield Observation(FAULT, "port-down", f"InfiniBand {shown} was down for {span_text(down)}.",
+                             figures={"down_seconds": down})  # fmt: skip
+        counted = {
+            name.removeprefix("coldplate_infiniband_").removesuffix("_total"): counter.growth
+            for name in chosen.PORT_ERRORS
+            if (counter := node.growth(name, port)) is not None and counter.growth >= 1
+        }
+        if counted:
+            told = ", ".join(f"{count:.0f} {what}" for what, count in counted.items())
+            yield Observation(FAULT, "port-errors", f"InfiniBand {shown} counted {told}.", figures=counted)
+
+
+def _switches(run: RecordedRun) -> Iterator[Observation]:
+    for node in run.nodes:
+        of = f" of {node.name}" if len(run.nodes) > 1 else ""
+        for labels, counter in node.growths(chosen.SWITCH_ERRORS, Node()):
+            told = dict(labels)
+            if counter.growth >= 1:
+                is_fatal = told.get("grade") == Grade.FATAL.value
+                pci, sxid = (one_line(told.get(name, ""), 16) for name in ("pci", "sxid"))
+                what = f"{'the fatal ' if is_fatal else ''}SXid {sxid} {_times(counter.growth)}"
+                yield Observation(
+                    FAULT if is_fatal else NOTE, "sxid", f"NVSwitch {pci}{of} reported {what}.",
+                    figures={"sxids": counter.growth},
+                )  # fmt: skip
+
+
+def _times(count: float) -> str:
+    return "once" if count < 2 else f"{count:.0f} times"

@@ -1,0 +1,72 @@
+"""A remark: something that an expert would say of a run, with the figures that carry it and what it does not show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from agent.lib.wording import one_line
+from agent.recording.report.run_facts import GpuFacts
+
+FAULT, SLOW, NOTE = "fault", "slow", "note"
+"""What a remark is about: broken hardware, lost time, or the kind of work."""
+RANKS = (FAULT, SLOW, NOTE)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One remark: `kind` names what was found and `gpus` are those meant.
+
+    `figures` carry it, in the units of the catalogue; `limits` says what they cannot show.
+    """
+
+    rank: str
+    kind: str
+    text: str
+    gpus: tuple[str, ...] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)
+    limits: str = ""
+
+
+def format_gpus(gpus: Iterable[GpuFacts]) -> str:
+    """Return the names of GPUs: `GPU 3`, `GPUs 0-3, 7`, `GPUs 0-7 of node-1; 2 of node-2`."""
+    some = list(gpus)
+    by_node = [(name, list(group)) for name, group in groupby(some, key=lambda gpu: gpu.node.name)]
+    named = any(gpu.title != gpu.gpu.index for gpu in some)
+    texts = [
+        ranges([gpu.gpu.index for gpu in group]) + (f" of {one_line(name, 64)}" if named else "")
+        for name, group in by_node
+    ]
+    return ("GPU " if len(some) == 1 else "GPUs ") + "; ".join(texts)
+
+
+def ranges(indexes: Sequence[str]) -> str:
+    """Numbers that follow each other as ranges: `0-3, 7`."""
+    if not all(index.isdecimal() and len(index) < 9 for index in indexes):
+        return ", ".join(one_line(index, 32) for index in indexes)
+    texts = []
+    numbers = sorted(map(int, indexes))
+    for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        some = [number for _, number in run]
+        texts.append(str(some[0]) if len(some) == 1 else f"{some[0]}-{some[-1]}")
+    return ", ".join(texts)
+
+
+def span_text(seconds: float) -> str:
+    """A length of time for people: `12 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
+    if seconds < 10 and seconds != int(seconds):
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for big, small, size, rest in (("d", "h", 86400, 3600), ("h", "min", 3600, 60), ("min", "s", 60, 1)):
+        if whole >= size:
+            more = whole % size // rest
+            return f"{whole // size} {big}" + (f" {more} {small}" if more else "")
+    return f"{whole} s"
+
+
+def share_text(share: float) -> str:
+    """Return a share in per cent; 0 and 100 only if exact."""
+    if 0 < share <= 0.005:
+        return "under 1%"
+    return "over 99%" if 0.995 <= share < 1 else f"{share:.0%}"

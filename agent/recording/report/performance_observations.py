@@ -1,0 +1,352 @@
+"""Observations on lost time (a straggler, clocks held down, no data, no work) and on the kind of work.
+
+NVIDIA's user guide of DCGM says of these metrics that a DRAM activity of about 0.8 is the most that is achievable in
+practice, and that an SM activity below 0.5 likely indicates ineffective use, while an effective one needs 0.8. It gives
+no number for tensor activity; 0.4 is our choice: large training runs are thought good from 40 % of the peak on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean, median
+
+from agent.model import Node
+from agent.recording.report import report_series as chosen
+from agent.recording.report.hardware_observations import hardware_observations
+from agent.recording.report.observation import NOTE, RANKS, SLOW, Observation, format_gpus, share_text, span_text
+from agent.recording.report.report_series import StepTime, step_time
+from agent.recording.report.run_facts import GpuFacts, RecordedRun, busy_parts, imbalance_of, mean_in
+
+WAITING_POWER = 0.35
+"""Share of the power limit below which a GPU at full utilization waits: 150 of 700 W were measured, 690 at work."""
+NORMAL_REASONS = frozenset({"gpu_idle", "sw_power_cap", "application_clocks", "display_clocks", "low_utilization"})
+"""Reasons for reduced clocks that an operator requested, or that are normal under full load."""
+THROTTLED = 0.01
+"""Share of the time with reduced clocks from which on it is worth a remark."""
+SLOW_CLOCK, SLOW_POWER = 0.9, 0.7
+"""Clock and power relative to the median of the peers below which a GPU is slow; healthy ones were above 0.91."""
+STARVED, IDLE = 0.4, 0.05
+"""Utilization below which a job waits for something, and below which it does nothing."""
+_GIB = 2.0**30
+
+
+def slowness_observations(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
+    """What is to be said of GPUs that belong together."""
+    yield from _uneven(gpus)
+    yield from _slow_silicon(gpus)
+    yield from _throttled(gpus)
+    yield from _stalled(gpus)
+    yield from _starved(gpus)
+    yield from _idle(gpus)
+
+
+def _uneven(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
+    found = imbalance_of(gpus)
+    if found is None or not found.sharp or found.laggard is None:
+        return
+    title, lagged = found.laggard
+    share = found.sharp / found.seconds
+    figures = {"uneven_seconds": found.sharp, "lagging_seconds": lagged, "least_utilization_ratio": found.least}
+    how = f"for {span_text(found.sharp)} ({share_text(share)} of the time)"
+    who = f"GPU {title} was the least busy for {span_text(lagged)} of it, down to {share_text(found.least)}"
+    if found.busy_power is not None:
+        figures["busy_power_ratio"] = found.busy_power
+    if found.busy_power is not None and found.busy_power < WAITING_POWER:
+        text = (
+            f"Peers waited for GPU {title} {how}: {who}, while the others were busy at only "
+            f"{share_text(found.busy_power)} of their power limit, as GPUs are that wait in a collective. "
+            f"Look at what the process on GPU {title} does alone: checkpoints, evaluation, logging, its own input."
+        )
+        kind = "waiting-for-peer"
+    else:
+        drawn = f" and at {share_text(found.busy_power)} of their power limit" if found.busy_power is not None else ""
+        text = (
+            f"Uneven work {how}: {who}, while the busiest were above {share_text(0.7)}{drawn}. "
+            "Part of the allocation does less than the rest: uneven batches, experts or pipeline stages."
+        )
+        kind = "uneven-work"
+    limits = f"Compared as means over {span_text(found.window)}; shorter waits do not show."
+    yield Observation(SLOW, kind, text, (title,), figures, limits)
+
+
+def _slow_silicon(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
+    parts = busy_parts(gpus)
+    clocks = {gpu: clock for gpu in gpus if (clock := mean_in(gpu, parts, chosen.CLOCK, chosen.SM_CLOCK))}
+    powers = {gpu: power for gpu in gpus if (power := mean_in(gpu, parts, chosen.POWER))}
+    if len(clocks) < 3 or len(parts) * gpus[0].node.grid.width < 60:
+        return
+    middle = median(clocks.values())
+    for gpu, clock in clocks.items():
+        ratio = clock / middle
+        drawn = powers[gpu] / median(powers.values()) if gpu in powers else None
+        if (ratio >= SLOW_CLOCK and (drawn is None or drawn >= SLOW_POWER)) or (drawn is not None and drawn > 1):
+            continue  # a GPU with a lower clock and more power has more to do, and is the one that works
+        figures = {"clock_ratio": ratio}
+        with_power = ""
+        if drawn is not None:
+            figures["power_ratio"] = drawn
+            with_power = f" and {share_text(drawn)} of their power"
+        yield Observation(
+            SLOW, "slow-gpu",
+            f"{format_gpus([gpu])} was slower than its peers: {share_text(ratio)} of their median SM clock "
+            f"({clock / 1e6:.0f} of {middle / 1e6:.0f} MHz){with_power} while busy. In a synchronous job all wait "
+            "for it. Look for heat, a power brake, a clock lock or a lower power limit.",
+            (gpu.title,), figures,
+            "Means over all the time in which all of them were busy; what began in its midst weighs less.",
+        )  # fmt: skip
+
+
+def _throttled(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
+    by_reason: dict[str, list[tuple[GpuFacts, float, float, str]]] = {}
+    for gpu in gpus:
+        for reason, (seconds, over, how) in gpu.throttled().items():
+            if reason not in NORMAL_REASONS and over and seconds / over >= THROTTLED:
+                by_reason.setdefault(reason, []).append((gpu, seconds, over, how))
+    for reason, found in sorted(by_reason.items()):
+        worst = max(found, key=lambda one: one[1] / one[2])
+        lost = (
+            f"up to {share_text(worst[1] / worst[2])} of the time"
+            if len(found) > 1
+            else (f"{share_text(worst[1] / worst[2])} of the time")
+        )
+        how = "as the driver counted" if worst[3] == "driver" else "as seen at each sample"
+        yield Observation(
+            SLOW, "throttled",
+            f"{format_gpus(one[0] for one in found)}: clocks reduced by {reason} for {span_text(worst[1])} "
+            f"({lost}), {how}. {_REMEDY.get(reason, '')}".strip(),
+            tuple(one[0].title for one in found), {"throttled_seconds": worst[1], "over_seconds": worst[2]},
+            "By how much the clocks were reduced is another matter: see the SM clock.",
+        )  # fmt: skip
+
+
+_REMEDY = {
+    "sw_thermal_slowdown": "The driver holds the GPU at its temperature target: look at inlet air or coolant.",
+    "hw_thermal_slowdown": "The hardware protects itself from heat: look at fans, inlet air or coolant at once.",
+    "hw_power_brake": "The chassis or the rack asked for less power: look at power supplies and the rack's budget.",
+}
+
+
+def _stalled(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
+    """All at full utilization and next to no power: a collective that does not end."""
+    grid = gpus[0].node.grid
+    busy = [gpu.means(chosen.UTILIZATION) for gpu in gpus]
+    power = [(gpu.means(chosen.POWER), gpu.power_limit) for gpu in gpus]
+    tensor = [gpu.means(chosen.TENSOR) for gpu in gpus]
+    if len(gpus) < 2 or None in busy:
+        return
+    stalled = 0.0
+    waiting: set[str] = set()
+    for part in range(grid.count):
+        states = {
+            gpu.title: bool(
+                limit and watts and watts[part] is not None
+                and used[part] >= 0.9 and watts[part] < WAITING_POWER * limit  # type: ignore[operator]  # neither is None
+                and (sums is None or sums[part] is None or sums[part] < 0.05)  # type: ignore[operator]  # as above
+            )
+            for gpu, used, (watts, limit), sums in zip(gpus, busy, power, tensor, strict=True)
+            if used is not None and used[part] is not None
+        }  # fmt: skip
+        if len(states) > 1 and all(states.values()):
+            stalled += grid.width
+            waiting |= states.keys()
+    some = [gpu for gpu in gpus if gpu.title in waiting]
+    if stalled >= 60:
+        yield Observation(
+            SLOW, "stalled",
+            f"{format_gpus(some)} all waited for {span_text(stalled)}: fully utilized at less than "
+            f"{share_text(WAITING_POWER)} of their power limit. They wait for each other, another node or storage.",
+            tuple(gpu.title for gpu in some), {"stalled_seconds": stalled},
+            "Memory-bound decoding looks alike where tensor activity is not measured.",
+        )  # fmt: skip
+
+
+def _starved(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
+    means = [gpu.mean(chosen.UTILIZATION) for gpu in gpus]
+    held = [_memory_share(gpu) for gpu in gpus]
+    known = [mean for mean in means if mean is not None]
+    if len(known) != len(gpus) or not IDLE <= max(known) < STARVED or not any(share and share >= 0.3 for share in held):
+        return
+    figures = {"utilization_ratio": max(known)}
+    signs = []
+    pcie = max((gpu.growth(chosen.PCIE_IN) for gpu in gpus), key=lambda one: one.rate or 0.0 if one else 0.0)
+    if pcie is not None and pcie.rate and pcie.rate > 1e9:
+        figures["pcie_receive_bytes_per_second"] = pcie.rate
+        signs.append(f"up to {pcie.rate / 1e9:.1f} GB/s came in over PCIe")
+    node = gpus[0].node
+    waits = _io_wait(gpus)
+    if waits is not None and waits > 0.05:
+        figures["io_waiting_ratio"] = waits
+        signs.append(f"tasks waited for storage {share_text(waits)} of the time")
+    cpu = _processor_share(gpus)
+    if cpu is not None and cpu > 0.7:
+        figures["processor_busy_ratio"] = cpu
+        signs.append(f"the processors of {node.name} were {share_text(cpu)} busy")
+    told = "was not recorded" if waits is None and cpu is None else "was quiet"
+    clues = f"; {', '.join(signs)}" if signs else f"; for what is not known: what was looked at of the host {told}"
+    yield Observation(
+        SLOW, "waiting-for-data",
+        f"{format_gpus(gpus)} had work for at most {share_text(max(known))} of the time with their memory "
+        f"in use{clues}. That is how a job looks that waits for its input: look at "
+        "the data loader, its workers and the storage.",
+        tuple(gpu.title for gpu in gpus), figures,
+        "Training that offloads to the host, and serving with few requests, look alike.",
+    )  # fmt: skip
+
+
+def _memory_share(gpu: GpuFacts) -> float | None:
+    used, total = gpu.mean(chosen.MEMORY), gpu.mean(chosen.MEMORY_TOTAL)
+    return used / total if used is not None and total else None
+
+
+def _io_wait(gpus: Sequence[GpuFacts]) -> float | None:
+    """The largest share of time in which tasks of one of the nodes waited for storage."""
+    found = [gpu.node.growth(chosen.PRESSURE, Node(), (("resource", "io"),)) for gpu in gpus]
+    return max((one.rate for one in found if one is not None and one.rate is not None), default=None)
+
+
+def _processor_share(gpus: Sequence[GpuFacts]) -> float | None:
+    """The largest share of time in which the processors of one of the nodes were busy."""
+    nodes = {gpu.node.name: gpu.node for gpu in gpus}.values()
+    return max((share for node in nodes if (share := node.processor_share()) is not None), default=None)
+
+
+def _idle(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
+    idle = [
+        gpu for gpu in gpus
+        if (mean := gpu.mean(chosen.UTILIZATION)) is not None and mean < IDLE
+        and ((gpu.mean(chosen.MEMORY) or 0.0) > _GIB or gpu.job() is not None)
+    ]  # fmt: skip
+    if not idle:
+        return
+    seconds = max(summary.seconds for gpu in idle if (summary := gpu.summary(chosen.UTILIZATION)))
+    highest = max(mean for gpu in idle if (mean := gpu.mean(chosen.UTILIZATION)) is not None)
+    yield Observation(
+        SLOW, "idle-allocation",
+        f"{format_gpus(idle)} {'was' if len(idle) == 1 else 'were'} allocated and idle: utilization "
+        f"{share_text(highest)} on average over {span_text(seconds)}.",
+        tuple(gpu.title for gpu in idle), {"utilization_ratio": highest},
+        "A server that waits for requests looks alike.",
+    )  # fmt: skip
+
+
+DRAM_BOUND, TENSOR_BOUND, SM_EFFECTIVE, SM_INEFFECTIVE = 0.6, 0.4, 0.8, 0.5
+CAPPED = 0.5
+"""Share of the time at the power cap from which on a GPU is said to be limited by it."""
+_LIMITS = "Activities are means over whole samples: phases that follow each other within one, or over the run, mix."
+
+
+def workload_observations(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
+    """What is to be said of the work of GPUs that belong together."""
+    yield from _bound(gpus)
+    yield from _capped(gpus)
+    yield from _steps(gpus)
+
+
+def bound_by(sm: float, tensor: float, dram: float) -> tuple[str, str]:
+    """What limits work with these activities of multiprocessors, tensor cores and memory: a kind, and words."""
+    if dram >= DRAM_BOUND and dram >= tensor:
+        return "memory-bound", (
+            "the work is limited by memory bandwidth, of which about 80% is the most that can be had. Larger batches, "
+            "fused kernels or smaller data types help; faster arithmetic would not"
+        )
+    if tensor >= TENSOR_BOUND:
+        return "compute-bound", (
+            "the work is limited by arithmetic: the tensor cores are as busy as in good training runs. "
+            "Smaller data types help"
+        )
+    if sm >= SM_EFFECTIVE:
+        return "neither-bound", (
+            "the work fills the multiprocessors, but neither tensor cores nor memory bandwidth: kernels without "
+            "matrix products, waiting within kernels, or phases of both kinds"
+        )
+    if sm < SM_INEFFECTIVE:
+        return "latency-bound", (
+            "the work leaves most of the GPU empty while a kernel runs: small kernels, launch overhead, or "
+            "communication. Utilization alone does not show this"
+        )
+    return "mixed", "the work is limited by no single part for long: compute, memory and communication take turns"
+
+
+def _bound(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
+    told: list[GpuFacts] = []
+    rows: list[tuple[float, float, float]] = []
+    for gpu in gpus:
+        parts = busy_parts([gpu])
+        sm, tensor, dram = (mean_in(gpu, parts, name) for name in (chosen.SM, chosen.TENSOR, chosen.DRAM))
+        if sm is not None and tensor is not None and dram is not None:
+            told.append(gpu)
+            rows.append((sm, tensor, dram))
+    if not rows:
+        return
+    sm, tensor, dram = map(fmean, zip(*rows, strict=True))
+    kind, text = bound_by(sm, tensor, dram)
+    measured = f"SM active {share_text(sm)}, tensor {share_text(tensor)}, DRAM {share_text(dram)} while busy"
+    figures = {"sm_active_ratio": sm, "tensor_active_ratio": tensor, "dram_active_ratio": dram}
+    titles = tuple(gpu.title for gpu in told)
+    yield Observation(NOTE, kind, f"{format_gpus(told)}: {text} ({measured}).", titles, figures, _LIMITS)
+
+
+def _capped(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
+    told = [(gpu, *capped) for gpu in gpus if (capped := gpu.capped()) is not None]
+    held = [(gpu, share, over) for gpu, share, over, _ in told if share >= CAPPED]
+    if not held:
+        return
+    share, over = median(share for _, share, _ in held), max(over for _, _, over in held)
+    some = [gpu for gpu, _, _ in held]
+    yield Observation(
+        NOTE, "power-capped",
+        f"{format_gpus(some)} {'was' if len(some) == 1 else 'were'} at the power limit {share_text(share)} of "
+        f"{span_text(over)}: it holds the clocks. This is normal under full load; only a higher limit would be faster.",
+        tuple(gpu.title for gpu in some), {"capped_ratio": share},
+    )  # fmt: skip
+
+
+def _steps(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
+    found = step_of(gpus)
+    if found is None:
+        return
+    step, name, told = found
+    yield Observation(
+        NOTE, "step-time",
+        f"{format_gpus(gpus)}: a step takes about {step.seconds:.1f} s, by the rhythm of {name} "
+        f"(autocorrelation {step.clarity:.2f}, {told} GPUs agree).",
+        tuple(gpu.title for gpu in gpus), {"step_seconds": step.seconds, "autocorrelation": step.clarity},
+        "It is the period of what repeats: some steps that have something in common, or the beat of steps about as "
+        "long as a sample, look alike.",
+    )  # fmt: skip
+
+
+_SIGNALS = ((chosen.NVLINK_OUT, "NVLink traffic"), (chosen.TENSOR, "tensor activity"), (chosen.POWER, "power"))
+_LOOKED_AT = 4
+"""GPUs of a job whose steps are looked for: all have the same."""
+
+
+def step_of(gpus: Sequence[GpuFacts]) -> tuple[StepTime, str, int] | None:
+    """The step time of a job, in what it shows, and in how many of its GPUs alike; None unless most agree."""
+    some = gpus[:: max(1, len(gpus) // _LOOKED_AT)][:_LOOKED_AT]
+    for name, words in _SIGNALS:
+        signals = [gpu.node.signals.get((name, gpu.gpu, ())) for gpu in some]
+        steps = [step for signal in signals if signal is not None and (step := step_time(signal)) is not None]
+        if not steps:
+            continue
+        middle = sorted(steps)[len(steps) // 2]
+        near = [step for step in steps if abs(step.seconds - middle.seconds) <= 0.05 * middle.seconds]
+        if 2 * len(near) > len(some):
+            return middle, words, len(near)
+    return None
+
+
+_WAITING = frozenset({"waiting-for-peer", "stalled", "waiting-for-data", "idle-allocation"})
+_BY_WORK_ALONE = frozenset({"latency-bound", "neither-bound", "mixed", "compute-bound", "memory-bound"})
+"""What limits the work of GPUs that wait is not in the GPUs: nothing is said of it then."""
+
+
+def all_observations(run: RecordedRun) -> list[Observation]:
+    """What stands out, the most serious first; empty if nothing does."""
+    found = list(hardware_observations(run))
+    for _, gpus in run.groups():
+        slow = list(slowness_observations(gpus))
+        waited = any(remark.kind in _WAITING for remark in slow)
+        found += slow
+        found += [remark for remark in workload_observations(gpus) if not waited or remark.kind not in _BY_WORK_ALONE]
+    return sorted(found, key=lambda remark: RANKS.index(remark.rank))

@@ -1,0 +1,218 @@
+"""The series that a report reads and what it keeps of each, and the step time of a training job.
+
+A step time is found by the autocorrelation of a few windows. Steps shorter than some samples appear as two, three or
+five times their length, with peaks as high as those of right ones: in simulation, 3.8 s sampled once a second gave
+19.0 s with an autocorrelation of 0.97. So no step shorter than ten samples is reported, and none where a shift by one
+sample already breaks the likeness. What remains are beats of steps that last a little more than a sample: 1.1 s still
+appears as 11 s.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from operator import mul, sub
+from statistics import median
+from typing import NamedTuple
+
+from agent.catalogue import BY_NAME
+from agent.model import Series
+from agent.recording.column_reader import Held
+from agent.recording.report.series_statistics import (
+    CounterStatistic,
+    GaugeStatistic,
+    SeriesStatistic,
+    SnapshotRange,
+    StateStatistic,
+    TimeGrid,
+)
+
+WINDOW = 600
+"""Samples of a window."""
+WINDOWS = 6
+"""Windows that are kept, spread evenly over the recording."""
+SHORTEST = 10
+"""Samples of the shortest step that is reported."""
+LEAST_PERIODS = 5
+"""Periods that a window must hold for its step to be reported."""
+CLEAR = 0.5
+"""Autocorrelation from which on a peak is clear."""
+NEARLY = 0.75
+"""Share of the highest peak's height from which on the first such peak is the period, and others are its multiples."""
+FAINT = 0.3
+"""Share of the peak's height that its neighbours must have."""
+AGREEMENT = 0.05
+"""Share by which the windows' steps may differ from their median."""
+
+
+class StepTime(NamedTuple):
+    """A step in seconds, the autocorrelation there (at most 1), the number of windows, and how many agree on it."""
+
+    seconds: float
+    clarity: float
+    agreeing: int
+    windows: int
+
+
+class StepSampler:
+    """A few windows of a series, sample by sample, evenly spread over the recording. A gap ends a window early."""
+
+    def __init__(self, snapshots: int, *, counts: bool) -> None:
+        """`snapshots` are those of the recording; of a series that `counts`, its growth is looked at."""
+        self._counts = counts
+        self._stride = max(snapshots // WINDOWS, WINDOW)
+        self._seen = 0
+        self._before: float | None = None
+        self._open: array[float] | None = None
+        self.windows: list[tuple[float, array[float]]] = []
+        """Seconds between two samples, and the samples."""
+
+    def add(self, stretch: SnapshotRange, ticks: Sequence[int] | None, held: Held) -> None:
+        """As `SeriesStatistic`."""
+        count = len(stretch.walls)
+        even = ticks is None and stretch.longest < 1.5 * stretch.shortest
+        start, self._seen = self._seen % self._stride, self._seen + count
+        values = [held] * count if isinstance(held, float) else held
+        if not even:
+            self._open, self._before = None, None
+            return
+        if start < WINDOW:
+            samples = list(map(sub, values, (self._before or 0.0, *values))) if self._counts else values
+            if self._counts and self._before is None:
+                samples = samples[1:]
+            self._enter(stretch.seconds / count, samples, start)
+        else:
+            self._open = None
+        self._before = values[-1]
+
+    def _enter(self, interval: float, samples: Sequence[float], start: int) -> None:
+        if self._open is None or start == 0:
+            if len(self.windows) >= WINDOWS:
+                return
+            self._open = array("d")
+            self.windows.append((interval, self._open))
+        self._open.extend(samples[: WINDOW - len(self._open)])
+
+
+def period_of(samples: Sequence[float]) -> tuple[float, float] | None:
+    """The period of a signal in samples, and its autocorrelation there; None if none is clear."""
+    count = len(samples)
+    longest = count // LEAST_PERIODS
+    if longest <= SHORTEST:
+        return None
+    mean = sum(samples) / count
+    centred = [value - mean for value in samples]
+    whole = sum(map(mul, centred, centred))
+    if whole <= 1e-12 * count * max(mean * mean, 1e-300):
+        return None
+    heights = [
+        sum(map(mul, centred, centred[lag:])) / whole * count / (count - lag)  # the overlap gets shorter
+        for lag in range(longest + 2)
+    ]
+    peaks = [lag for lag in range(2, longest + 1) if heights[lag - 1] < heights[lag] >= heights[lag + 1]]
+    highest = max((heights[lag] for lag in peaks), default=0.0)
+    if highest < CLEAR:
+        return None
+    first = next(lag for lag in peaks if heights[lag] >= NEARLY * highest)
+    before, here, after = heights[first - 1 : first + 2]
+    if first < SHORTEST or min(before, after) < FAINT * here:
+        return None
+    if min(heights[:first]) > 0.5 * here:
+        return None
+    bend = before - 2 * here + after
+    return first + (0.5 * (before - after) / bend if bend else 0.0), min(here, 1.0)
+
+
+def step_time(signal: StepSampler) -> StepTime | None:
+    """Return the step that most windows of a signal agree on; None if they do not."""
+    found = [
+        (period[0] * interval, period[1])
+        for interval, samples in signal.windows
+        if len(samples) >= SHORTEST * LEAST_PERIODS and (period := period_of(samples)) is not None
+    ]
+    windows = sum(1 for _, samples in signal.windows if len(samples) >= SHORTEST * LEAST_PERIODS)
+    if not found:
+        return None
+    middle = median(seconds for seconds, _ in found)
+    near = [each for each in found if abs(each[0] - middle) <= AGREEMENT * middle]
+    if 2 * len(near) <= windows:
+        return None
+    return StepTime(median(each[0] for each in near), median(each[1] for each in near), len(near), windows)
+
+
+UTILIZATION = "coldplate_gpu_utilization_ratio"
+SM, TENSOR, DRAM = (f"coldplate_gpu_{what}_active_ratio" for what in ("sm", "tensor", "dram"))
+OCCUPANCY = "coldplate_gpu_sm_occupancy_ratio"
+MEMORY, MEMORY_TOTAL = "coldplate_gpu_memory_used_bytes", "coldplate_gpu_memory_total_bytes"
+POWER, POWER_LIMIT = "coldplate_gpu_power_watts", "coldplate_gpu_power_limit_watts"
+TEMPERATURE, MEMORY_TEMPERATURE = "coldplate_gpu_temperature_celsius", "coldplate_gpu_memory_temperature_celsius"
+CLOCK = "coldplate_gpu_clock_hertz"
+SM_CLOCK = (("domain", "sm"),)
+ENERGY = "coldplate_gpu_energy_joules_total"
+PCIE_OUT, PCIE_IN = "coldplate_gpu_pcie_transmit_bytes_total", "coldplate_gpu_pcie_receive_bytes_total"
+NVLINK_OUT, NVLINK_IN = "coldplate_gpu_nvlink_transmit_bytes_total", "coldplate_gpu_nvlink_receive_bytes_total"
+PORT_OUT, PORT_IN = (f"coldplate_infiniband_port_data_{what}_bytes_total" for what in ("transmitted", "received"))
+PORT_RATE, PORT_UP = "coldplate_infiniband_rate_bytes_per_second", "coldplate_infiniband_port_up"
+THROTTLED, THROTTLE_ACTIVE = "coldplate_gpu_throttle_seconds_total", "coldplate_gpu_throttle_active"
+GPU_UP, GPU_INFO = "coldplate_gpu_up", "coldplate_gpu_info"
+XIDS, GRADED_XIDS = "coldplate_gpu_xid_errors_total", "coldplate_gpu_xid_graded_errors_total"
+ECC, REMAP_PENDING, REMAP_FAILED = (
+    f"coldplate_gpu_{what}" for what in ("ecc_errors_total", "row_remap_pending", "row_remap_failure")
+)
+NVLINK_ERRORS, NVLINK_UP = "coldplate_gpu_nvlink_errors_total", "coldplate_nvlink_up"
+PCIE_REPLAYS = "coldplate_gpu_pcie_replays_total"
+PORT_ERRORS = tuple(
+    f"coldplate_infiniband_{what}_total"
+    for what in ("symbol_error", "link_downed", "link_error_recovery", "port_errors_received", "link_down_events")
+)
+HOLDER, SHARED_HOLDER, JOB = "coldplate_gpu_job_info", "coldplate_gpu_shared_job_info", "coldplate_job_info"
+CPU, CPUS, PRESSURE = (
+    "coldplate_node_cpu_seconds_total",
+    "coldplate_node_cpus",
+    ("coldplate_node_pressure_waiting_seconds_total"),
+)
+DISK_READ, SWITCH_ERRORS = "coldplate_node_disk_read_bytes_total", "coldplate_node_nvswitch_sxid_errors_total"
+NODE_POWER, ALERT = "coldplate_node_power_watts", "coldplate_alert"
+
+_GAUGES = (UTILIZATION, SM, TENSOR, DRAM, OCCUPANCY, MEMORY, MEMORY_TOTAL, POWER, POWER_LIMIT, TEMPERATURE,
+           MEMORY_TEMPERATURE, PORT_RATE, CPUS, NODE_POWER)  # fmt: skip
+_RATES = (PCIE_OUT, PCIE_IN, NVLINK_OUT, NVLINK_IN, PORT_OUT, PORT_IN)
+_COUNTERS = (ENERGY, THROTTLED, ECC, NVLINK_ERRORS, PCIE_REPLAYS, *PORT_ERRORS, CPU, PRESSURE, DISK_READ)
+_BORN_AT_ZERO = (XIDS, GRADED_XIDS, SWITCH_ERRORS)
+"""Counters of which a series appears with what it counts: its first value has happened since the snapshot before."""
+_STATES = (GPU_UP, GPU_INFO, THROTTLE_ACTIVE, REMAP_PENDING, REMAP_FAILED, NVLINK_UP, PORT_UP, HOLDER, SHARED_HOLDER,
+           JOB, ALERT)  # fmt: skip
+_STEPPING = (NVLINK_OUT, TENSOR, POWER)
+"""Signals in which the steps of a training job can be seen."""
+
+_Maker = Callable[[TimeGrid, Series], SeriesStatistic]
+
+
+def _gauge(grid: TimeGrid, series: Series) -> SeriesStatistic:
+    return GaugeStatistic(grid, series.metric.unit)
+
+
+_MAKERS: dict[str, _Maker] = {
+    **dict.fromkeys(_GAUGES, _gauge),
+    **dict.fromkeys(_RATES, lambda grid, _: CounterStatistic(grid)),
+    **dict.fromkeys(_COUNTERS, lambda _grid, _series: CounterStatistic(None)),
+    **dict.fromkeys(_BORN_AT_ZERO, lambda _grid, _series: CounterStatistic(None, born_at_zero=True)),
+    **dict.fromkeys(_STATES, lambda _grid, _series: StateStatistic()),
+}
+if not _MAKERS.keys() <= BY_NAME.keys():
+    raise AssertionError(f"no rows of the catalogue: {sorted(_MAKERS.keys() - BY_NAME.keys())}")
+
+
+def figure_of(series: Series, grid: TimeGrid) -> SeriesStatistic | None:
+    """What to keep of a series; None if nothing is."""
+    name = series.metric.name
+    if name == CLOCK:
+        return _gauge(grid, series) if series.labels == SM_CLOCK else None
+    maker = _MAKERS.get(name)
+    return maker(grid, series) if maker is not None else None
+
+
+def signal_of(series: Series, snapshots: int) -> StepSampler | None:
+    """What to keep of a series to find the steps of a job in it; None if they do not show in it."""
+    name = series.metric.name
+    return StepSampler(snapshots, counts=name == NVLINK_OUT) if name in _STEPPING else None

@@ -1,0 +1,249 @@
+"""Read recordings in one pass and in bounded memory, and gather the facts of a report node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from math import isfinite
+from typing import NamedTuple, Union
+
+from agent.model import BackendReport, Layout, Series
+from agent.recording.column_reader import ColumnBlock, Held, SelectedColumns, blocks, joined
+from agent.recording.file_records import RecordingError, RecordingHeader
+from agent.recording.recording_reader import Recording, SegmentSpan
+from agent.recording.report.report_series import figure_of, signal_of
+from agent.recording.report.run_facts import NodeFacts, RecordedRun
+from agent.recording.report.series_statistics import PARTS, SeriesStatistic, SnapshotRange, TimeGrid, grid_over
+
+TOGETHER = 256
+"""Snapshots that are taken in together, where nothing changes between their blocks: each figure is called for once."""
+LARGEST = 1e24
+"""A number that no gauge and no counter of a device reaches; columns with such are left out."""
+MOST_SERIES = 50_000
+"""Series of one node of which something is kept: five times those of the largest node."""
+_HEADERS = 100
+"""Headers of one node that are kept."""
+_LONGEST_INTERVAL_SECONDS = 3600.0
+
+Progress = Callable[[float], None]
+"""Called with the share of the work that is done, from 0 to 1, now and then."""
+_Column = tuple[SeriesStatistic, Union[Sequence[int], None], Held]
+
+
+class _LayoutPlan(NamedTuple):
+    """What is wanted of a layout, and the figures that take it in, in the same order."""
+
+    chosen: SelectedColumns
+    figures: Sequence[Sequence[SeriesStatistic]]
+
+
+class _RunPiece(NamedTuple):
+    """A segment of a file."""
+
+    recording: Recording
+    span: SegmentSpan
+    first: float
+    last: float
+
+
+def read_run(recordings: Sequence[Recording], progress: Progress = lambda _: None) -> RecordedRun:
+    """What these recordings say. Raises RecordingError if there is no snapshot in them."""
+    pieces = [
+        _RunPiece(recording, span, span.first, span.last)
+        for recording in recordings
+        for span in recording.survey()
+        if span.first is not None and span.last is not None and isfinite(span.first) and isfinite(span.last)
+    ]
+    if not pieces:
+        names = ", ".join(str(each.path) for each in recordings)
+        raise RecordingError(f"{names}: there is no snapshot to report on")
+    pieces.sort(key=lambda piece: (piece.span.header.node, piece.first, piece.span.at))
+    count = len({piece.span.header.node for piece in pieces})
+    interval = max(interval_of(piece.span.header) for piece in pieces)
+    first, last = min(piece.first for piece in pieces), max(piece.last for piece in pieces)
+    grid = grid_over(first, last, interval, max(60, PARTS * 4 // max(count, 4)))
+    done = _ReadProgress(sum(piece.span.count for piece in pieces), progress)
+    nodes = [
+        _NodeReader(name, grid, sum(piece.span.count for piece in own)).read(own, done)
+        for name, some in groupby(pieces, key=lambda piece: piece.span.header.node)
+        for own in [list(some)]
+    ]
+    problems = [problem for recording in recordings for problem in _once(recording.problems)]
+    told = [node for node in nodes if node.snapshots]
+    if not told:
+        raise RecordingError("; ".join(problems) or "there is no snapshot to report on")
+    return RecordedRun(told, grid, interval, min(node.first for node in told), max(node.last for node in told),
+               [str(each.path) for each in recordings], problems + done.overlaps)  # fmt: skip
+
+
+def interval_of(header: RecordingHeader) -> float:
+    """Seconds between two snapshots; 1 where the header says what cannot be."""
+    return header.interval if 0 < header.interval <= _LONGEST_INTERVAL_SECONDS else 1.0
+
+
+def _once(problems: Sequence[str]) -> list[str]:
+    """The survey and the reading find the same problem, and the reading describes it better."""
+    stems = [problem.partition("; read on from")[0] for problem in problems]
+    return [
+        problem
+        for place, (problem, stem) in enumerate(zip(problems, stems, strict=True))
+        if not any(other.startswith(stem) for other in problems[place + 1 :])
+    ]
+
+
+class _ReadProgress:
+    """How far the reading is, and what was passed over in it."""
+
+    def __init__(self, snapshots: int, progress: Progress) -> None:
+        self._whole, self._so_far, self._progress = max(snapshots, 1), 0, progress
+        self.overlaps: list[str] = []
+
+    def more(self, snapshots: int) -> None:
+        self._so_far += snapshots
+        self._progress(min(self._so_far / self._whole, 1.0))
+
+
+class _NodeReader:
+    """Reads the segments of one node in the order of time."""
+
+    def __init__(self, name: str, grid: TimeGrid, snapshots: int) -> None:
+        self._facts = NodeFacts(name, grid)
+        self._snapshots = snapshots
+        self._plans: dict[Layout, _LayoutPlan] = {}
+        self._before: tuple[Recording, float, float] | None = None
+        """The file of the snapshot before, and its times: wall and monotonic seconds."""
+        self._taken: tuple[float, float] | None = None
+        """The times of the last snapshot that was taken in."""
+        self._waiting: list[ColumnBlock] = []
+        self._explained: tuple[BackendReport, ...] = ()
+
+    def read(self, pieces: Sequence[_RunPiece], done: _ReadProgress) -> NodeFacts:
+        for recording, some in groupby(pieces, key=lambda piece: piece.recording):
+            overlapping = 0
+            for block in blocks(recording, [piece.span.at for piece in some]):
+                if self._is_told_already(recording, block):
+                    overlapping += block.snapshot_count
+                else:
+                    self._wait(block)
+                    self._before = (recording, block.walls[-1], block.monos[-1])
+                done.more(block.snapshot_count)
+            if overlapping:
+                done.overlaps.append(
+                    f"{recording.path}: {overlapping} snapshots of {self._facts.name} are of a time that another "
+                    "segment or file has too; they are passed over"
+                )
+            self._take()
+            self._plans.clear()  # another file has other layouts
+        return self._facts
+
+    def _is_told_already(self, recording: Recording, block: ColumnBlock) -> bool:
+        if self._before is None:
+            return False
+        file, wall, mono = self._before
+        return block.walls[0] <= wall and (file is not recording or block.monos[0] <= mono)
+
+    def _wait(self, block: ColumnBlock) -> None:
+        """Have a block wait for others like it, and take in those that waited if it is none of them."""
+        if self._waiting and not (
+            block.is_even
+            and self._waiting[-1].is_even
+            and block.header == self._waiting[-1].header
+            and [track.layout for track in block.tracks] == [track.layout for track in self._waiting[-1].tracks]
+            and sum(each.snapshot_count for each in self._waiting) < TOGETHER
+        ):
+            self._take()
+        self._waiting.append(block)
+
+    def _take(self) -> None:
+        some, self._waiting = self._waiting, []
+        if not some:
+            return
+        facts = self._facts
+        walls = [wall for block in some for wall in block.walls]
+        monos = [mono for block in some for mono in block.monos]
+        before = None
+        if self._taken is not None and 0 < monos[0] - self._taken[1] < walls[0] - self._taken[0] + 60:
+            before = self._taken[1]
+        stretch = SnapshotRange(facts.grid, walls, monos, interval_of(some[0].header), before)
+        if some[0].header not in facts.headers and len(facts.headers) < _HEADERS:
+            facts.headers.append(some[0].header)
+        facts.first = facts.first if facts.snapshots else walls[0]
+        facts.last = max(facts.last, walls[-1])
+        facts.snapshots += len(walls)
+        facts.seconds += stretch.seconds
+        columns = self._columns(some)
+        for figure, ticks, held in columns if some[0].is_even else _in_order(columns):
+            if _is_measured(held):
+                figure.add(stretch, ticks, held)
+        for block in some:
+            self._explain(block)
+        self._taken = (walls[-1], monos[-1])
+
+    def _columns(self, some: Sequence[ColumnBlock]) -> Iterator[_Column]:
+        counts = [block.snapshot_count for block in some]
+        for tracks in zip(*(block.tracks for block in some), strict=True):
+            layout, ticks = tracks[0].layout, tracks[0].ticks
+            plan = self._plans.get(layout)
+            if plan is None:
+                plan = self._plans[layout] = self._plan(layout)
+            if plan.figures:
+                for figures, held in zip(plan.figures, joined(tracks, counts, plan.chosen), strict=True):
+                    for figure in figures:
+                        yield figure, ticks, held
+
+    def _plan(self, layout: Layout) -> _LayoutPlan:
+        wanted = [(place, figures) for place, series in enumerate(layout.series) if (figures := self._figures(series))]
+        return _LayoutPlan(SelectedColumns([place for place, _ in wanted]), [figures for _, figures in wanted])
+
+    def _figures(self, series: Series) -> list[SeriesStatistic]:
+        facts = self._facts
+        key = (series.metric.name, series.entity, series.labels)
+        if key not in facts.figures:
+            made = figure_of(series, facts.grid) if len(facts.figures) < MOST_SERIES else None
+            if made is None:
+                return []
+            facts.figures[key] = made
+            signal = signal_of(series, self._snapshots)
+            if signal is not None:
+                facts.signals[key] = signal
+        signal = facts.signals.get(key)
+        return [facts.figures[key], signal] if signal is not None else [facts.figures[key]]
+
+    def _explain(self, block: ColumnBlock) -> None:
+        for reports in block.reports():
+            if reports is self._explained:
+                continue
+            self._explained = reports
+            for report in reports:
+                for gap in report.gaps:
+                    self._facts.absent[gap.metric.name, gap.entity] = gap.reason
+
+
+def _is_measured(held: Held) -> bool:
+    """Whether devices can have given this: a file may hold any number, and sums of the largest are infinite."""
+    if isinstance(held, float):
+        return -LARGEST < held < LARGEST
+    return min(held) > -LARGEST and max(held) < LARGEST
+
+
+def _in_order(
+    columns: Iterable[_Column],
+) -> Iterator[_Column]:
+    """Each figure once, with its values in the order of time: a series may change from one layout to another."""
+    found: dict[int, list[_Column]] = {}
+    for column in columns:
+        found.setdefault(id(column[0]), []).append(column)
+    for parts in found.values():
+        whole = next((part for part in parts if part[1] is None), None)
+        yield whole or parts[0] if whole or len(parts) == 1 else _joined(parts)
+
+
+def _joined(
+    parts: Sequence[_Column],
+) -> _Column:
+    pairs: dict[int, float] = {}
+    for _, ticks, held in parts:
+        places = ticks or ()
+        pairs.update(zip(places, [held] * len(places) if isinstance(held, float) else held, strict=True))
+    ticks = sorted(pairs)
+    return parts[0][0], ticks, [pairs[tick] for tick in ticks]

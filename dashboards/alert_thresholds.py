@@ -1,0 +1,127 @@
+"""What the rule files know: the names of recorded series, and the limits at which alerts begin.
+
+The files are read as data; whether their queries are right is not judged here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from agent.lib import textfile, yamltree
+
+ROOT = Path(__file__).resolve().parents[1]
+PACK = ROOT / "alerts" / "rules"
+FLEET = ROOT / "packaging" / "prometheus" / "fleet.rules.yml"
+
+BOUNDS = yamltree.Bounds(depth=16, nodes=50_000)
+
+_STRING = re.compile(r'"[^"]*"')
+_COMPARISON = re.compile(r"(>=|<=|==|>|<)\s*(?:bool\s+)?(-?\d+(?:\.\d+)?(?:e-?\d+)?)(?![\w.])")
+_BRANCH = re.compile(r'label_replace\(\s*(.*?),\s*"(\w+)", "(\w+)", "", ""\s*\)', re.DOTALL)
+"""A condition of an alert that joins several, and the label by which it differs."""
+_BY_LABEL = re.compile(r'\{\{ if eq \$labels\.\w+ "(\w+)" \}\}(\w+)\{\{ else \}\}(\w+)\{\{ end \}\}')
+_COLORS = {"info": "blue", "warning": "orange", "critical": "red"}
+GOOD = "green"
+Steps = tuple[tuple[str, float | None], ...]
+"""Colours, each with the value from which it applies; the first has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertThreshold:
+    """A number that an alert compares with, its severity, and the label of its condition if it has several."""
+
+    value: float
+    above: bool
+    color: str
+    level: str
+
+
+@cache
+def _rules() -> tuple[dict[str, Any], ...]:
+    paths = [*sorted(PACK.glob("*.yml")), FLEET]
+    documents = [yamltree.load(textfile.read_text(path, textfile.RULES), BOUNDS) for path in paths]
+    return tuple(rule for document in documents for group in document["groups"] for rule in group["rules"])
+
+
+@cache
+def recorded_series() -> dict[str, str]:
+    """The recorded series of the pack and of the fleet's file, with their queries."""
+    return {rule["record"]: rule["expr"] for rule in _rules() if "record" in rule}
+
+
+def alerts() -> frozenset[str]:
+    """The names of all alerts."""
+    return frozenset(rule["alert"] for rule in _rules() if "alert" in rule)
+
+
+def limits(name: str) -> tuple[AlertThreshold, ...]:
+    """Return the first limit of an alert, or all limits of each of its conditions if its severity depends on them.
+
+    `ALERT.VALUE` names the condition that gives a label this value with label_replace. Raises KeyError when there is no
+    such alert, or it compares with no number.
+    """
+    alert, _, value = name.partition(".")
+    rules = [rule for rule in _rules() if rule.get("alert") == alert]
+    if not rules:
+        raise KeyError(f"no alert is named {alert}")
+    found = [limit for rule in rules for limit in _limits_of(rule["expr"], rule["labels"]["severity"], value)]
+    if not found:
+        raise KeyError(f"{name}: its query compares with no number")
+    return tuple(found)
+
+
+def _limits_of(query: str, severity: str, value: str) -> Iterator[AlertThreshold]:
+    branches = _BRANCH.findall(query)
+    if value or "{{" not in severity or len(branches) < 2:
+        yield from _one_limit(query, severity, value)
+        return
+    for branch, _, level in branches:
+        compared = _COMPARISON.findall(_STRING.sub('""', branch.partition("unless")[0]))
+        for operator, limit in compared:
+            if operator == compared[0][0]:
+                yield AlertThreshold(float(limit), operator.startswith(">"), _COLORS[_severity(severity, level)], level)
+
+
+def _one_limit(query: str, severity: str, value: str) -> Iterator[AlertThreshold]:
+    """Yield the limit of the first comparison, or of the last one before a label gets this value."""
+    before, given, _ = query.partition(f'"{value}", "", ""')
+    compared = _COMPARISON.findall(_STRING.sub('""', before))
+    if compared and (given or not value):
+        operator, limit = compared[-1 if value else 0]
+        yield AlertThreshold(float(limit), operator.startswith(">"), _COLORS[_severity(severity, value)], value)
+
+
+def _severity(template: str, value: str) -> str:
+    """Return what the template of a severity makes of the label of a condition: the label, or one of two words."""
+    match = _BY_LABEL.fullmatch(template)
+    if match is None:
+        return value if "{{" in template else template
+    return match[2] if value in ("", match[1]) else match[3]
+
+
+def steps(*names: str, level: str = "") -> Steps:
+    """Return threshold steps from the limits of alerts on one quantity, of one level only if it is given."""
+    found = {
+        (limit.value, limit.above, limit.color)
+        for name in names
+        for limit in limits(name)
+        if level in ("", limit.level)
+    }
+    if len({above for _, above, _ in found}) != 1:
+        raise ValueError(f"{', '.join(names)}: limits in both directions make no steps")
+    if next(iter(found))[1]:
+        worst = {"blue": 0, "orange": 1, "red": 2}
+        made: list[tuple[str, float | None]] = [(GOOD, None)]
+        for value, _, color in sorted(found, key=lambda each: (each[0], worst[each[2]])):
+            if made[-1][1] == value:
+                made.pop()  # of two levels with the same limit the worse is shown
+            made.append((color, value))
+        return tuple(made)
+    lower = sorted((value, color) for value, _, color in found)
+    colors = [color for _, color in lower] + [GOOD]
+    values: list[float | None] = [None, *(value for value, _ in lower)]
+    return tuple(zip(colors, values, strict=True))
