@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -33,6 +35,15 @@ def test_every_command_runs_as_printed(document: Path, tmp_path: Path) -> None:
     for program in ("prometheus", "prometheus-alertmanager", "amtool", "promtool"):
         if not (ROOT / ".programs" / "usr" / "bin" / program).exists():
             need(f"{program} in .programs")
+    # `make` must find nothing to install: it would change the environment below the tests that run now.
+    note = ROOT / ".venv" / "complete.json"
+    if not note.exists():
+        need("the .venv that make makes")
+    made_from = json.loads(note.read_bytes())["project"]
+    files = (ROOT / "pyproject.toml", ROOT / "tests" / "tools.txt")
+    assert made_from == hashlib.sha256(b"".join(each.read_bytes() for each in files)).hexdigest(), (
+        ".venv is not of this pyproject.toml: run `make .venv/dev.stamp`"
+    )
     shutil.rmtree(ROOT / ".programs" / "first-hour", ignore_errors=True)
     with own_network() as enter:
         if enter is None:
