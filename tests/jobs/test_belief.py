@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.backends.jobs.belief import Belief
 from agent.backends.jobs.cgroup import place
 from agent.backends.jobs.job import foul
+from agent.backends.jobs.process_table import Belief
 from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.broker.job_variables import KEYS
 from tests.jobs.known import GENUINE, HEX, LOGINS, UID, VARIABLES

@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.backends.jobs.belief import Belief
 from agent.backends.jobs.job_files import read_file
-from agent.backends.jobs.procstat import parse_boot, parse_stat, parse_uid
+from agent.backends.jobs.process_table import Belief, parse_boot, parse_stat, parse_uid
 from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.broker.job_variables import KEYS
 from agent.model import Instant, Reason

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agent.backends.jobs.job_files import read_file
 from agent.backends.jobs.kubelet import Kubelet
-from agent.backends.jobs.podlogs import PodLogs, parse_directory
+from agent.backends.jobs.pods import PodLogs, parse_directory
 from agent.model import Reason
 from tests.jobs.rig import Rig
 from tests.jobs.test_kubelet import FakeKubelet, kubelet, pod  # noqa: F401 - kubelet is a fixture

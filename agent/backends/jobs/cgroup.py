@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent.backends.jobs.scheduler import Scheduler
+from agent.backends.jobs.job import Scheduler
 from agent.backends.jobs.schedulers import SCHEDULERS
 
 MAX_LINES = 64

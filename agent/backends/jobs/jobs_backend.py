@@ -8,35 +8,118 @@ lack of a permission is a gap of coldplate_job_info, whose labels are then empty
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from agent.backends.jobs.gpu_slots import GpuSlots, Slot, mig_slots
-from agent.backends.jobs.hidden import AskVariables
-from agent.backends.jobs.holders import KUBERNETES, PodNames, SlotHolders, add_mapped, add_pods
-from agent.backends.jobs.job import Job, foul
-from agent.backends.jobs.job_energy import JobEnergy
-from agent.backends.jobs.job_files import Patient, ReadFile, read_file
-from agent.backends.jobs.job_id import agreed
-from agent.backends.jobs.job_sources import ALL, is_wanted
-from agent.backends.jobs.kubelet import SOCKETS, Kubelet, KubeletError
-from agent.backends.jobs.mapping import GPUSTAT, Entry, MappingFiles, scheduler_of
-from agent.backends.jobs.minors import minors
-from agent.backends.jobs.podlogs import PODS, PodLogs
-from agent.backends.jobs.pods import PodDevice
-from agent.backends.jobs.problems import Problems
+from agent.backends.jobs.environments import AskVariables, Users, system_name
+from agent.backends.jobs.gpu_allocations import (
+    KUBERNETES,
+    GpuSlots,
+    PodNames,
+    Slot,
+    SlotHolders,
+    add_mapped,
+    add_pods,
+    mig_slots,
+)
+from agent.backends.jobs.job import Job, Scheduler, foul
+from agent.backends.jobs.job_files import (
+    GPUSTAT,
+    Entry,
+    MappingFiles,
+    Patient,
+    Problems,
+    ReadFile,
+    minors,
+    read_file,
+    scheduler_of,
+)
+from agent.backends.jobs.job_series import ENERGY_OF, FACTS_OF, HOLDER, JobEnergy, ShownJobs
+from agent.backends.jobs.kubelet import SOCKETS, Kubelet, KubeletError, Recall
+from agent.backends.jobs.pods import POD_LOGS as PODS
+from agent.backends.jobs.pods import PodDevice, PodLogs, Tenants
 from agent.backends.jobs.process_table import Process, ProcessTable
-from agent.backends.jobs.recall import Recall
-from agent.backends.jobs.scheduler import Scheduler
 from agent.backends.jobs.schedulers import SCHEDULERS
-from agent.backends.jobs.shown import ENERGY_OF, FACTS_OF, HOLDER, ShownJobs
-from agent.backends.jobs.tenants import Tenants
-from agent.backends.jobs.users import Users, system_name
-from agent.backends.jobs.ways import Ways
 from agent.backends.protocol import BackendSample, GpuProcess
 from agent.broker.asking import BrokerClient
 from agent.model import Gap, Gpu, Instant, Lane, Node, Reading, Reason
+
+SOURCES = (*(scheduler.name for scheduler in SCHEDULERS), "cgroup", "mapping")
+"""`cgroup` stands for processes without a scheduler: containers, systemd units, login sessions."""
+ALL = "all"
+
+
+def refuse_unknown(sources: Sequence[str], trust_environment: Sequence[str]) -> None:
+    """Reject unknown names. Raises ValueError."""
+    for source in sources:
+        if source not in (ALL, *SOURCES):
+            raise ValueError(f"sources: {source!r} is unknown; use any of {', '.join((ALL, *SOURCES))}")
+    names = tuple(scheduler.name for scheduler in SCHEDULERS)
+    for name in trust_environment:
+        if name not in names:
+            raise ValueError(f"trust_environment: {name!r} is unknown; use any of {', '.join(names)}")
+
+
+def is_wanted(source: str, sources: Sequence[str]) -> bool:
+    """Whether this source is asked if `sources` are configured."""
+    return ALL in sources or source in sources
+
+
+log = logging.getLogger("coldplate.jobs")
+
+
+class Ways:
+    """Logs the first failure of each source of job information, and its recovery.
+
+    `barred` holds the detail of each source that is barred for lack of a permission, as of the last look.
+    """
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+        self.barred: dict[str, str] = {}
+
+    def begin(self) -> None:
+        """Begin a look: a source that is not tried in it is neither barred nor open."""
+        self.barred = {}
+
+    def open(self, name: str) -> None:
+        """The source was tried, and it answered."""
+        if name in self._told:
+            self._told.discard(name)
+            log.info("source recovered: %s", name)
+
+    def fail(self, name: str, detail: str, denied: bool = True) -> None:
+        """The source was tried without success; `denied` says that only a permission is missing."""
+        if denied:
+            self.barred[name] = detail
+        if name not in self._told:
+            self._told.add(name)
+            log.warning("%s", detail, extra={"facts": {"missing": name}})
+
+
+def agreed(processes: Mapping[int, Process]) -> dict[int, Process]:
+    """Return the processes with one id per cgroup: the one on which their environments agree, or else the cgroup's own.
+
+    HTCondor's and LSF's cgroups leave a part of the id to the environment, which may be hidden for some of the
+    processes.
+    """
+    told: dict[tuple[str, str], set[str]] = {}
+    for process in processes.values():
+        if process.job is not None and process.within is not None:
+            told.setdefault(process.within, set()).update({process.job.id} - {process.within[1]})
+    return {pid: _called(process, told) for pid, process in processes.items()}
+
+
+def _called(process: Process, told: Mapping[tuple[str, str], set[str]]) -> Process:
+    if process.job is None or process.within is None:
+        return process
+    ids = told[process.within]
+    job = next(iter(ids)) if len(ids) == 1 else process.within[1]
+    return process if job == process.job.id else replace(process, job=replace(process.job, id=job))
+
 
 MAX_JOBS = 16
 """Most jobs that are shown for one GPU."""

@@ -7,19 +7,101 @@ A process is distinguished from a later one with the same id by its start time, 
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from agent.backends.jobs.belief import Belief
 from agent.backends.jobs.cgroup import ENGINES, CgroupOwner, place
-from agent.backends.jobs.hidden import AskVariables, Environments, HiddenError
-from agent.backends.jobs.job import Job, foul, legible, merged
-from agent.backends.jobs.job_files import GONE, REFUSED, ReadFile, said
-from agent.backends.jobs.problems import Problems
-from agent.backends.jobs.procstat import Stat, parse_boot, parse_stat, parse_uid
-from agent.backends.jobs.scheduler import Scheduler
-from agent.backends.jobs.users import Users
+from agent.backends.jobs.environments import AskVariables, Environments, HiddenError, Users
+from agent.backends.jobs.job import Job, Scheduler, foul, legible, merged
+from agent.backends.jobs.job_files import GONE, REFUSED, Problems, ReadFile, said
+from agent.broker.job_variables import job_variables
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """The parts of /proc/PID/stat that are used. `started` is in clock ticks after boot."""
+
+    command: str
+    parent: int
+    session: int
+    started: int
+
+
+def parse_stat(data: bytes) -> Stat:
+    """The text of /proc/PID/stat. Raises ValueError."""
+    head, _, tail = data.rpartition(b")")  # the command may hold parentheses and blanks
+    command = head.partition(b"(")[2].decode("utf-8", "replace")
+    fields = tail.split()
+    if len(fields) < 20:
+        raise ValueError(f"{len(fields)} fields after the command")
+    started = int(fields[19])
+    if not 0 <= started < 2**63:
+        raise ValueError(f"started {started} ticks after boot")
+    return Stat(command, int(fields[1]), int(fields[3]), started)
+
+
+def parse_uid(data: bytes) -> int:
+    """The real user id in a /proc/PID/status. Raises ValueError."""
+    return _number_after(data, b"Uid:")
+
+
+def parse_boot(data: bytes) -> int:
+    """When the node was started, from /proc/stat, in seconds since the epoch. Raises ValueError."""
+    return _number_after(data, b"btime")
+
+
+def _number_after(data: bytes, word: bytes) -> int:
+    for line in data.split(b"\n"):
+        if line.startswith(word):
+            _, text, *_ = (*line.split(None, 2), b"")
+            number = int(text)
+            if not 0 <= number < 2**63:
+                raise ValueError(f"{word.decode()} {number}")
+            return number
+    raise ValueError(f"no line {word.decode()}")
+
+
+class Belief:
+    """What these schedulers say about a process, the most trusted first.
+
+    The cgroup, kept by the kernel, comes before the environment, written by users.
+    """
+
+    def __init__(self, schedulers: Sequence[Scheduler], trusted: Collection[str] = ()) -> None:
+        """`trusted` are schedulers whose variables count wherever a process is."""
+        self._schedulers = schedulers
+        self._trusted = trusted
+        self._by_name = {scheduler.name: scheduler for scheduler in schedulers}
+        self._keys = frozenset(name.encode("ascii") for each in schedulers for name in each.variables)
+
+    def known(self, environ: bytes) -> dict[str, str]:
+        """The schedulers' variables in a /proc/PID/environ, as the values of labels."""
+        found = job_variables(environ, self._keys).items()
+        return {key.decode("ascii"): legible(value.decode("utf-8", "replace")) for key, value in found}
+
+    def named(self, where: CgroupOwner) -> Job | None:
+        """The job that the cgroup names by itself; None if it is not a scheduler's."""
+        return Job(where.scheduler, where.id) if where.scheduler in self._by_name else None
+
+    def job(self, where: CgroupOwner, env: Mapping[str, str], own: str) -> Job | None:
+        """The job of a process in this cgroup; None if no scheduler claims it.
+
+        A job named by the cgroup takes facts only from an environment that names the same job. A job named only by the
+        environment is believed below the scheduler's own daemons. `own` distinguishes a cluster that a user runs there
+        from others.
+        """
+        job = self.named(where)
+        if job is not None:
+            told = self._by_name[where.scheduler].job(env, where.id)
+            return job if told is None else merged(replace(job, id=told.id), told)
+        for each in self._schedulers:
+            if each.everywhere or each.name == where.home or each.name in self._trusted:
+                told = each.job(env, own if each.everywhere else "")
+                if told is not None:
+                    return told
+        return None
+
 
 STAT, CGROUP, STATUS, NODE_STAT = 1024, 16 * 1024, 8 * 1024, 4 * 2**20
 """Most bytes read of each file."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
-from agent.backends.jobs.procstat import parse_stat
+from agent.backends.jobs.process_table import parse_stat
 from agent.broker.asking import SOCKET, BrokerClient, BrokerError, explained
 from agent.commands.doctor.diagnosis_line import Diagnoses, Diagnosis, Examination
 from agent.commands.doctor.examined_node import ExaminedNode

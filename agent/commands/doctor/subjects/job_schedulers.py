@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from agent.backends.jobs.cgroup import place
-from agent.backends.jobs.job_sources import is_wanted
+from agent.backends.jobs.jobs_backend import is_wanted
 from agent.backends.jobs.kubelet import SOCKETS
 from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.commands.doctor.diagnosis_line import Diagnoses, Diagnosis, Examination

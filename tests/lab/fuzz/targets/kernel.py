@@ -14,8 +14,7 @@ import psutil
 from agent.backends.host import HostBackend
 from agent.backends.infiniband import InfinibandBackend
 from agent.backends.jobs import JobsBackend
-from agent.backends.jobs.job_files import Patient, read_file
-from agent.backends.jobs.minors import minors
+from agent.backends.jobs.job_files import Patient, minors, read_file
 from agent.backends.kmsg import KmsgBackend
 from agent.backends.optics import OpticsBackend
 from agent.backends.own_processes import OwnProcesses
@@ -375,12 +374,12 @@ TARGETS = (
         "jobs",
         (
             "agent/backends/jobs/process_table.py",
-            "agent/backends/jobs/procstat.py",
+            "agent/backends/jobs/process_table.py",
             "agent/backends/jobs/cgroup.py",
-            "agent/backends/jobs/mapping.py",
-            "agent/backends/jobs/minors.py",
             "agent/backends/jobs/job_files.py",
-            "agent/backends/jobs/belief.py",
+            "agent/backends/jobs/job_files.py",
+            "agent/backends/jobs/job_files.py",
+            "agent/backends/jobs/process_table.py",
             "agent/broker/answering.py",
             "agent/broker/questions.py",
         ),

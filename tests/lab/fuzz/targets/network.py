@@ -11,8 +11,7 @@ from unittest import mock
 
 from agent.backends.equipment.cooling_watch import CoolingWatch
 from agent.backends.equipment.rack_watch import RackWatch
-from agent.backends.jobs.pods import pod_devices
-from agent.backends.jobs.protobuf import ProtobufError
+from agent.backends.jobs.pods import ProtobufError, pod_devices
 from agent.backends.power.redfish import Redfish
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.backends.redfish_service import RedfishService
@@ -369,7 +368,7 @@ TARGETS = (
     ),
     Target(
         "pod-resources",
-        ("agent/backends/jobs/protobuf.py", "agent/backends/jobs/pods.py"),
+        ("agent/backends/jobs/pods.py", "agent/backends/jobs/pods.py"),
         use_pods,
         (POD, b"", b"\x0a\x02\x0a\x00", b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x0d1234\x0912345678"),
         (ProtobufError,),
