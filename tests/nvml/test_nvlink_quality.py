@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.backends.nvml.arrays import SlotFault
-from agent.backends.nvml.error_ratios import ratio_in
+from agent.backends.nvml.arrays import SlotFault, ratio_in
 from agent.catalogue.nvlink_quality import ROWS
 from agent.model import Lane, NvLink, Reason
 from tests.nvml.fake_driver import LOST, U64, UNKNOWN, UNSUPPORTED, b200, h100

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from agent.backends.nvml.calls import SPECS, factors
-from agent.backends.nvml.wants import wants
+from agent.backends.nvml.probe import wants
 from agent.catalogue import BY_NAME
 from agent.catalogue.bindings import Call
 from agent.model import Lane, Reason

@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 from agent.backends.nvml.arrays import FieldArray
-from agent.backends.nvml.return_codes import DriverError
-from agent.backends.nvml.trace.pseudonyms import Pseudonyms
-from agent.backends.nvml.trace.recording_driver import LeakError, RecordingDriver
-from agent.backends.nvml.trace.replay_driver import ReplayDriver
-from agent.backends.nvml.trace.trace import Trace, TraceError
+from agent.backends.nvml.driver import DriverError
+from agent.backends.nvml.trace import LeakError, Pseudonyms, RecordingDriver, ReplayDriver, Trace, TraceError
 from agent.backends.protocol import BackendSample
 from agent.model import Instant
 from tests.lab.hardware.node import LANES, Node, families

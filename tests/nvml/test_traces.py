@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.nvml.trace.replay_driver import ReplayDriver
-from agent.backends.nvml.trace.trace import Trace
+from agent.backends.nvml.trace import ReplayDriver, Trace
 from agent.backends.protocol import BackendSample
 from agent.model import Instant, Kind, Lane, Reason
 from tests.lab.hardware.node import FAST_CALLS, LANES, Node, families, violations

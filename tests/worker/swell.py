@@ -15,7 +15,7 @@ from zlib import crc32
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from agent.backends.nvml.wants import wants
+from agent.backends.nvml.probe import wants
 from agent.backends.protocol import ChannelError, LaneSample
 from agent.catalogue import BY_NAME
 from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, NvLink, Reason, Series, Xid

@@ -1,4 +1,4 @@
-"""The two C arrays that NVML fills, allocated once and decoded without ctypes field access.
+"""The two C arrays that NVML fills, allocated once and decoded without ctypes field access, and the numbers in them.
 
 nvidia-ml-py builds a fresh array on every call and reads each member through a Python
 `__getattribute__`; at ten samples a second on eight GPUs that costs more than the driver call. The
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
-from operator import eq
+from collections.abc import Iterator, Sequence
+from operator import eq, mul, truediv
 from typing import Any, NamedTuple
 
-from agent.backends.nvml.return_codes import describe, reason_of
-from agent.model import Reason
+from agent.backends.nvml.driver import describe, reason_of
+from agent.model import Reading, Reason, Series, readings_of
 
 U32_ONES = 2**32 - 1
 U64_ONES = 2**64 - 1
@@ -165,3 +165,46 @@ class GpmArray:
             fault_of(code) if code else value if math.isfinite(value) else _NOT_FINITE
             for code, value in zip(codes, values, strict=True)
         ]
+
+
+class ScaledColumns:
+    """Series, and the factors by which the numbers of each are multiplied and divided.
+
+    All numbers are scaled together, as long as each of them is good.
+    """
+
+    def __init__(self, rows: Sequence[tuple[float, float, Series]]) -> None:
+        """`rows` are multiplier, divisor and series."""
+        self._multipliers = tuple(multiplier for multiplier, _, _ in rows)
+        self._divisors = tuple(divisor for _, divisor, _ in rows)
+        self._series = tuple(series for _, _, series in rows)
+
+    def readings(self, slots: Sequence[Slot]) -> Iterator[Reading] | None:
+        """The readings, from one number for each series; None if any number is missing."""
+        if SlotFault in map(type, slots):
+            return None
+        return readings_of(self._series, map(truediv, map(mul, slots, self._multipliers), self._divisors))
+
+
+_RATIO_BITS = 12
+"""Four of the mantissa, above the eight of the exponent (NVML_NVLINK_ERROR_COUNTER_BER_GET; DCGM decodes them so)."""
+_RATIO_EXPONENT = 0xFF
+"""The mask of the exponent. With all its bits set, as in 15e-255, it stands for a link without errors."""
+
+
+def ratio_in(slot: Slot) -> float | SlotFault:
+    """Return the bit error ratio in a slot: NVLink 5 packs a mantissa and the power of ten that divides it."""
+    if isinstance(slot, SlotFault):
+        return slot
+    packed = int(slot)
+    if packed != slot or packed < 0 or packed >> _RATIO_BITS:
+        return SlotFault(Reason.MALFORMED, f"{slot} is no packed ratio of {_RATIO_BITS} bits")
+    exponent = packed & _RATIO_EXPONENT
+    return 0.0 if exponent == _RATIO_EXPONENT else float(f"{packed >> 8}e-{exponent}")
+
+
+def highest_of(slots: Sequence[Slot]) -> float | SlotFault:
+    """The highest ratio, of the slots that have one: a link that is down tells none. Else why the first has none."""
+    ratios = [ratio_in(slot) for slot in slots]
+    known = [ratio for ratio in ratios if not isinstance(ratio, SlotFault)]
+    return max(known) if known else ratios[0]

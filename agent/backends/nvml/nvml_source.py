@@ -11,18 +11,18 @@ import threading
 from collections.abc import Callable, Sequence
 
 from agent.backends.nvml.channel import NvmlGpuChannel
-from agent.backends.nvml.driver import Driver
-from agent.backends.nvml.enlistment import Enlistment, MakeChannel
-from agent.backends.nvml.errands import Errands
-from agent.backends.nvml.event_watch import EventWatch
-from agent.backends.nvml.return_codes import (
+from agent.backends.nvml.driver import (
     DRIVER_NOT_LOADED,
     LIBRARY_NOT_FOUND,
     NO_PERMISSION,
     VERSION_MISMATCH,
+    Driver,
     DriverError,
+    Errands,
 )
-from agent.backends.nvml.wants import wants
+from agent.backends.nvml.gpu_enumeration import Enlistment, MakeChannel
+from agent.backends.nvml.probe import wants
+from agent.backends.nvml.xid_event_set import EventWatch
 from agent.backends.protocol import AbsentError, Roster, SourceError
 from agent.model import GpuIdentity, Instant, Xid
 
@@ -92,7 +92,7 @@ class NvmlSource:
     def _load(self) -> Driver:
         if self._driver is None:
             # Imported here, because the binding costs memory that only the worker should pay.
-            from agent.backends.nvml.library import PynvmlDriver
+            from agent.backends.nvml.pynvml_driver import PynvmlDriver
 
             try:
                 self._driver = PynvmlDriver()

@@ -9,27 +9,67 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from agent.backends.nvml.arrays import Slot, SlotFault
-from agent.backends.nvml.calls import SPECS, DeviceCall, arguments
-from agent.backends.nvml.codes import EventReasons, field_codes
-from agent.backends.nvml.driver import Driver, GpuHandle
-from agent.backends.nvml.fields import FieldBatch, Pair, fetch
-from agent.backends.nvml.gpm import GpmSampler
-from agent.backends.nvml.return_codes import (
+from agent.backends.nvml.calls import SPECS, DeviceCall, EventReasons, arguments, field_codes
+from agent.backends.nvml.driver import (
     FUNCTION_NOT_FOUND,
     NO_PERMISSION,
     PERMANENT_CODES,
+    Driver,
     DriverError,
+    GpuHandle,
     describe,
     escalate,
     reason_of,
 )
-from agent.backends.nvml.wants import NvmlBinding, Want, lane_of
+from agent.backends.nvml.fields import FieldBatch, GpmSampler, Pair, fetch
 from agent.backends.protocol import DeviceError, SourceError
+from agent.catalogue import ROWS
 from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.bindings import ALL_LINKS, Call, Field, Gpm
 from agent.model import Gap, Gpu, Lane, Metric, NvLink, Reason, Series
+
+NvmlBinding = Field | Call | Gpm
+
+
+class Want(NamedTuple):
+    """One value of a row, or all its values if a binding gives them together, with its bindings in order of preference.
+
+    The catalogue decides which there are, before any device is asked.
+    """
+
+    metric: Metric
+    labels: tuple[str, ...]
+    bindings: tuple[NvmlBinding, ...]
+
+    @property
+    def per_link(self) -> bool:
+        """Whether there is one such value for each NVLink."""
+        return self.metric.entity is NvLink
+
+
+def lane_of(metric: Metric, binding: NvmlBinding) -> Lane:
+    """The lane in which this binding is read."""
+    if isinstance(binding, Call) and binding.lane is not None:
+        return binding.lane
+    return metric.lane
+
+
+def wants(rows: Iterable[Metric] = ROWS) -> tuple[Want, ...]:
+    """Every want of the rows that NVML serves, in the rows' order; bindings with equal labels are alternatives."""
+    found: list[Want] = []
+    for row in rows:
+        if row.entity not in (Gpu, NvLink):
+            continue
+        groups: dict[tuple[str, ...], list[NvmlBinding]] = {}
+        for binding in row.origin:
+            if isinstance(binding, Field | Call | Gpm):
+                groups.setdefault(binding.labels, []).append(binding)
+        found.extend(Want(row, labels, tuple(bindings)) for labels, bindings in groups.items())
+    return tuple(found)
+
 
 FAST_CALLS = 7
 """Most device calls in a fast sample: each takes the driver's locks."""

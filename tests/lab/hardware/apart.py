@@ -82,7 +82,7 @@ def _child(user: int | None, clock: Callable[[], Instant], path: str, writer: in
 
 def _binding() -> Driver | None:
     """The binding, imported while its files can still be read; the library itself is loaded when it is opened."""
-    from agent.backends.nvml.library import PynvmlDriver
+    from agent.backends.nvml.pynvml_driver import PynvmlDriver
 
     try:
         return PynvmlDriver()

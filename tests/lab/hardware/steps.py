@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.backends.nvml.driver import Driver
-from agent.backends.nvml.return_codes import TIMEOUT, DriverError
-from agent.backends.nvml.trace.recording_driver import LeakError, RecordingDriver
+from agent.backends.nvml.driver import TIMEOUT, Driver, DriverError
+from agent.backends.nvml.trace import LeakError, RecordingDriver
 from agent.backends.protocol import BackendSample
 from agent.model import Lane
 from tests.lab.hardware import apart, cost, moving

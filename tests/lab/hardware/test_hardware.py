@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.nvml.trace.trace import Trace
+from agent.backends.nvml.trace import Trace
 from agent.catalogue import BY_NAME
 from tests.fakes.nvml.build import CONTROL, build, command
 from tests.lab.hardware import moving

@@ -374,12 +374,8 @@ TARGETS = (
         "jobs",
         (
             "agent/backends/jobs/process_table.py",
-            "agent/backends/jobs/process_table.py",
             "agent/backends/jobs/cgroup.py",
             "agent/backends/jobs/job_files.py",
-            "agent/backends/jobs/job_files.py",
-            "agent/backends/jobs/job_files.py",
-            "agent/backends/jobs/process_table.py",
             "agent/broker/answering.py",
             "agent/broker/questions.py",
         ),

@@ -368,7 +368,7 @@ TARGETS = (
     ),
     Target(
         "pod-resources",
-        ("agent/backends/jobs/pods.py", "agent/backends/jobs/pods.py"),
+        ("agent/backends/jobs/pods.py",),
         use_pods,
         (POD, b"", b"\x0a\x02\x0a\x00", b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x0d1234\x0912345678"),
         (ProtobufError,),

@@ -13,7 +13,7 @@ from datetime import timezone
 from pathlib import Path
 
 from agent.backends.nvml.nvml_source import NvmlSource
-from agent.backends.nvml.trace.trace import Trace, TraceError
+from agent.backends.nvml.trace import Trace, TraceError
 from agent.backends.protocol import AbsentError, DeviceError, SourceError
 from agent.catalogue import BY_NAME
 from agent.commands.import_ import nvidia_smi_log
@@ -344,7 +344,7 @@ TARGETS = (
     ),
     Target(
         "driver-traces",
-        ("agent/backends/nvml/trace/trace.py",),
+        ("agent/backends/nvml/trace.py",),
         use_trace,
         (b'{"trace": 1}\n{"call":"nvmlInit","args":[],"value":null}\n{"shown": {}}\n',),
         (TraceError,),
@@ -355,8 +355,7 @@ TARGETS = (
         (
             "agent/backends/nvml/fields.py",
             "agent/backends/nvml/calls.py",
-            "agent/backends/nvml/gpu_identity.py",
-            "agent/backends/nvml/gpm.py",
+            "agent/backends/nvml/gpu_enumeration.py",
         ),
         use_driver,
         (H100, b""),

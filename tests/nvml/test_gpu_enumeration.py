@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.backends.nvml import NvmlSource
-from agent.backends.nvml.enlistment import RECOUNT_SECONDS, RETRY_SECONDS
+from agent.backends.nvml.gpu_enumeration import RECOUNT_SECONDS, RETRY_SECONDS
 from agent.backends.protocol import Roster, SourceError
 from agent.model import Instant, Lane, Reason
 from tests.nvml.fake_driver import LOST, MISMATCH, TIMEOUT, UNKNOWN, UNLOADED, FakeDriver, FakeGpu, a100, h100

@@ -2,8 +2,7 @@
 
 The wait costs the device nothing. It may fail at once and permanently when a GPU falls off
 the bus, so after an error this waits out its time and creates a new set without that GPU. XIDs from
-before the registration are lost here; the kernel log has them.
-"""
+before the registration are lost here; the kernel log has them."""
 
 from __future__ import annotations
 
@@ -11,9 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from agent.backends.nvml.driver import Driver
-from agent.backends.nvml.errands import Errands
-from agent.backends.nvml.return_codes import PERMANENT_CODES, TIMEOUT, DriverError, escalate_source
+from agent.backends.nvml.driver import PERMANENT_CODES, TIMEOUT, Driver, DriverError, Errands, escalate_source
 from agent.model import Xid
 
 log = logging.getLogger("coldplate.nvml")

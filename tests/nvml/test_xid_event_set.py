@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from agent.backends.nvml.errands import Errands
-from agent.backends.nvml.event_watch import EventWatch
+from agent.backends.nvml.driver import Errands
+from agent.backends.nvml.xid_event_set import EventWatch
 from agent.backends.protocol import SourceError
 from agent.model import Xid
 from tests.nvml.fake_driver import LOST, MISMATCH, UNLOADED, UNSUPPORTED, FakeDriver, h100

@@ -262,8 +262,8 @@ def test_a_name_that_is_no_text_is_not_offered(monkeypatch: pytest.MonkeyPatch) 
     """A board whose memory is damaged may give any bytes; its other facts are still of use."""
     import pynvml
 
-    from agent.backends.nvml.library import PynvmlDriver
-    from agent.backends.nvml.return_codes import NOT_SUPPORTED, DriverError
+    from agent.backends.nvml.driver import NOT_SUPPORTED, DriverError
+    from agent.backends.nvml.pynvml_driver import PynvmlDriver
 
     monkeypatch.setattr(pynvml, "nvmlDeviceGetName", pynvml.convertStrBytes(lambda handle: b"NVIDIA \xff"))
     with pytest.raises(DriverError) as refused:

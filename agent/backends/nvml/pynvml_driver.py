@@ -1,8 +1,7 @@
 """NVML through nvidia-ml-py: the only file of the project that imports pynvml.
 
 The import happens when a driver is made, inside the device worker: loading the binding costs 6 MiB,
-and the library behind it may hang or crash. Answers leave here as plain Python values.
-"""
+and the library behind it may hang or crash. Answers leave here as plain Python values."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray
-from agent.backends.nvml.return_codes import FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, NOT_SUPPORTED, DriverError
+from agent.backends.nvml.driver import FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, NOT_SUPPORTED, DriverError
 
 PROCESS = struct.Struct("=I4xQII")
 """nvmlProcessInfo_v2_t: process id, used memory, GPU instance, compute instance."""

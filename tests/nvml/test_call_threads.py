@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from agent.backends.nvml.errands import Errands
+from agent.backends.nvml.driver import Errands
 
 
 def test_one_that_is_out_is_not_sent_again_and_can_be_when_it_is_back() -> None:
