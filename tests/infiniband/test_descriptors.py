@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.infiniband.layout import DESCRIPTORS, spare_descriptors
+from agent.backends.infiniband.infiniband_backend import DESCRIPTORS, spare_descriptors
 from agent.model import Lane, Reason
 
 FAST_FILES = 9

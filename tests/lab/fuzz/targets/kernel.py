@@ -328,7 +328,7 @@ HEX = "0123456789abcdef" * 4
 TARGETS = (
     Target(
         "infiniband",
-        ("agent/backends/infiniband/attribute.py", "agent/backends/infiniband/parse.py", "agent/backends/sysfs.py"),
+        ("agent/backends/infiniband/sysfs_attribute.py", "agent/backends/sysfs.py"),
         use_infiniband,
         (joined(dict(PORT)),),
         (AbsentError, DeviceError),
