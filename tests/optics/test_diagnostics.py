@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from agent.backends.optics.modules.diagnostics import Measure, Measurement, measured_in, places_in
+from agent.backends.optics.modules.cmis import Measure, Measurement, measured_in, places_in
 from agent.model import Reason
 from tests.optics.conftest import Ports
 from tests.optics.stand_in_module import StandInModule, applications, diagnosed_osfp, osfp

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from agent.backends.optics import OpticsBackend
-from agent.backends.optics.kernel_asking import connect_netlink, find_family
+from agent.backends.optics.netlink import connect_netlink, find_family
 from agent.backends.protocol import AbsentError
 from agent.model import Instant, Lane
 from tests.fakes.netlink.redirected import build, redirected

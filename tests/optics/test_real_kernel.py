@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.backends.optics import OpticsBackend
-from agent.backends.optics.kernel_asking import connect_netlink, find_family
+from agent.backends.optics.netlink import connect_netlink, find_family
 from agent.backends.protocol import AbsentError, BackendSample
 from agent.model import Instant, Lane, Reason
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from agent.backends.file_relay import FileRelay, Leg, Unread
-from agent.backends.optics.relayed_questions import NoAnswer, no_answer
+from agent.backends.optics.ethtool_requests import NoAnswer, no_answer
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.sysfs import names, printable, text
 from agent.catalogue.optics import HCA_TEMPERATURE, HCA_TEMPERATURE_LIMIT

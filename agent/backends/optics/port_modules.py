@@ -1,29 +1,87 @@
 """The modules of all ports: each at most once a minute, and those of one card one after another.
 
-The kernel reads a module under the lock of network configuration, so that a module that hangs would delay that, too:
-one that failed twice is left alone for ten minutes.
+The kernel allows the request for pages of modules only with CAP_NET_ADMIN. The bytes in it are all that is read from
+the module: a driver turns each request into transfers of these bytes (Documentation/networking/ethtool-netlink.rst,
+MODULE_EEPROM_GET, from Linux 5.13 on). It reads a module under the lock of network configuration, so that a module
+that hangs would delay that, too: one that failed twice is left alone for ten minutes.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.backends.file_relay import FileRelay, Leg, Unread
-from agent.backends.optics.kernel_asking import Connect
-from agent.backends.optics.missing_rows import MissingRows
-from agent.backends.optics.module_questions import QUESTION, CardModules, PortMemory
-from agent.backends.optics.modules.diagnostics import HOST, MEDIA, WHOLE, Measure, Measurement
-from agent.backends.optics.modules.module_figures import LimitPair
-from agent.backends.optics.modules.module_reading import KnownModule, ModuleReading
-from agent.backends.optics.port_census import PortCensus
-from agent.backends.optics.relayed_questions import NoAnswer
+from agent.backends.optics.ethernet_ports import PortCensus
+from agent.backends.optics.ethtool_requests import COMPACT, MissingRows, NoAnswer, ask_port, no_answer
+from agent.backends.optics.modules.cmis import HOST, MEDIA, WHOLE, Measure, Measurement
+from agent.backends.optics.modules.module_reader import KnownModule, ModuleReading, read_module
+from agent.backends.optics.modules.module_types import LimitPair, ModuleSpan
+from agent.backends.optics.netlink import Connect, NetlinkFormatError, u8, u32
 from agent.backends.protocol import BackendSample, DeviceError
 from agent.backends.sysfs import printable
 from agent.catalogue import transceivers as rows
 from agent.model import Gap, Labels, Metric, Node, Reading, Reason, Series
+
+EEPROM_REQUEST = "MODULE_EEPROM_GET"
+_COMMANDS = (31, 32)
+_HEADER, _OFFSET, _LENGTH, _PAGE, _BANK, _ADDRESS, _DATA = 1, 2, 3, 4, 5, 6, 7
+_MODULE = 0x50
+"""The address of a module's memory on its bus, in both memory maps."""
+_DENIED = "needs CAP_NET_ADMIN, which docs/optics.md says how to allow, and what for"
+
+
+class PortMemory:
+    """The memory of the module in one port, as `Memory`."""
+
+    def __init__(self, connect: Connect, family: int, device: str) -> None:
+        self._connect = connect
+        self._family = family
+        self._device = device
+
+    def __call__(self, span: ModuleSpan) -> bytes:
+        """Raises OSError with what the kernel refuses it with, and NetlinkFormatError."""
+        wanted = (
+            u32(_OFFSET, span.offset),
+            u32(_LENGTH, span.length),
+            u8(_PAGE, span.page),
+            u8(_BANK, span.bank),
+            u8(_ADDRESS, _MODULE),
+        )
+        told = ask_port(self._connect, self._family, _COMMANDS, _HEADER, COMPACT, self._device, *wanted)
+        return dict(told).get(_DATA, b"")
+
+
+class CardModules:
+    """The modules of one card, one after another, as one item of the relay: a card has one bus, or one firmware."""
+
+    def __init__(self, card: str, modules: Sequence[tuple[PortMemory, KnownModule | None]]) -> None:
+        self.path = f"modules of {card}"
+        self._modules = modules
+
+    def read(self) -> list[ModuleReading | NoAnswer]:
+        """For each module, in order, what it says or why it says nothing."""
+        return [_answer_of(memory, known) for memory, known in self._modules]
+
+
+def _answer_of(memory: PortMemory, known: KnownModule | None) -> ModuleReading | NoAnswer:
+    try:
+        return read_module(memory, known)
+    except DeviceError as error:
+        return NoAnswer(error.reason, error.detail)
+    except NetlinkFormatError as error:
+        return no_answer(error)
+    except OSError as error:
+        why = no_answer(error)
+        if error.errno == errno.EPERM:
+            return NoAnswer(why.reason, _DENIED)
+        if why.reason is Reason.LOST and known is None:  # an empty cage, which no driver tells from a silent module
+            return NoAnswer(Reason.UNSUPPORTED, f"no module answers: {why.detail}")
+        return why
+
 
 MODULE_SECONDS = 59.0
 """Least seconds between two reads of a module: a minute, less what the lane's tick may be early."""
@@ -85,9 +143,9 @@ class Transceivers:
                 readings += given
                 missing.give(each.metric for each in given)
                 for row, why in _lacking(module.said):
-                    missing.miss(row, why.reason, f"{QUESTION} {device}: {why.detail}")
+                    missing.miss(row, why.reason, f"{EEPROM_REQUEST} {device}: {why.detail}")
             elif module.said is not None:  # the row that names the module stands for all of them
-                missing.miss(rows.INFO, module.said.reason, f"{QUESTION} {device}: {module.said.detail}")
+                missing.miss(rows.INFO, module.said.reason, f"{EEPROM_REQUEST} {device}: {module.said.detail}")
         return BackendSample(readings, list(missing.gaps()), calls=asked)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent.backends.optics.modules.module_figures import (
+from agent.backends.optics.modules.module_types import (
     AMPERES,
     WATTS,
     ModuleIdentity,

@@ -337,9 +337,8 @@ TARGETS = (
     Target(
         "ethtool",
         (
-            "agent/backends/optics/netlink_codec.py",
-            "agent/backends/optics/kernel_asking.py",
-            "agent/backends/optics/ethtool_questions.py",
+            "agent/backends/optics/netlink.py",
+            "agent/backends/optics/ethtool_requests.py",
             "agent/backends/optics/adapter_temperatures.py",
         ),
         use_ethtool,

@@ -1,8 +1,7 @@
 """Reads one module, a page at a time: who it is, once what it measures and its limits, and what it measures now.
 
 The serial is read again at the end: a module that was swapped in between, or whose bytes change, gives nothing rather
-than one module's values under another's name.
-"""
+than one module's values under another's name."""
 
 from __future__ import annotations
 
@@ -10,9 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from agent.backends.optics.modules import cmis, diagnostics, sff8636
-from agent.backends.optics.modules.diagnostics import Measurement, Places
-from agent.backends.optics.modules.module_figures import (
+from agent.backends.optics.ethtool_requests import NoAnswer, no_answer
+from agent.backends.optics.modules import cmis, sff8636
+from agent.backends.optics.modules.cmis import Measurement, Places
+from agent.backends.optics.modules.module_types import (
     MemoryMap,
     ModuleIdentity,
     ModuleLimits,
@@ -21,8 +21,7 @@ from agent.backends.optics.modules.module_figures import (
     ModuleValues,
     malformed,
 )
-from agent.backends.optics.netlink_codec import NetlinkFormatError
-from agent.backends.optics.relayed_questions import NoAnswer, no_answer
+from agent.backends.optics.netlink import NetlinkFormatError
 from agent.backends.protocol import DeviceError
 from agent.model import Reason
 
@@ -95,16 +94,16 @@ def _know(memory: Memory, layout: MemoryMap, head: bytes, upper: bytes) -> Known
 
 
 def _places(memory: Memory, traits: ModuleTraits) -> Places:
-    groups = _read(memory, diagnostics.GROUPS)
-    pages = [_read(memory, span, blank=True) for span in diagnostics.description_spans(groups)]
-    return diagnostics.places_in(pages, traits.lanes, traits.host_lanes)
+    groups = _read(memory, cmis.VDM_GROUPS)
+    pages = [_read(memory, span, blank=True) for span in cmis.description_spans(groups)]
+    return cmis.places_in(pages, traits.lanes, traits.host_lanes)
 
 
 def _diagnose(memory: Memory, places: Places | NoAnswer) -> Mapping[Measurement, float] | NoAnswer:
     if isinstance(places, NoAnswer):
         return places
-    spans = diagnostics.value_spans(places)
-    return _tried(lambda: diagnostics.measured_in(places, [_read(memory, span) for span in spans]))
+    spans = cmis.value_spans(places)
+    return _tried(lambda: cmis.measured_in(places, [_read(memory, span) for span in spans]))
 
 
 def _tried(read: Callable[[], _Read]) -> _Read | NoAnswer:

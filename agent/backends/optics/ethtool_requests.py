@@ -1,28 +1,32 @@
-"""What the kernel is asked about a port, and what its answers say, in the units of the catalogue.
+"""Requests to the kernel about a port, and what its answers say, in the units of the catalogue.
 
 Commands, attributes and their meanings are those of Documentation/networking/ethtool-netlink.rst and
-include/uapi/linux/ethtool_netlink.h; the histogram's are in the kernel from 6.18 on. All of these questions are
-allowed to everybody.
+include/uapi/linux/ethtool_netlink.h; the histogram's are in the kernel from 6.18 on. None of these requests needs a
+privilege.
 """
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from agent.backends.optics.kernel_asking import Connect, ask_kernel
-from agent.backends.optics.netlink_codec import (
+from agent.backends.file_relay import Unread
+from agent.backends.optics.netlink import (
+    Connect,
     NetlinkFormatError,
+    ask_kernel,
     attribute,
     attributes_in,
+    find_family,
     nest,
     u32,
     whole_number,
 )
 from agent.catalogue import optics
-from agent.model import Labels, Metric
+from agent.model import Gap, Labels, Metric, Node, Reason
 
 FAMILY = "ethtool"
 LONGEST_NAME = 15
@@ -182,3 +186,112 @@ QUESTIONS = (
     EthtoolQuestion("LINKMODES_GET", 4, 4, 1, COMPACT, _read_link_modes, (optics.RATE,), ()),
 )
 """All that is asked of each port."""
+
+
+_REASONS = {
+    errno.EOPNOTSUPP: Reason.UNSUPPORTED,
+    errno.EINVAL: Reason.UNSUPPORTED,  # what a kernel says to a flag that it does not know yet
+    errno.EPERM: Reason.DENIED,
+    errno.EACCES: Reason.DENIED,
+    errno.EAFNOSUPPORT: Reason.DENIED,
+    errno.EMFILE: Reason.DENIED,
+    errno.ENFILE: Reason.DENIED,
+}
+_WORDS = {
+    errno.EOPNOTSUPP: "not offered by this driver or this kernel",
+    errno.EINVAL: "not known to this kernel or driver",
+    errno.EMFILE: "too many open files: raise LimitNOFILE in the unit, or ulimit -n",
+    errno.ENFILE: "too many open files on the node: raise the sysctl fs.file-max",
+    errno.EAFNOSUPPORT: "netlink is not allowed: add AF_NETLINK to RestrictAddressFamilies= of the unit",
+    errno.ENODEV: "the interface is gone",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """Why a question has no answer."""
+
+    reason: Reason
+    detail: str
+
+
+class PortQuestion:
+    """One question about one port, as an item of the relay."""
+
+    __slots__ = ("_connect", "_device", "_family", "_question", "path")
+
+    def __init__(self, connect: Connect, family: int, device: str, question: EthtoolQuestion) -> None:
+        self._connect = connect
+        self._family = family
+        self._device = device
+        self._question = question
+        self.path = f"{question.name} {device}"
+
+    def read(self) -> list[PortValue] | NoAnswer:
+        try:
+            return self._question.ask(self._connect, self._family, self._device)
+        except (OSError, NetlinkFormatError) as error:
+            return no_answer(error)
+
+
+class FamilyQuestion:
+    """The question for the number of ethtool's family, likewise."""
+
+    path = f"GETFAMILY {FAMILY}"
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+
+    def read(self) -> int | NoAnswer | None:
+        """None if the kernel has no such family."""
+        try:
+            return find_family(self._connect, FAMILY)
+        except FileNotFoundError:
+            return None
+        except (OSError, NetlinkFormatError) as error:
+            return no_answer(error)
+
+
+def no_answer(error: OSError | NetlinkFormatError) -> NoAnswer:
+    """What an error means, with the remedy where there is one."""
+    if isinstance(error, NetlinkFormatError):
+        return NoAnswer(Reason.MALFORMED, f"the kernel's answer cannot be understood: {error}")
+    if isinstance(error, TimeoutError):
+        return NoAnswer(Reason.TIMEOUT, "no answer from the kernel")
+    number = error.errno or errno.EIO
+    return NoAnswer(_REASONS.get(number, Reason.LOST), _WORDS.get(number, os.strerror(number)))
+
+
+class MissingRows:
+    """Which rows are missing, of which ports, and why. What only some drivers do not offer is not missing."""
+
+    def __init__(self) -> None:
+        self._given: set[Metric] = set()
+        self._missing: dict[tuple[Metric, Reason], list[str]] = {}
+
+    def take(self, question: EthtoolQuestion, device: str, answer: list[PortValue] | NoAnswer | Unread) -> None:
+        """Note what a question about a port gave."""
+        if isinstance(answer, list):
+            given = {each.row for each in answer}
+            self.give(given)
+            rows: Iterable[Metric] = (row for row in question.offered if row not in given)
+            why: NoAnswer | Unread = NoAnswer(Reason.UNSUPPORTED, "not counted by this driver")
+        else:
+            rows, why = question.rows, answer
+        for row in rows:
+            self.miss(row, why.reason, f"{question.name} {device}: {why.detail}")
+
+    def give(self, rows: Iterable[Metric]) -> None:
+        """Note rows that a port has."""
+        self._given.update(rows)
+
+    def miss(self, row: Metric, reason: Reason, told: str) -> None:
+        """Note that a port lacks a row; `told` names the port and says why."""
+        self._missing.setdefault((row, reason), []).append(told)
+
+    def gaps(self) -> Iterator[Gap]:
+        """One for each row and reason; it names one port, and how many there are."""
+        for (row, reason), told in self._missing.items():
+            if reason is not Reason.UNSUPPORTED or row not in self._given:
+                more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+                yield Gap(row, Node(), reason, f"{told[0]}{more}")

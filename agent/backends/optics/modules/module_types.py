@@ -2,8 +2,7 @@
 
 Both maps store numbers with the high byte first: temperatures in 1/256 degree, voltages in 100 microvolts, powers in
 100 nanowatts, and currents in 2 microamperes. All bytes are those of an unsigned page of 256, of which 128 on are the
-page's own.
-"""
+page's own."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ class ModuleTraits:
     from 1; `host_lanes` are known where `diagnosed`.
 
     `ampere_step` is the value of one step of a laser's current, `banks` how many times eight lanes there are.
-    `diagnosed`: it has pages of `diagnostics.py`.
+    `diagnosed`: it has pages of diagnostics.
     """
 
     lanes: tuple[int, ...] = ()

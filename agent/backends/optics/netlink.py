@@ -1,14 +1,18 @@
-"""Netlink's messages and attributes as bytes: built, and taken apart within bounds.
+"""Netlink's messages and attributes as bytes, within bounds, and one request to the kernel over generic netlink.
 
 Layouts and constants are those of include/uapi/linux/netlink.h and genetlink.h. All numbers are in the machine's own
 byte order; messages and attributes begin at multiples of four bytes.
+
+Each request has a socket of its own, which costs some 20 microseconds: there is no answer to an earlier request to
+be taken for this one's, and one in which the kernel hangs holds nothing that another needs.
 """
 
 from __future__ import annotations
 
+import socket
 import struct
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
 
 ERROR = 2
 """The type of a message with an error number: 0, or the negative of errno."""
@@ -18,7 +22,7 @@ LONGEST = 1 << 16
 """Most bytes of a datagram that are read: the kernel's answers about one port have some hundred."""
 
 _MESSAGE = struct.Struct("=IHHII")
-_GENERIC = struct.Struct("=BBH")
+_GENERIC_HEADER = struct.Struct("=BBH")
 _ATTRIBUTE = struct.Struct("=HH")
 _ERRNO = struct.Struct("=i")
 _NUMBERS = {layout.size: layout for layout in map(struct.Struct, ("=B", "=H", "=I", "=Q"))}
@@ -49,13 +53,13 @@ class NetlinkMessage(NamedTuple):
 
     def command(self) -> int:
         """Which generic message it is. Raises NetlinkFormatError."""
-        if len(self.payload) < _GENERIC.size:
+        if len(self.payload) < _GENERIC_HEADER.size:
             raise NetlinkFormatError(f"a generic message of {len(self.payload)} bytes")
-        return int(_GENERIC.unpack_from(self.payload)[0])
+        return int(_GENERIC_HEADER.unpack_from(self.payload)[0])
 
     def attributes(self) -> Iterator[tuple[int, bytes]]:
         """The attributes of a generic message. Raises NetlinkFormatError."""
-        return attributes_in(self.payload[_GENERIC.size :])
+        return attributes_in(self.payload[_GENERIC_HEADER.size :])
 
 
 def attribute(number: int, payload: bytes) -> bytes:
@@ -80,7 +84,7 @@ def u32(number: int, value: int) -> bytes:
 
 def question(family: int, command: int, version: int, sequence: int, *attributes: bytes) -> bytes:
     """A generic message to the kernel."""
-    payload = _GENERIC.pack(command, version, 0) + b"".join(attributes)
+    payload = _GENERIC_HEADER.pack(command, version, 0) + b"".join(attributes)
     return _MESSAGE.pack(_MESSAGE.size + len(payload), family, REQUEST, sequence, 0) + payload
 
 
@@ -119,3 +123,79 @@ def whole_number(content: bytes) -> int:
     if layout is None:
         raise NetlinkFormatError(f"a number of {len(content)} bytes")
     return int(layout.unpack(content)[0])
+
+
+ANSWER_SECONDS = 0.4
+"""The kernel answers before `send` returns; this is for one that never does."""
+MOST_MESSAGES = 16
+"""Messages that are looked at for one answer. It is the first one, unless the kernel sends what was not asked for."""
+_SEQUENCE = 1
+_GENERIC = 16
+"""NETLINK_GENERIC: include/uapi/linux/netlink.h."""
+
+_CONTROLLER, _GET_FAMILY, _NEW_FAMILY, _CONTROLLER_VERSION = 16, 3, 1, 2
+_FAMILY_ID, _FAMILY_NAME = 1, 2
+"""GENL_ID_CTRL, its commands and attributes: include/uapi/linux/genetlink.h."""
+
+
+class KernelSocket(Protocol):
+    """What is needed of a netlink socket. Each method raises OSError; `recv` gives one datagram."""
+
+    def send(self, data: bytes, /) -> int: ...
+
+    def recv(self, size: int, /) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+Connect = Callable[[], KernelSocket]
+"""Opens a socket to the kernel. Raises OSError."""
+
+
+def connect_netlink() -> KernelSocket:
+    """A socket to generic netlink, whose answers are waited for ANSWER_SECONDS. Raises OSError."""
+    opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _GENERIC)
+    opened.settimeout(ANSWER_SECONDS)
+    return opened
+
+
+def ask_kernel(
+    connect: Connect, family: int, command: int, answer: int, version: int, *attributes: bytes
+) -> list[tuple[int, bytes]]:
+    """The attributes of the message `answer` with which the kernel answers `command`.
+
+    Raises OSError with what the kernel refuses it with, TimeoutError if it says nothing, and NetlinkFormatError.
+    """
+    talk = connect()
+    try:
+        talk.send(question(family, command, version, _SEQUENCE, *attributes))
+        for message in _heard(talk):
+            if message.type == ERROR:
+                number = message.errno()
+                raise OSError(number, "refused") if number > 0 else NetlinkFormatError("an acknowledgement, no answer")
+            if message.type == family and message.command() == answer:
+                return list(message.attributes())
+    finally:
+        talk.close()
+    raise NetlinkFormatError(f"no answer among {MOST_MESSAGES} messages")
+
+
+def find_family(connect: Connect, name: str) -> int:
+    """The number that this kernel gave to a generic family. Raises as `ask_kernel`; FileNotFoundError: it has none."""
+    wanted = attribute(_FAMILY_NAME, name.encode() + b"\0")
+    told = dict(ask_kernel(connect, _CONTROLLER, _GET_FAMILY, _NEW_FAMILY, _CONTROLLER_VERSION, wanted))
+    if _FAMILY_ID not in told:
+        raise NetlinkFormatError(f"the family {name} has no number")
+    return whole_number(told[_FAMILY_ID])
+
+
+def _heard(talk: KernelSocket) -> Iterator[NetlinkMessage]:
+    """The first messages that belong to the question."""
+    seen = 0
+    while seen < MOST_MESSAGES:
+        datagram = talk.recv(LONGEST)
+        for message in messages_in(datagram):
+            seen += 1
+            if message.sequence == _SEQUENCE:
+                yield message
+        seen += not datagram
