@@ -139,8 +139,8 @@ def _supervisor(config: Config, options: CommandLineOptions, began: float) -> Su
 
 def faults_to_come(scenario: str, wall: float) -> list[str]:
     """The faults of a scenario that begins at `wall` (seconds since the epoch), with times. Raises ScenarioError."""
-    from agent.backends.synthetic.announcement import announced
     from agent.backends.synthetic.loader import load_scenario
+    from agent.backends.synthetic.scenario import announced
 
     return list(announced(load_scenario(scenario), wall))
 

@@ -19,7 +19,7 @@ import pytest
 from agent import cli
 from agent.backends.kmsg import logged_xids
 from agent.backends.synthetic import load_scenario, shipped_scenarios
-from agent.backends.synthetic.hindsight import past_xids, settled_at
+from agent.backends.synthetic.synthetic_source import past_xids, settled_at
 from agent.catalogue import BY_NAME
 from agent.commands.check import ASIDE
 from agent.commands.check.asides import AgentAlerts, Aside, ask_agent

@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import NoReturn
 
+from agent.backends.synthetic.activity import TRAFFIC
 from agent.backends.synthetic.coolant_loop import OF_COOLANT
 from agent.backends.synthetic.machines import TOPOLOGIES, Topology
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob, ScenarioPhase, Window
@@ -23,7 +24,6 @@ from agent.backends.synthetic.scenario_schema import (
     span,
     text,
 )
-from agent.backends.synthetic.workloads import TRAFFIC
 from agent.lib import textfile, yamltree
 from agent.lib.wording import one_line, shown
 

@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from agent.backends.protocol import BackendSample
-from agent.backends.synthetic import levels as ch
-from agent.backends.synthetic.error_counters import ErrorCounts
-from agent.backends.synthetic.fault_effects import Gate, Spoiler
+from agent.backends.synthetic import activity as ch
+from agent.backends.synthetic.activity import mix
+from agent.backends.synthetic.gpu_history import Track
 from agent.backends.synthetic.machines import MIB
-from agent.backends.synthetic.noise import mix
-from agent.backends.synthetic.offered_series import Key, Offer, constant, gpu_gaps, gpu_offers, link_offers
 from agent.backends.synthetic.scenario import Scenario
-from agent.backends.synthetic.track import Track
-from agent.backends.synthetic.xid_feed import XidFeed
+from agent.backends.synthetic.supported_series import Key, Offer, constant, gpu_gaps, gpu_offers, link_offers
+from agent.backends.synthetic.synthetic_faults import ErrorCounts, Gate, Spoiler, XidFeed
 from agent.catalogue import metric
 from agent.catalogue.infiniband import NEAREST_HCA
 from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, NvLink, Reading, Series

@@ -11,13 +11,12 @@ import threading
 from collections.abc import Sequence
 
 from agent.backends.protocol import Channel, Roster, SourceError, Unidentified
-from agent.backends.synthetic.fabric_channel import FabricChannel
-from agent.backends.synthetic.fault_effects import Gate
+from agent.backends.synthetic.activity import mix
 from agent.backends.synthetic.machines import Topology
-from agent.backends.synthetic.noise import mix
+from agent.backends.synthetic.non_gpu_channel import FabricChannel
 from agent.backends.synthetic.scenario import Scenario
+from agent.backends.synthetic.synthetic_faults import Gate, XidFeed
 from agent.backends.synthetic.synthetic_gpu import SyntheticGpuChannel
-from agent.backends.synthetic.xid_feed import XidFeed
 from agent.model import Gpu, GpuIdentity, Instant, Labels, Xid
 
 DRIVER = "570.172.08"
@@ -121,3 +120,20 @@ def _facts(machine: Topology, number: int) -> Labels:
         ("numa_node", str(2 * number // machine.gpus)),
         ("board_part", "synthetic"),
     )
+
+
+SETTLING_SECONDS = 20.0
+"""Seconds from the last fault's beginning until it shows in full: heat takes a while."""
+
+
+def settled_at(scenario: Scenario) -> float:
+    """Seconds from the scenario's beginning until the last of its faults has shown."""
+    return max((fault.window.at for fault in scenario.faults), default=0.0) + SETTLING_SECONDS
+
+
+def past_xids(scenario: Scenario, t: float, now: Instant) -> list[Xid]:
+    """The XIDs of the first `t` seconds, as the kernel log of such a node would have them at `now`."""
+    uuids = tuple(identity_of(scenario, number).gpu.uuid for number in range(scenario.topology.gpus))
+    feed = XidFeed(scenario, uuids, 0.0)
+    feed.advance(t, now)
+    return feed.wait(0.0)

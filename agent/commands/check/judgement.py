@@ -81,8 +81,8 @@ def aged(options: CommandLineOptions, config: Config, at: float | None) -> Comma
         if at is not None:
             raise ConfigError("--at: needs --scenario")
         return options
-    from agent.backends.synthetic.hindsight import settled_at
     from agent.backends.synthetic.loader import load_scenario
+    from agent.backends.synthetic.synthetic_source import settled_at
     from agent.wiring.sources import checked_scenario
 
     scenario = load_scenario(checked_scenario(config))
@@ -255,8 +255,8 @@ def _unrecognised(view: SeenNode) -> str:
 
 
 def _past(config: Config, options: CommandLineOptions) -> list[Xid]:
-    from agent.backends.synthetic.hindsight import past_xids
     from agent.backends.synthetic.loader import load_scenario
+    from agent.backends.synthetic.synthetic_source import past_xids
     from agent.wiring.sources import checked_scenario
 
     return past_xids(load_scenario(checked_scenario(config)), options.scenario_age, clock())

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from agent.backends.synthetic.gpu_history import WHOLE_JOB
 from agent.backends.synthetic.machines import Topology
-from agent.backends.synthetic.regime import WHOLE_JOB
 from agent.backends.synthetic.scenario import AwaitedFault, ScenarioFault, ScenarioJob, Window
 
 AWAITED = WHOLE_JOB | {"straggler"}

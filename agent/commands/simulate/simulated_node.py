@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 
 from agent.backends.protocol import Channel, ChannelError, DeviceError, LaneSample, Roster, SourceError
 from agent.backends.synthetic import SyntheticSource
-from agent.backends.synthetic.fabric_channel import PowerDraw
-from agent.backends.synthetic.track import Track
+from agent.backends.synthetic.gpu_history import Track
+from agent.backends.synthetic.non_gpu_channel import PowerDraw
 from agent.commands.simulate.simulated_rack import SimulatedRack
 from agent.commands.simulate.site_model import SiteNode
 from agent.daemon.hub import Hub

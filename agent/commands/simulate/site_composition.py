@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from agent.backends.synthetic.activity import mix, share
 from agent.backends.synthetic.machines import Topology
-from agent.backends.synthetic.noise import mix, share
 from agent.backends.synthetic.scenario import Scenario
 from agent.commands.simulate.job_spans import NodeDraft, Span, join
 from agent.commands.simulate.site_model import Outage, SimulatedSite, SiteNode, SiteRack

@@ -54,7 +54,6 @@ TARGETS = (
         (
             "agent/backends/optics/modules/sff8636.py",
             "agent/backends/optics/modules/cmis.py",
-            "agent/backends/optics/modules/cmis.py",
             "agent/backends/optics/modules/module_reader.py",
             "agent/backends/optics/modules/module_types.py",
         ),

@@ -1,19 +1,155 @@
-"""The effect of each kind of work on a GPU: the profiles from which cycles are built.
+"""The activity of a GPU: a repeating cycle of constant levels whose integrals are known in closed form.
 
-The shapes follow measurements on 8-GPU H100 nodes: 690 W in steady training with the software power cap set
-throughout, 150 to 157 W at 100% utilization in a waiting collective, per-rail traffic even to 4% in
+This is the core of the design: a day of training is one cycle and a number of repetitions, so that any moment
+can be computed directly, at the price of a few multiplications. No simulation steps are needed. The noise on it is a
+function of a seed: no state, so no read depends on an earlier one.
+
+The profiles of the kinds of work follow measurements on 8-GPU H100 nodes: 690 W in steady training with the software
+power cap set throughout, 150 to 157 W at 100% utilization in a waiting collective, per-rail traffic even to 4% in
 data-parallel work and all on two rails in pipeline-parallel work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from math import cos, pi, sin
 
-from agent.backends.synthetic import levels as ch
-from agent.backends.synthetic.levels import Cycle, Levels
 from agent.backends.synthetic.machines import Topology
-from agent.backends.synthetic.noise import share, spread
 from agent.backends.synthetic.scenario import ScenarioJob
+
+_MASK = (1 << 64) - 1
+
+
+def mix(*parts: int) -> int:
+    """A 64-bit hash of whole numbers (the finaliser of splitmix64, once for each part)."""
+    state = 0x9E3779B97F4A7C15
+    for part in parts:
+        state = (state + part * 0xD1342543DE82EF95 + 0x9E3779B97F4A7C15) & _MASK
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
+        state ^= state >> 31
+    return state
+
+
+def share(*parts: int) -> float:
+    """A number from 0 to 1 (not 1 itself), the same for the same parts."""
+    return (mix(*parts) >> 11) * 2.0**-53
+
+
+def spread(*parts: int) -> float:
+    """A number from -1 to 1, the same for the same parts."""
+    return 2.0 * share(*parts) - 1.0
+
+
+class Ripple:
+    """A smooth wander between -1 and 1 around 0, together with its exact integral.
+
+    Power is the derivative of energy, to the last digit, only if the noise on it can be integrated: three
+    sines whose periods have no common multiple can.
+    """
+
+    __slots__ = ("_terms",)
+
+    _PERIODS = (0.73, 5.9, 23.1)
+    _WEIGHTS = (0.4, 0.35, 0.25)
+
+    def __init__(self, *seed: int) -> None:
+        self._terms = tuple(
+            (weight, 2 * pi / (period * (1 + 0.1 * spread(*seed, order))), 2 * pi * share(*seed, order + 100))
+            for order, (period, weight) in enumerate(zip(self._PERIODS, self._WEIGHTS, strict=True))
+        )
+
+    def value(self, t: float) -> float:
+        (a, u, x), (b, v, y), (c, w, z) = self._terms
+        return a * cos(u * t + x) + b * cos(v * t + y) + c * cos(w * t + z)
+
+    def integral(self, t: float) -> float:
+        (a, u, x), (b, v, y), (c, w, z) = self._terms
+        return a / u * sin(u * t + x) + b / v * sin(v * t + y) + c / w * sin(w * t + z)
+
+
+(
+    BUSY,  # share of time with a kernel running
+    MEMORY_ACTIVE,
+    POWER,  # watts
+    SM,
+    OCCUPANCY,
+    TENSOR,
+    DRAM,
+    FP64,
+    FP32,
+    FP16,
+    NVLINK_TX,  # bytes/s from here
+    NVLINK_RX,
+    PCIE_TX,
+    PCIE_RX,
+    FABRIC_TX,
+    FABRIC_RX,
+    IDLE,  # shares of time with a reason for low clocks, from here
+    POWER_CAP,
+    SW_THERMAL,
+    HW_THERMAL,
+    POWER_BRAKE,
+    CLOCK,  # hertz; its integral means nothing
+) = range(22)
+WIDTH = 22
+
+Levels = tuple[float, ...]
+
+
+def levels(values: dict[int, float]) -> Levels:
+    """The levels with these values, 0 elsewhere."""
+    return tuple(values.get(channel, 0.0) for channel in range(WIDTH))
+
+
+class Cycle:
+    """Pieces of constant levels, over and over. Immutable by convention."""
+
+    __slots__ = ("_prefix", "_starts", "durations", "mean_power", "period", "pieces", "total")
+
+    def __init__(self, pieces: Sequence[tuple[float, Levels]]) -> None:
+        self.durations = tuple(duration for duration, _ in pieces)
+        self.pieces = tuple(level for _, level in pieces)
+        starts, prefix = [0.0], [(0.0,) * WIDTH]
+        for duration, level in pieces:
+            starts.append(starts[-1] + duration)
+            prefix.append(tuple(before + rate * duration for before, rate in zip(prefix[-1], level, strict=True)))
+        self.period = starts.pop()
+        self.total = prefix.pop()
+        self._starts = starts
+        self._prefix = prefix
+        self.mean_power = self.total[POWER] / self.period
+
+    def locate(self, x: float) -> tuple[float, int, float]:
+        """Whole turns, piece, and time into the piece, `x` seconds after the cycle's origin."""
+        turns, into = divmod(x, self.period)
+        piece = bisect_right(self._starts, into) - 1
+        return turns, piece, into - self._starts[piece]
+
+    def at(self, x: float) -> Levels:
+        return self.pieces[bisect_right(self._starts, x % self.period) - 1]
+
+    def integral(self, x: float) -> list[float]:
+        """What has accumulated since the cycle's origin, for each channel."""
+        turns, piece, into = self.locate(x)
+        return [
+            turns * each + before + rate * into
+            for each, before, rate in zip(self.total, self._prefix[piece], self.pieces[piece], strict=True)
+        ]
+
+    def added(self, base: list[float], x: float) -> list[float]:
+        """`base` plus the integral: the two in one pass, because it is done at every read."""
+        turns, piece, into = self.locate(x)
+        parts = zip(base, self.total, self._prefix[piece], self.pieces[piece], strict=True)
+        return [start + turns * each + before + rate * into for start, each, before, rate in parts]
+
+    def added_of(self, base: list[float], x: float, channels: tuple[int, ...]) -> list[float]:
+        """The same for some channels only."""
+        turns, piece, into = self.locate(x)
+        total, prefix, level = self.total, self._prefix[piece], self.pieces[piece]
+        return [base[c] + turns * total[c] + prefix[c] + level[c] * into for c in channels]
+
 
 CAP = 0.99  # the board holds its mean a little below the limit
 CAPPED = 0.90  # from this share of the limit on, the software power cap holds the clocks
@@ -63,16 +199,16 @@ class Worker:
         load = max(0.0, watts - 0.6) / 0.4
         nvlink *= machine.nvlinks * machine.nvlink_speed * self._evenness
         fabric *= machine.port_rate * self._evenness
-        return ch.levels(
+        return levels(
             {
-                ch.BUSY: busy, ch.MEMORY_ACTIVE: memory, ch.POWER: watts * machine.power_limit,
-                ch.SM: sm, ch.OCCUPANCY: occupancy, ch.TENSOR: tensor, ch.DRAM: dram,
-                ch.FP64: fp[0], ch.FP32: fp[1], ch.FP16: fp[2],
-                ch.NVLINK_TX: nvlink, ch.NVLINK_RX: nvlink * 0.998,
-                ch.PCIE_TX: pcie[0] * machine.pcie_speed, ch.PCIE_RX: pcie[1] * machine.pcie_speed,
-                ch.FABRIC_TX: fabric, ch.FABRIC_RX: fabric * 0.997,
-                ch.POWER_CAP: 1.0 if watts >= CAPPED else 0.0,
-                ch.CLOCK: machine.clock_sm * (1.0 - 0.22 * load),
+                BUSY: busy, MEMORY_ACTIVE: memory, POWER: watts * machine.power_limit,
+                SM: sm, OCCUPANCY: occupancy, TENSOR: tensor, DRAM: dram,
+                FP64: fp[0], FP32: fp[1], FP16: fp[2],
+                NVLINK_TX: nvlink, NVLINK_RX: nvlink * 0.998,
+                PCIE_TX: pcie[0] * machine.pcie_speed, PCIE_RX: pcie[1] * machine.pcie_speed,
+                FABRIC_TX: fabric, FABRIC_RX: fabric * 0.997,
+                POWER_CAP: 1.0 if watts >= CAPPED else 0.0,
+                CLOCK: machine.clock_sm * (1.0 - 0.22 * load),
             }
         )  # fmt: skip
 
@@ -80,11 +216,11 @@ class Worker:
         """No process on the GPU."""
         machine = self._topology
         watts = machine.power_idle * (1.0 + 0.06 * spread(*self._key, 13))
-        return Cycle([(60.0, ch.levels({ch.POWER: watts, ch.IDLE: 1.0, ch.CLOCK: machine.clock_idle}))])
+        return Cycle([(60.0, levels({POWER: watts, IDLE: 1.0, CLOCK: machine.clock_idle}))])
 
     def off(self) -> Cycle:
         """A GPU that is no longer there."""
-        return Cycle([(60.0, ch.levels({}))])
+        return Cycle([(60.0, levels({}))])
 
     def allocated(self, busy: float = 0.0) -> Cycle:
         """A process holds the GPU and hardly uses it."""
@@ -191,7 +327,7 @@ class Worker:
         return self.stalled(False, (TURN_SECONDS, (1.0 - share) * TURN_SECONDS), job, gpu)
 
 
-RATES = (ch.TENSOR, ch.DRAM, ch.NVLINK_TX, ch.NVLINK_RX, ch.FABRIC_TX, ch.FABRIC_RX)
+RATES = (TENSOR, DRAM, NVLINK_TX, NVLINK_RX, FABRIC_TX, FABRIC_RX)
 """What falls with the clock, where a GPU does as much as it can."""
 
 
@@ -208,7 +344,7 @@ def slowed_in_step(cycle: Cycle, factor: float, floor: float = 0.0) -> Cycle:
 
     So the tensor cores are active for a larger share of fewer cycles, and the transfers are those of the peers.
     """
-    return _lowered(cycle, factor, factor, None, floor, {ch.TENSOR: 1 / factor})
+    return _lowered(cycle, factor, factor, None, floor, {TENSOR: 1 / factor})
 
 
 def _lowered(
@@ -217,12 +353,12 @@ def _lowered(
 
     def lower(level: Levels) -> Levels:
         changed = list(level)
-        changed[ch.POWER] = max(min(floor, level[ch.POWER]), level[ch.POWER] * power)
-        changed[ch.CLOCK] = level[ch.CLOCK] * clock
-        changed[ch.POWER_CAP] = 0.0
+        changed[POWER] = max(min(floor, level[POWER]), level[POWER] * power)
+        changed[CLOCK] = level[CLOCK] * clock
+        changed[POWER_CAP] = 0.0
         for rate, factor in rates.items():
             changed[rate] = level[rate] * factor
-        changed[ch.TENSOR] = min(changed[ch.TENSOR], 1.0)
+        changed[TENSOR] = min(changed[TENSOR], 1.0)
         if reason is not None:
             changed[reason] = 1.0
         return tuple(changed)
@@ -234,12 +370,12 @@ def capped(cycle: Cycle, watts: float) -> Cycle:
     """The same work under a lower power limit."""
 
     def lower(level: Levels) -> Levels:
-        if level[ch.POWER] <= CAP * watts:
+        if level[POWER] <= CAP * watts:
             return level
         changed = list(level)
-        changed[ch.CLOCK] = level[ch.CLOCK] * (CAP * watts / level[ch.POWER]) ** 0.5
-        changed[ch.POWER] = CAP * watts
-        changed[ch.POWER_CAP] = 1.0
+        changed[CLOCK] = level[CLOCK] * (CAP * watts / level[POWER]) ** 0.5
+        changed[POWER] = CAP * watts
+        changed[POWER_CAP] = 1.0
         return tuple(changed)
 
     return Cycle([(duration, lower(level)) for duration, level in zip(cycle.durations, cycle.pieces, strict=True)])
