@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.backends.power.redfish import Redfish
+from agent.backends.power.redfish_power import Redfish
 from agent.config.schema import POWER_SOURCES
 from agent.lib.http_target import HttpTarget
 from agent.model import Lane, Reason

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.backends.power.redfish import Redfish, consumed_watts
+from agent.backends.power.redfish_power import Redfish, consumed_watts
 from agent.backends.protocol import DeviceError
 from agent.backends.redfish_service import check_address
 from agent.lib.http_target import HttpTarget

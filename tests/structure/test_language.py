@@ -21,9 +21,9 @@ KINDS = ("code", "documents", "rules")
 WORDS = {
     # pattern, without regard to case: allowed in code, documents, rules
     r"told": (88, 5, 0),
-    r"tell(s|ing|er|ers)?": (111, 12, 1),
-    r"who(m)?ever": (17, 0, 0),
-    r"some(body|one)": (16, 0, 0),
+    r"tell(s|ing|er|ers)?": (107, 12, 1),
+    r"who(m)?ever": (16, 0, 0),
+    r"some(body|one)": (15, 0, 0),
     r"(nobody|no one)": (32, 3, 1),
     r"(any|every)body": (7, 0, 0),
     r"mend(s|ed|ing)?": (5, 0, 1),
@@ -35,7 +35,7 @@ WORDS = {
     r"so many": (43, 0, 1),
     r"likewise": (4, 0, 0),
     r"for good": (7, 2, 0),
-    r"in words": (29, 1, 0),
+    r"in words": (28, 1, 0),
     r"grave(r|st)?": (7, 3, 0),
     r"(came|comes?) to(?! (an end|rest)\b)": (9, 0, 0),
 }

@@ -20,31 +20,31 @@ Redfish and IPMI are read at most every 5 s; see `agent.backends.pacing` for wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Protocol
 
 from agent.backends.file_relay import FileRelay
-from agent.backends.pacing import Paced, Repeat, Spawn, spawn_thread
+from agent.backends.pacing import Paced, PacedSource, Repeat, Spawn, spawn_thread
 from agent.backends.power.hwmon import Hwmon
 from agent.backends.power.ipmi import Ipmi, Transport, open_transport
-from agent.backends.power.power_source import PowerSource, plausible_watts
 from agent.backends.power.rapl import Rapl
-from agent.backends.power.redfish import Redfish
-from agent.backends.power.refusals import Refusals
-from agent.backends.protocol import AbsentError, BackendSample
+from agent.backends.power.redfish_power import Redfish
+from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.redfish_service import target_of
 from agent.backends.registration import BackendContext
 from agent.catalogue import metric
 from agent.catalogue.node import NODE_POWER
 from agent.config.schema import BackendsConfig
 from agent.lib.http_target import HttpTarget
-from agent.model import Backend, Gap, Instant, Lane, Node, Reading, Series
+from agent.model import Backend, Gap, Instant, Lane, Node, Reading, Reason, Series
+
+__all__ = ["PowerBackend", "bmc_of", "make_backend"]
 
 PATIENCE_SECONDS = 1.0
 """Seconds to wait for a file: a meter may go through the firmware."""
 LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("power"))
-
-__all__ = ["PowerBackend", "bmc_of", "make_backend"]
 
 
 def make_backend(context: BackendContext) -> PowerBackend | None:
@@ -66,6 +66,52 @@ def _redfish(context: BackendContext) -> Redfish | None:
 def bmc_of(wanted: BackendsConfig) -> HttpTarget | None:
     """The BMC to ask, if one is configured. Raises ConfigError."""
     return target_of(wanted) if "redfish" in wanted.power else None
+
+
+MOST_WATTS = 1e6
+
+
+class PowerSource(PacedSource, Protocol):
+    """One way to learn the power of the whole node."""
+
+    def watts(self) -> float:
+        """The power now. Raises AbsentError if this node has no such source, and DeviceError if it does not answer."""
+
+
+def plausible_watts(source: PowerSource) -> float:
+    """What it answers. Raises DeviceError as well where that cannot be: a node that runs this code draws power.
+
+    Some controllers answer 0 when they do not measure.
+    """
+    watts = source.watts()
+    if not 0 < watts < MOST_WATTS:
+        raise DeviceError(Reason.IMPLAUSIBLE, f"reported {watts:g} W for a running node")
+    return watts
+
+
+log = logging.getLogger("coldplate.power")
+
+
+class Refusals:
+    """Reads that lack a permission: logged once, and once when they are allowed again.
+
+    Kept by metric: the counters of RAPL's many domains are refused together.
+    """
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def see(self, gaps: Iterable[Gap], read: Iterable[str]) -> None:
+        """Take in the gaps of a look, and the names of the metrics that it could read."""
+        denied = {gap.metric.name: gap.detail for gap in reversed(list(gaps)) if gap.reason is Reason.DENIED}
+        for name, detail in denied.items():
+            if name not in self._told:
+                self._told.add(name)
+                log.warning("%s", detail, extra={"facts": {"missing": name}})
+        if self._told:
+            for name in self._told.intersection(read) - denied.keys():
+                self._told.discard(name)
+                log.info("source recovered: %s", name)
 
 
 class PowerBackend:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.backends.file_relay import FileRelay, Leg, Unread
-from agent.backends.power.power_files import CountFile, Folder, read_count, read_name
+from agent.backends.power.sysfs_numbers import CountFile, Folder, read_count, read_name
 from agent.backends.protocol import BackendSample, DeviceError
 from agent.catalogue.node import RAPL
 from agent.model import Gap, Instant, Metric, Node, Reading, Reason, Series

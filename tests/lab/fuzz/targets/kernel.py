@@ -355,7 +355,7 @@ TARGETS = (
     ),
     Target(
         "power",
-        ("agent/backends/power/hwmon.py", "agent/backends/power/rapl.py", "agent/backends/power/power_files.py"),
+        ("agent/backends/power/hwmon.py", "agent/backends/power/rapl.py", "agent/backends/power/sysfs_numbers.py"),
         use_power,
         (joined(dict(METERS)),),
         (AbsentError, DeviceError),

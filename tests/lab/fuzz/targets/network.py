@@ -12,7 +12,7 @@ from unittest import mock
 from agent.backends.equipment.cooling_watch import CoolingWatch
 from agent.backends.equipment.rack_watch import RackWatch
 from agent.backends.jobs.pods import ProtobufError, pod_devices
-from agent.backends.power.redfish import Redfish
+from agent.backends.power.redfish_power import Redfish
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.backends.redfish_service import RedfishService
 from agent.catalogue.equipment import LEAK_STATES
@@ -382,7 +382,7 @@ TARGETS = (
     ),
     Target(
         "redfish",
-        ("agent/backends/power/redfish.py", "agent/backends/redfish_service.py"),
+        ("agent/backends/power/redfish_power.py", "agent/backends/redfish_service.py"),
         use_redfish,
         (BMC, b"{}", b"[]", b'{"Members": [null, {"@odata.id": 5}]}'),
         (DeviceError,),

@@ -5,8 +5,7 @@ A controller may take seconds to answer, so this source is asked in a thread of 
 The service is searched once for a chassis that reports power: `Power` (PowerControl, the older
 form) or `EnvironmentMetrics` (PowerWatts). A controller also lists the parts inside the chassis, and
 some report several consumers in one: the largest reading is the whole, since it contains the others.
-`chassis` in the configuration settles it where that guess is wrong, as in an enclosure of several nodes.
-"""
+`chassis` in the configuration settles it where that guess is wrong, as in an enclosure of several nodes."""
 
 from __future__ import annotations
 
