@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from agent.backends.equipment.cooling_documents import UNAVAILABLE
-from agent.backends.equipment.rack_findings import RackPart, RackSeen
-from agent.backends.equipment.rack_watch import RackWatch
+from agent.backends.equipment.equipment_resources import UNAVAILABLE
+from agent.backends.equipment.rack_equipment_reader import RackWatch
+from agent.backends.equipment.rack_resources import RackPart, RackSeen
 from agent.backends.pacing import Paced, Spawn, spawn_thread
 from agent.backends.protocol import BackendSample, DeviceError
 from agent.backends.redfish_service import SILENCE_SECONDS, RedfishService, RedfishSource, check_address

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.backends.equipment import EquipmentBackend
-from agent.backends.equipment.cooling_watch import CoolingWatch
+from agent.backends.equipment.node_cooling_reader import CoolingWatch
 from agent.backends.protocol import BackendSample
 from agent.lib.http_target import HttpTarget
 from agent.model import Instant, Lane

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from agent.backends.equipment.cooling_watch import CoolingWatch
-from agent.backends.equipment.rack_watch import RackWatch
+from agent.backends.equipment.node_cooling_reader import CoolingWatch
+from agent.backends.equipment.rack_equipment_reader import RackWatch
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.backends.redfish_service import RedfishService
 from agent.catalogue.equipment import INTAKE

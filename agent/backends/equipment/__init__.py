@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.backends.equipment.cooling_documents import UNAVAILABLE, CoolingPart
-from agent.backends.equipment.cooling_watch import Cooling, CoolingWatch
+from agent.backends.equipment.equipment_resources import UNAVAILABLE, CoolingPart
+from agent.backends.equipment.node_cooling_reader import Cooling, CoolingWatch
 from agent.backends.pacing import Paced, Spawn, spawn_thread
 from agent.backends.protocol import AbsentError, BackendSample
 from agent.backends.redfish_service import target_of

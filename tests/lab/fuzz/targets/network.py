@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from unittest import mock
 
-from agent.backends.equipment.cooling_watch import CoolingWatch
-from agent.backends.equipment.rack_watch import RackWatch
+from agent.backends.equipment.node_cooling_reader import CoolingWatch
+from agent.backends.equipment.rack_equipment_reader import RackWatch
 from agent.backends.jobs.pods import ProtobufError, pod_devices
 from agent.backends.power.redfish_power import Redfish
 from agent.backends.protocol import AbsentError, DeviceError
@@ -391,9 +391,8 @@ TARGETS = (
     Target(
         "redfish-cooling",
         (
-            "agent/backends/equipment/air_documents.py",
-            "agent/backends/equipment/cooling_documents.py",
-            "agent/backends/equipment/cooling_watch.py",
+            "agent/backends/equipment/equipment_resources.py",
+            "agent/backends/equipment/node_cooling_reader.py",
             "agent/backends/redfish_service.py",
         ),
         use_cooling,
@@ -414,11 +413,10 @@ TARGETS = (
     Target(
         "redfish-rack-equipment",
         (
-            "agent/backends/equipment/cooling_units.py",
-            "agent/backends/equipment/part_states.py",
-            "agent/backends/equipment/power_units.py",
-            "agent/backends/equipment/rack_watch.py",
-            "agent/backends/equipment/redfish_round.py",
+            "agent/backends/equipment/rack_resources.py",
+            "agent/backends/equipment/equipment_resources.py",
+            "agent/backends/equipment/rack_equipment_reader.py",
+            "agent/backends/redfish_service.py",
         ),
         use_rack_equipment,
         (PLANT, b"{}", b'{"error": {"message": "x\\n"}}'),

@@ -2,8 +2,7 @@
 
 They are found by links alone: ids and depths differ between makers. Where they are is looked up again from time to
 time. A detector or a fan that was there once stays known: if the controller does not list it any more, or it cannot be
-read, it is unavailable, and never dry or well.
-"""
+read, it is unavailable, and never dry or well."""
 
 from __future__ import annotations
 
@@ -11,26 +10,23 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from agent.backends.equipment.air_documents import (
+from agent.backends.equipment.equipment_resources import (
     BLIND_FAN,
-    FanReading,
-    fan_of,
-    intake_of,
-    listed_fans,
-    listed_intakes,
-)
-from agent.backends.equipment.cooling_documents import (
     LONGEST_NAME,
     UNAVAILABLE,
     CoolingPart,
+    FanReading,
     connector_values,
+    fan_of,
+    intake_of,
     last_of,
     leak_state,
     listed_detectors,
+    listed_fans,
+    listed_intakes,
 )
-from agent.backends.equipment.redfish_round import RedfishRound, log_new
 from agent.backends.protocol import AbsentError
-from agent.backends.redfish_service import CHASSIS, DENIED_RETRY_SECONDS, RedfishService, link
+from agent.backends.redfish_service import CHASSIS, DENIED_RETRY_SECONDS, RedfishRound, RedfishService, link, log_new
 from agent.catalogue.equipment import FAN_STATE, INTAKE, LEAKS, SUPPLY
 from agent.lib.http_target import HttpTarget
 from agent.model import Metric

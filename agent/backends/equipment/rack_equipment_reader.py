@@ -1,19 +1,28 @@
 """Reads what serves a rack in one Redfish service: finds its units by links, and reads each of their documents.
 
 Where they are is looked up again from time to time. A part that was there once stays known: one that is not listed any
-more, or cannot be read, is unavailable, and never well.
-"""
+more, or cannot be read, is unavailable, and never well."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from agent.backends.equipment import cooling_units, power_units
-from agent.backends.equipment.cooling_documents import UNAVAILABLE
-from agent.backends.equipment.rack_findings import PartDocument, RackPart, RackSeen
-from agent.backends.equipment.redfish_round import RedfishRound, log_new
+from agent.backends.equipment.equipment_resources import UNAVAILABLE
+from agent.backends.equipment.rack_resources import (
+    COOLING_COLLECTIONS,
+    COOLING_READERS,
+    POWER_COLLECTIONS,
+    POWER_READERS,
+    POWER_SHELF,
+    PartDocument,
+    RackPart,
+    RackSeen,
+    chassis_documents_of,
+    cooling_documents_of,
+    power_documents_of,
+)
 from agent.backends.protocol import DeviceError
-from agent.backends.redfish_service import DENIED_RETRY_SECONDS, ROOT, RedfishSource, link
+from agent.backends.redfish_service import DENIED_RETRY_SECONDS, ROOT, RedfishRound, RedfishSource, link, log_new
 from agent.model import Labels, Metric, Reason
 
 SEARCH_SECONDS = 600.0
@@ -24,7 +33,7 @@ ROUND_SECONDS = 45.0
 """Most seconds that a round may take; a controller takes up to 300 ms for each document."""
 MOST_DOCUMENTS = 128
 """Documents that are read each round."""
-READERS = {**cooling_units.READERS, **power_units.READERS}
+READERS = {**COOLING_READERS, **POWER_READERS}
 
 
 class RackWatch:
@@ -83,24 +92,22 @@ class RackWatch:
             raise DeviceError(Reason.MALFORMED, "; ".join(ask.problems))
         found: list[PartDocument] = []
         thermal = ask.at(link(root.get("ThermalEquipment")))
-        for collection in cooling_units.COLLECTIONS:
+        for collection in COOLING_COLLECTIONS:
             for path in ask.members(link(thermal.get(collection))):
                 if len(found) < MOST_DOCUMENTS:
-                    found += cooling_units.cooling_documents_of(path, ask)
+                    found += cooling_documents_of(path, ask)
         cooling = bool(found)
         power = ask.at(link(root.get("PowerEquipment")))
-        for collection, kind in power_units.COLLECTIONS:
+        for collection, kind in POWER_COLLECTIONS:
             for path in ask.members(link(power.get(collection))):
                 if len(found) < MOST_DOCUMENTS:
-                    found += power_units.power_documents_of(path, kind, ask)
+                    found += power_documents_of(path, kind, ask)
         if not cooling:
             supplied = {part.unit for part, _ in found if part.kind == "power-supply"}
-            bare = [
-                part.unit for part, _ in found if part.kind == power_units.POWER_SHELF and part.unit not in supplied
-            ]
+            bare = [part.unit for part, _ in found if part.kind == POWER_SHELF and part.unit not in supplied]
             if bare or not found:
                 known = {path for _, path in found}
-                found += power_units.chassis_documents_of(link(root.get("Chassis")), bare, known, ask)
+                found += chassis_documents_of(link(root.get("Chassis")), bare, known, ask)
         if len(found) > MOST_DOCUMENTS:
             ask.note(f"{self.name} has more than {MOST_DOCUMENTS} parts; the rest is not read")
         return found[:MOST_DOCUMENTS]
