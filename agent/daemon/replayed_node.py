@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from agent.backends.replay.player import Player
-from agent.backends.replay.present import Presenter
+from agent.backends.replay import Player, Presenter
 from agent.catalogue import BY_NAME
 from agent.model import (
     BackendReport,

@@ -79,7 +79,7 @@ def replayed_header(config: Config, folder: Path) -> Provenance:
 
 def make_replayed_node(config: Config, folder: Path, settings: Settings) -> ReplayedNode:
     """What takes the sampler's place. Raises ConfigError."""
-    from agent.backends.replay.player import Player
+    from agent.backends.replay import Player
     from agent.daemon.replayed_node import ReplayedNode
     from agent.recording.recording_reader import Recording
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent import cli
-from agent.backends.replay.player import Player
-from agent.backends.replay.present import OWN
+from agent.backends.replay import OWN, Player
 from agent.catalogue import BY_NAME
 from agent.config.schema import ConfigError
 from agent.daemon.replayed_node import ReplayedNode

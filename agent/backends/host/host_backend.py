@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import psutil
 
 from agent.backends.file_relay import FileRelay, Leg, Unread
-from agent.backends.host.figures import FigureGroup, Figures, SeriesBook, gap_reason
-from agent.backends.host.hardware import FILESYSTEM, MAX_FILESYSTEMS, Hardware, MountPoints, filesystem
+from agent.backends.host.disks_and_network import FILESYSTEM, MAX_FILESYSTEMS, Hardware, MountPoints, filesystem
 from agent.backends.host.kernel import Kernel
+from agent.backends.host.reading_groups import FigureGroup, Figures, SeriesBook, gap_reason
 from agent.backends.protocol import BackendSample
 from agent.catalogue import metric
 from agent.model import Backend, Gap, Instant, Lane, Metric, Node, Reading, Reason, Series

@@ -7,7 +7,7 @@ from functools import partial
 
 import psutil
 
-from agent.backends.host.figures import FigureGroup, Figures, SeriesBook
+from agent.backends.host.reading_groups import FigureGroup, Figures, SeriesBook
 from agent.backends.sysfs import text
 from agent.catalogue.node import BY_NAME, IDENTITY, MEMORY
 

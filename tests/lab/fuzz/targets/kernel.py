@@ -363,7 +363,11 @@ TARGETS = (
     ),
     Target(
         "host",
-        ("agent/backends/host/kernel.py", "agent/backends/host/hardware.py", "agent/backends/host/mounts.py"),
+        (
+            "agent/backends/host/kernel.py",
+            "agent/backends/host/disks_and_network.py",
+            "agent/backends/host/disks_and_network.py",
+        ),
         use_host,
         (joined(dict(PROC)),),
         (AbsentError, DeviceError),
