@@ -16,7 +16,7 @@ import msgspec
 from agent.backends.equipment.equipment_resources import UNAVAILABLE
 from agent.backends.equipment.rack_equipment_reader import RackWatch
 from agent.backends.equipment.rack_resources import RackPart, RackSeen
-from agent.backends.pacing import Paced, Spawn, spawn_thread
+from agent.backends.polled_source import Paced, Spawn, spawn_thread
 from agent.backends.protocol import BackendSample, DeviceError
 from agent.backends.redfish_service import SILENCE_SECONDS, RedfishService, RedfishSource, check_address
 from agent.backends.registration import BackendContext

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Mapping
 from math import inf
 
-from agent.backends.pci import nvidia_gpus
 from agent.backends.redfish_service import RedfishSource
 from agent.backends.registration import BackendContext, make_backends
+from agent.backends.sysfs import nvidia_gpus
 from agent.config.places import with_places
 from agent.config.schema import Config, ConfigError
 from agent.daemon.governing import Governing

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from agent.backends.pacing import spawn_thread
+from agent.backends.polled_source import spawn_thread
 from agent.backends.power.hwmon import METERS
 from agent.backends.power.ipmi import Ipmi
 from agent.model import Backend, Gap, Reason

@@ -251,10 +251,10 @@ OWN_THREADS = {
     "agent.worker.loop": "in the device worker",
     "agent.backends.nvml.nvml_source": "in the device worker",
     "agent.backends.nvml.driver": "in the device worker; ends with the call that it makes",
-    "agent.backends.file_relay": "another reader takes over from one that hangs or is gone",
+    "agent.backends.file_reader_pool": "another reader takes over from one that hangs or is gone",
     "agent.backends.jobs.environments": "ends with what it was asked, and is made anew for the next question",
     "agent.commands.check.asides": "ends with its answer, or with the command that does not wait for it",
-    "agent.backends.pacing": "ends with what it was asked, and is made anew for the next question",
+    "agent.backends.polled_source": "ends with what it was asked, and is made anew for the next question",
 }
 """Modules that start threads by themselves, and why that is right."""
 

@@ -2,7 +2,7 @@
 
 Only what belongs to this node: what serves a rack is read by `agent.backends.rack_equipment`.
 
-The controller is asked every 15 s, in a thread of its own (`agent.backends.pacing`). While it does not answer, every
+The controller is asked every 15 s, in its own thread (`agent.backends.polled_source`). While it does not answer, every
 known detector and fan is unavailable, and all values are missing: what cannot be read is never dry.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from agent.backends.equipment.equipment_resources import UNAVAILABLE, CoolingPart
 from agent.backends.equipment.node_cooling_reader import Cooling, CoolingWatch
-from agent.backends.pacing import Paced, Spawn, spawn_thread
+from agent.backends.polled_source import Paced, Spawn, spawn_thread
 from agent.backends.protocol import AbsentError, BackendSample
 from agent.backends.redfish_service import target_of
 from agent.backends.registration import BackendContext

@@ -2,7 +2,8 @@
 
 They are found by links alone: ids and depths differ between makers. Where they are is looked up again from time to
 time. A detector or a fan that was there once stays known: if the controller does not list it any more, or it cannot be
-read, it is unavailable, and never dry or well."""
+read, it is unavailable, and never dry or well.
+"""
 
 from __future__ import annotations
 

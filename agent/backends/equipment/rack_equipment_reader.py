@@ -1,7 +1,8 @@
 """Reads what serves a rack in one Redfish service: finds its units by links, and reads each of their documents.
 
 Where they are is looked up again from time to time. A part that was there once stays known: one that is not listed any
-more, or cannot be read, is unavailable, and never well."""
+more, or cannot be read, is unavailable, and never well.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import psutil
 
-from agent.backends.file_relay import FileRelay, Leg, Unread
+from agent.backends.file_reader_pool import FileRelay, Leg, Unread
 from agent.backends.host.disks_and_network import FILESYSTEM, MAX_FILESYSTEMS, Hardware, MountPoints, filesystem
 from agent.backends.host.kernel import Kernel
 from agent.backends.host.reading_groups import FigureGroup, Figures, SeriesBook, gap_reason

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TypeGuard
 
-from agent.backends.file_relay import FileRelay, Leg, Unread
+from agent.backends.file_reader_pool import FileRelay, Leg, Unread
 from agent.backends.infiniband.infiniband_ports import Census, Port
 from agent.backends.infiniband.sysfs_attribute import Attribute, LinkWatch, Pread, TextFile, reason_of, why
 from agent.backends.protocol import AbsentError, BackendSample

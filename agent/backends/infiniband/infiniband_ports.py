@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from agent.backends.file_relay import FileRelay, Leg, Unread
+from agent.backends.file_reader_pool import FileRelay, Leg, Unread
 from agent.backends.infiniband.sysfs_attribute import DECODERS, Attribute, LinkWatch, Pread, TextFile, reason_of, why
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.backends.sysfs import names, printable

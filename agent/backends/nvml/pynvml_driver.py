@@ -1,7 +1,8 @@
 """NVML through nvidia-ml-py: the only file of the project that imports pynvml.
 
 The import happens when a driver is made, inside the device worker: loading the binding costs 6 MiB,
-and the library behind it may hang or crash. Answers leave here as plain Python values."""
+and the library behind it may hang or crash. Answers leave here as plain Python values.
+"""
 
 from __future__ import annotations
 

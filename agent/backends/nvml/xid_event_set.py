@@ -2,7 +2,8 @@
 
 The wait costs the device nothing. It may fail at once and permanently when a GPU falls off
 the bus, so after an error this waits out its time and creates a new set without that GPU. XIDs from
-before the registration are lost here; the kernel log has them."""
+before the registration are lost here; the kernel log has them.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.backends.file_relay import FileRelay
+from agent.backends.file_reader_pool import FileRelay
 from agent.backends.optics.adapter_temperatures import AdapterTemperatures
 from agent.backends.optics.ethernet_ports import PortCensus, PortStatistics
 from agent.backends.optics.netlink import Connect, connect_netlink

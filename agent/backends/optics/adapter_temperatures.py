@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from agent.backends.file_relay import FileRelay, Leg, Unread
+from agent.backends.file_reader_pool import FileRelay, Leg, Unread
 from agent.backends.optics.ethtool_requests import NoAnswer, no_answer
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.sysfs import names, printable, text

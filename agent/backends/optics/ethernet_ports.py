@@ -6,7 +6,7 @@ import os
 import re
 from contextlib import suppress
 
-from agent.backends.file_relay import FileRelay, Leg, Unread
+from agent.backends.file_reader_pool import FileRelay, Leg, Unread
 from agent.backends.optics.ethtool_requests import (
     LONGEST_NAME,
     QUESTIONS,

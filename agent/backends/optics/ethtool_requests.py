@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from agent.backends.file_relay import Unread
+from agent.backends.file_reader_pool import Unread
 from agent.backends.optics.netlink import (
     Connect,
     NetlinkFormatError,

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from agent.backends.file_relay import FileRelay, Leg, Unread
+from agent.backends.file_reader_pool import FileRelay, Leg, Unread
 from agent.backends.optics.ethernet_ports import PortCensus
 from agent.backends.optics.ethtool_requests import COMPACT, MissingRows, NoAnswer, ask_port, no_answer
 from agent.backends.optics.modules.cmis import HOST, MEDIA, WHOLE, Measure, Measurement

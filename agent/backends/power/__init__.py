@@ -15,7 +15,7 @@ not, and have their own metrics:
 labelled as an estimate. Measured on nodes with eight H100: node = 1.1 x GPUs + 1.5 to 1.9 kW, with
 a residual of about 1 kW: the sum of GPU power alone is a third too low under load, two thirds at idle.
 
-Redfish and IPMI are read at most every 5 s; see `agent.backends.pacing` for what is exposed in between.
+Redfish and IPMI are read at most every 5 s; see `agent.backends.polled_source` for what is exposed in between.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
-from agent.backends.file_relay import FileRelay
-from agent.backends.pacing import Paced, PacedSource, Repeat, Spawn, spawn_thread
+from agent.backends.file_reader_pool import FileRelay
+from agent.backends.polled_source import Paced, PacedSource, Repeat, Spawn, spawn_thread
 from agent.backends.power.hwmon import Hwmon
 from agent.backends.power.ipmi import Ipmi, Transport, open_transport
 from agent.backends.power.rapl import Rapl

@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agent.backends.file_relay import FileRelay, Leg, Unread
+from agent.backends.file_reader_pool import FileRelay, Leg, Unread
 from agent.backends.power.sysfs_numbers import CountFile, Folder, read_name, read_text
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.sysfs import names

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent.backends.file_relay import FileRelay, Leg, Unread
+from agent.backends.file_reader_pool import FileRelay, Leg, Unread
 from agent.backends.power.sysfs_numbers import CountFile, Folder, read_count, read_name
 from agent.backends.protocol import BackendSample, DeviceError
 from agent.catalogue.node import RAPL

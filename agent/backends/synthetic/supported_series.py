@@ -1,7 +1,8 @@
 """Which series a synthetic device offers: walks the catalogue, so that a new row needs no code here.
 
 A row that the model does not vary shows a constant from its `simulated` range. A row that the machine
-does not offer becomes a gap with a reason, as with the real driver."""
+does not offer becomes a gap with a reason, as with the real driver.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from agent.backends.file_relay import FileRelay, Leg, Unread
+from agent.backends.file_reader_pool import FileRelay, Leg, Unread
 from agent.commands.doctor import subjects
 from agent.commands.doctor.diagnosis_line import Diagnosis, DoctorVerdict, Examination
 from agent.commands.doctor.examined_node import ExaminedNode

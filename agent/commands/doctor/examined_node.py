@@ -8,8 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agent.backends.pci import PciDevice, nvidia_gpus, pci_devices
-from agent.backends.sysfs import names, text
+from agent.backends.sysfs import PciDevice, names, nvidia_gpus, pci_devices, text
 from agent.commands.doctor import agent_user
 from agent.commands.doctor.agent_user import AgentUser
 from agent.commands.doctor.agent_view import AgentView, ask

@@ -1,7 +1,8 @@
 """Reads one module, a page at a time: who it is, once what it measures and its limits, and what it measures now.
 
 The serial is read again at the end: a module that was swapped in between, or whose bytes change, gives nothing rather
-than one module's values under another's name."""
+than one module's values under another's name.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 Both maps store numbers with the high byte first: temperatures in 1/256 degree, voltages in 100 microvolts, powers in
 100 nanowatts, and currents in 2 microamperes. All bytes are those of an unsigned page of 256, of which 128 on are the
-page's own."""
+page's own.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.backends.file_relay import PER_DEVICE, READERS, FileRelay, Leg, Unread
+from agent.backends.file_reader_pool import PER_DEVICE, READERS, FileRelay, Leg, Unread
 from agent.model import Reason
 
 PATIENCE = 0.15
