@@ -43,7 +43,7 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Item(Protocol[R_co]):
+class ReadItem(Protocol[R_co]):
     """One thing to read, named by its path. Never read by two threads at once."""
 
     path: str
@@ -53,15 +53,15 @@ class Item(Protocol[R_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class Leg(Generic[R]):
+class DeviceReads(Generic[R]):
     """The items of one device, read one after another; `name` is the device's."""
 
     name: str
-    items: Sequence[Item[R]]
+    items: Sequence[ReadItem[R]]
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnansweredRead:
     """An item that did not answer in this round, or was not asked, and why."""
 
     reason: Reason
@@ -71,12 +71,12 @@ class Unread:
 _PENDING: Any = object()
 
 
-class _Walk:
+class _DeviceRound:
     """One leg in one round."""
 
     __slots__ = ("cursor", "found", "leg", "readers", "settled", "skipped", "took")
 
-    def __init__(self, leg: Leg[Any]) -> None:
+    def __init__(self, leg: DeviceReads[Any]) -> None:
         self.leg = leg
         self.cursor = iter(range(len(leg.items)))
         """Shared by the leg's readers: each takes the next item from it, in one step of the interpreter."""
@@ -94,28 +94,28 @@ class _ReaderThread:
     __slots__ = ("at", "left", "path", "seen", "still", "walk")
 
     def __init__(self) -> None:
-        self.walk: _Walk | None = None
+        self.walk: _DeviceRound | None = None
         self.at = -1
         self.left = False
         self.path = ""
-        self.seen: tuple[_Walk | None, int] | None = None
+        self.seen: tuple[_DeviceRound | None, int] | None = None
         self.still = 0.0
 
 
-class _Round:
+class _ReadRound:
     """The state of one round, shared by all readers."""
 
     __slots__ = ("left", "over", "readers", "troubled", "waiting", "walks")
 
-    def __init__(self, legs: Sequence[Leg[Any]]) -> None:
-        self.walks = [_Walk(leg) for leg in legs]
+    def __init__(self, legs: Sequence[DeviceReads[Any]]) -> None:
+        self.walks = [_DeviceRound(leg) for leg in legs]
         self.waiting = deque(self.walks)
         self.left = len(self.walks)
         self.readers: list[_ReaderThread] = []
         self.troubled = False
         self.over = threading.Event()
 
-    def settle(self, walk: _Walk) -> None:
+    def settle(self, walk: _DeviceRound) -> None:
         """Expect nothing more of this leg."""
         if not walk.settled:
             walk.settled = True
@@ -124,7 +124,7 @@ class _Round:
                 self.over.set()
 
 
-class FileRelay:
+class FileReaderPool:
     """The readers of one backend. `patience` is in seconds, `readers` the most threads that it may have."""
 
     def __init__(self, name: str, patience: float = PATIENCE_SECONDS, readers: int = READERS) -> None:
@@ -132,23 +132,23 @@ class FileRelay:
         self._patience = patience
         self._most = readers
         self._lock = threading.Lock()
-        self._orders: SimpleQueue[tuple[_Round, _ReaderThread] | None] = SimpleQueue()
+        self._orders: SimpleQueue[tuple[_ReadRound, _ReaderThread] | None] = SimpleQueue()
         self._threads = 0
         self._spare = False
         """Whether one of the threads is waiting for the next round."""
         self._closed = False
         self._hanging: dict[str, dict[str, float]] = {}
         """For each leg, the items that were left to their readers, and since when, in monotonic seconds."""
-        self._shortage = Unread(Reason.TIMEOUT, "not read")
+        self._shortage = UnansweredRead(Reason.TIMEOUT, "not read")
         self._told: set[str] = set()
         self._defects: set[tuple[str, type[BaseException]]] = set()
 
-    def round(self, legs: Sequence[Leg[R]], mono: float) -> list[list[R | Unread]]:
+    def round(self, legs: Sequence[DeviceReads[R]], mono: float) -> list[list[R | UnansweredRead]]:
         """The answer of each item of each leg, in their order. Called by one thread, at `mono` on the monotonic clock.
 
         Returns when every item has answered or has used up its patience.
         """
-        work = _Round(legs)
+        work = _ReadRound(legs)
         with self._lock:
             self._closed = False
             if self._hanging:
@@ -180,7 +180,7 @@ class FileRelay:
 
     # The caller's side. All of it is under the lock.
 
-    def _spare_hanging(self, work: _Round) -> None:
+    def _spare_hanging(self, work: _ReadRound) -> None:
         """Skip items that hang, and whole devices that already occupy as many readers as they may."""
         for walk in work.walks:
             hanging = self._hanging.get(walk.leg.name)
@@ -191,14 +191,14 @@ class FileRelay:
                     work.waiting.remove(walk)
                     work.settle(walk)
 
-    def _send(self, work: _Round) -> bool:
+    def _send(self, work: _ReadRound) -> bool:
         """Put another reader to work; False if there may be none."""
         reader = _ReaderThread()
         if self._spare:
             self._spare = False
             self._orders.put((work, reader))
         elif self._threads >= self._most:
-            self._shortage = Unread(Reason.TIMEOUT, f"not read: {self._threads} reads hang, which is the limit")
+            self._shortage = UnansweredRead(Reason.TIMEOUT, f"not read: {self._threads} reads hang, which is the limit")
             return False
         else:
             thread = threading.Thread(target=self._run, args=(work, reader), name=f"{self._name}-reader", daemon=True)
@@ -206,13 +206,13 @@ class FileRelay:
                 thread.start()
             except (RuntimeError, MemoryError) as error:
                 detail = f"not read: {error}; raise TasksMax in the unit, or the user's process limit"
-                self._shortage = Unread(Reason.DENIED, detail)
+                self._shortage = UnansweredRead(Reason.DENIED, detail)
                 return False
             self._threads += 1
         work.readers.append(reader)
         return True
 
-    def _look(self, work: _Round, mono: float) -> None:
+    def _look(self, work: _ReadRound, mono: float) -> None:
         """Find readers that make no progress: those that are twice at the same place."""
         moving = False
         for reader in tuple(work.readers):
@@ -229,7 +229,7 @@ class FileRelay:
         if work.waiting and not moving and not self._send(work) and not work.readers:
             self._give_up(work)
 
-    def _leave(self, work: _Round, reader: _ReaderThread, walk: _Walk, mono: float) -> None:
+    def _leave(self, work: _ReadRound, reader: _ReaderThread, walk: _DeviceRound, mono: float) -> None:
         """Go on without this reader; another one may read on behind it."""
         reader.left = True  # set before looking where it is: after this it starts no other read
         reader.path = walk.leg.items[reader.at].path
@@ -250,12 +250,12 @@ class FileRelay:
         elif not walk.readers:
             work.settle(walk)
 
-    def _give_up(self, work: _Round) -> None:
+    def _give_up(self, work: _ReadRound) -> None:
         work.troubled = True
         while work.waiting:
             work.settle(work.waiting.popleft())
 
-    def _explained(self, walk: _Walk, mono: float) -> list[Any]:
+    def _explained(self, walk: _DeviceRound, mono: float) -> list[Any]:
         """The leg's answers, with the reason in place of each one that is missing."""
         with self._lock:
             hanging = dict(self._hanging.get(walk.leg.name, ()))
@@ -265,14 +265,16 @@ class FileRelay:
                 found[index] = self._unread(walk, hanging, item.path, mono)
         return found
 
-    def _unread(self, walk: _Walk, hanging: dict[str, float], path: str, mono: float) -> Unread:
+    def _unread(self, walk: _DeviceRound, hanging: dict[str, float], path: str, mono: float) -> UnansweredRead:
         if path in hanging:
             waited = max(mono - hanging[path], self._patience)
-            return Unread(Reason.TIMEOUT, f"no answer for {waited:.{int(waited < 10)}f} s")
+            return UnansweredRead(Reason.TIMEOUT, f"no answer for {waited:.{int(waited < 10)}f} s")
         if hanging:
-            return Unread(Reason.TIMEOUT, f"not read because {next(iter(hanging))} does not answer")
+            return UnansweredRead(Reason.TIMEOUT, f"not read because {next(iter(hanging))} does not answer")
         if walk.took >= LONGEST * self._patience:
-            return Unread(Reason.TIMEOUT, f"not read: {walk.leg.name} took longer than {LONGEST * self._patience:g} s")
+            return UnansweredRead(
+                Reason.TIMEOUT, f"not read: {walk.leg.name} took longer than {LONGEST * self._patience:g} s"
+            )
         return self._shortage
 
     def _tell(self, what: str, path: str) -> None:
@@ -280,10 +282,12 @@ class FileRelay:
             self._told.add(path)
             log.warning(what, extra={"facts": self._facts(path)})
 
-    def _tell_cured(self, legs: Sequence[Leg[Any]], answers: list[list[Any]]) -> None:
+    def _tell_cured(self, legs: Sequence[DeviceReads[Any]], answers: list[list[Any]]) -> None:
         """Log each item that hung and each device that was slow once it has answered in a round again."""
         for leg, found in zip(legs, answers, strict=True):
-            well = [item.path for item, each in zip(leg.items, found, strict=True) if not isinstance(each, Unread)]
+            well = [
+                item.path for item, each in zip(leg.items, found, strict=True) if not isinstance(each, UnansweredRead)
+            ]
             cured = self._told.intersection(well)
             if len(well) == len(found):
                 cured |= self._told & {leg.name}
@@ -296,7 +300,7 @@ class FileRelay:
 
     # The readers' side.
 
-    def _run(self, work: _Round, reader: _ReaderThread) -> None:
+    def _run(self, work: _ReadRound, reader: _ReaderThread) -> None:
         while True:
             self._read_legs(work, reader)
             with self._lock:
@@ -311,7 +315,7 @@ class FileRelay:
         with self._lock:
             self._threads -= 1
 
-    def _read_legs(self, work: _Round, reader: _ReaderThread) -> None:
+    def _read_legs(self, work: _ReadRound, reader: _ReaderThread) -> None:
         while True:
             with self._lock:
                 if not work.waiting:
@@ -331,7 +335,7 @@ class FileRelay:
                 if not walk.readers:
                     work.settle(walk)
 
-    def _read_items(self, reader: _ReaderThread, walk: _Walk) -> None:
+    def _read_items(self, reader: _ReaderThread, walk: _DeviceRound) -> None:
         items, found, skipped = walk.leg.items, walk.found, walk.skipped
         for index in walk.cursor:
             reader.at = index
@@ -353,7 +357,7 @@ class FileRelay:
         if not hanging:
             self._hanging.pop(name, None)
 
-    def _defect(self, path: str, error: BaseException) -> Unread:
+    def _defect(self, path: str, error: BaseException) -> UnansweredRead:
         """An unexpected error affects only its own item, and is logged once in full. Never raises."""
         detail = type(error).__name__
         with contextlib.suppress(Exception):  # the error may have no text, or there is no memory left to log it
@@ -365,4 +369,4 @@ class FileRelay:
                     self._defects.add((path, type(error)))
             if fresh:
                 log.error("reading failed", extra={"facts": self._facts(path)}, exc_info=error)
-        return Unread(Reason.MALFORMED, detail)
+        return UnansweredRead(Reason.MALFORMED, detail)

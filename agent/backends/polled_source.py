@@ -33,7 +33,7 @@ def spawn_thread(job: Callable[[], None]) -> None:
     threading.Thread(target=job, name="slow-source", daemon=True).start()
 
 
-class PacedSource(Protocol):
+class PollableSource(Protocol):
     """What is asked, and how patiently."""
 
     name: str
@@ -54,14 +54,14 @@ class PacedSource(Protocol):
         """Release what is held; may be called more than once."""
 
 
-class Paced(Generic[T]):
+class PolledSource(Generic[T]):
     """A source that is asked no more often than its period, with at most one read in flight.
 
     `ask` asks it; it raises AbsentError if this node has no such source, and DeviceError if it does not answer or what
     it answers cannot be.
     """
 
-    def __init__(self, source: PacedSource, ask: Callable[[], T], spawn: Spawn = spawn_thread) -> None:
+    def __init__(self, source: PollableSource, ask: Callable[[], T], spawn: Spawn = spawn_thread) -> None:
         self.source = source
         self.value: T | None = None
         self.fault: DeviceError | None = None
@@ -155,7 +155,7 @@ def _at_once(job: Callable[[], None]) -> None:
     job()
 
 
-class Repeat:
+class CachedRead:
     """A read of several parts, made once per period and shown again in between."""
 
     def __init__(self, read: Callable[[Instant], BackendSample], period: float) -> None:

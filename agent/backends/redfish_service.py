@@ -75,7 +75,7 @@ def check_address(target: HttpTarget) -> None:
         raise ValueError(f"url {target.shown!r}: give only host and port: https://HOST or https://HOST:PORT")
 
 
-def number(value: Any) -> float | None:
+def as_number(value: Any) -> float | None:
     """A finite number that a document holds, as it is or as `Reading` of a sensor's excerpt; None for all else."""
     if isinstance(value, dict):
         value = value.get("Reading")
@@ -86,12 +86,12 @@ def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and -1e9 < value < 1e9  # NaN is not
 
 
-def list_in(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """A list that a document holds; an empty one for all else."""
     return value if isinstance(value, list) else []
 
 
-def link(value: Any) -> str | None:
+def link_path(value: Any) -> str | None:
     """The path of a link, if it stays inside the service."""
     path = value.get("@odata.id") if isinstance(value, dict) else None
     if not isinstance(path, str) or not path.startswith(ROOT) or not path.isascii() or not path.isprintable():
@@ -101,7 +101,7 @@ def link(value: Any) -> str | None:
 
 def members_of(collection: dict[str, Any]) -> list[str]:
     """The paths of a collection's members, as far as they stay inside the service."""
-    paths = map(link, list_in(collection.get("Members")))
+    paths = map(link_path, as_list(collection.get("Members")))
     return [path for path in paths if path is not None][:MOST_MEMBERS]
 
 
@@ -220,7 +220,7 @@ _DEEPEST = 2
 log = logging.getLogger("coldplate.backend")
 
 
-class RedfishRound:
+class RedfishPoll:
     """Reads documents of `service` until `until` (monotonic seconds, by `clock`): so many of them, by a deadline.
 
     What is wrong with one document, or a part of it, costs that, and is kept as a problem; what is wrong with the
@@ -275,7 +275,7 @@ class RedfishRound:
 
     def members_in(self, path: str | None, collection: dict[str, Any]) -> list[str]:
         """The same of a collection that has been read."""
-        if len(list_in(collection.get("Members"))) > MOST_MEMBERS or "Members@odata.nextLink" in collection:
+        if len(as_list(collection.get("Members"))) > MOST_MEMBERS or "Members@odata.nextLink" in collection:
             self.note(f"{path}: only the first {MOST_MEMBERS} members are read")
         return members_of(collection)
 

@@ -29,7 +29,7 @@ OWN = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class _KeptColumns:
+class _ColumnSelection:
     """What is done with the frames of one layout. `places` are those of its values that stay."""
 
     layout: Layout
@@ -38,14 +38,14 @@ class _KeptColumns:
     counters: tuple[int, ...]
 
 
-class Presenter:
+class FrameShifter:
     """Remembers what to do with each layout, and what each frame became while it stays the same."""
 
     def __init__(self) -> None:
         self.shift = 0.0
         """Seconds by which the recording's wall clock is behind the present."""
         self._told: AbstractSet[Metric] = frozenset()
-        self._plans: dict[Layout, _KeptColumns] = {}
+        self._plans: dict[Layout, _ColumnSelection] = {}
         self._made: dict[Layout, tuple[Frame, Frame]] = {}
         self._first: dict[Series, float] = {}
         self._last: dict[Series, float] = {}
@@ -81,7 +81,7 @@ class Presenter:
         self._made[recorded.layout] = recorded, made
         return made
 
-    def _plan(self, layout: Layout) -> _KeptColumns:
+    def _plan(self, layout: Layout) -> _ColumnSelection:
         kept = [
             place
             for place, each in enumerate(layout.series)
@@ -89,7 +89,7 @@ class Presenter:
         ]
         series = tuple(layout.series[place] for place in kept)
         whole = len(kept) == len(layout)
-        plan = self._plans[layout] = _KeptColumns(
+        plan = self._plans[layout] = _ColumnSelection(
             layout if whole else Layout(series),
             None if whole else picker(kept),
             tuple(place for place, each in enumerate(series) if each.metric.name.endswith(TIMES)),
@@ -97,7 +97,7 @@ class Presenter:
         )
         return plan
 
-    def _moved(self, plan: _KeptColumns, values: tuple[float, ...]) -> tuple[float, ...]:
+    def _moved(self, plan: _ColumnSelection, values: tuple[float, ...]) -> tuple[float, ...]:
         moved = list(values)
         for place in plan.times:
             moved[place] += self.shift
@@ -119,7 +119,7 @@ INTERVALS = 3
 """The same in intervals of the recording, where these are longer."""
 
 
-class Player:
+class RecordingPlayer:
     """The snapshots of one node in a recording, of the first if none is named. Belongs to one thread.
 
     `again` opens the recording; a loop opens it anew each time.

@@ -20,7 +20,7 @@ LABEL = 256
 FLAGS = os.O_RDONLY | os.O_CLOEXEC
 
 
-def names(directory: Path | str) -> list[str]:
+def list_names(directory: Path | str) -> list[str]:
     """The names in a directory, in order. Raises OSError."""
     with os.scandir(directory) as entries:
         return sorted(entry.name for entry in islice(entries, ENTRIES))
@@ -72,7 +72,7 @@ def pci_devices(sysfs: Path) -> tuple[PciDevice, ...]:
     folder = sysfs / "bus/pci/devices"
     found = []
     try:
-        addresses = names(folder)
+        addresses = list_names(folder)
     except OSError:
         return ()
     for address in addresses:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from agent import cli
-from agent.backends.kmsg import logged_xids
+from agent.backends.kmsg import read_xids
 from agent.backends.synthetic import load_scenario, shipped_scenarios
 from agent.backends.synthetic.synthetic_source import past_xids, settled_at
 from agent.catalogue import BY_NAME
@@ -202,10 +202,10 @@ def test_the_whole_kernel_log_is_read_and_only_its_xids_are_taken() -> None:
         b"garbage",
         BlockingIOError(),
     )
-    (found,) = logged_xids(log, Instant(10.0, 1000.0))
+    (found,) = read_xids(log, Instant(10.0, 1000.0))
     assert (found.device, found.code, found.wall) == ("0000:1b:00", 79, 997.0)
     with pytest.raises(PermissionError):
-        logged_xids(KernelLog(PermissionError(1, "no")), Instant(10.0, 1000.0))
+        read_xids(KernelLog(PermissionError(1, "no")), Instant(10.0, 1000.0))
 
 
 def check(*arguments: str, **environment: str) -> tuple[int, str, str]:

@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from agent.backends.nvml.driver import Errands
+from agent.backends.nvml.driver import CallThreads
 
 
 def test_one_that_is_out_is_not_sent_again_and_can_be_when_it_is_back() -> None:
-    errands, release, calls = Errands(), threading.Event(), []
+    errands, release, calls = CallThreads(), threading.Event(), []
 
     def call() -> None:
         calls.append(1)
@@ -32,7 +32,7 @@ def test_one_that_is_out_is_not_sent_again_and_can_be_when_it_is_back() -> None:
 
 
 def test_the_wait_ends_while_a_call_is_in_flight() -> None:
-    errands, release = Errands(), threading.Event()
+    errands, release = CallThreads(), threading.Event()
     errands.send("a", lambda: bool(release.wait(10)) and None)  # type: ignore[arg-type]  # its answer is not looked at
     errands.wait(["a", "nobody"], 0.01)
     assert errands.is_out("a")
@@ -44,7 +44,7 @@ def test_without_a_thread_no_call_is_in_flight(monkeypatch: pytest.MonkeyPatch, 
     def refuse(thread: threading.Thread) -> None:
         raise error
 
-    errands = Errands()
+    errands = CallThreads()
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
         assert not errands.send("a", lambda: None)

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from agent.backends.nvml.driver import Errands
-from agent.backends.nvml.xid_event_set import EventWatch
+from agent.backends.nvml.driver import CallThreads
+from agent.backends.nvml.xid_event_set import XidEventSet
 from agent.backends.protocol import SourceError
 from agent.model import Xid
 from tests.nvml.fake_driver import LOST, MISMATCH, UNLOADED, UNSUPPORTED, FakeDriver, h100
@@ -19,7 +19,7 @@ class Watched:
     def __init__(self, driver: FakeDriver) -> None:
         self.driver = driver
         self.paused: list[float] = []
-        self.watch = EventWatch(driver, lambda: 1234.5, self.paused.append, Errands())
+        self.watch = XidEventSet(driver, lambda: 1234.5, self.paused.append, CallThreads())
         self.watch.open()
         for gpu in driver.gpus:
             self.watch.watch(f"handle of {gpu.uuid}", gpu.uuid)

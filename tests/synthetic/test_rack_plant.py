@@ -72,7 +72,7 @@ def test_every_reader_of_real_documents_reads_one(rack: Callable[..., RackAt]) -
     }  # fmt: skip
 
 
-def _documents(rack: RackAt, name: str) -> list[tuple[rack_resources.RackPart, str]]:
+def _documents(rack: RackAt, name: str) -> list[tuple[rack_resources.EquipmentPart, str]]:
     rack.read(60.0)
     found = rack.backend._turns[name].watch._found
     assert found is not None

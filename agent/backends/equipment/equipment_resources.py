@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from agent.backends.redfish_service import list_in, number
+from agent.backends.redfish_service import as_list, as_number
 from agent.catalogue import equipment
 from agent.catalogue.equipment import FAN_ROTATION, FAN_SPEED
 from agent.model import Metric
@@ -33,14 +33,14 @@ _CONNECTOR = (
 LONGEST_NAME = 64
 
 
-class CoolingPart(NamedTuple):
+class CoolingComponent(NamedTuple):
     """A part of the equipment: the chassis that it is in, and its own name."""
 
     chassis: str
     name: str
 
 
-def leak_state(document: dict[str, Any]) -> str | None:
+def parse_leak_state(document: dict[str, Any]) -> str | None:
     """What a leak detector says; None if none is fitted there.
 
     Its word counts only while it is enabled: one that is switched off or broken, or that says what no schema knows, is
@@ -58,20 +58,20 @@ def leak_state(document: dict[str, Any]) -> str | None:
 
 def listed_detectors(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The detectors that a LeakDetection resource lists within itself, in groups, by name."""
-    for number_of_group, group in enumerate(list_in(document.get("LeakDetectorGroups"))):
-        detectors = list_in(group.get("Detectors")) if isinstance(group, dict) else []
+    for number_of_group, group in enumerate(as_list(document.get("LeakDetectorGroups"))):
+        detectors = as_list(group.get("Detectors")) if isinstance(group, dict) else []
         title = group.get("GroupName") if isinstance(group, dict) else None
         for place, each in enumerate(detectors):
             if isinstance(each, dict):
                 yield name_in(each, "DeviceName", f"{title or number_of_group}-{place}"), each
 
 
-def connector_values(document: dict[str, Any]) -> dict[Metric, float]:
+def parse_connector(document: dict[str, Any]) -> dict[Metric, float]:
     """The values of a CoolantConnector, those that it has."""
     status = document.get("Status")
     if isinstance(status, dict) and status.get("State") not in _DETECTOR_WORKS:
         return {}
-    found = ((row, number(document.get(member)), factor) for member, row, factor in _CONNECTOR)
+    found = ((row, as_number(document.get(member)), factor) for member, row, factor in _CONNECTOR)
     return {row: value * factor for row, value, factor in found if value is not None}
 
 
@@ -82,7 +82,7 @@ def name_in(document: dict[str, Any], member: str, otherwise: str) -> str:
     return name.strip()[:LONGEST_NAME]
 
 
-def last_of(path: str) -> str:
+def resource_id(path: str) -> str:
     """The last part of a resource's path, which is its Id by the specification."""
     return path.rstrip("/").rpartition("/")[2]
 
@@ -94,7 +94,7 @@ _OFF = "Disabled"
 _WORSE = ("ok", UNAVAILABLE, "warning", "critical")
 
 
-def part_state(document: dict[str, Any] | None, *, spare: bool = False) -> str | None:
+def parse_status(document: dict[str, Any] | None, *, spare: bool = False) -> str | None:
     """What its Status says; unavailable for a document or Status that could not be read, None if it has no such part or
     Status.
 
@@ -121,34 +121,34 @@ def part_state(document: dict[str, Any] | None, *, spare: bool = False) -> str |
     return said or ("warning" if state == "Degraded" else "ok")
 
 
-def worst(*states: str | None) -> str | None:
+def worst_state(*states: str | None) -> str | None:
     """The worst of what is known of one part."""
     return max((state for state in states if state is not None), key=_WORSE.index, default=None)
 
 
 def detector_state(document: dict[str, Any] | None) -> str | None:
     """What a leak detector says; one that cannot be read is never dry."""
-    return UNAVAILABLE if document is None else leak_state(document)
+    return UNAVAILABLE if document is None else parse_leak_state(document)
 
 
 def level_state(document: dict[str, Any] | None) -> str | None:
     """How a reservoir is: by its level as the unit judges it, and by its Status."""
     level = None if document is None else document.get("FluidLevelStatus")
-    return worst(part_state(document), None if level is None else _HEALTHS.get(str(level), UNAVAILABLE))
+    return worst_state(parse_status(document), None if level is None else _HEALTHS.get(str(level), UNAVAILABLE))
 
 
 def redundancies(document: dict[str, Any], member: str) -> Iterator[tuple[str, str]]:
     """The redundancy groups that a document lists under `member`, one or several, with their states."""
     found = document.get(member)
-    for place, group in enumerate(list_in(found) if isinstance(found, list) else [found]):
+    for place, group in enumerate(as_list(found) if isinstance(found, list) else [found]):
         if not isinstance(group, dict):
             continue
-        state = part_state(group)
-        if state is not None and group_is_in_use(group):
+        state = parse_status(group)
+        if state is not None and is_redundancy_enabled(group):
             yield name_in(group, "GroupName", str(place + 1)), state
 
 
-def group_is_in_use(group: dict[str, Any]) -> bool:
+def is_redundancy_enabled(group: dict[str, Any]) -> bool:
     """Whether the group is meant to be redundant: one that is switched off lost nothing."""
     status = group.get("Status")
     state = status.get("State") if isinstance(status, dict) else None
@@ -171,16 +171,16 @@ BLIND_FAN = FanReading(UNAVAILABLE, {})
 """What is shown of a fan that cannot be read."""
 
 
-def fan_of(document: dict[str, Any]) -> FanReading | None:
+def parse_fan(document: dict[str, Any]) -> FanReading | None:
     """A fan's own document; None if none is fitted there."""
     speed = document.get("SpeedPercent")
     excerpt = speed if isinstance(speed, dict) else {"Reading": speed}
     return _fan(document, excerpt.get("Reading"), excerpt.get("SpeedRPM"))
 
 
-def listed_fans(document: dict[str, Any]) -> Iterator[tuple[str, FanReading]]:
+def parse_fan_list(document: dict[str, Any]) -> Iterator[tuple[str, FanReading]]:
     """The fans that a Thermal document lists, by name."""
-    for place, each in enumerate(list_in(document.get("Fans"))):
+    for place, each in enumerate(as_list(document.get("Fans"))):
         if not isinstance(each, dict):
             continue
         reading = each.get("Reading")
@@ -189,17 +189,17 @@ def listed_fans(document: dict[str, Any]) -> Iterator[tuple[str, FanReading]]:
             yield name_in(each, "Name", name_in(each, "FanName", str(place)))[:LONGEST_NAME], fan
 
 
-def intake_of(document: dict[str, Any]) -> float | None:
+def parse_intake_temperature(document: dict[str, Any]) -> float | None:
     """The temperature in degrees Celsius that a ThermalMetrics document sums up for the intake."""
     summary = document.get("TemperatureSummaryCelsius")
-    return number(summary.get("Intake")) if isinstance(summary, dict) else None
+    return as_number(summary.get("Intake")) if isinstance(summary, dict) else None
 
 
-def listed_intakes(document: dict[str, Any]) -> Iterator[tuple[str, float]]:
+def parse_intake_sensors(document: dict[str, Any]) -> Iterator[tuple[str, float]]:
     """The sensors at the intake that a Thermal document lists, by name, in degrees Celsius."""
-    for place, each in enumerate(list_in(document.get("Temperatures"))):
+    for place, each in enumerate(as_list(document.get("Temperatures"))):
         if isinstance(each, dict) and each.get("PhysicalContext") == "Intake" and _works(each):
-            value = number(each.get("ReadingCelsius"))
+            value = as_number(each.get("ReadingCelsius"))
             if value is not None:
                 yield name_in(each, "Name", str(place))[:LONGEST_NAME], value
 
@@ -210,7 +210,7 @@ def _fan(document: dict[str, Any], percent: Any, turns: Any) -> FanReading | Non
     if isinstance(status, dict) and status.get("State") == "Absent":
         return None
     state = _state(document)
-    found = ((FAN_SPEED, number(percent), _PERCENT), (FAN_ROTATION, number(turns), _RPM))
+    found = ((FAN_SPEED, as_number(percent), _PERCENT), (FAN_ROTATION, as_number(turns), _RPM))
     speeds = {row: value * factor for row, value, factor in found if value is not None and state != UNAVAILABLE}
     return FanReading(state, speeds) if state or speeds else BLIND_FAN
 

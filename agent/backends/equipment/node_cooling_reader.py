@@ -15,19 +15,26 @@ from agent.backends.equipment.equipment_resources import (
     BLIND_FAN,
     LONGEST_NAME,
     UNAVAILABLE,
-    CoolingPart,
+    CoolingComponent,
     FanReading,
-    connector_values,
-    fan_of,
-    intake_of,
-    last_of,
-    leak_state,
     listed_detectors,
-    listed_fans,
-    listed_intakes,
+    parse_connector,
+    parse_fan,
+    parse_fan_list,
+    parse_intake_sensors,
+    parse_intake_temperature,
+    parse_leak_state,
+    resource_id,
 )
 from agent.backends.protocol import AbsentError
-from agent.backends.redfish_service import CHASSIS, DENIED_RETRY_SECONDS, RedfishRound, RedfishService, link, log_new
+from agent.backends.redfish_service import (
+    CHASSIS,
+    DENIED_RETRY_SECONDS,
+    RedfishPoll,
+    RedfishService,
+    link_path,
+    log_new,
+)
 from agent.catalogue.equipment import FAN_STATE, INTAKE, LEAKS, SUPPLY
 from agent.lib.http_target import HttpTarget
 from agent.model import Metric
@@ -41,25 +48,25 @@ MOST_PARTS = 128
 
 _ASKED = (LEAK_STATE, FAN_STATE, INTAKE, SUPPLY)
 """A row of each kind of part, which is missing where a document of the kind cannot be understood."""
-_Asks = Mapping[Metric, RedfishRound]
+_Asks = Mapping[Metric, RedfishPoll]
 
 
-class Cooling(NamedTuple):
+class NodeCoolingReadings(NamedTuple):
     """What was read at one time. `calls` counts the documents that were asked for; `silent` connectors say nothing.
 
     `problems` are what was wrong with single documents, with the row that is missing for each.
     """
 
-    leaks: dict[CoolingPart, str]
-    fans: dict[CoolingPart, FanReading]
-    intakes: dict[CoolingPart, float]
-    connectors: dict[CoolingPart, dict[Metric, float]]
-    silent: frozenset[CoolingPart]
+    leaks: dict[CoolingComponent, str]
+    fans: dict[CoolingComponent, FanReading]
+    intakes: dict[CoolingComponent, float]
+    connectors: dict[CoolingComponent, dict[Metric, float]]
+    silent: frozenset[CoolingComponent]
     problems: tuple[tuple[Metric, str], ...]
     calls: int
 
 
-class _Found(NamedTuple):
+class _ResourcePaths(NamedTuple):
     """Where what is: paths of documents, by chassis."""
 
     detectors: list[tuple[str, str]]
@@ -76,7 +83,7 @@ class _Found(NamedTuple):
         return sum(map(len, self))
 
 
-class CoolingWatch:
+class NodeCoolingReader:
     """One service. Asked in a thread, with at most one question at a time."""
 
     name = "equipment"
@@ -92,16 +99,16 @@ class CoolingWatch:
         self._service = RedfishService(target, 10.0, clock)
         self._chassis = chassis
         self._clock = clock
-        self._found: _Found | None = None
+        self._found: _ResourcePaths | None = None
         self._searched_at = 0.0
         self._problems: list[tuple[Metric, str]] = []
         self._logged: Collection[str] = ()
-        self.known: dict[CoolingPart, str] = {}
+        self.known: dict[CoolingComponent, str] = {}
         """Every detector that ever was there, with what it said last."""
-        self.known_fans: dict[CoolingPart, FanReading] = {}
+        self.known_fans: dict[CoolingComponent, FanReading] = {}
         """The same of fans."""
 
-    def look(self) -> Cooling:
+    def look(self) -> NodeCoolingReadings:
         """All parts, as they are now. Raises AbsentError if there are none, and DeviceError."""
         now = self._clock()
         asks, calls = self._asks(), 0
@@ -116,7 +123,7 @@ class CoolingWatch:
         leaks.update(self._leaks(self._found, asks[LEAK_STATE]))
         self.known = leaks
         fans = dict.fromkeys(self.known_fans, BLIND_FAN)
-        intakes: dict[CoolingPart, float] = {}
+        intakes: dict[CoolingComponent, float] = {}
         self._read_air(self._found, asks[FAN_STATE], fans, intakes)
         self._read_metrics(self._found, asks[INTAKE], intakes)
         self.known_fans = fans
@@ -125,55 +132,60 @@ class CoolingWatch:
         problems = tuple(dict.fromkeys((*self._problems, *_problems_of(asks))))
         log_new((each for _, each in problems), self._logged)
         self._logged = {each for _, each in problems}
-        return Cooling(dict(leaks), dict(fans), intakes, connectors, silent, problems, calls + _calls_of(asks))
+        return NodeCoolingReadings(
+            dict(leaks), dict(fans), intakes, connectors, silent, problems, calls + _calls_of(asks)
+        )
 
     def close(self) -> None:
         self._service.close()
 
     def _asks(self) -> _Asks:
-        return {row: RedfishRound(self._service, self._clock, linked=False) for row in _ASKED}
+        return {row: RedfishPoll(self._service, self._clock, linked=False) for row in _ASKED}
 
     @staticmethod
-    def _leaks(found: _Found, ask: RedfishRound) -> Iterator[tuple[CoolingPart, str]]:
+    def _leaks(found: _ResourcePaths, ask: RedfishPoll) -> Iterator[tuple[CoolingComponent, str]]:
         for chassis, path in found.detectors:
-            state = leak_state(ask.at(path))
+            state = parse_leak_state(ask.at(path))
             if state is not None:
-                yield CoolingPart(chassis, last_of(path)[:LONGEST_NAME]), state
+                yield CoolingComponent(chassis, resource_id(path)[:LONGEST_NAME]), state
         for chassis, path in found.groups:
             for name, document in listed_detectors(ask.at(path)):
-                state = leak_state(document)
+                state = parse_leak_state(document)
                 if state is not None:
-                    yield CoolingPart(chassis, name), state
+                    yield CoolingComponent(chassis, name), state
 
     @staticmethod
     def _read_air(
-        found: _Found, ask: RedfishRound, fans: dict[CoolingPart, FanReading], intakes: dict[CoolingPart, float]
+        found: _ResourcePaths,
+        ask: RedfishPoll,
+        fans: dict[CoolingComponent, FanReading],
+        intakes: dict[CoolingComponent, float],
     ) -> None:
         """Note what fans say, and with them the intakes of older controllers."""
         for chassis, path in found.fans:
-            fan = fan_of(ask.at(path))
+            fan = parse_fan(ask.at(path))
             if fan is not None:
-                fans[CoolingPart(chassis, last_of(path)[:LONGEST_NAME])] = fan
+                fans[CoolingComponent(chassis, resource_id(path)[:LONGEST_NAME])] = fan
         for chassis, path in found.thermals:
             document = ask.at(path)
-            fans.update((CoolingPart(chassis, name), fan) for name, fan in listed_fans(document))
-            intakes.update((CoolingPart(chassis, name), value) for name, value in listed_intakes(document))
+            fans.update((CoolingComponent(chassis, name), fan) for name, fan in parse_fan_list(document))
+            intakes.update((CoolingComponent(chassis, name), value) for name, value in parse_intake_sensors(document))
 
     @staticmethod
-    def _read_metrics(found: _Found, ask: RedfishRound, intakes: dict[CoolingPart, float]) -> None:
+    def _read_metrics(found: _ResourcePaths, ask: RedfishPoll, intakes: dict[CoolingComponent, float]) -> None:
         for chassis, path in found.metrics:
-            value = intake_of(ask.at(path))
+            value = parse_intake_temperature(ask.at(path))
             if value is not None:
-                intakes[CoolingPart(chassis, "intake")] = value
+                intakes[CoolingComponent(chassis, "intake")] = value
 
     @staticmethod
-    def _connectors(found: _Found, ask: RedfishRound) -> Iterator[tuple[CoolingPart, dict[Metric, float]]]:
+    def _connectors(found: _ResourcePaths, ask: RedfishPoll) -> Iterator[tuple[CoolingComponent, dict[Metric, float]]]:
         for chassis, path in found.connectors:
-            yield CoolingPart(chassis, last_of(path)[:LONGEST_NAME]), connector_values(ask.at(path))
+            yield CoolingComponent(chassis, resource_id(path)[:LONGEST_NAME]), parse_connector(ask.at(path))
 
-    def _search(self, asks: _Asks) -> _Found:
+    def _search(self, asks: _Asks) -> _ResourcePaths:
         """Follow the links from every chassis."""
-        found = _Found([], [], [], [], [], [])
+        found = _ResourcePaths([], [], [], [], [], [])
         ask = asks[LEAK_STATE]
         if self._chassis is None:
             paths = ask.members_in(CHASSIS, ask.examined(CHASSIS, self._service.get(CHASSIS)))
@@ -182,31 +194,31 @@ class CoolingWatch:
         for path in paths:
             document = ask.at(path)
             if found.parts < MOST_PARTS:
-                self._search_in(last_of(path)[:LONGEST_NAME], document, found, asks)
+                self._search_in(resource_id(path)[:LONGEST_NAME], document, found, asks)
         for each in found:
             del each[MOST_PARTS:]
         return found
 
     @staticmethod
-    def _search_in(chassis: str, document: dict[str, Any], found: _Found, asks: _Asks) -> None:
+    def _search_in(chassis: str, document: dict[str, Any], found: _ResourcePaths, asks: _Asks) -> None:
         """Those of one chassis, which lists its detectors itself (since 2023) or in its ThermalSubsystem, or both."""
         ask = asks[LEAK_STATE]
-        thermal = ask.at(link(document.get("ThermalSubsystem")))
-        detection = link(thermal.get("LeakDetection"))
+        thermal = ask.at(link_path(document.get("ThermalSubsystem")))
+        detection = link_path(thermal.get("LeakDetection"))
         leaks = ask.at(detection)
         detectors = [
-            *ask.members(link(document.get("LeakDetectors"))),
-            *ask.members(link(leaks.get("LeakDetectors"))),
+            *ask.members(link_path(document.get("LeakDetectors"))),
+            *ask.members(link_path(leaks.get("LeakDetectors"))),
         ]
         found.detectors.extend((chassis, path) for path in dict.fromkeys(detectors))
         if detection is not None and not detectors and any(True for _ in listed_detectors(leaks)):
             found.groups.append((chassis, detection))
         found.connectors.extend(
-            (chassis, path) for path in asks[SUPPLY].members(link(thermal.get("CoolantConnectors")))
+            (chassis, path) for path in asks[SUPPLY].members(link_path(thermal.get("CoolantConnectors")))
         )
-        fans = asks[FAN_STATE].members(link(thermal.get("Fans")))
+        fans = asks[FAN_STATE].members(link_path(thermal.get("Fans")))
         found.fans.extend((chassis, path) for path in fans)
-        metrics, older = link(thermal.get("ThermalMetrics")), link(document.get("Thermal"))
+        metrics, older = link_path(thermal.get("ThermalMetrics")), link_path(document.get("Thermal"))
         if metrics is not None:
             found.metrics.append((chassis, metrics))
         if older is not None and not fans:

@@ -15,15 +15,15 @@ from agent.backends.equipment.rack_resources import (
     POWER_COLLECTIONS,
     POWER_READERS,
     POWER_SHELF,
-    PartDocument,
-    RackPart,
-    RackSeen,
+    EquipmentPart,
+    EquipmentPollResult,
+    PartResource,
     chassis_documents_of,
     cooling_documents_of,
     power_documents_of,
 )
 from agent.backends.protocol import DeviceError
-from agent.backends.redfish_service import DENIED_RETRY_SECONDS, ROOT, RedfishRound, RedfishSource, link, log_new
+from agent.backends.redfish_service import DENIED_RETRY_SECONDS, ROOT, RedfishPoll, RedfishSource, link_path, log_new
 from agent.model import Labels, Metric, Reason
 
 SEARCH_SECONDS = 600.0
@@ -37,7 +37,7 @@ MOST_DOCUMENTS = 128
 READERS = {**COOLING_READERS, **POWER_READERS}
 
 
-class RackWatch:
+class RackEquipmentReader:
     """One service. Asked in a thread, with at most one question at a time."""
 
     period = 15.0
@@ -52,17 +52,17 @@ class RackWatch:
         self.name = name
         self._service = service
         self._clock = clock
-        self._found: list[PartDocument] | None = None
+        self._found: list[PartResource] | None = None
         self._problems: list[str] = []
         self._logged: tuple[str, ...] = ()
         self._search_at = 0.0
-        self.known: dict[RackPart, str] = {}
+        self.known: dict[EquipmentPart, str] = {}
         """Every part that ever was there, with what it said last."""
 
-    def look(self) -> RackSeen:
+    def look(self) -> EquipmentPollResult:
         """Everything, as it is now. Raises DeviceError if the service does not answer, or serves nothing of a rack."""
         now = self._clock()
-        ask = RedfishRound(self._service, self._clock, now + ROUND_SECONDS)
+        ask = RedfishPoll(self._service, self._clock, now + ROUND_SECONDS)
         if self._found is None or now >= self._search_at:
             found = self._search(ask)
             self._found, self._problems = found, ask.problems[:]
@@ -81,26 +81,26 @@ class RackWatch:
         problems = tuple(dict.fromkeys((*self._problems, *ask.problems)))
         log_new(problems, self._logged)
         self._logged = problems
-        return RackSeen(dict(states), values, problems, ask.calls)
+        return EquipmentPollResult(dict(states), values, problems, ask.calls)
 
     def close(self) -> None:
         self._service.close()
 
-    def _search(self, ask: RedfishRound) -> list[PartDocument]:
+    def _search(self, ask: RedfishPoll) -> list[PartResource]:
         """The documents of every unit that the service has, up to a bound. Raises DeviceError."""
         root = ask.read(ROOT)
         if root is None:
             raise DeviceError(Reason.MALFORMED, "; ".join(ask.problems))
-        found: list[PartDocument] = []
-        thermal = ask.at(link(root.get("ThermalEquipment")))
+        found: list[PartResource] = []
+        thermal = ask.at(link_path(root.get("ThermalEquipment")))
         for collection in COOLING_COLLECTIONS:
-            for path in ask.members(link(thermal.get(collection))):
+            for path in ask.members(link_path(thermal.get(collection))):
                 if len(found) < MOST_DOCUMENTS:
                     found += cooling_documents_of(path, ask)
         cooling = bool(found)
-        power = ask.at(link(root.get("PowerEquipment")))
+        power = ask.at(link_path(root.get("PowerEquipment")))
         for collection, kind in POWER_COLLECTIONS:
-            for path in ask.members(link(power.get(collection))):
+            for path in ask.members(link_path(power.get(collection))):
                 if len(found) < MOST_DOCUMENTS:
                     found += power_documents_of(path, kind, ask)
         if not cooling:
@@ -108,7 +108,7 @@ class RackWatch:
             bare = [part.unit for part, _ in found if part.kind == POWER_SHELF and part.unit not in supplied]
             if bare or not found:
                 known = {path for _, path in found}
-                found += chassis_documents_of(link(root.get("Chassis")), bare, known, ask)
+                found += chassis_documents_of(link_path(root.get("Chassis")), bare, known, ask)
         if len(found) > MOST_DOCUMENTS:
             ask.note(f"{self.name} has more than {MOST_DOCUMENTS} parts; the rest is not read")
         return found[:MOST_DOCUMENTS]

@@ -14,19 +14,19 @@ from typing import Any, NamedTuple
 from agent.backends.equipment.equipment_resources import (
     LONGEST_NAME,
     detector_state,
-    last_of,
     level_state,
     listed_detectors,
-    part_state,
+    parse_status,
     redundancies,
-    worst,
+    resource_id,
+    worst_state,
 )
-from agent.backends.redfish_service import RedfishRound, link, list_in, number
+from agent.backends.redfish_service import RedfishPoll, as_list, as_number, link_path
 from agent.catalogue import rack_parts as rows
 from agent.model import Labels, Metric
 
 
-class RackPart(NamedTuple):
+class EquipmentPart(NamedTuple):
     """A part of a unit: the unit's Id, what kind of part it is, and its own name."""
 
     unit: str
@@ -34,24 +34,24 @@ class RackPart(NamedTuple):
     name: str
 
 
-class PartDocument(NamedTuple):
+class PartResource(NamedTuple):
     """A document that is read each round, and the part that it is about."""
 
-    part: RackPart
+    part: EquipmentPart
     path: str
 
 
-class Told(NamedTuple):
+class ResourceValues(NamedTuple):
     """What a document says: states of parts, and values with the labels that follow those of the unit."""
 
-    states: Iterable[tuple[RackPart, str | None]] = ()
+    states: Iterable[tuple[EquipmentPart, str | None]] = ()
     values: Iterable[tuple[Metric, Labels, float | None]] = ()
 
 
-class RackSeen(NamedTuple):
+class EquipmentPollResult(NamedTuple):
     """What a round told: states by part, values by row and labels, and what was wrong with single documents."""
 
-    states: dict[RackPart, str]
+    states: dict[EquipmentPart, str]
     values: dict[tuple[Metric, Labels], float]
     problems: tuple[str, ...]
     calls: int
@@ -83,60 +83,60 @@ _MAGNUS = (17.62, 243.12)
 """Constants of the Magnus formula over water, -45 to 60 °C (Sonntag 1990)."""
 
 
-def cooling_documents_of(path: str, ask: RedfishRound) -> Iterator[PartDocument]:
+def cooling_documents_of(path: str, ask: RedfishPoll) -> Iterator[PartResource]:
     """The documents of the unit at `path`: its own, and those of its parts. Raises DeviceError."""
-    unit = last_of(path)[:LONGEST_NAME]
+    unit = resource_id(path)[:LONGEST_NAME]
     document = ask.at(path)
-    yield PartDocument(RackPart(unit, "unit", unit), path)
+    yield PartResource(EquipmentPart(unit, "unit", unit), path)
     for member, kind in _PARTS:
-        for each in ask.members(link(document.get(member))):
-            yield PartDocument(RackPart(unit, kind, last_of(each)[:LONGEST_NAME]), each)
-    detection = link(document.get("LeakDetection"))
+        for each in ask.members(link_path(document.get(member))):
+            yield PartResource(EquipmentPart(unit, kind, resource_id(each)[:LONGEST_NAME]), each)
+    detection = link_path(document.get("LeakDetection"))
     if detection is not None:
-        detectors = ask.members(link(ask.at(detection).get("LeakDetectors")))
+        detectors = ask.members(link_path(ask.at(detection).get("LeakDetectors")))
         for each in detectors:
-            yield PartDocument(RackPart(unit, "leak-detector", last_of(each)[:LONGEST_NAME]), each)
+            yield PartResource(EquipmentPart(unit, "leak-detector", resource_id(each)[:LONGEST_NAME]), each)
         if not detectors:
-            yield PartDocument(RackPart(unit, "leak-detectors", "groups"), detection)
-    environment = link(document.get("EnvironmentMetrics"))
+            yield PartResource(EquipmentPart(unit, "leak-detectors", "groups"), detection)
+    environment = link_path(document.get("EnvironmentMetrics"))
     if environment is not None:
-        yield PartDocument(RackPart(unit, "environment", "air"), environment)
+        yield PartResource(EquipmentPart(unit, "environment", "air"), environment)
 
 
-def _of_cooling_unit(part: RackPart, document: dict[str, Any] | None) -> Told:
-    states = [(part, part_state(document))]
+def _of_cooling_unit(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
+    states = [(part, parse_status(document))]
     for member, kind in _REDUNDANCIES:
         found = redundancies(document or {}, member)
-        states += [(RackPart(part.unit, kind, name), state) for name, state in found]
-    return Told(states)
+        states += [(EquipmentPart(part.unit, kind, name), state) for name, state in found]
+    return ResourceValues(states)
 
 
-def _of_connector(part: RackPart, document: dict[str, Any] | None) -> Told:
+def _of_connector(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
     """A connector's state counts as well: one that fails has no values, and must not be taken for an idle one."""
-    state = part_state(document)
+    state = parse_status(document)
     kind = f"{part.kind}-connector"
     labels = (("loop", part.kind), ("connector", part.name))
     told = document if document is not None and state in ("ok", "warning", "critical", None) else {}
     found = ((row, labels, _scaled(told.get(member), factor)) for member, row, factor in _CONNECTOR)
-    return Told([(RackPart(part.unit, kind, part.name), state)], found)
+    return ResourceValues([(EquipmentPart(part.unit, kind, part.name), state)], found)
 
 
-def _of_pump(part: RackPart, document: dict[str, Any] | None) -> Told:
+def _of_pump(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
     speed = _scaled((document or {}).get("PumpSpeedPercent"), 0.01)
-    return Told([(part, part_state(document, spare=True))], [(rows.PUMP_SPEED, _named(part), speed)])
+    return ResourceValues([(part, parse_status(document, spare=True))], [(rows.PUMP_SPEED, _named(part), speed)])
 
 
-def _of_reservoir(part: RackPart, document: dict[str, Any] | None) -> Told:
+def _of_reservoir(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
     level = _scaled((document or {}).get("FluidLevelPercent"), 0.01)
-    return Told([(part, level_state(document))], [(rows.RESERVOIR, _named(part), level)])
+    return ResourceValues([(part, level_state(document))], [(rows.RESERVOIR, _named(part), level)])
 
 
-def _of_filter(part: RackPart, document: dict[str, Any] | None) -> Told:
+def _of_filter(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
     told = document or {}
-    served, rated = number(told.get("ServiceHours")), number(told.get("RatedServiceHours"))
+    served, rated = as_number(told.get("ServiceHours")), as_number(told.get("RatedServiceHours"))
     life = served / rated if served is not None and rated is not None and rated > 0 else None
-    return Told(
-        [(part, part_state(document, spare=True))],
+    return ResourceValues(
+        [(part, parse_status(document, spare=True))],
         [
             (rows.FILTER_PRESSURE, _named(part), _scaled(told.get("DeltaLiquidPressurekPa"), 1e3)),
             (rows.FILTER_LIFE, _named(part), life),
@@ -144,28 +144,30 @@ def _of_filter(part: RackPart, document: dict[str, Any] | None) -> Told:
     )
 
 
-def _of_detector(part: RackPart, document: dict[str, Any] | None) -> Told:
-    return Told([(part, detector_state(document))])
+def _of_detector(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
+    return ResourceValues([(part, detector_state(document))])
 
 
-def _of_detector_groups(part: RackPart, document: dict[str, Any] | None) -> Told:
+def _of_detector_groups(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
     """Detectors that the unit lists within one document; if it cannot be read, those known stay unavailable."""
     listed = listed_detectors(document or {})
-    return Told([(RackPart(part.unit, "leak-detector", name), detector_state(each)) for name, each in listed])
+    return ResourceValues(
+        [(EquipmentPart(part.unit, "leak-detector", name), detector_state(each)) for name, each in listed]
+    )
 
 
-def _of_environment(_: RackPart, document: dict[str, Any] | None) -> Told:
+def _of_environment(_: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
     told = document or {}
-    air = number(told.get("TemperatureCelsius"))
+    air = as_number(told.get("TemperatureCelsius"))
     if air is None:
-        air = number(told.get("AmbientTemperatureCelsius"))
-    humidity, dew = _scaled(told.get("HumidityPercent"), 0.01), number(told.get("DewPointCelsius"))
+        air = as_number(told.get("AmbientTemperatureCelsius"))
+    humidity, dew = _scaled(told.get("HumidityPercent"), 0.01), as_number(told.get("DewPointCelsius"))
     if dew is None:
         dew = dew_point(air, humidity)
-    return Told((), [(rows.AIR, (), air), (rows.HUMIDITY, (), humidity), (rows.DEW_POINT, (), dew)])
+    return ResourceValues((), [(rows.AIR, (), air), (rows.HUMIDITY, (), humidity), (rows.DEW_POINT, (), dew)])
 
 
-COOLING_READERS: dict[str, Callable[[RackPart, dict[str, Any] | None], Told]] = {
+COOLING_READERS: dict[str, Callable[[EquipmentPart, dict[str, Any] | None], ResourceValues]] = {
     "unit": _of_cooling_unit,
     "pump": _of_pump,
     "reservoir": _of_reservoir,
@@ -189,11 +191,11 @@ def dew_point(air: float | None, humidity: float | None) -> float | None:
 
 
 def _scaled(value: Any, factor: float) -> float | None:
-    found = number(value)
+    found = as_number(value)
     return None if found is None else found * factor
 
 
-def _named(part: RackPart) -> Labels:
+def _named(part: EquipmentPart) -> Labels:
     return (("part", part.name),)
 
 
@@ -207,132 +209,133 @@ _INPUTS = {"LossOfInput": "critical", "OutOfRange": "warning"}
 _LINES = ("Line1", "Line2", "Line3")
 
 
-def power_documents_of(path: str, kind: str, ask: RedfishRound) -> Iterator[PartDocument]:
+def power_documents_of(path: str, kind: str, ask: RedfishPoll) -> Iterator[PartResource]:
     """The documents of the unit at `path`, its supplies among them. Raises DeviceError.
 
     A unit lists its power supplies itself, or in the PowerSubsystem of the chassis that it links to, or that it is.
     """
-    unit = last_of(path)[:LONGEST_NAME]
+    unit = resource_id(path)[:LONGEST_NAME]
     document = ask.at(path)
-    yield PartDocument(RackPart(unit, kind, unit), path)
-    metrics = link(document.get("Metrics"))
+    yield PartResource(EquipmentPart(unit, kind, unit), path)
+    metrics = link_path(document.get("Metrics"))
     if metrics is not None:
-        yield PartDocument(RackPart(unit, "distribution-metrics", unit), metrics)
+        yield PartResource(EquipmentPart(unit, "distribution-metrics", unit), metrics)
     for member, circuit in (("Mains", "mains"), ("Branches", "branch")):
-        for each in ask.members(link(document.get(member))):
-            yield PartDocument(RackPart(unit, circuit, last_of(each)[:LONGEST_NAME]), each)
+        for each in ask.members(link_path(document.get(member))):
+            yield PartResource(EquipmentPart(unit, circuit, resource_id(each)[:LONGEST_NAME]), each)
     yield from _supplies_of(unit, document, ask)
 
 
 def chassis_documents_of(
-    chassis: str | None, bare: Sequence[str], known: Collection[str], ask: RedfishRound
-) -> Iterator[PartDocument]:
+    chassis: str | None, bare: Sequence[str], known: Collection[str], ask: RedfishPoll
+) -> Iterator[PartResource]:
     """The documents of power supplies in the chassis of this collection, of which nothing is `known`.
 
     They belong to the shelf without supplies (`bare`) that has the chassis's Id, or that is the only one; else the
     chassis is a power shelf itself. Raises DeviceError.
     """
     for path in ask.members(chassis):
-        name = last_of(path)[:LONGEST_NAME]
+        name = resource_id(path)[:LONGEST_NAME]
         unit = bare[0] if len(bare) == 1 else name
         found = list(_supplies_of(unit, ask.at(path), ask))
         if any(each.part.kind == "power-supply" for each in found) and not any(each.path in known for each in found):
             if unit not in bare:
-                yield PartDocument(RackPart(unit, POWER_SHELF, unit), path)
+                yield PartResource(EquipmentPart(unit, POWER_SHELF, unit), path)
             yield from found
 
 
-def _supplies_of(unit: str, document: dict[str, Any], ask: RedfishRound) -> Iterator[PartDocument]:
-    supplies = link(document.get("PowerSupplies"))
+def _supplies_of(unit: str, document: dict[str, Any], ask: RedfishPoll) -> Iterator[PartResource]:
+    supplies = link_path(document.get("PowerSupplies"))
     if supplies is None:
         subsystem = _subsystem_of(document, ask)
         if subsystem is not None:
-            yield PartDocument(RackPart(unit, "power-subsystem", unit), subsystem)
-            supplies = link(ask.at(subsystem).get("PowerSupplies"))
+            yield PartResource(EquipmentPart(unit, "power-subsystem", unit), subsystem)
+            supplies = link_path(ask.at(subsystem).get("PowerSupplies"))
     for each in ask.members(supplies):
-        name = last_of(each)[:LONGEST_NAME]
-        yield PartDocument(RackPart(unit, "power-supply", name), each)
-        measured = link(ask.at(each).get("Metrics"))
+        name = resource_id(each)[:LONGEST_NAME]
+        yield PartResource(EquipmentPart(unit, "power-supply", name), each)
+        measured = link_path(ask.at(each).get("Metrics"))
         if measured is not None:
-            yield PartDocument(RackPart(unit, "power-supply-metrics", name), measured)
+            yield PartResource(EquipmentPart(unit, "power-supply-metrics", name), measured)
 
 
-def _subsystem_of(document: dict[str, Any], ask: RedfishRound) -> str | None:
+def _subsystem_of(document: dict[str, Any], ask: RedfishPoll) -> str | None:
     """The PowerSubsystem of a unit that is a chassis, or else of the first chassis that it links to."""
-    own = link(document.get("PowerSubsystem"))
+    own = link_path(document.get("PowerSubsystem"))
     if own is not None:
         return own
     links = document.get("Links")
-    chassis = map(link, list_in(links.get("Chassis")) if isinstance(links, dict) else [])
-    return link(ask.at(next(chassis, None)).get("PowerSubsystem"))
+    chassis = map(link_path, as_list(links.get("Chassis")) if isinstance(links, dict) else [])
+    return link_path(ask.at(next(chassis, None)).get("PowerSubsystem"))
 
 
-def _of_power_unit(part: RackPart, document: dict[str, Any] | None) -> Told:
+def _of_power_unit(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
     groups = _groups(part, document, ("MainsRedundancy", "PowerSupplyRedundancy"))
-    return Told([(part, part_state(document)), *groups])
+    return ResourceValues([(part, parse_status(document)), *groups])
 
 
-def _of_subsystem(part: RackPart, document: dict[str, Any] | None) -> Told:
-    return Told(_groups(part, document, ("PowerSupplyRedundancy",)))
+def _of_subsystem(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
+    return ResourceValues(_groups(part, document, ("PowerSupplyRedundancy",)))
 
 
 def _groups(
-    part: RackPart, document: dict[str, Any] | None, members: tuple[str, ...]
-) -> list[tuple[RackPart, str | None]]:
+    part: EquipmentPart, document: dict[str, Any] | None, members: tuple[str, ...]
+) -> list[tuple[EquipmentPart, str | None]]:
     kinds = {"MainsRedundancy": "mains-redundancy", "PowerSupplyRedundancy": "power-supply-redundancy"}
     return [
-        (RackPart(part.unit, kinds[member], name), state)
+        (EquipmentPart(part.unit, kinds[member], name), state)
         for member in members
         for name, state in redundancies(document or {}, member)
     ]
 
 
-def _of_distribution(_: RackPart, document: dict[str, Any] | None) -> Told:
-    return Told((), [(rows.POWER, (), number((document or {}).get("PowerWatts")))])
+def _of_distribution(_: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
+    return ResourceValues((), [(rows.POWER, (), as_number((document or {}).get("PowerWatts")))])
 
 
-def _of_circuit(part: RackPart, document: dict[str, Any] | None) -> Told:
+def _of_circuit(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
     """An input is dead where its voltage says so, whatever its health; a branch, where its breaker does."""
     told = document or {}
-    volts = number(told.get("Voltage"))
+    volts = as_number(told.get("Voltage"))
     dead = "critical" if part.kind == "mains" and volts is not None and abs(volts) < DEAD_VOLTS else None
     breaker = told.get("BreakerState")
-    state = worst(part_state(document), dead, _BREAKERS.get(breaker) if isinstance(breaker, str) else None)
+    state = worst_state(parse_status(document), dead, _BREAKERS.get(breaker) if isinstance(breaker, str) else None)
     labels = (("circuit", part.kind), ("part", part.name))
-    return Told(
+    return ResourceValues(
         [(part, state)],
-        [(rows.CIRCUIT_POWER, labels, number(told.get("PowerWatts"))), *_currents(labels, told)],
+        [(rows.CIRCUIT_POWER, labels, as_number(told.get("PowerWatts"))), *_currents(labels, told)],
     )
 
 
 def _currents(labels: Labels, told: dict[str, Any]) -> Iterator[tuple[Metric, Labels, float | None]]:
     """The current of each line of a circuit of several, or its one current, and what it is rated for."""
     lines = told.get("PolyPhaseCurrentAmps")
-    found = {line: number(lines.get(line)) for line in _LINES} if isinstance(lines, dict) else {}
+    found = {line: as_number(lines.get(line)) for line in _LINES} if isinstance(lines, dict) else {}
     if not any(value is not None for value in found.values()):
-        yield rows.CIRCUIT_CURRENT, labels, number(told.get("CurrentAmps"))
+        yield rows.CIRCUIT_CURRENT, labels, as_number(told.get("CurrentAmps"))
     for line, amperes in found.items():
         yield rows.CIRCUIT_CURRENT, (*labels, ("line", line.removeprefix("Line"))), amperes
-    yield rows.CIRCUIT_RATING, labels, number(told.get("RatedCurrentAmps"))
+    yield rows.CIRCUIT_RATING, labels, as_number(told.get("RatedCurrentAmps"))
 
 
-def _of_supply(part: RackPart, document: dict[str, Any] | None) -> Told:
+def _of_supply(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
     """A supply whose input is lost fails, even if it is in order itself (PowerSupply.LineInputStatus)."""
     told = document or {}
     line = told.get("LineInputStatus")
     fed = _INPUTS.get(line) if isinstance(line, str) else None
-    capacity = number(told.get("PowerCapacityWatts"))
-    return Told(
-        [(part, worst(part_state(document, spare=True), fed))], [(rows.SUPPLY_RATING, (("part", part.name),), capacity)]
+    capacity = as_number(told.get("PowerCapacityWatts"))
+    return ResourceValues(
+        [(part, worst_state(parse_status(document, spare=True), fed))],
+        [(rows.SUPPLY_RATING, (("part", part.name),), capacity)],
     )
 
 
-def _of_supply_metrics(part: RackPart, document: dict[str, Any] | None) -> Told:
-    watts = number((document or {}).get("OutputPowerWatts"))
-    return Told((), [(rows.SUPPLY_POWER, (("part", part.name),), watts)])
+def _of_supply_metrics(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
+    watts = as_number((document or {}).get("OutputPowerWatts"))
+    return ResourceValues((), [(rows.SUPPLY_POWER, (("part", part.name),), watts)])
 
 
-POWER_READERS: dict[str, Callable[[RackPart, dict[str, Any] | None], Told]] = {
+POWER_READERS: dict[str, Callable[[EquipmentPart, dict[str, Any] | None], ResourceValues]] = {
     POWER_SHELF: _of_power_unit,
     "rack-pdu": _of_power_unit,
     "distribution-metrics": _of_distribution,

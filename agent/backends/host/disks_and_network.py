@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import psutil
 
-from agent.backends.host.reading_groups import FigureGroup, Figures, SeriesBook
+from agent.backends.host.reading_groups import GroupReadings, ReadingGroup, SeriesCache
 from agent.backends.sysfs import is_physical_interface
 from agent.catalogue.node import BY_NAME
 
@@ -83,21 +83,21 @@ FOREIGN_MOUNTS = ("/dev", "/proc", "/sys", "/run", "/snap", "/var/snap", "/var/l
 """Where container engines and the system mount filesystems of their own, which come and go."""
 
 
-class Hardware:
+class DiskAndNetworkGroups:
     """Reads procfs through psutil, and distinguishes hardware from the rest by sysfs."""
 
     def __init__(self, procfs: str, sysfs: str) -> None:
         self._procfs = procfs
         self._sysfs = sysfs
 
-    def groups(self, book: SeriesBook) -> list[FigureGroup]:
+    def groups(self, book: SeriesCache) -> list[ReadingGroup]:
         """The groups that are read separately, without filesystems: their mount points must be found first."""
         return [
-            FigureGroup(f"{self._procfs}/diskstats", self._disks, DISK, book),
-            FigureGroup(f"{self._procfs}/net/dev", self._network, tuple(row for row, _ in NETWORK), book),
+            ReadingGroup(f"{self._procfs}/diskstats", self._disks, DISK, book),
+            ReadingGroup(f"{self._procfs}/net/dev", self._network, tuple(row for row, _ in NETWORK), book),
         ]
 
-    def _disks(self, figures: Figures) -> None:
+    def _disks(self, figures: GroupReadings) -> None:
         os.stat(f"{self._procfs}/diskstats")  # noqa: PTH116 - without it psutil would look into this machine's sysfs
         # nowrap=False: the sampler handles counters that fall, and psutil would keep a history to do so.
         counters = psutil.disk_io_counters(perdisk=True, nowrap=False)
@@ -112,7 +112,7 @@ class Hardware:
         # and the last two would count the bytes of their members again. sysfs writes / in a name as !.
         return os.path.exists(f"{self._sysfs}/block/{device.replace('/', '!')}/device")  # noqa: PTH110 - Path's may raise
 
-    def _network(self, figures: Figures) -> None:
+    def _network(self, figures: GroupReadings) -> None:
         counters = psutil.net_io_counters(pernic=True, nowrap=False)
         if not counters:
             raise ValueError(f"{self._procfs}/net/dev shows no interface, not even lo")
@@ -153,13 +153,13 @@ class MountPoints:
         return chosen
 
 
-def filesystem(mountpoint: str, book: SeriesBook) -> FigureGroup:
+def filesystem(mountpoint: str, book: SeriesCache) -> ReadingGroup:
     """One filesystem, as statvfs describes it."""
 
-    def take(figures: Figures) -> None:
+    def take(figures: GroupReadings) -> None:
         usage = psutil.disk_usage(mountpoint)
         figures.add(FILESYSTEM[0], usage.total, mountpoint)
         figures.add(FILESYSTEM[1], usage.used, mountpoint)
 
     # It may have been unmounted since it was listed, or this user may not see it.
-    return FigureGroup(mountpoint, take, FILESYSTEM, book)
+    return ReadingGroup(mountpoint, take, FILESYSTEM, book)

@@ -23,7 +23,7 @@ def gap_reason(error: Exception) -> Reason:
     return Reason.LOST if code is not None else Reason.MALFORMED
 
 
-class SeriesBook:
+class SeriesCache:
     """Makes each series once."""
 
     def __init__(self) -> None:
@@ -39,10 +39,10 @@ class SeriesBook:
         return series
 
 
-class Figures:
+class GroupReadings:
     """The readings and gaps of one group; `left_out` counts series beyond those that are shown."""
 
-    def __init__(self, book: SeriesBook) -> None:
+    def __init__(self, book: SeriesCache) -> None:
         self._book = book
         self._readings: dict[Series, Reading] = {}
         self.gaps: list[Gap] = []
@@ -63,11 +63,11 @@ class Figures:
         self.gaps.extend(Gap(row, Node(), gap_reason(error), detail) for row in rows)
 
 
-class FigureGroup:
+class ReadingGroup:
     """Figures that are read together, and missing together; `path` names what they are read from."""
 
     def __init__(
-        self, path: str, take: Callable[[Figures], None], rows: Sequence[Metric], book: SeriesBook, of: str = ""
+        self, path: str, take: Callable[[GroupReadings], None], rows: Sequence[Metric], book: SeriesCache, of: str = ""
     ) -> None:
         self.path = path
         self.rows = rows
@@ -75,15 +75,15 @@ class FigureGroup:
         self._book = book
         self._of = of
 
-    def read(self) -> Figures:
+    def read(self) -> GroupReadings:
         """The figures; if anything goes wrong, a gap for each row and no partial figures.
 
         Catches whatever psutil raises for unexpected content: a file with too few fields is a TypeError.
         """
-        figures = Figures(self._book)
+        figures = GroupReadings(self._book)
         try:
             self._take(figures)
         except Exception as error:
-            figures = Figures(self._book)
+            figures = GroupReadings(self._book)
             figures.miss(error, *self.rows, of=self._of)
         return figures

@@ -13,9 +13,16 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TypeGuard
 
-from agent.backends.file_reader_pool import FileRelay, Leg, Unread
-from agent.backends.infiniband.infiniband_ports import Census, Port
-from agent.backends.infiniband.sysfs_attribute import Attribute, LinkWatch, Pread, TextFile, reason_of, why
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.infiniband.infiniband_ports import PortDiscovery, RdmaPort
+from agent.backends.infiniband.sysfs_attribute import (
+    LinkStateTracker,
+    Pread,
+    SysfsAttribute,
+    SysfsTextFile,
+    reason_of,
+    why,
+)
 from agent.backends.protocol import AbsentError, BackendSample
 from agent.backends.sysfs import printable
 from agent.catalogue import metric
@@ -31,13 +38,13 @@ DESCRIPTORS = 2_048
 SAMPLED = (Lane.FAST, Lane.SLOW)
 
 
-def spare_descriptors() -> int:
+def descriptor_budget() -> int:
     """How many may be kept open: half of the process's limit; the rest is for connections and everything else."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft // 2, DESCRIPTORS)
 
 
-class FileLayout:
+class PortReadPlan:
     """Which files are read in which lane, which of them are exposed, and which stay open. Belongs to one thread.
 
     The number of exposed files is limited: a page of a hundred thousand counters would cost a node more than it is
@@ -45,11 +52,11 @@ class FileLayout:
     driver knows. Descriptors are assigned in the same order.
     """
 
-    def __init__(self, relay: FileRelay, pread: Pread, descriptors: Callable[[], int]) -> None:
-        self.attributes: dict[Lane, list[list[Attribute]]] = {lane: [] for lane in SAMPLED}
-        self.legs: dict[Lane, list[Leg[Reading | Gap]]] = {lane: [] for lane in SAMPLED}
+    def __init__(self, relay: FileReaderPool, pread: Pread, descriptors: Callable[[], int]) -> None:
+        self.attributes: dict[Lane, list[list[SysfsAttribute]]] = {lane: [] for lane in SAMPLED}
+        self.legs: dict[Lane, list[DeviceReads[Reading | Gap]]] = {lane: [] for lane in SAMPLED}
         """The legs that hold these attributes, in the same order."""
-        self.watches: dict[Lane, list[list[tuple[int, LinkWatch]]]] = {lane: [] for lane in SAMPLED}
+        self.watches: dict[Lane, list[list[tuple[int, LinkStateTracker]]]] = {lane: [] for lane in SAMPLED}
         """For each leg, the positions of the attributes that a watch follows."""
         self.left_out = 0
         """Files that the driver offers and that are not shown."""
@@ -57,9 +64,9 @@ class FileLayout:
         self._pread = pread
         self._descriptors = descriptors
         self._budget = -1
-        self._orphans: list[tuple[str, Attribute]] = []
+        self._orphans: list[tuple[str, SysfsAttribute]] = []
 
-    def renew(self, ports: Collection[Port], ignored: int) -> None:
+    def renew(self, ports: Collection[RdmaPort], ignored: int) -> None:
         """Make the layout again after ports or files have come or gone."""
         depths = _depths(ports)
         for port in ports:
@@ -68,11 +75,11 @@ class FileLayout:
         for lane in SAMPLED:
             for leg, attributes in zip(self.legs[lane], self.attributes[lane], strict=True):
                 self._orphans += [(leg.name, each) for each in attributes if id(each) not in shown]
-            by_device: dict[str, list[Attribute]] = {}
+            by_device: dict[str, list[SysfsAttribute]] = {}
             for port in ports:
                 by_device.setdefault(port.device, []).extend(port.of(lane))
             self.attributes[lane] = [each for each in by_device.values() if each]
-            self.legs[lane] = [Leg(device, each) for device, each in by_device.items() if each]
+            self.legs[lane] = [DeviceReads(device, each) for device, each in by_device.items() if each]
             self.watches[lane] = [
                 [(place, each.watch) for place, each in enumerate(attributes) if each.watch is not None]
                 for attributes in self.attributes[lane]
@@ -97,7 +104,7 @@ class FileLayout:
         self._orphans += self._all()
         self._close_orphans()
 
-    def _all(self) -> Iterable[tuple[str, Attribute]]:
+    def _all(self) -> Iterable[tuple[str, SysfsAttribute]]:
         for lane in SAMPLED:
             for leg, attributes in zip(self.legs[lane], self.attributes[lane], strict=True):
                 for attribute in attributes:
@@ -113,7 +120,7 @@ class FileLayout:
                 attribute.release()
         self._orphans = waiting
 
-    def _count(self, ports: Collection[Port], depths: dict[Port, int], ignored: int) -> None:
+    def _count(self, ports: Collection[RdmaPort], depths: dict[RdmaPort, int], ignored: int) -> None:
         before = self.left_out
         self.left_out = ignored + sum(
             port.left_out + port.shape.unnamed + port.shape.sizes[-1] - port.shape.sizes[depths[port]] for port in ports
@@ -125,7 +132,7 @@ class FileLayout:
             log.info("all driver counters are exposed again")
 
 
-def _depths(ports: Collection[Port]) -> dict[Port, int]:
+def _depths(ports: Collection[RdmaPort]) -> dict[RdmaPort, int]:
     """How many levels of its rows each port shows: every port gets a level before any port gets the next."""
     depths = dict.fromkeys(ports, 0)
     room = SERIES - sum(port.shape.sizes[0] for port in ports)
@@ -141,22 +148,24 @@ def _depths(ports: Collection[Port]) -> dict[Port, int]:
 DEVICE_FACTS = (("board_id", "board_id"), ("firmware_version", "fw_ver"), ("hca_type", "hca_type"))
 PORT_FACT = ("link_layer", "link_layer")
 
-Answer = str | OSError | Unread
+Answer = str | OSError | UnansweredRead
 
 
-def describe(root: str, ports: Iterable[Port], relay: FileRelay, pread: Pread, mono: float) -> list[Reading | Gap]:
+def describe(
+    root: str, ports: Iterable[RdmaPort], relay: FileReaderPool, pread: Pread, mono: float
+) -> list[Reading | Gap]:
     """Return for each port its facts, which are labels of one row, or why they are missing.
 
     They describe a port, not its activity, so a known fact stays while its file hangs.
     """
-    devices: dict[str, list[Port]] = {}
+    devices: dict[str, list[RdmaPort]] = {}
     for port in ports:
         devices.setdefault(port.device, []).append(port)
     legs = []
     for device, group in devices.items():
         paths = [f"{root}/{device}/{file}" for _, file in DEVICE_FACTS]
         paths += [f"{port.directory}/{PORT_FACT[1]}" for port in group]
-        legs.append(Leg(device, [TextFile(path, pread) for path in paths]))
+        legs.append(DeviceReads(device, [SysfsTextFile(path, pread) for path in paths]))
     told: list[Reading | Gap] = []
     for leg, group, answers in zip(legs, devices.values(), relay.round(legs, mono), strict=True):
         paths = [item.path for item in leg.items]
@@ -166,14 +175,14 @@ def describe(root: str, ports: Iterable[Port], relay: FileRelay, pread: Pread, m
     return told
 
 
-def _of(port: Port, answers: list[Answer], paths: list[str]) -> Reading | Gap:
+def _of(port: RdmaPort, answers: list[Answer], paths: list[str]) -> Reading | Gap:
     """A fact that cannot be read is an empty label. If none can be read, or an unknown one hangs, the row is a gap."""
     for place, (answer, path) in enumerate(zip(answers, paths, strict=True)):
         if isinstance(answer, str):
             port.facts[path] = answer
-        elif isinstance(answer, Unread) and path in port.facts:
+        elif isinstance(answer, UnansweredRead) and path in port.facts:
             answers[place] = port.facts[path]
-        elif isinstance(answer, Unread):
+        elif isinstance(answer, UnansweredRead):
             return Gap(INFO, port.entity, answer.reason, f"{path}: {answer.detail}")
     errors = [(path, each) for path, each in zip(paths, answers, strict=True) if isinstance(each, OSError)]
     texts = [printable(each) if isinstance(each, str) else "" for each in answers]
@@ -201,14 +210,14 @@ class InfinibandBackend:
         self,
         sysfs: Path | str = "/sys",
         *,
-        descriptors: Callable[[], int] = spare_descriptors,
+        descriptors: Callable[[], int] = descriptor_budget,
         pread: Pread = os.pread,
     ) -> None:
         self._root = f"{sysfs}/class/infiniband"
         self._pread = pread
-        self._relay = FileRelay(self.name)
-        self._census = Census(self._root, self._relay, pread)
-        self._layout = FileLayout(self._relay, pread, descriptors)
+        self._relay = FileReaderPool(self.name)
+        self._census = PortDiscovery(self._root, self._relay, pread)
+        self._layout = PortReadPlan(self._relay, pread, descriptors)
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:
         """Read one lane. Raises AbsentError while this node has never shown a port."""
@@ -254,14 +263,14 @@ class InfinibandBackend:
                     if attribute.watch is not None:
                         readings += attribute.watch.saw(answer.value)
                     continue
-                unread += isinstance(answer, Unread)
-                gap = attribute.gap(answer.reason, answer.detail) if isinstance(answer, Unread) else answer
+                unread += isinstance(answer, UnansweredRead)
+                gap = attribute.gap(answer.reason, answer.detail) if isinstance(answer, UnansweredRead) else answer
                 self._miss(attribute, gap, readings, gaps)
         if lane is Lane.SLOW and self._layout.left_out:
             readings.append(Reading(LEFT_OUT, self._layout.left_out))
         return BackendSample(readings, gaps, calls=files - unread)
 
-    def _miss(self, attribute: Attribute, gap: Gap, readings: list[Reading], gaps: list[Gap]) -> None:
+    def _miss(self, attribute: SysfsAttribute, gap: Gap, readings: list[Reading], gaps: list[Gap]) -> None:
         gaps.append(gap)
         if attribute.watch is not None:
             unknown, counted = attribute.watch.missed(gap)
@@ -275,5 +284,5 @@ class InfinibandBackend:
         return BackendSample(readings, gaps, calls=len(told))
 
 
-def _all_read(leg: list[Reading | Gap | Unread]) -> TypeGuard[list[Reading]]:
+def _all_read(leg: list[Reading | Gap | UnansweredRead]) -> TypeGuard[list[Reading]]:
     return {Reading}.issuperset(map(type, leg))

@@ -10,10 +10,18 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from agent.backends.file_reader_pool import FileRelay, Leg, Unread
-from agent.backends.infiniband.sysfs_attribute import DECODERS, Attribute, LinkWatch, Pread, TextFile, reason_of, why
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.infiniband.sysfs_attribute import (
+    DECODERS,
+    LinkStateTracker,
+    Pread,
+    SysfsAttribute,
+    SysfsTextFile,
+    reason_of,
+    why,
+)
 from agent.backends.protocol import AbsentError, DeviceError
-from agent.backends.sysfs import names, printable
+from agent.backends.sysfs import list_names, printable
 from agent.catalogue.bindings import PortFile
 from agent.catalogue.infiniband import DIRECTORIES, FILES, INFO, STATE_ID, driver_counter
 from agent.model import Gap, IbPort, Labels, Lane, Metric, Series
@@ -25,7 +33,7 @@ KNOWN = frozenset(file.path for row in FILES for file in row.origin if isinstanc
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class PortMetrics:
     """The rows that a port's files feed: those of the fast lane first, then the catalogue's, then the driver's own.
 
     `sizes` says how many rows there are up to each of the three; `unnamed` files feed no row, since drivers offer more
@@ -37,8 +45,8 @@ class Shape:
     unnamed: int
 
 
-def shape_of(present: frozenset[str], usable: frozenset[str]) -> Shape:
-    """The shape of a port with these files; `usable` are those of `rivals` that hold a number."""
+def shape_of(present: frozenset[str], usable: frozenset[str]) -> PortMetrics:
+    """The shape of a port with these files; `usable` are those of `competing_files` that hold a number."""
     catalogued = []
     for row in FILES:
         files = _candidates(row, present)
@@ -51,10 +59,10 @@ def shape_of(present: frozenset[str], usable: frozenset[str]) -> Shape:
     named = [(path, driver_counter(path)) for path in rest]
     own = [(path, row, 1.0) for path, row in named if row is not None]
     sizes = (len(fast), len(catalogued), len(catalogued) + len(own))
-    return Shape((*fast, *slow, *own), sizes, len(rest) - len(own))
+    return PortMetrics((*fast, *slow, *own), sizes, len(rest) - len(own))
 
 
-def rivals(present: frozenset[str]) -> list[str]:
+def competing_files(present: frozenset[str]) -> list[str]:
     """The files that compete for a row with another one."""
     files = [_candidates(row, present) for row in FILES]
     return [each.path for group in files if len(group) > 1 for each in group]
@@ -64,8 +72,8 @@ def _candidates(row: Metric, present: frozenset[str]) -> list[PortFile]:
     return [each for each in row.origin if isinstance(each, PortFile) and each.path in present]
 
 
-class Port:
-    """One port: its entity, its directory, and an `Attribute` for each of its files that is shown.
+class RdmaPort:
+    """One port: its entity, its directory, and a `SysfsAttribute` for each of its files that is shown.
 
     `lasting` is whether it belongs to hardware: virtual functions and software devices come and go as they are used.
     """
@@ -90,18 +98,18 @@ class Port:
         self.device = device
         self.number = number
         self.directory = f"{root}/{device}/ports/{number}"
-        self.attributes: dict[str, Attribute] = {}
+        self.attributes: dict[str, SysfsAttribute] = {}
         self.present: frozenset[str] = frozenset()
-        self.shape = Shape((), (0, 0, 0), 0)
+        self.shape = PortMetrics((), (0, 0, 0), 0)
         self.lasting = True
         self.facts: dict[str, str] = {}
         """The last content of each file of facts."""
         self.left_out = 0
         """Files beyond those in `present`."""
-        self._watch = LinkWatch(self.entity)
+        self._watch = LinkStateTracker(self.entity)
         self._info: Series | None = None
 
-    def of(self, lane: Lane) -> Iterator[Attribute]:
+    def of(self, lane: Lane) -> Iterator[SysfsAttribute]:
         """The attributes that are read in a lane."""
         return (each for each in self.attributes.values() if each.series.metric.lane is lane)
 
@@ -113,7 +121,7 @@ class Port:
             known = before.get(path)
             if known is None or known.series.metric is not row:
                 watch = self._watch if row is STATE_ID else None
-                known = Attribute(f"{self.directory}/{path}", Series(row, self.entity), scale, pread, watch)
+                known = SysfsAttribute(f"{self.directory}/{path}", Series(row, self.entity), scale, pread, watch)
             self.attributes[path] = known
 
     def info(self, facts: Labels) -> Series:
@@ -138,7 +146,7 @@ class PortFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DeviceListing:
     """The ports of a device by number. `lasting`: it is hardware, which does not come and go with its users."""
 
     lasting: bool
@@ -146,7 +154,7 @@ class Found:
     left_out: int
 
 
-class ClassFolder:
+class ClassDirectory:
     """The folder of all devices, /sys/class/infiniband."""
 
     __slots__ = ("path",)
@@ -157,12 +165,12 @@ class ClassFolder:
     def read(self) -> list[str] | OSError:
         """The names of the devices."""
         try:
-            return names(self.path)
+            return list_names(self.path)
         except OSError as error:
             return error
 
 
-class DeviceFolder:
+class DeviceDirectory:
     """The folder of one device: some 3 directories for each port."""
 
     __slots__ = ("_device", "path")
@@ -171,23 +179,23 @@ class DeviceFolder:
         self._device = device
         self.path = f"{device}/ports"
 
-    def read(self) -> Found | OSError:
+    def read(self) -> DeviceListing | OSError:
         """What was found, or the error if the ports cannot be listed."""
         try:
-            ports = names(self.path)
+            ports = list_names(self.path)
         except OSError as error:
             return error
         hardware = f"{self._device}/device"
         lasting = os.path.lexists(hardware) and not os.path.lexists(f"{hardware}/physfn")
         shown = {number: _files(f"{self.path}/{number}") for number in ports[:MAX_PORTS_OF_DEVICE]}
-        return Found(lasting, shown, len(ports) - len(shown))
+        return DeviceListing(lasting, shown, len(ports) - len(shown))
 
 
 def _files(port: str) -> PortFiles:
     present, left_out = set(ALWAYS), 0
     for directory in DIRECTORIES:
         try:
-            listed = [f"{directory}/{name}" for name in names(f"{port}/{directory}")]
+            listed = [f"{directory}/{name}" for name in list_names(f"{port}/{directory}")]
         except FileNotFoundError:
             continue  # irdma and EFA have no `counters`, mlx4 no `hw_counters`
         except OSError:  # the directory may not be listed: try the files that are known
@@ -204,21 +212,21 @@ MAX_DEVICES = 2_048
 """Most devices that are looked into."""
 
 
-class Census:
+class PortDiscovery:
     """Finds the ports, and the files of each. Belongs to one thread; its reads are the relay's.
 
     A hardware port that was once seen stays known, so that its absence is reported. Virtual functions and software
     devices are forgotten when they disappear: they come and go with the containers that use them.
     """
 
-    def __init__(self, root: str, relay: FileRelay, pread: Pread) -> None:
-        self.ports: dict[IbPort, Port] = {}
+    def __init__(self, root: str, relay: FileReaderPool, pread: Pread) -> None:
+        self.ports: dict[IbPort, RdmaPort] = {}
         self.ignored = 0
         """Files of ports beyond the known ones; a device that is not looked into counts as one."""
         self._root = root
         self._relay = relay
         self._pread = pread
-        self._shapes: dict[tuple[frozenset[str], frozenset[str]], tuple[frozenset[str], Shape]] = {}
+        self._shapes: dict[tuple[frozenset[str], frozenset[str]], tuple[frozenset[str], PortMetrics]] = {}
         """Shapes, by a port's files and the usable rivals among them. Ports of one driver have the same file names."""
 
     def take(self, mono: float) -> tuple[bool, list[Gap]]:
@@ -231,15 +239,17 @@ class Census:
         if devices is None:
             return False, []
         beyond, devices = len(devices) - MAX_DEVICES, devices[:MAX_DEVICES]
-        legs = [Leg(name, [DeviceFolder(f"{self._root}/{name}")]) for name in devices]
+        legs = [DeviceReads(name, [DeviceDirectory(f"{self._root}/{name}")]) for name in devices]
         answers = [answer for (answer,) in self._relay.round(legs, mono)]
-        found = {name: answer for name, answer in zip(devices, answers, strict=True) if isinstance(answer, Found)}
-        silent = {name for name, answer in zip(devices, answers, strict=True) if isinstance(answer, Unread)}
+        found = {
+            name: answer for name, answer in zip(devices, answers, strict=True) if isinstance(answer, DeviceListing)
+        }
+        silent = {name for name, answer in zip(devices, answers, strict=True) if isinstance(answer, UnansweredRead)}
         known = {port.device for port in self.ports.values()}
         gaps = [
             self._gap(name, answer)
             for name, answer in zip(devices, answers, strict=True)
-            if isinstance(answer, OSError) or (isinstance(answer, Unread) and name not in known)
+            if isinstance(answer, OSError) or (isinstance(answer, UnansweredRead) and name not in known)
         ]
         forgot = self._forget(found, silent)
         changed = self._meet(found)
@@ -251,7 +261,7 @@ class Census:
 
     def _devices(self, mono: float) -> list[str] | None:
         """The names of the devices; None if they cannot be listed but ports are known, which report themselves."""
-        ((answer,),) = self._relay.round([Leg("", [ClassFolder(self._root)])], mono)
+        ((answer,),) = self._relay.round([DeviceReads("", [ClassDirectory(self._root)])], mono)
         if isinstance(answer, list):
             return answer
         if isinstance(answer, (FileNotFoundError, NotADirectoryError)):
@@ -263,17 +273,17 @@ class Census:
             )
         if self.ports:
             return None
-        if isinstance(answer, Unread):
+        if isinstance(answer, UnansweredRead):
             raise DeviceError(answer.reason, f"{self._root}: {answer.detail}")
         raise DeviceError(reason_of(answer), f"{self._root}: {why(answer)}")
 
-    def _gap(self, device: str, answer: OSError | Unread) -> Gap:
+    def _gap(self, device: str, answer: OSError | UnansweredRead) -> Gap:
         reason, detail = (
-            (answer.reason, answer.detail) if isinstance(answer, Unread) else (reason_of(answer), why(answer))
+            (answer.reason, answer.detail) if isinstance(answer, UnansweredRead) else (reason_of(answer), why(answer))
         )
         return Gap(INFO, IbPort(printable(device), ""), reason, f"{self._root}/{device}/ports: {detail}")
 
-    def _forget(self, found: dict[str, Found], silent: set[str]) -> bool:
+    def _forget(self, found: dict[str, DeviceListing], silent: set[str]) -> bool:
         """Drop virtual ports that are gone, and the oldest of the lost hardware ports if there are too many."""
         gone = [
             port
@@ -288,7 +298,7 @@ class Census:
             del self.ports[port.entity]
         return bool(drop)
 
-    def _meet(self, found: dict[str, Found]) -> list[Port]:
+    def _meet(self, found: dict[str, DeviceListing]) -> list[RdmaPort]:
         """Take in the ports that were found; returns those that are new or whose files have changed."""
         changed = []
         self.ignored = sum(each.left_out for each in found.values())
@@ -305,19 +315,19 @@ class Census:
                     changed.append(port)
         return changed
 
-    def _port(self, device: str, number: str) -> Port | None:
+    def _port(self, device: str, number: str) -> RdmaPort | None:
         """The port; None if there are too many already, or if another one has the same labels."""
         entity = IbPort(printable(device), printable(number))
         port = self.ports.get(entity)
         if port is None and len(self.ports) < MAX_PORTS:
-            port = self.ports[entity] = Port(self._root, device, number)
+            port = self.ports[entity] = RdmaPort(self._root, device, number)
         return port if port is not None and (port.device, port.number) == (device, number) else None
 
-    def _learn(self, changed: Sequence[Port], mono: float) -> None:
+    def _learn(self, changed: Sequence[RdmaPort], mono: float) -> None:
         """Decide which row each file feeds. Files are read only where two of one driver could feed the same row."""
-        contested = [(port, paths) for port in changed if (paths := rivals(port.present))]
+        contested = [(port, paths) for port in changed if (paths := competing_files(port.present))]
         legs = [
-            Leg(port.device, [TextFile(f"{port.directory}/{path}", self._pread) for path in paths])
+            DeviceReads(port.device, [SysfsTextFile(f"{port.directory}/{path}", self._pread) for path in paths])
             for port, paths in contested
         ]
         usable = {

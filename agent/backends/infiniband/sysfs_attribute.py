@@ -42,7 +42,7 @@ _REASONS = {
 }
 
 
-class UnreadableError(ValueError):
+class InvalidSysfsValueError(ValueError):
     """The content is not a value; `reason` says which kind of absence that is."""
 
     def __init__(self, reason: Reason, why: str) -> None:
@@ -66,7 +66,7 @@ def why(error: OSError) -> str:
     return said
 
 
-def counter(raw: bytes) -> int:
+def parse_counter(raw: bytes) -> int:
     """A counter of up to 64 bits."""
     text = raw.strip()
     if text.isdigit() and len(text) < SIZE:
@@ -76,7 +76,7 @@ def counter(raw: bytes) -> int:
     raise _refused(text, "a counter of at most 64 bits")
 
 
-def code(raw: bytes) -> int:
+def parse_state_code(raw: bytes) -> int:
     """The code of a state: `4: ACTIVE` is 4."""
     text = raw.strip()
     found = _CODE.match(text)
@@ -85,7 +85,7 @@ def code(raw: bytes) -> int:
     return int(found[1])
 
 
-def rate(raw: bytes) -> int:
+def parse_rate(raw: bytes) -> int:
     """A rate in bytes per second: `400 Gb/sec (4X NDR)` is 50,000,000,000."""
     text = raw.strip()
     found = _RATE.match(text)
@@ -94,20 +94,24 @@ def rate(raw: bytes) -> int:
     return round(float(found[1]) * GIGABIT)
 
 
-DECODERS: dict[Metric, Callable[[bytes], int]] = {STATE_ID: code, PHYSICAL_STATE_ID: code, RATE: rate}
+DECODERS: dict[Metric, Callable[[bytes], int]] = {
+    STATE_ID: parse_state_code,
+    PHYSICAL_STATE_ID: parse_state_code,
+    RATE: parse_rate,
+}
 """Rows whose file holds something other than a plain number."""
 
 
-def _refused(text: bytes, wanted: str) -> UnreadableError:
+def _refused(text: bytes, wanted: str) -> InvalidSysfsValueError:
     if not text:
-        return UnreadableError(Reason.MALFORMED, f"is empty, expected {wanted}")
+        return InvalidSysfsValueError(Reason.MALFORMED, f"is empty, expected {wanted}")
     shown = ascii(text[:32].decode("utf-8", "replace"))
     if text.upper().startswith(b"N/A"):  # 'N/A (no PMA)': iWARP drivers (node_exporter issue 966)
-        return UnreadableError(Reason.UNSUPPORTED, f"contains {shown}")
-    return UnreadableError(Reason.MALFORMED, f"contains {shown}, expected {wanted}")
+        return InvalidSysfsValueError(Reason.UNSUPPORTED, f"contains {shown}")
+    return InvalidSysfsValueError(Reason.MALFORMED, f"contains {shown}, expected {wanted}")
 
 
-class LinkWatch:
+class LinkStateTracker:
     """Follows one port's state: whether it is up, and how often it has left the active state."""
 
     __slots__ = ("_active", "_count", "_events", "_up")
@@ -138,7 +142,7 @@ STALE = frozenset({errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ENOENT, errno.
 """Errors from a descriptor whose device went away; there may be a new device at the same path."""
 
 
-class Attribute:
+class SysfsAttribute:
     """A sysfs attribute of a port, its series, and the descriptor that is kept open on it (-1: none).
 
     `keep` says whether there is room to keep one. While a reader is inside, nothing else may touch it.
@@ -146,11 +150,13 @@ class Attribute:
 
     __slots__ = ("_pread", "_raw", "_reading", "decode", "fd", "keep", "path", "scale", "series", "watch")
 
-    def __init__(self, path: str, series: Series, scale: float, pread: Pread, watch: LinkWatch | None = None) -> None:
+    def __init__(
+        self, path: str, series: Series, scale: float, pread: Pread, watch: LinkStateTracker | None = None
+    ) -> None:
         self.path = path
         self.series = series
         self.scale = int(scale) if scale == int(scale) else scale  # so that counters stay exact integers
-        self.decode = DECODERS.get(series.metric, counter)
+        self.decode = DECODERS.get(series.metric, parse_counter)
         self.watch = watch
         self.fd = -1
         self.keep = False
@@ -172,7 +178,7 @@ class Attribute:
         if raw != self._raw:  # most counters stand still most of the time
             try:
                 self._reading = Reading(self.series, self.decode(raw) * self.scale)
-            except UnreadableError as error:
+            except InvalidSysfsValueError as error:
                 return self.gap(error.reason, error.why)
             self._raw = raw
         return self._reading
@@ -209,7 +215,7 @@ class Attribute:
         return reason_of(error)
 
 
-class TextFile:
+class SysfsTextFile:
     """A file that is read too seldom to stay open."""
 
     __slots__ = ("_pread", "path")

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from math import inf
 
-from agent.backends.jobs.job import legible
-from agent.backends.jobs.job_files import GONE, REFUSED, ReadFile, said
+from agent.backends.jobs.job import to_label_value
+from agent.backends.jobs.job_files import GONE, REFUSED, ReadFile, describe_error
 from agent.broker.asking import BrokerError, explained
 
 MAX_ENVIRON_BYTES = 256 * 1024
@@ -21,7 +21,7 @@ AskVariables = Callable[[int, int], bytes]
 """The job variables of a process, by its number and its start in clock ticks after boot. Raises OSError."""
 
 
-class HiddenError(Exception):
+class EnvironmentUnavailableError(Exception):
     """An environment is not available; the text names the file, the reason and the remedy.
 
     `late` says that the read did not answer; `retry` is the number of seconds until the next attempt.
@@ -33,7 +33,7 @@ class HiddenError(Exception):
         self.retry = retry
 
 
-class Environments:
+class ProcessEnvironments:
     """Reads the environments of the processes below `procfs` directly if allowed, else by the broker.
 
     A broker that is absent, hangs or fails is not asked again for a while: a failed request must not be followed by one
@@ -48,31 +48,34 @@ class Environments:
         self._failure: BrokerError | None = None
 
     def of(self, pid: int, started: int, mono: float) -> bytes:
-        """The environment, or the job variables in it. Raises HiddenError, and OSError for a process that ended."""
+        """Return the environment, or the job variables in it.
+
+        Raises EnvironmentUnavailableError, and OSError for a process that ended.
+        """
         path = f"{self._procfs}/{pid}/environ"
         try:
             return self._read(path, MAX_ENVIRON_BYTES)
         except OSError as error:
             if error.errno in GONE:
                 raise
-            why = said(path, error)
+            why = describe_error(path, error)
             if error.errno == errno.ETIMEDOUT:
-                raise HiddenError(why, late=True, retry=0.0) from error
+                raise EnvironmentUnavailableError(why, late=True, retry=0.0) from error
             if error.errno not in REFUSED:
-                raise HiddenError(why) from error
+                raise EnvironmentUnavailableError(why) from error
         if mono < self._silent_until and self._failure is not None:
-            raise HiddenError(f"{why}; {explained(self._failure)}")
+            raise EnvironmentUnavailableError(f"{why}; {explained(self._failure)}")
         try:
             return self._ask(pid, started)
         except BrokerError as error:
             self._silent_until, self._failure = mono + RETRY_SECONDS, error
             # The broker may hang because of this very process: let the others come first next time.
             retry = 2 * RETRY_SECONDS if error.errno == errno.ETIMEDOUT else RETRY_SECONDS
-            raise HiddenError(f"{why}; {explained(error)}", retry=retry) from error
+            raise EnvironmentUnavailableError(f"{why}; {explained(error)}", retry=retry) from error
         except OSError as error:
             if error.errno in GONE:
                 raise
-            raise HiddenError(f"{why}; {explained(error)}") from error
+            raise EnvironmentUnavailableError(f"{why}; {explained(error)}") from error
 
 
 NAME_RETRY_SECONDS = 600.0
@@ -87,7 +90,7 @@ def system_name(uid: int) -> str:
     return pwd.getpwuid(uid).pw_name
 
 
-class Users:
+class UserNames:
     """Looks up the name of each user once.
 
     `lookup` returns a user's name or raises KeyError or OSError. It may query a directory server and never return, so
@@ -146,6 +149,6 @@ class Users:
 
     def _asked(self, uid: int, mono: float) -> tuple[str, float]:
         try:
-            return legible(self._lookup(uid)), inf
+            return to_label_value(self._lookup(uid)), inf
         except (KeyError, OSError, OverflowError):
             return "", mono + NAME_RETRY_SECONDS

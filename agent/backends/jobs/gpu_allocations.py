@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
-from agent.backends.jobs.job import Job, Key, legible, merged
+from agent.backends.jobs.job import Job, Key, merge_jobs, to_label_value
 from agent.backends.jobs.pods import PodDevice
 from agent.model import Gpu, Reading
 
@@ -30,14 +30,14 @@ _CLAIMED = re.compile(r"gpu-([0-9]+)(-mig-[0-9-]+)?")
 """Devices of dynamic resource allocation, by minor number."""
 
 
-class Slot(NamedTuple):
+class GpuSlot(NamedTuple):
     """What a job can hold: a GPU, or one MIG instance of it."""
 
     gpu: Gpu
     mig: str = WHOLE
 
 
-def mig_slots(readings: Iterable[Reading]) -> dict[str, Slot]:
+def mig_slots(readings: Iterable[Reading]) -> dict[str, GpuSlot]:
     """The slot of each MIG device by its UUID, from coldplate_gpu_mig_info in a snapshot."""
     found = {}
     for reading in readings:
@@ -45,7 +45,7 @@ def mig_slots(readings: Iterable[Reading]) -> dict[str, Slot]:
             labels = dict(reading.series.labels)
             gpu = reading.series.entity
             if isinstance(gpu, Gpu):
-                found[labels.get("mig_uuid", "")] = Slot(gpu, labels.get("gpu_instance", UNKNOWN))
+                found[labels.get("mig_uuid", "")] = GpuSlot(gpu, labels.get("gpu_instance", UNKNOWN))
     return found
 
 
@@ -55,46 +55,46 @@ class GpuSlots:
     `mig` has the slots of its MIG devices by UUID.
     """
 
-    def __init__(self, gpus: Iterable[Gpu], mig: Mapping[str, Slot]) -> None:
+    def __init__(self, gpus: Iterable[Gpu], mig: Mapping[str, GpuSlot]) -> None:
         self.minors: Mapping[int, str] = {}
         """UUIDs of GPUs by the minor numbers of their device files, once they have been needed."""
-        self._slots: dict[str, Slot] = dict(mig)
+        self._slots: dict[str, GpuSlot] = dict(mig)
         self._divided = {slot.gpu for slot in mig.values()}
         self._by_index: dict[str, Gpu] = {}
         for gpu in gpus:
             self._by_index[gpu.index] = gpu
-            self._slots[gpu.uuid] = self._slots[gpu.index] = Slot(gpu)
+            self._slots[gpu.uuid] = self._slots[gpu.index] = GpuSlot(gpu)
 
-    def find(self, name: str) -> Slot | None:
+    def find(self, name: str) -> GpuSlot | None:
         """The slot of an index, UUID, MIG UUID or device plugin's id, with or without a shared replica's number."""
         name = name.partition("::")[0]
         slot = self._slots.get(name)
         if slot is None and (match := _GKE.fullmatch(name)):
             gpu = self._by_index.get(match[1])
-            slot = Slot(gpu, match[2] or WHOLE) if gpu is not None else None
+            slot = GpuSlot(gpu, match[2] or WHOLE) if gpu is not None else None
         if slot is None and (match := _CLAIMED.fullmatch(name)):
             whole = self._slots.get(self.minors.get(int(match[1]), ""))
-            slot = Slot(whole.gpu, UNKNOWN) if whole is not None and match[2] else whole
+            slot = GpuSlot(whole.gpu, UNKNOWN) if whole is not None and match[2] else whole
         return slot
 
-    def of_process(self, gpu: Gpu, instance: int | None) -> Slot:
+    def of_process(self, gpu: Gpu, instance: int | None) -> GpuSlot:
         """Where a process computes, according to the driver."""
         if instance is not None:
-            return Slot(gpu, str(instance))
-        return Slot(gpu, UNKNOWN if gpu in self._divided else WHOLE)
+            return GpuSlot(gpu, str(instance))
+        return GpuSlot(gpu, UNKNOWN if gpu in self._divided else WHOLE)
 
 
 KUBERNETES = "kubernetes"
 LONGEST_HOST = 63
 """Characters of a pod's name that fit into its host name."""
 
-Pods = Mapping[Slot, Sequence[PodDevice]]
-Claim = tuple[Slot, str, str]
+Pods = Mapping[GpuSlot, Sequence[PodDevice]]
+Claim = tuple[GpuSlot, str, str]
 """A slot, and namespace and name of the pod that a process there seems to belong to."""
 
 
 @dataclass(slots=True)
-class Holding:
+class SlotAllocation:
     """A job on one slot, and its processes there."""
 
     job: Job
@@ -102,7 +102,7 @@ class Holding:
 
 
 @dataclass(slots=True)
-class Summary:
+class JobAllocation:
     """A job with everything that it holds."""
 
     job: Job
@@ -110,28 +110,28 @@ class Summary:
     pids: set[int] = field(default_factory=set)
 
 
-class SlotHolders:
+class AllocationTable:
     """Jobs by slot."""
 
     def __init__(self) -> None:
-        self.slots: dict[Slot, dict[Key, Holding]] = {}
+        self.slots: dict[GpuSlot, dict[Key, SlotAllocation]] = {}
 
-    def add(self, slot: Slot, job: Job, pids: Iterable[int] = ()) -> None:
+    def add(self, slot: GpuSlot, job: Job, pids: Iterable[int] = ()) -> None:
         holdings = self.slots.setdefault(slot, {})
         holding = holdings.get(job.key)
         if holding is None:
-            holding = holdings[job.key] = Holding(job)
+            holding = holdings[job.key] = SlotAllocation(job)
         else:
-            holding.job = merged(holding.job, job)
+            holding.job = merge_jobs(holding.job, job)
         holding.pids.update(pids)
 
     def jobs(self) -> list[Job]:
         return [holding.job for holdings in self.slots.values() for holding in holdings.values()]
 
-    def jobs_on(self, slot: Slot) -> list[Job]:
+    def jobs_on(self, slot: GpuSlot) -> list[Job]:
         return [holding.job for holding in self.slots.get(slot, {}).values()]
 
-    def replace_plain(self, slot: Slot, jobs: Iterable[Job]) -> None:
+    def replace_plain(self, slot: GpuSlot, jobs: Iterable[Job]) -> None:
         """Give the slot to these jobs; if it is only one, processes there without a scheduler count as its own."""
         before = self.slots.pop(slot, {})
         pids = {pid for holding in before.values() for pid in holding.pids}
@@ -153,23 +153,23 @@ class SlotHolders:
             if not self.slots[slot]:
                 del self.slots[slot]
 
-    def limit(self, most: int) -> list[Slot]:
+    def limit(self, most: int) -> list[GpuSlot]:
         """Keep the first `most` jobs of each slot, by their keys; returns the slots that had more."""
         over = [slot for slot, holdings in self.slots.items() if len(holdings) > most]
         for slot in over:
             self.slots[slot] = dict(sorted(self.slots[slot].items())[:most])
         return over
 
-    def summaries(self) -> dict[Key, Summary]:
+    def summaries(self) -> dict[Key, JobAllocation]:
         """Each job with its GPUs and processes; what is known of a job on one slot counts for all."""
-        found: dict[Key, Summary] = {}
+        found: dict[Key, JobAllocation] = {}
         for slot, holdings in self.slots.items():
             for key, holding in holdings.items():
                 summary = found.get(key)
                 if summary is None:
-                    summary = found[key] = Summary(holding.job)
+                    summary = found[key] = JobAllocation(holding.job)
                 else:
-                    summary.job = merged(summary.job, holding.job)
+                    summary.job = merge_jobs(summary.job, holding.job)
                 summary.gpus.add(slot.gpu)
                 summary.pids |= holding.pids
         return found
@@ -195,7 +195,7 @@ class PodNames:
 
     def name(
         self,
-        board: SlotHolders,
+        board: AllocationTable,
         pods: Pods,
         hosts: Mapping[int, str],
         logged: Mapping[str, PodDevice] = MappingProxyType({}),
@@ -214,11 +214,11 @@ class PodNames:
                     job = (
                         replace(job, name=_host(holding, hosts))
                         if known is None
-                        else merged(pod_job(known, _container(known, pods.get(slot, ()))), job)
+                        else merge_jobs(pod_job(known, _container(known, pods.get(slot, ()))), job)
                     )
                 board.add(slot, job, holding.pids)
 
-    def _learn(self, board: SlotHolders, pods: Pods, hosts: Mapping[int, str]) -> None:
+    def _learn(self, board: AllocationTable, pods: Pods, hosts: Mapping[int, str]) -> None:
         """A privileged pod may use GPUs that it was not given: it must not be named after the pods that own them."""
         claims: dict[str, dict[Claim, PodDevice]] = {}
         for slot, holdings in board.slots.items():
@@ -240,13 +240,13 @@ class PodNames:
 
 def pod_job(pod: PodDevice, container: str) -> Job:
     """A pod as a job: `namespace/name`, which also identifies a pod without any process."""
-    namespace, name = legible(pod.namespace), legible(pod.pod)
+    namespace, name = to_label_value(pod.namespace), to_label_value(pod.pod)
     return Job(
-        KUBERNETES, f"{namespace}/{name}", name=name, namespace=namespace, pod=name, container=legible(container)
+        KUBERNETES, f"{namespace}/{name}", name=name, namespace=namespace, pod=name, container=to_label_value(container)
     )
 
 
-def add_pods(board: SlotHolders, pods: Pods) -> None:
+def add_pods(board: AllocationTable, pods: Pods) -> None:
     """Add the pods that hold a slot: beside its named pods, or in place of jobs without a scheduler."""
     for slot, devices in pods.items():
         present = board.jobs_on(slot)
@@ -258,14 +258,14 @@ def add_pods(board: SlotHolders, pods: Pods) -> None:
                 board.add(slot, job)
 
 
-def add_mapped(board: SlotHolders, mapped: Mapping[Slot, Sequence[Job]]) -> None:
+def add_mapped(board: AllocationTable, mapped: Mapping[GpuSlot, Sequence[Job]]) -> None:
     """Add the jobs that a mapping file names, where nothing more reliable is known."""
     for slot, jobs in mapped.items():
         if all(job.plain for job in board.jobs_on(slot)):
             board.replace_plain(slot, jobs)
 
 
-def _pod_of(slot: Slot, host: str, pods: Pods) -> PodDevice | None:
+def _pod_of(slot: GpuSlot, host: str, pods: Pods) -> PodDevice | None:
     """The pod of a process on this slot: the only one there, else the one that the process's host is named after."""
     here = {(each.namespace, each.pod): each for each in pods.get(slot, ())}
     if len(here) == 1:
@@ -281,5 +281,5 @@ def _container(pod: PodDevice, devices: Sequence[PodDevice]) -> str:
     return names.pop() if len(names) == 1 else ""
 
 
-def _host(holding: Holding, hosts: Mapping[int, str]) -> str:
+def _host(holding: SlotAllocation, hosts: Mapping[int, str]) -> str:
     return next((hosts[pid] for pid in sorted(holding.pids) if hosts.get(pid)), "")

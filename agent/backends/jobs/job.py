@@ -44,7 +44,7 @@ class Job:
 _TEXTS = tuple(field.name for field in fields(Job) if field.type == "str" and field.name not in ("scheduler", "id"))
 
 
-def merged(job: Job, other: Job) -> Job:
+def merge_jobs(job: Job, other: Job) -> Job:
     """The job, completed with what only the other knows, and with the earlier of their starts."""
     changes: dict[str, str | float] = {
         name: getattr(other, name) for name in _TEXTS if not getattr(job, name) and getattr(other, name)
@@ -54,7 +54,7 @@ def merged(job: Job, other: Job) -> Job:
     return replace(job, **changes) if changes else job  # type: ignore[arg-type]  # the names are the fields' own
 
 
-def legible(text: str) -> str:
+def to_label_value(text: str) -> str:
     """A text of unknown origin as the value of a label: bounded, and without control characters."""
     text = text[:LONGEST]
     return text if text.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in text)
@@ -63,7 +63,7 @@ def legible(text: str) -> str:
 _ID = re.compile(r"[\w.@+:/\\\[\]{}(),=~#%^-]+")
 
 
-def foul(text: str) -> bool:
+def is_invalid_job_id(text: str) -> bool:
     """Whether a text cannot be the id of a job: too long, empty, or with characters that no scheduler uses.
 
     If it were shown, a text that any user may have chosen would become a label.

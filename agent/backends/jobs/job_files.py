@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from agent.backends.file_reader_pool import FileRelay, Leg, Unread
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
 from agent.catalogue import metric
 from agent.model import Node, Reading, Series
 
@@ -41,7 +41,7 @@ def read_file(path: str, most: int) -> bytes:
         os.close(fd)
 
 
-class Listing(NamedTuple):
+class DirectoryListing(NamedTuple):
     """What there is in a directory, in order: regular files, what must never be opened, and directories."""
 
     files: Sequence[str]
@@ -49,7 +49,7 @@ class Listing(NamedTuple):
     folders: Sequence[str]
 
 
-class Patient:
+class TimedReader:
     """Reads files that may hang, such as the environment of a process that is stuck in the driver, holding its memory
     lock.
 
@@ -58,24 +58,24 @@ class Patient:
     """
 
     def __init__(self, read: ReadFile) -> None:
-        self._relay = FileRelay("jobs", PATIENCE_SECONDS)
+        self._relay = FileReaderPool("jobs", PATIENCE_SECONDS)
         self._read_file = read
         self.mono = 0.0
 
     def __call__(self, path: str, most: int) -> bytes:
         """The file's content. Raises OSError."""
         folder = path.rpartition("/")[0]
-        ((answer,),) = self._relay.round([Leg(folder, [_Content(path, most, self._read_file)])], self.mono)
-        if isinstance(answer, Unread):
+        ((answer,),) = self._relay.round([DeviceReads(folder, [_FileContent(path, most, self._read_file)])], self.mono)
+        if isinstance(answer, UnansweredRead):
             raise TimeoutError(errno.ETIMEDOUT, answer.detail)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    def names(self, directory: str) -> Listing:
+    def names(self, directory: str) -> DirectoryListing:
         """What there is in a directory. Raises OSError."""
-        ((answer,),) = self._relay.round([Leg(directory, [_Listing(directory)])], self.mono)
-        if isinstance(answer, Unread):
+        ((answer,),) = self._relay.round([DeviceReads(directory, [_DirectoryRead(directory)])], self.mono)
+        if isinstance(answer, UnansweredRead):
             raise TimeoutError(errno.ETIMEDOUT, answer.detail)
         if isinstance(answer, OSError):
             raise answer
@@ -86,7 +86,7 @@ class Patient:
         self._relay.close()
 
 
-class _Content:
+class _FileContent:
     def __init__(self, path: str, most: int, read: ReadFile) -> None:
         self.path = path
         self._most = most
@@ -99,11 +99,11 @@ class _Content:
             return error
 
 
-class _Listing:
+class _DirectoryRead:
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def read(self) -> Listing | OSError:
+    def read(self) -> DirectoryListing | OSError:
         files: list[str] = []
         odd: list[str] = []
         folders: list[str] = []
@@ -115,7 +115,7 @@ class _Listing:
                     kind.append(entry.name)
         except OSError as error:
             return error
-        return Listing(sorted(files), sorted(odd), sorted(folders))
+        return DirectoryListing(sorted(files), sorted(odd), sorted(folders))
 
 
 def _mode(entry: os.DirEntry[str]) -> int:
@@ -125,7 +125,7 @@ def _mode(entry: os.DirEntry[str]) -> int:
         return stat.S_IFREG  # reading it will say why not
 
 
-def said(path: str, error: OSError) -> str:
+def describe_error(path: str, error: OSError) -> str:
     """The error and its file, in words."""
     return f"{path}: {os.strerror(error.errno or errno.EIO)}"
 
@@ -136,7 +136,7 @@ INFORMATION = 4096
 MOST = 256
 
 
-def minors(procfs: str, read: Patient) -> dict[int, str]:
+def read_minors(procfs: str, read: TimedReader) -> dict[int, str]:
     """Return UUIDs by minor number, except GPUs whose file cannot be read or names no UUID yet.
 
     The minors are those of the device files (/dev/nvidia3), which other programs use as names. The kernel module lists
@@ -173,7 +173,7 @@ MAX_LINES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MappingEntry:
     """One line of one file: the device that the file is named by, a job, and its user if the line says."""
 
     path: str
@@ -190,7 +190,7 @@ class MappingFiles:
     not run leaves a stale file: processes and the kubelet take precedence. Directories that do not exist are skipped.
     """
 
-    def __init__(self, directories: Sequence[str], read: Patient, problems: Problems) -> None:
+    def __init__(self, directories: Sequence[str], read: TimedReader, problems: AttributionProblems) -> None:
         self._directories = directories
         self._read = read
         self._problems = problems
@@ -200,10 +200,10 @@ class MappingFiles:
         """Whether a directory or file that existed at the last look could not be read."""
         self.reads = 0
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[MappingEntry]:
         """Every line of every file, in the order of the directories and then of the names."""
         self.seen = self.failed = False
-        found: dict[Entry, None] = {}
+        found: dict[MappingEntry, None] = {}
         for directory in self._directories:
             for path, name in self._files(directory):
                 try:
@@ -233,17 +233,17 @@ class MappingFiles:
         return [(f"{directory}/{name}", name) for name in listing.files[:MAX_FILES] if not name.startswith(".")]
 
     def _fail(self, path: str, error: OSError) -> None:
-        self._problems.note("mapping", said(path, error))
+        self._problems.note("mapping", describe_error(path, error))
         self.failed = True
 
 
-def parse(path: str, device: str, content: bytes) -> Iterator[Entry]:
+def parse(path: str, device: str, content: bytes) -> Iterator[MappingEntry]:
     """The entries of one file. A line is a job id, and after a blank perhaps a user number."""
     for line in content.decode("utf-8", "replace").splitlines()[:MAX_LINES]:
         words = line.split()
         if words:
             uid = int(words[1]) if len(words) > 1 and words[1].isascii() and words[1].isdigit() else None
-            yield Entry(path, device, words[0], uid if uid is None or uid < 2**32 else None)
+            yield MappingEntry(path, device, words[0], uid if uid is None or uid < 2**32 else None)
 
 
 def scheduler_of(job: str) -> str:
@@ -269,7 +269,7 @@ PROBLEMS = (
 )
 
 
-class Problems:
+class AttributionProblems:
     """Counts the problems of attribution from 0, so that the first of a kind shows as an increase; logs each once."""
 
     def __init__(self) -> None:

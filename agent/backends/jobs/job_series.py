@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from agent.backends.jobs.gpu_allocations import UNKNOWN, WHOLE, Slot, Summary
+from agent.backends.jobs.gpu_allocations import UNKNOWN, WHOLE, GpuSlot, JobAllocation
 from agent.backends.jobs.job import Job, Key
 from agent.catalogue import metric
 from agent.model import Backend, Entity, Gap, Gpu, Metric, Node, Reading, Reason, Series
@@ -77,7 +77,7 @@ ENERGY_OF = metric("coldplate_gpu_energy_joules_total")
 SeriesKey = tuple[str, Entity, tuple[str, ...]]
 
 
-class ShownJobs:
+class JobSeries:
     """The series of one poll: each is created once, and dropped with its job.
 
     `gaps` are those of the last completed poll.
@@ -106,7 +106,7 @@ class ShownJobs:
         if all((each.metric, each.entity, each.reason) != (gap.metric, gap.entity, gap.reason) for each in self.gaps):
             self.gaps.append(gap)
 
-    def holders(self, slot: Slot, jobs: Sequence[tuple[Job, str]]) -> None:
+    def holders(self, slot: GpuSlot, jobs: Sequence[tuple[Job, str]]) -> None:
         """Show the jobs of one slot, each with its container there, as one series per slot, so that no join breaks."""
         if len(jobs) == 1:
             job, container = jobs[0]
@@ -120,7 +120,7 @@ class ShownJobs:
             pod = (job.namespace, job.pod, container)
             self._add(SHARER, slot.gpu, (*job.key, job.user, job.name, slot.mig, *pod), 1)
 
-    def job(self, summary: Summary, started: float | None, joules: float | None) -> None:
+    def job(self, summary: JobAllocation, started: float | None, joules: float | None) -> None:
         """Show the facts of one job."""
         job = summary.job
         facts = (job.user, job.name, job.account, job.partition, job.array, job.namespace, job.pod)

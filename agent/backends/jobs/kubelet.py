@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agent.backends.jobs.job_files import REFUSED, said
+from agent.backends.jobs.job_files import REFUSED, describe_error
 from agent.backends.jobs.pods import PodDevice, ProtobufError, pod_devices
 
 SOCKETS = ("/var/lib/kubelet/pod-resources/kubelet.sock", "/run/coldplate-kubelet.sock")
@@ -95,8 +95,8 @@ class Kubelet:
                 continue
             except OSError as error:
                 if error.errno not in REFUSED:
-                    raise KubeletError(said(path, error)) from error
-                refusal = refusal or f"{said(path, error)}; {REMEDY}"
+                    raise KubeletError(describe_error(path, error)) from error
+                refusal = refusal or f"{describe_error(path, error)}; {REMEDY}"
         if refusal:
             raise KubeletError(refusal, denied=True)
         return ""
@@ -130,7 +130,7 @@ KEEP_SECONDS = 180.0
 """Seconds for which the kubelet's last answer counts."""
 
 
-class Recall:
+class KubeletCache:
     """The kubelet's last answer, kept for a while after it stops answering.
 
     Only the kubelet knows a pod that holds a GPU without a process. The pods survive its restart, which takes seconds,

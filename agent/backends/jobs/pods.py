@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
-from agent.backends.jobs.job_files import REFUSED, said
+from agent.backends.jobs.job_files import REFUSED, describe_error
 
 WIRE_VARINT, FIXED64, WIRE_BYTES, FIXED32 = 0, 1, 2, 5
 _LONGEST_VARINT = 10
@@ -196,7 +196,7 @@ def parse_directory(name: str) -> tuple[str, PodDevice] | None:
     return uid, PodDevice(namespace, pod, "", "")
 
 
-class PodLogs:
+class PodLogDirectories:
     """Names of pods by their uids, from the directories that the kubelet creates for their logs.
 
     /var/log/pods/NAMESPACE_NAME_UID is created before a pod's first container, and removed some time after the pod: a
@@ -242,10 +242,10 @@ class PodLogs:
                         self._names[found[0]] = found[1]
         except OSError as error:
             if error.errno in REFUSED:
-                self.refused = f"{said(self._directory, error)}; {POD_LOGS_REMEDY}"
+                self.refused = f"{describe_error(self._directory, error)}; {POD_LOGS_REMEDY}"
 
 
-class Tenants:
+class PodDeviceOwners:
     """Finds which of the pods that the kubelet lists with the same device holds it now.
 
     A kubelet lists a pod that has ended until it is deleted, and may have given its device to the next one meanwhile

@@ -25,7 +25,7 @@ _GPU_SENSOR = 0  # NVML_TEMPERATURE_GPU
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class CallSpec:
     """One function. `older` is its name in older drivers; `domains` maps a binding's label to an argument."""
 
     scale: float = 1.0
@@ -36,28 +36,30 @@ class Spec:
     sentinels: frozenset[int] = SENTINELS
 
 
-SPECS: Mapping[str, Spec] = {
-    "nvmlDeviceGetUtilizationRates": Spec(PERCENT, parts=("gpu", "memory")),
-    "nvmlDeviceGetEncoderUtilization": Spec(PERCENT),
-    "nvmlDeviceGetDecoderUtilization": Spec(PERCENT),
-    "nvmlDeviceGetMemoryInfo_v2": Spec(older="nvmlDeviceGetMemoryInfo", parts=("total", "reserved", "free", "used")),
+SPECS: Mapping[str, CallSpec] = {
+    "nvmlDeviceGetUtilizationRates": CallSpec(PERCENT, parts=("gpu", "memory")),
+    "nvmlDeviceGetEncoderUtilization": CallSpec(PERCENT),
+    "nvmlDeviceGetDecoderUtilization": CallSpec(PERCENT),
+    "nvmlDeviceGetMemoryInfo_v2": CallSpec(
+        older="nvmlDeviceGetMemoryInfo", parts=("total", "reserved", "free", "used")
+    ),
     # TemperatureV gives a signed number, so a sensor without a value shows as -1: no core is that cold.
-    "nvmlDeviceGetTemperatureV": Spec(
+    "nvmlDeviceGetTemperatureV": CallSpec(
         older="nvmlDeviceGetTemperature", args=(_GPU_SENSOR,), sentinels=SENTINELS | {-1}
     ),
-    "nvmlDeviceGetMarginTemperature": Spec(),  # signed, and -1 is a margin
-    "nvmlDeviceGetPowerUsage": Spec(MILLI),
-    "nvmlDeviceGetPowerManagementLimit": Spec(MILLI),
-    "nvmlDeviceGetPowerManagementDefaultLimit": Spec(MILLI),
-    "nvmlDeviceGetClockInfo": Spec(MEGA, domains=_DOMAINS),
-    "nvmlDeviceGetMaxClockInfo": Spec(MEGA, domains=_DOMAINS),
-    "nvmlDeviceGetCurrentClocksEventReasons": Spec(older="nvmlDeviceGetCurrentClocksThrottleReasons"),
-    "nvmlDeviceGetCurrPcieLinkGeneration": Spec(),
-    "nvmlDeviceGetMaxPcieLinkGeneration": Spec(),
-    "nvmlDeviceGetCurrPcieLinkWidth": Spec(),
-    "nvmlDeviceGetMaxPcieLinkWidth": Spec(),
-    "nvmlDeviceGetEccMode": Spec(),
-    "nvmlDeviceGetPersistenceMode": Spec(),
+    "nvmlDeviceGetMarginTemperature": CallSpec(),  # signed, and -1 is a margin
+    "nvmlDeviceGetPowerUsage": CallSpec(MILLI),
+    "nvmlDeviceGetPowerManagementLimit": CallSpec(MILLI),
+    "nvmlDeviceGetPowerManagementDefaultLimit": CallSpec(MILLI),
+    "nvmlDeviceGetClockInfo": CallSpec(MEGA, domains=_DOMAINS),
+    "nvmlDeviceGetMaxClockInfo": CallSpec(MEGA, domains=_DOMAINS),
+    "nvmlDeviceGetCurrentClocksEventReasons": CallSpec(older="nvmlDeviceGetCurrentClocksThrottleReasons"),
+    "nvmlDeviceGetCurrPcieLinkGeneration": CallSpec(),
+    "nvmlDeviceGetMaxPcieLinkGeneration": CallSpec(),
+    "nvmlDeviceGetCurrPcieLinkWidth": CallSpec(),
+    "nvmlDeviceGetMaxPcieLinkWidth": CallSpec(),
+    "nvmlDeviceGetEccMode": CallSpec(),
+    "nvmlDeviceGetPersistenceMode": CallSpec(),
 }
 
 
@@ -154,7 +156,7 @@ def fabric_codes(metric: Metric, entity: Entity) -> CodeTable:
     return one_hot(metric, entity, FABRIC_STATES)
 
 
-class EventReasons:
+class ClockEventReasons:
     """The bit mask of `nvmlDeviceGetCurrentClocksEventReasons`: a reading for each named bit, or for one bit."""
 
     def __init__(self, metric: Metric, entity: Entity, bit: int | None = None) -> None:

@@ -19,7 +19,7 @@ from agent.backends.nvml.driver import (
     escalate,
     reason_of,
 )
-from agent.backends.nvml.probe import LanePlan, Plan, Prober, Want
+from agent.backends.nvml.probe import GpuReadPlan, LanePlan, MetricRequest, Prober
 from agent.backends.protocol import BackendSample, DeviceError, GpuProcess
 from agent.catalogue import metric
 from agent.catalogue.links import FABRIC_HEALTH, FABRIC_STATES
@@ -140,7 +140,7 @@ _MIG_MEMORY = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Instance:
+class _MigInstance:
     device: GpuHandle
     uuid: str
     info: Reading
@@ -158,7 +158,7 @@ class MigReader:
         self._driver = driver
         self._parent = parent
         self._gpu = gpu
-        self._instances: tuple[_Instance, ...] | None = None
+        self._instances: tuple[_MigInstance, ...] | None = None
 
     def read_info(self, readings: list[Reading], gaps: list[Gap]) -> None:
         """List the instances again, with what each is."""
@@ -186,7 +186,7 @@ class MigReader:
                     readings.append(Reading(series, float(answer[part])))
 
     def _list(self, gaps: list[Gap]) -> None:
-        found: list[_Instance] = []
+        found: list[_MigInstance] = []
         self._instances = None
         try:
             for index in range(self._parent.call("nvmlDeviceGetMaxMigDeviceCount")):
@@ -210,7 +210,7 @@ class MigReader:
             raise
         return handle
 
-    def _identify(self, device: GpuHandle) -> _Instance:
+    def _identify(self, device: GpuHandle) -> _MigInstance:
         uuid = str(self._ask(device, "nvmlDeviceGetUUID"))
         gpu_instance = str(self._ask(device, "nvmlDeviceGetGpuInstanceId"))
         compute_instance = str(self._ask(device, "nvmlDeviceGetComputeInstanceId"))
@@ -224,7 +224,7 @@ class MigReader:
         )
         memory = (("mig_uuid", uuid), ("gpu_instance", gpu_instance))
         parts = tuple((part, Series(row, self._gpu, memory)) for part, row in _MIG_MEMORY.items())
-        return _Instance(device, uuid, Reading(Series(_MIG_INFO, self._gpu, labels), 1.0), parts)
+        return _MigInstance(device, uuid, Reading(Series(_MIG_INFO, self._gpu, labels), 1.0), parts)
 
     def _ask(self, device: GpuHandle, name: str) -> Any:
         """Make a call for an instance; it counts as a call of the GPU that it is part of."""
@@ -274,14 +274,14 @@ class ProcessReader:
 class NvmlGpuChannel:
     """Samples one GPU. Its key is the GPU's UUID. Used by one thread."""
 
-    def __init__(self, driver: Driver, handle: object, identity: GpuIdentity, wanted: Sequence[Want]) -> None:
+    def __init__(self, driver: Driver, handle: object, identity: GpuIdentity, wanted: Sequence[MetricRequest]) -> None:
         self.key = identity.gpu.uuid
         self.identity: GpuIdentity | None = identity
         self._gpu = identity.gpu
         self._driver = driver
         self._device = GpuHandle(driver, handle)
         self._wanted = wanted
-        self._plan: Plan | None = None
+        self._plan: GpuReadPlan | None = None
         self._fabric = FabricReader(self._device, self._gpu)
         self._mig = MigReader(driver, self._device, self._gpu)
         self._processes = ProcessReader(self._device, self._gpu)

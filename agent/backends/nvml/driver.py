@@ -45,7 +45,7 @@ class GpuHandle:
         return self._driver.call(name, self.handle, *args)
 
 
-class Errands:
+class CallThreads:
     """Makes calls that may never return: each in its own thread, and never two with the same name at a time.
 
     A thread that hangs in the driver cannot be killed. It is kept, and no other is started for it, until it returns.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from agent.backends.nvml.arrays import FieldArray, GpmArray, ScaledColumns, Slot, SlotFault, highest_of
+from agent.backends.nvml.arrays import FieldArray, GpmArray, ScaledColumns, Slot, SlotError, highest_of
 from agent.backends.nvml.calls import CodeTable, factors
 from agent.backends.nvml.driver import NOT_SUPPORTED, Driver, DriverError, GpuHandle, escalate, reason_of
 from agent.catalogue.bindings import Field, Gpm
@@ -68,7 +68,7 @@ class FieldBatch:
             device.call(GET, self._array)
         except DriverError as error:
             escalate(error)
-            fault = SlotFault(reason_of(error.code), str(error))
+            fault = SlotError(reason_of(error.code), str(error))
             slots: Sequence[Slot] = [fault] * self._array.count
         else:
             slots = self._array.decode()
@@ -93,7 +93,7 @@ class FieldBatch:
         """Read the numbers one by one, because some are missing."""
         for slot, multiplier, divisor, series in self._values:
             value = slots[slot]
-            if isinstance(value, SlotFault):
+            if isinstance(value, SlotError):
                 gaps.append(self._gap(slot, value, series.metric, series.entity))
             else:
                 readings.append(Reading(series, value * multiplier / divisor))
@@ -101,12 +101,12 @@ class FieldBatch:
     def _read_codes(self, slots: Sequence[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
         for slot, table, metric, entity in self._codes:
             value = slots[slot]
-            if isinstance(value, SlotFault):
+            if isinstance(value, SlotError):
                 gaps.append(self._gap(slot, value, metric, entity))
             elif (known := table.get(int(value))) is not None:
                 readings.extend(known)
             else:
-                fault = SlotFault(Reason.MALFORMED, f"code {int(value)} is unknown to this version")
+                fault = SlotError(Reason.MALFORMED, f"code {int(value)} is unknown to this version")
                 gaps.append(self._gap(slot, fault, metric, entity))
 
     def _read_sums(self, slots: Sequence[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
@@ -114,7 +114,7 @@ class FieldBatch:
             total: int | float = 0
             for slot in parts:
                 value = slots[slot]
-                if isinstance(value, SlotFault):
+                if isinstance(value, SlotError):
                     gaps.append(self._gap(slot, value, series.metric, series.entity))
                     break
                 total += value
@@ -124,12 +124,12 @@ class FieldBatch:
     def _read_ratios(self, slots: Sequence[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
         for parts, series in self._ratios:
             highest = highest_of([slots[slot] for slot in parts])
-            if isinstance(highest, SlotFault):
+            if isinstance(highest, SlotError):
                 gaps.append(self._gap(parts[0], highest, series.metric, series.entity))
             else:
                 readings.append(Reading(series, highest))
 
-    def _gap(self, slot: int, fault: SlotFault, metric: Metric, entity: Entity) -> Gap:
+    def _gap(self, slot: int, fault: SlotError, metric: Metric, entity: Entity) -> Gap:
         field, _ = list(self._slots)[slot]
         name = f"NVML field {field}"
         if fault.code:
@@ -147,12 +147,12 @@ def fetch(device: GpuHandle, pairs: Sequence[Pair]) -> dict[Pair, Slot]:
     except DriverError as error:
         escalate(error)
         if len(pairs) == 1:
-            return {pairs[0]: SlotFault(reason_of(error.code), str(error), error.code)}
+            return {pairs[0]: SlotError(reason_of(error.code), str(error), error.code)}
         half = len(pairs) // 2
         return fetch(device, pairs[:half]) | fetch(device, pairs[half:])
     slots = array.decode()
     for (field, _), slot in zip(pairs, slots, strict=True):
-        if isinstance(slot, SlotFault) and slot.code:
+        if isinstance(slot, SlotError) and slot.code:
             escalate(DriverError(f"NVML field {field}", slot.code))
     return dict(zip(pairs, slots, strict=True))
 
@@ -237,7 +237,7 @@ class GpmSampler:
         readings: list[Reading] = []
         gaps: list[Gap] = []
         for value, (metric, multiplier, divisor, series) in zip(values, self._wants, strict=True):
-            if isinstance(value, SlotFault):
+            if isinstance(value, SlotError):
                 gaps.append(Gap(series.metric, series.entity, value.reason, f"GPM metric {metric}: {value.text}"))
             else:
                 readings.append(Reading(series, value * multiplier / divisor))

@@ -12,7 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.backends.nvml.channel import NvmlGpuChannel
-from agent.backends.nvml.driver import DEVICE_CODES, Driver, DriverError, Errands, GpuHandle, escalate_source, reason_of
+from agent.backends.nvml.driver import (
+    DEVICE_CODES,
+    CallThreads,
+    Driver,
+    DriverError,
+    GpuHandle,
+    escalate_source,
+    reason_of,
+)
 from agent.backends.protocol import Roster, SourceError, Unidentified
 from agent.model import Gpu, GpuIdentity, Reason
 
@@ -127,7 +135,7 @@ MakeChannel = Callable[[object, GpuIdentity], NvmlGpuChannel]
 
 
 @dataclass(slots=True)
-class _Candidate:
+class _PendingGpu:
     """A GPU that has not identified itself yet. `asked` is when it was last asked, in monotonic seconds."""
 
     index: int
@@ -140,17 +148,17 @@ class _Candidate:
         return f"enlist-{self.index}"
 
 
-class Enlistment:
+class GpuEnumerator:
     """Asks every GPU for its identity until it has given it. `patience` is in seconds; one thread owns it."""
 
-    def __init__(self, driver: Driver, errands: Errands, make: MakeChannel, patience: float) -> None:
+    def __init__(self, driver: Driver, errands: CallThreads, make: MakeChannel, patience: float) -> None:
         self._driver = driver
         self._errands = errands
         self._make = make
         self._patience = patience
         self._lock = threading.Lock()
         """Guards candidates and channels, so that a GPU is always one or the other. Never held during a call."""
-        self._candidates: dict[int, _Candidate] = {}
+        self._candidates: dict[int, _PendingGpu] = {}
         self._channels: dict[int, NvmlGpuChannel] = {}
         self._joined: tuple[NvmlGpuChannel, ...] = ()
         self._broken: SourceError | None = None
@@ -160,7 +168,7 @@ class Enlistment:
     def begin(self, count: int, now: float) -> None:
         """Ask all GPUs at once, and wait until they have answered, for at most `patience` seconds in all."""
         self._count, self._counted = count, now
-        self._candidates = {index: _Candidate(index, now) for index in range(count)}
+        self._candidates = {index: _PendingGpu(index, now) for index in range(count)}
         waiting = list(self._candidates.values())
         for candidate in waiting:
             self._ask(candidate, now)
@@ -194,15 +202,15 @@ class Enlistment:
         """Those that have joined, as `roster` gave them last."""
         return self._joined
 
-    def _waiting(self) -> list[_Candidate]:
+    def _waiting(self) -> list[_PendingGpu]:
         with self._lock:
             return list(self._candidates.values())
 
-    def _ask(self, candidate: _Candidate, now: float) -> None:
+    def _ask(self, candidate: _PendingGpu, now: float) -> None:
         if self._errands.send(candidate.errand, lambda: self._identify(candidate)):
             candidate.asked = now
 
-    def _identify(self, candidate: _Candidate) -> None:
+    def _identify(self, candidate: _PendingGpu) -> None:
         try:
             handle, identity = identify(self._driver, candidate.index)
             self._enlist(candidate, handle, identity)
@@ -213,7 +221,7 @@ class Enlistment:
         except Exception as error:
             candidate.reason, candidate.detail = Reason.MALFORMED, f"{type(error).__name__}: {error}"
 
-    def _enlist(self, candidate: _Candidate, handle: object, identity: GpuIdentity) -> None:
+    def _enlist(self, candidate: _PendingGpu, handle: object, identity: GpuIdentity) -> None:
         uuid = identity.gpu.uuid
         with self._lock:
             if any(channel.key == uuid for channel in self._channels.values()):

@@ -20,18 +20,18 @@ PROCESSES = 64
 """Processes of one GPU for which the first call has room."""
 
 
-class Handle(ctypes.c_void_p):
+class NvmlHandle(ctypes.c_void_p):
     """An opaque pointer of the library; equal when it points to the same device."""
 
     def __hash__(self) -> int:
         return hash(self.value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Handle) and self.value == other.value
+        return isinstance(other, NvmlHandle) and self.value == other.value
 
 
-def _handle(pointer: Any) -> Handle:
-    return Handle(ctypes.cast(pointer, ctypes.c_void_p).value)
+def _handle(pointer: Any) -> NvmlHandle:
+    return NvmlHandle(ctypes.cast(pointer, ctypes.c_void_p).value)
 
 
 class PynvmlDriver:
@@ -72,7 +72,7 @@ class PynvmlDriver:
     def _devices(self) -> dict[str, Callable[..., Any]]:
         nvml = self._nvml
 
-        def wait(events: Any, milliseconds: int) -> tuple[Handle, int, int]:
+        def wait(events: Any, milliseconds: int) -> tuple[NvmlHandle, int, int]:
             data = nvml.nvmlEventSetWait_v2(events, milliseconds)
             return _handle(data.device), data.eventType, data.eventData
 
@@ -97,17 +97,17 @@ class PynvmlDriver:
             self._pointer("nvmlDeviceGetMemoryInfo_v2"),
         )
 
-        def rates(device: Handle) -> dict[str, int]:
+        def rates(device: NvmlHandle) -> dict[str, int]:
             answer = (ctypes.c_uint * 2)()
             utilization(device, answer)
             return {"gpu": answer[0], "memory": answer[1]}
 
-        def memory_info(device: Handle) -> dict[str, int]:
+        def memory_info(device: NvmlHandle) -> dict[str, int]:
             answer = (ctypes.c_ulonglong * 3)()
             memory(device, answer)
             return {"total": answer[0], "free": answer[1], "used": answer[2]}
 
-        def memory_info_v2(device: Handle) -> dict[str, int]:
+        def memory_info_v2(device: NvmlHandle) -> dict[str, int]:
             answer = (ctypes.c_ulonglong * 5)(nvml.nvmlMemory_v2)  # a u32 version and its padding come first
             memory_v2(device, answer)
             return {"total": answer[1], "reserved": answer[2], "free": answer[3], "used": answer[4]}
@@ -122,7 +122,7 @@ class PynvmlDriver:
             "nvmlDeviceGetComputeRunningProcesses_v3": self._compute_processes,
         }
 
-    def _compute_processes(self, device: Handle) -> list[tuple[int, ...]]:
+    def _compute_processes(self, device: NvmlHandle) -> list[tuple[int, ...]]:
         """Process id, bytes of device memory and GPU instance of each; mostly one call, where the binding makes two."""
         room = ctypes.c_uint(PROCESSES)
         for _ in range(3):
@@ -136,7 +136,7 @@ class PynvmlDriver:
         self._nvml._nvmlCheckReturn(code)
         return [PROCESS.unpack_from(entries, number * PROCESS.size) for number in range(count.value)]
 
-    def _fabric(self, device: Handle) -> dict[str, Any]:
+    def _fabric(self, device: NvmlHandle) -> dict[str, Any]:
         info = self._nvml.c_nvmlGpuFabricInfo_v2_t()
         self._nvml.nvmlDeviceGetGpuFabricInfoV(device, ctypes.byref(info))
         return {
@@ -152,7 +152,7 @@ class PynvmlDriver:
         alloc, free = self._pointer("nvmlGpmSampleAlloc"), self._pointer("nvmlGpmSampleFree")
         take, compute = self._pointer("nvmlGpmSampleGet"), self._pointer("nvmlGpmMetricsGet")
 
-        def field_values(device: Handle, array: FieldArray) -> None:
+        def field_values(device: NvmlHandle, array: FieldArray) -> None:
             fields(device, array.count, array.buffer)
 
         def sample_alloc() -> int:

@@ -26,12 +26,12 @@ from agent.backends.nvml.driver import FUNCTION_NOT_FOUND, NOT_SUPPORTED, TIMEOU
 FORMAT = 1
 
 
-class TraceError(Exception):
+class DriverTraceError(Exception):
     """The file is not a trace that can be replayed; the text names it and the line."""
 
 
-class Trace:
-    """A trace that was read. Raises TraceError if it is not a trace, and OSError."""
+class DriverTrace:
+    """A trace that was read. Raises DriverTraceError if it is not a trace, and OSError."""
 
     def __init__(self, path: Path) -> None:
         lines = []
@@ -39,12 +39,12 @@ class Trace:
             try:
                 line = json.loads(text)
             except (ValueError, RecursionError) as error:
-                raise TraceError(f"{path}:{number}: is not JSON: {error}") from error
+                raise DriverTraceError(f"{path}:{number}: is not JSON: {error}") from error
             if not isinstance(line, dict):
-                raise TraceError(f"{path}:{number}: is not a JSON object")
+                raise DriverTraceError(f"{path}:{number}: is not a JSON object")
             lines.append(line)
         if len(lines) < 3 or lines[0].get("trace") != FORMAT or "shown" not in lines[-1]:
-            raise TraceError(f"{path}: is not a complete trace of format {FORMAT}; record it again with --record")
+            raise DriverTraceError(f"{path}: is not a complete trace of format {FORMAT}; record it again with --record")
         self.provenance: dict[str, Any] = lines[0]
         self.shown: dict[str, list[str]] = lines[-1]["shown"]
         self.calls: list[dict[str, Any]] = lines[1:-1]
@@ -178,7 +178,7 @@ HANDLES = frozenset(
 """Calls that answer with a device's handle."""
 
 
-class LeakError(Exception):
+class IdentifierLeakError(Exception):
     """The trace would contain an identifier; it is not written."""
 
 
@@ -271,16 +271,16 @@ class RecordingDriver:
         return self._tokens[key]
 
     def text(self, provenance: Mapping[str, Any], shown: Mapping[str, Sequence[str]]) -> str:
-        """The whole trace. Raises LeakError."""
+        """The whole trace. Raises IdentifierLeakError."""
         head = json.loads(self._names.scrub(json.dumps({"trace": FORMAT, **provenance})))
         text = "\n".join([json.dumps(head), *self.lines, json.dumps({"shown": shown})]) + "\n"
         left = self._names.left_in(text)
         if left:
-            raise LeakError(f"{len(left)} identifiers of this machine are still in the trace")
+            raise IdentifierLeakError(f"{len(left)} identifiers of this machine are still in the trace")
         return text
 
     def write(self, path: Path, provenance: Mapping[str, Any], shown: Mapping[str, Sequence[str]]) -> int:
-        """Write the trace; returns its size in bytes. Raises LeakError and OSError."""
+        """Write the trace; returns its size in bytes. Raises IdentifierLeakError and OSError."""
         data = self.text(provenance, shown).encode()
         path.write_bytes(data)
         return len(data)
@@ -298,7 +298,7 @@ class ReplayDriver:
     for a function `not found`.
     """
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: DriverTrace) -> None:
         self._answers: dict[object, list[Any]] = {}
         self._at: dict[object, int] = {}
         self._lock = threading.Lock()

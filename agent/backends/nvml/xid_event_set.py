@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from agent.backends.nvml.driver import PERMANENT_CODES, TIMEOUT, Driver, DriverError, Errands, escalate_source
+from agent.backends.nvml.driver import PERMANENT_CODES, TIMEOUT, CallThreads, Driver, DriverError, escalate_source
 from agent.model import Xid
 
 log = logging.getLogger("coldplate.nvml")
@@ -21,11 +21,11 @@ BURST = 256
 """Most events taken at once; one fault causes many XIDs on many GPUs."""
 
 
-class EventWatch:
+class XidEventSet:
     """The event set, and the GPUs registered with it. `pause` waits, and ends early when closing."""
 
     def __init__(
-        self, driver: Driver, wall: Callable[[], float], pause: Callable[[float], object], errands: Errands
+        self, driver: Driver, wall: Callable[[], float], pause: Callable[[float], object], errands: CallThreads
     ) -> None:
         self._driver = driver
         self._wall = wall

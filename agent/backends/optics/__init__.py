@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.backends.file_reader_pool import FileRelay
+from agent.backends.file_reader_pool import FileReaderPool
 from agent.backends.optics.adapter_temperatures import AdapterTemperatures
-from agent.backends.optics.ethernet_ports import PortCensus, PortStatistics
+from agent.backends.optics.ethernet_ports import PortList, PortStatistics
 from agent.backends.optics.netlink import Connect, connect_netlink
-from agent.backends.optics.port_modules import Transceivers
+from agent.backends.optics.port_modules import TransceiverReader
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.registration import BackendContext
 from agent.model import Gap, Instant, Lane, Node, Reading
@@ -38,13 +38,13 @@ class OpticsBackend:
     shortest = 1.0
 
     def __init__(self, sysfs: Path | str = "/sys", connect: Connect = connect_netlink) -> None:
-        self._relay = FileRelay(self.name)
-        census = PortCensus(str(sysfs), self._relay, connect)
+        self._relay = FileReaderPool(self.name)
+        census = PortList(str(sysfs), self._relay, connect)
         self._parts = (
             PortStatistics(census, self._relay, connect),
             AdapterTemperatures(str(sysfs), self._relay),
         )
-        self._transceivers = Transceivers(str(sysfs), census, connect)
+        self._transceivers = TransceiverReader(str(sysfs), census, connect)
         self._is_absent = True
         """Whether both other parts were absent when they were last read."""
 

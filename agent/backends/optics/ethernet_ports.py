@@ -6,18 +6,18 @@ import os
 import re
 from contextlib import suppress
 
-from agent.backends.file_reader_pool import FileRelay, Leg, Unread
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
 from agent.backends.optics.ethtool_requests import (
     LONGEST_NAME,
     QUESTIONS,
-    FamilyQuestion,
-    MissingRows,
-    PortQuestion,
-    no_answer,
+    FamilyRequest,
+    MissingPortMetrics,
+    PortRequest,
+    explain_failure,
 )
 from agent.backends.optics.netlink import Connect
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
-from agent.backends.sysfs import is_physical_interface, names, printable, text
+from agent.backends.sysfs import is_physical_interface, list_names, printable, text
 from agent.catalogue import metric
 from agent.model import Backend, Labels, Metric, Node, Reading, Series
 
@@ -29,7 +29,7 @@ _REPRESENTOR = re.compile(r"(c\d+)?pf\d+(vf|sf)\d+$")
 """The name of a switch's port to a function of its card (Documentation/networking/switchdev.rst)."""
 
 
-class PortFolder:
+class PortDirectory:
     """The list of ports, as an item of a relay: what a driver is asked for its port's name may hang."""
 
     def __init__(self, sysfs: str) -> None:
@@ -39,7 +39,7 @@ class PortFolder:
     def read(self) -> list[str] | OSError:
         """The names of all Ethernet ports of hardware, in order."""
         try:
-            found = names(self.path)
+            found = list_names(self.path)
         except OSError as error:
             return error
         return [name for name in found if self._is_port(name)]
@@ -55,14 +55,14 @@ class PortFolder:
         return ""
 
 
-class PortCensus:
+class PortList:
     """The ports of `sysfs`/class/net, and the number of ethtool's family, for statistics and modules.
 
     `connect` opens a socket to the kernel.
     """
 
-    def __init__(self, sysfs: str, relay: FileRelay, connect: Connect) -> None:
-        self._folder = PortFolder(sysfs)
+    def __init__(self, sysfs: str, relay: FileReaderPool, connect: Connect) -> None:
+        self._folder = PortDirectory(sysfs)
         self._relay = relay
         self._connect = connect
         self._family: int | None = None
@@ -78,13 +78,13 @@ class PortCensus:
 
         Raises AbsentError without ports, and DeviceError.
         """
-        ((answer,),) = self._relay.round([Leg("list of ports", [self._folder])], mono)
+        ((answer,),) = self._relay.round([DeviceReads("list of ports", [self._folder])], mono)
         if isinstance(answer, list):
             self._ports = answer
         elif isinstance(answer, FileNotFoundError):
             self._ports = []
         elif isinstance(answer, OSError):
-            failed = no_answer(answer)
+            failed = explain_failure(answer)
             raise DeviceError(failed.reason, f"{self._folder.path}: {failed.detail}")
         elif not self._ports:
             raise DeviceError(answer.reason, f"{self._folder.path}: {answer.detail}")
@@ -95,11 +95,13 @@ class PortCensus:
     def find_family(self, mono: float) -> int:
         """The number. Raises AbsentError without the kernel's interface, and DeviceError."""
         if self._family is None:
-            ((answer,),) = self._relay.round([Leg("number of the family", [FamilyQuestion(self._connect)])], mono)
+            ((answer,),) = self._relay.round(
+                [DeviceReads("number of the family", [FamilyRequest(self._connect)])], mono
+            )
             if answer is None:
                 raise AbsentError("the kernel has no ethtool netlink (CONFIG_ETHTOOL_NETLINK, from Linux 5.6 on)")
             if not isinstance(answer, int):
-                raise DeviceError(answer.reason, f"{FamilyQuestion.path}: {answer.detail}")
+                raise DeviceError(answer.reason, f"{FamilyRequest.path}: {answer.detail}")
             self._family = answer
         return self._family
 
@@ -120,7 +122,7 @@ class PortStatistics:
     rows = tuple(row for question in QUESTIONS for row in question.rows)
     """What is missing where nothing can be asked."""
 
-    def __init__(self, census: PortCensus, relay: FileRelay, connect: Connect) -> None:
+    def __init__(self, census: PortList, relay: FileReaderPool, connect: Connect) -> None:
         self._census = census
         self._connect = connect
         self._relay = relay
@@ -130,15 +132,17 @@ class PortStatistics:
         """Ask about every port. Raises AbsentError without ports or without the kernel's interface, and DeviceError."""
         ports = self._census.find_ports(mono)
         family = self._census.find_family(mono)
-        legs = [Leg(port, [PortQuestion(self._connect, family, port, each) for each in QUESTIONS]) for port in ports]
+        legs = [
+            DeviceReads(port, [PortRequest(self._connect, family, port, each) for each in QUESTIONS]) for port in ports
+        ]
         answers = self._relay.round(legs, mono)
         readings: dict[Series, Reading] = {}
-        missing = MissingRows()
+        missing = MissingPortMetrics()
         calls = 0
         for port, leg in zip(ports, answers, strict=True):
             device = printable(port)
             for question, answer in zip(QUESTIONS, leg, strict=True):
-                calls += not isinstance(answer, Unread)
+                calls += not isinstance(answer, UnansweredRead)
                 for each in answer if isinstance(answer, list) else ():
                     series = self._of(each.row, device, each.labels)
                     readings[series] = Reading(series, each.value)  # once, should the kernel say it twice

@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from agent.backends.file_reader_pool import Unread
+from agent.backends.file_reader_pool import UnansweredRead
 from agent.backends.optics.netlink import (
     Connect,
     NetlinkFormatError,
-    ask_kernel,
     attribute,
     attributes_in,
-    find_family,
     nest,
+    resolve_family,
+    send_request,
     u32,
     whole_number,
 )
@@ -75,7 +75,7 @@ Attributes = Sequence[tuple[int, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class EthtoolQuestion:
+class EthtoolRequest:
     """A question, by the name that ethtool's documentation gives it.
 
     `rows` are missing without an answer. Those in `offered` are missing, too, if the answer does not have them: the
@@ -93,18 +93,18 @@ class EthtoolQuestion:
     more: tuple[bytes, ...] = ()
 
     def ask(self, connect: Connect, family: int, device: str) -> list[PortValue]:
-        """What the kernel says about a port. Raises as `ask_kernel`."""
+        """What the kernel says about a port. Raises as `send_request`."""
         commands = (self.command, self.answer)
-        return list(self.read(ask_port(connect, family, commands, self.header, self.flags, device, *self.more)))
+        return list(self.read(send_for_port(connect, family, commands, self.header, self.flags, device, *self.more)))
 
 
-def ask_port(
+def send_for_port(
     connect: Connect, family: int, commands: tuple[int, int], header: int, flags: int, device: str, *more: bytes
 ) -> Attributes:
-    """The answer to a question about a port. `commands` are the numbers of both. Raises as `ask_kernel`."""
+    """The answer to a question about a port. `commands` are the numbers of both. Raises as `send_request`."""
     name = os.fsencode(device)
     about = nest(header, attribute(_DEVICE_NAME, name + b"\0"), u32(_FLAGS, flags))
-    told = ask_kernel(connect, family, *commands, _VERSION, about, *more)
+    told = send_request(connect, family, *commands, _VERSION, about, *more)
     answered = dict(attributes_in(dict(told).get(header, b""))).get(_DEVICE_NAME, name).rstrip(b"\0")
     if answered != name:
         raise NetlinkFormatError(f"an answer about {os.fsdecode(answered)!a}")
@@ -179,11 +179,11 @@ _ERRORS = (optics.SYMBOL_ERRORS, optics.FCS_ERRORS)
 _DOWNS = (optics.LINK_DOWN_EVENTS,)
 
 QUESTIONS = (
-    EthtoolQuestion("FEC_GET", 29, 30, 1, COMPACT | _STATISTICS, _read_fec, (optics.FEC_INFO, *_COUNTED), _COUNTED),
-    EthtoolQuestion("STATS_GET", 32, 33, 2, COMPACT, _read_statistics, _ERRORS, _ERRORS, (_WANTED,)),
-    EthtoolQuestion("LINKSTATE_GET", 6, 6, 1, _STATISTICS, _read_link_state, _DOWNS, _DOWNS),
+    EthtoolRequest("FEC_GET", 29, 30, 1, COMPACT | _STATISTICS, _read_fec, (optics.FEC_INFO, *_COUNTED), _COUNTED),
+    EthtoolRequest("STATS_GET", 32, 33, 2, COMPACT, _read_statistics, _ERRORS, _ERRORS, (_WANTED,)),
+    EthtoolRequest("LINKSTATE_GET", 6, 6, 1, _STATISTICS, _read_link_state, _DOWNS, _DOWNS),
     # A link that is down has no rate, which is no gap.
-    EthtoolQuestion("LINKMODES_GET", 4, 4, 1, COMPACT, _read_link_modes, (optics.RATE,), ()),
+    EthtoolRequest("LINKMODES_GET", 4, 4, 1, COMPACT, _read_link_modes, (optics.RATE,), ()),
 )
 """All that is asked of each port."""
 
@@ -208,33 +208,33 @@ _WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class NoAnswer:
+class RequestFailure:
     """Why a question has no answer."""
 
     reason: Reason
     detail: str
 
 
-class PortQuestion:
+class PortRequest:
     """One question about one port, as an item of the relay."""
 
     __slots__ = ("_connect", "_device", "_family", "_question", "path")
 
-    def __init__(self, connect: Connect, family: int, device: str, question: EthtoolQuestion) -> None:
+    def __init__(self, connect: Connect, family: int, device: str, question: EthtoolRequest) -> None:
         self._connect = connect
         self._family = family
         self._device = device
         self._question = question
         self.path = f"{question.name} {device}"
 
-    def read(self) -> list[PortValue] | NoAnswer:
+    def read(self) -> list[PortValue] | RequestFailure:
         try:
             return self._question.ask(self._connect, self._family, self._device)
         except (OSError, NetlinkFormatError) as error:
-            return no_answer(error)
+            return explain_failure(error)
 
 
-class FamilyQuestion:
+class FamilyRequest:
     """The question for the number of ethtool's family, likewise."""
 
     path = f"GETFAMILY {FAMILY}"
@@ -242,40 +242,42 @@ class FamilyQuestion:
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
 
-    def read(self) -> int | NoAnswer | None:
+    def read(self) -> int | RequestFailure | None:
         """None if the kernel has no such family."""
         try:
-            return find_family(self._connect, FAMILY)
+            return resolve_family(self._connect, FAMILY)
         except FileNotFoundError:
             return None
         except (OSError, NetlinkFormatError) as error:
-            return no_answer(error)
+            return explain_failure(error)
 
 
-def no_answer(error: OSError | NetlinkFormatError) -> NoAnswer:
+def explain_failure(error: OSError | NetlinkFormatError) -> RequestFailure:
     """What an error means, with the remedy where there is one."""
     if isinstance(error, NetlinkFormatError):
-        return NoAnswer(Reason.MALFORMED, f"the kernel's answer cannot be understood: {error}")
+        return RequestFailure(Reason.MALFORMED, f"the kernel's answer cannot be understood: {error}")
     if isinstance(error, TimeoutError):
-        return NoAnswer(Reason.TIMEOUT, "no answer from the kernel")
+        return RequestFailure(Reason.TIMEOUT, "no answer from the kernel")
     number = error.errno or errno.EIO
-    return NoAnswer(_REASONS.get(number, Reason.LOST), _WORDS.get(number, os.strerror(number)))
+    return RequestFailure(_REASONS.get(number, Reason.LOST), _WORDS.get(number, os.strerror(number)))
 
 
-class MissingRows:
+class MissingPortMetrics:
     """Which rows are missing, of which ports, and why. What only some drivers do not offer is not missing."""
 
     def __init__(self) -> None:
         self._given: set[Metric] = set()
         self._missing: dict[tuple[Metric, Reason], list[str]] = {}
 
-    def take(self, question: EthtoolQuestion, device: str, answer: list[PortValue] | NoAnswer | Unread) -> None:
+    def take(
+        self, question: EthtoolRequest, device: str, answer: list[PortValue] | RequestFailure | UnansweredRead
+    ) -> None:
         """Note what a question about a port gave."""
         if isinstance(answer, list):
             given = {each.row for each in answer}
             self.give(given)
             rows: Iterable[Metric] = (row for row in question.offered if row not in given)
-            why: NoAnswer | Unread = NoAnswer(Reason.UNSUPPORTED, "not counted by this driver")
+            why: RequestFailure | UnansweredRead = RequestFailure(Reason.UNSUPPORTED, "not counted by this driver")
         else:
             rows, why = question.rows, answer
         for row in rows:

@@ -138,7 +138,7 @@ _FAMILY_ID, _FAMILY_NAME = 1, 2
 """GENL_ID_CTRL, its commands and attributes: include/uapi/linux/genetlink.h."""
 
 
-class KernelSocket(Protocol):
+class NetlinkSocket(Protocol):
     """What is needed of a netlink socket. Each method raises OSError; `recv` gives one datagram."""
 
     def send(self, data: bytes, /) -> int: ...
@@ -148,18 +148,18 @@ class KernelSocket(Protocol):
     def close(self) -> None: ...
 
 
-Connect = Callable[[], KernelSocket]
+Connect = Callable[[], NetlinkSocket]
 """Opens a socket to the kernel. Raises OSError."""
 
 
-def connect_netlink() -> KernelSocket:
+def connect_netlink() -> NetlinkSocket:
     """A socket to generic netlink, whose answers are waited for ANSWER_SECONDS. Raises OSError."""
     opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _GENERIC)
     opened.settimeout(ANSWER_SECONDS)
     return opened
 
 
-def ask_kernel(
+def send_request(
     connect: Connect, family: int, command: int, answer: int, version: int, *attributes: bytes
 ) -> list[tuple[int, bytes]]:
     """The attributes of the message `answer` with which the kernel answers `command`.
@@ -180,16 +180,16 @@ def ask_kernel(
     raise NetlinkFormatError(f"no answer among {MOST_MESSAGES} messages")
 
 
-def find_family(connect: Connect, name: str) -> int:
-    """The number that this kernel gave to a generic family. Raises as `ask_kernel`; FileNotFoundError: it has none."""
+def resolve_family(connect: Connect, name: str) -> int:
+    """The number that this kernel gave to a generic family. Raises as `send_request`; FileNotFoundError without."""
     wanted = attribute(_FAMILY_NAME, name.encode() + b"\0")
-    told = dict(ask_kernel(connect, _CONTROLLER, _GET_FAMILY, _NEW_FAMILY, _CONTROLLER_VERSION, wanted))
+    told = dict(send_request(connect, _CONTROLLER, _GET_FAMILY, _NEW_FAMILY, _CONTROLLER_VERSION, wanted))
     if _FAMILY_ID not in told:
         raise NetlinkFormatError(f"the family {name} has no number")
     return whole_number(told[_FAMILY_ID])
 
 
-def _heard(talk: KernelSocket) -> Iterator[NetlinkMessage]:
+def _heard(talk: NetlinkSocket) -> Iterator[NetlinkMessage]:
     """The first messages that belong to the question."""
     seen = 0
     while seen < MOST_MESSAGES:

@@ -25,12 +25,12 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
-from agent.backends.file_reader_pool import FileRelay
-from agent.backends.polled_source import Paced, PacedSource, Repeat, Spawn, spawn_thread
-from agent.backends.power.hwmon import Hwmon
-from agent.backends.power.ipmi import Ipmi, Transport, open_transport
-from agent.backends.power.rapl import Rapl
-from agent.backends.power.redfish_power import Redfish
+from agent.backends.file_reader_pool import FileReaderPool
+from agent.backends.polled_source import CachedRead, PollableSource, PolledSource, Spawn, spawn_thread
+from agent.backends.power.hwmon import HwmonPower
+from agent.backends.power.ipmi import IpmiPower, IpmiTransport, open_transport
+from agent.backends.power.rapl import RaplEnergy
+from agent.backends.power.redfish_power import RedfishPower
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.redfish_service import target_of
 from agent.backends.registration import BackendContext
@@ -55,12 +55,12 @@ def make_backend(context: BackendContext) -> PowerBackend | None:
     return PowerBackend(wanted.power, str(context.sysfs), redfish=_redfish(context))
 
 
-def _redfish(context: BackendContext) -> Redfish | None:
+def _redfish(context: BackendContext) -> RedfishPower | None:
     wanted = context.config.backends
     target = bmc_of(wanted)
     if target is None or wanted.redfish is None:
         return None
-    return Redfish(target, wanted.redfish.chassis, lambda: context.clock().mono)
+    return RedfishPower(target, wanted.redfish.chassis, lambda: context.clock().mono)
 
 
 def bmc_of(wanted: BackendsConfig) -> HttpTarget | None:
@@ -71,7 +71,7 @@ def bmc_of(wanted: BackendsConfig) -> HttpTarget | None:
 MOST_WATTS = 1e6
 
 
-class PowerSource(PacedSource, Protocol):
+class PowerSource(PollableSource, Protocol):
     """One way to learn the power of the whole node."""
 
     def watts(self) -> float:
@@ -92,7 +92,7 @@ def plausible_watts(source: PowerSource) -> float:
 log = logging.getLogger("coldplate.power")
 
 
-class Refusals:
+class PermissionLog:
     """Reads that lack a permission: logged once, and once when they are allowed again.
 
     Kept by metric: the counters of RAPL's many domains are refused together.
@@ -126,24 +126,24 @@ class PowerBackend:
         order: Sequence[str],
         sysfs: str = "/sys",
         redfish: PowerSource | None = None,
-        ipmi: Callable[[], Transport] = open_transport,
+        ipmi: Callable[[], IpmiTransport] = open_transport,
         spawn: Spawn = spawn_thread,
     ) -> None:
         """`order` names sources; those that do not exist are skipped. `spawn` runs what may take long."""
-        self._relay = FileRelay(self.name, PATIENCE_SECONDS)
-        hwmon = Hwmon(sysfs, self._relay)
-        rapl = Rapl(sysfs, self._relay)
-        sources: dict[str, PowerSource] = {"ipmi": Ipmi(ipmi), "hwmon": hwmon}
+        self._relay = FileReaderPool(self.name, PATIENCE_SECONDS)
+        hwmon = HwmonPower(sysfs, self._relay)
+        rapl = RaplEnergy(sysfs, self._relay)
+        sources: dict[str, PowerSource] = {"ipmi": IpmiPower(ipmi), "hwmon": hwmon}
         if redfish is not None:
             sources["redfish"] = redfish
         names = [name for name in dict.fromkeys(order) if name in sources]
-        self._paced = [Paced(sources[name], partial(plausible_watts, sources[name]), spawn) for name in names]
+        self._paced = [PolledSource(sources[name], partial(plausible_watts, sources[name]), spawn) for name in names]
         self._series = {name: Series(NODE_POWER, Node(), (("source", name),)) for name in names}
         # Reading the parts also finds the meters, so it comes before any source is asked.
-        self._parts = [Repeat(hwmon.parts, hwmon.period)] if "hwmon" in names else []
+        self._parts = [CachedRead(hwmon.parts, hwmon.period)] if "hwmon" in names else []
         if "rapl" in order:
-            self._parts.append(Repeat(rapl.read, rapl.period))
-        self._refusals = Refusals()
+            self._parts.append(CachedRead(rapl.read, rapl.period))
+        self._refusals = PermissionLog()
         self._sysfs = (hwmon, rapl)
         self._looked_for = f"no RAPL domain {rapl.pattern}" if "rapl" in order else ""
 
@@ -180,7 +180,7 @@ class PowerBackend:
             paced.close()
         self._relay.close()
 
-    def _ask(self, mono: float) -> tuple[Paced[float] | None, int]:
+    def _ask(self, mono: float) -> tuple[PolledSource[float] | None, int]:
         """The first source with a value, and how many reads were made to find it."""
         asked = 0
         for paced in self._paced:
@@ -190,7 +190,7 @@ class PowerBackend:
         return None, asked
 
     @staticmethod
-    def _missing(preferred: Sequence[Paced[float]], winner: Paced[float] | None) -> list[Gap]:
+    def _missing(preferred: Sequence[PolledSource[float]], winner: PolledSource[float] | None) -> list[Gap]:
         """Why sources did not answer: all of them if none did, else those that were configured by name."""
         return [
             Gap(NODE_POWER, Node(), paced.fault.reason, f"{paced.source.name}: {paced.fault.detail}")

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from agent.backends.protocol import DeviceError
-from agent.backends.redfish_service import CHASSIS, DENIED_RETRY_SECONDS, RedfishService, link, list_in, number
+from agent.backends.redfish_service import CHASSIS, DENIED_RETRY_SECONDS, RedfishService, as_list, as_number, link_path
 from agent.lib.http_target import HttpTarget
 from agent.model import Reason
 
@@ -31,9 +31,9 @@ def consumed_watts(document: Any) -> float | None:
     """The power that a Power or an EnvironmentMetrics resource reports; None if it reports none."""
     if not isinstance(document, dict):
         return None
-    control = list_in(document.get("PowerControl"))
-    found = [number(entry.get("PowerConsumedWatts")) for entry in control if isinstance(entry, dict)]
-    found.append(number(document.get("PowerWatts")))
+    control = as_list(document.get("PowerControl"))
+    found = [as_number(entry.get("PowerConsumedWatts")) for entry in control if isinstance(entry, dict)]
+    found.append(as_number(document.get("PowerWatts")))
     return max((value for value in found if value is not None), default=None)
 
 
@@ -46,7 +46,7 @@ def is_node(chassis: dict[str, Any]) -> bool:
     )
 
 
-class Redfish:
+class RedfishPower:
     """The management controller, asked over the network."""
 
     name = "redfish"
@@ -95,7 +95,7 @@ class Redfish:
             chassis = self._service.attempt(member)
             if self._chassis is None and not is_node(chassis):
                 continue
-            for resource in (link(chassis.get("Power")), link(chassis.get("EnvironmentMetrics"))):
+            for resource in (link_path(chassis.get("Power")), link_path(chassis.get("EnvironmentMetrics"))):
                 if resource is None:
                     continue
                 watts = consumed_watts(self._service.attempt(resource))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 from agent.backends.protocol import DeviceError
-from agent.backends.sysfs import names, text
+from agent.backends.sysfs import list_names, text
 from agent.model import Reason
 
 DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE})
@@ -30,7 +30,7 @@ def read_name(path: str) -> str:
     return name
 
 
-def read_count(path: str) -> int:
+def read_number(path: str) -> int:
     """A whole number that is not negative. Raises DeviceError naming the file."""
     said = read_text(path)
     if not (said.isascii() and said.isdigit() and len(said) <= 20):
@@ -38,7 +38,7 @@ def read_count(path: str) -> int:
     return int(said)
 
 
-class CountFile:
+class NumberFile:
     """A file with a whole number, for a relay."""
 
     def __init__(self, path: str) -> None:
@@ -47,12 +47,12 @@ class CountFile:
     def read(self) -> int | DeviceError:
         """The number, or why there is none."""
         try:
-            return read_count(self.path)
+            return read_number(self.path)
         except DeviceError as error:
             return error
 
 
-class Folder:
+class DirectoryEntries:
     """Those entries of a directory whose names begin with a prefix, for a relay."""
 
     def __init__(self, path: str, prefix: str) -> None:
@@ -62,7 +62,7 @@ class Folder:
     def read(self) -> list[str] | DeviceError:
         """The paths of the entries, in order; none if there is no such directory."""
         try:
-            return [f"{self.path}/{name}" for name in names(self.path) if name.startswith(self._prefix)]
+            return [f"{self.path}/{name}" for name in list_names(self.path) if name.startswith(self._prefix)]
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ENOTDIR):
                 return []

@@ -15,13 +15,13 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from math import cos, pi, sin
 
-from agent.backends.synthetic.machines import Topology
+from agent.backends.synthetic.machines import MachineType
 from agent.backends.synthetic.scenario import ScenarioJob
 
 _MASK = (1 << 64) - 1
 
 
-def mix(*parts: int) -> int:
+def hash64(*parts: int) -> int:
     """A 64-bit hash of whole numbers (the finaliser of splitmix64, once for each part)."""
     state = 0x9E3779B97F4A7C15
     for part in parts:
@@ -32,17 +32,17 @@ def mix(*parts: int) -> int:
     return state
 
 
-def share(*parts: int) -> float:
+def uniform(*parts: int) -> float:
     """A number from 0 to 1 (not 1 itself), the same for the same parts."""
-    return (mix(*parts) >> 11) * 2.0**-53
+    return (hash64(*parts) >> 11) * 2.0**-53
 
 
-def spread(*parts: int) -> float:
+def uniform_signed(*parts: int) -> float:
     """A number from -1 to 1, the same for the same parts."""
-    return 2.0 * share(*parts) - 1.0
+    return 2.0 * uniform(*parts) - 1.0
 
 
-class Ripple:
+class SmoothNoise:
     """A smooth wander between -1 and 1 around 0, together with its exact integral.
 
     Power is the derivative of energy, to the last digit, only if the noise on it can be integrated: three
@@ -56,7 +56,7 @@ class Ripple:
 
     def __init__(self, *seed: int) -> None:
         self._terms = tuple(
-            (weight, 2 * pi / (period * (1 + 0.1 * spread(*seed, order))), 2 * pi * share(*seed, order + 100))
+            (weight, 2 * pi / (period * (1 + 0.1 * uniform_signed(*seed, order))), 2 * pi * uniform(*seed, order + 100))
             for order, (period, weight) in enumerate(zip(self._PERIODS, self._WEIGHTS, strict=True))
         )
 
@@ -103,7 +103,7 @@ def levels(values: dict[int, float]) -> Levels:
     return tuple(values.get(channel, 0.0) for channel in range(WIDTH))
 
 
-class Cycle:
+class ActivityCycle:
     """Pieces of constant levels, over and over. Immutable by convention."""
 
     __slots__ = ("_prefix", "_starts", "durations", "mean_power", "period", "pieces", "total")
@@ -172,11 +172,11 @@ TRAFFIC: dict[str, Shares] = {
 class Worker:
     """One GPU at work: turns a phase into cycles for this GPU, in watts and bytes per second."""
 
-    def __init__(self, topology: Topology, seed: int, gpu: int) -> None:
+    def __init__(self, topology: MachineType, seed: int, gpu: int) -> None:
         self._topology = topology
         self._key = (seed, gpu)
-        self._thirst = 1.0 + 0.03 * spread(seed, gpu, 11)  # chips differ in what they draw for the same work
-        self._evenness = 1.0 + 0.015 * spread(seed, gpu, 12)
+        self._thirst = 1.0 + 0.03 * uniform_signed(seed, gpu, 11)  # chips differ in what they draw for the same work
+        self._evenness = 1.0 + 0.015 * uniform_signed(seed, gpu, 12)
 
     def level(
         self,
@@ -212,23 +212,23 @@ class Worker:
             }
         )  # fmt: skip
 
-    def idle(self) -> Cycle:
+    def idle(self) -> ActivityCycle:
         """No process on the GPU."""
         machine = self._topology
-        watts = machine.power_idle * (1.0 + 0.06 * spread(*self._key, 13))
-        return Cycle([(60.0, levels({POWER: watts, IDLE: 1.0, CLOCK: machine.clock_idle}))])
+        watts = machine.power_idle * (1.0 + 0.06 * uniform_signed(*self._key, 13))
+        return ActivityCycle([(60.0, levels({POWER: watts, IDLE: 1.0, CLOCK: machine.clock_idle}))])
 
-    def off(self) -> Cycle:
+    def off(self) -> ActivityCycle:
         """A GPU that is no longer there."""
-        return Cycle([(60.0, levels({}))])
+        return ActivityCycle([(60.0, levels({}))])
 
-    def allocated(self, busy: float = 0.0) -> Cycle:
+    def allocated(self, busy: float = 0.0) -> ActivityCycle:
         """A process holds the GPU and hardly uses it."""
-        return Cycle([(60.0, self._little(busy))])
+        return ActivityCycle([(60.0, self._little(busy))])
 
-    def spinning(self) -> Cycle:
+    def spinning(self) -> ActivityCycle:
         """A collective waits for a peer: a kernel runs all the time and does nothing."""
-        return Cycle([(60.0, self._spin())])
+        return ActivityCycle([(60.0, self._spin())])
 
     def _spin(self) -> Levels:
         return self.level(WAITING, memory=0.01, sm=0.18, occupancy=0.04, tensor=0.0005, dram=0.004, nvlink=1e-5)
@@ -239,19 +239,19 @@ class Worker:
             tensor=0.4 * busy, dram=0.4 * busy, pcie=pcie,
         )  # fmt: skip
 
-    def work(self, kind: str, job: ScenarioJob, parameters: Mapping[str, float], gpu: int) -> Cycle:
+    def work(self, kind: str, job: ScenarioJob, parameters: Mapping[str, float], gpu: int) -> ActivityCycle:
         """The cycle of a phase of that kind."""
         if kind == "training":
-            return Cycle(self._iteration(job, parameters, gpu))
+            return ActivityCycle(self._iteration(job, parameters, gpu))
         if kind == "inference":
             return self._inference(parameters)
         if kind == "data-starved":
             return self._starved(parameters)
         if kind == "power-swing":
             high = parameters["high"]
-            return Cycle([(high, self._compute(1.0, 1.0, job, gpu)), (parameters["low"], self._spin())])
+            return ActivityCycle([(high, self._compute(1.0, 1.0, job, gpu)), (parameters["low"], self._spin())])
         if kind == "loading":
-            return Cycle([(60.0, self._little(0.05, pcie=(0.002, 0.25)))])
+            return ActivityCycle([(60.0, self._little(0.05, pcie=(0.002, 0.25)))])
         if kind == "waiting":
             return self.spinning()
         if kind == "idle":
@@ -288,12 +288,12 @@ class Worker:
             (0.03 * period, host),
         ]
 
-    def _inference(self, parameters: Mapping[str, float]) -> Cycle:
+    def _inference(self, parameters: Mapping[str, float]) -> ActivityCycle:
         """Requests come in bursts of uneven length: decoding, which is bound by memory, and short prefills."""
         load, pieces = parameters["load"], []
         for burst in range(6):
-            length = 1.0 + 4.0 * share(*self._key, 21, burst)
-            wish = load * (1.0 + 0.4 * spread(*self._key, 22, burst))
+            length = 1.0 + 4.0 * uniform(*self._key, 21, burst)
+            wish = load * (1.0 + 0.4 * uniform_signed(*self._key, 22, burst))
             busy = min(1.0, max(0.01, wish))
             decode = self.level(
                 CONTEXT + 0.42 * busy, busy, memory=0.55 * busy, sm=0.55 * busy, occupancy=0.2 * busy,
@@ -306,24 +306,24 @@ class Worker:
                 nvlink=0.05 * busy,
             )  # fmt: skip
             pieces += [(0.2 * length, prefill), (0.8 * length, decode)]
-        return Cycle(pieces)
+        return ActivityCycle(pieces)
 
-    def _starved(self, parameters: Mapping[str, float]) -> Cycle:
+    def _starved(self, parameters: Mapping[str, float]) -> ActivityCycle:
         """A short burst of compute for each batch that arrives, then waiting for the next one."""
         busy = parameters["utilization"]
         burst = self.level(0.85, memory=0.5, sm=0.9, occupancy=0.4, tensor=0.5, dram=0.45, pcie=(0.004, 0.35))
-        return Cycle([(4.0 * busy, burst), (4.0 * (1.0 - busy), self._little(0.0, pcie=(0.002, 0.40)))])
+        return ActivityCycle([(4.0 * busy, burst), (4.0 * (1.0 - busy), self._little(0.0, pcie=(0.002, 0.40)))])
 
-    def stalled(self, writer: bool, window: tuple[float, float], job: ScenarioJob, gpu: int) -> Cycle:
+    def stalled(self, writer: bool, window: tuple[float, float], job: ScenarioJob, gpu: int) -> ActivityCycle:
         """A checkpoint that one rank writes while the others wait for it: `window` is (every, takes)."""
         every, takes = window
         stall = self._little(0.01, pcie=(0.10, 0.002)) if writer else self._spin()
-        return Cycle([(takes, stall), (every - takes, self._compute(0.985, 1.0, job, gpu))])
+        return ActivityCycle([(takes, stall), (every - takes, self._compute(0.985, 1.0, job, gpu))])
 
-    def held_up(self, share: float, job: ScenarioJob, gpu: int) -> Cycle:
+    def held_up(self, share: float, job: ScenarioJob, gpu: int) -> ActivityCycle:
         """Work for a share of the time, and waiting for a straggler of another node for the rest."""
         if not 0.0 < share < 1.0:
-            return Cycle([(60.0, self._spin() if share <= 0.0 else self._compute(0.985, 1.0, job, gpu))])
+            return ActivityCycle([(60.0, self._spin() if share <= 0.0 else self._compute(0.985, 1.0, job, gpu))])
         return self.stalled(False, (TURN_SECONDS, (1.0 - share) * TURN_SECONDS), job, gpu)
 
 
@@ -331,7 +331,9 @@ RATES = (TENSOR, DRAM, NVLINK_TX, NVLINK_RX, FABRIC_TX, FABRIC_RX)
 """What falls with the clock, where a GPU does as much as it can."""
 
 
-def slowed(cycle: Cycle, power: float, clock: float, reason: int | None = None, floor: float = 0.0) -> Cycle:
+def slowed(
+    cycle: ActivityCycle, power: float, clock: float, reason: int | None = None, floor: float = 0.0
+) -> ActivityCycle:
     """The same kernels at lower clocks: `reason` is the channel that shows why; None shows no reason.
 
     The utilization stays as it is, because the kernels still run all the time: they only take longer.
@@ -339,7 +341,7 @@ def slowed(cycle: Cycle, power: float, clock: float, reason: int | None = None, 
     return _lowered(cycle, power, clock, reason, floor, dict.fromkeys(RATES, clock))
 
 
-def slowed_in_step(cycle: Cycle, factor: float, floor: float = 0.0) -> Cycle:
+def slowed_in_step(cycle: ActivityCycle, factor: float, floor: float = 0.0) -> ActivityCycle:
     """Power and clock at a factor, and as much work in a second as the peers of a synchronous job do.
 
     So the tensor cores are active for a larger share of fewer cycles, and the transfers are those of the peers.
@@ -348,8 +350,8 @@ def slowed_in_step(cycle: Cycle, factor: float, floor: float = 0.0) -> Cycle:
 
 
 def _lowered(
-    cycle: Cycle, power: float, clock: float, reason: int | None, floor: float, rates: Mapping[int, float]
-) -> Cycle:
+    cycle: ActivityCycle, power: float, clock: float, reason: int | None, floor: float, rates: Mapping[int, float]
+) -> ActivityCycle:
 
     def lower(level: Levels) -> Levels:
         changed = list(level)
@@ -363,10 +365,12 @@ def _lowered(
             changed[reason] = 1.0
         return tuple(changed)
 
-    return Cycle([(duration, lower(level)) for duration, level in zip(cycle.durations, cycle.pieces, strict=True)])
+    return ActivityCycle(
+        [(duration, lower(level)) for duration, level in zip(cycle.durations, cycle.pieces, strict=True)]
+    )
 
 
-def capped(cycle: Cycle, watts: float) -> Cycle:
+def capped(cycle: ActivityCycle, watts: float) -> ActivityCycle:
     """The same work under a lower power limit."""
 
     def lower(level: Levels) -> Levels:
@@ -378,4 +382,6 @@ def capped(cycle: Cycle, watts: float) -> Cycle:
         changed[POWER_CAP] = 1.0
         return tuple(changed)
 
-    return Cycle([(duration, lower(level)) for duration, level in zip(cycle.durations, cycle.pieces, strict=True)])
+    return ActivityCycle(
+        [(duration, lower(level)) for duration, level in zip(cycle.durations, cycle.pieces, strict=True)]
+    )

@@ -14,14 +14,14 @@ from typing import NamedTuple
 from agent.backends.synthetic import activity as ch
 from agent.backends.synthetic.activity import (
     POWER_BRAKE,
-    Cycle,
+    ActivityCycle,
     Levels,
-    Ripple,
+    SmoothNoise,
     Worker,
     capped,
-    share,
     slowed,
     slowed_in_step,
+    uniform,
 )
 from agent.backends.synthetic.coolant_loop import OF_COOLANT, warmed
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob, ScenarioPhase, Window
@@ -44,7 +44,7 @@ class Regime(NamedTuple):
     """What holds for a GPU until the next edge. `origin`: when the cycle began, the same for a whole job."""
 
     key: tuple[int, ...]
-    cycle: Cycle
+    cycle: ActivityCycle
     origin: float
     resistance: float = 1.0  # of the cooling, as a multiple of the healthy one
     inlet: float = 0.0  # celsius above the healthy inlet
@@ -70,7 +70,7 @@ class Director:
             for number, each in enumerate(scenario.awaited)
             if gpu in scenario.jobs[each.job].gpus and gpu not in each.fault.gpus
         )
-        self._cycles: dict[tuple[int, ...], Cycle] = {}
+        self._cycles: dict[tuple[int, ...], ActivityCycle] = {}
 
     def job_at(self, t: float) -> ScenarioJob | None:
         """The job that holds the GPU."""
@@ -130,7 +130,7 @@ class Director:
             sum(each["inlet"] for each in hot) + warmed(self._machine, (fault for _, fault in mine)),
         )
 
-    def healthy(self, t: float) -> Cycle:
+    def healthy(self, t: float) -> ActivityCycle:
         """The GPU's cycle at `t` if there were no fault."""
         job = self.job_at(t)
         return self._base(job, _phase_at(job, t) if job is not None else None, [], [])
@@ -141,7 +141,7 @@ class Director:
         phase: ScenarioPhase | None,
         mine: list[ScenarioFault],
         theirs: list[ScenarioFault],
-    ) -> Cycle:
+    ) -> ActivityCycle:
         if any(fault.kind == "lost" for fault in mine):
             return self._worker.off()
         cycle = self._base(job, phase, mine, theirs)
@@ -161,7 +161,7 @@ class Director:
         phase: ScenarioPhase | None,
         mine: list[ScenarioFault],
         theirs: list[ScenarioFault],
-    ) -> Cycle:
+    ) -> ActivityCycle:
         if job is None or phase is None:
             return self._worker.idle()
         if any(fault.kind == "lost" for fault in theirs):
@@ -200,7 +200,7 @@ class Segment:
     __slots__ = ("_coefficient", "_offset", "_steady", "_targets", "cycle", "end", "heat", "mean", "origin",
                  "ripple", "start")  # fmt: skip
 
-    def __init__(self, start: float, origin: float, cycle: Cycle, inlet: float, resistance: float) -> None:
+    def __init__(self, start: float, origin: float, cycle: ActivityCycle, inlet: float, resistance: float) -> None:
         self.start, self.end, self.origin, self.cycle = start, inf, origin, cycle
         self.ripple = RIPPLE * cycle.mean_power
         self._targets = [inlet + resistance * level[ch.POWER] for level in cycle.pieces]
@@ -272,22 +272,22 @@ class Track:
         machine = scenario.topology
         self.director = Director(scenario, gpu)
         self._machine = machine
-        self._ripple = Ripple(scenario.seed, gpu, 1)
+        self._ripple = SmoothNoise(scenario.seed, gpu, 1)
         warmth = machine.slot_warmth[gpu % len(machine.slot_warmth)]
         self._resistance = (machine.full_load_rise + warmth) / machine.power_limit
         self._initial = self._history(scenario.seed, gpu)
-        self._slowed: dict[tuple[tuple[int, ...], int, float], Cycle] = {}
+        self._slowed: dict[tuple[tuple[int, ...], int, float], ActivityCycle] = {}
         self._segments: list[Segment] = []
 
     @staticmethod
     def _history(seed: int, gpu: int) -> list[float]:
         """Initial counters: on a machine that has been up for a while they are not zero."""
         initial = [0.0] * ch.WIDTH
-        initial[ch.POWER] = 1e8 * (1.0 + share(seed, gpu, 2))
+        initial[ch.POWER] = 1e8 * (1.0 + uniform(seed, gpu, 2))
         for channel in range(ch.NVLINK_TX, ch.FABRIC_RX + 1):
-            initial[channel] = 1e12 * (1.0 + share(seed, gpu, 3, channel))
-        initial[ch.IDLE] = 3600.0 * (1.0 + share(seed, gpu, 4))
-        initial[ch.POWER_CAP] = 1800.0 * (1.0 + share(seed, gpu, 5))
+            initial[channel] = 1e12 * (1.0 + uniform(seed, gpu, 3, channel))
+        initial[ch.IDLE] = 3600.0 * (1.0 + uniform(seed, gpu, 4))
+        initial[ch.POWER_CAP] = 1800.0 * (1.0 + uniform(seed, gpu, 5))
         return initial
 
     def totals(self, t: float) -> list[float]:
@@ -347,7 +347,7 @@ class Track:
         segment.end = min(self.director.next_edge(start), segment.crossing(limit))
         return segment
 
-    def _throttled(self, regime: Regime, inlet: float, resistance: float, mean: float) -> tuple[Cycle, float]:
+    def _throttled(self, regime: Regime, inlet: float, resistance: float, mean: float) -> tuple[ActivityCycle, float]:
         """The cycle that the heat allows, and the temperature at which it will be cut further."""
         machine, cycle = self._machine, regime.cycle
         wanted = inlet + resistance * cycle.mean_power
@@ -359,7 +359,7 @@ class Track:
         hold = (machine.slowdown - inlet) / (wanted - inlet)
         return self._lower(regime, ch.HW_THERMAL, min(SW_FLOOR, max(HW_FLOOR, hold))), inf
 
-    def _lower(self, regime: Regime, reason: int, power: float) -> Cycle:
+    def _lower(self, regime: Regime, reason: int, power: float) -> ActivityCycle:
         key = (regime.key, reason, power)
         if key not in self._slowed:
             if len(self._slowed) >= REMEMBERED:

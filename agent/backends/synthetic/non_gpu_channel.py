@@ -12,13 +12,13 @@ from math import floor
 
 from agent.backends.protocol import BackendSample
 from agent.backends.synthetic import activity as ch
-from agent.backends.synthetic.activity import mix
+from agent.backends.synthetic.activity import hash64
 from agent.backends.synthetic.coolant_loop import CoolantLoop
 from agent.backends.synthetic.gpu_history import Track
-from agent.backends.synthetic.machines import Topology
+from agent.backends.synthetic.machines import MachineType
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob
 from agent.backends.synthetic.supported_series import port_offers
-from agent.backends.synthetic.synthetic_faults import Gate, SwitchErrors, XidFeed
+from agent.backends.synthetic.synthetic_faults import ReadGate, SwitchErrors, XidFeed
 from agent.backends.synthetic.synthetic_ports import SyntheticOptic, SyntheticPort
 from agent.catalogue import equipment, metric
 from agent.catalogue.equipment import LEAK_STATES
@@ -88,7 +88,7 @@ class TrayWater:
         }
 
 
-def heat_of(machine: Topology, tracks: Sequence[Track], t: float) -> float:
+def heat_of(machine: MachineType, tracks: Sequence[Track], t: float) -> float:
     """Watts that a node gives to its coolant."""
     return sum(track.power(t) + machine.module_power for track in tracks)
 
@@ -154,7 +154,7 @@ CALLS = {Lane.FAST: 11, Lane.SLOW: 40, Lane.COLD: 4}
 """File reads that a real port would take."""
 
 
-class FabricChannel:
+class NonGpuChannel:
     """Ports, modules, switches, power, water and jobs of a synthetic node."""
 
     key = "fabric"
@@ -173,7 +173,7 @@ class FabricChannel:
         machine = scenario.topology
         self._epoch, self._feed = epoch, feed
         self._waiting = waiting
-        self._gate = Gate(scenario, None, released)
+        self._gate = ReadGate(scenario, None, released)
         self._tracks = [Track(scenario, number) for number in range(machine.gpus)]
         offers, rails = list(port_offers()), len(machine.ports)
         self._ports = [
@@ -183,7 +183,7 @@ class FabricChannel:
             for number in range(rails)
         ]
         self._power = Series(metric("coldplate_node_power_watts"), Node(), (("source", "synthetic"),))
-        self._draw = PowerDraw(scenario, self._tracks)
+        self._draw = NodePowerModel(scenario, self._tracks)
         self._switch_errors = SwitchErrors(scenario)
         self._optics = [SyntheticOptic(scenario, number) for number in range(len(machine.optics))]
         self._water = TrayWater(scenario, self._tracks)
@@ -216,17 +216,17 @@ class FabricChannel:
         return BackendSample(readings, gaps, calls=CALLS.get(lane, 0) * len(self._ports))
 
 
-class PowerDraw:
+class NodePowerModel:
     """The power of a whole node. Advances the tracks that it is given, so it belongs to one thread."""
 
     def __init__(self, scenario: Scenario, tracks: Sequence[Track]) -> None:
         self._machine, self._tracks = scenario.topology, tracks
         self._extra = tuple(fault for fault in scenario.faults if fault.kind == "node-power")
-        self._noise = mix(scenario.seed, 61)
+        self._noise = hash64(scenario.seed, 61)
 
     def watts(self, t: float) -> float:
         """What a sensor shows `t` seconds into the scenario."""
-        wobble = 2.0 * (mix(self._noise, int(t)) & 0xFFFF) / 65535.0 - 1.0
+        wobble = 2.0 * (hash64(self._noise, int(t)) & 0xFFFF) / 65535.0 - 1.0
         return round(self.drawn(t) * (1.0 + BMC_NOISE * wobble) / BMC_STEP) * BMC_STEP
 
     def drawn(self, t: float) -> float:

@@ -16,7 +16,7 @@ from agent.backends.redfish_service import ROOT
 from agent.backends.synthetic.coolant_loop import CoolantLoop
 from agent.backends.synthetic.gpu_history import Track
 from agent.backends.synthetic.machines import RackPlant
-from agent.backends.synthetic.non_gpu_channel import JOULES_PER_LITER, PowerDraw, heat_of, leak_said, rise_of
+from agent.backends.synthetic.non_gpu_channel import JOULES_PER_LITER, NodePowerModel, heat_of, leak_said, rise_of
 from agent.backends.synthetic.scenario import Scenario
 from agent.model import Reason
 
@@ -273,7 +273,7 @@ def _cooling(scenario: Scenario, plant: RackPlant, age: Callable[[], float]) -> 
 
 
 def _power(scenario: Scenario, plant: RackPlant, age: Callable[[], float]) -> SyntheticService:
-    draw = PowerDraw(scenario, _tracks(scenario))
+    draw = NodePowerModel(scenario, _tracks(scenario))
     return SyntheticService(
         SHELVES, RackPower(scenario, plant, lambda t: plant.nodes * draw.drawn(t) + plant.further_power), age
     )

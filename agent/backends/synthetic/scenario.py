@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from math import floor, inf
 
-from agent.backends.synthetic.machines import Topology
+from agent.backends.synthetic.machines import MachineType
 
 EDGE = 1e-6
 """Two moments closer than this are the same moment: an edge must not be lost to rounding."""
@@ -121,7 +121,7 @@ class Scenario:
 
     name: str
     description: str
-    topology: Topology
+    topology: MachineType
     seed: int = 1
     jobs: tuple[ScenarioJob, ...] = ()
     faults: tuple[ScenarioFault, ...] = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from agent.backends.synthetic.machines import Topology
+from agent.backends.synthetic.machines import MachineType
 from agent.catalogue import BY_NAME, ROWS, nvlink_quality
 from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.bindings import Call, Derived, Field, Gpm
@@ -63,14 +63,14 @@ def measured(row: Metric) -> bool:
     return row.lane is not Lane.EVENT and not all(isinstance(each, Derived) for each in row.origin)
 
 
-def gpu_offers(machine: Topology) -> Iterator[Offer]:
+def gpu_offers(machine: MachineType) -> Iterator[Offer]:
     """What a GPU of this machine shows, except the series of each link: see `link_offers`."""
     for row in ROWS:
         if row.entity is Gpu and measured(row) and row.name not in ELSEWHERE and not unoffered(row, machine):
             yield from _expand(row, machine)
 
 
-def link_offers(machine: Topology) -> Iterator[Offer]:
+def link_offers(machine: MachineType) -> Iterator[Offer]:
     """What each NVLink shows."""
     for row in ROWS:
         if row.entity is NvLink and measured(row) and not unoffered(row, machine):
@@ -91,7 +91,7 @@ def port_offered(row: Metric) -> bool:
     return measured(row) or row.name in PORT_DERIVED
 
 
-def gpu_gaps(gpu: Gpu, machine: Topology, lane: Lane) -> tuple[Gap, ...]:
+def gpu_gaps(gpu: Gpu, machine: MachineType, lane: Lane) -> tuple[Gap, ...]:
     """What this machine's GPUs do not offer in a lane."""
     return tuple(
         Gap(row, gpu, Reason.UNSUPPORTED, detail)
@@ -101,7 +101,7 @@ def gpu_gaps(gpu: Gpu, machine: Topology, lane: Lane) -> tuple[Gap, ...]:
     )  # fmt: skip
 
 
-def unoffered(row: Metric, machine: Topology) -> str:
+def unoffered(row: Metric, machine: MachineType) -> str:
     """Why GPUs of this machine do not offer the row; empty when they do."""
     name = row.name
     if not machine.gpm and any(isinstance(each, Gpm) for each in row.origin):
@@ -117,7 +117,7 @@ def unoffered(row: Metric, machine: Topology) -> str:
     return ""
 
 
-def _expand(row: Metric, machine: Topology) -> Iterator[Offer]:
+def _expand(row: Metric, machine: MachineType) -> Iterator[Offer]:
     if not row.labels:
         yield Offer(row, (), row.lane)
         return
@@ -146,14 +146,14 @@ _LINK_ERRORS = {
 }
 
 
-def _of_version(binding: Field | Call | Gpm, machine: Topology) -> bool:
+def _of_version(binding: Field | Call | Gpm, machine: MachineType) -> bool:
     """Whether the machine's NVLinks have this error counter; true for everything else."""
     if not isinstance(binding, Field) or binding.id not in _LINK_ERRORS:
         return True
     return (binding.id > nvml.FI_DEV_NVLINK_ERROR_DL_CRC) == (machine.nvlink_version >= BLACKWELL_ERRORS)
 
 
-def constant(row: Metric, machine: Topology, key: Key) -> float:
+def constant(row: Metric, machine: MachineType, key: Key) -> float:
     """The value of a series that the model does not vary."""
     facts = {
         ("coldplate_gpu_memory_total_bytes",): machine.memory,

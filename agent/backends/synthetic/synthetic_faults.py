@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from agent.backends.protocol import DeviceError, SourceError
-from agent.backends.synthetic.activity import mix
+from agent.backends.synthetic.activity import hash64
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault, Window
 from agent.backends.synthetic.supported_series import Key
 from agent.catalogue import metric
@@ -25,7 +25,7 @@ SENTINELS = {"nan": float("nan"), "inf": float("inf"), "huge": 1e19, "negative":
 GSP_TIMEOUT = "Timeout waiting for RPC from GSP"
 
 
-class Gate:
+class ReadGate:
     """Lets a read pass, raises the scenario's error, or blocks the read until the source is closed."""
 
     def __init__(self, scenario: Scenario, gpu: int | None, released: threading.Event) -> None:
@@ -72,7 +72,7 @@ class Gate:
                 raise DeviceError(Reason.TIMEOUT, f"nvmlDeviceGetFieldValues: {GSP_TIMEOUT} (synthetic fault hang)")
 
 
-class Spoiler:
+class ReadingCorruptor:
     """Removes values, or replaces them by impossible ones."""
 
     def __init__(self, scenario: Scenario, gpu: int | None = None, port: str = "") -> None:
@@ -110,7 +110,7 @@ def _spoilt(readings: Sequence[Reading], fault: ScenarioFault, gaps: list[Gap]) 
             yield Reading(series, value - fault.parameters["by"])
 
 
-class Tally:
+class ErrorTally:
     """Error counts of one device in closed form: some at each onset of a fault, and a rate while it lasts."""
 
     def __init__(self, faults: Sequence[ScenarioFault], rate: str, burst: str) -> None:
@@ -135,7 +135,7 @@ TOTAL_OF = {"crc": "crc_flit"}
 """The GPU's name for a type of error summed over all links, where it differs from the link's own."""
 
 
-class ErrorCounts:
+class SyntheticErrorCounters:
     """Error counters and fault flags of one GPU and its links: values that differ from the healthy constants, by key.
 
     A link's key has the link's number second.
@@ -147,18 +147,18 @@ class ErrorCounts:
 
         ecc, self._remaps = of("ecc"), of("row-remap")
         self._down, self._pcie = of("nvlink-down"), of("pcie")
-        self._corrected = Tally(ecc, "corrected_rate", "corrected")
-        self._uncorrected = Tally(ecc, "uncorrected_rate", "uncorrected")
+        self._corrected = ErrorTally(ecc, "corrected_rate", "corrected")
+        self._uncorrected = ErrorTally(ecc, "uncorrected_rate", "uncorrected")
         self._remapped = {
-            cause: Tally(self._remaps, "", cause) for cause in ("correctable", "uncorrectable")
+            cause: ErrorTally(self._remaps, "", cause) for cause in ("correctable", "uncorrectable")
         }  # fmt: skip
-        self._replays = Tally(self._pcie, "replay_rate", "replays")
-        self._life = float(mix(scenario.seed, gpu, 41) % 7)  # corrected errors of the years before
-        self._links: dict[tuple[int, str], Tally] = {}
+        self._replays = ErrorTally(self._pcie, "replay_rate", "replays")
+        self._life = float(hash64(scenario.seed, gpu, 41) % 7)  # corrected errors of the years before
+        self._links: dict[tuple[int, str], ErrorTally] = {}
         for fault in of("nvlink-errors"):
             place = (fault.link, fault.options["type"])
             same = [f for f in of("nvlink-errors") if (f.link, f.options["type"]) == place]
-            self._links[place] = Tally(same, "rate", "burst")
+            self._links[place] = ErrorTally(same, "rate", "burst")
 
     def at(self, t: float) -> dict[Key, float]:
         corrected, uncorrected = self._corrected.at(t), self._uncorrected.at(t)

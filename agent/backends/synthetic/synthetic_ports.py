@@ -14,11 +14,11 @@ from math import erfc, exp, factorial, inf, sqrt
 from typing import NamedTuple
 
 from agent.backends.synthetic import activity as ch
-from agent.backends.synthetic.activity import mix, share, spread
+from agent.backends.synthetic.activity import hash64, uniform, uniform_signed
 from agent.backends.synthetic.gpu_history import Track
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault
 from agent.backends.synthetic.supported_series import Offer
-from agent.backends.synthetic.synthetic_faults import Spoiler, Tally
+from agent.backends.synthetic.synthetic_faults import ErrorTally, ReadingCorruptor
 from agent.catalogue import optics, transceivers
 from agent.model import Gap, IbPort, Labels, Lane, Metric, Node, Reading, Series
 
@@ -37,7 +37,7 @@ STEPS = 128
 """Steps of the integral over the time in which light goes away."""
 
 
-class ErrorRates(NamedTuple):
+class LinkErrorRates(NamedTuple):
     """Of a link, in a second."""
 
     bits: float  # wrong before correction
@@ -56,13 +56,13 @@ def error_ratio(loss: float) -> float:
     return FLOOR + 0.375 * erfc(margin / sqrt(2.0))
 
 
-def error_rates(loss: float, lanes: int, bits: float) -> ErrorRates:
+def error_rates(loss: float, lanes: int, bits: float) -> LinkErrorRates:
     """Of a link of `bits` a second; so many of its lanes lost `loss` decibels. Codewords are spread over all lanes."""
     wrong = (lanes * error_ratio(loss) + (LANES - lanes) * FLOOR) / LANES
     codewords = bits / (SYMBOLS * SYMBOL_BITS)
     mean = SYMBOLS * (1.0 - (1.0 - wrong) ** SYMBOL_BITS)
     lost = _tail(mean)
-    return ErrorRates(wrong * bits, (1.0 - exp(-mean) - lost) * codewords, lost * codewords)
+    return LinkErrorRates(wrong * bits, (1.0 - exp(-mean) - lost) * codewords, lost * codewords)
 
 
 def _tail(mean: float) -> float:
@@ -71,7 +71,7 @@ def _tail(mean: float) -> float:
     return exp(-mean) * sum(terms)
 
 
-class LightLoss:
+class OpticalLoss:
     """One fault of light: the decibels that are lost, and the errors beyond those of a healthy link."""
 
     def __init__(self, fault: ScenarioFault, bits: float) -> None:
@@ -81,16 +81,16 @@ class LightLoss:
         self.lanes = (lane,) if lane else tuple(range(1, LANES + 1))
         healthy = error_rates(0.0, LANES, bits)
         steps = [
-            ErrorRates(*(a - b for a, b in zip(self._rates(step / STEPS, bits), healthy, strict=True)))
+            LinkErrorRates(*(a - b for a, b in zip(self._rates(step / STEPS, bits), healthy, strict=True)))
             for step in range(STEPS + 1)
         ]
         self._times = [self._ramp * step / STEPS for step in range(STEPS + 1)]
         self._after = steps[-1]
-        self._sums = [ErrorRates(0.0, 0.0, 0.0)]
+        self._sums = [LinkErrorRates(0.0, 0.0, 0.0)]
         for before, each in pairwise(steps):
             self._sums.append(_added(self._sums[-1], _added(before, each), self._ramp / STEPS / 2.0))
 
-    def _rates(self, share: float, bits: float) -> ErrorRates:
+    def _rates(self, share: float, bits: float) -> LinkErrorRates:
         return error_rates(self._loss * share, len(self.lanes), bits)
 
     def decibels(self, t: float) -> float:
@@ -100,7 +100,7 @@ class LightLoss:
             return 0.0
         return self._loss * (min(1.0, (t - begun) / self._ramp) if self._ramp else 1.0)
 
-    def errors(self, t: float) -> ErrorRates:
+    def errors(self, t: float) -> LinkErrorRates:
         """All that it has brought by `t`."""
         times = self.window.started(t)
         if not times:
@@ -111,18 +111,18 @@ class LightLoss:
             length = self.window.repeat or now
         return _added(self._since(min(now, length)), self._since(length), times - 1.0)
 
-    def _since(self, seconds: float) -> ErrorRates:
+    def _since(self, seconds: float) -> LinkErrorRates:
         """The errors of the first seconds of an occurrence."""
         if seconds >= self._ramp:
             return _added(self._sums[-1], self._after, seconds - self._ramp)
         step = bisect_right(self._times, seconds) - 1
         share = (seconds - self._times[step]) / (self._ramp / STEPS)
         first, last = self._sums[step], self._sums[step + 1]
-        return ErrorRates(*(a + (b - a) * share for a, b in zip(first, last, strict=True)))
+        return LinkErrorRates(*(a + (b - a) * share for a, b in zip(first, last, strict=True)))
 
 
-def _added(first: ErrorRates, second: ErrorRates, factor: float = 1.0) -> ErrorRates:
-    return ErrorRates(*(a + factor * b for a, b in zip(first, second, strict=True)))
+def _added(first: LinkErrorRates, second: LinkErrorRates, factor: float = 1.0) -> LinkErrorRates:
+    return LinkErrorRates(*(a + factor * b for a, b in zip(first, second, strict=True)))
 
 
 CODED = 1.0625
@@ -147,14 +147,14 @@ class SyntheticOptic:
     def __init__(self, scenario: Scenario, number: int) -> None:
         machine = scenario.topology
         self._device, self._rate = machine.optics[number], machine.optic_rate
-        self._noise = mix(scenario.seed, number, 81)
+        self._noise = hash64(scenario.seed, number, 81)
         bits = 8.0 * CODED * machine.optic_rate
         faults = [fault for fault in scenario.faults if fault.part == self._device]
-        self._losses = [LightLoss(fault, bits) for fault in faults if fault.kind == "light-loss"]
+        self._losses = [OpticalLoss(fault, bits) for fault in faults if fault.kind == "light-loss"]
         self._swaps = [fault for fault in faults if fault.kind == "module-swap"]
         # Links that are well differ by orders of magnitude.
-        own = 10.0 ** spread(self._noise, 83)
-        self._healthy = ErrorRates(*(own * each for each in error_rates(0.0, LANES, bits)))
+        own = 10.0 ** uniform_signed(self._noise, 83)
+        self._healthy = LinkErrorRates(*(own * each for each in error_rates(0.0, LANES, bits)))
         self._series: dict[tuple[Metric, Labels], Series] = {}
 
     def readings(self, lane: Lane, t: float) -> Iterator[Reading]:
@@ -187,22 +187,22 @@ class SyntheticOptic:
         yield self._of(optics.HCA_TEMPERATURE, chip, ("sensor", "asic"))
         yield self._of(optics.HCA_TEMPERATURE_LIMIT, CHIP_CRITICAL, ("sensor", "asic"))
 
-    def _errors(self, t: float) -> list[ErrorRates]:
-        return [ErrorRates(0.0, 0.0, 0.0), *(loss.errors(t) for loss in self._losses)]
+    def _errors(self, t: float) -> list[LinkErrorRates]:
+        return [LinkErrorRates(0.0, 0.0, 0.0), *(loss.errors(t) for loss in self._losses)]
 
     def _exchanges(self, t: float) -> int:
         return sum(fault.window.started(t) for fault in self._swaps)
 
     def _module(self, t: float) -> Iterator[Reading]:
         minute = int(t // 60.0)
-        serial = f"SYN{mix(self._noise, self._exchanges(t)) % 10**8:08d}"
+        serial = f"SYN{hash64(self._noise, self._exchanges(t)) % 10**8:08d}"
         yield self._of(transceivers.INFO, 1.0, ("form_factor", FORM_FACTOR), ("media", "optical"),
                        ("vendor", VENDOR), ("part_number", PART), ("serial", serial))  # fmt: skip
         yield self._of(transceivers.TEMPERATURE, MODULE_CELSIUS + self._wander(minute, 0))
         yield self._of(transceivers.SUPPLY, SUPPLY_VOLTS)
         received = [watts_of(self._received(lane, minute, t)) for lane in range(1, LANES + 1)]
-        sent = [watts_of(SENT_DBM + LANE_SPREAD * spread(self._noise, lane, 1)) for lane in range(LANES)]
-        bias = [BIAS * (1.0 + 0.05 * spread(self._noise, lane, 2)) for lane in range(LANES)]
+        sent = [watts_of(SENT_DBM + LANE_SPREAD * uniform_signed(self._noise, lane, 1)) for lane in range(LANES)]
+        bias = [BIAS * (1.0 + 0.05 * uniform_signed(self._noise, lane, 2)) for lane in range(LANES)]
         yield self._of(transceivers.RECEIVE_LOWEST, min(received))
         yield self._of(transceivers.RECEIVE_HIGHEST, max(received))
         yield self._of(transceivers.TRANSMIT_LOWEST, min(sent))
@@ -227,11 +227,13 @@ class SyntheticOptic:
     def _received(self, lane: int, minute: int, t: float) -> float:
         """Light on a lane, in dBm."""
         lost = sum(loss.decibels(t) for loss in self._losses if lane in loss.lanes)
-        return RECEIVED_DBM + LANE_SPREAD * spread(self._noise, lane) + self._wander(minute, lane) * WOBBLE - lost
+        return (
+            RECEIVED_DBM + LANE_SPREAD * uniform_signed(self._noise, lane) + self._wander(minute, lane) * WOBBLE - lost
+        )
 
     def _wander(self, minute: int, what: int) -> float:
         """From -1 to 1, another in each minute."""
-        return spread(self._noise, minute, what, 82)
+        return uniform_signed(self._noise, minute, what, 82)
 
     def _of(self, row: Metric, value: float, *labels: tuple[str, str]) -> Reading:
         series = self._series.get((row, labels))
@@ -272,12 +274,12 @@ class SyntheticPort:
         self._down = [fault for fault in faults if fault.kind == "ib-down"]
         self._slow = [fault for fault in faults if fault.kind == "ib-rate"]
         self._counts = {
-            fault.options["counter"]: Tally(_of_counter(faults, fault), "rate", "burst")
+            fault.options["counter"]: ErrorTally(_of_counter(faults, fault), "rate", "burst")
             for fault in faults
             if fault.kind == "ib-errors"
         }
-        self._history = [1e12 * (1.0 + share(scenario.seed, number, way, 51)) for way in (0, 1)]
-        self._spoiler = Spoiler(scenario, port=device)
+        self._history = [1e12 * (1.0 + uniform(scenario.seed, number, way, 51)) for way in (0, 1)]
+        self._spoiler = ReadingCorruptor(scenario, port=device)
         self._restart()
         entity = IbPort(device, "1")
         self._series: dict[Lane, list[tuple[str, Series]]] = {}

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
-from agent.backends.kmsg import DeviceReader, logged_xids
+from agent.backends.kmsg import KmsgReader, read_xids
 from agent.lib.clock import clock
 from agent.lib.http_answers import AnswerBounds
 from agent.lib.http_client import HttpClient
@@ -96,11 +96,11 @@ class _AlertsPage(TypedDict):
 def read_kernel_log() -> tuple[Sequence[Xid] | None, str]:
     """The XIDs since boot, or None and why the kernel log cannot be read."""
     try:
-        reader = DeviceReader(KERNEL_LOG, whole=True)
+        reader = KmsgReader(KERNEL_LOG, whole=True)
     except OSError as error:
         return None, f"{KERNEL_LOG}: {error.strerror}"
     try:
-        return logged_xids(reader, clock()), ""
+        return read_xids(reader, clock()), ""
     except OSError as error:
         return None, f"{KERNEL_LOG}: {error.strerror}"
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from agent.backends.file_reader_pool import FileRelay, Leg, Unread
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
 from agent.commands.doctor import subjects
 from agent.commands.doctor.diagnosis_line import Diagnosis, DoctorVerdict, Examination
 from agent.commands.doctor.examined_node import ExaminedNode
@@ -20,7 +20,7 @@ READERS = 64
 def examine(node: ExaminedNode, patience: float = PATIENCE_SECONDS) -> list[Diagnosis]:
     """All findings, in the order of the subjects."""
     modules = sorted(modules_in(subjects.__name__, subjects.__path__), key=lambda each: each.RANK)
-    relay = FileRelay("doctor", patience, READERS)
+    relay = FileReaderPool("doctor", patience, READERS)
     asked = _answers([node.meeting()], relay, node.mono())  # what the running agent says is used by many
     checks = [check for module in modules for check in module.checks(node)]
     found = [*asked, *_answers(checks, relay, node.mono())]
@@ -28,11 +28,13 @@ def examine(node: ExaminedNode, patience: float = PATIENCE_SECONDS) -> list[Diag
     return found
 
 
-def _answers(checks: Sequence[Examination], relay: FileRelay, mono: float) -> Iterable[Diagnosis]:
+def _answers(checks: Sequence[Examination], relay: FileReaderPool, mono: float) -> Iterable[Diagnosis]:
     """Each check is a leg of its own, as if it were a device: one that hangs holds up no other."""
-    legs: list[Leg[list[Diagnosis]]] = [Leg(f"{number} {check.path}", [check]) for number, check in enumerate(checks)]
+    legs: list[DeviceReads[list[Diagnosis]]] = [
+        DeviceReads(f"{number} {check.path}", [check]) for number, check in enumerate(checks)
+    ]
     for check, (answer,) in zip(checks, relay.round(legs, mono), strict=True):
-        if not isinstance(answer, Unread):
+        if not isinstance(answer, UnansweredRead):
             yield from answer
         elif answer.reason is Reason.TIMEOUT:
             yield Diagnosis(

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agent.backends.sysfs import PciDevice, names, nvidia_gpus, pci_devices, text
+from agent.backends.sysfs import PciDevice, list_names, nvidia_gpus, pci_devices, text
 from agent.commands.doctor import agent_user
 from agent.commands.doctor.agent_user import AgentUser
 from agent.commands.doctor.agent_view import AgentView, ask
@@ -107,7 +107,7 @@ class ExaminedNode:
     def processes(self) -> tuple[SeenProcess, ...]:
         """All that procfs shows. Those that end meanwhile are left out."""
         found = []
-        for name in names(self.procfs):
+        for name in list_names(self.procfs):
             if name.isdigit():
                 try:
                     known = text(self.procfs / name / "comm", 64), text(self.procfs / name / "cgroup", 1 << 14)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agent.backends.synthetic.gpu_history import WHOLE_JOB
-from agent.backends.synthetic.machines import Topology
+from agent.backends.synthetic.machines import MachineType
 from agent.backends.synthetic.scenario import AwaitedFault, ScenarioFault, ScenarioJob, Window
 
 AWAITED = WHOLE_JOB | {"straggler"}
@@ -28,7 +28,7 @@ class NodeDraft:
 
     name: str
     rack: str
-    topology: Topology
+    topology: MachineType
     title: str = ""
     jobs: list[ScenarioJob] = field(default_factory=list)
     faults: list[ScenarioFault] = field(default_factory=list)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from agent.backends.synthetic.activity import mix, share
-from agent.backends.synthetic.machines import Topology
+from agent.backends.synthetic.activity import hash64, uniform
+from agent.backends.synthetic.machines import MachineType
 from agent.backends.synthetic.scenario import Scenario
 from agent.commands.simulate.job_spans import NodeDraft, Span, join
 from agent.commands.simulate.site_model import Outage, SimulatedSite, SiteNode, SiteRack
@@ -31,7 +31,7 @@ class RackPlan:
     prefix: str
     count: int
     nodes: int
-    topology: Topology
+    topology: MachineType
     shares: tuple[Share, ...]
     budget: float | None
 
@@ -57,7 +57,7 @@ def deal(drafts: Sequence[NodeDraft], planned: Sequence[RackPlan], width: int, s
     """Have each node without a job play a scenario; a scenario's jobs span `width` neighbours that play the same."""
     spans: list[Span] = []
     for number, (group, plan) in enumerate(_neighbours(drafts, planned, width), 1):
-        scenario = _chosen(plan.shares, share(seed, _DEAL, number))
+        scenario = _chosen(plan.shares, uniform(seed, _DEAL, number))
         jobs = [replace(job, id=f"{job.id}_{number}") for job in scenario.jobs]
         for draft in group:
             draft.title = scenario.name
@@ -101,6 +101,6 @@ def finish(
 
 def _scenario(draft: NodeDraft, seed: int, number: int) -> Scenario:
     return Scenario(
-        draft.title or "idle", "", draft.topology, mix(seed, _NODE, number), tuple(draft.jobs), tuple(draft.faults),
+        draft.title or "idle", "", draft.topology, hash64(seed, _NODE, number), tuple(draft.jobs), tuple(draft.faults),
         awaited=tuple(draft.awaited),
     )  # fmt: skip

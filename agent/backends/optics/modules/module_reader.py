@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from agent.backends.optics.ethtool_requests import NoAnswer, no_answer
+from agent.backends.optics.ethtool_requests import RequestFailure, explain_failure
 from agent.backends.optics.modules import cmis, sff8636
-from agent.backends.optics.modules.cmis import Measurement, Places
+from agent.backends.optics.modules.cmis import Places, VdmSample
 from agent.backends.optics.modules.module_types import (
     MemoryMap,
+    ModuleCapabilities,
     ModuleIdentity,
     ModuleLimits,
     ModuleSpan,
-    ModuleTraits,
     ModuleValues,
     malformed,
 )
@@ -37,7 +37,7 @@ Memory = Callable[[ModuleSpan], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class KnownModule:
+class ModuleFacts:
     """What is read once for each module. `limits` may be why there are none; None: it has no such page.
 
     `diagnosed` is where its diagnostics are, or why that is not known.
@@ -47,25 +47,25 @@ class KnownModule:
     head: bytes
     upper: bytes
     identity: ModuleIdentity
-    traits: ModuleTraits
-    limits: ModuleLimits | NoAnswer | None
-    diagnosed: Places | NoAnswer
+    traits: ModuleCapabilities
+    limits: ModuleLimits | RequestFailure | None
+    diagnosed: Places | RequestFailure
 
     @property
     def complete(self) -> bool:
         """Whether nothing of it must be asked for again."""
-        return not isinstance(self.limits, NoAnswer) and not isinstance(self.diagnosed, NoAnswer)
+        return not isinstance(self.limits, RequestFailure) and not isinstance(self.diagnosed, RequestFailure)
 
 
 class ModuleReading(NamedTuple):
     """A module, and what it measures now; of its diagnostics perhaps why there are none."""
 
-    known: KnownModule
+    known: ModuleFacts
     values: ModuleValues
-    diagnostics: Mapping[Measurement, float] | NoAnswer
+    diagnostics: Mapping[VdmSample, float] | RequestFailure
 
 
-def read_module(memory: Memory, known: KnownModule | None) -> ModuleReading:
+def read_module(memory: Memory, known: ModuleFacts | None) -> ModuleReading:
     """The module behind `memory`, of which `known` was read before. Raises as `memory`, and DeviceError."""
     head = _read(memory, HEAD)
     layout = _layout_of(head[0])
@@ -83,38 +83,38 @@ def read_module(memory: Memory, known: KnownModule | None) -> ModuleReading:
     return ModuleReading(known, values, diagnosed)
 
 
-def _know(memory: Memory, layout: MemoryMap, head: bytes, upper: bytes) -> KnownModule:
+def _know(memory: Memory, layout: MemoryMap, head: bytes, upper: bytes) -> ModuleFacts:
     identity = layout.identify(head, upper)
     traits = layout.traits(head, upper, [_read(memory, span) for span in layout.traits_spans(head, upper)])
-    limits: ModuleLimits | NoAnswer | None = None
+    limits: ModuleLimits | RequestFailure | None = None
     span = layout.limits_span(head)
     if span is not None:
         limits = _tried(lambda: layout.limits(traits, _read(memory, span, blank=True)))
     diagnosed = _tried(lambda: _places(memory, traits)) if traits.diagnosed else {}
-    return KnownModule(layout, head[:2], upper, identity, traits, limits, diagnosed)
+    return ModuleFacts(layout, head[:2], upper, identity, traits, limits, diagnosed)
 
 
-def _places(memory: Memory, traits: ModuleTraits) -> Places:
+def _places(memory: Memory, traits: ModuleCapabilities) -> Places:
     groups = _read(memory, cmis.VDM_GROUPS)
     pages = [_read(memory, span, blank=True) for span in cmis.description_spans(groups)]
-    return cmis.places_in(pages, traits.lanes, traits.host_lanes)
+    return cmis.find_samples(pages, traits.lanes, traits.host_lanes)
 
 
-def _diagnose(memory: Memory, places: Places | NoAnswer) -> Mapping[Measurement, float] | NoAnswer:
-    if isinstance(places, NoAnswer):
+def _diagnose(memory: Memory, places: Places | RequestFailure) -> Mapping[VdmSample, float] | RequestFailure:
+    if isinstance(places, RequestFailure):
         return places
     spans = cmis.value_spans(places)
-    return _tried(lambda: cmis.measured_in(places, [_read(memory, span) for span in spans]))
+    return _tried(lambda: cmis.decode_samples(places, [_read(memory, span) for span in spans]))
 
 
-def _tried(read: Callable[[], _Read]) -> _Read | NoAnswer:
+def _tried(read: Callable[[], _Read]) -> _Read | RequestFailure:
     """What is read, or why it cannot be, which costs the module nothing else."""
     try:
         return read()
     except (OSError, NetlinkFormatError) as error:
-        return no_answer(error)
+        return explain_failure(error)
     except DeviceError as error:
-        return NoAnswer(error.reason, error.detail)
+        return RequestFailure(error.reason, error.detail)
 
 
 def _layout_of(identifier: int) -> MemoryMap:

@@ -45,7 +45,7 @@ class ModuleIdentity(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ModuleTraits:
+class ModuleCapabilities:
     """What a module measures, which does not change while it is plugged in. `lanes` are those of the medium, numbered
     from 1; `host_lanes` are known where `diagnosed`.
 
@@ -64,7 +64,7 @@ class ModuleTraits:
     diagnosed: bool = False
 
 
-class LimitPair(NamedTuple):
+class AlarmWarningLimits(NamedTuple):
     """The limits on one side of a quantity: None if the module states none, or nonsense."""
 
     alarm: float | None = None
@@ -74,10 +74,10 @@ class LimitPair(NamedTuple):
 class ModuleLimits(NamedTuple):
     """The limits that the module sets itself: above for temperature and current, below for light."""
 
-    temperature: LimitPair = LimitPair()
-    receive_power: LimitPair = LimitPair()
-    transmit_power: LimitPair = LimitPair()
-    transmit_bias: LimitPair = LimitPair()
+    temperature: AlarmWarningLimits = AlarmWarningLimits()
+    receive_power: AlarmWarningLimits = AlarmWarningLimits()
+    transmit_power: AlarmWarningLimits = AlarmWarningLimits()
+    transmit_bias: AlarmWarningLimits = AlarmWarningLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +111,16 @@ class MemoryMap(Protocol):
     def traits_spans(self, head: bytes, upper: bytes) -> tuple[ModuleSpan, ...]:
         """What `traits` needs besides."""
 
-    def traits(self, head: bytes, upper: bytes, parts: Sequence[bytes]) -> ModuleTraits: ...
+    def traits(self, head: bytes, upper: bytes, parts: Sequence[bytes]) -> ModuleCapabilities: ...
 
     def limits_span(self, head: bytes) -> ModuleSpan | None:
         """Where the limits are; None if the module has no such page."""
 
-    def limits(self, traits: ModuleTraits, page: bytes) -> ModuleLimits: ...
+    def limits(self, traits: ModuleCapabilities, page: bytes) -> ModuleLimits: ...
 
-    def values_spans(self, traits: ModuleTraits) -> tuple[ModuleSpan, ...]: ...
+    def values_spans(self, traits: ModuleCapabilities) -> tuple[ModuleSpan, ...]: ...
 
-    def values(self, traits: ModuleTraits, parts: Sequence[bytes]) -> ModuleValues: ...
+    def values(self, traits: ModuleCapabilities, parts: Sequence[bytes]) -> ModuleValues: ...
 
 
 def malformed(detail: str) -> DeviceError:
@@ -133,7 +133,7 @@ def text_in(data: bytes) -> str:
     return printable(data.strip(_BLANK).decode("ascii", "replace"))
 
 
-def words_in(data: bytes, at: int, count: int) -> tuple[int, ...]:
+def read_u16_array(data: bytes, at: int, count: int) -> tuple[int, ...]:
     """Unsigned numbers of two bytes."""
     return struct.unpack_from(f">{count}H", data, at)
 
@@ -146,26 +146,26 @@ def degrees_in(data: bytes, at: int) -> float | None:
 
 def volts_in(data: bytes, at: int) -> float | None:
     """A supply voltage, likewise: without one nothing would answer."""
-    (steps,) = words_in(data, at, 1)
+    (steps,) = read_u16_array(data, at, 1)
     return steps * VOLTS if steps else None
 
 
 def lanes_in(data: bytes, at: int, lanes: Sequence[int], step: float) -> dict[int, float]:
     """A value for each of these lanes, of which the first is at `at`. 0 is a value: no light, no current."""
-    return {lane: words_in(data, at + 2 * (lane - 1), 1)[0] * step for lane in lanes}
+    return {lane: read_u16_array(data, at + 2 * (lane - 1), 1)[0] * step for lane in lanes}
 
 
-def upper_bounds(data: bytes, at: int, step: float, *, signed: bool = False) -> LimitPair:
+def upper_bounds(data: bytes, at: int, step: float, *, signed: bool = False) -> AlarmWarningLimits:
     """The limits above. Both maps have the order high alarm, low alarm, high warning, low warning."""
     high, low, warning, _ = struct.unpack_from(">4h" if signed else ">4H", data, at)
     if high <= low:  # never programmed: all zeros or all ones
-        return LimitPair()
-    return LimitPair(high * step, warning * step if low < warning <= high else None)
+        return AlarmWarningLimits()
+    return AlarmWarningLimits(high * step, warning * step if low < warning <= high else None)
 
 
-def lower_bounds(data: bytes, at: int, step: float) -> LimitPair:
+def lower_bounds(data: bytes, at: int, step: float) -> AlarmWarningLimits:
     """The limits below, likewise."""
-    high, low, _, warning = words_in(data, at, 4)
+    high, low, _, warning = read_u16_array(data, at, 4)
     if high <= low:
-        return LimitPair()
-    return LimitPair(low * step, warning * step if low <= warning < high else None)
+        return AlarmWarningLimits()
+    return AlarmWarningLimits(low * step, warning * step if low <= warning < high else None)

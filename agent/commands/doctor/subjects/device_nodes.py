@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from agent.backends.sysfs import names
+from agent.backends.sysfs import list_names
 from agent.commands.doctor.agent_user import READ, WRITE
 from agent.commands.doctor.diagnosis_line import Diagnoses, Diagnosis, Examination
 from agent.commands.doctor.examined_node import ExaminedNode
@@ -26,7 +26,7 @@ def _look(node: ExaminedNode) -> Iterator[Diagnosis]:
     if not module_version(node):
         return
     dev = node.root / "dev"
-    gpus = [name for name in names(dev) if GPU.fullmatch(name)]
+    gpus = [name for name in list_names(dev) if GPU.fullmatch(name)]
     there = [*gpus, *(name for name in ("nvidiactl",) if (dev / name).exists())]
     if len(there) == len(gpus) or not gpus or len(gpus) < len(node.gpus):
         yield DEVICES.fail(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from agent.backends.sysfs import names, printable, text
+from agent.backends.sysfs import list_names, printable, text
 from agent.commands.doctor.diagnosis_line import Diagnoses, Diagnosis, Examination
 from agent.commands.doctor.examined_node import ExaminedNode
 
@@ -24,7 +24,7 @@ def checks(node: ExaminedNode) -> Iterable[Examination]:
         yield FABRIC.said(folder, FABRIC.ok("not read: backends.infiniband is false"))
         return
     try:
-        devices = names(folder)[:MOST]
+        devices = list_names(folder)[:MOST]
     except OSError:
         devices = []
     if not devices:
@@ -43,7 +43,7 @@ def _none(node: ExaminedNode, folder: Path) -> Iterator[Diagnosis]:
 
 
 def _adapter(folder: Path, device: str) -> Iterator[Diagnosis]:
-    for port in names(folder / "ports"):
+    for port in list_names(folder / "ports"):
         place = folder / "ports" / port
         said = {name: text(place / name, 64) for name in ("state", "phys_state", "rate", "link_layer")}
         where = f"{printable(device)} port {printable(port)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from agent.backends.jobs.cgroup import place
+from agent.backends.jobs.cgroup import parse_cgroup
 from agent.backends.jobs.jobs_backend import is_wanted
 from agent.backends.jobs.kubelet import SOCKETS
 from agent.backends.jobs.schedulers import SCHEDULERS
@@ -32,7 +32,7 @@ def _look(node: ExaminedNode) -> Iterator[Diagnosis]:
     jobs: dict[str, set[str]] = {}
     daemons: Counter[str] = Counter()
     for each in node.processes:
-        owner = place(each.cgroup)
+        owner = parse_cgroup(each.cgroup)
         if owner.scheduler in NAMES:
             jobs.setdefault(owner.scheduler, set()).add(owner.id)
         elif owner.home:

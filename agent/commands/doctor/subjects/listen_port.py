@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
-from agent.backends.sysfs import names
+from agent.backends.sysfs import list_names
 from agent.commands.doctor.diagnosis_line import Diagnoses, Diagnosis, Examination
 from agent.commands.doctor.examined_node import ExaminedNode, SeenProcess, whole
 
@@ -62,7 +62,7 @@ def _holder(node: ExaminedNode, inodes: set[str]) -> SeenProcess | None:
     for each in node.processes:
         folder = node.procfs / str(each.pid) / "fd"
         try:
-            if any(_link(f"{folder}/{name}") in wanted for name in names(folder)):
+            if any(_link(f"{folder}/{name}") in wanted for name in list_names(folder)):
                 return each
         except OSError:
             continue

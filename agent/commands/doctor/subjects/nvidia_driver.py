@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from agent.backends.sysfs import names, text
+from agent.backends.sysfs import list_names, text
 from agent.commands.doctor.diagnosis_line import Diagnoses, Diagnosis, Examination
 from agent.commands.doctor.examined_node import ExaminedNode
 
@@ -63,7 +63,7 @@ def _module(node: ExaminedNode) -> Iterator[Diagnosis]:
         yield tell("no NVIDIA GPU on the PCI bus, and no driver", remedy)
     else:
         folder = node.procfs / "driver/nvidia/gpus"
-        known = len(names(folder)) if folder.is_dir() else 0
+        known = len(list_names(folder)) if folder.is_dir() else 0
         if gpus and known < len(gpus):
             remedy = "dmesg -T | grep -iE 'nvrm|xid|fallen off' tells which one failed; then reset or reseat it"
             yield DRIVER.fail(f"module {version} took {known} of the {len(gpus)} GPUs on the PCI bus", remedy)

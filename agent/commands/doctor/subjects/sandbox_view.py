@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from agent.backends.sysfs import names
+from agent.backends.sysfs import list_names
 from agent.commands.doctor.agent_view import AgentView, ToldGap
 from agent.commands.doctor.diagnosis_line import Diagnoses, Diagnosis, Examination
 from agent.commands.doctor.examined_node import ExaminedNode
@@ -58,7 +58,7 @@ def _unseen(node: ExaminedNode, view: AgentView) -> Iterator[Diagnosis]:
             f"DeviceAllow=char-nvidia and its like: {SHIPPED}; in a container, pass /dev/nvidia* in",
         )
     try:
-        adapters = set(names(node.sysfs / "class/infiniband"))
+        adapters = set(list_names(node.sysfs / "class/infiniband"))
     except OSError:
         adapters = set()
     known = {

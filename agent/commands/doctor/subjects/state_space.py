@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from agent.backends.sysfs import names
+from agent.backends.sysfs import list_names
 from agent.commands.doctor.agent_user import READ, WRITE
 from agent.commands.doctor.diagnosis_line import Diagnoses, Diagnosis, Examination
 from agent.commands.doctor.examined_node import ExaminedNode
@@ -51,7 +51,7 @@ def _look(node: ExaminedNode, path: Path) -> Iterator[Diagnosis]:
         yield STATE.warn(f"{path} has {space.f_bavail * space.f_frsize >> 20} MiB left", f"df -h {path}; make room")
     else:
         yield STATE.ok(f"{node.user.name} may write {path}")
-    damaged = [name for name in names(path) if name.endswith(".damaged")] if os.access(path, os.R_OK) else []
+    damaged = [name for name in list_names(path) if name.endswith(".damaged")] if os.access(path, os.R_OK) else []
     if damaged:
         yield STATE.warn(
             f"{path} has {', '.join(damaged)}: what was in there is lost", "look at the disk, then remove it"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from agent.backends.sysfs import names
+from agent.backends.sysfs import list_names
 from agent.commands.doctor.diagnosis_line import Diagnoses, Diagnosis, Examination
 from agent.commands.doctor.examined_node import UNIT, UNIT_FOLDERS, ExaminedNode, whole
 
@@ -42,7 +42,10 @@ def _look(node: ExaminedNode) -> Iterator[Diagnosis]:
         if node.unit_file(name) is not None and not is_enabled(node.root, name):
             yield UNITS.warn(f"{name} is not enabled: it is not there after the next boot", f"systemctl enable {name}")
     dropped = [
-        name for folder in UNIT_FOLDERS if (place := node.root / folder / f"{UNIT}.d").is_dir() for name in names(place)
+        name
+        for folder in UNIT_FOLDERS
+        if (place := node.root / folder / f"{UNIT}.d").is_dir()
+        for name in list_names(place)
     ]
     if dropped:
         yield UNITS.ok(f"changed by {', '.join(dropped)}: systemctl cat {UNIT} shows the whole")
@@ -60,7 +63,7 @@ def is_enabled(root: Path, name: str) -> bool:
     """Whether a target or another unit wants it at boot (systemd.unit(5), .wants)."""
     for folder in UNIT_FOLDERS:
         try:
-            wanting = [each for each in names(root / folder) if each.endswith((".wants", ".requires"))]
+            wanting = [each for each in list_names(root / folder) if each.endswith((".wants", ".requires"))]
         except OSError:
             continue
         if any(os.path.lexists(root / folder / each / name) for each in wanting):

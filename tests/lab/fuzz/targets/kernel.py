@@ -14,7 +14,7 @@ import psutil
 from agent.backends.host import HostBackend
 from agent.backends.infiniband import InfinibandBackend
 from agent.backends.jobs import JobsBackend
-from agent.backends.jobs.job_files import Patient, minors, read_file
+from agent.backends.jobs.job_files import TimedReader, read_file, read_minors
 from agent.backends.kmsg import KmsgBackend
 from agent.backends.optics import OpticsBackend
 from agent.backends.own_processes import OwnProcesses
@@ -149,7 +149,7 @@ def use_jobs(data: bytes, folder: Path) -> None:
         read=_readable,
     )
     try:
-        assert all(number >= 0 for number in minors(str(folder), Patient(read_file)))
+        assert all(number >= 0 for number in read_minors(str(folder), TimedReader(read_file)))
         for second in (0.0, 20.0):
             check_sample(backend.read(Lane.SLOW, Instant(100.0 + second, 1.7e9 + second)))
     finally:

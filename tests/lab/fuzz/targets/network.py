@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from unittest import mock
 
-from agent.backends.equipment.node_cooling_reader import CoolingWatch
-from agent.backends.equipment.rack_equipment_reader import RackWatch
+from agent.backends.equipment.node_cooling_reader import NodeCoolingReader
+from agent.backends.equipment.rack_equipment_reader import RackEquipmentReader
 from agent.backends.jobs.pods import ProtobufError, pod_devices
-from agent.backends.power.redfish_power import Redfish
+from agent.backends.power.redfish_power import RedfishPower
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.backends.redfish_service import RedfishService
 from agent.catalogue.equipment import LEAK_STATES
@@ -130,7 +130,7 @@ def answering(data: bytes) -> AbstractContextManager[object]:
 
 
 def use_redfish(data: bytes, folder: Path) -> None:
-    source = Redfish(HttpTarget("http://bmc:80", timeout=5.0), None, lambda: 0.0)
+    source = RedfishPower(HttpTarget("http://bmc:80", timeout=5.0), None, lambda: 0.0)
     with answering(data):
         watts = source.watts()
     assert isinstance(watts, float)
@@ -138,7 +138,7 @@ def use_redfish(data: bytes, folder: Path) -> None:
 
 
 def use_cooling(data: bytes, folder: Path) -> None:
-    watch = CoolingWatch(HttpTarget("http://bmc:80", timeout=5.0), None, lambda: 0.0)
+    watch = NodeCoolingReader(HttpTarget("http://bmc:80", timeout=5.0), None, lambda: 0.0)
     with answering(data):
         seen = watch.look()
     assert set(seen.leaks.values()) <= set(LEAK_STATES)
@@ -148,7 +148,7 @@ def use_cooling(data: bytes, folder: Path) -> None:
 def use_rack_equipment(data: bytes, folder: Path) -> None:
     """Of a service that may have units of every kind."""
     service = RedfishService(HttpTarget("http://cdu:80", timeout=5.0), 10.0, lambda: 0.0)
-    watch = RackWatch("cdu", service, lambda: 0.0)
+    watch = RackEquipmentReader("cdu", service, lambda: 0.0)
     with answering(data):
         seen = watch.look()
     assert set(seen.states.values()) <= set(LEAK_STATES)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.backends.file_reader_pool import PER_DEVICE, READERS, FileRelay, Leg, Unread
+from agent.backends.file_reader_pool import PER_DEVICE, READERS, DeviceReads, FileReaderPool, UnansweredRead
 from agent.model import Reason
 
 PATIENCE = 0.15
@@ -45,9 +45,9 @@ class Track:
     """A relay over devices of a few items each."""
 
     def __init__(self, devices: int, items: int, **options: Any) -> None:
-        self.relay = FileRelay("test", **{"patience": PATIENCE, **options})
+        self.relay = FileReaderPool("test", **{"patience": PATIENCE, **options})
         self.items = [[Doubtful(f"{device}/{item}") for item in range(items)] for device in range(devices)]
-        self.legs = [Leg(str(device), items) for device, items in enumerate(self.items)]
+        self.legs = [DeviceReads(str(device), items) for device, items in enumerate(self.items)]
         self.gate = threading.Event()
         self.mono = 0.0
 
@@ -55,16 +55,16 @@ class Track:
         for device, item in places:
             self.items[device][item].act = lambda: self.gate.wait(60)
 
-    def round(self) -> list[list[str | Unread]]:
+    def round(self) -> list[list[str | UnansweredRead]]:
         self.mono += 1.0
         return self.relay.round(self.legs, self.mono)
 
-    def unread(self) -> dict[str, Unread]:
+    def unread(self) -> dict[str, UnansweredRead]:
         """What a round did not tell, by path; everything else must have answered for itself."""
         missing = {}
         for items, answers in zip(self.items, self.round(), strict=True):
             for item, answer in zip(items, answers, strict=True):
-                if isinstance(answer, Unread):
+                if isinstance(answer, UnansweredRead):
                     missing[item.path] = answer
                 else:
                     assert answer == item.path
@@ -117,16 +117,16 @@ def test_while_nothing_hangs_one_thread_reads_everything_in_order(track) -> None
 def test_no_legs_and_empty_legs_are_no_trouble(track) -> None:
     relay = track(1, 1).relay
     assert relay.round([], 0.0) == []
-    assert relay.round([Leg("a", []), Leg("b", [])], 0.0) == [[], []]
+    assert relay.round([DeviceReads("a", []), DeviceReads("b", [])], 0.0) == [[], []]
 
 
 def test_an_item_that_hangs_affects_only_itself_and_is_not_asked_again(track) -> None:
     one = track(3, 4)
     one.hang((1, 2))
     (first,) = one.unread().items()
-    assert first == ("1/2", Unread(Reason.TIMEOUT, f"no answer for {PATIENCE:.1f} s"))
+    assert first == ("1/2", UnansweredRead(Reason.TIMEOUT, f"no answer for {PATIENCE:.1f} s"))
     for second in range(1, 4):
-        assert one.unread() == {"1/2": Unread(Reason.TIMEOUT, f"no answer for {second:.1f} s")}
+        assert one.unread() == {"1/2": UnansweredRead(Reason.TIMEOUT, f"no answer for {second:.1f} s")}
     assert one.items[1][2].reads == 1
     assert one.threads == 2
     one.cure()
@@ -199,7 +199,7 @@ def test_what_an_item_did_not_foresee_affects_only_itself_and_is_reported_once(t
 
     odd.items[0][1].act = stumble
     for _ in range(5):
-        assert odd.unread() == {"0/1": Unread(Reason.MALFORMED, "ZeroDivisionError: surprise")}
+        assert odd.unread() == {"0/1": UnansweredRead(Reason.MALFORMED, "ZeroDivisionError: surprise")}
     assert len([record for record in caplog.records if record.exc_info]) == 1
 
 
