@@ -293,7 +293,7 @@ class FileReaderPool:
                 cured |= self._told & {leg.name}
             self._told -= cured
             for path in cured:
-                log.info("reads that hung or were slow succeed again", extra={"facts": self._facts(path)})
+                log.info("file reads recovered", extra={"facts": self._facts(path)})
 
     def _facts(self, path: str) -> dict[str, str]:
         return {"backend": self._name, "path": path}
@@ -346,7 +346,7 @@ class FileReaderPool:
                 continue
             try:
                 found[index] = item.read()
-            except BaseException as error:  # one that ended this thread would leave its device unread for good
+            except BaseException as error:  # one that ended this thread would leave its device unread until a restart
                 found[index] = self._defect(item.path, error)
             if reader.left:
                 return

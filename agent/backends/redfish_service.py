@@ -140,7 +140,7 @@ class RedfishSource(Protocol):
         """What is wrong with one of its documents, with the whole address."""
 
     def close(self) -> None:
-        """Let go of what is held; may be called more than once."""
+        """Release the connection; may be called more than once."""
 
 
 class RedfishService:
@@ -161,7 +161,10 @@ class RedfishService:
         return members_of(self.get(collection))
 
     def attempt(self, path: str) -> dict[str, Any]:
-        """One document of many: empty if it is not there, or is none. Raises DeviceError for any other reason."""
+        """Return one document of many: empty if it is missing or is not a JSON object.
+
+        Raises DeviceError for any other reason.
+        """
         try:
             return self.get(path)
         except DeviceError as error:
@@ -203,7 +206,7 @@ class RedfishService:
 
 
 MOST_PROBLEMS = 8
-"""Problems of a round that are told."""
+"""Most problems of a round that are kept."""
 _SHOWN = 120
 _LISTS = ("Members", "Temperatures", "LeakDetectorGroups", "Detectors")
 _LISTS_OR_LINKS = ("Fans",)
@@ -221,7 +224,7 @@ log = logging.getLogger("coldplate.backend")
 
 
 class RedfishPoll:
-    """Reads documents of `service` until `until` (monotonic seconds, by `clock`): so many of them, by a deadline.
+    """Reads documents of `service` until `until` (monotonic seconds, by `clock`).
 
     What is wrong with one document, or a part of it, costs that, and is kept as a problem; what is wrong with the
     service (it does not answer, it refuses the login) ends the round.
@@ -241,7 +244,10 @@ class RedfishPoll:
         self.problems: list[str] = []
 
     def read(self, path: str) -> dict[str, Any] | None:
-        """A document; None if it is not there or is none. Raises DeviceError for the service as a whole."""
+        """Return the document; None if it is missing or is not a JSON object.
+
+        Raises DeviceError for the service as a whole.
+        """
         if self._clock() >= self._until:
             text = f"the round's time is over after {self.calls} documents: the service is too slow"
             raise self._service.error(Reason.TIMEOUT, path, text)

@@ -25,7 +25,7 @@ OWN = frozenset(
         "coldplate_web_certificate_expiry_timestamp_seconds", "coldplate_web_refusals_total",
     }
 )  # fmt: skip
-"""What the agent that replays tells of itself; what the agent that was recorded told of itself there is left out."""
+"""What the agent that replays reports of itself; the values of the recorded agent in these are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ class FrameShifter:
         """By how much each counter grew in the passes before."""
 
     def leave_out(self, told: AbstractSet[Metric]) -> None:
-        """These rows are told by the agent that replays."""
+        """Leave out these rows, which the agent that replays reports itself."""
         if told != self._told:
             self._told = told
             self._plans.clear()
             self._made.clear()
 
     def another_pass(self, shift: float) -> None:
-        """The recording begins anew, and is moved by so many seconds."""
+        """Start another pass of the recording, moved by `shift` seconds."""
         self.shift = shift
         for series, last in self._last.items():
             self._gone[series] = self._gone.get(series, 0.0) + max(last - self._first.get(series, last), 0.0)
@@ -122,10 +122,10 @@ INTERVALS = 3
 class RecordingPlayer:
     """The snapshots of one node in a recording, of the first if none is named. Belongs to one thread.
 
-    `again` opens the recording; a loop opens it anew each time.
+    `again` opens the recording; a loop opens it again each time.
 
-    Its time begins with the first call of `at`, and is told in seconds of the recording: who wants it to go faster
-    tells a faster clock.
+    Its time begins with the first call of `at`, and is in seconds of the recording: to replay faster, pass a faster
+    clock.
     """
 
     def __init__(self, again: Callable[[], Recording], *, node: str | None = None, loop: bool = False) -> None:
@@ -181,7 +181,7 @@ class RecordingPlayer:
         self._next = next(self._snapshots, None)
 
     def _end(self, mono: float) -> None:
-        """Begin anew, or show nothing any more."""
+        """Start again from the beginning, or show nothing any more."""
         if self.over:
             return
         if self._loop and self._shown is not None:
@@ -201,7 +201,7 @@ class RecordingPlayer:
         self._tell_problems()
         if before is not None and self._next is not None:
             passed = self._next.at.mono - before.at.mono
-            if passed < 0:  # the node was started anew between them
+            if passed < 0:  # the node was restarted between them
                 passed = max(self._next.at.wall - before.at.wall, 0.0)
             self._next_place += passed
 

@@ -49,7 +49,7 @@ class ResourceValues(NamedTuple):
 
 
 class EquipmentPollResult(NamedTuple):
-    """What a round told: states by part, values by row and labels, and what was wrong with single documents."""
+    """Result of one poll: states by part, values by row and labels, and problems of single resources."""
 
     states: dict[EquipmentPart, str]
     values: dict[tuple[Metric, Labels], float]

@@ -199,7 +199,7 @@ LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("infiniba
 class InfinibandBackend:
     """Every file of every port under `sysfs`/class/infiniband.
 
-    `descriptors` tells how many may be kept open. `pread` is `os.pread`, or a test's substitute for it.
+    `descriptors` returns how many may be kept open. `pread` is `os.pread`, or a test's substitute for it.
     """
 
     name = "infiniband"

@@ -57,7 +57,7 @@ def reason_of(error: OSError) -> Reason:
 
 
 def why(error: OSError) -> str:
-    """A failed read in words, with the remedy where there is one."""
+    """Describe a failed read, with the remedy if there is one."""
     said = os.strerror(error.errno or errno.EIO)
     if error.errno == errno.EMFILE:
         return f"{said}: raise LimitNOFILE in the unit, or ulimit -n"

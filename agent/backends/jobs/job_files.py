@@ -126,7 +126,7 @@ def _mode(entry: os.DirEntry[str]) -> int:
 
 
 def describe_error(path: str, error: OSError) -> str:
-    """The error and its file, in words."""
+    """Return the error and its file as text."""
     return f"{path}: {os.strerror(error.errno or errno.EIO)}"
 
 

@@ -159,7 +159,7 @@ class JobsBackend:
         """`mapping_dir` is dcgm-exporter's --hpc-job-mapping-dir; `gpustat` is read as well.
 
         `trust_environment` names schedulers whose variables count in every process, for nodes where neither cgroups
-        nor a unit of the scheduler show what it started. Whoever can log in there can name any job.
+        nor a unit of the scheduler show what it started. Every user who can log in there can name any job.
         """
         wanted = tuple(each for each in schedulers if is_wanted(each.name, sources))
         self._processes = processes

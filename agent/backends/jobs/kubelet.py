@@ -152,7 +152,7 @@ class KubeletCache:
         self._doubted = True
 
     def early(self, pods: Sequence[PodDevice], mono: float) -> bool:
-        """Whether it names no pods because it has not been told of them yet."""
+        """Return True if the kubelet lists no pods because it has not loaded them yet."""
         return self._doubted and not pods and bool(self.within(mono))
 
     def within(self, mono: float) -> Sequence[PodDevice]:

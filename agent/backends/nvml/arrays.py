@@ -204,7 +204,7 @@ def ratio_in(slot: Slot) -> float | SlotError:
 
 
 def highest_of(slots: Sequence[Slot]) -> float | SlotError:
-    """The highest ratio, of the slots that have one: a link that is down tells none. Else why the first has none."""
+    """Return the highest ratio of the slots that have one (a link that is down has none), or why the first has none."""
     ratios = [ratio_in(slot) for slot in slots]
     known = [ratio for ratio in ratios if not isinstance(ratio, SlotError)]
     return max(known) if known else ratios[0]

@@ -42,7 +42,7 @@ class FabricHealth:
         ]
 
     def read(self, mask: int, readings: list[Reading], gaps: list[Gap]) -> None:
-        """What the driver cannot tell is left out, and a newer driver's code is neither a problem nor none."""
+        """What the driver does not report is left out, and a newer driver's code is neither a problem nor none."""
         told: list[Reading] = []
         unknown: list[str] = []
         for aspect, problems in self._aspects:

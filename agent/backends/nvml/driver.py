@@ -172,7 +172,7 @@ class DriverError(Exception):
 
 
 def describe(code: int) -> str:
-    """The code in words, with its number."""
+    """Return what the code means, with its number."""
     return f"{_TEXTS.get(code, 'NVML error')} ({code})"
 
 

@@ -313,7 +313,7 @@ def _by_generation(metric: Metric) -> bool:
 
 
 def _source(binding: NvmlBinding) -> str:
-    """The binding in words, with the scope that distinguishes a module's power from the board's."""
+    """Describe the binding, with the scope that distinguishes a module's power from the board's."""
     if not isinstance(binding, Field) or (binding.scope == 0 and not binding.per_link):
         return str(binding)
     if binding.per_link or binding.scope == ALL_LINKS:

@@ -235,7 +235,7 @@ class PortRequest:
 
 
 class FamilyRequest:
-    """The question for the number of ethtool's family, likewise."""
+    """The request for the number of ethtool's family, as an item of the relay."""
 
     path = f"GETFAMILY {FAMILY}"
 
@@ -288,7 +288,7 @@ class MissingPortMetrics:
         self._given.update(rows)
 
     def miss(self, row: Metric, reason: Reason, told: str) -> None:
-        """Note that a port lacks a row; `told` names the port and says why."""
+        """Note that a port lacks a row; `told` names the port and the reason."""
         self._missing.setdefault((row, reason), []).append(told)
 
     def gaps(self) -> Iterator[Gap]:

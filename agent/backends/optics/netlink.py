@@ -27,7 +27,7 @@ _ATTRIBUTE = struct.Struct("=HH")
 _ERRNO = struct.Struct("=i")
 _NUMBERS = {layout.size: layout for layout in map(struct.Struct, ("=B", "=H", "=I", "=Q"))}
 _TYPE_BITS = 0x3FFF
-"""The two bits above tell that an attribute is a nest, or in network byte order."""
+"""The two bits above say that an attribute is a nest, or in network byte order."""
 _NEST = 0x8000
 _ALIGN = 4
 MOST_ATTRIBUTES = 4096
@@ -102,7 +102,7 @@ def messages_in(datagram: bytes) -> Iterator[NetlinkMessage]:
 
 
 def attributes_in(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Numbers and contents of the attributes in a message or nest. Raises NetlinkFormatError likewise."""
+    """Numbers and contents of the attributes in a message or nest. Raises NetlinkFormatError."""
     at = count = 0
     while len(data) - at >= _ATTRIBUTE.size:
         length, number = _ATTRIBUTE.unpack_from(data, at)

@@ -84,7 +84,9 @@ def _answer_of(memory: ModuleEeprom, known: ModuleFacts | None) -> ModuleReading
         why = explain_failure(error)
         if error.errno == errno.EPERM:
             return RequestFailure(why.reason, _DENIED)
-        if why.reason is Reason.LOST and known is None:  # an empty cage, which no driver tells from a silent module
+        if (
+            why.reason is Reason.LOST and known is None
+        ):  # an empty cage, which no driver distinguishes from a silent module
             return RequestFailure(Reason.UNSUPPORTED, f"no module answers: {why.detail}")
         return why
 

@@ -63,7 +63,7 @@ class MachineType:
     leak_detectors: tuple[str, ...] = ()
     connectors: tuple[str, ...] = ()  # of coolant
     rated_flow: float = 0.0  # liters/s of all connectors together
-    rack: RackPlant | None = None  # None: nothing is told of what serves the rack
+    rack: RackPlant | None = None  # None: the rack has no equipment of its own
     cluster: str = ""  # NVLink domain; empty: no fabric
     inlet: float = 28.0  # celsius of the air or water that cools
     full_load_rise: float = 30.0  # celsius of the coolest slot above the inlet at the power limit

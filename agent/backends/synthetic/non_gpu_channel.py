@@ -94,7 +94,7 @@ def heat_of(machine: MachineType, tracks: Sequence[Track], t: float) -> float:
 
 
 def rise_of(heat: float, flow: float) -> float:
-    """Degrees by which so many liters a second get warmer that take up so many watts."""
+    """Return the degrees by which the coolant gets warmer, by its liters a second and the watts that it takes."""
     return min(heat / (flow * JOULES_PER_LITER), MOST_RISE)
 
 
@@ -169,7 +169,7 @@ class NonGpuChannel:
         feed: XidFeed,
         waiting: Mapping[int, GpuIdentity],
     ) -> None:
-        """`waiting` are the GPUs, by number, that have not said who they are: nobody can tell of them by name."""
+        """`waiting` are the GPUs, by number, that have no identity yet, and so no series by name."""
         machine = scenario.topology
         self._epoch, self._feed = epoch, feed
         self._waiting = waiting

@@ -61,7 +61,7 @@ def excerpt(value: float, digits: int = 1) -> Document:
 
 
 def redundancy(name: str, needed: int, members: int, health: str) -> Document:
-    """A group of which so many members have to work."""
+    """Return a redundancy group, with the number of members that have to work."""
     return {"GroupName": name, "RedundancyType": "NPlusM", "MinNeededInGroup": needed, "MaxSupportedInGroup": members,
             **status(health)}  # fmt: skip
 
@@ -252,7 +252,7 @@ class SyntheticService:
 
 
 def services_of_scenario(scenario: Scenario, age: Callable[[], float]) -> dict[str, Callable[[], SyntheticService]]:
-    """How each service of the scenario's rack is opened, by its name; none where nothing is told of a rack.
+    """How each service of the scenario's rack is opened, by its name; none for a scenario without a rack.
 
     `age` gives the seconds since the scenario began.
     """

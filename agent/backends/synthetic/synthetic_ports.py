@@ -51,13 +51,13 @@ def watts_of(dbm: float) -> float:
 
 
 def error_ratio(loss: float) -> float:
-    """Wrong bits of a lane that lost so many decibels of its light, as a share of its bits."""
+    """Return the share of wrong bits of a lane, by the decibels of its light that are lost."""
     margin = Q_AT_LIMIT * 10.0 ** ((RECEIVED_DBM - loss - LIMIT_DBM) / 10.0)
     return FLOOR + 0.375 * erfc(margin / sqrt(2.0))
 
 
 def error_rates(loss: float, lanes: int, bits: float) -> LinkErrorRates:
-    """Of a link of `bits` a second; so many of its lanes lost `loss` decibels. Codewords are spread over all lanes."""
+    """Return the rates of a link of `bits` a second, with `loss` decibels lost on `lanes`. Codewords span all lanes."""
     wrong = (lanes * error_ratio(loss) + (LANES - lanes) * FLOOR) / LANES
     codewords = bits / (SYMBOLS * SYMBOL_BITS)
     mean = SYMBOLS * (1.0 - (1.0 - wrong) ** SYMBOL_BITS)

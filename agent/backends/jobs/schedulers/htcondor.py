@@ -1,7 +1,7 @@
 """HTCondor.
 
 Cgroups: condor_DIRECTORY_SLOT below BASE_CGROUP, whose default is htcondor, or below condor.service (HTCondor manual,
-"cgroup-based process tracking"). Variables: the manual's "services for running jobs". Neither tells the job's number,
+"cgroup-based process tracking"). Variables: the manual's "services for running jobs". Neither has the job's number,
 which is in a file of the user's: a job is known by its slot, and by its scratch directory, which no two jobs share.
 """
 

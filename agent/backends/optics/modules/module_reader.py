@@ -126,7 +126,7 @@ def _layout_of(identifier: int) -> MemoryMap:
 
 
 def _read(memory: Memory, span: ModuleSpan, *, blank: bool = False) -> bytes:
-    """All bytes of a span. Only `blank` ones may be such that nobody wrote them."""
+    """All bytes of a span. Only `blank` ones may be memory that was never written."""
     data = memory(span)
     if len(data) != span.length:
         raise malformed(f"{span}: {len(data)} bytes, asked for {span.length}")

@@ -145,7 +145,7 @@ def degrees_in(data: bytes, at: int) -> float | None:
 
 
 def volts_in(data: bytes, at: int) -> float | None:
-    """A supply voltage, likewise: without one nothing would answer."""
+    """A supply voltage. Exactly 0 is none: without one no module would answer."""
     (steps,) = read_u16_array(data, at, 1)
     return steps * VOLTS if steps else None
 
@@ -164,7 +164,7 @@ def upper_bounds(data: bytes, at: int, step: float, *, signed: bool = False) -> 
 
 
 def lower_bounds(data: bytes, at: int, step: float) -> AlarmWarningLimits:
-    """The limits below, likewise."""
+    """The limits below, in the same order."""
     high, low, _, warning = read_u16_array(data, at, 4)
     if high <= low:
         return AlarmWarningLimits()

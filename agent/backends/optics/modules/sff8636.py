@@ -1,7 +1,7 @@
 """The memory map of QSFP+ and QSFP28 modules: SFF-8636 revision 2.11, table 6-1 and following.
 
-Only values are read. The flags in bytes 3 to 21 clear when they are read, which would take them from whoever else
-waits for them; no span touches them.
+Only values are read. The flags in bytes 3 to 21 clear when they are read, which would take them from other programs
+that wait for them; no span touches them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Sff8636:
     serial = ModuleSpan(0, _SERIAL, _TEXT)
 
     def identify(self, head: bytes, upper: bytes) -> ModuleIdentity:
-        """Vendor, part and serial. Raises DeviceError for a revision that nobody has published."""
+        """Vendor, part and serial. Raises DeviceError for a revision that is not published."""
         if head[1] > NEWEST_REVISION:
             raise DeviceError(Reason.UNSUPPORTED, f"SFF-8636 of an unknown revision: {head[1]:#04x}")
         vendor, part, serial = (text_in(upper[at - _UPPER :][:_TEXT]) for at in (_VENDOR, _PART, _SERIAL))
