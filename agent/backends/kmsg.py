@@ -67,7 +67,7 @@ class KernelRecord(NamedTuple):
     message: str
 
 
-class SwitchError(NamedTuple):
+class SxidRecord(NamedTuple):
     """One SXid: the NVSwitch's PCI address, the code, and how grave the line says that it is."""
 
     pci: str
@@ -95,16 +95,16 @@ def parse_xid(message: str) -> tuple[str, int] | None:
     return (_bus(*match.group(1, 2, 3)), int(match.group(4))) if match else None
 
 
-def parse_sxid(message: str) -> SwitchError | None:
+def parse_sxid(message: str) -> SxidRecord | None:
     """The NVSwitch and the code; None if it is not an SXid, or a line that continues one."""
     match = _SXID.match(message)
     if match is None:
         return None
     pci = f"{_bus(*match.group(1, 2, 3))}.{match.group(4) or '0'}"
-    return SwitchError(pci, int(match.group(5)), _GRADES[match.group(6)])
+    return SxidRecord(pci, int(match.group(5)), _GRADES[match.group(6)])
 
 
-class LogReader(Protocol):
+class KernelLogReader(Protocol):
     """An open kernel log that gives one record for each read."""
 
     def read(self) -> bytes:
@@ -118,7 +118,7 @@ KMSG_DEVICE = os.makedev(1, 11)
 """The kernel log's device number (Documentation/admin-guide/devices.txt)."""
 
 
-def inherited(descriptor: int) -> bool:
+def is_inherited_kmsg(descriptor: int) -> bool:
     """Whether a descriptor that we were started with is the kernel log."""
     try:
         status = os.fstat(descriptor)
@@ -127,7 +127,7 @@ def inherited(descriptor: int) -> bool:
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == KMSG_DEVICE
 
 
-class DeviceReader:
+class KmsgReader:
     """The kernel log at its end, without waiting: opened here, or by systemd and handed over as `descriptor`.
 
     From its beginning where `whole` is set. The log asks for CAP_SYSLOG when it is opened, not when it is read.
@@ -162,10 +162,10 @@ class KmsgBackend:
     lanes = frozenset({Lane.FAST})
     shortest = 1.0
 
-    def __init__(self, path: str = "/dev/kmsg", opener: Callable[[str], LogReader] = DeviceReader) -> None:
+    def __init__(self, path: str = "/dev/kmsg", opener: Callable[[str], KernelLogReader] = KmsgReader) -> None:
         self._path = path
         self._opener = opener
-        self._reader: LogReader | None = None
+        self._reader: KernelLogReader | None = None
         self._read_until = 0.0  # wall time at which the log had been read to its end
         self._kinds: set[tuple[str, str]] = set()
         """The switch's address and the code of what has series of its own; either may be `other`."""
@@ -196,7 +196,7 @@ class KmsgBackend:
         if reader is not None:
             reader.close()
 
-    def _open(self, now: Instant) -> LogReader:
+    def _open(self, now: Instant) -> KernelLogReader:
         if self._reader is None:
             try:
                 self._reader = self._opener(self._path)
@@ -213,7 +213,7 @@ class KmsgBackend:
         rows = (XID_ERRORS, GRADED_XID_ERRORS, SXID_ERRORS)
         return BackendSample(gaps=[Gap(row, Node(), Reason.DENIED, detail) for row in rows])
 
-    def _drain(self, reader: LogReader, now: Instant) -> tuple[list[Xid], int]:
+    def _drain(self, reader: KernelLogReader, now: Instant) -> tuple[list[Xid], int]:
         events: list[Xid] = []
         for calls in range(1, RECORDS_PER_READ + 1):
             try:
@@ -242,7 +242,7 @@ class KmsgBackend:
             series = Series(SXID_ERRORS, Node(), (("pci", pci), ("sxid", kind), ("grade", sxid.grade)))
             self._counts[series] = self._counts.get(series, 0) + 1
 
-    def _kind(self, sxid: SwitchError) -> tuple[str, str]:
+    def _kind(self, sxid: SxidRecord) -> tuple[str, str]:
         """The switch and code under which an SXid counts: `other` beyond the limits, whatever the log says."""
         kind = (sxid.pci, str(sxid.code))
         if kind in self._kinds:
@@ -271,7 +271,7 @@ class KmsgBackend:
         return min(max(wall, self._read_until), now.wall)
 
 
-def logged_xids(reader: LogReader, now: Instant) -> list[Xid]:
+def read_xids(reader: KernelLogReader, now: Instant) -> list[Xid]:
     """The XIDs from where a reader stands to the end of the log. Raises OSError."""
     found: list[Xid] = []
     while True:
@@ -293,6 +293,6 @@ def make_backend(context: BackendContext) -> KmsgBackend | None:
     """A reader of the log: systemd's standard input, else the device. None if no GPUs of this node are read."""
     if not context.has_driver:
         return None
-    if inherited(0):
-        return KmsgBackend("standard input", lambda path: DeviceReader(path, 0))
+    if is_inherited_kmsg(0):
+        return KmsgBackend("standard input", lambda path: KmsgReader(path, 0))
     return KmsgBackend()

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from agent.backends.equipment.cooling_documents import UNAVAILABLE
-from agent.backends.equipment.rack_findings import RackPart, RackSeen
-from agent.backends.equipment.rack_watch import RackWatch
-from agent.backends.pacing import Paced, Spawn, spawn_thread
+from agent.backends.equipment.equipment_resources import UNAVAILABLE
+from agent.backends.equipment.rack_equipment_reader import RackEquipmentReader
+from agent.backends.equipment.rack_resources import EquipmentPart, EquipmentPollResult
+from agent.backends.polled_source import PolledSource, Spawn, spawn_thread
 from agent.backends.protocol import BackendSample, DeviceError
 from agent.backends.redfish_service import SILENCE_SECONDS, RedfishService, RedfishSource, check_address
 from agent.backends.registration import BackendContext
@@ -67,17 +67,17 @@ def over_http(targets: Mapping[str, HttpTarget], clock: Callable[[], float]) -> 
     return {name: partial(RedfishService, target, PATIENCE_SECONDS, clock) for name, target in targets.items()}
 
 
-class _Turn(NamedTuple):
+class _AssignedService(NamedTuple):
     """A service while it is this agent's turn to ask it."""
 
-    watch: RackWatch
-    paced: Paced[RackSeen]
+    watch: RackEquipmentReader
+    paced: PolledSource[EquipmentPollResult]
 
 
-class _Shown(NamedTuple):
+class _ServiceReadings(NamedTuple):
     """What a service's last answer came to, made once for each answer."""
 
-    answer: RackSeen | DeviceError
+    answer: EquipmentPollResult | DeviceError
     readings: tuple[Reading, ...]
     gaps: tuple[Gap, ...]
 
@@ -103,8 +103,8 @@ class RackEquipmentBackend:
         self._rack = Rack(rack)
         self._is_my_turn = is_my_turn
         self._open = {name: partial(self._begin, name, opened, clock, spawn) for name, opened in services.items()}
-        self._turns: dict[str, _Turn] = {}
-        self._shown: dict[str, _Shown] = {}
+        self._turns: dict[str, _AssignedService] = {}
+        self._shown: dict[str, _ServiceReadings] = {}
         self._series: dict[tuple[Metric, Labels], Series] = {}
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
@@ -126,7 +126,7 @@ class RackEquipmentBackend:
             before = self._shown.get(name)
             if before is None or before.answer is not answer:
                 before = self._shown[name] = self._show(name, turn.watch, answer)
-                calls += answer.calls if isinstance(answer, RackSeen) else 1
+                calls += answer.calls if isinstance(answer, EquipmentPollResult) else 1
             readings += before.readings
             gaps += before.gaps
         return BackendSample(readings, gaps, calls=calls, awaited=awaited)
@@ -135,9 +135,9 @@ class RackEquipmentBackend:
         for name in list(self._turns):
             self._end(name)
 
-    def _begin(self, name: str, opened: OpenService, clock: Callable[[], float], spawn: Spawn) -> _Turn:
-        watch = RackWatch(name, opened(), clock)
-        turn = self._turns[name] = _Turn(watch, Paced(watch, watch.look, spawn))
+    def _begin(self, name: str, opened: OpenService, clock: Callable[[], float], spawn: Spawn) -> _AssignedService:
+        watch = RackEquipmentReader(name, opened(), clock)
+        turn = self._turns[name] = _AssignedService(watch, PolledSource(watch, watch.look, spawn))
         return turn
 
     def _end(self, name: str) -> None:
@@ -147,18 +147,20 @@ class RackEquipmentBackend:
             self._shown.pop(name, None)
             self._series = {key: each for key, each in self._series.items() if key[1][0][1] != name}
 
-    def _show(self, name: str, watch: RackWatch, answer: RackSeen | DeviceError) -> _Shown:
+    def _show(
+        self, name: str, watch: RackEquipmentReader, answer: EquipmentPollResult | DeviceError
+    ) -> _ServiceReadings:
         own = (("equipment", name),)
         if isinstance(answer, DeviceError):
             unseen = dict.fromkeys(watch.known, UNAVAILABLE)
             made = [self._reading(UP, own, 0), *self._states(own, unseen.items())]
-            return _Shown(answer, tuple(made), (self._gap(answer.reason, f"{name}: {answer.detail}"),))
+            return _ServiceReadings(answer, tuple(made), (self._gap(answer.reason, f"{name}: {answer.detail}"),))
         values = (self._reading(row, (*own, *labels), value) for (row, labels), value in answer.values.items())
         made = [self._reading(UP, own, 1), *self._states(own, answer.states.items()), *values]
         gaps = (self._gap(Reason.MALFORMED, f"{name}: {problem}") for problem in answer.problems)
-        return _Shown(answer, tuple(made), tuple(gaps))
+        return _ServiceReadings(answer, tuple(made), tuple(gaps))
 
-    def _states(self, own: Labels, states: Iterable[tuple[RackPart, str]]) -> Iterable[Reading]:
+    def _states(self, own: Labels, states: Iterable[tuple[EquipmentPart, str]]) -> Iterable[Reading]:
         for part, said in states:
             labels = (*own, ("unit", part.unit), ("kind", part.kind), ("part", part.name))
             for state in PART_STATES:

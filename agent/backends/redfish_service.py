@@ -1,4 +1,4 @@
-"""A management controller's Redfish service, over HTTP.
+"""A management controller's Redfish service over HTTP, and one round of requests to it.
 
 Only GET is ever sent, to the configured host alone: links to other hosts are not followed, redirects only where they
 change the slash at the path's end, and proxies of the environment are not used, because each would carry the password
@@ -8,7 +8,9 @@ away. The connection is kept, since a TLS handshake takes a small controller a s
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
 from typing import Any, Protocol, TypeGuard
 from urllib.parse import urljoin, urlsplit
 
@@ -72,7 +74,7 @@ def check_address(target: HttpTarget) -> None:
         raise ValueError(f"url {target.shown!r}: give only host and port: https://HOST or https://HOST:PORT")
 
 
-def number(value: Any) -> float | None:
+def as_number(value: Any) -> float | None:
     """A finite number that a document holds, as it is or as `Reading` of a sensor's excerpt; None for all else."""
     if isinstance(value, dict):
         value = value.get("Reading")
@@ -83,12 +85,12 @@ def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and -1e9 < value < 1e9  # NaN is not
 
 
-def list_in(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """A list that a document holds; an empty one for all else."""
     return value if isinstance(value, list) else []
 
 
-def link(value: Any) -> str | None:
+def link_path(value: Any) -> str | None:
     """The path of a link, if it stays inside the service."""
     path = value.get("@odata.id") if isinstance(value, dict) else None
     if not isinstance(path, str) or not path.startswith(ROOT) or not path.isascii() or not path.isprintable():
@@ -98,7 +100,7 @@ def link(value: Any) -> str | None:
 
 def members_of(collection: dict[str, Any]) -> list[str]:
     """The paths of a collection's members, as far as they stay inside the service."""
-    paths = map(link, list_in(collection.get("Members")))
+    paths = map(link_path, as_list(collection.get("Members")))
     return [path for path in paths if path is not None][:MOST_MEMBERS]
 
 
@@ -137,7 +139,7 @@ class RedfishSource(Protocol):
         """What is wrong with one of its documents, with the whole address."""
 
     def close(self) -> None:
-        """Let go of what is held; may be called more than once."""
+        """Release the connection; may be called more than once."""
 
 
 class RedfishService:
@@ -158,7 +160,10 @@ class RedfishService:
         return members_of(self.get(collection))
 
     def attempt(self, path: str) -> dict[str, Any]:
-        """One document of many: empty if it is not there, or is none. Raises DeviceError for any other reason."""
+        """Return one document of many: empty if it is missing or is not a JSON object.
+
+        Raises DeviceError for any other reason.
+        """
         try:
             return self.get(path)
         except DeviceError as error:
@@ -197,3 +202,133 @@ class RedfishService:
     def error(self, reason: Reason, path: str, text: str) -> DeviceError:
         """What is wrong with one of its documents, with the whole address."""
         return DeviceError(reason, f"{self._target.url.rstrip('/')}{path}: {text}")
+
+
+MOST_PROBLEMS = 8
+"""Most problems of a round that are kept."""
+_SHOWN = 120
+_LISTS = ("Members", "Temperatures", "LeakDetectorGroups", "Detectors")
+_LISTS_OR_LINKS = ("Fans",)
+_LINKS = (
+    "ThermalEquipment", "CDUs", "RPUs", "Pumps", "Reservoirs", "Filters", "PrimaryCoolantConnectors",
+    "SecondaryCoolantConnectors", "LeakDetection", "LeakDetectors", "EnvironmentMetrics", "PowerEquipment",
+    "PowerShelves", "RackPDUs", "Metrics", "Mains", "Branches", "PowerSubsystem", "PowerSupplies", "ThermalSubsystem",
+    "CoolantConnectors", "ThermalMetrics", "Thermal",
+)  # fmt: skip
+"""Members of documents that are read, by what they are."""
+_DEEPEST = 2
+"""Lists in lists that are looked into: detectors in groups."""
+
+log = logging.getLogger("coldplate.backend")
+
+
+class RedfishPoll:
+    """Reads documents of `service` until `until` (monotonic seconds, by `clock`).
+
+    What is wrong with one document, or a part of it, costs that, and is kept as a problem; what is wrong with the
+    service (it does not answer, it refuses the login) ends the round.
+
+    With `linked`, a document that is not there is a problem; else it is one that the service does not offer.
+    """
+
+    def __init__(
+        self, service: RedfishSource, clock: Callable[[], float], until: float = inf, *, linked: bool = True
+    ) -> None:
+        self._service = service
+        self._clock = clock
+        self._until = until
+        self._linked = linked
+        self.calls = 0
+        """Documents that were asked for."""
+        self.problems: list[str] = []
+
+    def read(self, path: str) -> dict[str, Any] | None:
+        """Return the document; None if it is missing or is not a JSON object.
+
+        Raises DeviceError for the service as a whole.
+        """
+        if self._clock() >= self._until:
+            text = f"the round's time is over after {self.calls} documents: the service is too slow"
+            raise self._service.error(Reason.TIMEOUT, path, text)
+        self.calls += 1
+        try:
+            document = self._service.get(path)
+        except DeviceError as error:
+            if error.reason not in (Reason.UNSUPPORTED, Reason.MALFORMED):
+                raise
+            if self._linked or error.reason is not Reason.UNSUPPORTED:
+                self.note(str(error))
+            return None
+        if "error" in document and "@odata.id" not in document:
+            self.note(str(self._service.error(Reason.MALFORMED, path, f"an error: {_told(document['error'])}")))
+            return None
+        return self.examined(path, document)
+
+    def examined(self, path: str, document: dict[str, Any]) -> dict[str, Any]:
+        """A document, after a note of what in it cannot be understood."""
+        for oddity in _oddities(document):
+            self.note(str(self._service.error(Reason.MALFORMED, path, oddity)))
+        return document
+
+    def at(self, path: str | None) -> dict[str, Any]:
+        """The document at a link; an empty one where there is none."""
+        return (self.read(path) if path is not None else None) or {}
+
+    def members(self, path: str | None) -> list[str]:
+        """The paths of the members of a collection, as many as are looked at."""
+        return self.members_in(path, self.at(path))
+
+    def members_in(self, path: str | None, collection: dict[str, Any]) -> list[str]:
+        """The same of a collection that has been read."""
+        if len(as_list(collection.get("Members"))) > MOST_MEMBERS or "Members@odata.nextLink" in collection:
+            self.note(f"{path}: only the first {MOST_MEMBERS} members are read")
+        return members_of(collection)
+
+    def note(self, problem: str) -> None:
+        """Keep a problem, one of the first few."""
+        if len(self.problems) < MOST_PROBLEMS and problem not in self.problems:
+            self.problems.append(problem)
+
+
+def log_new(problems: Iterable[str], before: Iterable[str]) -> None:
+    """Log each problem that was not there before, in one line."""
+    for problem in dict.fromkeys(problems):
+        if problem not in before:
+            log.warning("%s", problem)
+
+
+def _oddities(document: dict[str, Any], depth: int = 0) -> Iterator[str]:
+    """What is of another type than the schemas have it, of what is read, so that it cannot be understood."""
+    if not isinstance(document.get("Status", {}), dict | None):
+        yield "Status is not an object"
+    for name in _LINKS:
+        if not _may_be_link(document.get(name)):
+            yield f"{name} is not a link"
+    for name in (*_LISTS, *_LISTS_OR_LINKS):
+        listed = document.get(name)
+        if isinstance(listed, list):
+            yield from _odd_entries(name, listed, depth)
+        elif listed is not None and not (name in _LISTS_OR_LINKS and _may_be_link(listed)):
+            yield f"{name} is not a list"
+
+
+def _odd_entries(name: str, listed: list[Any], depth: int) -> Iterator[str]:
+    for place, entry in enumerate(listed):
+        if not isinstance(entry, dict):
+            yield f"{name}[{place}] is not an object"
+        elif name == "Members":
+            if not _may_be_link(entry):
+                yield f"{name}[{place}] is not a link"
+        elif depth < _DEEPEST:
+            yield from (f"{name}[{place}]: {oddity}" for oddity in _oddities(entry, depth + 1))
+
+
+def _may_be_link(value: Any) -> bool:
+    """Whether it is absent or a link, which may lead elsewhere."""
+    return not value or (isinstance(value, dict) and isinstance(value.get("@odata.id", ""), str))
+
+
+def _told(error: Any) -> str:
+    """What an error body says, as one short line."""
+    text = error.get("message") or error.get("code") if isinstance(error, dict) else error
+    return "".join(each if each.isprintable() else "?" for each in str(text)[:_SHOWN])

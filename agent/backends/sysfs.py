@@ -1,4 +1,4 @@
-"""The content of directories and small files of sysfs and procfs, within bounds, whatever is in them.
+"""Reads directories, small files and the PCI bus of sysfs and procfs, within bounds, whatever is in them.
 
 A driver decides what is there: how many entries a directory has, how long a file is, which bytes are in a name.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 ENTRIES = 1 << 17
 """Most entries of one directory that are looked at: no directory of devices has more."""
@@ -19,7 +20,7 @@ LABEL = 256
 FLAGS = os.O_RDONLY | os.O_CLOEXEC
 
 
-def names(directory: Path | str) -> list[str]:
+def list_names(directory: Path | str) -> list[str]:
     """The names in a directory, in order. Raises OSError."""
     with os.scandir(directory) as entries:
         return sorted(entry.name for entry in islice(entries, ENTRIES))
@@ -48,3 +49,51 @@ def is_physical_interface(sysfs: str, interface: str) -> bool:
     """
     hardware = f"{sysfs}/class/net/{interface}/device"
     return os.path.exists(hardware) and not os.path.exists(f"{hardware}/physfn")  # noqa: PTH110 - Path's may raise
+
+
+NVIDIA = 0x10DE
+DISPLAY_CONTROLLER = 0x03
+"""PCI class of GPUs, those without a display output included (pci.ids)."""
+
+
+class PciDevice(NamedTuple):
+    """Address, vendor and class (24 bits) of one device."""
+
+    address: str
+    vendor: int
+    kind: int
+
+
+def pci_devices(sysfs: Path) -> tuple[PciDevice, ...]:
+    """Return all devices on the bus, with or without a driver; none where there is no such bus.
+
+    A device that cannot be read is left out.
+    """
+    folder = sysfs / "bus/pci/devices"
+    found = []
+    try:
+        addresses = list_names(folder)
+    except OSError:
+        return ()
+    for address in addresses:
+        try:
+            vendor, kind = (int(text(folder / address / name, 32), 16) for name in ("vendor", "class"))
+        except (OSError, ValueError):
+            continue
+        found.append(PciDevice(address, vendor, kind))
+    return tuple(found)
+
+
+def nvidia_gpus(sysfs: Path) -> list[str]:
+    """Return the addresses of NVIDIA's GPUs, except those that are passed through to virtual machines."""
+    return [
+        each.address
+        for each in pci_devices(sysfs)
+        if each.vendor == NVIDIA and each.kind >> 16 == DISPLAY_CONTROLLER and not _is_passed_through(sysfs, each)
+    ]
+
+
+def _is_passed_through(sysfs: Path, device: PciDevice) -> bool:
+    folder = sysfs / "bus/pci/devices" / device.address
+    driver = os.path.basename(os.path.realpath(folder / "driver"))  # noqa: PTH119 - of a link that may be dangling
+    return driver == "vfio-pci" or os.path.lexists(folder / "physfn")

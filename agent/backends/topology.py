@@ -16,10 +16,10 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.backends.file_relay import FileRelay, Leg, Unread
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
 from agent.backends.protocol import BackendSample
 from agent.backends.registration import BackendContext
-from agent.backends.sysfs import names, printable, text
+from agent.backends.sysfs import list_names, printable, text
 from agent.catalogue import metric
 from agent.catalogue.infiniband import NEAREST_HCA
 from agent.model import Backend, Gap, Gpu, GpuIdentity, Instant, Lane, Reading, Series
@@ -34,7 +34,7 @@ _HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
 """How sysfs names a root complex: the first part of every PCI device's path."""
 
 
-class Distance(IntEnum):
+class PciDistance(IntEnum):
     """How far apart two PCI devices are, in the words of `nvidia-smi topo`; less is nearer."""
 
     PIX = 0  # through one PCIe switch at most
@@ -44,29 +44,29 @@ class Distance(IntEnum):
     SYS = 4  # through the link between NUMA nodes, or no shorter path is known
 
 
-class PciPlace(NamedTuple):
+class PciPath(NamedTuple):
     """Where a PCI device sits: the names from its host bridge down to itself, and its NUMA node (-1: unknown)."""
 
     path: tuple[str, ...]
     numa: int
 
 
-class Seat:
+class PciPathFile:
     """Where a device sits, for a relay; `path` is its folder or a link to it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def read(self) -> PciPlace | None:
+    def read(self) -> PciPath | None:
         """Its place; None if there is no such device, or it is not on PCI, such as soft RoCE."""
         parts = Path(os.path.realpath(self.path)).parts
         start = next((index for index, part in enumerate(parts) if _HOST_BRIDGE.fullmatch(part)), None)
         if start is None or start + 1 == len(parts):
             return None
-        return PciPlace(parts[start:], _numa(f"{self.path}/numa_node"))
+        return PciPath(parts[start:], _numa(f"{self.path}/numa_node"))
 
 
-class AdapterNames:
+class AdapterListing:
     """The names of the adapters, for a relay."""
 
     def __init__(self, path: str) -> None:
@@ -75,7 +75,7 @@ class AdapterNames:
     def read(self) -> list[str]:
         """The names in order; none without InfiniBand, which its own backend reports."""
         try:
-            return names(self.path)
+            return list_names(self.path)
         except OSError:
             return []
 
@@ -90,8 +90,8 @@ class TopologyBackend:
     def __init__(self, sysfs: Path | str, gpus: Callable[[], list[GpuIdentity]]) -> None:
         self._sysfs = os.fspath(sysfs)
         self._gpus = gpus
-        self._relay = FileRelay(self.name)
-        self._places: dict[str, PciPlace | None] = {}
+        self._relay = FileReaderPool(self.name)
+        self._places: dict[str, PciPath | None] = {}
         self._adapters: list[str] = []
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - it has one lane
@@ -102,7 +102,7 @@ class TopologyBackend:
         """
         gpus = [each for each in self._gpus() if each.slot]
         root = f"{self._sysfs}/class/infiniband"
-        ((listed,),) = self._relay.round([Leg(root, [AdapterNames(root)])], now.mono)
+        ((listed,),) = self._relay.round([DeviceReads(root, [AdapterListing(root)])], now.mono)
         if isinstance(listed, list):
             self._adapters = listed[:HCAS]
         adapters = {name: f"{root}/{name}/device" for name in self._adapters}
@@ -113,7 +113,7 @@ class TopologyBackend:
         left_out = 0
         for gpu, path in slots.items():
             here = self._places.get(path)
-            near = nearest(here, hcas) if here else []
+            near = nearest_adapters(here, hcas) if here else []
             left_out += max(len(near) - OF_GPU, 0)
             readings += [Reading(_series(gpu, device, each.name), 1) for device, each in near[:OF_GPU]]
         if left_out:
@@ -125,18 +125,18 @@ class TopologyBackend:
         """End the reader."""
         self._relay.close()
 
-    def _look(self, paths: Iterable[str], mono: float) -> list[Unread]:
+    def _look(self, paths: Iterable[str], mono: float) -> list[UnansweredRead]:
         """Find out where the devices sit; returns why for each device whose place is still not known."""
-        legs = [Leg(path, [Seat(path)]) for path in paths]
+        legs = [DeviceReads(path, [PciPathFile(path)]) for path in paths]
         known, self._places = self._places, {}
         silent = []
         for leg, (answer,) in zip(legs, self._relay.round(legs, mono), strict=True):
-            if not isinstance(answer, Unread):
+            if not isinstance(answer, UnansweredRead):
                 self._places[leg.name] = answer
             elif leg.name in known:
                 self._places[leg.name] = known[leg.name]
             else:
-                silent.append(Unread(answer.reason, f"{leg.name}: {answer.detail}"))
+                silent.append(UnansweredRead(answer.reason, f"{leg.name}: {answer.detail}"))
         return silent
 
 
@@ -145,24 +145,24 @@ def make_backend(context: BackendContext) -> TopologyBackend | None:
     return TopologyBackend(context.sysfs, context.gpus) if context.has_driver else None
 
 
-def nearest(here: PciPlace, hcas: dict[str, PciPlace]) -> list[tuple[str, Distance]]:
+def nearest_adapters(here: PciPath, hcas: dict[str, PciPath]) -> list[tuple[str, PciDistance]]:
     """The HCAs at the least distance."""
     distances = {device: distance(here, there) for device, there in hcas.items()}
-    least = min(distances.values(), default=Distance.SYS)
+    least = min(distances.values(), default=PciDistance.SYS)
     return [(device, each) for device, each in distances.items() if each is least]
 
 
-def distance(one: PciPlace, other: PciPlace) -> Distance:
+def distance(one: PciPath, other: PciPath) -> PciDistance:
     """How far apart two PCI devices are."""
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one.path, other.path, strict=False)))
     if shared == 0:
-        return Distance.NODE if one.numa == other.numa >= 0 else Distance.SYS
+        return PciDistance.NODE if one.numa == other.numa >= 0 else PciDistance.SYS
     if shared == 1:
-        return Distance.PHB
+        return PciDistance.PHB
     # What is left of a path below the last shared bridge: the device itself, and above it a port of the shared switch.
     # If more is left, there is another switch in between.
     rest = max(len(one.path), len(other.path)) - shared
-    return Distance.PIX if rest <= 2 else Distance.PXB
+    return PciDistance.PIX if rest <= 2 else PciDistance.PXB
 
 
 @lru_cache(maxsize=1024)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from agent.backends.replay.player import Player
-from agent.backends.replay.present import Presenter
+from agent.backends.replay import FrameShifter, RecordingPlayer
 from agent.catalogue import BY_NAME
 from agent.model import (
     BackendReport,
@@ -37,10 +36,10 @@ REPLAY_INFO = BY_NAME["coldplate_replay_info"]
 class ReplayedNode(Sampler):
     """Shows recorded snapshots instead of making them. `node` and `began` say of whom and of when."""
 
-    def __init__(self, settings: Settings, player: Player, node: str, began: str) -> None:
+    def __init__(self, settings: Settings, player: RecordingPlayer, node: str, began: str) -> None:
         super().__init__(settings, Inventory(None), NAME)
         self._player = player
-        self._presenter = Presenter()
+        self._presenter = FrameShifter()
         labels = (("node", node), ("recorded", began))
         self._info = Frame(Layout((Series(REPLAY_INFO, Node(), labels),)), (1.0,))
         self._pass = 0

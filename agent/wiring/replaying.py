@@ -78,11 +78,11 @@ def replayed_header(config: Config, folder: Path) -> RecordingHeader:
 
 def make_replayed_node(config: Config, folder: Path, settings: Settings) -> ReplayedNode:
     """What takes the sampler's place. Raises ConfigError."""
-    from agent.backends.replay.player import Player
+    from agent.backends.replay import RecordingPlayer
     from agent.daemon.replayed_node import ReplayedNode
     from agent.recording.recording_reader import Recording
 
     header = replayed_header(config, folder)
     wanted = config.backends.replay
-    player = Player(partial(Recording, recording_file(config, folder)), node=wanted.node, loop=wanted.loop)
+    player = RecordingPlayer(partial(Recording, recording_file(config, folder)), node=wanted.node, loop=wanted.loop)
     return ReplayedNode(settings, player, header.node, utc(header.wall))

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Mapping
 from math import inf
 
-from agent.backends.pci import nvidia_gpus
 from agent.backends.redfish_service import RedfishSource
 from agent.backends.registration import BackendContext, make_backends
+from agent.backends.sysfs import nvidia_gpus
 from agent.config.places import with_places
 from agent.config.schema import Config, ConfigError
 from agent.daemon.costs import Governing
@@ -139,8 +139,8 @@ def _supervisor(config: Config, options: CommandLineOptions, began: float) -> Su
 
 def faults_to_come(scenario: str, wall: float) -> list[str]:
     """The faults of a scenario that begins at `wall` (seconds since the epoch), with times. Raises ScenarioError."""
-    from agent.backends.synthetic.announcement import announced
     from agent.backends.synthetic.loader import load_scenario
+    from agent.backends.synthetic.scenario import announced
 
     return list(announced(load_scenario(scenario), wall))
 

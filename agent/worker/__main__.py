@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from agent.backends.device_families import SourceOptions, make_device_source
+from agent.backends.device_sources import SourceOptions, make_device_source
 from agent.backends.protocol import DeviceSource
 from agent.lib.clock import clock
 from agent.lib.logs import set_up

@@ -1,6 +1,6 @@
 """GPUs that are silent while the driver is opened, through the whole daemon, on a stand-in for the driver's library.
 
-Those that need the machine for long belong to the release: tests/nvml/test_enlistment.py has each of them in process.
+Those that need the machine for long are of the release: tests/nvml/test_gpu_enumeration.py has each of them in process.
 """
 
 from __future__ import annotations

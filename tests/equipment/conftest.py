@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.backends.equipment import EquipmentBackend
-from agent.backends.equipment.cooling_watch import CoolingWatch
+from agent.backends.equipment.node_cooling_reader import NodeCoolingReader
 from agent.backends.protocol import BackendSample
 from agent.lib.http_target import HttpTarget
 from agent.model import Instant, Lane
@@ -27,7 +27,7 @@ class Cooled:
         self.controller = controller
         self.now = 1000.0
         self._started = time.monotonic()
-        watch = CoolingWatch(HttpTarget(controller.url, timeout=1.0), chassis, self._clock)
+        watch = NodeCoolingReader(HttpTarget(controller.url, timeout=1.0), chassis, self._clock)
         self.backend = EquipmentBackend(watch, spawn=lambda job: job())
 
     def _clock(self) -> float:

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from agent.backends.equipment.cooling_watch import CoolingWatch
-from agent.backends.equipment.rack_watch import RackWatch
+from agent.backends.equipment.node_cooling_reader import NodeCoolingReader
+from agent.backends.equipment.rack_equipment_reader import RackEquipmentReader
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.backends.redfish_service import RedfishService
 from agent.catalogue.equipment import INTAKE
@@ -60,12 +60,12 @@ def lines_of(mockup: Path) -> Iterator[str]:
     """What is read from a mockup, a line for each detector and each value."""
     with served(mockup) as url:
         target = HttpTarget(url, timeout=5.0)
-        yield from of_the_node(CoolingWatch(target, None, time.monotonic))
+        yield from of_the_node(NodeCoolingReader(target, None, time.monotonic))
         service = RedfishService(target, 10.0, time.monotonic)
-        yield from of_the_rack(RackWatch(mockup.name, service, time.monotonic))
+        yield from of_the_rack(RackEquipmentReader(mockup.name, service, time.monotonic))
 
 
-def of_the_node(watch: CoolingWatch) -> Iterator[str]:
+def of_the_node(watch: NodeCoolingReader) -> Iterator[str]:
     """What a node's controller tells."""
     try:
         seen = watch.look()
@@ -88,7 +88,7 @@ def of_the_node(watch: CoolingWatch) -> Iterator[str]:
     yield from (problem for _, problem in seen.problems)
 
 
-def of_the_rack(watch: RackWatch) -> Iterator[str]:
+def of_the_rack(watch: RackEquipmentReader) -> Iterator[str]:
     """What equipment that serves a rack tells."""
     try:
         seen = watch.look()

@@ -10,7 +10,7 @@ import pytest
 
 from agent.backends.protocol import ChannelError, DeviceError, LaneSample
 from agent.backends.synthetic import Scenario, SyntheticSource, load_scenario
-from agent.backends.synthetic.hindsight import settled_at
+from agent.backends.synthetic.synthetic_source import settled_at
 from agent.model import Framer, Instant, Lane, Snapshot
 from agent.sampler.health import LoopFacts
 from agent.sampler.presence import Inventory

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from agent import cli
-from agent.backends.kmsg import logged_xids
+from agent.backends.kmsg import read_xids
 from agent.backends.synthetic import load_scenario, shipped_scenarios
-from agent.backends.synthetic.hindsight import past_xids, settled_at
+from agent.backends.synthetic.synthetic_source import past_xids, settled_at
 from agent.catalogue import BY_NAME
 from agent.commands.check import ASIDE
 from agent.commands.check.check_output import as_json, as_text, status_of
@@ -207,10 +207,10 @@ def test_the_whole_kernel_log_is_read_and_only_its_xids_are_taken() -> None:
         b"garbage",
         BlockingIOError(),
     )
-    (found,) = logged_xids(log, Instant(10.0, 1000.0))
+    (found,) = read_xids(log, Instant(10.0, 1000.0))
     assert (found.device, found.code, found.wall) == ("0000:1b:00", 79, 997.0)
     with pytest.raises(PermissionError):
-        logged_xids(KernelLog(PermissionError(1, "no")), Instant(10.0, 1000.0))
+        read_xids(KernelLog(PermissionError(1, "no")), Instant(10.0, 1000.0))
 
 
 def check(*arguments: str, **environment: str) -> tuple[int, str, str]:

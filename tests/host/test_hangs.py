@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from agent.backends.host import HostBackend
-from agent.backends.host.hardware import DEVICES, MAX_FILESYSTEMS
+from agent.backends.host.disks_and_network import DEVICES, MAX_FILESYSTEMS
 from agent.model import Backend, Instant, Lane, Reason
 from tests.fakes.trees import KINDS, OddTree
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.backends.host import HostBackend, parse_pressure
-from agent.backends.host.mounts import block_mounts
+from agent.backends.host.disks_and_network import block_mounts
 from agent.catalogue.node import BY_NAME, GPU_SUMS, NODE_POWER, NODE_POWER_FALLBACK, NVSWITCH, POWER_PARTS
 from agent.model import Instant, Kind, Lane, Reason
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.infiniband.layout import DESCRIPTORS, spare_descriptors
+from agent.backends.infiniband.infiniband_backend import DESCRIPTORS, descriptor_budget
 from agent.model import Lane, Reason
 
 FAST_FILES = 9
@@ -64,7 +64,7 @@ def test_a_budget_that_shrinks_and_grows_is_followed(tree, opened, page, held) -
 )
 def test_half_of_the_limit_is_left_to_the_rest_of_the_agent(monkeypatch, limit: int, spare: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda which: (limit, limit))
-    assert spare_descriptors() == spare
+    assert descriptor_budget() == spare
 
 
 def test_a_process_out_of_descriptors_loses_that_sample_of_that_file_and_heals(tree, opened, now) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from agent.backends.infiniband import InfinibandBackend
-from agent.backends.infiniband.census import DEVICES as LOOKED_INTO
-from agent.backends.infiniband.census import PORTS
-from agent.backends.infiniband.folders import FILES
-from agent.backends.infiniband.layout import SERIES
+from agent.backends.infiniband.infiniband_backend import SERIES
+from agent.backends.infiniband.infiniband_ports import MAX_DEVICES as LOOKED_INTO
+from agent.backends.infiniband.infiniband_ports import MAX_PORTS as PORTS
+from agent.backends.infiniband.infiniband_ports import MAX_UNKNOWN_FILES as FILES
 from agent.backends.protocol import AbsentError
 from agent.catalogue.bindings import PortFile
 from agent.catalogue.infiniband import INFO, LINK_DOWN_EVENTS, PHYSICAL_STATE_ID, PORT_UP, RATE, driver_counter

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.backends.infiniband import InfinibandBackend, parse
+from agent.backends.infiniband import InfinibandBackend, sysfs_attribute
 from agent.catalogue.infiniband import DIRECTORIES, driver_counter
 from agent.model import Gap, Instant, Lane, Reading
 
@@ -23,10 +23,10 @@ contents = st.one_of(
 
 @given(contents)
 def test_a_parser_gives_a_finite_number_that_is_not_negative_or_says_why_not(raw: bytes) -> None:
-    for decode in (parse.counter, parse.code, parse.rate):
+    for decode in (sysfs_attribute.parse_counter, sysfs_attribute.parse_state_code, sysfs_attribute.parse_rate):
         try:
             value = decode(raw)
-        except parse.UnreadableError as error:
+        except sysfs_attribute.InvalidSysfsValueError as error:
             assert error.why
             assert error.why.isprintable()
         else:
@@ -37,13 +37,13 @@ def test_a_parser_gives_a_finite_number_that_is_not_negative_or_says_why_not(raw
 
 @given(st.integers(0, 2**64 - 1), st.sampled_from(["", "\n", " \n"]))
 def test_every_counter_that_a_kernel_can_print_comes_back_exactly(value: int, ending: str) -> None:
-    assert parse.counter(f"{value}{ending}".encode()) == value
+    assert sysfs_attribute.parse_counter(f"{value}{ending}".encode()) == value
 
 
 @given(st.sampled_from([25, 50, 100, 200, 250, 400, 560, 800, 1000, 1600, 2000, 4000, 8000, 16000]))
 def test_every_rate_that_a_kernel_can_print_is_exact(tenths: int) -> None:
     text = f"{tenths // 10}{'.5' if tenths % 10 else ''} Gb/sec (4X XDR)\n"
-    assert parse.rate(text.encode()) * 8 * 10 == tenths * 10**9
+    assert sysfs_attribute.parse_rate(text.encode()) * 8 * 10 == tenths * 10**9
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.backends.topology import OF_GPU, Distance, PciPlace, TopologyBackend, distance
+from agent.backends.topology import OF_GPU, PciDistance, PciPath, TopologyBackend, distance
 from agent.model import Backend, Gpu, GpuIdentity, Instant, Lane, Reading, Reason
 from tests.fakes.trees import KINDS, OddTree
 
@@ -106,21 +106,21 @@ def test_an_hca_that_is_not_on_pci_has_no_distance(unpack) -> None:
 
 
 def test_an_unknown_numa_node_is_not_taken_for_the_same_one() -> None:
-    assert distance(PciPlace(("pci0000:10", "a"), -1), PciPlace(("pci0000:20", "b"), -1)) is Distance.SYS
+    assert distance(PciPath(("pci0000:10", "a"), -1), PciPath(("pci0000:20", "b"), -1)) is PciDistance.SYS
 
 
-places = st.builds(PciPlace, st.lists(st.sampled_from("abcd"), min_size=2, max_size=6).map(tuple), st.integers(-1, 1))
+places = st.builds(PciPath, st.lists(st.sampled_from("abcd"), min_size=2, max_size=6).map(tuple), st.integers(-1, 1))
 
 
 @given(places, places)
-def test_distance_is_the_same_in_both_directions(one: PciPlace, other: PciPlace) -> None:
+def test_distance_is_the_same_in_both_directions(one: PciPath, other: PciPath) -> None:
     assert distance(one, other) is distance(other, one)
 
 
 @given(places)
-def test_nothing_is_nearer_than_a_neighbour_below_the_same_port(place: PciPlace) -> None:
+def test_nothing_is_nearer_than_a_neighbour_below_the_same_port(place: PciPath) -> None:
     assert distance(place, place._replace(path=(*place.path[:-1], "neighbour"))) is (
-        Distance.PIX if len(place.path) > 2 else Distance.PHB
+        PciDistance.PIX if len(place.path) > 2 else PciDistance.PHB
     )
 
 

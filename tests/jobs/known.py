@@ -1,5 +1,6 @@
 """What is known of schedulers: cgroups of their jobs, variables of their processes, and places that are nobody's but a
-user's."""
+user's.
+"""
 
 from __future__ import annotations
 

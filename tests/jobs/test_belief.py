@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.backends.jobs.belief import Belief
-from agent.backends.jobs.cgroup import place
-from agent.backends.jobs.job import foul
+from agent.backends.jobs.cgroup import parse_cgroup
+from agent.backends.jobs.job import is_invalid_job_id
+from agent.backends.jobs.process_table import JobResolver
 from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.broker.questions import KEYS
 from tests.jobs.known import GENUINE, HEX, LOGINS, UID, VARIABLES
@@ -39,20 +39,20 @@ DAEMONS = {
 def test_a_cgroup_of_the_scheduler_is_its_job_and_one_of_the_same_name_that_a_user_makes_is_not(
     scheduler: str, path: str, job: str
 ) -> None:
-    found = place(f"0::{path}\n")
+    found = parse_cgroup(f"0::{path}\n")
     assert (found.scheduler, found.id) == (scheduler, job)
-    forged = [place(f"4:memory:{prefix}{path}\n0::{prefix}{path}\n") for prefix in HIS_OWN]
-    forged += [place(f"0::{prefix}{path}\n") for prefix in GIVEN_AWAY]
+    forged = [parse_cgroup(f"4:memory:{prefix}{path}\n0::{prefix}{path}\n") for prefix in HIS_OWN]
+    forged += [parse_cgroup(f"0::{prefix}{path}\n") for prefix in GIVEN_AWAY]
     assert scheduler not in {each.scheduler for each in forged}
     # What a job's user adds below his own job, where the scheduler lets him, is that job still.
     neighbour = path.replace("4711", "4712").replace("slot1_2", "slot1_3")
-    assert place(f"0::{path}{neighbour}").id == job
+    assert parse_cgroup(f"0::{path}{neighbour}").id == job
     assert {each.home for each in forged} == {""}
 
 
 @pytest.mark.parametrize("path", [f"/system.slice/jupyter-alice.service/pod{UID}", f"/work/kubepods/pod{UID}/x"])
 def test_a_pod_below_what_is_not_roots_is_not_one(path: str) -> None:
-    assert place(f"0::{path}").scheduler == ("systemd" if "service" in path else "session")
+    assert parse_cgroup(f"0::{path}").scheduler == ("systemd" if "service" in path else "session")
 
 
 CONTAINER_SHAPES = (
@@ -90,7 +90,7 @@ def test_a_rootless_container_belongs_to_its_user_whichever_user_it_has_inside(r
 def test_what_root_made_counts_before_what_a_user_did_in_another_hierarchy() -> None:
     """pam_cgfs gives users cgroups of version 1 in some hierarchies, beside those of the container engine."""
     text = f"4:memory:/user/alice/docker/{'4a' * 32}\n2:devices:/libpod_parent/libpod-{HEX}\n"
-    assert (place(text).scheduler, place(text).id) == ("podman", HEX[:12])
+    assert (parse_cgroup(text).scheduler, parse_cgroup(text).id) == ("podman", HEX[:12])
 
 
 @pytest.mark.parametrize("scheduler", sorted(VARIABLES))
@@ -274,12 +274,12 @@ FOUL = ("4711 or 1=1", "x" * 400, 'a"b', "a\nb", "a\u202eb", "")
 
 @pytest.mark.parametrize("text", FOUL)
 def test_a_foul_id_is_not_an_id(text: str) -> None:
-    assert foul(text)
+    assert is_invalid_job_id(text)
 
 
 @pytest.mark.parametrize("path", [path for _, path, _ in GENUINE])
 def test_no_right_id_is_foul(path: str) -> None:
-    assert not foul(place(f"0::{path}").id)
+    assert not is_invalid_job_id(parse_cgroup(f"0::{path}").id)
 
 
 def test_a_foul_id_is_a_problem_logged_once_and_not_a_label(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
@@ -339,5 +339,5 @@ PART = st.sampled_from([path for _, path, _ in GENUINE] + [path for found in DAE
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(prefix=st.sampled_from(HIS_OWN), part=PART, env=ENV)
 def test_nothing_below_a_users_own_cgroup_is_a_schedulers(prefix: str, part: str, env: dict[str, str]) -> None:
-    job = Belief(SCHEDULERS).job(place(f"0::{prefix}{part}"), env, "own")
+    job = JobResolver(SCHEDULERS).job(parse_cgroup(f"0::{prefix}{part}"), env, "own")
     assert job is None or job.scheduler == "ray"

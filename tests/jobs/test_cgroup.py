@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.backends.jobs.cgroup import CgroupOwner, paths, place
+from agent.backends.jobs.cgroup import CgroupOwner, parse_cgroup, paths
 from agent.backends.jobs.schedulers import SCHEDULERS
 
 UID = "0aaf1f3d-1111-2222-3333-444455556666"
@@ -78,28 +78,28 @@ SHAPES = {
 
 @pytest.mark.parametrize(("path", "expected"), SHAPES.items(), ids=list(SHAPES))
 def test_a_path_says_whose_the_process_is(path: str, expected: tuple[str, str]) -> None:
-    found = place(f"0::{path}\n")
+    found = parse_cgroup(f"0::{path}\n")
     assert (found.scheduler, found.id) == expected
     assert found.strange == ""
 
 
 def test_slurm_on_cgroup_v1_is_found_beside_other_hierarchies_and_names_the_user() -> None:
-    assert place(V1) == CgroupOwner("slurm", "4711", uid=1000, top="/slurm/uid_1000/job_4711")
+    assert parse_cgroup(V1) == CgroupOwner("slurm", "4711", uid=1000, top="/slurm/uid_1000/job_4711")
 
 
 @pytest.mark.parametrize("path", ["/opt/work/7", "/htcondor/x", f"/kubepods/pod{UID[:-2]}/x", "/slurm/job_x"])
 def test_an_unknown_shape_is_logged_as_it_is(path: str) -> None:
-    assert place(f"0::{path}") == CgroupOwner("session", strange=path)
+    assert parse_cgroup(f"0::{path}") == CgroupOwner("session", strange=path)
 
 
 def test_a_scheduler_that_is_not_wanted_is_skipped() -> None:
     text = f"0::/kubepods/pod{UID}/{HEX}"
-    assert place(text, [each for each in SCHEDULERS if each.name != "kubernetes"]).scheduler == "container"
+    assert parse_cgroup(text, [each for each in SCHEDULERS if each.name != "kubernetes"]).scheduler == "container"
 
 
 @given(st.text())
 def test_no_text_makes_it_raise(text: str) -> None:
-    assert place(text).scheduler
+    assert parse_cgroup(text).scheduler
     assert all(isinstance(path, str) for path in paths(text))
 
 
@@ -111,12 +111,12 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES, max_size=40))
 def test_no_heap_of_known_pieces_makes_it_raise_and_slurm_ids_are_plain_digits(pieces: list[str]) -> None:
-    found = place("0::" + "".join(pieces))
+    found = parse_cgroup("0::" + "".join(pieces))
     if found.scheduler == "slurm":
         assert found.id.isascii()
         assert found.id.isdigit()
 
 
 def test_a_huge_text_is_looked_at_in_part() -> None:
-    assert place("0::/" + "a/" * 1_000_000).scheduler == "session"
-    assert place("9:x:/y\n" * 100_000).strange == "/y"
+    assert parse_cgroup("0::/" + "a/" * 1_000_000).scheduler == "session"
+    assert parse_cgroup("9:x:/y\n" * 100_000).strange == "/y"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.backends.jobs.job_energy import JobEnergy
+from agent.backends.jobs.job_series import JobEnergy
 from agent.model import Gpu
 from tests.jobs.rig import Rig
 

@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.backends.jobs.belief import Belief
 from agent.backends.jobs.job_files import read_file
-from agent.backends.jobs.procstat import parse_boot, parse_stat, parse_uid
+from agent.backends.jobs.process_table import JobResolver, parse_boot, parse_stat, parse_uid
 from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.broker.questions import KEYS
 from agent.model import Instant, Reason
@@ -187,7 +186,7 @@ KEY = st.one_of(st.sampled_from(sorted(KEYS)), st.binary(max_size=8))
 
 @given(st.lists(st.tuples(KEY, st.binary(max_size=300)), max_size=8))
 def test_any_environment_is_read_and_gives_short_legible_facts(entries: list[tuple[bytes, bytes]]) -> None:
-    env = Belief(SCHEDULERS).known(b"\0".join(key + b"=" + value for key, value in entries))
+    env = JobResolver(SCHEDULERS).known(b"\0".join(key + b"=" + value for key, value in entries))
     assert set(env) <= {key.decode() for key in KEYS}
     assert all(text.isprintable() and len(text) <= 200 for text in env.values())
     for scheduler in SCHEDULERS:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent.backends.jobs.hidden import RETRY_SECONDS
+from agent.backends.jobs.environments import RETRY_SECONDS
 from agent.backends.jobs.job_files import read_file
 from agent.broker.answering import Broker, serve
 from agent.broker.asking import BrokerError

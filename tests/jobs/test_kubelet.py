@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.backends.jobs.pods import PodDevice, pod_devices
-from agent.backends.jobs.protobuf import ProtobufError, parts
+from agent.backends.jobs.pods import PodDevice, ProtobufError, pod_devices
+from agent.backends.jobs.pods import fields_of as parts
 from tests.jobs.rig import Rig
 
 UID_A, UID_B = "0aaf1f3d-1111-2222-3333-444455556666", "1bbf1f3d-1111-2222-3333-444455556666"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.backends.jobs.mapping import parse, scheduler_of
+from agent.backends.jobs.job_files import parse, scheduler_of
 from tests.jobs.rig import Rig
 
 SLURM = "/system.slice/slurmstepd.scope/job_{}/step_0/user/task_0"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from agent.backends.jobs.job_files import read_file
 from agent.backends.jobs.kubelet import Kubelet
-from agent.backends.jobs.podlogs import PodLogs, parse_directory
+from agent.backends.jobs.pods import PodLogDirectories, parse_directory
 from agent.model import Reason
 from tests.jobs.rig import Rig
 from tests.jobs.test_kubelet import FakeKubelet, kubelet, pod  # noqa: F401 - kubelet is a fixture
@@ -119,7 +119,7 @@ def test_a_directory_that_may_not_be_listed_is_logged_once_with_the_remedy(
 def test_a_directory_that_does_not_exist_or_is_not_one_is_no_refusal(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / "none", tmp_path / "file"):
-        found = PodLogs(str(path))
+        found = PodLogDirectories(str(path))
         assert (found.names({UID_A}), found.refused) == ({}, "")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.jobs.job_sources import SOURCES, is_wanted, refuse_unknown
+from agent.backends.jobs.jobs_backend import SOURCES, is_wanted, refuse_unknown
 from agent.backends.jobs.schedulers import SCHEDULERS, discover
 from agent.broker.questions import KEYS
 from tests.jobs.rig import Rig
@@ -15,7 +15,7 @@ from tests.jobs.rig import Rig
 COBALT = """
 import re
 from agent.backends.jobs.job import Job
-from agent.backends.jobs.scheduler import Scheduler
+from agent.backends.jobs.job import Scheduler
 
 
 def job(env, within):

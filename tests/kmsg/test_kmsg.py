@@ -13,8 +13,8 @@ from agent.backends.kmsg import (
     RECORDS_PER_READ,
     SWITCHES,
     SXID_KINDS,
-    DeviceReader,
     KmsgBackend,
+    KmsgReader,
     parse_record,
     parse_sxid,
     parse_xid,
@@ -137,7 +137,7 @@ def test_only_the_first_line_of_a_record_counts(follower) -> None:
 
 
 def test_a_denied_log_is_a_gap_that_names_the_file_and_the_capability() -> None:
-    def deny(path: str) -> DeviceReader:
+    def deny(path: str) -> KmsgReader:
         raise PermissionError(1, "Operation not permitted", path)
 
     sample = KmsgBackend("/dev/kmsg", deny).read(Lane.FAST, Instant(1.0, BOOT))

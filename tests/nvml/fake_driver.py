@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray
-from agent.backends.nvml.return_codes import DriverError
+from agent.backends.nvml.driver import DriverError
 
 ALL = 0xFFFFFFFF
 DOUBLE, U32, ULONG, U64, I64, I32, U16 = range(7)

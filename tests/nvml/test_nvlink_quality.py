@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.backends.nvml.arrays import SlotFault
-from agent.backends.nvml.error_ratios import ratio_in
+from agent.backends.nvml.arrays import SlotError, ratio_in
 from agent.catalogue.nvlink_quality import ROWS
 from agent.model import Lane, NvLink, Reason
 from tests.nvml.fake_driver import LOST, U64, UNKNOWN, UNSUPPORTED, b200, h100
@@ -26,7 +25,7 @@ def test_a_ratio_is_a_mantissa_and_the_power_of_ten_that_divides_it(packed, rati
 @pytest.mark.parametrize("slot", [0x1000, -1, 2**32 - 1, 0.5])
 def test_a_number_with_other_bits_is_no_ratio(slot):
     said = ratio_in(slot)
-    assert isinstance(said, SlotFault)
+    assert isinstance(said, SlotError)
     assert said.reason is Reason.MALFORMED
 
 

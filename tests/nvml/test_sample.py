@@ -7,7 +7,7 @@ import math
 import pytest
 
 from agent.backends.nvml.calls import SPECS, factors
-from agent.backends.nvml.wants import wants
+from agent.backends.nvml.probe import metric_requests
 from agent.catalogue import BY_NAME
 from agent.catalogue.bindings import Call
 from agent.model import Lane, Reason
@@ -344,7 +344,7 @@ def test_every_reading_is_of_a_catalogue_row_and_has_its_labels(opened):
 
 def test_every_call_of_the_catalogue_is_known_to_the_backend():
     special = {"nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetGpuFabricInfoV"}
-    names = {each.name for want in wants() for each in want.bindings if isinstance(each, Call)}
+    names = {each.name for want in metric_requests() for each in want.bindings if isinstance(each, Call)}
     assert names - special == set(SPECS)
 
 

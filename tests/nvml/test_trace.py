@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 
 from agent.backends.nvml.arrays import FieldArray
-from agent.backends.nvml.return_codes import DriverError
-from agent.backends.nvml.trace.pseudonyms import Pseudonyms
-from agent.backends.nvml.trace.recording_driver import LeakError, RecordingDriver
-from agent.backends.nvml.trace.replay_driver import ReplayDriver
-from agent.backends.nvml.trace.trace import Trace, TraceError
+from agent.backends.nvml.driver import DriverError
+from agent.backends.nvml.trace import (
+    DriverTrace,
+    DriverTraceError,
+    IdentifierLeakError,
+    Pseudonyms,
+    RecordingDriver,
+    ReplayDriver,
+)
 from agent.backends.protocol import BackendSample
 from agent.model import Instant
 from tests.lab.hardware.node import LANES, Node, families
@@ -70,7 +74,7 @@ def test_a_replay_gives_what_was_recorded(machine: object, tmp_path: Path) -> No
         gpus[1].fields[186, 0] = (U32, 300_000 + turn) if turn != 3 else UNSUPPORTED
 
     before = record(FakeDriver(*gpus), tmp_path / "t.jsonl", change)
-    replay = ReplayDriver(Trace(tmp_path / "t.jsonl"))
+    replay = ReplayDriver(DriverTrace(tmp_path / "t.jsonl"))
     assert shown(session(replay)) == shown(before)
     assert replay.unknown == set()
 
@@ -105,7 +109,7 @@ def test_a_trace_that_would_leak_is_not_written(tmp_path: Path) -> None:
     recorder = RecordingDriver(FakeDriver(h100()), Clock().mono, names)
     names.learn("GPU-known-original", "", "")
     recorder.lines.append(json.dumps({"call": "x", "args": [], "value": "text about GPU-known-original-and-more"}))
-    with pytest.raises(LeakError):
+    with pytest.raises(IdentifierLeakError):
         recorder.write(tmp_path / "t.jsonl", {}, {})
     assert not (tmp_path / "t.jsonl").exists()
 
@@ -120,7 +124,7 @@ def test_a_lost_gpu_is_replayed_as_lost(tmp_path: Path) -> None:
     with pytest.raises(DriverError):
         recorder.call("nvmlDeviceGetTemperatureV", handle, 0)
     recorder.write(tmp_path / "t.jsonl", {}, {})
-    replay = ReplayDriver(Trace(tmp_path / "t.jsonl"))
+    replay = ReplayDriver(DriverTrace(tmp_path / "t.jsonl"))
     again = replay.call("nvmlDeviceGetHandleByIndex_v2", 0)
     with pytest.raises(DriverError) as raised:
         replay.call("nvmlDeviceGetTemperatureV", again, 0)
@@ -141,5 +145,5 @@ def test_a_lost_gpu_is_replayed_as_lost(tmp_path: Path) -> None:
 def test_a_file_that_is_not_a_trace_is_refused_by_name(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text(text)
-    with pytest.raises(TraceError, match=words):
-        Trace(path)
+    with pytest.raises(DriverTraceError, match=words):
+        DriverTrace(path)

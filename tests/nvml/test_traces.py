@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.nvml.trace.replay_driver import ReplayDriver
-from agent.backends.nvml.trace.trace import Trace
+from agent.backends.nvml.trace import DriverTrace, ReplayDriver
 from agent.backends.protocol import BackendSample
 from agent.model import Instant, Kind, Lane, Reason
 from tests.lab.hardware.node import FAST_CALLS, LANES, Node, families, violations
@@ -28,7 +27,7 @@ class Replayed:
     def __init__(self, path: Path, left_out: Sequence[str] = ()) -> None:
         """`left_out` are functions that were not called while recording."""
         self.path = path
-        self.trace = Trace(path)
+        self.trace = DriverTrace(path)
         self.trace.calls = [line for line in self.trace.calls if line["call"] not in left_out]
         self.driver = ReplayDriver(self.trace)
         self._at = 1000.0

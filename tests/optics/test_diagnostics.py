@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from agent.backends.optics.modules.diagnostics import Measure, Measurement, measured_in, places_in
+from agent.backends.optics.modules.cmis import VdmObservable, VdmSample, decode_samples, find_samples
 from agent.model import Reason
 from tests.optics.conftest import Ports
 from tests.optics.stand_in_module import StandInModule, applications, diagnosed_osfp, osfp
@@ -103,14 +103,14 @@ def test_a_ratio_of_a_whole_side_counts_for_the_side_and_for_no_lane(ports: Port
     ("word", "ratio"), [(0x9200, 5.12e-4), (0, 0.0), (0xC001, 1.0), (0xC002, None), (0xFFFE, None)]
 )
 def test_an_error_ratio_above_one_is_none(word: int, ratio: float | None) -> None:
-    places = places_in([bytes((0x00, 15)) + bytes(126)], (1,), ())
-    told = measured_in(places, [word.to_bytes(2, "big")])
-    assert told == ({} if ratio is None else {Measurement(Measure.ERRORS, "media", 1): ratio})
+    places = find_samples([bytes((0x00, 15)) + bytes(126)], (1,), ())
+    told = decode_samples(places, [word.to_bytes(2, "big")])
+    assert told == ({} if ratio is None else {VdmSample(VdmObservable.ERRORS, "media", 1): ratio})
 
 
 def test_the_first_of_two_places_for_one_lane_counts() -> None:
     page = bytes((0x10, 15, 0x20, 15, 0x0E, 15)) + bytes(122)
-    assert places_in([page], range(1, 17), ()) == {0x24: {128: Measurement(Measure.ERRORS, "media", 1)}}
+    assert find_samples([page], range(1, 17), ()) == {0x24: {128: VdmSample(VdmObservable.ERRORS, "media", 1)}}
 
 
 BAD = [

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from agent.backends.optics import OpticsBackend
-from agent.backends.optics.kernel_asking import connect_netlink, find_family
+from agent.backends.optics.netlink import connect_netlink, resolve_family
 from agent.backends.protocol import AbsentError
 from agent.model import Instant, Lane
 from tests.fakes.netlink.redirected import build, redirected
@@ -66,7 +66,7 @@ def ask(ports: Ports, library: Path, tmp_path: Path) -> Iterator[Ask]:
     """Runs ethtool: the stand-in answers what it asks about DEVICE, the machine's kernel the rest: names."""
     program = need("ethtool", left_out=LEFT_OUT)
     try:
-        find_family(connect_netlink, "ethtool")
+        resolve_family(connect_netlink, "ethtool")
     except OSError as error:
         pytest.skip(f"this machine offers no ethtool netlink ({error}): {LEFT_OUT}")
 

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from agent.backends.optics import OpticsBackend
-from agent.backends.optics.kernel_asking import connect_netlink, find_family
+from agent.backends.optics.netlink import connect_netlink, resolve_family
 from agent.backends.protocol import AbsentError, BackendSample
 from agent.model import Instant, Lane, Reason
 
 
 def test_a_family_that_there_is_has_a_number_and_another_is_not_found() -> None:
     try:
-        assert find_family(connect_netlink, "nlctrl") == 16
+        assert resolve_family(connect_netlink, "nlctrl") == 16
     except OSError as error:
         pytest.skip(f"this machine allows no netlink: {error}")
     with pytest.raises(FileNotFoundError):
-        find_family(connect_netlink, "coldplate-none")
+        resolve_family(connect_netlink, "coldplate-none")
 
 
 def test_a_port_that_is_not_there_is_gone_or_nothing_is_offered(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_a_port_that_is_not_there_is_gone_or_nothing_is_offered(tmp_path: Path) 
     (folder / "device").mkdir(parents=True)
     (folder / "type").write_text("1\n")
     try:
-        find_family(connect_netlink, "ethtool")
+        resolve_family(connect_netlink, "ethtool")
     except OSError as error:
         pytest.skip(f"this machine offers no ethtool netlink: {error}")
     backend = OpticsBackend(tmp_path)

@@ -29,9 +29,7 @@ CALL = re.compile(rf"\b({'|'.join(MARKS)})\(")
 """Faster than to parse what has no such text."""
 
 UNFUZZED = {
-    "agent/backends/nvml/library.py": "structures of the C library, which pynvml reads: tests/nvml/test_library.py",
-    "agent/backends/nvml/trace/answer_slots.py": "the array that the driver's answers are put into, not read from",
-    "agent/backends/nvml/trace/recording_driver.py": "what this process wrote itself a moment ago",
+    "agent/backends/nvml/pynvml_driver.py": "structures of the C library: tests/nvml/test_pynvml_driver.py",
     "agent/commands/doctor/checks/gpu_driver.py": "the loader's cache, which only root writes: finds paths in it",
     "agent/commands/once.py": "what this process wrote itself",
     "agent/commands/top/screen/text_layout.py": "ASCII that this process has just encoded",

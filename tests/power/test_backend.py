@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.backends.power.redfish import Redfish
+from agent.backends.power.redfish_power import RedfishPower
 from agent.config.schema import POWER_SOURCES
 from agent.lib.http_target import HttpTarget
 from agent.model import Lane, Reason
@@ -40,7 +40,7 @@ class Dcmi:
 @pytest.fixture
 def redfish(controller):
     controller.serve({"A": controller.power("A", 8000)})
-    return Redfish(HttpTarget(controller.url, timeout=1.0), None, time.monotonic)
+    return RedfishPower(HttpTarget(controller.url, timeout=1.0), None, time.monotonic)
 
 
 def test_the_first_source_of_the_order_that_answers_is_shown_alone(tree, read, redfish) -> None:
@@ -146,7 +146,7 @@ def test_a_slow_controller_delays_no_read_and_is_asked_by_one_thread_at_most(tre
     jobs.pop()()
 
 
-PATIENCE = Redfish.patience
+PATIENCE = RedfishPower.patience
 
 
 def test_a_controller_that_stops_answering_loses_its_value_after_a_while(read, redfish) -> None:

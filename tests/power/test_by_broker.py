@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.power.ipmi import Ipmi, Transport, open_transport
+from agent.backends.power.ipmi import IpmiPower, IpmiTransport, open_transport
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.broker.answering import Broker, serve
 from agent.broker.asking import BrokerClient
@@ -21,16 +21,16 @@ from tests.power.test_sysfs import without_root
 IPMI = 'power_watts{source="ipmi"}'
 
 
-def closed(path: str) -> Transport:
+def closed(path: str) -> IpmiTransport:
     """The device as the unit's DevicePolicy= shows it."""
     raise PermissionError(errno.EPERM, "Operation not permitted", path)
 
 
-def by(broker: BrokerClient) -> Ipmi:
-    return Ipmi(lambda: open_transport(lambda: "/dev/ipmi0", closed, broker))
+def by(broker: BrokerClient) -> IpmiPower:
+    return IpmiPower(lambda: open_transport(lambda: "/dev/ipmi0", closed, broker))
 
 
-def fault(source: Ipmi) -> DeviceError:
+def fault(source: IpmiPower) -> DeviceError:
     with pytest.raises(DeviceError) as told:
         source.watts()
     return told.value

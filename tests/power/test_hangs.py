@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from agent.backends.pacing import spawn_thread
+from agent.backends.polled_source import spawn_thread
 from agent.backends.power.hwmon import METERS
-from agent.backends.power.ipmi import Ipmi
+from agent.backends.power.ipmi import IpmiPower
 from agent.model import Backend, Gap, Reason
 from tests.fakes.trees import KINDS, OddTree
 
@@ -149,7 +149,7 @@ def test_a_controller_that_hangs_in_band_hides_nothing_and_is_asked_by_one_threa
         sample = reader.sample(float(second))
         assert len(sample.readings) == 7
         timeouts = [gap.detail for gap in sample.gaps if gap.metric.name == "coldplate_node_power_watts"]
-        assert bool(timeouts) == (second > Ipmi.patience), second
+        assert bool(timeouts) == (second > IpmiPower.patience), second
         assert all(detail.startswith("ipmi: no answer for") for detail in timeouts)
     assert stuck.asked == 1
     stuck.gate.set()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.backends.power.ipmi import Ipmi, parse_power_reading
+from agent.backends.power.ipmi import IpmiPower, parse_power_reading
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.broker import ipmidev
 from agent.broker.ipmidev import DeviceTransport, IpmiRequest, IpmiResponse, Message
@@ -40,7 +40,7 @@ class FakeController:
 
 
 def test_the_reading_is_the_current_power() -> None:
-    assert Ipmi(lambda: FakeController(response(7350, 1, 9000, 5000))).watts() == 7350.0
+    assert IpmiPower(lambda: FakeController(response(7350, 1, 9000, 5000))).watts() == 7350.0
 
 
 def test_every_field_is_read_from_its_place() -> None:
@@ -66,7 +66,7 @@ def test_every_field_is_read_from_its_place() -> None:
 )
 def test_what_is_not_a_reading_has_its_reason(answer: bytes | OSError, reason: Reason) -> None:
     with pytest.raises(DeviceError) as told:
-        Ipmi(lambda: FakeController(answer)).watts()
+        IpmiPower(lambda: FakeController(answer)).watts()
     assert told.value.reason is reason
     assert told.value.detail
 
@@ -78,7 +78,7 @@ def test_the_device_is_reopened_after_an_error_and_kept_otherwise() -> None:
         opened.append(FakeController(response(1), OSError(5, "Input/output error")))
         return opened[-1]
 
-    source = Ipmi(open_one)
+    source = IpmiPower(open_one)
     source.watts()
     with pytest.raises(DeviceError):
         source.watts()
@@ -148,7 +148,7 @@ def transport(kernel: FakeKernel, tmp_path: Path) -> DeviceTransport:
 
 def test_one_fixed_request_reaches_the_kernel_and_the_late_answer_to_another_is_not_taken(tmp_path: Path) -> None:
     kernel = FakeKernel(stale=2)
-    source = Ipmi(lambda: transport(kernel, tmp_path))
+    source = IpmiPower(lambda: transport(kernel, tmp_path))
     assert source.watts() == 4242.0
     assert kernel.sent == [(0x2C, 0x02, b"\xdc\x01\x00\x00")]
     source.close()
@@ -158,5 +158,5 @@ def test_one_fixed_request_reaches_the_kernel_and_the_late_answer_to_another_is_
 @pytest.mark.parametrize("kernel", [FakeKernel(answers=False), FakeKernel(stale=1000)])
 def test_a_controller_that_does_not_answer_is_a_timeout(kernel: FakeKernel, tmp_path: Path) -> None:
     with pytest.raises(DeviceError, match="no answer within") as told:
-        Ipmi(lambda: transport(kernel, tmp_path)).watts()
+        IpmiPower(lambda: transport(kernel, tmp_path)).watts()
     assert told.value.reason is Reason.TIMEOUT

@@ -12,23 +12,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.backends.power.redfish import Redfish, consumed_watts
+from agent.backends.power.redfish_power import RedfishPower, consumed_watts
 from agent.backends.protocol import DeviceError
 from agent.backends.redfish_service import check_address
 from agent.lib.http_target import HttpTarget
 from agent.model import Reason
 
 
-def at(url: str, chassis: str | None = None, **options) -> Redfish:
-    return Redfish(HttpTarget(url, **options), chassis, time.monotonic)
+def at(url: str, chassis: str | None = None, **options) -> RedfishPower:
+    return RedfishPower(HttpTarget(url, **options), chassis, time.monotonic)
 
 
 @pytest.fixture
 def source(controller):
     """Makes a source for the controller, and closes it."""
-    made: list[Redfish] = []
+    made: list[RedfishPower] = []
 
-    def build(**options) -> Redfish:
+    def build(**options) -> RedfishPower:
         made.append(at(controller.url, **options))
         return made[-1]
 
@@ -37,7 +37,7 @@ def source(controller):
         each.close()
 
 
-def fault(source: Redfish) -> DeviceError:
+def fault(source: RedfishPower) -> DeviceError:
     with pytest.raises(DeviceError) as told:
         source.watts()
     return told.value
@@ -194,8 +194,8 @@ def test_a_service_that_does_not_answer_is_a_timeout(controller, source) -> None
 
 def test_an_answer_that_trickles_beyond_the_patience_of_the_source_is_a_timeout(controller) -> None:
     controller.serve({"A": controller.power("A", 1000)})
-    later = itertools.count(0, step=Redfish.patience)  # all the time is over at the second look
-    one = Redfish(HttpTarget(controller.url), None, lambda: next(later))
+    later = itertools.count(0, step=RedfishPower.patience)  # all the time is over at the second look
+    one = RedfishPower(HttpTarget(controller.url), None, lambda: next(later))
     assert fault(one).reason is Reason.TIMEOUT
     one.close()
 

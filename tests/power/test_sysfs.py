@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.backends.power.rapl import MAX_WATTS, Domain
+from agent.backends.power.rapl import MAX_WATTS, RaplDomain
 from agent.backends.protocol import AbsentError
 from agent.catalogue.node import RAPL
 from agent.model import Node, Reason, Series
@@ -257,7 +257,7 @@ def test_rapl_appears_only_where_it_is_in_the_order(tree, read) -> None:
 
 @given(st.lists(st.integers(0, 5_000_000_000), min_size=1, max_size=40), st.integers(0, WRAP - 1))
 def test_energy_is_the_sum_of_what_was_drawn_wherever_the_counter_wraps(steps: list[int], start: int) -> None:
-    domain = Domain(WRAP, Series(RAPL[0], Node(), (("domain", "x"),)))
+    domain = RaplDomain(WRAP, Series(RAPL[0], Node(), (("domain", "x"),)))
     raw, shown = start, [domain.advance(start, 0.0)]
     for second, step in enumerate(steps, 1):
         raw = (raw + step) % WRAP

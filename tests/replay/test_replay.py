@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent import cli
-from agent.backends.replay.player import Player
-from agent.backends.replay.present import OWN
+from agent.backends.replay import OWN, RecordingPlayer
 from agent.catalogue import BY_NAME
 from agent.config.schema import ConfigError
 from agent.daemon.replayed_node import ReplayedNode
@@ -105,7 +104,7 @@ def recorded(path: Path, seconds: Sequence[float], node: str = "node-1.example",
 
 @contextmanager
 def replayed(path: Path, *, loop: bool = False) -> Iterator[ReplayedNode]:
-    node = ReplayedNode(Settings(), Player(partial(Recording, path), loop=loop), "n", "then")
+    node = ReplayedNode(Settings(), RecordingPlayer(partial(Recording, path), loop=loop), "n", "then")
     yield node
     node.close()
 

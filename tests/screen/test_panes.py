@@ -1,5 +1,6 @@
 """What is drawn: the committed panes, any size of terminal, and what a terminal cannot show; and what keys and the
-mouse do to it. In one file, since the scenes take most of the time."""
+mouse do to it. In one file, since the scenes take most of the time.
+"""
 
 from __future__ import annotations
 

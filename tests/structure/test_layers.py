@@ -124,7 +124,7 @@ def may_import(module: str, other: str) -> bool:
 def test_the_table_of_the_document_is_read() -> None:
     assert len(LAYERS) > 15
     assert not may_import("agent.backends.nvml.nvml_source", "agent.backends.host.host_backend")
-    assert may_import("agent.backends.nvml.nvml_source", "agent.backends.nvml.library")
+    assert may_import("agent.backends.nvml.nvml_source", "agent.backends.nvml.pynvml_driver")
     assert not may_import("alerts.lifecycle", "alerts.notify.dispatch")
     assert not may_import("agent.lib.threads", "agent.model")
 
@@ -250,11 +250,11 @@ OWN_THREADS = {
     "agent.worker.reader_pool": "in the device worker, which is started anew as a whole",
     "agent.worker.loop": "in the device worker",
     "agent.backends.nvml.nvml_source": "in the device worker",
-    "agent.backends.nvml.errands": "in the device worker; ends with the call that it makes",
-    "agent.backends.file_relay": "another reader takes over from one that hangs or is gone",
-    "agent.backends.jobs.users": "ends with what it was asked, and is made anew for the next question",
+    "agent.backends.nvml.driver": "in the device worker; ends with the call that it makes",
+    "agent.backends.file_reader_pool": "another reader takes over from one that hangs or is gone",
+    "agent.backends.jobs.environments": "ends with what it was asked, and is made anew for the next question",
     "agent.commands.check.node_check": "ends with its answer, or with the command that does not wait for it",
-    "agent.backends.pacing": "ends with what it was asked, and is made anew for the next question",
+    "agent.backends.polled_source": "ends with what it was asked, and is made anew for the next question",
 }
 """Modules that start threads by themselves, and why that is right."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.backends.jobs.kubelet import SOCKETS
-from agent.backends.jobs.podlogs import PODS
+from agent.backends.jobs.pods import POD_LOGS as PODS
 from agent.broker.asking import SOCKET
 from tests.servers import need
 

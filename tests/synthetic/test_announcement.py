@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.backends.synthetic import load_scenario, shipped_scenarios
-from agent.backends.synthetic.announcement import MOST, announced
+from agent.backends.synthetic.scenario import MOST, announced
 
 WALL = 1_700_000_000.0  # 22:13:20 UTC
 

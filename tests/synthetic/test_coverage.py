@@ -6,7 +6,7 @@ import pytest
 
 from agent.backends.protocol import BackendSample
 from agent.backends.synthetic.machines import TOPOLOGIES
-from agent.backends.synthetic.offered_series import measured, port_offered
+from agent.backends.synthetic.supported_series import measured, port_offered
 from agent.catalogue import BY_NAME, ROWS, nvlink_quality
 from agent.catalogue.jobs import FACTS
 from agent.model import Gpu, IbPort, Lane, NvLink, Reason

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.equipment import cooling_units, power_units, rack_findings
+from agent.backends.equipment import rack_resources
 from agent.backends.rack_equipment import RackEquipmentBackend
 from agent.backends.synthetic import ScenarioError, load_scenario
 from agent.backends.synthetic.rack_service import CDU, SHELVES, services_of_scenario
@@ -67,12 +67,12 @@ def test_every_row_of_real_equipment_is_told_and_all_is_well(rack: Callable[...,
 def test_every_reader_of_real_documents_reads_one(rack: Callable[..., RackAt]) -> None:
     """But for detectors in groups within one document, and supplies in the chassis: those are other firmware."""
     seen = {part.kind for name in (CDU, SHELVES) for part, _ in _documents(rack(), name)}
-    assert {*cooling_units.READERS, *power_units.READERS} - seen == {
+    assert {*rack_resources.COOLING_READERS, *rack_resources.POWER_READERS} - seen == {
         "leak-detectors", "power-subsystem", "rack-pdu", "branch",
     }  # fmt: skip
 
 
-def _documents(rack: RackAt, name: str) -> list[tuple[rack_findings.RackPart, str]]:
+def _documents(rack: RackAt, name: str) -> list[tuple[rack_resources.EquipmentPart, str]]:
     rack.read(60.0)
     found = rack.backend._turns[name].watch._found
     assert found is not None

@@ -15,7 +15,7 @@ from zlib import crc32
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from agent.backends.nvml.wants import wants
+from agent.backends.nvml.probe import metric_requests
 from agent.backends.protocol import ChannelError, LaneSample
 from agent.catalogue import BY_NAME
 from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, NvLink, Reason, Series, Xid
@@ -133,7 +133,7 @@ def identities(count: int, life: int = 0) -> list[GpuIdentity]:
 def usual(identity: GpuIdentity) -> dict[Lane, list[Series]]:
     """Every series that NVML can give of a GPU with 18 links."""
     lanes: dict[Lane, list[Series]] = {Lane.FAST: [], Lane.SLOW: [], Lane.COLD: []}
-    for want in wants():
+    for want in metric_requests():
         if want.metric.labels and not want.labels:
             continue
         labels = tuple(zip(want.metric.labels, want.labels, strict=True)) if want.metric.labels else ()

@@ -2,7 +2,7 @@
 
 Only what belongs to this node: what serves a rack is read by `agent.backends.rack_equipment`.
 
-The controller is asked every 15 s, in a thread of its own (`agent.backends.pacing`). While it does not answer, every
+The controller is asked every 15 s, in its own thread (`agent.backends.polled_source`). While it does not answer, every
 known detector and fan is unavailable, and all values are missing: what cannot be read is never dry.
 """
 
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.backends.equipment.cooling_documents import UNAVAILABLE, CoolingPart
-from agent.backends.equipment.cooling_watch import Cooling, CoolingWatch
-from agent.backends.pacing import Paced, Spawn, spawn_thread
+from agent.backends.equipment.equipment_resources import UNAVAILABLE, CoolingComponent
+from agent.backends.equipment.node_cooling_reader import NodeCoolingReader, NodeCoolingReadings
+from agent.backends.polled_source import PolledSource, Spawn, spawn_thread
 from agent.backends.protocol import AbsentError, BackendSample
 from agent.backends.redfish_service import target_of
 from agent.backends.registration import BackendContext
@@ -32,7 +32,7 @@ def make_backend(context: BackendContext) -> EquipmentBackend | None:
     target = target_of(wanted)
     if target is None or wanted.redfish is None or not wanted.equipment or not context.has_own_hardware:
         return None
-    return EquipmentBackend(CoolingWatch(target, wanted.redfish.chassis, lambda: context.clock().mono))
+    return EquipmentBackend(NodeCoolingReader(target, wanted.redfish.chassis, lambda: context.clock().mono))
 
 
 class EquipmentBackend:
@@ -42,10 +42,10 @@ class EquipmentBackend:
     lanes = frozenset({Lane.SLOW})
     shortest = 1.0
 
-    def __init__(self, watch: CoolingWatch, spawn: Spawn = spawn_thread) -> None:
+    def __init__(self, watch: NodeCoolingReader, spawn: Spawn = spawn_thread) -> None:
         self._watch = watch
-        self._paced: Paced[Cooling] = Paced(watch, watch.look, spawn)
-        self._series: dict[tuple[Metric, CoolingPart, str], Series] = {}
+        self._paced: PolledSource[NodeCoolingReadings] = PolledSource(watch, watch.look, spawn)
+        self._series: dict[tuple[Metric, CoolingComponent, str], Series] = {}
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
         """The state of every detector and fan, and all values. Raises AbsentError where there are none."""
@@ -76,14 +76,14 @@ class EquipmentBackend:
     def close(self) -> None:
         self._paced.close()
 
-    def _show_states(self, readings: list[Reading], row: Metric, parts: Mapping[CoolingPart, str | None]) -> None:
+    def _show_states(self, readings: list[Reading], row: Metric, parts: Mapping[CoolingComponent, str | None]) -> None:
         for place, said in parts.items():
             if said is None:
                 continue
             readings += [Reading(self._of(row, place, state), int(state == said)) for state in LEAK_STATES]
 
     @staticmethod
-    def _silent(row: Metric, place: CoolingPart) -> Gap:
+    def _silent(row: Metric, place: CoolingComponent) -> Gap:
         return Gap(
             row, Node(), Reason.MALFORMED, f"the coolant connector {place.name} of {place.chassis} has no values"
         )
@@ -93,7 +93,7 @@ class EquipmentBackend:
         seen = {metric for metric, _, _ in self._series if metric not in (LEAK_STATE, FAN_STATE)}
         return [row for row in ROWS if row in seen] or [LEAK_STATE]
 
-    def _of(self, row: Metric, place: CoolingPart, state: str = "") -> Series:
+    def _of(self, row: Metric, place: CoolingComponent, state: str = "") -> Series:
         series = self._series.get((row, place, state))
         if series is None:
             own = (_OWN_LABELS.get(row, "connector"), place.name)

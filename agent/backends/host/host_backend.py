@@ -7,10 +7,16 @@ from collections.abc import Sequence
 
 import psutil
 
-from agent.backends.file_relay import FileRelay, Leg, Unread
-from agent.backends.host.figures import FigureGroup, Figures, SeriesBook, gap_reason
-from agent.backends.host.hardware import FILESYSTEM, MAX_FILESYSTEMS, Hardware, MountPoints, filesystem
-from agent.backends.host.kernel import Kernel
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.host.disks_and_network import (
+    FILESYSTEM,
+    MAX_FILESYSTEMS,
+    DiskAndNetworkGroups,
+    MountPoints,
+    filesystem,
+)
+from agent.backends.host.kernel import KernelGroups
+from agent.backends.host.reading_groups import GroupReadings, ReadingGroup, SeriesCache, gap_reason
 from agent.backends.protocol import BackendSample
 from agent.catalogue import metric
 from agent.model import Backend, Gap, Instant, Lane, Metric, Node, Reading, Reason, Series
@@ -24,7 +30,7 @@ READERS = 24
 LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("host"))
 
 
-class _Page:
+class _HostSample:
     """What a read has gathered so far."""
 
     def __init__(self) -> None:
@@ -34,14 +40,14 @@ class _Page:
         self.left_out = 0
         self.calls = 0
 
-    def take(self, answer: Figures | Unread | Exception, rows: Sequence[Metric], path: str) -> None:
+    def take(self, answer: GroupReadings | UnansweredRead | Exception, rows: Sequence[Metric], path: str) -> None:
         """Add what one group answered."""
-        if isinstance(answer, Figures):
+        if isinstance(answer, GroupReadings):
             self.calls += 1
             self.readings += answer.readings
             self.left_out += answer.left_out
             self._miss(answer.gaps)
-        elif isinstance(answer, Unread):
+        elif isinstance(answer, UnansweredRead):
             self._miss([Gap(row, Node(), answer.reason, f"{path}: {answer.detail}") for row in rows])
         else:
             detail = f"{type(answer).__name__}: {answer}"
@@ -62,18 +68,18 @@ class HostBackend:
     def __init__(self, procfs: str = "/proc", sysfs: str = "/sys") -> None:
         # The only way to tell psutil the root is this setting of its module, which applies to the whole process.
         psutil.PROCFS_PATH = procfs
-        self._book = SeriesBook()
-        self._relay = FileRelay(self.name, PATIENCE_SECONDS, READERS)
-        groups = [*Kernel(procfs).groups(self._book), *Hardware(procfs, sysfs).groups(self._book)]
-        self._groups = [Leg(group.path, [group]) for group in groups]
+        self._book = SeriesCache()
+        self._relay = FileReaderPool(self.name, PATIENCE_SECONDS, READERS)
+        groups = [*KernelGroups(procfs).groups(self._book), *DiskAndNetworkGroups(procfs, sysfs).groups(self._book)]
+        self._groups = [DeviceReads(group.path, [group]) for group in groups]
         self._rows = [group.rows for group in groups]
-        self._mounts = Leg("mounts", [MountPoints(procfs)])
-        self._filesystems: dict[str, FigureGroup] = {}
+        self._mounts = DeviceReads("mounts", [MountPoints(procfs)])
+        self._filesystems: dict[str, ReadingGroup] = {}
         self._left_out = 0
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - it has one lane
         """Read every group; a group that fails or hangs becomes one gap for each of its rows."""
-        sample = _Page()
+        sample = _HostSample()
         for leg, rows, (answer,) in zip(
             self._groups, self._rows, self._relay.round(self._groups, now.mono), strict=True
         ):
@@ -86,7 +92,7 @@ class HostBackend:
         """End the reader."""
         self._relay.close()
 
-    def _read_filesystems(self, sample: _Page, mono: float) -> None:
+    def _read_filesystems(self, sample: _HostSample, mono: float) -> None:
         ((listed,),) = self._relay.round([self._mounts], mono)
         if not isinstance(listed, list):
             sample.take(listed, FILESYSTEM, "mounts")
@@ -95,11 +101,11 @@ class HostBackend:
         sample.left_out += len(FILESYSTEM) * (len(listed) - len(chosen))
         known = self._filesystems
         self._filesystems = {at: known.get(at) or filesystem(at, self._book) for at in chosen}
-        legs = [Leg(f"mount {at}", [group]) for at, group in self._filesystems.items()]
+        legs = [DeviceReads(f"mount {at}", [group]) for at, group in self._filesystems.items()]
         for at, (answer,) in zip(self._filesystems, self._relay.round(legs, mono), strict=True):
             sample.take(answer, FILESYSTEM, at)
 
-    def _tell_left_out(self, sample: _Page) -> None:
+    def _tell_left_out(self, sample: _HostSample) -> None:
         if sample.left_out:
             sample.readings.append(Reading(LEFT_OUT, sample.left_out))
         if bool(sample.left_out) != bool(self._left_out):

@@ -7,7 +7,7 @@ from functools import partial
 
 import psutil
 
-from agent.backends.host.figures import FigureGroup, Figures, SeriesBook
+from agent.backends.host.reading_groups import GroupReadings, ReadingGroup, SeriesCache
 from agent.backends.sysfs import text
 from agent.catalogue.node import BY_NAME, IDENTITY, MEMORY
 
@@ -41,7 +41,7 @@ def parse_pressure(content: str) -> dict[str, float]:
     return stalled
 
 
-class Kernel:
+class KernelGroups:
     """Reads procfs, and what the C library knows."""
 
     def __init__(self, procfs: str) -> None:
@@ -49,26 +49,26 @@ class Kernel:
         self._cpu_before: dict[str, float] = {}
         self._boot: float | None = None
 
-    def groups(self, book: SeriesBook) -> list[FigureGroup]:
+    def groups(self, book: SeriesCache) -> list[ReadingGroup]:
         """The groups that are read separately."""
         at = self._procfs
         groups = [
-            FigureGroup(f"{at}/stat", self._cpu_times, (CPU,), book),
-            FigureGroup("sysconf", _cpu_count, (CPUS,), book),
-            FigureGroup(f"{at}/loadavg", self._load, LOADS, book),
-            FigureGroup(f"{at}/meminfo", _memory, (MEMORY_TOTAL, MEMORY_AVAILABLE, MEMORY_USED), book),
-            FigureGroup(f"{at}/vmstat", _swap, (SWAP_USED,), book),
-            FigureGroup(f"{at}/stat: btime", self._boot_time, (BOOT,), book),
-            FigureGroup("uname", _info, (INFO,), book),
+            ReadingGroup(f"{at}/stat", self._cpu_times, (CPU,), book),
+            ReadingGroup("sysconf", _cpu_count, (CPUS,), book),
+            ReadingGroup(f"{at}/loadavg", self._load, LOADS, book),
+            ReadingGroup(f"{at}/meminfo", _memory, (MEMORY_TOTAL, MEMORY_AVAILABLE, MEMORY_USED), book),
+            ReadingGroup(f"{at}/vmstat", _swap, (SWAP_USED,), book),
+            ReadingGroup(f"{at}/stat: btime", self._boot_time, (BOOT,), book),
+            ReadingGroup("uname", _info, (INFO,), book),
         ]
         # One gap for all three: a kernel without pressure figures has none of them.
         detail = f"{at}/pressure: "
         for resource in PRESSURE_RESOURCES:
             take = partial(self._pressure, resource)
-            groups.append(FigureGroup(f"{at}/pressure/{resource}", take, (WAITING, STALLED), book, detail))
+            groups.append(ReadingGroup(f"{at}/pressure/{resource}", take, (WAITING, STALLED), book, detail))
         return groups
 
-    def _cpu_times(self, figures: Figures) -> None:
+    def _cpu_times(self, figures: GroupReadings) -> None:
         tolerated = CPU_FALLBACK_SECONDS * os.sysconf("SC_NPROCESSORS_ONLN")
         times = psutil.cpu_times()
         for mode in CPU_MODES:
@@ -79,29 +79,29 @@ class Kernel:
             self._cpu_before[mode] = value
             figures.add(CPU, value, mode)
 
-    def _load(self, figures: Figures) -> None:
+    def _load(self, figures: GroupReadings) -> None:
         # Not os.getloadavg: it would not follow the procfs root.
         fields = text(f"{self._procfs}/loadavg").split()
         for row, field in zip(LOADS, fields[:3], strict=True):
             figures.add(row, float(field))
 
-    def _pressure(self, resource: str, figures: Figures) -> None:
+    def _pressure(self, resource: str, figures: GroupReadings) -> None:
         seconds = parse_pressure(text(f"{self._procfs}/pressure/{resource}"))
         for kind in PRESSURE.keys() & seconds.keys():
             figures.add(PRESSURE[kind], seconds[kind], resource)
 
-    def _boot_time(self, figures: Figures) -> None:
+    def _boot_time(self, figures: GroupReadings) -> None:
         # Read once: it does not change, and /proc/stat is long on a large machine.
         if self._boot is None:
             self._boot = psutil.boot_time()
         figures.add(BOOT, self._boot)
 
 
-def _cpu_count(figures: Figures) -> None:
+def _cpu_count(figures: GroupReadings) -> None:
     figures.add(CPUS, os.sysconf("SC_NPROCESSORS_ONLN"))
 
 
-def _memory(figures: Figures) -> None:
+def _memory(figures: GroupReadings) -> None:
     memory = psutil.virtual_memory()
     figures.add(MEMORY_TOTAL, memory.total)
     figures.add(MEMORY_AVAILABLE, memory.available)
@@ -109,10 +109,10 @@ def _memory(figures: Figures) -> None:
     figures.add(MEMORY_USED, memory.total - memory.available)
 
 
-def _swap(figures: Figures) -> None:
+def _swap(figures: GroupReadings) -> None:
     figures.add(SWAP_USED, psutil.swap_memory().used)
 
 
-def _info(figures: Figures) -> None:
+def _info(figures: GroupReadings) -> None:
     system = os.uname()
     figures.add(INFO, 1.0, system.release, system.machine)

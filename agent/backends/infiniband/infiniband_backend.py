@@ -6,19 +6,192 @@ firmware does not answer only its own ports. A file that hangs is a gap with the
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TypeGuard
 
-from agent.backends.file_relay import FileRelay, Unread
-from agent.backends.infiniband.attribute import Attribute, Pread
-from agent.backends.infiniband.census import Census
-from agent.backends.infiniband.facts import describe
-from agent.backends.infiniband.layout import FileLayout, spare_descriptors
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.infiniband.infiniband_ports import PortDiscovery, RdmaPort
+from agent.backends.infiniband.sysfs_attribute import (
+    LinkStateTracker,
+    Pread,
+    SysfsAttribute,
+    SysfsTextFile,
+    reason_of,
+    why,
+)
 from agent.backends.protocol import AbsentError, BackendSample
+from agent.backends.sysfs import printable
 from agent.catalogue import metric
+from agent.catalogue.infiniband import INFO
 from agent.model import Backend, Gap, Instant, Lane, Reading, Series
+
+log = logging.getLogger("coldplate.infiniband")
+
+SERIES = 20_000
+"""Most rows of all ports together: twice the fast rows of the most ports."""
+DESCRIPTORS = 2_048
+"""Most files kept open: for each open file of sysfs the kernel holds some 5 KiB, of which a page is the content."""
+SAMPLED = (Lane.FAST, Lane.SLOW)
+
+
+def descriptor_budget() -> int:
+    """How many may be kept open: half of the process's limit; the rest is for connections and everything else."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft // 2, DESCRIPTORS)
+
+
+class PortReadPlan:
+    """Which files are read in which lane, which of them are exposed, and which stay open. Belongs to one thread.
+
+    The number of exposed files is limited: a page of a hundred thousand counters would cost a node more than it is
+    worth. The fast rows of all ports come first, then the other rows of the catalogue, then counters that only the
+    driver knows. Descriptors are assigned in the same order.
+    """
+
+    def __init__(self, relay: FileReaderPool, pread: Pread, descriptors: Callable[[], int]) -> None:
+        self.attributes: dict[Lane, list[list[SysfsAttribute]]] = {lane: [] for lane in SAMPLED}
+        self.legs: dict[Lane, list[DeviceReads[Reading | Gap]]] = {lane: [] for lane in SAMPLED}
+        """The legs that hold these attributes, in the same order."""
+        self.watches: dict[Lane, list[list[tuple[int, LinkStateTracker]]]] = {lane: [] for lane in SAMPLED}
+        """For each leg, the positions of the attributes that a watch follows."""
+        self.left_out = 0
+        """Files that the driver offers and that are not shown."""
+        self._relay = relay
+        self._pread = pread
+        self._descriptors = descriptors
+        self._budget = -1
+        self._orphans: list[tuple[str, SysfsAttribute]] = []
+
+    def renew(self, ports: Collection[RdmaPort], ignored: int) -> None:
+        """Make the layout again after ports or files have come or gone."""
+        depths = _depths(ports)
+        for port in ports:
+            port.adopt(depths[port], self._pread)
+        shown = {id(each) for port in ports for each in port.attributes.values()}
+        for lane in SAMPLED:
+            for leg, attributes in zip(self.legs[lane], self.attributes[lane], strict=True):
+                self._orphans += [(leg.name, each) for each in attributes if id(each) not in shown]
+            by_device: dict[str, list[SysfsAttribute]] = {}
+            for port in ports:
+                by_device.setdefault(port.device, []).extend(port.of(lane))
+            self.attributes[lane] = [each for each in by_device.values() if each]
+            self.legs[lane] = [DeviceReads(device, each) for device, each in by_device.items() if each]
+            self.watches[lane] = [
+                [(place, each.watch) for place, each in enumerate(attributes) if each.watch is not None]
+                for attributes in self.attributes[lane]
+            ]
+        self._count(ports, depths, ignored)
+        self._budget = -1
+
+    def share_descriptors(self) -> None:
+        """Decide which files may stay open with the room there is now; the process's limit may have changed, too."""
+        budget = self._descriptors()
+        if budget != self._budget:
+            self._budget = budget
+            for leg, attribute in self._all():
+                attribute.keep = budget > 0
+                budget -= 1
+                if not attribute.keep:
+                    self._orphans.append((leg, attribute))
+        self._close_orphans()
+
+    def release(self) -> None:
+        """Close every descriptor."""
+        self._orphans += self._all()
+        self._close_orphans()
+
+    def _all(self) -> Iterable[tuple[str, SysfsAttribute]]:
+        for lane in SAMPLED:
+            for leg, attributes in zip(self.legs[lane], self.attributes[lane], strict=True):
+                for attribute in attributes:
+                    yield leg.name, attribute
+
+    def _close_orphans(self) -> None:
+        """Close what should no longer be open; a file in which a reader hangs is closed when the reader is out."""
+        waiting = []
+        for device, attribute in self._orphans:
+            if self._relay.holds(device, attribute.path):
+                waiting.append((device, attribute))
+            else:
+                attribute.release()
+        self._orphans = waiting
+
+    def _count(self, ports: Collection[RdmaPort], depths: dict[RdmaPort, int], ignored: int) -> None:
+        before = self.left_out
+        self.left_out = ignored + sum(
+            port.left_out + port.shape.unnamed + port.shape.sizes[-1] - port.shape.sizes[depths[port]] for port in ports
+        )
+        if self.left_out and not before:
+            facts = {"left_out": self.left_out, "ports": len(ports), "most": SERIES}
+            log.warning("driver counters over the limit are not exposed", extra={"facts": facts})
+        elif before and not self.left_out:
+            log.info("all driver counters are exposed again")
+
+
+def _depths(ports: Collection[RdmaPort]) -> dict[RdmaPort, int]:
+    """How many levels of its rows each port shows: every port gets a level before any port gets the next."""
+    depths = dict.fromkeys(ports, 0)
+    room = SERIES - sum(port.shape.sizes[0] for port in ports)
+    for depth in (1, 2):
+        for port in ports:
+            need = port.shape.sizes[depth] - port.shape.sizes[depth - 1]
+            if depths[port] == depth - 1 and need <= room:
+                depths[port] = depth
+                room -= need
+    return depths
+
+
+DEVICE_FACTS = (("board_id", "board_id"), ("firmware_version", "fw_ver"), ("hca_type", "hca_type"))
+PORT_FACT = ("link_layer", "link_layer")
+
+Answer = str | OSError | UnansweredRead
+
+
+def describe(
+    root: str, ports: Iterable[RdmaPort], relay: FileReaderPool, pread: Pread, mono: float
+) -> list[Reading | Gap]:
+    """Return for each port its facts, which are labels of one row, or why they are missing.
+
+    They describe a port, not its activity, so a known fact stays while its file hangs.
+    """
+    devices: dict[str, list[RdmaPort]] = {}
+    for port in ports:
+        devices.setdefault(port.device, []).append(port)
+    legs = []
+    for device, group in devices.items():
+        paths = [f"{root}/{device}/{file}" for _, file in DEVICE_FACTS]
+        paths += [f"{port.directory}/{PORT_FACT[1]}" for port in group]
+        legs.append(DeviceReads(device, [SysfsTextFile(path, pread) for path in paths]))
+    told: list[Reading | Gap] = []
+    for leg, group, answers in zip(legs, devices.values(), relay.round(legs, mono), strict=True):
+        paths = [item.path for item in leg.items]
+        shared = len(DEVICE_FACTS)
+        for place, port in enumerate(group, shared):
+            told.append(_of(port, [*answers[:shared], answers[place]], [*paths[:shared], paths[place]]))
+    return told
+
+
+def _of(port: RdmaPort, answers: list[Answer], paths: list[str]) -> Reading | Gap:
+    """A fact that cannot be read is an empty label. If none can be read, or an unknown one hangs, the row is a gap."""
+    for place, (answer, path) in enumerate(zip(answers, paths, strict=True)):
+        if isinstance(answer, str):
+            port.facts[path] = answer
+        elif isinstance(answer, UnansweredRead) and path in port.facts:
+            answers[place] = port.facts[path]
+        elif isinstance(answer, UnansweredRead):
+            return Gap(INFO, port.entity, answer.reason, f"{path}: {answer.detail}")
+    errors = [(path, each) for path, each in zip(paths, answers, strict=True) if isinstance(each, OSError)]
+    texts = [printable(each) if isinstance(each, str) else "" for each in answers]
+    if errors and not any(texts):
+        path, error = errors[-1]
+        return Gap(INFO, port.entity, reason_of(error), f"{path}: {why(error)}")
+    labels = (*(label for label, _ in DEVICE_FACTS), PORT_FACT[0])
+    return Reading(port.info(tuple(zip(labels, texts, strict=True))), 1)
+
 
 LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("infiniband"))
 
@@ -26,7 +199,7 @@ LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("infiniba
 class InfinibandBackend:
     """Every file of every port under `sysfs`/class/infiniband.
 
-    `descriptors` tells how many may be kept open. `pread` is `os.pread`, or a test's substitute for it.
+    `descriptors` returns how many may be kept open. `pread` is `os.pread`, or a test's substitute for it.
     """
 
     name = "infiniband"
@@ -37,14 +210,14 @@ class InfinibandBackend:
         self,
         sysfs: Path | str = "/sys",
         *,
-        descriptors: Callable[[], int] = spare_descriptors,
+        descriptors: Callable[[], int] = descriptor_budget,
         pread: Pread = os.pread,
     ) -> None:
         self._root = f"{sysfs}/class/infiniband"
         self._pread = pread
-        self._relay = FileRelay(self.name)
-        self._census = Census(self._root, self._relay, pread)
-        self._layout = FileLayout(self._relay, pread, descriptors)
+        self._relay = FileReaderPool(self.name)
+        self._census = PortDiscovery(self._root, self._relay, pread)
+        self._layout = PortReadPlan(self._relay, pread, descriptors)
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:
         """Read one lane. Raises AbsentError while this node has never shown a port."""
@@ -90,14 +263,14 @@ class InfinibandBackend:
                     if attribute.watch is not None:
                         readings += attribute.watch.saw(answer.value)
                     continue
-                unread += isinstance(answer, Unread)
-                gap = attribute.gap(answer.reason, answer.detail) if isinstance(answer, Unread) else answer
+                unread += isinstance(answer, UnansweredRead)
+                gap = attribute.gap(answer.reason, answer.detail) if isinstance(answer, UnansweredRead) else answer
                 self._miss(attribute, gap, readings, gaps)
         if lane is Lane.SLOW and self._layout.left_out:
             readings.append(Reading(LEFT_OUT, self._layout.left_out))
         return BackendSample(readings, gaps, calls=files - unread)
 
-    def _miss(self, attribute: Attribute, gap: Gap, readings: list[Reading], gaps: list[Gap]) -> None:
+    def _miss(self, attribute: SysfsAttribute, gap: Gap, readings: list[Reading], gaps: list[Gap]) -> None:
         gaps.append(gap)
         if attribute.watch is not None:
             unknown, counted = attribute.watch.missed(gap)
@@ -111,5 +284,5 @@ class InfinibandBackend:
         return BackendSample(readings, gaps, calls=len(told))
 
 
-def _all_read(leg: list[Reading | Gap | Unread]) -> TypeGuard[list[Reading]]:
+def _all_read(leg: list[Reading | Gap | UnansweredRead]) -> TypeGuard[list[Reading]]:
     return {Reading}.issuperset(map(type, leg))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from agent.backends.jobs.job_sources import SOURCES, refuse_unknown
-from agent.backends.jobs.jobs_backend import JobsBackend
+from agent.backends.jobs.jobs_backend import SOURCES, JobsBackend, refuse_unknown
 from agent.backends.registration import BackendContext
 from agent.config.schema import Config, ConfigError
 

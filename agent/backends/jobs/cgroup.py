@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent.backends.jobs.scheduler import Scheduler
+from agent.backends.jobs.job import Scheduler
 from agent.backends.jobs.schedulers import SCHEDULERS
 
 MAX_LINES = 64
@@ -92,7 +92,7 @@ def paths(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(fields[2][:MAX_PATH] for fields in found if len(fields) == 3))
 
 
-def place(text: str, schedulers: Sequence[Scheduler] = SCHEDULERS) -> CgroupOwner:
+def parse_cgroup(text: str, schedulers: Sequence[Scheduler] = SCHEDULERS) -> CgroupOwner:
     """What the text of /proc/PID/cgroup says, by the shapes of these schedulers, the most trusted first."""
     known = paths(text)
     for scheduler in schedulers:

@@ -1,8 +1,9 @@
-"""A job, independent of its scheduler."""
+"""A job, independent of its scheduler, and what a scheduler's file gives: how jobs are recognised, and their facts."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
 LONGEST = 200
@@ -43,7 +44,7 @@ class Job:
 _TEXTS = tuple(field.name for field in fields(Job) if field.type == "str" and field.name not in ("scheduler", "id"))
 
 
-def merged(job: Job, other: Job) -> Job:
+def merge_jobs(job: Job, other: Job) -> Job:
     """The job, completed with what only the other knows, and with the earlier of their starts."""
     changes: dict[str, str | float] = {
         name: getattr(other, name) for name in _TEXTS if not getattr(job, name) and getattr(other, name)
@@ -53,7 +54,7 @@ def merged(job: Job, other: Job) -> Job:
     return replace(job, **changes) if changes else job  # type: ignore[arg-type]  # the names are the fields' own
 
 
-def legible(text: str) -> str:
+def to_label_value(text: str) -> str:
     """A text of unknown origin as the value of a label: bounded, and without control characters."""
     text = text[:LONGEST]
     return text if text.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in text)
@@ -62,9 +63,42 @@ def legible(text: str) -> str:
 _ID = re.compile(r"[\w.@+:/\\\[\]{}(),=~#%^-]+")
 
 
-def foul(text: str) -> bool:
+def is_invalid_job_id(text: str) -> bool:
     """Whether a text cannot be the id of a job: too long, empty, or with characters that no scheduler uses.
 
     If it were shown, a text that any user may have chosen would become a label.
     """
     return len(text) > LONGEST_ID or not _ID.fullmatch(text)
+
+
+def _named(match: re.Match[str]) -> str:
+    return match["id"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    """One scheduler, or one batch system.
+
+    `rank` is its place in the order of trust: where a process fits two schedulers, the lower rank wins. `shapes` are
+    patterns of the cgroup paths of its jobs; their group `id` names the job (through `job_id`), `uid` the number of its
+    user where the path holds one. They count only where no user could have made the cgroup: see cgroup.py.
+
+    `variables` are those in its processes' environment that say something about the job. Users may set them as they
+    like, so they count only within a cgroup of its shapes, and below one whose name `daemons` matches: what its daemons
+    start stays in their unit, where the scheduler makes no cgroups.
+
+    `job` makes a job of such variables. Its second argument is the job that the cgroup names, "" if it names none; it
+    returns None if the variables say nothing, or name another job.
+    """
+
+    name: str
+    rank: int
+    shapes: tuple[re.Pattern[str], ...]
+    variables: frozenset[str]
+    job: Callable[[Mapping[str, str], str], Job | None]
+    daemons: re.Pattern[str] | None = None
+    job_id: Callable[[re.Match[str]], str] = _named
+    contained: bool = False
+    """Whether its jobs are containers, whose users are their own."""
+    everywhere: bool = False
+    """Whether users run it themselves: `job` is then passed what distinguishes its clusters."""

@@ -1,14 +1,18 @@
-"""Reads the small files that describe jobs."""
+"""Reads the small files that describe jobs: of procfs, the device minors of the driver, a prolog's mapping files."""
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from agent.backends.file_relay import FileRelay, Leg, Unread
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.catalogue import metric
+from agent.model import Node, Reading, Series
 
 PATIENCE_SECONDS = 0.25
 """Seconds to wait for one file: many processes may hang at once, in the driver of the same GPU."""
@@ -37,7 +41,7 @@ def read_file(path: str, most: int) -> bytes:
         os.close(fd)
 
 
-class Listing(NamedTuple):
+class DirectoryListing(NamedTuple):
     """What there is in a directory, in order: regular files, what must never be opened, and directories."""
 
     files: Sequence[str]
@@ -45,7 +49,7 @@ class Listing(NamedTuple):
     folders: Sequence[str]
 
 
-class Patient:
+class TimedReader:
     """Reads files that may hang, such as the environment of a process that is stuck in the driver, holding its memory
     lock.
 
@@ -54,24 +58,24 @@ class Patient:
     """
 
     def __init__(self, read: ReadFile) -> None:
-        self._relay = FileRelay("jobs", PATIENCE_SECONDS)
+        self._relay = FileReaderPool("jobs", PATIENCE_SECONDS)
         self._read_file = read
         self.mono = 0.0
 
     def __call__(self, path: str, most: int) -> bytes:
         """The file's content. Raises OSError."""
         folder = path.rpartition("/")[0]
-        ((answer,),) = self._relay.round([Leg(folder, [_Content(path, most, self._read_file)])], self.mono)
-        if isinstance(answer, Unread):
+        ((answer,),) = self._relay.round([DeviceReads(folder, [_FileContent(path, most, self._read_file)])], self.mono)
+        if isinstance(answer, UnansweredRead):
             raise TimeoutError(errno.ETIMEDOUT, answer.detail)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    def names(self, directory: str) -> Listing:
+    def names(self, directory: str) -> DirectoryListing:
         """What there is in a directory. Raises OSError."""
-        ((answer,),) = self._relay.round([Leg(directory, [_Listing(directory)])], self.mono)
-        if isinstance(answer, Unread):
+        ((answer,),) = self._relay.round([DeviceReads(directory, [_DirectoryRead(directory)])], self.mono)
+        if isinstance(answer, UnansweredRead):
             raise TimeoutError(errno.ETIMEDOUT, answer.detail)
         if isinstance(answer, OSError):
             raise answer
@@ -82,7 +86,7 @@ class Patient:
         self._relay.close()
 
 
-class _Content:
+class _FileContent:
     def __init__(self, path: str, most: int, read: ReadFile) -> None:
         self.path = path
         self._most = most
@@ -95,11 +99,11 @@ class _Content:
             return error
 
 
-class _Listing:
+class _DirectoryRead:
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def read(self) -> Listing | OSError:
+    def read(self) -> DirectoryListing | OSError:
         files: list[str] = []
         odd: list[str] = []
         folders: list[str] = []
@@ -111,7 +115,7 @@ class _Listing:
                     kind.append(entry.name)
         except OSError as error:
             return error
-        return Listing(sorted(files), sorted(odd), sorted(folders))
+        return DirectoryListing(sorted(files), sorted(odd), sorted(folders))
 
 
 def _mode(entry: os.DirEntry[str]) -> int:
@@ -121,6 +125,166 @@ def _mode(entry: os.DirEntry[str]) -> int:
         return stat.S_IFREG  # reading it will say why not
 
 
-def said(path: str, error: OSError) -> str:
-    """The error and its file, in words."""
+def describe_error(path: str, error: OSError) -> str:
+    """Return the error and its file as text."""
     return f"{path}: {os.strerror(error.errno or errno.EIO)}"
+
+
+FOLDER = "driver/nvidia/gpus"
+INFORMATION = 4096
+"""Most bytes read of a file."""
+MOST = 256
+
+
+def read_minors(procfs: str, read: TimedReader) -> dict[int, str]:
+    """Return UUIDs by minor number, except GPUs whose file cannot be read or names no UUID yet.
+
+    The minors are those of the device files (/dev/nvidia3), which other programs use as names. The kernel module lists
+    them in /proc/driver/nvidia/gpus/BUS/information, beside the UUID. They may differ from the indices of NVML, which
+    follow the PCI bus.
+    """
+    found: dict[int, str] = {}
+    try:
+        folders = read.names(f"{procfs}/{FOLDER}").folders[:MOST]
+    except OSError:
+        return found
+    for folder in folders:
+        try:
+            content = read(f"{procfs}/{FOLDER}/{folder}/information", INFORMATION)
+        except OSError:
+            continue
+        known = facts(content)
+        number = known.get("Device Minor", "")
+        if number.isascii() and number.isdigit() and len(number) < 9 and "GPU UUID" in known:
+            found[int(number)] = known["GPU UUID"]
+    return found
+
+
+def facts(content: bytes) -> dict[str, str]:
+    """The lines `Name: value` of such a file."""
+    lines = (line.partition(":") for line in content.decode("utf-8", "replace").splitlines())
+    return {name.strip(): value.strip() for name, colon, value in lines if colon}
+
+
+GPUSTAT = "/run/gpustat"
+MAX_FILES = 1024
+MAX_BYTES = 4096
+MAX_LINES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class MappingEntry:
+    """One line of one file: the device that the file is named by, a job, and its user if the line says."""
+
+    path: str
+    device: str
+    job: str
+    uid: int | None
+
+
+class MappingFiles:
+    """Reads the directories in which a scheduler's prolog records which job has which GPU.
+
+    dcgm-exporter's --hpc-job-mapping-dir: a file named by a GPU's index, a job id on each line. The /run/gpustat of
+    jobstats (Princeton): a file named by index, GPU UUID or MIG UUID, with job id and user number. An epilog that did
+    not run leaves a stale file: processes and the kubelet take precedence. Directories that do not exist are skipped.
+    """
+
+    def __init__(self, directories: Sequence[str], read: TimedReader, problems: AttributionProblems) -> None:
+        self._directories = directories
+        self._read = read
+        self._problems = problems
+        self.seen = False
+        """Whether one of the directories was there at the last look."""
+        self.failed = False
+        """Whether a directory or file that existed at the last look could not be read."""
+        self.reads = 0
+
+    def entries(self) -> list[MappingEntry]:
+        """Every line of every file, in the order of the directories and then of the names."""
+        self.seen = self.failed = False
+        found: dict[MappingEntry, None] = {}
+        for directory in self._directories:
+            for path, name in self._files(directory):
+                try:
+                    self.reads += 1
+                    content = self._read(path, MAX_BYTES)
+                except FileNotFoundError:
+                    continue  # an epilog removed it
+                except OSError as error:
+                    self._fail(path, error)
+                    continue
+                found.update(dict.fromkeys(parse(path, name, content)))
+        return list(found)
+
+    def _files(self, directory: str) -> list[tuple[str, str]]:
+        try:
+            listing = self._read.names(directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            self.seen = True
+            self._fail(directory, error)
+            return []
+        self.seen = True
+        for name in listing.odd[:MAX_FILES]:
+            self._problems.note("mapping", f"{directory}/{name}: is not a regular file")
+            self.failed = True
+        return [(f"{directory}/{name}", name) for name in listing.files[:MAX_FILES] if not name.startswith(".")]
+
+    def _fail(self, path: str, error: OSError) -> None:
+        self._problems.note("mapping", describe_error(path, error))
+        self.failed = True
+
+
+def parse(path: str, device: str, content: bytes) -> Iterator[MappingEntry]:
+    """The entries of one file. A line is a job id, and after a blank perhaps a user number."""
+    for line in content.decode("utf-8", "replace").splitlines()[:MAX_LINES]:
+        words = line.split()
+        if words:
+            uid = int(words[1]) if len(words) > 1 and words[1].isascii() and words[1].isdigit() else None
+            yield MappingEntry(path, device, words[0], uid if uid is None or uid < 2**32 else None)
+
+
+def scheduler_of(job: str) -> str:
+    """Whose job it is: the files do not say, but Slurm's ids are numbers and those of PBS name its server."""
+    number, dot, server = job.partition(".")
+    if number.replace("_", "").isdigit() and not dot:
+        return "slurm"
+    return "pbs" if dot and number[:1].isdigit() and server else "mapping"
+
+
+log = logging.getLogger("coldplate.jobs")
+
+PROBLEMS = (
+    "vanished",  # a process ended while it was read
+    "unreadable",  # a file of a process may not be read
+    "malformed",  # a file or an answer could not be understood
+    "unknown_cgroup",  # a cgroup path of a shape that is not known
+    "foul_id",  # what stands in place of a job's id cannot be one
+    "unknown_device",  # a pod or a mapping file names a device that this node does not have
+    "too_many",  # more jobs or processes than are kept
+    "kubelet",  # the kubelet did not answer
+    "mapping",  # a mapping directory or file could not be read
+)
+
+
+class AttributionProblems:
+    """Counts the problems of attribution from 0, so that the first of a kind shows as an increase; logs each once."""
+
+    def __init__(self) -> None:
+        row = metric("coldplate_job_attribution_problems_total")
+        self._series = {problem: Series(row, Node(), (("problem", problem),)) for problem in PROBLEMS}
+        self.counts = dict.fromkeys(PROBLEMS, 0)
+
+    def count(self, problem: str) -> None:
+        """Count a problem that is logged elsewhere."""
+        self.counts[problem] += 1
+
+    def note(self, problem: str, detail: str) -> None:
+        self.counts[problem] += 1
+        level = logging.WARNING if self.counts[problem] == 1 else logging.DEBUG
+        log.log(level, "%s", detail, extra={"facts": {"problem": problem}})
+
+    def readings(self) -> list[Reading]:
+        return [Reading(self._series[problem], count) for problem, count in self.counts.items()]

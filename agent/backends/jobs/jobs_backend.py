@@ -8,35 +8,118 @@ lack of a permission is a gap of coldplate_job_info, whose labels are then empty
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from agent.backends.jobs.gpu_slots import GpuSlots, Slot, mig_slots
-from agent.backends.jobs.hidden import AskVariables
-from agent.backends.jobs.holders import KUBERNETES, PodNames, SlotHolders, add_mapped, add_pods
-from agent.backends.jobs.job import Job, foul
-from agent.backends.jobs.job_energy import JobEnergy
-from agent.backends.jobs.job_files import Patient, ReadFile, read_file
-from agent.backends.jobs.job_id import agreed
-from agent.backends.jobs.job_sources import ALL, is_wanted
-from agent.backends.jobs.kubelet import SOCKETS, Kubelet, KubeletError
-from agent.backends.jobs.mapping import GPUSTAT, Entry, MappingFiles, scheduler_of
-from agent.backends.jobs.minors import minors
-from agent.backends.jobs.podlogs import PODS, PodLogs
-from agent.backends.jobs.pods import PodDevice
-from agent.backends.jobs.problems import Problems
-from agent.backends.jobs.process_table import Process, ProcessTable
-from agent.backends.jobs.recall import Recall
-from agent.backends.jobs.scheduler import Scheduler
+from agent.backends.jobs.environments import AskVariables, UserNames, system_name
+from agent.backends.jobs.gpu_allocations import (
+    KUBERNETES,
+    AllocationTable,
+    GpuSlot,
+    GpuSlots,
+    PodNames,
+    add_mapped,
+    add_pods,
+    mig_slots,
+)
+from agent.backends.jobs.job import Job, Scheduler, is_invalid_job_id
+from agent.backends.jobs.job_files import (
+    GPUSTAT,
+    AttributionProblems,
+    MappingEntry,
+    MappingFiles,
+    ReadFile,
+    TimedReader,
+    read_file,
+    read_minors,
+    scheduler_of,
+)
+from agent.backends.jobs.job_series import ENERGY_OF, FACTS_OF, HOLDER, JobEnergy, JobSeries
+from agent.backends.jobs.kubelet import SOCKETS, Kubelet, KubeletCache, KubeletError
+from agent.backends.jobs.pods import POD_LOGS as PODS
+from agent.backends.jobs.pods import PodDevice, PodDeviceOwners, PodLogDirectories
+from agent.backends.jobs.process_table import GpuProcessFacts, ProcessTable
 from agent.backends.jobs.schedulers import SCHEDULERS
-from agent.backends.jobs.shown import ENERGY_OF, FACTS_OF, HOLDER, ShownJobs
-from agent.backends.jobs.tenants import Tenants
-from agent.backends.jobs.users import Users, system_name
-from agent.backends.jobs.ways import Ways
 from agent.backends.protocol import BackendSample, GpuProcess
 from agent.broker.asking import BrokerClient
 from agent.model import Gap, Gpu, Instant, Lane, Node, Reading, Reason
+
+SOURCES = (*(scheduler.name for scheduler in SCHEDULERS), "cgroup", "mapping")
+"""`cgroup` stands for processes without a scheduler: containers, systemd units, login sessions."""
+ALL = "all"
+
+
+def refuse_unknown(sources: Sequence[str], trust_environment: Sequence[str]) -> None:
+    """Reject unknown names. Raises ValueError."""
+    for source in sources:
+        if source not in (ALL, *SOURCES):
+            raise ValueError(f"sources: {source!r} is unknown; use any of {', '.join((ALL, *SOURCES))}")
+    names = tuple(scheduler.name for scheduler in SCHEDULERS)
+    for name in trust_environment:
+        if name not in names:
+            raise ValueError(f"trust_environment: {name!r} is unknown; use any of {', '.join(names)}")
+
+
+def is_wanted(source: str, sources: Sequence[str]) -> bool:
+    """Whether this source is asked if `sources` are configured."""
+    return ALL in sources or source in sources
+
+
+log = logging.getLogger("coldplate.jobs")
+
+
+class SourceAvailability:
+    """Logs the first failure of each source of job information, and its recovery.
+
+    `barred` holds the detail of each source that is barred for lack of a permission, as of the last look.
+    """
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+        self.barred: dict[str, str] = {}
+
+    def begin(self) -> None:
+        """Begin a look: a source that is not tried in it is neither barred nor open."""
+        self.barred = {}
+
+    def open(self, name: str) -> None:
+        """The source was tried, and it answered."""
+        if name in self._told:
+            self._told.discard(name)
+            log.info("source recovered: %s", name)
+
+    def fail(self, name: str, detail: str, denied: bool = True) -> None:
+        """The source was tried without success; `denied` says that only a permission is missing."""
+        if denied:
+            self.barred[name] = detail
+        if name not in self._told:
+            self._told.add(name)
+            log.warning("%s", detail, extra={"facts": {"missing": name}})
+
+
+def unify_job_ids(processes: Mapping[int, GpuProcessFacts]) -> dict[int, GpuProcessFacts]:
+    """Return the processes with one id per cgroup: the one on which their environments agree, or else the cgroup's own.
+
+    HTCondor's and LSF's cgroups leave a part of the id to the environment, which may be hidden for some of the
+    processes.
+    """
+    told: dict[tuple[str, str], set[str]] = {}
+    for process in processes.values():
+        if process.job is not None and process.within is not None:
+            told.setdefault(process.within, set()).update({process.job.id} - {process.within[1]})
+    return {pid: _called(process, told) for pid, process in processes.items()}
+
+
+def _called(process: GpuProcessFacts, told: Mapping[tuple[str, str], set[str]]) -> GpuProcessFacts:
+    if process.job is None or process.within is None:
+        return process
+    ids = told[process.within]
+    job = next(iter(ids)) if len(ids) == 1 else process.within[1]
+    return process if job == process.job.id else replace(process, job=replace(process.job, id=job))
+
 
 MAX_JOBS = 16
 """Most jobs that are shown for one GPU."""
@@ -76,16 +159,16 @@ class JobsBackend:
         """`mapping_dir` is dcgm-exporter's --hpc-job-mapping-dir; `gpustat` is read as well.
 
         `trust_environment` names schedulers whose variables count in every process, for nodes where neither cgroups
-        nor a unit of the scheduler show what it started. Whoever can log in there can name any job.
+        nor a unit of the scheduler show what it started. Every user who can log in there can name any job.
         """
         wanted = tuple(each for each in schedulers if is_wanted(each.name, sources))
         self._processes = processes
         self._readings = readings
-        self._problems = Problems()
-        self._users = Users(lookup)
+        self._problems = AttributionProblems()
+        self._users = UserNames(lookup)
         self._procfs = os.fspath(procfs)
         ticks = os.sysconf("SC_CLK_TCK")
-        self._reader = Patient(read)
+        self._reader = TimedReader(read)
         self._table = ProcessTable(
             self._procfs, wanted, is_wanted("cgroup", sources), trust_environment, self._reader,
             ask or BrokerClient().variables, self._users, self._problems, ticks,
@@ -93,13 +176,13 @@ class JobsBackend:
         self._kubelet = Kubelet(kubelet) if is_wanted(KUBERNETES, sources) else None
         directories = [gpustat] if mapping_dir is None else [mapping_dir, gpustat]
         self._files = MappingFiles(directories if is_wanted("mapping", sources) else (), self._reader, self._problems)
-        self._pod_logs = PodLogs(pod_logs)
+        self._pod_logs = PodLogDirectories(pod_logs)
         self._names = PodNames()
-        self._tenants = Tenants()
-        self._recall = Recall()
-        self._ways = Ways()
+        self._tenants = PodDeviceOwners()
+        self._recall = KubeletCache()
+        self._ways = SourceAvailability()
         self._ledger = JobEnergy()
-        self._shown = ShownJobs()
+        self._shown = JobSeries()
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - it has one lane
         """Who holds the GPUs now. Nothing in a process or a file makes it raise."""
@@ -130,8 +213,8 @@ class JobsBackend:
 
     def _by_processes(
         self, running: Mapping[Gpu, Sequence[GpuProcess]], devices: GpuSlots, mono: float
-    ) -> tuple[SlotHolders, dict[int, Process]]:
-        taken: dict[int, list[Slot]] = {}
+    ) -> tuple[AllocationTable, dict[int, GpuProcessFacts]]:
+        taken: dict[int, list[GpuSlot]] = {}
         for gpu, processes in running.items():
             if len(processes) > MAX_PROCESSES:
                 text = f"GPU {gpu.index}: {len(processes)} processes; only the first {MAX_PROCESSES} are examined"
@@ -139,8 +222,8 @@ class JobsBackend:
             for each in processes[:MAX_PROCESSES]:
                 if each.pid > 0:
                     taken.setdefault(each.pid, []).append(devices.of_process(gpu, each.instance))
-        known = agreed(self._table.look(sorted(taken), mono))
-        board = SlotHolders()
+        known = unify_job_ids(self._table.look(sorted(taken), mono))
+        board = AllocationTable()
         users = {
             (slot, each.owner) for pid, each in known.items() if each.job and not each.serves for slot in taken[pid]
         }
@@ -151,7 +234,7 @@ class JobsBackend:
         self._tell_hidden(taken, known)
         return board, known
 
-    def _tell_hidden(self, taken: Mapping[int, Sequence[Slot]], known: Mapping[int, Process]) -> None:
+    def _tell_hidden(self, taken: Mapping[int, Sequence[GpuSlot]], known: Mapping[int, GpuProcessFacts]) -> None:
         """Report what procfs does not show: whole processes, or their environments."""
         if taken:
             self._shown.way("jobs_procfs", not (self._table.absent or self._table.refused or self._table.late))
@@ -180,7 +263,9 @@ class JobsBackend:
         else:
             self._ways.open(what)
 
-    def _add_pods(self, board: SlotHolders, known: Mapping[int, Process], devices: GpuSlots, mono: float) -> None:
+    def _add_pods(
+        self, board: AllocationTable, known: Mapping[int, GpuProcessFacts], devices: GpuSlots, mono: float
+    ) -> None:
         uids = {job.id for job in board.jobs() if job.scheduler == KUBERNETES}
         logged = self._pod_logs.names(uids)
         working = self._names.known(uids) | {(pod.namespace, pod.pod) for pod in logged.values()}
@@ -194,14 +279,14 @@ class JobsBackend:
         if named and (all(named) or self._pod_logs.refused):
             self._note("pod names", "" if all(named) else self._pod_logs.refused)
 
-    def _by_slot(self, listed: Iterable[PodDevice], devices: GpuSlots) -> dict[Slot, list[PodDevice]]:
-        pods: dict[Slot, list[PodDevice]] = {}
+    def _by_slot(self, listed: Iterable[PodDevice], devices: GpuSlots) -> dict[GpuSlot, list[PodDevice]]:
+        pods: dict[GpuSlot, list[PodDevice]] = {}
         listed = list(listed)
         if any(each.shareable for each in listed):
-            devices.minors = minors(self._procfs, self._reader)
+            devices.minors = read_minors(self._procfs, self._reader)
         for each in listed:
             slot = devices.find(each.device)
-            if foul(each.namespace) or foul(each.pod):
+            if is_invalid_job_id(each.namespace) or is_invalid_job_id(each.pod):
                 name = f"{each.namespace!r:.80}/{each.pod!r:.80}"
                 self._problems.note("foul_id", f"the kubelet reports an invalid pod name {name}")
             elif slot is None:
@@ -236,11 +321,11 @@ class JobsBackend:
         self._note("pods by the kubelet", "")
         return found
 
-    def _add_mapped(self, board: SlotHolders, devices: GpuSlots, mono: float) -> None:
-        mapped: dict[Slot, list[Job]] = {}
+    def _add_mapped(self, board: AllocationTable, devices: GpuSlots, mono: float) -> None:
+        mapped: dict[GpuSlot, list[Job]] = {}
         for entry in self._files.entries():
             slot = devices.find(entry.device)
-            if foul(entry.job):
+            if is_invalid_job_id(entry.job):
                 self._problems.note("foul_id", f"{entry.path}: {entry.job!r:.80} is not a job id")
             elif slot is None:
                 self._problems.note("unknown_device", f"{entry.path}: there is no GPU {entry.device!r:.80}")
@@ -250,11 +335,11 @@ class JobsBackend:
         if self._files.seen:
             self._shown.way("jobs_mapping", not self._files.failed)
 
-    def _mapped_job(self, entry: Entry, mono: float) -> Job:
+    def _mapped_job(self, entry: MappingEntry, mono: float) -> Job:
         user = "" if entry.uid is None else self._users.name(entry.uid, mono) or str(entry.uid)
         return Job(scheduler_of(entry.job), entry.job, user=user)
 
-    def _show(self, board: SlotHolders, latest: Iterable[Reading], mono: float) -> None:
+    def _show(self, board: AllocationTable, latest: Iterable[Reading], mono: float) -> None:
         jobs = board.summaries()
         energy = {
             reading.series.entity: reading.value

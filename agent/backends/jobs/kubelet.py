@@ -1,4 +1,4 @@
-"""Asks the kubelet which pods hold which devices (pod-resources API v1, over its Unix socket).
+"""Asks the kubelet which pods hold which devices (pod-resources API v1, Unix socket), and keeps its last answer.
 
 Only root may open the directory of that socket; if access is denied, the socket that coldplate-kubelet.socket
 provides for the agent is used.
@@ -14,9 +14,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agent.backends.jobs.job_files import REFUSED, said
-from agent.backends.jobs.pods import PodDevice, pod_devices
-from agent.backends.jobs.protobuf import ProtobufError
+from agent.backends.jobs.job_files import REFUSED, describe_error
+from agent.backends.jobs.pods import PodDevice, ProtobufError, pod_devices
 
 SOCKETS = ("/var/lib/kubelet/pod-resources/kubelet.sock", "/run/coldplate-kubelet.sock")
 """Where the kubelet may be reached, in the order in which they are tried."""
@@ -96,8 +95,8 @@ class Kubelet:
                 continue
             except OSError as error:
                 if error.errno not in REFUSED:
-                    raise KubeletError(said(path, error)) from error
-                refusal = refusal or f"{said(path, error)}; {REMEDY}"
+                    raise KubeletError(describe_error(path, error)) from error
+                refusal = refusal or f"{describe_error(path, error)}; {REMEDY}"
         if refusal:
             raise KubeletError(refusal, denied=True)
         return ""
@@ -125,3 +124,43 @@ class Kubelet:
 def _failure(socket: str, error: Any) -> str:
     """What a failed call says (grpc.RpcError, which is a Call as well)."""
     return f"{socket}: {METHOD}: {error.code().name}: {error.details()}"
+
+
+KEEP_SECONDS = 180.0
+"""Seconds for which the kubelet's last answer counts."""
+
+
+class KubeletCache:
+    """The kubelet's last answer, kept for a while after it stops answering.
+
+    Only the kubelet knows a pod that holds a GPU without a process. The pods survive its restart, which takes seconds,
+    or minutes during an upgrade; without its answer their GPUs would look free meanwhile. For a moment after its start
+    it answers without pods: it lists those received from the API server, and does not wait for them (List in
+    pkg/kubelet/apis/podresources/server_v1.go).
+    """
+
+    def __init__(self) -> None:
+        self._pods: tuple[PodDevice, ...] = ()
+        self._at = 0.0
+        self._doubted = False
+
+    def keep(self, pods: Sequence[PodDevice], mono: float) -> None:
+        self._pods, self._at, self._doubted = tuple(pods), mono, False
+
+    def doubt(self) -> None:
+        """The kubelet went away or was restarted: its first answer may be incomplete."""
+        self._doubted = True
+
+    def early(self, pods: Sequence[PodDevice], mono: float) -> bool:
+        """Return True if the kubelet lists no pods because it has not loaded them yet."""
+        return self._doubted and not pods and bool(self.within(mono))
+
+    def within(self, mono: float) -> Sequence[PodDevice]:
+        """The pods of the last answer, unless it is too old by now."""
+        if mono - self._at > KEEP_SECONDS:
+            self._pods = ()
+        return self._pods
+
+    def promise(self, mono: float) -> str:
+        """What is shown meanwhile, as the end of a message."""
+        return f"; the last known pods are shown for up to {KEEP_SECONDS:.0f} s" if self.within(mono) else ""

@@ -1,17 +1,75 @@
-"""Which pods hold which devices, from the answer of the kubelet's pod-resources API.
+"""Which pods hold which devices, from the answer of the kubelet's pod-resources API and the directories of pods' logs.
 
 Field numbers: k8s.io/kubelet/pkg/apis/podresources/v1/api.proto. Devices that a pod got through dynamic resource
 allocation are listed as claims, with the name that NVIDIA's driver for it gives them: gpu-MINOR, or
 gpu-MINOR-mig-PROFILE-START-SIZE (CanonicalName in cmd/gpu-kubelet-plugin of NVIDIA/k8s-dra-driver-gpu). Kubelets before
 1.31 list the names of CDI devices alone.
+
+The wire format is read here, with bounds on everything: generated code would need the protobuf library for three
+strings and a list. Unknown field numbers are skipped, as the format requires of readers older than the writer.
 """
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 
-from agent.backends.jobs.protobuf import parts, text
+from agent.backends.jobs.job_files import REFUSED, describe_error
+
+WIRE_VARINT, FIXED64, WIRE_BYTES, FIXED32 = 0, 1, 2, 5
+_LONGEST_VARINT = 10
+
+
+class ProtobufError(ValueError):
+    """The bytes are not a valid message."""
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(_LONGEST_VARINT):
+        if at >= len(data):
+            raise ProtobufError("ends within a number")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << (7 * shift)
+        if byte < 0x80:
+            return value, at
+    raise ProtobufError("has a number of more than ten bytes")
+
+
+def fields_of(data: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """The number and content of each field that holds bytes: a text or a message. Raises ProtobufError."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        kind = tag & 7
+        if kind == WIRE_VARINT:
+            _, at = _varint(data, at)
+            continue
+        if kind == WIRE_BYTES:
+            size, at = _varint(data, at)
+        elif kind in (FIXED64, FIXED32):
+            size = 8 if kind == FIXED64 else 4
+        else:
+            raise ProtobufError(f"has the wire type {kind}")
+        if at + size > len(data):
+            raise ProtobufError("ends within a field")
+        if kind == WIRE_BYTES:
+            yield tag >> 3, data[at : at + size]
+        at += size
+
+
+def read_text(data: memoryview) -> str:
+    """A string field. Raises ProtobufError."""
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError as error:
+        raise ProtobufError(f"has invalid text: {error.reason}") from error
+
 
 RESPONSE_PODS = 1
 POD_NAME, POD_NAMESPACE, POD_CONTAINERS = 1, 2, 3
@@ -48,7 +106,7 @@ def is_gpu(resource: str) -> bool:
 def pod_devices(answer: bytes) -> list[PodDevice]:
     """The GPUs of a ListPodResourcesResponse. Raises ProtobufError."""
     found: list[PodDevice] = []
-    for number, pod in parts(memoryview(answer)):
+    for number, pod in fields_of(memoryview(answer)):
         if number == RESPONSE_PODS:
             _read_pod(pod, found)
     return found[:MAX_DEVICES]
@@ -57,11 +115,11 @@ def pod_devices(answer: bytes) -> list[PodDevice]:
 def _read_pod(data: memoryview, found: list[PodDevice]) -> None:
     name = namespace = ""
     containers = []
-    for number, content in parts(data):
+    for number, content in fields_of(data):
         if number == POD_NAME:
-            name = text(content)
+            name = read_text(content)
         elif number == POD_NAMESPACE:
-            namespace = text(content)
+            namespace = read_text(content)
         elif number == POD_CONTAINERS:
             containers.append(content)
     for container in containers:
@@ -72,20 +130,20 @@ def _read_container(data: memoryview, namespace: str, pod: str, found: list[PodD
     name = ""
     devices = []
     claims = []
-    for number, content in parts(data):
+    for number, content in fields_of(data):
         if number == CONTAINER_NAME:
-            name = text(content)
+            name = read_text(content)
         elif number == CONTAINER_DEVICES:
             devices.append(content)
         elif number == CONTAINER_CLAIMS:
             claims.append(content)
     for content in devices:
         resource, ids = "", []
-        for number, value in parts(content):
+        for number, value in fields_of(content):
             if number == DEVICES_RESOURCE:
-                resource = text(value)
+                resource = read_text(value)
             elif number == DEVICES_IDS:
-                ids.append(text(value))
+                ids.append(read_text(value))
         if is_gpu(resource):
             found.extend(PodDevice(namespace, pod, name, device) for device in ids)
     for content in claims:
@@ -95,14 +153,14 @@ def _read_container(data: memoryview, namespace: str, pod: str, found: list[PodD
 def _claimed(claim: memoryview) -> list[str]:
     """The GPUs of a DynamicResource, as NVIDIA's driver calls them."""
     found = []
-    for number, resource in parts(claim):
+    for number, resource in fields_of(claim):
         if number == CLAIM_RESOURCES:
             driver = device = listed = ""
-            for field, content in parts(resource):
+            for field, content in fields_of(resource):
                 if field == RESOURCE_DRIVER:
-                    driver = text(content)
+                    driver = read_text(content)
                 elif field == RESOURCE_DEVICE:
-                    device = text(content)
+                    device = read_text(content)
                 elif field == RESOURCE_CDI and not listed:
                     listed = _cdi_device(content)
             name = device if driver == DRIVER else "" if driver else listed
@@ -111,6 +169,127 @@ def _claimed(claim: memoryview) -> list[str]:
 
 
 def _cdi_device(data: memoryview) -> str:
-    names = [text(content) for number, content in parts(data) if number == CDI_NAME]
+    names = [read_text(content) for number, content in fields_of(data) if number == CDI_NAME]
     match = _CDI.fullmatch(names[0]) if names else None
     return match[1] if match else ""
+
+
+POD_LOGS = "/var/log/pods"
+MAX_POD_DIRECTORIES = 65_536
+"""Most entries that are looked at."""
+POD_LOGS_REMEDY = (
+    "pods are known only by uid: tmpfiles.d/coldplate.conf lets the agent's group list the directory, "
+    "coldplate-kubelet.socket lets the agent ask the kubelet"
+)
+
+
+PodName = tuple[str, str]
+"""Namespace and name of a pod."""
+
+
+def parse_directory(name: str) -> tuple[str, PodDevice] | None:
+    """The uid, and a pod that holds nothing; None for a name of another form."""
+    namespace, _, rest = name.partition("_")
+    pod, _, uid = rest.partition("_")
+    if not (namespace and pod and uid) or "_" in uid:
+        return None
+    return uid, PodDevice(namespace, pod, "", "")
+
+
+class PodLogDirectories:
+    """Names of pods by their uids, from the directories that the kubelet creates for their logs.
+
+    /var/log/pods/NAMESPACE_NAME_UID is created before a pod's first container, and removed some time after the pod: a
+    uid is never reused, so a stale one does no harm. Neither a namespace nor a pod name may contain "_". A static pod's
+    uid is the MD5 of its manifest, 32 hexadecimal digits, in its cgroup and here. (kubernetes, pkg/kubelet:
+    BuildPodLogsDirectory in kuberuntime/helpers.go, applyDefaults in config/common.go.) Newer kubelets create the
+    directory for root only (setupDataDirs in kubelet.go: 0750), older ones let anyone list it.
+
+    The directory is listed only while a name is wanted that is not known yet.
+    """
+
+    def __init__(self, directory: str = POD_LOGS) -> None:
+        self._directory = directory
+        self._names: dict[str, PodDevice] = {}
+        self.refused = ""
+        """Why the directory may not be listed, and the remedy; "" if it may, or is not there."""
+
+    def names(self, uids: Collection[str]) -> Mapping[str, PodDevice]:
+        """The pods of those uids that are known. What is not asked for is forgotten."""
+        self._names = {uid: pod for uid, pod in self._names.items() if uid in uids}
+        if len(self._names) < len(uids):
+            self._look(uids)
+        return self._names
+
+    def born(self, pods: Collection[PodName]) -> Mapping[PodName, float]:
+        """When each of the pods was created, in seconds since the epoch, as far as its directory shows; the latest of
+        several pods with one name. Empty if the directories may not be listed."""
+        found: dict[PodName, float] = {}
+        with suppress(OSError), os.scandir(self._directory) as entries:
+            for entry in islice(entries, MAX_POD_DIRECTORIES):
+                parsed = parse_directory(entry.name)
+                if parsed is not None and (name := (parsed[1].namespace, parsed[1].pod)) in pods:
+                    found[name] = max(found.get(name, 0.0), entry.stat().st_ctime)
+        return found
+
+    def _look(self, uids: Collection[str]) -> None:
+        self.refused = ""
+        try:
+            with os.scandir(self._directory) as entries:
+                for entry in islice(entries, MAX_POD_DIRECTORIES):
+                    found = parse_directory(entry.name)
+                    if found is not None and found[0] in uids:
+                        self._names[found[0]] = found[1]
+        except OSError as error:
+            if error.errno in REFUSED:
+                self.refused = f"{describe_error(self._directory, error)}; {POD_LOGS_REMEDY}"
+
+
+class PodDeviceOwners:
+    """Finds which of the pods that the kubelet lists with the same device holds it now.
+
+    A kubelet lists a pod that has ended until it is deleted, and may have given its device to the next one meanwhile
+    (its device manager takes devices back from pods that ended; kubernetes/kubernetes issue 119423). A device of a
+    device plugin belongs to one pod at a time: of several with the same, the last that received it holds it. Claims of
+    dynamic resource allocation may be shared, and are left unchanged.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, PodName], int] = {}
+        self._look = 0
+
+    @staticmethod
+    def contested(listed: Sequence[PodDevice]) -> set[PodName]:
+        """The pods that are listed with a device that another pod is listed with, too."""
+        by_device: dict[str, set[PodName]] = {}
+        for each in listed:
+            if not each.shareable:
+                by_device.setdefault(each.device, set()).add((each.namespace, each.pod))
+        return {name for names in by_device.values() if len(names) > 1 for name in names}
+
+    def present(
+        self, listed: Sequence[PodDevice], working: Collection[PodName], born: Mapping[PodName, float]
+    ) -> list[PodDevice]:
+        """The pods that hold their devices now.
+
+        `working` are pods that have processes on a GPU; `born` is when pods were created, as far as that is known. If
+        nothing decides between two pods, both stay.
+        """
+        self._look += 1
+        named = [(each, (each.device, (each.namespace, each.pod))) for each in listed]
+        self._seen = {key: self._seen.get(key, self._look) for _, key in named}
+        latest: dict[str, tuple[bool, int, float]] = {}
+        for _, (device, name) in named:
+            order = self._order(device, name, working, born)
+            latest[device] = max(latest.get(device, order), order)
+        return [
+            each
+            for each, (device, name) in named
+            if each.shareable or self._order(device, name, working, born) == latest[device]
+        ]
+
+    def _order(
+        self, device: str, name: PodName, working: Collection[PodName], born: Mapping[PodName, float]
+    ) -> tuple[bool, int, float]:
+        """Sorts pods by when they got a device, the latest highest; a pod with processes on it is above all others."""
+        return name in working, self._seen[device, name], born.get(name, 0.0)

@@ -7,19 +7,101 @@ A process is distinguished from a later one with the same id by its start time, 
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from agent.backends.jobs.belief import Belief
-from agent.backends.jobs.cgroup import ENGINES, CgroupOwner, place
-from agent.backends.jobs.hidden import AskVariables, Environments, HiddenError
-from agent.backends.jobs.job import Job, foul, legible, merged
-from agent.backends.jobs.job_files import GONE, REFUSED, ReadFile, said
-from agent.backends.jobs.problems import Problems
-from agent.backends.jobs.procstat import Stat, parse_boot, parse_stat, parse_uid
-from agent.backends.jobs.scheduler import Scheduler
-from agent.backends.jobs.users import Users
+from agent.backends.jobs.cgroup import ENGINES, CgroupOwner, parse_cgroup
+from agent.backends.jobs.environments import AskVariables, EnvironmentUnavailableError, ProcessEnvironments, UserNames
+from agent.backends.jobs.job import Job, Scheduler, is_invalid_job_id, merge_jobs, to_label_value
+from agent.backends.jobs.job_files import GONE, REFUSED, AttributionProblems, ReadFile, describe_error
+from agent.broker.questions import job_variables
+
+
+@dataclass(frozen=True, slots=True)
+class ProcStat:
+    """The parts of /proc/PID/stat that are used. `started` is in clock ticks after boot."""
+
+    command: str
+    parent: int
+    session: int
+    started: int
+
+
+def parse_stat(data: bytes) -> ProcStat:
+    """The text of /proc/PID/stat. Raises ValueError."""
+    head, _, tail = data.rpartition(b")")  # the command may hold parentheses and blanks
+    command = head.partition(b"(")[2].decode("utf-8", "replace")
+    fields = tail.split()
+    if len(fields) < 20:
+        raise ValueError(f"{len(fields)} fields after the command")
+    started = int(fields[19])
+    if not 0 <= started < 2**63:
+        raise ValueError(f"started {started} ticks after boot")
+    return ProcStat(command, int(fields[1]), int(fields[3]), started)
+
+
+def parse_uid(data: bytes) -> int:
+    """The real user id in a /proc/PID/status. Raises ValueError."""
+    return _number_after(data, b"Uid:")
+
+
+def parse_boot(data: bytes) -> int:
+    """When the node was started, from /proc/stat, in seconds since the epoch. Raises ValueError."""
+    return _number_after(data, b"btime")
+
+
+def _number_after(data: bytes, word: bytes) -> int:
+    for line in data.split(b"\n"):
+        if line.startswith(word):
+            _, text, *_ = (*line.split(None, 2), b"")
+            number = int(text)
+            if not 0 <= number < 2**63:
+                raise ValueError(f"{word.decode()} {number}")
+            return number
+    raise ValueError(f"no line {word.decode()}")
+
+
+class JobResolver:
+    """What these schedulers say about a process, the most trusted first.
+
+    The cgroup, kept by the kernel, comes before the environment, written by users.
+    """
+
+    def __init__(self, schedulers: Sequence[Scheduler], trusted: Collection[str] = ()) -> None:
+        """`trusted` are schedulers whose variables count wherever a process is."""
+        self._schedulers = schedulers
+        self._trusted = trusted
+        self._by_name = {scheduler.name: scheduler for scheduler in schedulers}
+        self._keys = frozenset(name.encode("ascii") for each in schedulers for name in each.variables)
+
+    def known(self, environ: bytes) -> dict[str, str]:
+        """The schedulers' variables in a /proc/PID/environ, as the values of labels."""
+        found = job_variables(environ, self._keys).items()
+        return {key.decode("ascii"): to_label_value(value.decode("utf-8", "replace")) for key, value in found}
+
+    def named(self, where: CgroupOwner) -> Job | None:
+        """The job that the cgroup names by itself; None if it is not a scheduler's."""
+        return Job(where.scheduler, where.id) if where.scheduler in self._by_name else None
+
+    def job(self, where: CgroupOwner, env: Mapping[str, str], own: str) -> Job | None:
+        """The job of a process in this cgroup; None if no scheduler claims it.
+
+        A job named by the cgroup takes facts only from an environment that names the same job. A job named only by the
+        environment is believed below the scheduler's own daemons. `own` distinguishes a cluster that a user runs there
+        from others.
+        """
+        job = self.named(where)
+        if job is not None:
+            told = self._by_name[where.scheduler].job(env, where.id)
+            return job if told is None else merge_jobs(replace(job, id=told.id), told)
+        for each in self._schedulers:
+            if each.everywhere or each.name == where.home or each.name in self._trusted:
+                told = each.job(env, own if each.everywhere else "")
+                if told is not None:
+                    return told
+        return None
+
 
 STAT, CGROUP, STATUS, NODE_STAT = 1024, 16 * 1024, 8 * 1024, 4 * 2**20
 """Most bytes read of each file."""
@@ -42,7 +124,7 @@ MOST_STRANGE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class GpuProcessFacts:
     """One process of a GPU. `job` is None for a program that does not use it; `host` is the host name it was given.
 
     `owner` is the number of its user, None where the node has no name for it.
@@ -83,8 +165,8 @@ class ProcessTable:
         trusted: Collection[str],
         read: ReadFile,
         ask: AskVariables,
-        users: Users,
-        problems: Problems,
+        users: UserNames,
+        problems: AttributionProblems,
         ticks: int,
     ) -> None:
         """`plain` says whether what no scheduler started counts as a job, `trusted` names the schedulers whose
@@ -92,14 +174,14 @@ class ProcessTable:
         second in /proc/PID/stat."""
         self._procfs = procfs
         self._schedulers = schedulers
-        self._belief = Belief(schedulers, trusted)
+        self._belief = JobResolver(schedulers, trusted)
         self._plain_too = plain
         self._read = read
-        self._environments = Environments(procfs, read, ask)
+        self._environments = ProcessEnvironments(procfs, read, ask)
         self._users = users
         self._problems = problems
         self._ticks = ticks
-        self._known: dict[int, Process] = {}
+        self._known: dict[int, GpuProcessFacts] = {}
         self._unseen: frozenset[int] = frozenset()
         self._boot: int | None = None
         self._strange: set[str] = set()
@@ -111,18 +193,18 @@ class ProcessTable:
         """Processes whose files in procfs do not answer, and which file it was."""
         self.reads = 0
 
-    def look(self, pids: Iterable[int], mono: float) -> dict[int, Process]:
+    def look(self, pids: Iterable[int], mono: float) -> dict[int, GpuProcessFacts]:
         """Those of the processes that can be seen; the others are noted. What is not asked for is forgotten."""
         self.refused, self.late = {}, {}
         self._boot = None  # it moves when the clock is set
-        known: dict[int, Process] = {}
+        known: dict[int, GpuProcessFacts] = {}
         unseen: set[int] = set()
         for pid in pids:
             try:
                 process = self._process(pid, mono)
             except OSError as error:
                 if error.errno in REFUSED:
-                    self.refused[pid] = said(f"{self._procfs}/{pid}", error)
+                    self.refused[pid] = describe_error(f"{self._procfs}/{pid}", error)
                     if pid not in self._unseen:
                         self._problems.note("unreadable", self.refused[pid])
                 elif error.errno == errno.ETIMEDOUT:
@@ -131,7 +213,7 @@ class ProcessTable:
                         self._problems.note("unreadable", self.late[pid])
                 elif pid not in self._unseen:
                     problem = "vanished" if error.errno in GONE else "malformed"
-                    self._problems.note(problem, said(f"{self._procfs}/{pid}", error))
+                    self._problems.note(problem, describe_error(f"{self._procfs}/{pid}", error))
                 unseen.add(pid)
             except ValueError as error:
                 if pid not in self._unseen:
@@ -143,7 +225,7 @@ class ProcessTable:
         self._unseen, self._known = frozenset(unseen), known
         return {pid: self._named(process, mono) for pid, process in known.items()}
 
-    def _named(self, process: Process, mono: float) -> Process:
+    def _named(self, process: GpuProcessFacts, mono: float) -> GpuProcessFacts:
         """The process with its user's name as it is known now: a directory server may have been unreachable before."""
         job, owner = process.job, process.owner
         if job is None or owner is None:
@@ -151,7 +233,7 @@ class ProcessTable:
         user = self._users.name(owner, mono) or job.user or str(owner)
         return process if user == job.user else replace(process, job=replace(job, user=user))
 
-    def _process(self, pid: int, mono: float) -> Process:
+    def _process(self, pid: int, mono: float) -> GpuProcessFacts:
         stat = self._stat(pid)
         known = self._known.get(pid)
         if known is not None and known.started != stat.started:
@@ -165,15 +247,15 @@ class ProcessTable:
             self._problems.count("unreadable")
         return process
 
-    def _investigate(self, pid: int, stat: Stat, mono: float) -> Process:
-        where = place(self._file(pid, "cgroup", CGROUP).decode("utf-8", "replace"), self._schedulers)
+    def _investigate(self, pid: int, stat: ProcStat, mono: float) -> GpuProcessFacts:
+        where = parse_cgroup(self._file(pid, "cgroup", CGROUP).decode("utf-8", "replace"), self._schedulers)
         uid = parse_uid(self._file(pid, "status", STATUS))
         env: dict[str, str] = {}
         hidden, late, again = "", False, inf
         self.reads += 1
         try:
             env = self._belief.known(self._environments.of(pid, stat.started, mono))
-        except HiddenError as error:
+        except EnvironmentUnavailableError as error:
             hidden, late, again = str(error), error.late, mono + error.retry
             known = self._known.get(pid)
             if late and known is not None and known.started == stat.started:
@@ -181,13 +263,13 @@ class ProcessTable:
         job = self._job(pid, stat, where, env, uid)
         serves = stat.command in SERVERS
         if serves and (uid == 0 or where.service) and (job is None or job.plain):
-            return Process(pid, stat.started, None, again=again)
+            return GpuProcessFacts(pid, stat.started, None, again=again)
         within = (where.top, where.id) if where.top and job is not None and not job.plain else None
         job = None if job is None else self._dated(job, stat)
         host = env.get("HOSTNAME", "")
-        return Process(pid, stat.started, job, _owner(where, uid), host, hidden, late, again, serves, within)
+        return GpuProcessFacts(pid, stat.started, job, _owner(where, uid), host, hidden, late, again, serves, within)
 
-    def _job(self, pid: int, stat: Stat, where: CgroupOwner, env: dict[str, str], uid: int) -> Job | None:
+    def _job(self, pid: int, stat: ProcStat, where: CgroupOwner, env: dict[str, str], uid: int) -> Job | None:
         """The first candidate with a valid id: nothing that a user writes can hide what the cgroup says."""
         named = self._belief.named(where)
         plain = self._plain(pid, stat, where, uid) if named is None else None
@@ -196,24 +278,26 @@ class ProcessTable:
         for job in (told, named, plain if self._plain_too else None):
             if job is None:
                 continue
-            if not foul(job.id):
+            if not is_invalid_job_id(job.id):
                 return job
-            text = f"{self._procfs}/{pid}: {legible(job.id)!r:.80} is not a valid {job.scheduler} job id"
+            text = f"{self._procfs}/{pid}: {to_label_value(job.id)!r:.80} is not a valid {job.scheduler} job id"
             self._told("foul_id", job.id, text)
         return self._bare(pid, stat, uid) if self._plain_too else None
 
-    def _plain(self, pid: int, stat: Stat, where: CgroupOwner, uid: int) -> Job:
+    def _plain(self, pid: int, stat: ProcStat, where: CgroupOwner, uid: int) -> Job:
         """The job of a process that no scheduler started. A unit may run processes of many users: each has a job."""
         if where.scheduler == "session":
             if where.strange:
-                text = legible(where.strange)
+                text = to_label_value(where.strange)
                 self._told("unknown_cgroup", text, f"{self._procfs}/{pid}/cgroup: {text} has an unknown format")
             return self._bare(pid, stat, uid)
         job = where.id if where.contained else f"{where.id}@{_owner(where, uid)}"
-        return Job(where.scheduler, job, name="" if where.scheduler in ENGINES else legible(where.id), plain=True)
+        return Job(
+            where.scheduler, job, name="" if where.scheduler in ENGINES else to_label_value(where.id), plain=True
+        )
 
-    def _bare(self, pid: int, stat: Stat, uid: int) -> Job:
-        return Job("session", f"{self._session(pid, stat)}@{uid}", name=legible(stat.command), plain=True)
+    def _bare(self, pid: int, stat: ProcStat, uid: int) -> Job:
+        return Job("session", f"{self._session(pid, stat)}@{uid}", name=to_label_value(stat.command), plain=True)
 
     def _told(self, problem: str, what: str, text: str) -> None:
         """Note a problem once for each thing, up to the limit."""
@@ -221,7 +305,7 @@ class ProcessTable:
             self._strange.add(what)
             self._problems.note(problem, text)
 
-    def _session(self, pid: int, stat: Stat) -> int:
+    def _session(self, pid: int, stat: ProcStat) -> int:
         """The session that a process was started in: torchrun gives each rank a session of its own."""
         if stat.session != pid or stat.parent <= 1:
             return stat.session
@@ -233,14 +317,14 @@ class ProcessTable:
         unrelated = parent.command in PARENTS or parent.command.startswith("tmux")
         return stat.session if unrelated or parent.session <= 1 else parent.session
 
-    def _dated(self, job: Job, stat: Stat) -> Job:
+    def _dated(self, job: Job, stat: ProcStat) -> Job:
         """The job with its start: the process's own, or an earlier one in its environment, if the node was up then."""
         began = self._began(stat)
         if job.started is not None and self._boot is not None and job.started < self._boot:
             job = replace(job, started=None)
-        return merged(job, Job("", "", started=began))
+        return merge_jobs(job, Job("", "", started=began))
 
-    def _began(self, stat: Stat) -> float | None:
+    def _began(self, stat: ProcStat) -> float | None:
         """When the process was started, in seconds since the epoch; None if the node's boot time is not known."""
         if self._boot is None:
             try:
@@ -250,7 +334,7 @@ class ProcessTable:
                 return None
         return self._boot + stat.started / self._ticks
 
-    def _stat(self, pid: int) -> Stat:
+    def _stat(self, pid: int) -> ProcStat:
         return parse_stat(self._file(pid, "stat", STAT))
 
     def _file(self, pid: int, name: str, most: int) -> bytes:

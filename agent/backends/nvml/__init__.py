@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.backends.device_families import SourceOptions
+from agent.backends.device_sources import SourceOptions
 from agent.backends.nvml.nvml_source import NvmlSource
 
 __all__ = ["NvmlSource", "make_source"]

@@ -1,4 +1,4 @@
-"""The two C arrays that NVML fills, allocated once and decoded without ctypes field access.
+"""The two C arrays that NVML fills, allocated once and decoded without ctypes field access, and the numbers in them.
 
 nvidia-ml-py builds a fresh array on every call and reads each member through a Python
 `__getattribute__`; at ten samples a second on eight GPUs that costs more than the driver call. The
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
-from operator import eq
+from collections.abc import Iterator, Sequence
+from operator import eq, mul, truediv
 from typing import Any, NamedTuple
 
-from agent.backends.nvml.return_codes import describe, reason_of
-from agent.model import Reason
+from agent.backends.nvml.driver import describe, reason_of
+from agent.model import Reading, Reason, Series, readings_of
 
 U32_ONES = 2**32 - 1
 U64_ONES = 2**64 - 1
@@ -22,7 +22,7 @@ SENTINELS = frozenset({U32_ONES, U64_ONES})
 """NVML_VALUE_NOT_AVAILABLE in either width: a number that means that there is no value."""
 
 
-class SlotFault(NamedTuple):
+class SlotError(NamedTuple):
     """A slot that holds no value, and why. `code` is 0 when the call itself succeeded."""
 
     reason: Reason
@@ -30,20 +30,20 @@ class SlotFault(NamedTuple):
     code: int = 0
 
 
-_FAULTS: dict[int, SlotFault] = {}
+_FAULTS: dict[int, SlotError] = {}
 
 
-def fault_of(code: int) -> SlotFault:
+def slot_error(code: int) -> SlotError:
     """The fault for a return code; made once, because a failing field fails in every sample."""
     fault = _FAULTS.get(code)
     if fault is None:
-        fault = _FAULTS[code] = SlotFault(reason_of(code), describe(code), code)
+        fault = _FAULTS[code] = SlotError(reason_of(code), describe(code), code)
     return fault
 
 
-Slot = int | float | SlotFault
+Slot = int | float | SlotError
 
-_NOT_FINITE = SlotFault(Reason.MALFORMED, "the answer is not a finite number")
+_NOT_FINITE = SlotError(Reason.MALFORMED, "the answer is not a finite number")
 
 
 class FieldArray:
@@ -88,7 +88,7 @@ class FieldArray:
             if not any(map(eq, values, self._ones)) and all(map(math.isfinite, values)):
                 return values
         slots = self._decode_each(words)
-        if not any(isinstance(slot, SlotFault) for slot in slots):
+        if not any(isinstance(slot, SlotError) for slot in slots):
             self._learn(kinds)
         return slots
 
@@ -107,14 +107,14 @@ class FieldArray:
             code = words[i * 10 + 7]
             kind = words[i * 10 + 6]
             if code:
-                slots.append(fault_of(code))
+                slots.append(slot_error(code))
             elif kind >= kinds:
-                slots.append(SlotFault(Reason.MALFORMED, f"unknown value type {kind}"))
+                slots.append(SlotError(Reason.MALFORMED, f"unknown value type {kind}"))
             else:
                 view, items, offset, ones = views[kind]
                 value = view[i * items + offset]
                 if value == ones:
-                    slots.append(SlotFault(Reason.IMPLAUSIBLE, f"{value:#x} means no value"))
+                    slots.append(SlotError(Reason.IMPLAUSIBLE, f"{value:#x} means no value"))
                 elif kind or math.isfinite(value):
                     slots.append(value)
                 else:
@@ -162,6 +162,49 @@ class GpmArray:
         if not any(codes) and all(map(math.isfinite, values)):
             return values
         return [
-            fault_of(code) if code else value if math.isfinite(value) else _NOT_FINITE
+            slot_error(code) if code else value if math.isfinite(value) else _NOT_FINITE
             for code, value in zip(codes, values, strict=True)
         ]
+
+
+class ScaledColumns:
+    """Series, and the factors by which the numbers of each are multiplied and divided.
+
+    All numbers are scaled together, as long as each of them is good.
+    """
+
+    def __init__(self, rows: Sequence[tuple[float, float, Series]]) -> None:
+        """`rows` are multiplier, divisor and series."""
+        self._multipliers = tuple(multiplier for multiplier, _, _ in rows)
+        self._divisors = tuple(divisor for _, divisor, _ in rows)
+        self._series = tuple(series for _, _, series in rows)
+
+    def readings(self, slots: Sequence[Slot]) -> Iterator[Reading] | None:
+        """The readings, from one number for each series; None if any number is missing."""
+        if SlotError in map(type, slots):
+            return None
+        return readings_of(self._series, map(truediv, map(mul, slots, self._multipliers), self._divisors))
+
+
+_RATIO_BITS = 12
+"""Four of the mantissa, above the eight of the exponent (NVML_NVLINK_ERROR_COUNTER_BER_GET; DCGM decodes them so)."""
+_RATIO_EXPONENT = 0xFF
+"""The mask of the exponent. With all its bits set, as in 15e-255, it stands for a link without errors."""
+
+
+def ratio_in(slot: Slot) -> float | SlotError:
+    """Return the bit error ratio in a slot: NVLink 5 packs a mantissa and the power of ten that divides it."""
+    if isinstance(slot, SlotError):
+        return slot
+    packed = int(slot)
+    if packed != slot or packed < 0 or packed >> _RATIO_BITS:
+        return SlotError(Reason.MALFORMED, f"{slot} is no packed ratio of {_RATIO_BITS} bits")
+    exponent = packed & _RATIO_EXPONENT
+    return 0.0 if exponent == _RATIO_EXPONENT else float(f"{packed >> 8}e-{exponent}")
+
+
+def highest_of(slots: Sequence[Slot]) -> float | SlotError:
+    """Return the highest ratio of the slots that have one (a link that is down has none), or why the first has none."""
+    ratios = [ratio_in(slot) for slot in slots]
+    known = [ratio for ratio in ratios if not isinstance(ratio, SlotError)]
+    return max(known) if known else ratios[0]

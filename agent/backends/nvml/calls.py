@@ -2,6 +2,9 @@
 
 One device call may serve several rows (both utilizations, all parts of the memory); it is made once.
 Scale factors to base units are given here for calls, as in the binding for fields.
+
+Some return a code or a mask rather than a number. A one-hot row has a series for each name, 1 for the current one. A
+code that this version does not know is not a value: it becomes a gap, and is never mapped to a known name.
 """
 
 from __future__ import annotations
@@ -11,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.backends.nvml.arrays import SENTINELS, U32_ONES
-from agent.backends.nvml.driver import GpuHandle
-from agent.backends.nvml.return_codes import DriverError, escalate, reason_of
-from agent.catalogue.gpu import MEGA, MILLI, PERCENT
+from agent.backends.nvml.driver import DriverError, GpuHandle, escalate, reason_of
+from agent.catalogue import nvml_constants as nvml
+from agent.catalogue.gpu import EVENT_REASONS, MEGA, MILLI, PERCENT, RECOVERY_ACTIONS
+from agent.catalogue.links import FABRIC_STATES
 from agent.model import Entity, Gap, Metric, Reading, Reason, Series
 
 _DOMAINS: Mapping[str, object] = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}  # nvmlClockType_t
@@ -21,7 +25,7 @@ _GPU_SENSOR = 0  # NVML_TEMPERATURE_GPU
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class CallSpec:
     """One function. `older` is its name in older drivers; `domains` maps a binding's label to an argument."""
 
     scale: float = 1.0
@@ -32,28 +36,30 @@ class Spec:
     sentinels: frozenset[int] = SENTINELS
 
 
-SPECS: Mapping[str, Spec] = {
-    "nvmlDeviceGetUtilizationRates": Spec(PERCENT, parts=("gpu", "memory")),
-    "nvmlDeviceGetEncoderUtilization": Spec(PERCENT),
-    "nvmlDeviceGetDecoderUtilization": Spec(PERCENT),
-    "nvmlDeviceGetMemoryInfo_v2": Spec(older="nvmlDeviceGetMemoryInfo", parts=("total", "reserved", "free", "used")),
+SPECS: Mapping[str, CallSpec] = {
+    "nvmlDeviceGetUtilizationRates": CallSpec(PERCENT, parts=("gpu", "memory")),
+    "nvmlDeviceGetEncoderUtilization": CallSpec(PERCENT),
+    "nvmlDeviceGetDecoderUtilization": CallSpec(PERCENT),
+    "nvmlDeviceGetMemoryInfo_v2": CallSpec(
+        older="nvmlDeviceGetMemoryInfo", parts=("total", "reserved", "free", "used")
+    ),
     # TemperatureV gives a signed number, so a sensor without a value shows as -1: no core is that cold.
-    "nvmlDeviceGetTemperatureV": Spec(
+    "nvmlDeviceGetTemperatureV": CallSpec(
         older="nvmlDeviceGetTemperature", args=(_GPU_SENSOR,), sentinels=SENTINELS | {-1}
     ),
-    "nvmlDeviceGetMarginTemperature": Spec(),  # signed, and -1 is a margin
-    "nvmlDeviceGetPowerUsage": Spec(MILLI),
-    "nvmlDeviceGetPowerManagementLimit": Spec(MILLI),
-    "nvmlDeviceGetPowerManagementDefaultLimit": Spec(MILLI),
-    "nvmlDeviceGetClockInfo": Spec(MEGA, domains=_DOMAINS),
-    "nvmlDeviceGetMaxClockInfo": Spec(MEGA, domains=_DOMAINS),
-    "nvmlDeviceGetCurrentClocksEventReasons": Spec(older="nvmlDeviceGetCurrentClocksThrottleReasons"),
-    "nvmlDeviceGetCurrPcieLinkGeneration": Spec(),
-    "nvmlDeviceGetMaxPcieLinkGeneration": Spec(),
-    "nvmlDeviceGetCurrPcieLinkWidth": Spec(),
-    "nvmlDeviceGetMaxPcieLinkWidth": Spec(),
-    "nvmlDeviceGetEccMode": Spec(),
-    "nvmlDeviceGetPersistenceMode": Spec(),
+    "nvmlDeviceGetMarginTemperature": CallSpec(),  # signed, and -1 is a margin
+    "nvmlDeviceGetPowerUsage": CallSpec(MILLI),
+    "nvmlDeviceGetPowerManagementLimit": CallSpec(MILLI),
+    "nvmlDeviceGetPowerManagementDefaultLimit": CallSpec(MILLI),
+    "nvmlDeviceGetClockInfo": CallSpec(MEGA, domains=_DOMAINS),
+    "nvmlDeviceGetMaxClockInfo": CallSpec(MEGA, domains=_DOMAINS),
+    "nvmlDeviceGetCurrentClocksEventReasons": CallSpec(older="nvmlDeviceGetCurrentClocksThrottleReasons"),
+    "nvmlDeviceGetCurrPcieLinkGeneration": CallSpec(),
+    "nvmlDeviceGetMaxPcieLinkGeneration": CallSpec(),
+    "nvmlDeviceGetCurrPcieLinkWidth": CallSpec(),
+    "nvmlDeviceGetMaxPcieLinkWidth": CallSpec(),
+    "nvmlDeviceGetEccMode": CallSpec(),
+    "nvmlDeviceGetPersistenceMode": CallSpec(),
 }
 
 
@@ -114,3 +120,52 @@ class DeviceCall:
 
 def _sentinel(name: str, raw: Any) -> str:
     return f"{name}: {raw & U32_ONES if raw < 0 else raw:#x} means no value"
+
+
+LINK_UP = {0: 0.0, 1: 1.0, 2: 0.0, 3: 0.0}
+"""NVML_NVLINK_STATE_*: inactive, active, sleep, active with traffic disabled (nvidia-ml-py).
+
+A link is up when it may carry data. State 3 is trained but closed to traffic, so it is not.
+"""
+
+CodeTable = Mapping[int, tuple[Reading, ...]]
+
+
+def one_hot(metric: Metric, entity: Entity, names: tuple[str, ...]) -> CodeTable:
+    """For each code, every name's reading; the readings are made once and reused."""
+    label = metric.labels[0]
+    series = [Series(metric, entity, ((label, name),)) for name in names]
+    return {
+        code: tuple(Reading(each, 1.0 if i == code else 0.0) for i, each in enumerate(series))
+        for code in range(len(names))
+    }
+
+
+def field_codes(field: int, metric: Metric, entity: Entity) -> CodeTable | None:
+    """The code table of a field that gives a code; None for one that gives a number."""
+    if field == nvml.FI_DEV_GET_GPU_RECOVERY_ACTION:
+        return one_hot(metric, entity, RECOVERY_ACTIONS)
+    if field == nvml.FI_DEV_NVLINK_GET_STATE:
+        series = Series(metric, entity)
+        return {code: (Reading(series, value),) for code, value in LINK_UP.items()}
+    return None
+
+
+def fabric_codes(metric: Metric, entity: Entity) -> CodeTable:
+    """The code table of the fabric state."""
+    return one_hot(metric, entity, FABRIC_STATES)
+
+
+class ClockEventReasons:
+    """The bit mask of `nvmlDeviceGetCurrentClocksEventReasons`: a reading for each named bit, or for one bit."""
+
+    def __init__(self, metric: Metric, entity: Entity, bit: int | None = None) -> None:
+        if bit is not None:
+            shown = [(bit, Series(metric, entity))]
+        else:
+            label = metric.labels[0]
+            shown = [(each, Series(metric, entity, ((label, name),))) for each, name in EVENT_REASONS]
+        self._bits = [(each, Reading(series, 1.0), Reading(series, 0.0)) for each, series in shown]
+
+    def readings(self, mask: int) -> list[Reading]:
+        return [on if mask & bit else off for bit, on, off in self._bits]

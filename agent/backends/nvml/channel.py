@@ -1,31 +1,287 @@
-"""One GPU as a channel: reads a lane by the GPU's own plan. Used by one thread."""
+"""One GPU as a channel: reads a lane by the GPU's own plan, with its NVLink fabric, MIG instances and processes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from agent.backends.nvml.driver import Driver, GpuHandle
-from agent.backends.nvml.fabric_reader import FabricReader
-from agent.backends.nvml.mig import MigReader
-from agent.backends.nvml.probe import LanePlan, Plan, Prober
-from agent.backends.nvml.processes import ProcessReader
-from agent.backends.nvml.return_codes import DriverError
-from agent.backends.nvml.wants import Want
-from agent.backends.protocol import BackendSample, DeviceError
-from agent.model import Gap, GpuIdentity, Instant, Lane, Reading, Reason
+from agent.backends.nvml.arrays import SENTINELS
+from agent.backends.nvml.calls import fabric_codes
+from agent.backends.nvml.driver import (
+    INVALID_ARGUMENT,
+    NOT_FOUND,
+    PERMANENT_CODES,
+    Driver,
+    DriverError,
+    GpuHandle,
+    describe,
+    escalate,
+    reason_of,
+)
+from agent.backends.nvml.probe import GpuReadPlan, LanePlan, MetricRequest, Prober
+from agent.backends.protocol import BackendSample, DeviceError, GpuProcess
+from agent.catalogue import metric
+from agent.catalogue.links import FABRIC_HEALTH, FABRIC_STATES
+from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, Reading, Reason, Series
+
+_FABRIC_PROBLEM = metric("coldplate_gpu_fabric_problem")
+
+
+class FabricHealth:
+    """Reads the mask in which the driver reports the health of the NVLink fabric: a reading for each problem.
+
+    The series are made once.
+    """
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+        self._aspects = [
+            (aspect, {code: Series(_FABRIC_PROBLEM, gpu, (("problem", name),)) for code, name in aspect.bad.items()})
+            for aspect in FABRIC_HEALTH
+        ]
+
+    def read(self, mask: int, readings: list[Reading], gaps: list[Gap]) -> None:
+        """What the driver does not report is left out, and a newer driver's code is neither a problem nor none."""
+        told: list[Reading] = []
+        unknown: list[str] = []
+        for aspect, problems in self._aspects:
+            code = mask >> aspect.shift & (1 << aspect.width) - 1
+            if code == aspect.good or code in problems:
+                told.extend(Reading(series, float(each == code)) for each, series in problems.items())
+            elif code:
+                unknown.append(f"code {code} at bit {aspect.shift} is unknown to this version")
+        readings.extend(told)
+        if unknown:
+            gaps.append(Gap(_FABRIC_PROBLEM, self._gpu, Reason.MALFORMED, f"fabric health: {'; '.join(unknown)}"))
+        elif not told:
+            gaps.append(Gap(_FABRIC_PROBLEM, self._gpu, Reason.UNSUPPORTED, "fabric health: the driver reports none"))
+
+
+FABRIC_CALL = "nvmlDeviceGetGpuFabricInfoV"
+COMPLETED = FABRIC_STATES.index("completed")
+_FABRIC_INFO = metric("coldplate_gpu_fabric_info")
+_FABRIC_STATE = metric("coldplate_gpu_fabric_state")
+
+
+class FabricReader:
+    """Reads one GPU's place in the NVLink fabric: the state of its registration, its domain, and the fabric's health.
+
+    A device that does not offer it is asked once.
+    """
+
+    def __init__(self, device: GpuHandle, gpu: Gpu) -> None:
+        self._device = device
+        self._gpu = gpu
+        self._codes = fabric_codes(_FABRIC_STATE, gpu)
+        self._health = FabricHealth(gpu)
+        self._absent: tuple[Gap, ...] = ()
+        self._info: dict[tuple[str, int], Reading] = {}
+
+    def read(self, readings: list[Reading], gaps: list[Gap]) -> None:
+        """The state and the health, and the domain once the registration is completed."""
+        if self._absent:
+            gaps.extend(self._absent)
+            return
+        try:
+            answer = self._device.call(FABRIC_CALL)
+        except DriverError as error:
+            escalate(error)
+            absent = tuple(
+                Gap(row, self._gpu, reason_of(error.code), str(error))
+                for row in (_FABRIC_INFO, _FABRIC_STATE, _FABRIC_PROBLEM)
+            )
+            if error.code in PERMANENT_CODES:
+                self._absent = absent
+            gaps.extend(absent)
+            return
+        state = self._codes.get(answer["state"])
+        if state is None:
+            detail = f"{FABRIC_CALL}: state {answer['state']} is unknown to this version"
+            gaps.extend(Gap(row, self._gpu, Reason.MALFORMED, detail) for row in (_FABRIC_INFO, _FABRIC_STATE))
+            return
+        readings.extend(state)
+        # Before the registration is completed, too: a wrong configuration is why it is not.
+        self._health.read(answer.get("health", 0), readings, gaps)
+        self._read_domain(answer["state"], answer["status"], (answer["cluster_uuid"], answer["clique"]), readings, gaps)
+
+    def _read_domain(
+        self, state: int, status: int, domain: tuple[str, int], readings: list[Reading], gaps: list[Gap]
+    ) -> None:
+        if state == FABRIC_STATES.index("not_supported"):
+            gaps.append(
+                Gap(_FABRIC_INFO, self._gpu, Reason.UNSUPPORTED, f"{FABRIC_CALL}: the GPU has no NVLink fabric")
+            )
+        elif state != COMPLETED:
+            detail = f"{FABRIC_CALL}: the registration with the fabric is {FABRIC_STATES[state]}"
+            gaps.append(Gap(_FABRIC_INFO, self._gpu, Reason.TIMEOUT, detail))
+        elif status:
+            detail = f"{FABRIC_CALL}: the registration failed with: {describe(status)}"
+            gaps.append(Gap(_FABRIC_INFO, self._gpu, Reason.MALFORMED, detail))
+        else:
+            if domain not in self._info:
+                labels = (("cluster_uuid", cluster_text(domain[0])), ("clique", str(domain[1])))
+                self._info = {domain: Reading(Series(_FABRIC_INFO, self._gpu, labels), 1.0)}
+            readings.append(self._info[domain])
+
+
+def cluster_text(digits: str) -> str:
+    """The cluster's UUID as people write it; empty for the all-zero one of a stand-alone HGX board."""
+    if not digits.strip("0"):
+        return ""
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+_MIG_INFO = metric("coldplate_gpu_mig_info")
+_MIG_MEMORY = {
+    "used": metric("coldplate_gpu_mig_memory_used_bytes"),
+    "total": metric("coldplate_gpu_mig_memory_total_bytes"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _MigInstance:
+    device: GpuHandle
+    uuid: str
+    info: Reading
+    parts: tuple[tuple[str, Series], ...]
+
+
+class MigReader:
+    """Reads the MIG instances of one GPU on which MIG is enabled: their list (cold lane), and their memory (slow lane).
+
+    Instances come and go while the library is open, so they are listed in each cold sample, and in the next slow one
+    after an instance failed to answer. A GPU without MIG costs no call here.
+    """
+
+    def __init__(self, driver: Driver, parent: GpuHandle, gpu: Gpu) -> None:
+        self._driver = driver
+        self._parent = parent
+        self._gpu = gpu
+        self._instances: tuple[_MigInstance, ...] | None = None
+
+    def read_info(self, readings: list[Reading], gaps: list[Gap]) -> None:
+        """List the instances again, with what each is."""
+        self._list(gaps)
+        readings.extend(each.info for each in self._instances or ())
+
+    def read_memory(self, readings: list[Reading], gaps: list[Gap]) -> None:
+        """Each instance's memory."""
+        if self._instances is None:
+            self._list(gaps)
+        for instance in self._instances or ():
+            try:
+                answer = self._ask(instance.device, "nvmlDeviceGetMemoryInfo_v2")
+            except DriverError as error:
+                escalate(error)
+                self._instances = None
+                detail = f"{instance.uuid}: {error}"
+                gaps.extend(Gap(row, self._gpu, reason_of(error.code), detail) for row in _MIG_MEMORY.values())
+                continue
+            for part, series in instance.parts:
+                if answer[part] in SENTINELS:
+                    detail = f"{instance.uuid}: {answer[part]:#x} means no value"
+                    gaps.append(Gap(series.metric, self._gpu, Reason.IMPLAUSIBLE, detail))
+                else:
+                    readings.append(Reading(series, float(answer[part])))
+
+    def _list(self, gaps: list[Gap]) -> None:
+        found: list[_MigInstance] = []
+        self._instances = None
+        try:
+            for index in range(self._parent.call("nvmlDeviceGetMaxMigDeviceCount")):
+                handle = self._handle(index)
+                if handle is not None:
+                    found.append(self._identify(GpuHandle(self._driver, handle)))
+        except DriverError as error:
+            escalate(error)
+            gaps.extend(
+                Gap(row, self._gpu, reason_of(error.code), str(error)) for row in (_MIG_INFO, *_MIG_MEMORY.values())
+            )
+            return
+        self._instances = tuple(found)
+
+    def _handle(self, index: int) -> object | None:
+        try:
+            handle: object = self._parent.call("nvmlDeviceGetMigDeviceHandleByIndex", index)
+        except DriverError as error:
+            if error.code in (NOT_FOUND, INVALID_ARGUMENT):
+                return None  # an index without an instance
+            raise
+        return handle
+
+    def _identify(self, device: GpuHandle) -> _MigInstance:
+        uuid = str(self._ask(device, "nvmlDeviceGetUUID"))
+        gpu_instance = str(self._ask(device, "nvmlDeviceGetGpuInstanceId"))
+        compute_instance = str(self._ask(device, "nvmlDeviceGetComputeInstanceId"))
+        # "NVIDIA H100 80GB HBM3 MIG 1g.10gb": the profile is what follows the board's name.
+        _, _, profile = str(self._ask(device, "nvmlDeviceGetName")).rpartition(" MIG ")
+        labels = (
+            ("mig_uuid", uuid),
+            ("gpu_instance", gpu_instance),
+            ("compute_instance", compute_instance),
+            ("profile", profile),
+        )
+        memory = (("mig_uuid", uuid), ("gpu_instance", gpu_instance))
+        parts = tuple((part, Series(row, self._gpu, memory)) for part, row in _MIG_MEMORY.items())
+        return _MigInstance(device, uuid, Reading(Series(_MIG_INFO, self._gpu, labels), 1.0), parts)
+
+    def _ask(self, device: GpuHandle, name: str) -> Any:
+        """Make a call for an instance; it counts as a call of the GPU that it is part of."""
+        self._parent.calls += 1
+        return device.call(name)
+
+
+_HOLDER = metric("coldplate_gpu_job_info")
+_NO_MEMORY = 2**64 - 1  # NVML_VALUE_NOT_AVAILABLE
+_NO_INSTANCE = 2**32 - 1
+_PROCESSES_CALL = "nvmlDeviceGetComputeRunningProcesses_v3"
+
+
+class ProcessReader:
+    """Lists the compute processes of one GPU (slow lane); their jobs are determined elsewhere, from procfs.
+
+    The call is among the more expensive ones (milliseconds on some drivers), and one that the driver refuses
+    permanently is not repeated. On a GPU with MIG the driver reports each process's instance, to privileged callers
+    only.
+    """
+
+    def __init__(self, device: GpuHandle, gpu: Gpu) -> None:
+        self._device = device
+        self._gpu = gpu
+        self._refusal: Gap | None = None
+
+    def read(self, gaps: list[Gap]) -> tuple[GpuProcess, ...] | None:
+        """All processes, in the order of their ids; None and a gap if they cannot be listed."""
+        if self._refusal is not None:
+            gaps.append(self._refusal)
+            return None
+        try:
+            entries = self._device.call(_PROCESSES_CALL)
+        except DriverError as error:
+            escalate(error)
+            gap = Gap(_HOLDER, self._gpu, reason_of(error.code), str(error))
+            if error.code in PERMANENT_CODES:
+                self._refusal = gap
+            gaps.append(gap)
+            return None
+        return tuple(
+            GpuProcess(pid, None if memory == _NO_MEMORY else memory, None if instance == _NO_INSTANCE else instance)
+            for pid, memory, instance, *_ in sorted(entries)
+        )
 
 
 class NvmlGpuChannel:
-    """Samples one GPU. Its key is the GPU's UUID."""
+    """Samples one GPU. Its key is the GPU's UUID. Used by one thread."""
 
-    def __init__(self, driver: Driver, handle: object, identity: GpuIdentity, wanted: Sequence[Want]) -> None:
+    def __init__(self, driver: Driver, handle: object, identity: GpuIdentity, wanted: Sequence[MetricRequest]) -> None:
         self.key = identity.gpu.uuid
         self.identity: GpuIdentity | None = identity
         self._gpu = identity.gpu
         self._driver = driver
         self._device = GpuHandle(driver, handle)
         self._wanted = wanted
-        self._plan: Plan | None = None
+        self._plan: GpuReadPlan | None = None
         self._fabric = FabricReader(self._device, self._gpu)
         self._mig = MigReader(driver, self._device, self._gpu)
         self._processes = ProcessReader(self._device, self._gpu)

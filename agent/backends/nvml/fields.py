@@ -1,6 +1,6 @@
-"""One lane's NVML fields of one GPU: a single driver call through one preallocated array.
+"""One lane's NVML fields and GPM metrics of one GPU: a single driver call for each, through one preallocated array.
 
-The call succeeds even if single fields failed, so each field's own return code decides: a field that
+The call for the fields succeeds even if single fields failed, so each field's own return code decides: a field that
 fails affects only itself, unless its code says that the GPU or the driver is gone.
 """
 
@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from agent.backends.nvml.arrays import FieldArray, Slot, SlotFault
-from agent.backends.nvml.calls import factors
-from agent.backends.nvml.codes import CodeTable
-from agent.backends.nvml.driver import GpuHandle
-from agent.backends.nvml.error_ratios import highest_of
-from agent.backends.nvml.return_codes import DriverError, escalate, reason_of
-from agent.backends.nvml.scaled_columns import ScaledColumns
-from agent.catalogue.bindings import Field
+from agent.backends.nvml.arrays import FieldArray, GpmArray, ScaledColumns, Slot, SlotError, highest_of
+from agent.backends.nvml.calls import CodeTable, factors
+from agent.backends.nvml.driver import NOT_SUPPORTED, Driver, DriverError, GpuHandle, escalate, reason_of
+from agent.catalogue.bindings import Field, Gpm
 from agent.lib.layout_columns import picker
-from agent.model import Entity, Gap, Metric, Reading, Reason, Series
+from agent.model import Entity, Gap, Instant, Metric, Reading, Reason, Series
 
 Pair = tuple[int, int]
 """Field id and scope id."""
@@ -72,7 +68,7 @@ class FieldBatch:
             device.call(GET, self._array)
         except DriverError as error:
             escalate(error)
-            fault = SlotFault(reason_of(error.code), str(error))
+            fault = SlotError(reason_of(error.code), str(error))
             slots: Sequence[Slot] = [fault] * self._array.count
         else:
             slots = self._array.decode()
@@ -97,7 +93,7 @@ class FieldBatch:
         """Read the numbers one by one, because some are missing."""
         for slot, multiplier, divisor, series in self._values:
             value = slots[slot]
-            if isinstance(value, SlotFault):
+            if isinstance(value, SlotError):
                 gaps.append(self._gap(slot, value, series.metric, series.entity))
             else:
                 readings.append(Reading(series, value * multiplier / divisor))
@@ -105,12 +101,12 @@ class FieldBatch:
     def _read_codes(self, slots: Sequence[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
         for slot, table, metric, entity in self._codes:
             value = slots[slot]
-            if isinstance(value, SlotFault):
+            if isinstance(value, SlotError):
                 gaps.append(self._gap(slot, value, metric, entity))
             elif (known := table.get(int(value))) is not None:
                 readings.extend(known)
             else:
-                fault = SlotFault(Reason.MALFORMED, f"code {int(value)} is unknown to this version")
+                fault = SlotError(Reason.MALFORMED, f"code {int(value)} is unknown to this version")
                 gaps.append(self._gap(slot, fault, metric, entity))
 
     def _read_sums(self, slots: Sequence[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
@@ -118,7 +114,7 @@ class FieldBatch:
             total: int | float = 0
             for slot in parts:
                 value = slots[slot]
-                if isinstance(value, SlotFault):
+                if isinstance(value, SlotError):
                     gaps.append(self._gap(slot, value, series.metric, series.entity))
                     break
                 total += value
@@ -128,12 +124,12 @@ class FieldBatch:
     def _read_ratios(self, slots: Sequence[Slot], readings: list[Reading], gaps: list[Gap]) -> None:
         for parts, series in self._ratios:
             highest = highest_of([slots[slot] for slot in parts])
-            if isinstance(highest, SlotFault):
+            if isinstance(highest, SlotError):
                 gaps.append(self._gap(parts[0], highest, series.metric, series.entity))
             else:
                 readings.append(Reading(series, highest))
 
-    def _gap(self, slot: int, fault: SlotFault, metric: Metric, entity: Entity) -> Gap:
+    def _gap(self, slot: int, fault: SlotError, metric: Metric, entity: Entity) -> Gap:
         field, _ = list(self._slots)[slot]
         name = f"NVML field {field}"
         if fault.code:
@@ -151,11 +147,106 @@ def fetch(device: GpuHandle, pairs: Sequence[Pair]) -> dict[Pair, Slot]:
     except DriverError as error:
         escalate(error)
         if len(pairs) == 1:
-            return {pairs[0]: SlotFault(reason_of(error.code), str(error), error.code)}
+            return {pairs[0]: SlotError(reason_of(error.code), str(error), error.code)}
         half = len(pairs) // 2
         return fetch(device, pairs[:half]) | fetch(device, pairs[half:])
     slots = array.decode()
     for (field, _), slot in zip(pairs, slots, strict=True):
-        if isinstance(slot, SlotFault) and slot.code:
+        if isinstance(slot, SlotError) and slot.code:
             escalate(DriverError(f"NVML field {field}", slot.code))
     return dict(zip(pairs, slots, strict=True))
+
+
+INTERVAL_SECONDS = 0.11
+"""Seconds between two samples: the documented 100 ms and a tenth more."""
+
+
+class GpmSampler:
+    """GPU performance monitoring (Hopper and newer): the mean of an interval between two samples of one GPU.
+
+    One driver call per read takes a sample; the arithmetic between it and the one before is done in the library without
+    the device. The device refreshes its counters about every 100 ms and gives zeroes for a shorter interval (NVML
+    reference, nvmlGpmSampleGet), so a quicker lane keeps the newest mean until the next interval is long enough.
+
+    Owns two sample buffers of the library, exchanged on each use.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._wants: list[tuple[int, float, float, Series]] = []
+        self._array: GpmArray | None = None
+        self._columns = ScaledColumns(())
+        self._older: int | None = None
+        self._spare: int | None = None
+        self._at: float | None = None
+        self._shown: tuple[list[Reading], list[Gap]] = ([], [])
+
+    def __bool__(self) -> bool:
+        return bool(self._wants)
+
+    @property
+    def ready(self) -> bool:
+        """Whether both sample buffers were allocated."""
+        return self._older is not None and self._spare is not None
+
+    def add(self, binding: Gpm, series: Series) -> None:
+        self._wants.append((binding.id, *factors(binding.scale), series))
+
+    def probe(self, device: GpuHandle) -> None:
+        """Allocate the buffers and take a trial sample. Raises DriverError if GPM is not available."""
+        supported = device.call("nvmlGpmQueryDeviceSupport")
+        if not supported:
+            raise DriverError("nvmlGpmQueryDeviceSupport", NOT_SUPPORTED)
+        if self._older is None:
+            self._older = self._driver.call("nvmlGpmSampleAlloc")
+        if self._spare is None:
+            self._spare = self._driver.call("nvmlGpmSampleAlloc")
+        device.call("nvmlGpmSampleGet", self._spare)
+
+    def read(self, device: GpuHandle, now: Instant, readings: list[Reading], gaps: list[Gap]) -> None:
+        """The newest means; nothing before the second sample. Raises DeviceError or SourceError."""
+        if self._at is None or now.mono - self._at >= INTERVAL_SECONDS:
+            self._shown = self._advance(device, now)
+        readings.extend(self._shown[0])
+        gaps.extend(self._shown[1])
+
+    def _advance(self, device: GpuHandle, now: Instant) -> tuple[list[Reading], list[Gap]]:
+        first = self._at is None
+        # Until this sample is good there is no start of an interval: counters restart when a GPU is reset.
+        self._at = None
+        try:
+            device.call("nvmlGpmSampleGet", self._spare)
+            self._older, self._spare = self._spare, self._older
+            self._at = now.mono
+            return ([], []) if first else self._compute()
+        except DriverError as error:
+            escalate(error)
+            reason = reason_of(error.code)
+            return [], [Gap(series.metric, series.entity, reason, str(error)) for _, _, _, series in self._wants]
+
+    def _compute(self) -> tuple[list[Reading], list[Gap]]:
+        # After the exchange the newest sample is `_older`, the start of the next interval.
+        if self._array is None:
+            self._array = GpmArray([metric for metric, _, _, _ in self._wants])
+            self._columns = ScaledColumns([row[1:] for row in self._wants])
+        self._driver.call("nvmlGpmMetricsGet", self._array.between(self._spare or 0, self._older or 0))
+        values = self._array.decode()
+        good = self._columns.readings(values)
+        if good is not None:
+            return list(good), []
+        readings: list[Reading] = []
+        gaps: list[Gap] = []
+        for value, (metric, multiplier, divisor, series) in zip(values, self._wants, strict=True):
+            if isinstance(value, SlotError):
+                gaps.append(Gap(series.metric, series.entity, value.reason, f"GPM metric {metric}: {value.text}"))
+            else:
+                readings.append(Reading(series, value * multiplier / divisor))
+        return readings, gaps
+
+    def close(self) -> None:
+        """Return the buffers to the library; may be called more than once."""
+        samples = (self._older, self._spare)
+        self._older = self._spare = self._at = None
+        for sample in samples:
+            if sample is not None:
+                self._driver.call("nvmlGpmSampleFree", sample)

@@ -11,18 +11,18 @@ import threading
 from collections.abc import Callable, Sequence
 
 from agent.backends.nvml.channel import NvmlGpuChannel
-from agent.backends.nvml.driver import Driver
-from agent.backends.nvml.enlistment import Enlistment, MakeChannel
-from agent.backends.nvml.errands import Errands
-from agent.backends.nvml.event_watch import EventWatch
-from agent.backends.nvml.return_codes import (
+from agent.backends.nvml.driver import (
     DRIVER_NOT_LOADED,
     LIBRARY_NOT_FOUND,
     NO_PERMISSION,
     VERSION_MISMATCH,
+    CallThreads,
+    Driver,
     DriverError,
 )
-from agent.backends.nvml.wants import wants
+from agent.backends.nvml.gpu_enumeration import GpuEnumerator, MakeChannel
+from agent.backends.nvml.probe import metric_requests
+from agent.backends.nvml.xid_event_set import XidEventSet
 from agent.backends.protocol import AbsentError, Roster, SourceError
 from agent.model import GpuIdentity, Instant, Xid
 
@@ -51,9 +51,9 @@ class NvmlSource:
         self._wall = wall
         self._patience = patience
         self._closing = threading.Event()
-        self._errands = Errands()
-        self._enlistment: Enlistment | None = None
-        self._watch: EventWatch | None = None
+        self._errands = CallThreads()
+        self._enlistment: GpuEnumerator | None = None
+        self._watch: XidEventSet | None = None
         self._open = False
 
     def open(self, now: Instant) -> Sequence[NvmlGpuChannel]:
@@ -64,9 +64,9 @@ class NvmlSource:
         """
         driver = self._load()
         count = self._initialise(driver)
-        self._watch = EventWatch(driver, self._wall, self._closing.wait, self._errands)
+        self._watch = XidEventSet(driver, self._wall, self._closing.wait, self._errands)
         self._watch.open()
-        self._enlistment = Enlistment(driver, self._errands, self._channels_of(driver, self._watch), self._patience)
+        self._enlistment = GpuEnumerator(driver, self._errands, self._channels_of(driver, self._watch), self._patience)
         self._enlistment.begin(count, now.mono)
         self._watch.settle(min(self._patience, REGISTRATION_SECONDS))
         self.roster(now)
@@ -80,8 +80,8 @@ class NvmlSource:
         return self._enlistment.roster()
 
     @staticmethod
-    def _channels_of(driver: Driver, watch: EventWatch) -> MakeChannel:
-        wanted = wants()
+    def _channels_of(driver: Driver, watch: XidEventSet) -> MakeChannel:
+        wanted = metric_requests()
 
         def make(handle: object, identity: GpuIdentity) -> NvmlGpuChannel:
             watch.watch(handle, identity.gpu.uuid)
@@ -92,7 +92,7 @@ class NvmlSource:
     def _load(self) -> Driver:
         if self._driver is None:
             # Imported here, because the binding costs memory that only the worker should pay.
-            from agent.backends.nvml.library import PynvmlDriver
+            from agent.backends.nvml.pynvml_driver import PynvmlDriver
 
             try:
                 self._driver = PynvmlDriver()

@@ -9,27 +9,67 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from agent.backends.nvml.arrays import Slot, SlotFault
-from agent.backends.nvml.calls import SPECS, DeviceCall, arguments
-from agent.backends.nvml.codes import EventReasons, field_codes
-from agent.backends.nvml.driver import Driver, GpuHandle
-from agent.backends.nvml.fields import FieldBatch, Pair, fetch
-from agent.backends.nvml.gpm import GpmSampler
-from agent.backends.nvml.return_codes import (
+from agent.backends.nvml.arrays import Slot, SlotError
+from agent.backends.nvml.calls import SPECS, ClockEventReasons, DeviceCall, arguments, field_codes
+from agent.backends.nvml.driver import (
     FUNCTION_NOT_FOUND,
     NO_PERMISSION,
     PERMANENT_CODES,
+    Driver,
     DriverError,
+    GpuHandle,
     describe,
     escalate,
     reason_of,
 )
-from agent.backends.nvml.wants import NvmlBinding, Want, lane_of
+from agent.backends.nvml.fields import FieldBatch, GpmSampler, Pair, fetch
 from agent.backends.protocol import DeviceError, SourceError
+from agent.catalogue import ROWS
 from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.bindings import ALL_LINKS, Call, Field, Gpm
 from agent.model import Gap, Gpu, Lane, Metric, NvLink, Reason, Series
+
+NvmlBinding = Field | Call | Gpm
+
+
+class MetricRequest(NamedTuple):
+    """One value of a row, or all its values if a binding gives them together, with its bindings in order of preference.
+
+    The catalogue decides which there are, before any device is asked.
+    """
+
+    metric: Metric
+    labels: tuple[str, ...]
+    bindings: tuple[NvmlBinding, ...]
+
+    @property
+    def per_link(self) -> bool:
+        """Whether there is one such value for each NVLink."""
+        return self.metric.entity is NvLink
+
+
+def lane_of(metric: Metric, binding: NvmlBinding) -> Lane:
+    """The lane in which this binding is read."""
+    if isinstance(binding, Call) and binding.lane is not None:
+        return binding.lane
+    return metric.lane
+
+
+def metric_requests(rows: Iterable[Metric] = ROWS) -> tuple[MetricRequest, ...]:
+    """Every want of the rows that NVML serves, in the rows' order; bindings with equal labels are alternatives."""
+    found: list[MetricRequest] = []
+    for row in rows:
+        if row.entity not in (Gpu, NvLink):
+            continue
+        groups: dict[tuple[str, ...], list[NvmlBinding]] = {}
+        for binding in row.origin:
+            if isinstance(binding, Field | Call | Gpm):
+                groups.setdefault(binding.labels, []).append(binding)
+        found.extend(MetricRequest(row, labels, tuple(bindings)) for labels, bindings in groups.items())
+    return tuple(found)
+
 
 FAST_CALLS = 7
 """Most device calls in a fast sample: each takes the driver's locks."""
@@ -50,7 +90,7 @@ class LanePlan:
     gaps: tuple[Gap, ...] = ()
 
 
-class Plan:
+class GpuReadPlan:
     """What to read on one GPU, by lane."""
 
     def __init__(self) -> None:
@@ -58,13 +98,13 @@ class Plan:
         self.mig = False
 
 
-class _Missing:
+class _UnsupportedMetrics:
     """What is left out: one gap for a row, entity and reason, with everything that was tried."""
 
     def __init__(self) -> None:
         self._tried: dict[tuple[Lane, Metric, Reason], dict[str, list[str]]] = {}
 
-    def add(self, want: Want, faults: Sequence[tuple[str, SlotFault]]) -> None:
+    def add(self, want: MetricRequest, faults: Sequence[tuple[str, SlotError]]) -> None:
         denied = any(fault.reason is Reason.DENIED for _, fault in faults)
         reason = Reason.DENIED if denied else faults[0][1].reason
         texts = self._tried.setdefault((lane_of(want.metric, want.bindings[0]), want.metric, reason), {})
@@ -83,18 +123,18 @@ class _Missing:
 class Prober:
     """Makes one GPU's plan."""
 
-    def __init__(self, driver: Driver, device: GpuHandle, gpu: Gpu, wanted: Sequence[Want]) -> None:
+    def __init__(self, driver: Driver, device: GpuHandle, gpu: Gpu, wanted: Sequence[MetricRequest]) -> None:
         self._device = device
         self._gpu = gpu
         self._wanted = wanted
-        self._plan = Plan()
-        self._missing = _Missing()
+        self._plan = GpuReadPlan()
+        self._missing = _UnsupportedMetrics()
         self._served: set[Metric] = set()
         self._gpm = GpmSampler(driver)
-        self._gpm_fault: SlotFault | None = None
-        self._queries: dict[tuple[str, tuple[object, ...]], tuple[DeviceCall, object] | SlotFault] = {}
+        self._gpm_fault: SlotError | None = None
+        self._queries: dict[tuple[str, tuple[object, ...]], tuple[DeviceCall, object] | SlotError] = {}
 
-    def plan(self) -> Plan:
+    def plan(self) -> GpuReadPlan:
         """Ask the device. Raises DeviceError or SourceError when it is out of order as a whole."""
         try:
             return self._ask()
@@ -102,10 +142,10 @@ class Prober:
             self._gpm.close()
             raise
 
-    def _ask(self) -> Plan:
+    def _ask(self) -> GpuReadPlan:
         self._plan.mig = self._mig_enabled()
         links = fetch(self._device, [_LINK_COUNT])[_LINK_COUNT]
-        self._links: range | SlotFault = links if isinstance(links, SlotFault) else range(int(links))
+        self._links: range | SlotError = links if isinstance(links, SlotError) else range(int(links))
         self._slots = fetch(self._device, self._pairs())
         self._gpm_fault = self._probe_gpm()
         for want in self._wanted:
@@ -123,14 +163,14 @@ class Prober:
             escalate(error)
             return False
 
-    def _probe_gpm(self) -> SlotFault | None:
+    def _probe_gpm(self) -> SlotError | None:
         try:
             self._gpm.probe(self._device)
         except DriverError as error:
             escalate(error)
             if error.code in PERMANENT_CODES or not self._gpm.ready:
                 self._gpm.close()
-                return SlotFault(reason_of(error.code), str(error), error.code)
+                return SlotError(reason_of(error.code), str(error), error.code)
         self._plan.lanes[Lane.FAST].gpm = self._gpm
         return None
 
@@ -145,10 +185,10 @@ class Prober:
     def _scopes(self, binding: Field) -> list[Pair]:
         if not binding.per_link:
             return [(binding.id, binding.scope)]
-        return [] if isinstance(self._links, SlotFault) else [(binding.id, link) for link in self._links]
+        return [] if isinstance(self._links, SlotError) else [(binding.id, link) for link in self._links]
 
-    def _resolve(self, want: Want) -> None:
-        faults: list[tuple[str, SlotFault]] = []
+    def _resolve(self, want: MetricRequest) -> None:
+        faults: list[tuple[str, SlotError]] = []
         for binding in want.bindings:
             if isinstance(binding, Call) and binding.name in _ELSEWHERE:
                 return
@@ -159,7 +199,7 @@ class Prober:
             faults.append((_source(binding), fault))
         self._missing.add(want, faults)
 
-    def _take(self, want: Want, binding: NvmlBinding) -> SlotFault | None:
+    def _take(self, want: MetricRequest, binding: NvmlBinding) -> SlotError | None:
         """Put the binding into the plan; else the fault that keeps it out."""
         plan = self._plan.lanes[lane_of(want.metric, binding)]
         if isinstance(binding, Field):
@@ -170,12 +210,12 @@ class Prober:
             return self._gpm_fault
         return self._take_call(want, binding, plan)
 
-    def _series(self, want: Want, link: int | None = None) -> Series:
+    def _series(self, want: MetricRequest, link: int | None = None) -> Series:
         entity = self._gpu if link is None else NvLink(self._gpu, link)
         labels = tuple(zip(want.metric.labels, want.labels, strict=True)) if want.metric.labels else ()
         return Series(want.metric, entity, labels)
 
-    def _take_field(self, want: Want, binding: Field, plan: LanePlan) -> SlotFault | None:
+    def _take_field(self, want: MetricRequest, binding: Field, plan: LanePlan) -> SlotError | None:
         pair = (binding.id, binding.scope)
         fault = _permanent(self._slots[pair])
         if fault is not None:
@@ -187,13 +227,13 @@ class Prober:
             plan.fields.add(pair, binding, self._series(want))
         return None
 
-    def _take_links(self, want: Want, binding: Field, plan: LanePlan) -> SlotFault | None:
+    def _take_links(self, want: MetricRequest, binding: Field, plan: LanePlan) -> SlotError | None:
         """Plan a field of each link; a link that is down now stays in, as long as any link offers the field."""
-        if isinstance(self._links, SlotFault):
-            return SlotFault(self._links.reason, f"the number of NVLinks is unknown, {self._links.text}")
+        if isinstance(self._links, SlotError):
+            return SlotError(self._links.reason, f"the number of NVLinks is unknown, {self._links.text}")
         pairs = self._scopes(binding)
         if not pairs:
-            return None if want.per_link else SlotFault(Reason.UNSUPPORTED, "the GPU has no NVLink")
+            return None if want.per_link else SlotError(Reason.UNSUPPORTED, "the GPU has no NVLink")
         faults = [_permanent(self._slots[pair]) for pair in pairs]
         able = [pair for pair, fault in zip(pairs, faults, strict=True) if fault is None]
         if not able:
@@ -215,29 +255,29 @@ class Prober:
                 plan.fields.add(pair, binding, self._series(want, pair[1]))
         return None
 
-    def _take_call(self, want: Want, binding: Call, plan: LanePlan) -> SlotFault | None:
+    def _take_call(self, want: MetricRequest, binding: Call, plan: LanePlan) -> SlotError | None:
         key = (binding.name, arguments(binding.name, binding.labels))
         if key not in self._queries:
             self._queries[key] = self._try_call(*key)
         tried = self._queries[key]
-        if isinstance(tried, SlotFault):
+        if isinstance(tried, SlotError):
             return tried
         query, answer = tried
         spec = SPECS[binding.name]
         part = binding.labels[0] if spec.parts else ""
         if isinstance(answer, dict) and part not in answer:
-            return SlotFault(Reason.UNSUPPORTED, f"only {query.name} is available, which counts it as used")
+            return SlotError(Reason.UNSUPPORTED, f"only {query.name} is available, which counts it as used")
         if binding.bit is not None or (want.metric.labels and not binding.labels):
-            query.add_mask(want.metric, self._gpu, EventReasons(want.metric, self._gpu, binding.bit).readings)
+            query.add_mask(want.metric, self._gpu, ClockEventReasons(want.metric, self._gpu, binding.bit).readings)
         else:
             query.add(part, self._series(want))
         if query not in plan.queries:
             plan.queries.append(query)
         return None
 
-    def _try_call(self, name: str, args: tuple[object, ...]) -> tuple[DeviceCall, object] | SlotFault:
+    def _try_call(self, name: str, args: tuple[object, ...]) -> tuple[DeviceCall, object] | SlotError:
         older = SPECS[name].older
-        fault: SlotFault | None = None
+        fault: SlotError | None = None
         for candidate in (name, older) if older else (name,):
             try:
                 answer = self._device.call(candidate, *args)
@@ -247,12 +287,12 @@ class Prober:
                     return DeviceCall(name, candidate, args), None  # may pass: try again on every sample
                 # Of two failures keep the more informative: a missing function says nothing about the device.
                 if fault is None or fault.code == FUNCTION_NOT_FOUND:
-                    fault = SlotFault(reason_of(error.code), describe(error.code), error.code)
+                    fault = SlotError(reason_of(error.code), describe(error.code), error.code)
                 if error.code == NO_PERMISSION:
                     break
             else:
                 return DeviceCall(name, candidate, args), answer
-        return fault or SlotFault(Reason.UNSUPPORTED, f"{name} was not tried")
+        return fault or SlotError(Reason.UNSUPPORTED, f"{name} was not tried")
 
     def _hold_to_budget(self) -> None:
         """Move the SM clock to the slow lane when an older driver's fallbacks fill the fast one.
@@ -273,7 +313,7 @@ def _by_generation(metric: Metric) -> bool:
 
 
 def _source(binding: NvmlBinding) -> str:
-    """The binding in words, with the scope that distinguishes a module's power from the board's."""
+    """Describe the binding, with the scope that distinguishes a module's power from the board's."""
     if not isinstance(binding, Field) or (binding.scope == 0 and not binding.per_link):
         return str(binding)
     if binding.per_link or binding.scope == ALL_LINKS:
@@ -281,6 +321,6 @@ def _source(binding: NvmlBinding) -> str:
     return f"{binding} of scope {binding.scope}"
 
 
-def _permanent(slot: Slot) -> SlotFault | None:
+def _permanent(slot: Slot) -> SlotError | None:
     """The fault, if it will not go away while the library is open."""
-    return slot if isinstance(slot, SlotFault) and slot.code in PERMANENT_CODES else None
+    return slot if isinstance(slot, SlotError) and slot.code in PERMANENT_CODES else None

@@ -1,4 +1,4 @@
-"""The physical layer of Ethernet and RoCE ports, from the kernel's ethtool netlink.
+"""The physical layer of Ethernet and RoCE ports, from the kernel's ethtool netlink, and the temperatures of adapters.
 
 Most links that fail have been getting worse for days, and forward error correction hides it from the counters of
 packets: what it corrected, and what it could not, is counted here. It needs no privilege, starts no program and
@@ -7,8 +7,16 @@ changes nothing.
 
 from __future__ import annotations
 
-from agent.backends.optics.optics_backend import OpticsBackend
+from pathlib import Path
+
+from agent.backends.file_reader_pool import FileReaderPool
+from agent.backends.optics.adapter_temperatures import AdapterTemperatures
+from agent.backends.optics.ethernet_ports import PortList, PortStatistics
+from agent.backends.optics.netlink import Connect, connect_netlink
+from agent.backends.optics.port_modules import TransceiverReader
+from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.registration import BackendContext
+from agent.model import Gap, Instant, Lane, Node, Reading
 
 __all__ = ["OpticsBackend", "make_backend"]
 
@@ -17,3 +25,69 @@ def make_backend(context: BackendContext) -> OpticsBackend | None:
     """The ports' physical layer, unless the configuration excludes it or another node is shown."""
     wanted = context.config.backends.optics and context.has_own_hardware
     return OpticsBackend(context.sysfs) if wanted else None
+
+
+class OpticsBackend:
+    """Ports, their modules, and adapters under `sysfs`, of which a node may have any.
+
+    `connect` opens a socket to the kernel.
+    """
+
+    name = "optics"
+    lanes = frozenset({Lane.SLOW, Lane.COLD})
+    shortest = 1.0
+
+    def __init__(self, sysfs: Path | str = "/sys", connect: Connect = connect_netlink) -> None:
+        self._relay = FileReaderPool(self.name)
+        census = PortList(str(sysfs), self._relay, connect)
+        self._parts = (
+            PortStatistics(census, self._relay, connect),
+            AdapterTemperatures(str(sysfs), self._relay),
+        )
+        self._transceivers = TransceiverReader(str(sysfs), census, connect)
+        self._is_absent = True
+        """Whether both other parts were absent when they were last read."""
+
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
+        """The modules in the cold lane, else both other parts.
+
+        Raises AbsentError if the node has neither, and DeviceError if what it has cannot be read.
+        """
+        if lane is Lane.COLD:
+            return self._read_modules(now)
+        readings: list[Reading] = []
+        gaps: list[Gap] = []
+        absences: list[str] = []
+        faults: list[DeviceError] = []
+        calls = 0
+        for part in self._parts:
+            try:
+                sample = part.read(now.mono)
+            except AbsentError as absence:
+                absences.append(str(absence))
+            except DeviceError as fault:
+                faults.append(fault)
+                gaps += [Gap(row, Node(), fault.reason, fault.detail) for row in part.rows]
+            else:
+                readings += sample.readings
+                gaps += sample.gaps
+                calls += sample.calls
+        self._is_absent = len(absences) == len(self._parts)
+        if self._is_absent:
+            raise AbsentError("; ".join(absences))
+        if len(absences) + len(faults) == len(self._parts):
+            raise faults[0]
+        return BackendSample(readings, gaps, calls=calls)
+
+    def _read_modules(self, now: Instant) -> BackendSample:
+        """The modules. A node without ports may have adapters with sensors: only without either is it absent."""
+        try:
+            return self._transceivers.read(now.mono)
+        except AbsentError:
+            if self._is_absent:
+                raise
+            return BackendSample()
+
+    def close(self) -> None:
+        self._relay.close()
+        self._transceivers.close()

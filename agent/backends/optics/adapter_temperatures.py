@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from agent.backends.file_relay import FileRelay, Leg, Unread
-from agent.backends.optics.relayed_questions import NoAnswer, no_answer
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.optics.ethtool_requests import RequestFailure, explain_failure
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
-from agent.backends.sysfs import names, printable, text
+from agent.backends.sysfs import list_names, printable, text
 from agent.catalogue.optics import HCA_TEMPERATURE, HCA_TEMPERATURE_LIMIT
 from agent.model import Gap, Node, Reading, Reason, Series
 
@@ -39,18 +39,18 @@ class AdapterSensor:
     limit: Reading | None = None
     """The temperature that the driver calls critical, which does not change."""
 
-    def read(self) -> Reading | NoAnswer:
+    def read(self) -> Reading | RequestFailure:
         """The temperature, or why there is none."""
         try:
             said = text(self.path)
         except OSError as error:
-            return no_answer(error)
+            return explain_failure(error)
         if not _MILLIDEGREES.fullmatch(said):
-            return NoAnswer(Reason.MALFORMED, f"contains {said[:32]!a}, expected millidegrees")
+            return RequestFailure(Reason.MALFORMED, f"contains {said[:32]!a}, expected millidegrees")
         return Reading(self.series, int(said) * _MILLI)
 
 
-class SensorSearch:
+class SensorDiscovery:
     """Looks for the sensors of all adapters, as an item of a relay."""
 
     def __init__(self, sysfs: str) -> None:
@@ -85,8 +85,8 @@ class AdapterTemperatures:
 
     rows = (HCA_TEMPERATURE, HCA_TEMPERATURE_LIMIT)
 
-    def __init__(self, sysfs: str, relay: FileRelay) -> None:
-        self._search = SensorSearch(sysfs)
+    def __init__(self, sysfs: str, relay: FileReaderPool) -> None:
+        self._search = SensorDiscovery(sysfs)
         self._relay = relay
         self._sensors: dict[str, list[AdapterSensor]] = {}
         self._due = float("-inf")
@@ -94,14 +94,14 @@ class AdapterTemperatures:
     def read(self, mono: float) -> BackendSample:
         """All temperatures. Raises AbsentError if no adapter has a sensor, and DeviceError if that cannot be known."""
         if mono >= self._due:
-            ((found,),) = self._relay.round([Leg("list of sensors", [self._search])], mono)
-            if isinstance(found, Unread):
+            ((found,),) = self._relay.round([DeviceReads("list of sensors", [self._search])], mono)
+            if isinstance(found, UnansweredRead):
                 raise DeviceError(found.reason, f"{self._search.path}: {found.detail}")
             self._sensors, self._due = found, mono + SEARCH_SECONDS
         if not self._sensors:
             raise AbsentError(f"no sensor in {self._search.path}")
-        legs: list[Leg[Reading | NoAnswer]] = [
-            Leg(f"sensors of {name}", sensors) for name, sensors in self._sensors.items()
+        legs: list[DeviceReads[Reading | RequestFailure]] = [
+            DeviceReads(f"sensors of {name}", sensors) for name, sensors in self._sensors.items()
         ]
         readings: list[Reading] = []
         gaps: list[Gap] = []
@@ -151,6 +151,6 @@ def _limit_in(path: str) -> float | None:
 def _listed(folder: str) -> list[str]:
     """The names in a folder; none if it cannot be listed."""
     try:
-        return names(folder)
+        return list_names(folder)
     except OSError:
         return []

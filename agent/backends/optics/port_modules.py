@@ -1,29 +1,95 @@
 """The modules of all ports: each at most once a minute, and those of one card one after another.
 
-The kernel reads a module under the lock of network configuration, so that a module that hangs would delay that, too:
-one that failed twice is left alone for ten minutes.
+The kernel allows the request for pages of modules only with CAP_NET_ADMIN. The bytes in it are all that is read from
+the module: a driver turns each request into transfers of these bytes (Documentation/networking/ethtool-netlink.rst,
+MODULE_EEPROM_GET, from Linux 5.13 on). It reads a module under the lock of network configuration, so that a module
+that hangs would delay that, too: one that failed twice is left alone for ten minutes.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from agent.backends.file_relay import FileRelay, Leg, Unread
-from agent.backends.optics.kernel_asking import Connect
-from agent.backends.optics.missing_rows import MissingRows
-from agent.backends.optics.module_questions import QUESTION, CardModules, PortMemory
-from agent.backends.optics.modules.diagnostics import HOST, MEDIA, WHOLE, Measure, Measurement
-from agent.backends.optics.modules.module_figures import LimitPair
-from agent.backends.optics.modules.module_reading import KnownModule, ModuleReading
-from agent.backends.optics.port_census import PortCensus
-from agent.backends.optics.relayed_questions import NoAnswer
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.optics.ethernet_ports import PortList
+from agent.backends.optics.ethtool_requests import (
+    COMPACT,
+    MissingPortMetrics,
+    RequestFailure,
+    explain_failure,
+    send_for_port,
+)
+from agent.backends.optics.modules.cmis import HOST, MEDIA, WHOLE, VdmObservable, VdmSample
+from agent.backends.optics.modules.module_reader import ModuleFacts, ModuleReading, read_module
+from agent.backends.optics.modules.module_types import AlarmWarningLimits, ModuleSpan
+from agent.backends.optics.netlink import Connect, NetlinkFormatError, u8, u32
 from agent.backends.protocol import BackendSample, DeviceError
 from agent.backends.sysfs import printable
 from agent.catalogue import transceivers as rows
 from agent.model import Gap, Labels, Metric, Node, Reading, Reason, Series
+
+EEPROM_REQUEST = "MODULE_EEPROM_GET"
+_COMMANDS = (31, 32)
+_HEADER, _OFFSET, _LENGTH, _PAGE, _BANK, _ADDRESS, _DATA = 1, 2, 3, 4, 5, 6, 7
+_MODULE = 0x50
+"""The address of a module's memory on its bus, in both memory maps."""
+_DENIED = "needs CAP_NET_ADMIN, which docs/ports.md says how to allow, and what for"
+
+
+class ModuleEeprom:
+    """The memory of the module in one port, as `Memory`."""
+
+    def __init__(self, connect: Connect, family: int, device: str) -> None:
+        self._connect = connect
+        self._family = family
+        self._device = device
+
+    def __call__(self, span: ModuleSpan) -> bytes:
+        """Raises OSError with what the kernel refuses it with, and NetlinkFormatError."""
+        wanted = (
+            u32(_OFFSET, span.offset),
+            u32(_LENGTH, span.length),
+            u8(_PAGE, span.page),
+            u8(_BANK, span.bank),
+            u8(_ADDRESS, _MODULE),
+        )
+        told = send_for_port(self._connect, self._family, _COMMANDS, _HEADER, COMPACT, self._device, *wanted)
+        return dict(told).get(_DATA, b"")
+
+
+class AdapterModules:
+    """The modules of one card, one after another, as one item of the relay: a card has one bus, or one firmware."""
+
+    def __init__(self, card: str, modules: Sequence[tuple[ModuleEeprom, ModuleFacts | None]]) -> None:
+        self.path = f"modules of {card}"
+        self._modules = modules
+
+    def read(self) -> list[ModuleReading | RequestFailure]:
+        """For each module, in order, what it says or why it says nothing."""
+        return [_answer_of(memory, known) for memory, known in self._modules]
+
+
+def _answer_of(memory: ModuleEeprom, known: ModuleFacts | None) -> ModuleReading | RequestFailure:
+    try:
+        return read_module(memory, known)
+    except DeviceError as error:
+        return RequestFailure(error.reason, error.detail)
+    except NetlinkFormatError as error:
+        return explain_failure(error)
+    except OSError as error:
+        why = explain_failure(error)
+        if error.errno == errno.EPERM:
+            return RequestFailure(why.reason, _DENIED)
+        if (
+            why.reason is Reason.LOST and known is None
+        ):  # an empty cage, which no driver distinguishes from a silent module
+            return RequestFailure(Reason.UNSUPPORTED, f"no module answers: {why.detail}")
+        return why
+
 
 MODULE_SECONDS = 59.0
 """Least seconds between two reads of a module: a minute, less what the lane's tick may be early."""
@@ -39,12 +105,12 @@ _FUNCTION = re.compile(r"\.[0-7]$")
 class PortModule:
     """One port, what is known of its module, and what was said last."""
 
-    known: KnownModule | None = None
-    said: ModuleReading | NoAnswer | None = None
+    known: ModuleFacts | None = None
+    said: ModuleReading | RequestFailure | None = None
     due: float = float("-inf")
     failures: int = 0
 
-    def take(self, answer: ModuleReading | NoAnswer, mono: float) -> None:
+    def take(self, answer: ModuleReading | RequestFailure, mono: float) -> None:
         """Note an answer, and when to ask again."""
         self.said = answer
         self.due = mono + MODULE_SECONDS
@@ -57,14 +123,14 @@ class PortModule:
             self.due = mono + PAUSE_SECONDS
 
 
-class Transceivers:
+class TransceiverReader:
     """The module in every port of the census. `connect` opens a socket to the kernel."""
 
-    def __init__(self, sysfs: str, census: PortCensus, connect: Connect) -> None:
+    def __init__(self, sysfs: str, census: PortList, connect: Connect) -> None:
         self._sysfs = sysfs
         self._census = census
         self._connect = connect
-        self._relay = FileRelay("optics-modules", PATIENCE_SECONDS)
+        self._relay = FileReaderPool("optics-modules", PATIENCE_SECONDS)
         self._ports: dict[str, PortModule] = {}
 
     def read(self, mono: float) -> BackendSample:
@@ -77,7 +143,7 @@ class Transceivers:
         self._ports = {port: self._ports.get(port) or PortModule() for port in ports}
         asked = self._ask(family, mono)
         readings: list[Reading] = []
-        missing = MissingRows()
+        missing = MissingPortMetrics()
         for port, module in self._ports.items():
             device = printable(port)
             if isinstance(module.said, ModuleReading):
@@ -85,9 +151,9 @@ class Transceivers:
                 readings += given
                 missing.give(each.metric for each in given)
                 for row, why in _lacking(module.said):
-                    missing.miss(row, why.reason, f"{QUESTION} {device}: {why.detail}")
+                    missing.miss(row, why.reason, f"{EEPROM_REQUEST} {device}: {why.detail}")
             elif module.said is not None:  # the row that names the module stands for all of them
-                missing.miss(rows.INFO, module.said.reason, f"{QUESTION} {device}: {module.said.detail}")
+                missing.miss(rows.INFO, module.said.reason, f"{EEPROM_REQUEST} {device}: {module.said.detail}")
         return BackendSample(readings, list(missing.gaps()), calls=asked)
 
     def close(self) -> None:
@@ -99,14 +165,17 @@ class Transceivers:
         for port, module in self._ports.items():
             if mono >= module.due:
                 cards.setdefault(self._card_of(port), []).append(port)
-        legs = [
-            Leg(card, [CardModules(card, [(PortMemory(self._connect, family, port), self._ports[port].known)
-                                          for port in ports])])
-            for card, ports in cards.items()
-        ]  # fmt: skip
+        legs = []
+        for card, ports in cards.items():
+            modules = [(ModuleEeprom(self._connect, family, port), self._ports[port].known) for port in ports]
+            legs.append(DeviceReads(card, [AdapterModules(card, modules)]))
         for ports, (answer,) in zip(cards.values(), self._relay.round(legs, mono), strict=True):
             for place, port in enumerate(ports):
-                said = NoAnswer(answer.reason, answer.detail) if isinstance(answer, Unread) else answer[place]
+                said = (
+                    RequestFailure(answer.reason, answer.detail)
+                    if isinstance(answer, UnansweredRead)
+                    else answer[place]
+                )
                 self._ports[port].take(said, mono)
         return sum(map(len, cards.values()))
 
@@ -129,9 +198,9 @@ def _readings_of(device: str, said: ModuleReading) -> Iterator[Reading]:
     yield from _lanes(device, values.receive_power, rows.RECEIVE_LANE, rows.RECEIVE_LOWEST, rows.RECEIVE_HIGHEST)
     yield from _lanes(device, values.transmit_power, rows.TRANSMIT_LANE, rows.TRANSMIT_LOWEST, None)
     yield from _lanes(device, values.transmit_bias, rows.BIAS_LANE, None, rows.BIAS_HIGHEST)
-    if not isinstance(said.diagnostics, NoAnswer):
+    if not isinstance(said.diagnostics, RequestFailure):
         yield from _diagnosed(device, said.diagnostics)
-    if limits is not None and not isinstance(limits, NoAnswer):
+    if limits is not None and not isinstance(limits, RequestFailure):
         yield from _bounds(device, rows.TEMPERATURE_LIMIT, limits.temperature)
         if said.known.traits.lanes:
             yield from _bounds(device, rows.RECEIVE_LIMIT, limits.receive_power)
@@ -150,10 +219,10 @@ def _lanes(
         yield _reading(each, device, value, ("lane", str(lane)))
 
 
-def _diagnosed(device: str, values: Mapping[Measurement, float]) -> Iterator[Reading]:
+def _diagnosed(device: str, values: Mapping[VdmSample, float]) -> Iterator[Reading]:
     for measure, each, worst, choose in (
-        (Measure.ERRORS, rows.ERRORS_LANE, rows.ERRORS_HIGHEST, max),
-        (Measure.SIGNAL, rows.SIGNAL_LANE, rows.SIGNAL_LOWEST, min),
+        (VdmObservable.ERRORS, rows.ERRORS_LANE, rows.ERRORS_HIGHEST, max),
+        (VdmObservable.SIGNAL, rows.SIGNAL_LANE, rows.SIGNAL_LOWEST, min),
     ):
         for side in (MEDIA, HOST):
             lanes = {one.lane: value for one, value in values.items() if (one.measure, one.side) == (measure, side)}
@@ -164,7 +233,7 @@ def _diagnosed(device: str, values: Mapping[Measurement, float]) -> Iterator[Rea
                     yield _reading(each, device, value, ("side", side), ("lane", str(lane)))
 
 
-def _bounds(device: str, row: Metric, bounds: LimitPair) -> Iterator[Reading]:
+def _bounds(device: str, row: Metric, bounds: AlarmWarningLimits) -> Iterator[Reading]:
     for level, value in bounds._asdict().items():
         if value is not None:
             yield _reading(row, device, value, ("level", level))
@@ -175,11 +244,11 @@ def _reading(row: Metric, device: str, value: float, *labels: tuple[str, str]) -
     return Reading(Series(row, Node(), every), value)
 
 
-def _lacking(said: ModuleReading) -> Iterator[tuple[Metric, NoAnswer]]:
+def _lacking(said: ModuleReading) -> Iterator[tuple[Metric, RequestFailure]]:
     """The rows that a module should give and does not, and why."""
     if said.values.trouble:
-        yield rows.RECEIVE_LOWEST, NoAnswer(Reason.LOST, said.values.trouble)
-    if isinstance(said.known.limits, NoAnswer):
+        yield rows.RECEIVE_LOWEST, RequestFailure(Reason.LOST, said.values.trouble)
+    if isinstance(said.known.limits, RequestFailure):
         yield rows.RECEIVE_LIMIT, said.known.limits
-    if isinstance(said.diagnostics, NoAnswer):
+    if isinstance(said.diagnostics, RequestFailure):
         yield rows.ERRORS_HIGHEST, said.diagnostics

@@ -15,36 +15,36 @@ not, and have their own metrics:
 labelled as an estimate. Measured on nodes with eight H100: node = 1.1 x GPUs + 1.5 to 1.9 kW, with
 a residual of about 1 kW: the sum of GPU power alone is a third too low under load, two thirds at idle.
 
-Redfish and IPMI are read at most every 5 s; see `agent.backends.pacing` for what is exposed in between.
+Redfish and IPMI are read at most every 5 s; see `agent.backends.polled_source` for what is exposed in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Protocol
 
-from agent.backends.file_relay import FileRelay
-from agent.backends.pacing import Paced, Repeat, Spawn, spawn_thread
-from agent.backends.power.hwmon import Hwmon
-from agent.backends.power.ipmi import Ipmi, Transport, open_transport
-from agent.backends.power.power_source import PowerSource, plausible_watts
-from agent.backends.power.rapl import Rapl
-from agent.backends.power.redfish import Redfish
-from agent.backends.power.refusals import Refusals
-from agent.backends.protocol import AbsentError, BackendSample
+from agent.backends.file_reader_pool import FileReaderPool
+from agent.backends.polled_source import CachedRead, PollableSource, PolledSource, Spawn, spawn_thread
+from agent.backends.power.hwmon import HwmonPower
+from agent.backends.power.ipmi import IpmiPower, IpmiTransport, open_transport
+from agent.backends.power.rapl import RaplEnergy
+from agent.backends.power.redfish_power import RedfishPower
+from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.redfish_service import target_of
 from agent.backends.registration import BackendContext
 from agent.catalogue import metric
 from agent.catalogue.node import NODE_POWER
 from agent.config.schema import BackendsConfig
 from agent.lib.http_target import HttpTarget
-from agent.model import Backend, Gap, Instant, Lane, Node, Reading, Series
+from agent.model import Backend, Gap, Instant, Lane, Node, Reading, Reason, Series
+
+__all__ = ["PowerBackend", "bmc_of", "make_backend"]
 
 PATIENCE_SECONDS = 1.0
 """Seconds to wait for a file: a meter may go through the firmware."""
 LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("power"))
-
-__all__ = ["PowerBackend", "bmc_of", "make_backend"]
 
 
 def make_backend(context: BackendContext) -> PowerBackend | None:
@@ -55,17 +55,63 @@ def make_backend(context: BackendContext) -> PowerBackend | None:
     return PowerBackend(wanted.power, str(context.sysfs), redfish=_redfish(context))
 
 
-def _redfish(context: BackendContext) -> Redfish | None:
+def _redfish(context: BackendContext) -> RedfishPower | None:
     wanted = context.config.backends
     target = bmc_of(wanted)
     if target is None or wanted.redfish is None:
         return None
-    return Redfish(target, wanted.redfish.chassis, lambda: context.clock().mono)
+    return RedfishPower(target, wanted.redfish.chassis, lambda: context.clock().mono)
 
 
 def bmc_of(wanted: BackendsConfig) -> HttpTarget | None:
     """The BMC to ask, if one is configured. Raises ConfigError."""
     return target_of(wanted) if "redfish" in wanted.power else None
+
+
+MOST_WATTS = 1e6
+
+
+class PowerSource(PollableSource, Protocol):
+    """One way to learn the power of the whole node."""
+
+    def watts(self) -> float:
+        """The power now. Raises AbsentError if this node has no such source, and DeviceError if it does not answer."""
+
+
+def plausible_watts(source: PowerSource) -> float:
+    """What it answers. Raises DeviceError as well where that cannot be: a node that runs this code draws power.
+
+    Some controllers answer 0 when they do not measure.
+    """
+    watts = source.watts()
+    if not 0 < watts < MOST_WATTS:
+        raise DeviceError(Reason.IMPLAUSIBLE, f"reported {watts:g} W for a running node")
+    return watts
+
+
+log = logging.getLogger("coldplate.power")
+
+
+class PermissionLog:
+    """Reads that lack a permission: logged once, and once when they are allowed again.
+
+    Kept by metric: the counters of RAPL's many domains are refused together.
+    """
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def see(self, gaps: Iterable[Gap], read: Iterable[str]) -> None:
+        """Take in the gaps of a look, and the names of the metrics that it could read."""
+        denied = {gap.metric.name: gap.detail for gap in reversed(list(gaps)) if gap.reason is Reason.DENIED}
+        for name, detail in denied.items():
+            if name not in self._told:
+                self._told.add(name)
+                log.warning("%s", detail, extra={"facts": {"missing": name}})
+        if self._told:
+            for name in self._told.intersection(read) - denied.keys():
+                self._told.discard(name)
+                log.info("source recovered: %s", name)
 
 
 class PowerBackend:
@@ -80,24 +126,24 @@ class PowerBackend:
         order: Sequence[str],
         sysfs: str = "/sys",
         redfish: PowerSource | None = None,
-        ipmi: Callable[[], Transport] = open_transport,
+        ipmi: Callable[[], IpmiTransport] = open_transport,
         spawn: Spawn = spawn_thread,
     ) -> None:
         """`order` names sources; those that do not exist are skipped. `spawn` runs what may take long."""
-        self._relay = FileRelay(self.name, PATIENCE_SECONDS)
-        hwmon = Hwmon(sysfs, self._relay)
-        rapl = Rapl(sysfs, self._relay)
-        sources: dict[str, PowerSource] = {"ipmi": Ipmi(ipmi), "hwmon": hwmon}
+        self._relay = FileReaderPool(self.name, PATIENCE_SECONDS)
+        hwmon = HwmonPower(sysfs, self._relay)
+        rapl = RaplEnergy(sysfs, self._relay)
+        sources: dict[str, PowerSource] = {"ipmi": IpmiPower(ipmi), "hwmon": hwmon}
         if redfish is not None:
             sources["redfish"] = redfish
         names = [name for name in dict.fromkeys(order) if name in sources]
-        self._paced = [Paced(sources[name], partial(plausible_watts, sources[name]), spawn) for name in names]
+        self._paced = [PolledSource(sources[name], partial(plausible_watts, sources[name]), spawn) for name in names]
         self._series = {name: Series(NODE_POWER, Node(), (("source", name),)) for name in names}
         # Reading the parts also finds the meters, so it comes before any source is asked.
-        self._parts = [Repeat(hwmon.parts, hwmon.period)] if "hwmon" in names else []
+        self._parts = [CachedRead(hwmon.parts, hwmon.period)] if "hwmon" in names else []
         if "rapl" in order:
-            self._parts.append(Repeat(rapl.read, rapl.period))
-        self._refusals = Refusals()
+            self._parts.append(CachedRead(rapl.read, rapl.period))
+        self._refusals = PermissionLog()
         self._sysfs = (hwmon, rapl)
         self._looked_for = f"no RAPL domain {rapl.pattern}" if "rapl" in order else ""
 
@@ -134,7 +180,7 @@ class PowerBackend:
             paced.close()
         self._relay.close()
 
-    def _ask(self, mono: float) -> tuple[Paced[float] | None, int]:
+    def _ask(self, mono: float) -> tuple[PolledSource[float] | None, int]:
         """The first source with a value, and how many reads were made to find it."""
         asked = 0
         for paced in self._paced:
@@ -144,7 +190,7 @@ class PowerBackend:
         return None, asked
 
     @staticmethod
-    def _missing(preferred: Sequence[Paced[float]], winner: Paced[float] | None) -> list[Gap]:
+    def _missing(preferred: Sequence[PolledSource[float]], winner: PolledSource[float] | None) -> list[Gap]:
         """Why sources did not answer: all of them if none did, else those that were configured by name."""
         return [
             Gap(NODE_POWER, Node(), paced.fault.reason, f"{paced.source.name}: {paced.fault.detail}")

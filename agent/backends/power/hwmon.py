@@ -16,10 +16,10 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agent.backends.file_relay import FileRelay, Leg, Unread
-from agent.backends.power.power_files import CountFile, Folder, read_name, read_text
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.power.sysfs_numbers import DirectoryEntries, NumberFile, read_name, read_text
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
-from agent.backends.sysfs import names
+from agent.backends.sysfs import list_names
 from agent.catalogue.node import METERS as METER_ROWS
 from agent.model import Gap, Instant, Node, Reading, Reason, Series
 
@@ -48,7 +48,7 @@ class HwmonMeter(NamedTuple):
     series: Series | None
 
 
-class MeterFiles:
+class HwmonMeterFiles:
     """The meters of one device, for a relay."""
 
     def __init__(self, path: str) -> None:
@@ -75,7 +75,7 @@ class MeterFiles:
 def _channels(folder: str, suffix: str) -> list[str]:
     """The power channels that have a file in the folder with this suffix."""
     try:
-        found = [_POWER.fullmatch(name) for name in names(folder)]
+        found = [_POWER.fullmatch(name) for name in list_names(folder)]
     except OSError:
         return []  # only one of the two folders has them
     return [match[1] for match in found if match and match[2] == suffix][:METERS]
@@ -110,7 +110,7 @@ def part_series(label: str) -> Series | None:
     return Series(COMPONENT, Node(), (("component", component), socket))
 
 
-class Hwmon:
+class HwmonPower:
     """The ACPI power meters: `parts`, and the `watts` of the whole node as `parts` has read them."""
 
     name = "hwmon"
@@ -121,7 +121,7 @@ class Hwmon:
     grace = 0.0
     patience = 0.0
 
-    def __init__(self, sysfs: str, relay: FileRelay) -> None:
+    def __init__(self, sysfs: str, relay: FileReaderPool) -> None:
         self._root = f"{sysfs}/class/hwmon"
         self._relay = relay
         self.left_out = 0
@@ -155,7 +155,7 @@ class Hwmon:
         if now.mono >= self._rescan:
             self._scan(now.mono)
             self._rescan = now.mono + (RESCAN_TROUBLED_SECONDS if self._gaps else RESCAN_SECONDS)
-        legs = [Leg(meter.path, [CountFile(meter.path)]) for meter in self._meters]
+        legs = [DeviceReads(meter.path, [NumberFile(meter.path)]) for meter in self._meters]
         answers = self._relay.round(legs, now.mono)
         self._answers = [_answer(meter.path, each) for meter, (each,) in zip(self._meters, answers, strict=True)]
         readings: list[Reading] = []
@@ -171,19 +171,19 @@ class Hwmon:
 
     def _scan(self, mono: float) -> None:
         """Find the meters. Those of a device that cannot be looked into now stay: their own reads will show why."""
-        ((listed,),) = self._relay.round([Leg(self._root, [Folder(self._root, "hwmon")])], mono)
+        ((listed,),) = self._relay.round([DeviceReads(self._root, [DirectoryEntries(self._root, "hwmon")])], mono)
         if not isinstance(listed, list):
             self._gaps = [_untold(self._root, listed)]
             return
         devices, self.left_out = listed[:DEVICES], max(len(listed) - DEVICES, 0)
-        answers = self._relay.round([Leg(device, [MeterFiles(device)]) for device in devices], mono)
+        answers = self._relay.round([DeviceReads(device, [HwmonMeterFiles(device)]) for device in devices], mono)
         before, self._by_device, self._gaps = self._by_device, {}, []
         for device, (answer,) in zip(devices, answers, strict=True):
             if isinstance(answer, list):
                 self._by_device[device] = answer
                 continue
             self._gaps.append(_untold(device, answer))
-            if isinstance(answer, Unread):
+            if isinstance(answer, UnansweredRead):
                 self._by_device[device] = before.get(device, [])
         self._admit([meter for meters in self._by_device.values() for meter in meters])
 
@@ -203,10 +203,10 @@ class Hwmon:
                 self.left_out += 1
 
 
-def _answer(path: str, answer: int | DeviceError | Unread) -> int | DeviceError:
-    return DeviceError(answer.reason, f"{path}: {answer.detail}") if isinstance(answer, Unread) else answer
+def _answer(path: str, answer: int | DeviceError | UnansweredRead) -> int | DeviceError:
+    return DeviceError(answer.reason, f"{path}: {answer.detail}") if isinstance(answer, UnansweredRead) else answer
 
 
-def _untold(path: str, answer: DeviceError | Unread) -> Gap:
-    detail = f"{path}: {answer.detail}" if isinstance(answer, Unread) else answer.detail
+def _untold(path: str, answer: DeviceError | UnansweredRead) -> Gap:
+    detail = f"{path}: {answer.detail}" if isinstance(answer, UnansweredRead) else answer.detail
     return Gap(COMPONENT, Node(), answer.reason, detail)

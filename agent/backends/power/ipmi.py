@@ -56,7 +56,7 @@ def parse_power_reading(response: bytes) -> PowerReading:
     return PowerReading(current, minimum, maximum, average, period, bool(response[18] & MEASURING))
 
 
-class Transport(Protocol):
+class IpmiTransport(Protocol):
     """A way to ask the controller of this node for its power reading."""
 
     def power_reading(self) -> bytes:
@@ -68,9 +68,9 @@ class Transport(Protocol):
 
 def open_transport(
     find: Callable[[], str | None] = device,
-    opener: Callable[[str], Transport] = open_device,
+    opener: Callable[[str], IpmiTransport] = open_device,
     broker: BrokerClient | None = None,
-) -> Transport:
+) -> IpmiTransport:
     """The kernel's IPMI device, or the broker if only that may open it.
 
     Raises AbsentError if this node has none, OSError if it cannot be opened.
@@ -103,7 +103,7 @@ def _fault(error: OSError) -> DeviceError:
     return DeviceError(reason, f"DCMI power reading: {where}{explained(error)}")
 
 
-class Ipmi:
+class IpmiPower:
     """The management controller, asked in-band."""
 
     name = "ipmi"
@@ -114,9 +114,9 @@ class Ipmi:
     grace = 0.25  # a controller answers in-band within some tens of milliseconds
     patience = 4.0
 
-    def __init__(self, opener: Callable[[], Transport] = open_transport) -> None:
+    def __init__(self, opener: Callable[[], IpmiTransport] = open_transport) -> None:
         self._opener = opener
-        self._transport: Transport | None = None
+        self._transport: IpmiTransport | None = None
 
     def watts(self) -> float:
         try:

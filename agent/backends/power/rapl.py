@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent.backends.file_relay import FileRelay, Leg, Unread
-from agent.backends.power.power_files import CountFile, Folder, read_count, read_name
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.power.sysfs_numbers import DirectoryEntries, NumberFile, read_name, read_number
 from agent.backends.protocol import BackendSample, DeviceError
 from agent.catalogue.node import RAPL
 from agent.model import Gap, Instant, Metric, Node, Reading, Reason, Series
@@ -31,7 +31,7 @@ REMEDY = "; udev/70-coldplate.rules lets the agent's group read it: udevadm trig
 
 
 @dataclass(slots=True)
-class Domain:
+class RaplDomain:
     """One RAPL domain: its name, the range of its counter, and its energy so far, in microjoules."""
 
     wrap: int
@@ -55,39 +55,39 @@ class Domain:
 
 
 @dataclass(frozen=True, slots=True)
-class Zone:
+class RaplZone:
     """A zone's name, and the value at which its counter wraps."""
 
     name: str
     wrap: int
 
 
-class ZoneFiles:
+class RaplZoneFiles:
     """A zone's name and range, for a relay."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def read(self) -> Zone | DeviceError:
+    def read(self) -> RaplZone | DeviceError:
         """The zone, or why it cannot be known."""
         try:
-            return Zone(read_name(f"{self.path}/name"), read_count(f"{self.path}/max_energy_range_uj"))
+            return RaplZone(read_name(f"{self.path}/name"), read_number(f"{self.path}/max_energy_range_uj"))
         except DeviceError as error:
             return error
 
 
-class Rapl:
+class RaplEnergy:
     """All RAPL domains of the node. `intel-rapl` is the name on AMD, too; its mmio twin counts the same energy."""
 
     period = 1.0
 
-    def __init__(self, sysfs: str, relay: FileRelay) -> None:
+    def __init__(self, sysfs: str, relay: FileReaderPool) -> None:
         self._root = f"{sysfs}/class/powercap"
         self.pattern = f"{self._root}/intel-rapl:*"
         self.left_out = 0
         self._relay = relay
-        self._zones: dict[str, Zone] = {}
-        self._domains: dict[str, Domain] = {}
+        self._zones: dict[str, RaplZone] = {}
+        self._domains: dict[str, RaplDomain] = {}
         self._gaps: list[Gap] = []
         self._rescan = float("-inf")
 
@@ -98,7 +98,7 @@ class Rapl:
             self._rescan = now.mono + (RESCAN_TROUBLED_SECONDS if self._gaps else RESCAN_SECONDS)
         readings: list[Reading] = []
         gaps = list(self._gaps)
-        legs = [Leg(zone, [CountFile(f"{zone}/energy_uj")]) for zone in self._domains]
+        legs = [DeviceReads(zone, [NumberFile(f"{zone}/energy_uj")]) for zone in self._domains]
         answers = self._relay.round(legs, now.mono)
         for (zone, domain), (raw,) in zip(self._domains.items(), answers, strict=True):
             path = f"{zone}/energy_uj"
@@ -113,17 +113,17 @@ class Rapl:
 
     def _scan(self, mono: float) -> None:
         """Find the domains; those already known keep their count."""
-        ((listed,),) = self._relay.round([Leg(self._root, [Folder(self._root, "intel-rapl:")])], mono)
+        ((listed,),) = self._relay.round([DeviceReads(self._root, [DirectoryEntries(self._root, "intel-rapl:")])], mono)
         if not isinstance(listed, list):
             self._gaps = [_gap(self._root, listed)]
             return
         paths, self.left_out = listed[:ZONES], max(len(listed) - ZONES, 0)
         fresh = [path for path in paths if path not in self._zones]
-        answers = self._relay.round([Leg(path, [ZoneFiles(path)]) for path in fresh], mono)
+        answers = self._relay.round([DeviceReads(path, [RaplZoneFiles(path)]) for path in fresh], mono)
         known = {path: zone for path, zone in self._zones.items() if path in paths}
         self._gaps = []
         for path, (answer,) in zip(fresh, answers, strict=True):
-            if isinstance(answer, Zone):
+            if isinstance(answer, RaplZone):
                 known[path] = answer
             else:
                 self._gaps.append(_gap(path, answer))
@@ -132,7 +132,7 @@ class Rapl:
 
     def _name_domains(self) -> None:
         """`package-0`; for a part of it, `intel-rapl:0:1`, with its parent before it: `package-0-dram`."""
-        domains: dict[str, Domain] = {}
+        domains: dict[str, RaplDomain] = {}
         taken: set[str] = set()
         for path, zone in self._zones.items():
             name, (parent, _, number) = zone.name, path.rpartition(":")
@@ -150,7 +150,7 @@ class Rapl:
             taken.add(name)
             series = Series(_row(zone.name, nested), Node(), (("domain", name),))
             before = self._domains.get(path)
-            domains[path] = before if before is not None and before.series == series else Domain(zone.wrap, series)
+            domains[path] = before if before is not None and before.series == series else RaplDomain(zone.wrap, series)
         self._domains = domains
 
 
@@ -164,8 +164,8 @@ def _row(zone: str, nested: bool) -> Metric:
     return PLATFORM_ENERGY if zone.startswith("psys") else ENERGY
 
 
-def _gap(path: str, answer: DeviceError | Unread) -> Gap:
-    if isinstance(answer, Unread):
+def _gap(path: str, answer: DeviceError | UnansweredRead) -> Gap:
+    if isinstance(answer, UnansweredRead):
         return Gap(ENERGY, Node(), answer.reason, f"{path}: {answer.detail}")
     forbidden = isinstance(answer.__cause__, PermissionError)
     return Gap(ENERGY, Node(), answer.reason, answer.detail + (REMEDY if forbidden else ""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import exp
 
-from agent.backends.synthetic.machines import Topology
+from agent.backends.synthetic.machines import MachineType
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault
 
 OF_COOLANT = frozenset({"coolant-warm", "pump-failure"})
@@ -45,7 +45,7 @@ class CoolantLoop:
         return FLOW * (STANDING if _stands(self._machine, failed) else ALONE)
 
 
-def warmed(machine: Topology, faults: Iterable[ScenarioFault]) -> float:
+def warmed(machine: MachineType, faults: Iterable[ScenarioFault]) -> float:
     """Degrees by which the GPUs get warmer in the end, while these faults hold."""
     faults = list(faults)
     warm = sum(fault.parameters["degrees"] for fault in faults if fault.kind == "coolant-warm")
@@ -53,7 +53,7 @@ def warmed(machine: Topology, faults: Iterable[ScenarioFault]) -> float:
     return warm + (STANDING_WARMTH if stands else 0.0)
 
 
-def _stands(machine: Topology, failed: set[str]) -> bool:
+def _stands(machine: MachineType, failed: set[str]) -> bool:
     return machine.rack is not None and failed.issuperset(machine.rack.pumps)
 
 

@@ -8,8 +8,9 @@ from math import inf
 from pathlib import Path
 from typing import NoReturn
 
+from agent.backends.synthetic.activity import TRAFFIC
 from agent.backends.synthetic.coolant_loop import OF_COOLANT
-from agent.backends.synthetic.machines import TOPOLOGIES, Topology
+from agent.backends.synthetic.machines import TOPOLOGIES, MachineType
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob, ScenarioPhase, Window
 from agent.backends.synthetic.scenario_schema import (
     FAULTS,
@@ -23,14 +24,13 @@ from agent.backends.synthetic.scenario_schema import (
     span,
     text,
 )
-from agent.backends.synthetic.workloads import TRAFFIC
 from agent.lib import textfile, yamltree
 from agent.lib.wording import one_line, shown
 
 SHIPPED = Path(__file__).parent / "scenarios"
 MOST_ITEMS = 500
 """Most jobs, phases of a job, and faults."""
-PARTS: Mapping[str, Callable[[Topology], Sequence[str]]] = {
+PARTS: Mapping[str, Callable[[MachineType], Sequence[str]]] = {
     "optic": lambda machine: machine.optics,
     "detector": lambda machine: (*machine.leak_detectors, *(machine.rack.leak_detectors if machine.rack else ())),
     "pump": lambda machine: machine.rack.pumps if machine.rack else (),
@@ -47,7 +47,7 @@ class ScenarioError(Exception):
     """A scenario cannot be read; the text names the file, the key and the remedy."""
 
 
-def load_scenario(name_or_path: str, machine: Topology | None = None) -> Scenario:
+def load_scenario(name_or_path: str, machine: MachineType | None = None) -> Scenario:
     """A shipped scenario by its name, or a file: anything with a slash, or that ends in .yaml or .yml.
 
     With `machine` it is played on that one, and not on its own. Raises ScenarioError.
@@ -128,7 +128,7 @@ class ScenarioReader:
     def optional(self, keys: Mapping[str, object], key: str, path: str) -> float | None:
         return None if keys.get(key) is None else self.number(keys, key, path, Parameter(span, None))
 
-    def scenario(self, name: str, raw: object, machine: Topology | None = None) -> Scenario:
+    def scenario(self, name: str, raw: object, machine: MachineType | None = None) -> Scenario:
         """The whole file, on its own machine or on another."""
         known = ("description", "topology", "seed", "jobs", "faults", "expect")
         keys = self.mapping(raw, "", known, ("description", "topology"))
@@ -162,7 +162,7 @@ class ScenarioReader:
             self.fail("seed", f"expected a whole number from 0, found {shown(seed)}")
         return seed
 
-    def job(self, raw: object, path: str, machine: Topology) -> ScenarioJob:
+    def job(self, raw: object, path: str, machine: MachineType) -> ScenarioJob:
         """A job on GPUs of this machine."""
         words = ("name", "user", "scheduler", "account", "partition")
         known = ("id", "gpus", "phases", "start", "end", "parallelism", "memory", *words)
@@ -216,7 +216,7 @@ class ScenarioReader:
             self.fail(path, f"expected a mapping of keys, found {shown(item)}")
         return str(self.value(item, "kind", path, Parameter(choice(known), None)))
 
-    def fault(self, raw: object, path: str, machine: Topology) -> ScenarioFault:
+    def fault(self, raw: object, path: str, machine: MachineType) -> ScenarioFault:
         """A fault of this machine."""
         name = self._kind(raw, path, FAULTS)
         kind = FAULTS[name]
@@ -245,7 +245,7 @@ class ScenarioReader:
             self._part(part, keys, path, machine) if part else "",
         )
 
-    def _gpus_of(self, kind: str, keys: Mapping[str, object], path: str, machine: Topology) -> tuple[int, ...]:
+    def _gpus_of(self, kind: str, keys: Mapping[str, object], path: str, machine: MachineType) -> tuple[int, ...]:
         """The GPUs that a fault is done to; what befalls the coolant reaches all of them."""
         if kind in OF_COOLANT:
             return self.gpus("all", path, machine)
@@ -265,23 +265,23 @@ class ScenarioReader:
                 self.fail(f"{path}.duration", "must be shorter than `repeat`")
         return window
 
-    def _port(self, keys: Mapping[str, object], path: str, machine: Topology) -> str:
+    def _port(self, keys: Mapping[str, object], path: str, machine: MachineType) -> str:
         return str(self.value(keys, "port", path, Parameter(choice(machine.ports), None)))
 
-    def _part(self, key: str, keys: Mapping[str, object], path: str, machine: Topology) -> str:
+    def _part(self, key: str, keys: Mapping[str, object], path: str, machine: MachineType) -> str:
         """The name of a part that only some machines have."""
         parts = PARTS[key](machine)
         if not parts:
             self.fail(f"{path}.{key}", f"{machine.name} has none")
         return str(self.value(keys, key, path, Parameter(choice(parts), None)))
 
-    def _link(self, keys: Mapping[str, object], path: str, machine: Topology) -> int:
+    def _link(self, keys: Mapping[str, object], path: str, machine: MachineType) -> int:
         link = keys["link"]
         if isinstance(link, bool) or not isinstance(link, int) or not 0 <= link < machine.nvlinks:
             self.fail(f"{path}.link", f"{machine.name} has NVLinks 0 to {machine.nvlinks - 1}, found {shown(link)}")
         return link
 
-    def gpus(self, raw: object, path: str, machine: Topology) -> tuple[int, ...]:
+    def gpus(self, raw: object, path: str, machine: MachineType) -> tuple[int, ...]:
         """GPU numbers: one, a list, a range such as 0-3, or all."""
         if raw == "all":
             return tuple(range(machine.gpus))

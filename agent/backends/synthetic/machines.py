@@ -30,7 +30,7 @@ class RackPlant:
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class MachineType:
     """One machine. Bandwidths are in one direction."""
 
     name: str
@@ -63,7 +63,7 @@ class Topology:
     leak_detectors: tuple[str, ...] = ()
     connectors: tuple[str, ...] = ()  # of coolant
     rated_flow: float = 0.0  # liters/s of all connectors together
-    rack: RackPlant | None = None  # None: nothing is told of what serves the rack
+    rack: RackPlant | None = None  # None: the rack has no equipment of its own
     cluster: str = ""  # NVLink domain; empty: no fabric
     inlet: float = 28.0  # celsius of the air or water that cools
     full_load_rise: float = 30.0  # celsius of the coolest slot above the inlet at the power limit
@@ -83,7 +83,7 @@ STANDALONE = "00000000-0000-0000-0000-000000000000"
 _BACK_TO_FRONT = (0.0, 1.5, 0.5, 2.0, 12.0, 14.0, 13.0, 11.5)  # measured shape: bimodal, 14 degrees wide
 _DGX_SLOTS = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")
 
-_H100 = Topology(
+_H100 = MachineType(
     name="dgx-h100",
     model="NVIDIA H100 80GB HBM3",
     architecture="hopper",
@@ -109,7 +109,7 @@ _A100_BUSES = ("07", "0f", "47", "4e", "87", "90", "b7", "bd")
 _GB200_BUSES = ("0008:01", "0009:01", "0018:01", "0019:01")
 _L40S_BUSES = ("16", "27", "38", "5a", "98", "a8", "c8", "d8")
 
-_GB200 = Topology(
+_GB200 = MachineType(
     name="gb200-tray",
     model="NVIDIA GB200",
     architecture="blackwell",
@@ -213,7 +213,7 @@ _ALL = (
     _GB200,
     _NVL72_TRAY,
     replace(_NVL72_TRAY, name="nvl72-rack", rack=_NVL72),
-    Topology(
+    MachineType(
         name="l40s-pcie",
         model="NVIDIA L40S",
         architecture="ada",
@@ -237,5 +237,5 @@ _ALL = (
     ),
 )
 
-TOPOLOGIES: dict[str, Topology] = {each.name: each for each in _ALL}
+TOPOLOGIES: dict[str, MachineType] = {each.name: each for each in _ALL}
 """Every machine by its name."""

@@ -1,12 +1,13 @@
-"""A parsed and checked scenario. Nothing here reads a file or knows YAML."""
+"""A parsed and checked scenario, and the announcement of its faults. Nothing here reads a file or knows YAML."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from math import floor, inf
 
-from agent.backends.synthetic.machines import Topology
+from agent.backends.synthetic.machines import MachineType
 
 EDGE = 1e-6
 """Two moments closer than this are the same moment: an edge must not be lost to rounding."""
@@ -120,10 +121,45 @@ class Scenario:
 
     name: str
     description: str
-    topology: Topology
+    topology: MachineType
     seed: int = 1
     jobs: tuple[ScenarioJob, ...] = ()
     faults: tuple[ScenarioFault, ...] = ()
     expect: tuple[str, ...] = ()
     awaited: tuple[AwaitedFault, ...] = ()
     """Set for a node of a simulated site whose jobs span nodes; no file has it."""
+
+
+MOST = 12
+"""Most faults that are announced one by one."""
+
+
+def announced(scenario: Scenario, wall: float) -> Iterator[str]:
+    """Return a line for each fault, by its time; the scenario begins at `wall`, in seconds since the epoch.
+
+    Viewers of a demonstration must know when and where to look.
+    """
+    faults = sorted(scenario.faults, key=lambda fault: fault.window.at)
+    for fault in faults[:MOST]:
+        yield f"{fault.kind}{_where(fault)}{_when(fault, wall)}"
+    if len(faults) > MOST:
+        yield f"and {len(faults) - MOST} more faults"
+
+
+def _where(fault: ScenarioFault) -> str:
+    part = fault.port or fault.part
+    if part:
+        return f" of {part}"
+    if not fault.gpus:
+        return ""
+    gpus = f"GPU {', '.join(map(str, fault.gpus))}"
+    return f" of link {fault.link} of {gpus}" if fault.kind.startswith("nvlink") else f" of {gpus}"
+
+
+def _when(fault: ScenarioFault, wall: float) -> str:
+    window = fault.window
+    again = "" if window.repeat is None else f", repeated every {window.repeat:g} s"
+    if window.at <= 0.0:
+        return f" from the start{again}"
+    at = datetime.fromtimestamp(wall + window.at, timezone.utc)
+    return f" starts at {at:%H:%M:%S} UTC, in {window.at:g} s{again}"

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from math import isfinite
 from typing import NamedTuple, Union
 
-from agent.backends.synthetic.fault_effects import SENTINELS
-from agent.backends.synthetic.light_budget import LANES
+from agent.backends.synthetic.synthetic_faults import SENTINELS
+from agent.backends.synthetic.synthetic_ports import LANES
 from agent.catalogue import BY_NAME, ROWS
 from agent.catalogue.bindings import Field
 from agent.catalogue.equipment import LEAK_STATES

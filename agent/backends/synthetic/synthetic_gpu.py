@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from agent.backends.protocol import BackendSample
-from agent.backends.synthetic import levels as ch
-from agent.backends.synthetic.error_counters import ErrorCounts
-from agent.backends.synthetic.fault_effects import Gate, Spoiler
+from agent.backends.synthetic import activity as ch
+from agent.backends.synthetic.activity import hash64
+from agent.backends.synthetic.gpu_history import Track
 from agent.backends.synthetic.machines import MIB
-from agent.backends.synthetic.noise import mix
-from agent.backends.synthetic.offered_series import Key, Offer, constant, gpu_gaps, gpu_offers, link_offers
 from agent.backends.synthetic.scenario import Scenario
-from agent.backends.synthetic.track import Track
-from agent.backends.synthetic.xid_feed import XidFeed
+from agent.backends.synthetic.supported_series import Key, Offer, constant, gpu_gaps, gpu_offers, link_offers
+from agent.backends.synthetic.synthetic_faults import ReadGate, ReadingCorruptor, SyntheticErrorCounters, XidFeed
 from agent.catalogue import metric
 from agent.catalogue.infiniband import NEAREST_HCA
 from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, NvLink, Reading, Series
@@ -91,10 +89,10 @@ class SyntheticGpuChannel:
         self.identity: GpuIdentity | None = identity
         self._machine, self._epoch, self._feed = machine, epoch, feed
         self._track = Track(scenario, number)
-        self._noise = mix(scenario.seed, number, 31)
-        self._gate = Gate(scenario, number, released)
-        self._spoiler = Spoiler(scenario, gpu=number)
-        self._errors = ErrorCounts(scenario, number)
+        self._noise = hash64(scenario.seed, number, 31)
+        self._gate = ReadGate(scenario, number, released)
+        self._spoiler = ReadingCorruptor(scenario, gpu=number)
+        self._errors = SyntheticErrorCounters(scenario, number)
         self._cliques = tuple(f for f in scenario.faults if f.kind == "clique" and number in f.gpus)
         self._limits = tuple(f for f in scenario.faults if f.kind == "power-limit" and number in f.gpus)
         offers = list(gpu_offers(machine))
@@ -171,7 +169,7 @@ class SyntheticGpuChannel:
         busy, memory_active = self._windowed(t)
         heat = track.temperature(t)
         used, free = self._memory(t)
-        noise = mix(self._noise, int(t * REFRESHES_A_SECOND))
+        noise = hash64(self._noise, int(t * REFRESHES_A_SECOND))
         thermal = sums[ch.SW_THERMAL] + sums[ch.HW_THERMAL]
         hardware = 1.0 if now[ch.HW_THERMAL] + now[ch.POWER_BRAKE] >= 0.5 else 0.0
         values = [
@@ -206,7 +204,7 @@ class SyntheticGpuChannel:
             busy, memory = self._track.sums(end, _WINDOWED)
             before, memory_before = self._track.sums(end - 1.0 / WINDOWS_A_SECOND, _WINDOWED)
             busy, memory = (busy - before) * WINDOWS_A_SECOND, (memory - memory_before) * WINDOWS_A_SECOND
-        noise = mix(self._noise, window, 1)
+        noise = hash64(self._noise, window, 1)
         if 1e-3 < busy < 0.99:
             busy += 0.04 * ((noise & 0xFFFF) / 65535.0 - 0.5) * min(1.0, 4.0 * busy)
         memory *= 0.97 + 0.06 * (noise >> 48) / 65535.0

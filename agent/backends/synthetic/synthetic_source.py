@@ -11,13 +11,12 @@ import threading
 from collections.abc import Sequence
 
 from agent.backends.protocol import Channel, Roster, SourceError, Unidentified
-from agent.backends.synthetic.fabric_channel import FabricChannel
-from agent.backends.synthetic.fault_effects import Gate
-from agent.backends.synthetic.machines import Topology
-from agent.backends.synthetic.noise import mix
+from agent.backends.synthetic.activity import hash64
+from agent.backends.synthetic.machines import MachineType
+from agent.backends.synthetic.non_gpu_channel import NonGpuChannel
 from agent.backends.synthetic.scenario import Scenario
+from agent.backends.synthetic.synthetic_faults import ReadGate, XidFeed
 from agent.backends.synthetic.synthetic_gpu import SyntheticGpuChannel
-from agent.backends.synthetic.xid_feed import XidFeed
 from agent.model import Gpu, GpuIdentity, Instant, Labels, Xid
 
 DRIVER = "570.172.08"
@@ -32,7 +31,7 @@ class SyntheticSource:
         self._scenario = scenario
         self._epoch = epoch
         self._released = threading.Event()
-        self._gate = Gate(scenario, None, self._released)
+        self._gate = ReadGate(scenario, None, self._released)
         self._hangs = tuple(fault for fault in scenario.faults if fault.kind == "hang")
         self._feed: XidFeed | None = None
         self._waiting: dict[int, GpuIdentity] = {}
@@ -49,7 +48,7 @@ class SyntheticSource:
         self._feed = feed = XidFeed(scenario, tuple(gpu.uuid for gpu in gpus), t)
         self._waiting = dict(enumerate(identities))
         self._joined = self._arrivals(t)
-        self._joined += (FabricChannel(scenario, gpus, self._epoch, self._released, feed, self._waiting),)
+        self._joined += (NonGpuChannel(scenario, gpus, self._epoch, self._released, feed, self._waiting),)
         return self._joined
 
     def roster(self, now: Instant) -> Roster:
@@ -58,7 +57,7 @@ class SyntheticSource:
         self._joined += self._arrivals(t)
         missing = []
         for number in self._waiting:
-            error = Gate(self._scenario, number, self._released).silence(t)
+            error = ReadGate(self._scenario, number, self._released).silence(t)
             if error is not None:
                 missing.append(Unidentified(str(number), error.reason, error.detail))
         return Roster(self._joined, tuple(missing))
@@ -75,7 +74,7 @@ class SyntheticSource:
         """Channels of the GPUs that identify themselves at `t` for the first time."""
         feed = self._feed
         assert feed is not None
-        joining = [n for n in self._waiting if Gate(self._scenario, n, self._released).silence(t) is None]
+        joining = [n for n in self._waiting if ReadGate(self._scenario, n, self._released).silence(t) is None]
         return tuple(
             SyntheticGpuChannel(self._scenario, number, self._waiting.pop(number), self._epoch, self._released, feed)
             for number in joining
@@ -99,18 +98,18 @@ class SyntheticSource:
 def identity_of(scenario: Scenario, number: int) -> GpuIdentity:
     """What the GPU of this number says of itself."""
     machine = scenario.topology
-    digits = f"{mix(scenario.seed, number, 71):016x}{mix(scenario.seed, number, 72):016x}"
+    digits = f"{hash64(scenario.seed, number, 71):016x}{hash64(scenario.seed, number, 72):016x}"
     uuid = f"GPU-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
     return GpuIdentity(
         Gpu(str(number), uuid),
         machine.slots[number],
-        f"165{mix(scenario.seed, number, 73) % 10**10:010d}",
+        f"165{hash64(scenario.seed, number, 73) % 10**10:010d}",
         machine.model,
         _facts(machine, number),
     )
 
 
-def _facts(machine: Topology, number: int) -> Labels:
+def _facts(machine: MachineType, number: int) -> Labels:
     """The further labels of coldplate_gpu_info that a real GPU has, too."""
     return (
         ("driver_version", DRIVER),
@@ -121,3 +120,20 @@ def _facts(machine: Topology, number: int) -> Labels:
         ("numa_node", str(2 * number // machine.gpus)),
         ("board_part", "synthetic"),
     )
+
+
+SETTLING_SECONDS = 20.0
+"""Seconds from the last fault's beginning until it shows in full: heat takes a while."""
+
+
+def settled_at(scenario: Scenario) -> float:
+    """Seconds from the scenario's beginning until the last of its faults has shown."""
+    return max((fault.window.at for fault in scenario.faults), default=0.0) + SETTLING_SECONDS
+
+
+def past_xids(scenario: Scenario, t: float, now: Instant) -> list[Xid]:
+    """The XIDs of the first `t` seconds, as the kernel log of such a node would have them at `now`."""
+    uuids = tuple(identity_of(scenario, number).gpu.uuid for number in range(scenario.topology.gpus))
+    feed = XidFeed(scenario, uuids, 0.0)
+    feed.advance(t, now)
+    return feed.wait(0.0)

@@ -17,7 +17,7 @@ from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 import msgspec
 
-from agent.backends.kmsg import DeviceReader, logged_xids
+from agent.backends.kmsg import KmsgReader, read_xids
 from agent.config.schema import Config, ConfigError
 from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, read_request
 from agent.health import fault_findings, gpu_findings
@@ -119,11 +119,11 @@ class _AlertsPage(TypedDict):
 def read_kernel_log() -> tuple[Sequence[Xid] | None, str]:
     """The XIDs since boot, or None and why the kernel log cannot be read."""
     try:
-        reader = DeviceReader(KERNEL_LOG, whole=True)
+        reader = KmsgReader(KERNEL_LOG, whole=True)
     except OSError as error:
         return None, f"{KERNEL_LOG}: {error.strerror}"
     try:
-        return logged_xids(reader, clock()), ""
+        return read_xids(reader, clock()), ""
     except OSError as error:
         return None, f"{KERNEL_LOG}: {error.strerror}"
     finally:
@@ -179,8 +179,8 @@ def age_scenario(options: CommandLineOptions, config: Config, at: float | None) 
         if at is not None:
             raise ConfigError("--at: needs --scenario")
         return options
-    from agent.backends.synthetic.hindsight import settled_at
     from agent.backends.synthetic.loader import load_scenario
+    from agent.backends.synthetic.synthetic_source import settled_at
     from agent.wiring.sources import checked_scenario
 
     scenario = load_scenario(checked_scenario(config))
@@ -355,8 +355,8 @@ def _unrecognised(view: SeenNode) -> str:
 
 
 def _past(config: Config, options: CommandLineOptions) -> list[Xid]:
-    from agent.backends.synthetic.hindsight import past_xids
     from agent.backends.synthetic.loader import load_scenario
+    from agent.backends.synthetic.synthetic_source import past_xids
     from agent.wiring.sources import checked_scenario
 
     return past_xids(load_scenario(checked_scenario(config)), options.scenario_age, clock())

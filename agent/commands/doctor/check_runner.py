@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from agent.backends.file_relay import FileRelay, Leg, Unread
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
 from agent.commands.doctor import checks as all_checks
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, DoctorVerdict
 from agent.commands.doctor.doctor_node import DoctorNode
@@ -24,7 +24,7 @@ def examine(node: DoctorNode, patience: float = PATIENCE_SECONDS) -> list[Doctor
         for module in modules_in(all_checks.__name__, all_checks.__path__)
         for rank, checks in module.CHECKS.items()
     }
-    relay = FileRelay("doctor", patience, READERS)
+    relay = FileReaderPool("doctor", patience, READERS)
     asked = _answers([node.agent_query()], relay, node.mono())  # what the running agent says is used by many
     ordered = [check for rank in sorted(subjects) for check in subjects[rank](node)]
     found = [*asked, *_answers(ordered, relay, node.mono())]
@@ -32,13 +32,13 @@ def examine(node: DoctorNode, patience: float = PATIENCE_SECONDS) -> list[Doctor
     return found
 
 
-def _answers(checks: Sequence[DoctorCheck], relay: FileRelay, mono: float) -> Iterable[DoctorFinding]:
+def _answers(checks: Sequence[DoctorCheck], relay: FileReaderPool, mono: float) -> Iterable[DoctorFinding]:
     """Each check is a leg of its own, as if it were a device: one that hangs holds up no other."""
-    legs: list[Leg[list[DoctorFinding]]] = [
-        Leg(f"{number} {check.path}", [check]) for number, check in enumerate(checks)
+    legs: list[DeviceReads[list[DoctorFinding]]] = [
+        DeviceReads(f"{number} {check.path}", [check]) for number, check in enumerate(checks)
     ]
     for check, (answer,) in zip(checks, relay.round(legs, mono), strict=True):
-        if not isinstance(answer, Unread):
+        if not isinstance(answer, UnansweredRead):
             yield from answer
         elif answer.reason is Reason.TIMEOUT:
             yield DoctorFinding(

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from agent.backends.pci import PciDevice, nvidia_gpus, pci_devices
-from agent.backends.sysfs import names, text
+from agent.backends.sysfs import PciDevice, list_names, nvidia_gpus, pci_devices, text
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding
 from agent.config.schema import Config
 from agent.lib.http_answers import AnswerBounds, HttpError
@@ -269,7 +268,7 @@ class DoctorNode:
     def processes(self) -> tuple[ListedProcess, ...]:
         """All that procfs shows. Those that end meanwhile are left out."""
         found = []
-        for name in names(self.procfs):
+        for name in list_names(self.procfs):
             if name.isdigit():
                 try:
                     known = text(self.procfs / name / "comm", 64), text(self.procfs / name / "cgroup", 1 << 14)

@@ -15,8 +15,8 @@ from typing import Protocol
 
 from agent.backends.protocol import Channel, ChannelError, DeviceError, LaneSample, Roster, SourceError
 from agent.backends.synthetic import SyntheticSource
-from agent.backends.synthetic.fabric_channel import PowerDraw
-from agent.backends.synthetic.track import Track
+from agent.backends.synthetic.gpu_history import Track
+from agent.backends.synthetic.non_gpu_channel import NodePowerModel
 from agent.catalogue import BY_NAME
 from agent.commands.simulate.simulated_site import Outage, SiteNode, SiteRack
 from agent.daemon.hub import Hub
@@ -220,7 +220,7 @@ class SimulatedNode:
         """`stride` in seconds; `began` is when the simulation did, in whole seconds since the epoch."""
         self.plan = plan
         self._rack, self._stride, self._began = rack, stride, began
-        self._draw = PowerDraw(
+        self._draw = NodePowerModel(
             plan.scenario, [Track(plan.scenario, number) for number in range(plan.scenario.topology.gpus)]
         )
         self.agent = SimulatedAgent(plan, rack, stride, began)

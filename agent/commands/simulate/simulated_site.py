@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import groupby
 
+from agent.backends.synthetic.activity import hash64, uniform
+from agent.backends.synthetic.gpu_history import WHOLE_JOB
 from agent.backends.synthetic.loader import ScenarioReader
-from agent.backends.synthetic.machines import Topology
-from agent.backends.synthetic.noise import mix, share
-from agent.backends.synthetic.regime import WHOLE_JOB
+from agent.backends.synthetic.machines import MachineType
 from agent.backends.synthetic.scenario import AwaitedFault, Scenario, ScenarioFault, ScenarioJob, Window
 from agent.backends.synthetic.scenario_schema import nearest
 from agent.lib.wording import shown
@@ -80,7 +80,7 @@ class NodeDraft:
 
     name: str
     rack: str
-    topology: Topology
+    topology: MachineType
     title: str = ""
     jobs: list[ScenarioJob] = field(default_factory=list)
     faults: list[ScenarioFault] = field(default_factory=list)
@@ -195,7 +195,7 @@ class RackPlan:
     prefix: str
     count: int
     nodes: int
-    topology: Topology
+    topology: MachineType
     shares: tuple[ScenarioShare, ...]
     budget: float | None
 
@@ -221,7 +221,7 @@ def assign_scenarios(drafts: Sequence[NodeDraft], planned: Sequence[RackPlan], w
     """Have each node without a job play a scenario; a scenario's jobs span `width` neighbours that play the same."""
     spans: list[Span] = []
     for number, (group, plan) in enumerate(_neighbours(drafts, planned, width), 1):
-        scenario = _chosen(plan.shares, share(seed, _DEAL, number))
+        scenario = _chosen(plan.shares, uniform(seed, _DEAL, number))
         jobs = [replace(job, id=f"{job.id}_{number}") for job in scenario.jobs]
         for draft in group:
             draft.title = scenario.name
@@ -265,6 +265,6 @@ def build_site(
 
 def _scenario(draft: NodeDraft, seed: int, number: int) -> Scenario:
     return Scenario(
-        draft.title or "idle", "", draft.topology, mix(seed, _NODE, number), tuple(draft.jobs), tuple(draft.faults),
+        draft.title or "idle", "", draft.topology, hash64(seed, _NODE, number), tuple(draft.jobs), tuple(draft.faults),
         awaited=tuple(draft.awaited),
     )  # fmt: skip

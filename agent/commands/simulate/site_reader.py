@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agent.backends.synthetic.loader import ScenarioError, ScenarioReader, load_scenario, parsed
-from agent.backends.synthetic.machines import TOPOLOGIES, Topology
+from agent.backends.synthetic.machines import TOPOLOGIES, MachineType
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob
 from agent.backends.synthetic.scenario_schema import FAULTS, Parameter, choice, quantity, text, watts, whole
 from agent.commands.simulate.simulated_site import (
@@ -160,7 +160,7 @@ class SiteReader(ScenarioReader):
             self.number(keys, "power_budget", path, Parameter(watts, 0.0)) or None,
         )
 
-    def _shares(self, raw: object, path: str, topology: Topology) -> Iterator[ScenarioShare]:
+    def _shares(self, raw: object, path: str, topology: MachineType) -> Iterator[ScenarioShare]:
         """The scenarios that are dealt out: one by its name, or a list with weights."""
         if isinstance(raw, str):
             yield ScenarioShare(self._named(raw, path, topology))
@@ -177,7 +177,7 @@ class SiteReader(ScenarioReader):
                 self.number(keys, "weight", here, Parameter(_WEIGHT, 1.0)),
             )
 
-    def _named(self, name: str, path: str, topology: Topology) -> Scenario:
+    def _named(self, name: str, path: str, topology: MachineType) -> Scenario:
         """A scenario on this machine, read once."""
         key = (name, topology.name)
         if key not in self._scenarios:

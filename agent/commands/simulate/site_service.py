@@ -14,9 +14,8 @@ from itertools import chain, count, islice
 from math import floor, inf
 from pathlib import Path
 
-from agent.backends.synthetic.announcement import announced
 from agent.backends.synthetic.loader import ScenarioError
-from agent.backends.synthetic.scenario import ScenarioFault
+from agent.backends.synthetic.scenario import ScenarioFault, announced
 from agent.commands.record.recorded_command import SignalWaker
 from agent.commands.simulate import ADDRESS
 from agent.commands.simulate.simulated_node import SimulatedNode, SimulatedRack

@@ -174,7 +174,7 @@ SCHEDULER = '''\
 import re
 
 from agent.backends.jobs.job import Job
-from agent.backends.jobs.scheduler import Scheduler
+from agent.backends.jobs.job import Scheduler
 
 
 def job(env, within):

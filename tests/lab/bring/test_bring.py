@@ -1,5 +1,6 @@
 """What a stranger's first `make` meets: an interrupted set-up, another Python, no network, a file that is not the one
-that was listed. The environments and apt are real; pip in them is a stand-in that takes no time and no network."""
+that was listed. The environments and apt are real; pip in them is a stand-in that takes no time and no network.
+"""
 
 from __future__ import annotations
 

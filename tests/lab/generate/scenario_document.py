@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from agent.backends.synthetic.activity import TRAFFIC
 from agent.backends.synthetic.loader import load_scenario, shipped_scenarios
 from agent.backends.synthetic.machines import TOPOLOGIES, RackPlant
 from agent.backends.synthetic.scenario_schema import FAULTS, PHASES, Parameter
-from agent.backends.synthetic.workloads import TRAFFIC
 from tests.lab.generate import marked
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agent import __version__
-from agent.backends.nvml.trace.pseudonyms import Pseudonyms
+from agent.backends.nvml.trace import Pseudonyms
 from agent.model import Instant
 from tests.lab.hardware import apart, steps
 from tests.lab.hardware.findings import STAND_IN, Report, Verdict
@@ -198,7 +198,7 @@ def _plan(options: argparse.Namespace) -> Plan:
 
 
 def _open(options: argparse.Namespace, report: Report) -> Session:
-    from agent.backends.nvml.library import PynvmlDriver
+    from agent.backends.nvml.pynvml_driver import PynvmlDriver
 
     base = PynvmlDriver()
     driver = TimedDriver(base, time.perf_counter)

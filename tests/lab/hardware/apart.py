@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agent.backends.kmsg import DeviceReader
+from agent.backends.kmsg import KmsgReader
 from agent.backends.nvml.driver import Driver
 from agent.backends.protocol import AbsentError, DeviceError, SourceError
 from agent.model import Instant, Lane
@@ -82,7 +82,7 @@ def _child(user: int | None, clock: Callable[[], Instant], path: str, writer: in
 
 def _binding() -> Driver | None:
     """The binding, imported while its files can still be read; the library itself is loaded when it is opened."""
-    from agent.backends.nvml.library import PynvmlDriver
+    from agent.backends.nvml.pynvml_driver import PynvmlDriver
 
     try:
         return PynvmlDriver()
@@ -126,7 +126,7 @@ def _gpm(node: Node) -> str:
 def kernel_log(path: str) -> str:
     """Whether the kernel log can be followed, or why not."""
     try:
-        reader = DeviceReader(path)
+        reader = KmsgReader(path)
     except OSError as error:
         return f"cannot be opened: {error.strerror}"
     try:

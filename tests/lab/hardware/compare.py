@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from agent.backends.nvml.driver import Driver
-from agent.backends.nvml.gpu_identity import slot_of
-from agent.backends.nvml.return_codes import DriverError
+from agent.backends.nvml.driver import Driver, DriverError
+from agent.backends.nvml.gpu_enumeration import slot_of
 from agent.model import GpuIdentity
 from tests.lab.hardware.findings import Section, Table
 from tests.lab.hardware.node import LANES, Key, Node, families, values_of

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.backends.nvml.driver import Driver
-from agent.backends.nvml.trace.pseudonyms import Pseudonyms
+from agent.backends.nvml.trace import Pseudonyms
 from agent.model import Instant
 from tests.lab.hardware.findings import Report
 from tests.lab.hardware.node import Node

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from agent.backends.nvml.driver import Driver
-from agent.backends.nvml.trace.recording_driver import HANDLES
+from agent.backends.nvml.trace import HANDLES
 
 
 class Timed(NamedTuple):

@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from agent.backends.nvml.driver import Driver
-from agent.backends.nvml.return_codes import TIMEOUT, DriverError
-from agent.backends.nvml.trace.recording_driver import LeakError, RecordingDriver
+from agent.backends.nvml.driver import TIMEOUT, Driver, DriverError
+from agent.backends.nvml.trace import IdentifierLeakError, RecordingDriver
 from agent.backends.protocol import BackendSample
 from agent.model import Lane
 from tests.lab.hardware import apart, cost, moving
@@ -195,7 +194,7 @@ def trace(session: Session) -> None:
     found = {lane: families(samples) for lane, samples in shown.items()}
     try:
         size = driver.write(session.record, session.provenance, found)
-    except (LeakError, OSError) as error:
+    except (IdentifierLeakError, OSError) as error:
         section.failed("trace", f"not written: {error}")
         return
     section.ok("trace", f"{len(driver.lines)} calls, {size / 1000:.0f} kB, in {session.record.name}; keep it under "

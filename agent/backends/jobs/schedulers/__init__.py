@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agent.backends.jobs.scheduler import Scheduler
+from agent.backends.jobs.job import Scheduler
 from agent.lib.discovery import modules_in
 
 

@@ -1,7 +1,7 @@
 """HTCondor.
 
 Cgroups: condor_DIRECTORY_SLOT below BASE_CGROUP, whose default is htcondor, or below condor.service (HTCondor manual,
-"cgroup-based process tracking"). Variables: the manual's "services for running jobs". Neither tells the job's number,
+"cgroup-based process tracking"). Variables: the manual's "services for running jobs". Neither has the job's number,
 which is in a file of the user's: a job is known by its slot, and by its scratch directory, which no two jobs share.
 """
 
@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from agent.backends.jobs.job import Job
-from agent.backends.jobs.scheduler import Scheduler
+from agent.backends.jobs.job import Job, Scheduler
 
 _SCRATCH = re.compile(r"/(dir_[0-9]+)(?:/|$)")
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from agent.backends.jobs.job import Job
-from agent.backends.jobs.scheduler import Scheduler
+from agent.backends.jobs.job import Job, Scheduler
 
 
 def lsf_job(env: Mapping[str, str], within: str) -> Job | None:

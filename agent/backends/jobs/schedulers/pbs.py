@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from agent.backends.jobs.job import Job
-from agent.backends.jobs.scheduler import Scheduler
+from agent.backends.jobs.job import Job, Scheduler
 
 
 def pbs_job(env: Mapping[str, str], within: str) -> Job | None:

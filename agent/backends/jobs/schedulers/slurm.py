@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from agent.backends.jobs.job import Job
-from agent.backends.jobs.scheduler import Scheduler
+from agent.backends.jobs.job import Job, Scheduler
 
 COMPONENT = "SLURM_JOB_ID_HET_GROUP_"
 

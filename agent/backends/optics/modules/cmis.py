@@ -1,25 +1,29 @@
-"""The memory map of QSFP-DD, OSFP and newer QSFP modules: CMIS 4 and 5 (OIF-CMIS-05.2, chapter 8), and 3, whose pages
-00h to 02h and 11h are the same.
+"""The memory map of QSFP-DD, OSFP and newer QSFP modules (CMIS), and their versatile diagnostics monitoring (VDM).
+
+CMIS 4 and 5 (OIF-CMIS-05.2, chapter 8), and 3, whose pages 00h to 02h and 11h are the same. VDM is in pages 20h to 2Fh.
 
 Only values are read. The flags in bytes 8 to 13 of the lower page and 134 to 153 of page 11h clear when they are read,
-which would take them from whoever else waits for them; no span touches them. See `diagnostics.py` for its pages.
+which would take them from other programs that wait for them; no span touches them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple
 
-from agent.backends.optics.modules.module_figures import (
+from agent.backends.optics.modules.module_types import (
     AMPERES,
     WATTS,
+    ModuleCapabilities,
     ModuleIdentity,
     ModuleLimits,
     ModuleSpan,
-    ModuleTraits,
     ModuleValues,
     degrees_in,
     lanes_in,
     lower_bounds,
+    read_u16_array,
     text_in,
     upper_bounds,
     volts_in,
@@ -88,16 +92,16 @@ class Cmis:
             return ()
         return ModuleSpan(0, _APPLICATIONS, _LISTED), ModuleSpan(1, _ADVERTISED, _ADVERTISEMENTS)
 
-    def traits(self, head: bytes, upper: bytes, parts: Sequence[bytes]) -> ModuleTraits:
+    def traits(self, head: bytes, upper: bytes, parts: Sequence[bytes]) -> ModuleCapabilities:
         if not parts:
-            return ModuleTraits(monitored=not head[2] & _FLAT)
+            return ModuleCapabilities(monitored=not head[2] & _FLAT)
         applications, advertised = parts
         monitors = advertised[_LANE_MONITORS - _ADVERTISED]
         factor = monitors >> 3 & 0b11
         copper = _is_copper(upper)
         banks = min(1 << (advertised[0] & _BANKS), _MOST_BANKS)
         media, host = _lanes_of(head, upper, applications, advertised)
-        return ModuleTraits(
+        return ModuleCapabilities(
             lanes=() if copper else _in_banks(media, banks),
             host_lanes=() if copper else _in_banks(host, banks),
             receives=bool(monitors & _RECEIVES),
@@ -111,7 +115,7 @@ class Cmis:
     def limits_span(self, head: bytes) -> ModuleSpan | None:
         return None if head[2] & _FLAT else ModuleSpan(2, _LIMITS, 72)
 
-    def limits(self, traits: ModuleTraits, page: bytes) -> ModuleLimits:
+    def limits(self, traits: ModuleCapabilities, page: bytes) -> ModuleLimits:
         return ModuleLimits(
             temperature=upper_bounds(page, _LIMIT_TEMPERATURE - _LIMITS, 1 / 256, signed=True),
             receive_power=lower_bounds(page, _LIMIT_RECEIVE - _LIMITS, WATTS),
@@ -119,7 +123,7 @@ class Cmis:
             transmit_bias=upper_bounds(page, _LIMIT_BIAS - _LIMITS, traits.ampere_step),
         )
 
-    def values_spans(self, traits: ModuleTraits) -> tuple[ModuleSpan, ...]:
+    def values_spans(self, traits: ModuleCapabilities) -> tuple[ModuleSpan, ...]:
         if not traits.monitored:
             return ()
         banks = range(traits.banks) if traits.lanes else ()
@@ -129,7 +133,7 @@ class Cmis:
             *(ModuleSpan(0x11, _LANE_VALUES, 48, bank) for bank in banks),
         )
 
-    def values(self, traits: ModuleTraits, parts: Sequence[bytes]) -> ModuleValues:
+    def values(self, traits: ModuleCapabilities, parts: Sequence[bytes]) -> ModuleValues:
         """Lanes are those of a module that is ready: in low power it has lasers that are off."""
         if not parts:
             return ModuleValues()
@@ -189,3 +193,101 @@ def _of_banks(banks: Sequence[bytes], at: int, lanes: Sequence[int], step: float
 
 def _is_copper(upper: bytes) -> bool:
     return upper[_TECHNOLOGY - _UPPER] in _COPPER
+
+
+VDM_GROUPS = ModuleSpan(0x2F, 128, 1)
+"""How many pages of descriptions there are, less one, in two bits."""
+_MOST_GROUPS = 0b11
+_DESCRIPTIONS, _VALUES = 0x20, 0x24
+_PAGE = 128
+_LANE = 0x0F
+WHOLE = 0x10
+"""Stands for a lane where one value is that of a whole side."""
+MEDIA, HOST = "media", "host"
+
+
+class VdmObservable(Enum):
+    """What VDM measures without being asked to: error ratios before correction, and signal to noise, a ratio of powers.
+
+    Pages 20h to 23h describe what pages 24h to 27h measure, two bytes at the same place of both: a lane and what of it.
+    Which of the pages there are is in page 2Fh. Least, highest and mean values (types 9 to 14) are consistent only
+    while they are frozen, which is a write, and flags in page 2Ch clear when they are read: neither is ever read. Lanes
+    are those of the first eight: how they are counted in further banks was not looked up.
+    """
+
+    ERRORS = "pre_fec_error"
+    SIGNAL = "snr"
+
+
+class VdmSample(NamedTuple):
+    """What a module measures on one lane, numbered from 1, of its side to the fibre (media) or to the port (host).
+
+    The lane is WHOLE where it is one value for the side.
+    """
+
+    measure: VdmObservable
+    side: str
+    lane: int
+
+
+_TYPES = {
+    5: (VdmObservable.SIGNAL, MEDIA),
+    6: (VdmObservable.SIGNAL, HOST),
+    15: (VdmObservable.ERRORS, MEDIA),
+    16: (VdmObservable.ERRORS, HOST),
+}
+"""Types of observables that are measured all the time: eSNR, and the current bit error ratio before correction."""
+
+Places = Mapping[int, Mapping[int, VdmSample]]
+"""For each page of values, what is measured at which byte."""
+
+
+def description_spans(groups: bytes) -> tuple[ModuleSpan, ...]:
+    """The pages of descriptions, of what VDM_GROUPS has."""
+    return tuple(ModuleSpan(_DESCRIPTIONS + group, _UPPER, _PAGE) for group in range((groups[0] & _MOST_GROUPS) + 1))
+
+
+def find_samples(pages: Sequence[bytes], media: Collection[int], host: Collection[int]) -> Places:
+    """Where the values of each side's lanes are, of what the pages of descriptions have; the first place of each
+    counts."""
+    lanes = {MEDIA: media, HOST: host}
+    known: set[VdmSample] = set()
+    places: dict[int, dict[int, VdmSample]] = {}
+    for group, page in enumerate(pages):
+        for at in range(0, _PAGE, 2):
+            lane = (page[at] & _LANE) + 1
+            if page[at + 1] not in _TYPES:
+                continue
+            found = VdmSample(*_TYPES[page[at + 1]], lane)
+            if found not in known and (lane == WHOLE or (lane <= _LANES and lane in lanes[found.side])):
+                known.add(found)
+                places.setdefault(_VALUES + group, {})[_UPPER + at] = found
+    return places
+
+
+def value_spans(places: Places) -> tuple[ModuleSpan, ...]:
+    """What has these values: of each page the bytes from the first to the last."""
+    return tuple(ModuleSpan(page, min(at), max(at) + 2 - min(at)) for page, at in places.items())
+
+
+def decode_samples(places: Places, parts: Sequence[bytes]) -> dict[VdmSample, float]:
+    """The ratios that the bytes of `value_spans` mean. An error ratio above 1 is left out: it was not measured."""
+    found: dict[VdmSample, float] = {}
+    for places_of_page, part in zip(places.values(), parts, strict=True):
+        first = min(places_of_page)
+        for at, measurement in places_of_page.items():
+            (word,) = read_u16_array(part, at - first, 1)
+            value = _power_ratio(word) if measurement.measure is VdmObservable.SIGNAL else _small_float(word)
+            if measurement.measure is VdmObservable.SIGNAL or value <= 1:
+                found[measurement] = value
+    return found
+
+
+def _power_ratio(word: int) -> float:
+    """From steps of 1/256 dB."""
+    return float(10 ** (word / 2560))
+
+
+def _small_float(word: int) -> float:
+    """F16: eleven bits of mantissa, below five of a decimal exponent that begins at -24."""
+    return float(f"{word & 0x7FF}e{(word >> 11) - 24}")

@@ -1,20 +1,20 @@
 """The memory map of QSFP+ and QSFP28 modules: SFF-8636 revision 2.11, table 6-1 and following.
 
-Only values are read. The flags in bytes 3 to 21 clear when they are read, which would take them from whoever else
-waits for them; no span touches them.
+Only values are read. The flags in bytes 3 to 21 clear when they are read, which would take them from other programs
+that wait for them; no span touches them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent.backends.optics.modules.module_figures import (
+from agent.backends.optics.modules.module_types import (
     AMPERES,
     WATTS,
+    ModuleCapabilities,
     ModuleIdentity,
     ModuleLimits,
     ModuleSpan,
-    ModuleTraits,
     ModuleValues,
     degrees_in,
     lanes_in,
@@ -54,7 +54,7 @@ class Sff8636:
     serial = ModuleSpan(0, _SERIAL, _TEXT)
 
     def identify(self, head: bytes, upper: bytes) -> ModuleIdentity:
-        """Vendor, part and serial. Raises DeviceError for a revision that nobody has published."""
+        """Vendor, part and serial. Raises DeviceError for a revision that is not published."""
         if head[1] > NEWEST_REVISION:
             raise DeviceError(Reason.UNSUPPORTED, f"SFF-8636 of an unknown revision: {head[1]:#04x}")
         vendor, part, serial = (text_in(upper[at - _UPPER :][:_TEXT]) for at in (_VENDOR, _PART, _SERIAL))
@@ -63,12 +63,12 @@ class Sff8636:
     def traits_spans(self, head: bytes, upper: bytes) -> tuple[ModuleSpan, ...]:  # noqa: ARG002 - the protocol's signature
         return (ModuleSpan(0, 113, 1),)
 
-    def traits(self, head: bytes, upper: bytes, parts: Sequence[bytes]) -> ModuleTraits:
+    def traits(self, head: bytes, upper: bytes, parts: Sequence[bytes]) -> ModuleCapabilities:
         if _is_copper(upper):
-            return ModuleTraits(monitored=not head[2] & _FLAT)
+            return ModuleCapabilities(monitored=not head[2] & _FLAT)
         missing = parts[0][0] & _MISSING_LANES
         lanes = 1 if upper[_COMPLIANCE - _UPPER] in _ONE_LANE else _LANES
-        return ModuleTraits(
+        return ModuleCapabilities(
             lanes=tuple(lane for lane in range(1, lanes + 1) if not missing >> (lane - 1) & 1),
             receives=True,
             transmits=bool(upper[_DIAGNOSTICS - _UPPER] & _MEASURES_TRANSMIT_POWER),
@@ -78,7 +78,7 @@ class Sff8636:
     def limits_span(self, head: bytes) -> ModuleSpan | None:
         return None if head[2] & _FLAT else ModuleSpan(3, _LIMITS, 72)
 
-    def limits(self, traits: ModuleTraits, page: bytes) -> ModuleLimits:  # noqa: ARG002 - the protocol's signature
+    def limits(self, traits: ModuleCapabilities, page: bytes) -> ModuleLimits:  # noqa: ARG002 - the protocol's signature
         return ModuleLimits(
             temperature=upper_bounds(page, _LIMIT_TEMPERATURE - _LIMITS, 1 / 256, signed=True),
             receive_power=lower_bounds(page, _LIMIT_RECEIVE - _LIMITS, WATTS),
@@ -86,10 +86,10 @@ class Sff8636:
             transmit_bias=upper_bounds(page, _LIMIT_BIAS - _LIMITS, AMPERES),
         )
 
-    def values_spans(self, traits: ModuleTraits) -> tuple[ModuleSpan, ...]:
+    def values_spans(self, traits: ModuleCapabilities) -> tuple[ModuleSpan, ...]:
         return (ModuleSpan(0, _VALUES, 36),) if traits.monitored else ()
 
-    def values(self, traits: ModuleTraits, parts: Sequence[bytes]) -> ModuleValues:
+    def values(self, traits: ModuleCapabilities, parts: Sequence[bytes]) -> ModuleValues:
         if not parts:
             return ModuleValues()
         now = parts[0]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from agent.backends.sysfs import names, text
+from agent.backends.sysfs import list_names, text
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
 from agent.commands.doctor.doctor_node import READ, WRITE, DoctorNode, whole
 
@@ -63,7 +63,7 @@ def _module(node: DoctorNode) -> Iterator[DoctorFinding]:
         yield tell("no NVIDIA GPU on the PCI bus, and no driver", remedy)
     else:
         folder = node.procfs / "driver/nvidia/gpus"
-        known = len(names(folder)) if folder.is_dir() else 0
+        known = len(list_names(folder)) if folder.is_dir() else 0
         if gpus and known < len(gpus):
             remedy = "dmesg -T | grep -iE 'nvrm|xid|fallen off' shows which one failed; then reset or reseat it"
             yield DRIVER.fail(f"module {version} took {known} of the {len(gpus)} GPUs on the PCI bus", remedy)
@@ -136,7 +136,7 @@ def _check_device(node: DoctorNode) -> Iterator[DoctorFinding]:
     if not module_version(node):
         return
     dev = node.root / "dev"
-    gpus = [name for name in names(dev) if GPU.fullmatch(name)]
+    gpus = [name for name in list_names(dev) if GPU.fullmatch(name)]
     there = [*gpus, *(name for name in ("nvidiactl",) if (dev / name).exists())]
     if len(there) == len(gpus) or not gpus or len(gpus) < len(node.gpus):
         yield DEVICES.fail(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agent.backends.power import bmc_of
 from agent.backends.redfish_service import CHASSIS, exchange
-from agent.backends.sysfs import names, printable, text
+from agent.backends.sysfs import list_names, printable, text
 from agent.broker.ipmi_opening import DEVICES
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
 from agent.commands.doctor.doctor_node import READ, DoctorNode
@@ -36,7 +36,7 @@ def fabric_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
         yield FABRIC.constant(folder, FABRIC.ok("not read: backends.infiniband is false"))
         return
     try:
-        devices = names(folder)[:MAX_ADAPTERS]
+        devices = list_names(folder)[:MAX_ADAPTERS]
     except OSError:
         devices = []
     if not devices:
@@ -55,7 +55,7 @@ def _none(node: DoctorNode, folder: Path) -> Iterator[DoctorFinding]:
 
 
 def _adapter(folder: Path, device: str) -> Iterator[DoctorFinding]:
-    for port in names(folder / "ports"):
+    for port in list_names(folder / "ports"):
         place = folder / "ports" / port
         said = {name: text(place / name, 64) for name in ("state", "phys_state", "rate", "link_layer")}
         where = f"{printable(device)} port {printable(port)}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent import __version__
-from agent.backends.sysfs import names
+from agent.backends.sysfs import list_names
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
 from agent.commands.doctor.doctor_node import (
     READ,
@@ -168,7 +168,10 @@ def _check_unit(node: DoctorNode) -> Iterator[DoctorFinding]:
         if node.unit_file(name) is not None and not is_enabled(node.root, name):
             yield UNITS.warn(f"{name} is not enabled: it is not there after the next boot", f"systemctl enable {name}")
     dropped = [
-        name for folder in UNIT_FOLDERS if (place := node.root / folder / f"{UNIT}.d").is_dir() for name in names(place)
+        name
+        for folder in UNIT_FOLDERS
+        if (place := node.root / folder / f"{UNIT}.d").is_dir()
+        for name in list_names(place)
     ]
     if dropped:
         yield UNITS.ok(f"changed by {', '.join(dropped)}: systemctl cat {UNIT} shows the whole")
@@ -186,7 +189,7 @@ def is_enabled(root: Path, name: str) -> bool:
     """Whether a target or another unit wants it at boot (systemd.unit(5), .wants)."""
     for folder in UNIT_FOLDERS:
         try:
-            wanting = [each for each in names(root / folder) if each.endswith((".wants", ".requires"))]
+            wanting = [each for each in list_names(root / folder) if each.endswith((".wants", ".requires"))]
         except OSError:
             continue
         if any(os.path.lexists(root / folder / each / name) for each in wanting):
@@ -232,7 +235,7 @@ def _check_state(node: DoctorNode, path: Path) -> Iterator[DoctorFinding]:
         yield STATE.warn(f"{path} has {space.f_bavail * space.f_frsize >> 20} MiB left", f"df -h {path}; make room")
     else:
         yield STATE.ok(f"{node.user.name} may write {path}")
-    damaged = [name for name in names(path) if name.endswith(".damaged")] if os.access(path, os.R_OK) else []
+    damaged = [name for name in list_names(path) if name.endswith(".damaged")] if os.access(path, os.R_OK) else []
     if damaged:
         yield STATE.warn(
             f"{path} has {', '.join(damaged)}: what was in there is lost", "look at the disk, then remove it"
@@ -283,7 +286,7 @@ def _unseen(node: DoctorNode, view: RunningAgent) -> Iterator[DoctorFinding]:
             f"DeviceAllow=char-nvidia and its like: {SHIPPED}; in a container, pass /dev/nvidia* in",
         )
     try:
-        adapters = set(names(node.sysfs / "class/infiniband"))
+        adapters = set(list_names(node.sysfs / "class/infiniband"))
     except OSError:
         adapters = set()
     known = {

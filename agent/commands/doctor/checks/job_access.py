@@ -6,10 +6,10 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from agent.backends.jobs.cgroup import place
-from agent.backends.jobs.job_sources import is_wanted
+from agent.backends.jobs.cgroup import parse_cgroup
+from agent.backends.jobs.jobs_backend import is_wanted
 from agent.backends.jobs.kubelet import SOCKETS
-from agent.backends.jobs.procstat import parse_stat
+from agent.backends.jobs.process_table import parse_stat
 from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.broker.asking import SOCKET, BrokerClient, BrokerError, explained
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
@@ -34,7 +34,7 @@ def _check_scheduler(node: DoctorNode) -> Iterator[DoctorFinding]:
     jobs: dict[str, set[str]] = {}
     daemons: Counter[str] = Counter()
     for each in node.processes:
-        owner = place(each.cgroup)
+        owner = parse_cgroup(each.cgroup)
         if owner.scheduler in NAMES:
             jobs.setdefault(owner.scheduler, set()).add(owner.id)
         elif owner.home:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Address, IPv6Address
 
-from agent.backends.sysfs import names
+from agent.backends.sysfs import list_names
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
 from agent.commands.doctor.doctor_node import DoctorNode, ListedProcess, whole
 from agent.config.schema import ConfigError
@@ -69,7 +69,7 @@ def _holder(node: DoctorNode, inodes: set[str]) -> ListedProcess | None:
     for each in node.processes:
         folder = node.procfs / str(each.pid) / "fd"
         try:
-            if any(_link(f"{folder}/{name}") in wanted for name in names(folder)):
+            if any(_link(f"{folder}/{name}") in wanted for name in list_names(folder)):
                 return each
         except OSError:
             continue

@@ -14,8 +14,7 @@ import psutil
 from agent.backends.host import HostBackend
 from agent.backends.infiniband import InfinibandBackend
 from agent.backends.jobs import JobsBackend
-from agent.backends.jobs.job_files import Patient, read_file
-from agent.backends.jobs.minors import minors
+from agent.backends.jobs.job_files import TimedReader, read_file, read_minors
 from agent.backends.kmsg import KmsgBackend
 from agent.backends.optics import OpticsBackend
 from agent.backends.own_processes import OwnProcesses
@@ -150,7 +149,7 @@ def use_jobs(data: bytes, folder: Path) -> None:
         read=_readable,
     )
     try:
-        assert all(number >= 0 for number in minors(str(folder), Patient(read_file)))
+        assert all(number >= 0 for number in read_minors(str(folder), TimedReader(read_file)))
         for second in (0.0, 20.0):
             check_sample(backend.read(Lane.SLOW, Instant(100.0 + second, 1.7e9 + second)))
     finally:
@@ -329,7 +328,7 @@ HEX = "0123456789abcdef" * 4
 TARGETS = (
     Target(
         "infiniband",
-        ("agent/backends/infiniband/attribute.py", "agent/backends/infiniband/parse.py", "agent/backends/sysfs.py"),
+        ("agent/backends/infiniband/sysfs_attribute.py", "agent/backends/sysfs.py"),
         use_infiniband,
         (joined(dict(PORT)),),
         (AbsentError, DeviceError),
@@ -338,9 +337,8 @@ TARGETS = (
     Target(
         "ethtool",
         (
-            "agent/backends/optics/netlink_codec.py",
-            "agent/backends/optics/kernel_asking.py",
-            "agent/backends/optics/ethtool_questions.py",
+            "agent/backends/optics/netlink.py",
+            "agent/backends/optics/ethtool_requests.py",
             "agent/backends/optics/adapter_temperatures.py",
         ),
         use_ethtool,
@@ -357,7 +355,7 @@ TARGETS = (
     ),
     Target(
         "power",
-        ("agent/backends/power/hwmon.py", "agent/backends/power/rapl.py", "agent/backends/power/power_files.py"),
+        ("agent/backends/power/hwmon.py", "agent/backends/power/rapl.py", "agent/backends/power/sysfs_numbers.py"),
         use_power,
         (joined(dict(METERS)),),
         (AbsentError, DeviceError),
@@ -365,7 +363,11 @@ TARGETS = (
     ),
     Target(
         "host",
-        ("agent/backends/host/kernel.py", "agent/backends/host/hardware.py", "agent/backends/host/mounts.py"),
+        (
+            "agent/backends/host/kernel.py",
+            "agent/backends/host/disks_and_network.py",
+            "agent/backends/host/disks_and_network.py",
+        ),
         use_host,
         (joined(dict(PROC)),),
         (AbsentError, DeviceError),
@@ -375,12 +377,8 @@ TARGETS = (
         "jobs",
         (
             "agent/backends/jobs/process_table.py",
-            "agent/backends/jobs/procstat.py",
             "agent/backends/jobs/cgroup.py",
-            "agent/backends/jobs/mapping.py",
-            "agent/backends/jobs/minors.py",
             "agent/backends/jobs/job_files.py",
-            "agent/backends/jobs/belief.py",
             "agent/broker/answering.py",
             "agent/broker/questions.py",
         ),

@@ -113,7 +113,7 @@ TARGETS = (
     ),
     Target(
         "templates",
-        ("alerts/template/parser.py", "alerts/template/printf.py"),
+        ("alerts/template/parser.py", "alerts/template/quoting.py", "alerts/template/printf.py"),
         use_template,
         (
             b"{{ $value | humanize }} of {{ $labels.job }}",

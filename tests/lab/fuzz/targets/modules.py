@@ -54,9 +54,8 @@ TARGETS = (
         (
             "agent/backends/optics/modules/sff8636.py",
             "agent/backends/optics/modules/cmis.py",
-            "agent/backends/optics/modules/diagnostics.py",
-            "agent/backends/optics/modules/module_reading.py",
-            "agent/backends/optics/modules/module_figures.py",
+            "agent/backends/optics/modules/module_reader.py",
+            "agent/backends/optics/modules/module_types.py",
         ),
         use_module,
         tuple(

@@ -9,11 +9,10 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from unittest import mock
 
-from agent.backends.equipment.cooling_watch import CoolingWatch
-from agent.backends.equipment.rack_watch import RackWatch
-from agent.backends.jobs.pods import pod_devices
-from agent.backends.jobs.protobuf import ProtobufError
-from agent.backends.power.redfish import Redfish
+from agent.backends.equipment.node_cooling_reader import NodeCoolingReader
+from agent.backends.equipment.rack_equipment_reader import RackEquipmentReader
+from agent.backends.jobs.pods import ProtobufError, pod_devices
+from agent.backends.power.redfish_power import RedfishPower
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.backends.redfish_service import RedfishService
 from agent.catalogue.equipment import LEAK_STATES
@@ -130,7 +129,7 @@ def answering(data: bytes) -> AbstractContextManager[object]:
 
 
 def use_redfish(data: bytes, folder: Path) -> None:
-    source = Redfish(HttpTarget("http://bmc:80", timeout=5.0), None, lambda: 0.0)
+    source = RedfishPower(HttpTarget("http://bmc:80", timeout=5.0), None, lambda: 0.0)
     with answering(data):
         watts = source.watts()
     assert isinstance(watts, float)
@@ -138,7 +137,7 @@ def use_redfish(data: bytes, folder: Path) -> None:
 
 
 def use_cooling(data: bytes, folder: Path) -> None:
-    watch = CoolingWatch(HttpTarget("http://bmc:80", timeout=5.0), None, lambda: 0.0)
+    watch = NodeCoolingReader(HttpTarget("http://bmc:80", timeout=5.0), None, lambda: 0.0)
     with answering(data):
         seen = watch.look()
     assert set(seen.leaks.values()) <= set(LEAK_STATES)
@@ -148,7 +147,7 @@ def use_cooling(data: bytes, folder: Path) -> None:
 def use_rack_equipment(data: bytes, folder: Path) -> None:
     """Of a service that may have units of every kind."""
     service = RedfishService(HttpTarget("http://cdu:80", timeout=5.0), 10.0, lambda: 0.0)
-    watch = RackWatch("cdu", service, lambda: 0.0)
+    watch = RackEquipmentReader("cdu", service, lambda: 0.0)
     with answering(data):
         seen = watch.look()
     assert set(seen.states.values()) <= set(LEAK_STATES)
@@ -368,7 +367,7 @@ TARGETS = (
     ),
     Target(
         "pod-resources",
-        ("agent/backends/jobs/protobuf.py", "agent/backends/jobs/pods.py"),
+        ("agent/backends/jobs/pods.py",),
         use_pods,
         (POD, b"", b"\x0a\x02\x0a\x00", b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x0d1234\x0912345678"),
         (ProtobufError,),
@@ -382,7 +381,7 @@ TARGETS = (
     ),
     Target(
         "redfish",
-        ("agent/backends/power/redfish.py", "agent/backends/redfish_service.py"),
+        ("agent/backends/power/redfish_power.py", "agent/backends/redfish_service.py"),
         use_redfish,
         (BMC, b"{}", b"[]", b'{"Members": [null, {"@odata.id": 5}]}'),
         (DeviceError,),
@@ -391,9 +390,8 @@ TARGETS = (
     Target(
         "redfish-cooling",
         (
-            "agent/backends/equipment/air_documents.py",
-            "agent/backends/equipment/cooling_documents.py",
-            "agent/backends/equipment/cooling_watch.py",
+            "agent/backends/equipment/equipment_resources.py",
+            "agent/backends/equipment/node_cooling_reader.py",
             "agent/backends/redfish_service.py",
         ),
         use_cooling,
@@ -414,11 +412,10 @@ TARGETS = (
     Target(
         "redfish-rack-equipment",
         (
-            "agent/backends/equipment/cooling_units.py",
-            "agent/backends/equipment/part_states.py",
-            "agent/backends/equipment/power_units.py",
-            "agent/backends/equipment/rack_watch.py",
-            "agent/backends/equipment/redfish_round.py",
+            "agent/backends/equipment/rack_resources.py",
+            "agent/backends/equipment/equipment_resources.py",
+            "agent/backends/equipment/rack_equipment_reader.py",
+            "agent/backends/redfish_service.py",
         ),
         use_rack_equipment,
         (PLANT, b"{}", b'{"error": {"message": "x\\n"}}'),

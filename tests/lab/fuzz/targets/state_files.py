@@ -13,7 +13,7 @@ from datetime import timezone
 from pathlib import Path
 
 from agent.backends.nvml.nvml_source import NvmlSource
-from agent.backends.nvml.trace.trace import Trace, TraceError
+from agent.backends.nvml.trace import DriverTrace, DriverTraceError
 from agent.backends.protocol import AbsentError, DeviceError, SourceError
 from agent.catalogue import BY_NAME
 from agent.commands.import_ import nvidia_smi_log
@@ -155,7 +155,7 @@ def taken_apart(recording: bytes) -> bytes:
 def use_trace(data: bytes, folder: Path) -> None:
     path = folder / "trace.jsonl"
     path.write_bytes(data)
-    Trace(path)
+    DriverTrace(path)
 
 
 class OneGpu(FakeDriver):
@@ -342,10 +342,10 @@ TARGETS = (
     ),
     Target(
         "driver-traces",
-        ("agent/backends/nvml/trace/trace.py",),
+        ("agent/backends/nvml/trace.py",),
         use_trace,
         (b'{"trace": 1}\n{"call":"nvmlInit","args":[],"value":null}\n{"shown": {}}\n',),
-        (TraceError,),
+        (DriverTraceError,),
         named=True,
     ),
     Target(
@@ -353,8 +353,7 @@ TARGETS = (
         (
             "agent/backends/nvml/fields.py",
             "agent/backends/nvml/calls.py",
-            "agent/backends/nvml/gpu_identity.py",
-            "agent/backends/nvml/gpm.py",
+            "agent/backends/nvml/gpu_enumeration.py",
         ),
         use_driver,
         (H100, b""),

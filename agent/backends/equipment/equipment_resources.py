@@ -1,0 +1,234 @@
+"""What Redfish resources say of leak detectors, coolant, fans and intake air, and how a part is. No function raises.
+
+A part is well only if its resource says so: one that is switched off, or says what no schema knows, is unavailable.
+
+Controllers have fans and air in one of two shapes: since 2020 each fan is a resource of its own and the chassis has
+ThermalMetrics; before that one resource, Thermal, lists them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from agent.backends.redfish_service import as_list, as_number
+from agent.catalogue import equipment
+from agent.catalogue.equipment import FAN_ROTATION, FAN_SPEED
+from agent.model import Metric
+
+UNAVAILABLE = "unavailable"
+_STATES = {"OK": "ok", "Warning": "warning", "Critical": "critical"}
+_ABSENT = "Absent"
+_DETECTOR_WORKS = (None, "Enabled")
+
+_CONNECTOR = (
+    # (member, row, what one of its unit is in the row's)
+    ("SupplyTemperatureCelsius", equipment.SUPPLY, 1.0),
+    ("ReturnTemperatureCelsius", equipment.RETURN, 1.0),
+    ("FlowLitersPerMinute", equipment.FLOW, 1 / 60),
+    ("RatedFlowLitersPerMinute", equipment.RATED_FLOW, 1 / 60),
+    ("HeatRemovedkW", equipment.HEAT, 1e3),
+    ("DeltaPressurekPa", equipment.PRESSURE, 1e3),
+)
+LONGEST_NAME = 64
+
+
+class CoolingComponent(NamedTuple):
+    """A part of the equipment: the chassis that it is in, and its own name."""
+
+    chassis: str
+    name: str
+
+
+def parse_leak_state(document: dict[str, Any]) -> str | None:
+    """What a leak detector says; None if none is fitted there.
+
+    Its word counts only while it is enabled: one that is switched off or broken, or that says what no schema knows, is
+    unavailable.
+    """
+    status = document.get("Status")
+    state = status.get("State") if isinstance(status, dict) else None
+    said = document.get("DetectorState")
+    if _ABSENT in (state, said):
+        return None
+    if state not in _DETECTOR_WORKS or not isinstance(said, str):
+        return UNAVAILABLE
+    return _STATES.get(said, UNAVAILABLE)
+
+
+def listed_detectors(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The detectors that a LeakDetection resource lists within itself, in groups, by name."""
+    for number_of_group, group in enumerate(as_list(document.get("LeakDetectorGroups"))):
+        detectors = as_list(group.get("Detectors")) if isinstance(group, dict) else []
+        title = group.get("GroupName") if isinstance(group, dict) else None
+        for place, each in enumerate(detectors):
+            if isinstance(each, dict):
+                yield name_in(each, "DeviceName", f"{title or number_of_group}-{place}"), each
+
+
+def parse_connector(document: dict[str, Any]) -> dict[Metric, float]:
+    """The values of a CoolantConnector, those that it has."""
+    status = document.get("Status")
+    if isinstance(status, dict) and status.get("State") not in _DETECTOR_WORKS:
+        return {}
+    found = ((row, as_number(document.get(member)), factor) for member, row, factor in _CONNECTOR)
+    return {row: value * factor for row, value, factor in found if value is not None}
+
+
+def name_in(document: dict[str, Any], member: str, otherwise: str) -> str:
+    """The name that a document gives itself, as a label's value."""
+    said = document.get(member)
+    name = said if isinstance(said, str) and said.isprintable() and said.strip() else otherwise
+    return name.strip()[:LONGEST_NAME]
+
+
+def resource_id(path: str) -> str:
+    """The last part of a resource's path, which is its Id by the specification."""
+    return path.rstrip("/").rpartition("/")[2]
+
+
+_HEALTHS = {"OK": "ok", "Warning": "warning", "Critical": "critical"}
+_SERVES = (None, "Enabled", "StandbyOffline", "StandbySpare", "Qualified", "Starting", "InTest", "Degraded")
+"""States of a part that does its work, or waits to (Resource.State). A standby pump is as well as a running one."""
+_OFF = "Disabled"
+_WORSE = ("ok", UNAVAILABLE, "warning", "critical")
+
+
+def parse_status(document: dict[str, Any] | None, *, spare: bool = False) -> str | None:
+    """What its Status says; unavailable for a document or Status that could not be read, None if it has no such part or
+    Status.
+
+    Health counts even where the part is off: a pump that failed is often both. One that may be a `spare` is well where
+    it is off and in good health.
+    """
+    if document is None:
+        return UNAVAILABLE
+    status = document.get("Status")
+    if status is None:
+        return None
+    if not isinstance(status, dict):
+        return UNAVAILABLE
+    state, health = status.get("State"), status.get("Health")
+    if state == "Absent":
+        return None
+    said = _HEALTHS.get(health, UNAVAILABLE) if isinstance(health, str) else None
+    if said in ("warning", "critical"):
+        return said
+    if state not in _SERVES and not (spare and (state, said) == (_OFF, "ok")):
+        return UNAVAILABLE
+    if said is None and state is None:
+        return None
+    return said or ("warning" if state == "Degraded" else "ok")
+
+
+def worst_state(*states: str | None) -> str | None:
+    """The worst of what is known of one part."""
+    return max((state for state in states if state is not None), key=_WORSE.index, default=None)
+
+
+def detector_state(document: dict[str, Any] | None) -> str | None:
+    """What a leak detector says; one that cannot be read is never dry."""
+    return UNAVAILABLE if document is None else parse_leak_state(document)
+
+
+def level_state(document: dict[str, Any] | None) -> str | None:
+    """How a reservoir is: by its level as the unit judges it, and by its Status."""
+    level = None if document is None else document.get("FluidLevelStatus")
+    return worst_state(parse_status(document), None if level is None else _HEALTHS.get(str(level), UNAVAILABLE))
+
+
+def redundancies(document: dict[str, Any], member: str) -> Iterator[tuple[str, str]]:
+    """The redundancy groups that a document lists under `member`, one or several, with their states."""
+    found = document.get(member)
+    for place, group in enumerate(as_list(found) if isinstance(found, list) else [found]):
+        if not isinstance(group, dict):
+            continue
+        state = parse_status(group)
+        if state is not None and is_redundancy_enabled(group):
+            yield name_in(group, "GroupName", str(place + 1)), state
+
+
+def is_redundancy_enabled(group: dict[str, Any]) -> bool:
+    """Whether the group is meant to be redundant: one that is switched off lost nothing."""
+    status = group.get("Status")
+    state = status.get("State") if isinstance(status, dict) else None
+    return state != _OFF and group.get("RedundancyType") != "NotRedundant"
+
+
+_HEALTH = {"OK": "ok", "Warning": "warning", "Critical": "critical"}
+_FAN_WORKS = (None, "Enabled", "StandbySpare", "InTest", "Starting", "Qualified")
+_PERCENT, _RPM = 1e-2, 1 / 60
+
+
+class FanReading(NamedTuple):
+    """What one fan says: its state, None if it has none, and its speeds in base units, as far as it has them."""
+
+    state: str | None
+    speeds: dict[Metric, float]
+
+
+BLIND_FAN = FanReading(UNAVAILABLE, {})
+"""What is shown of a fan that cannot be read."""
+
+
+def parse_fan(document: dict[str, Any]) -> FanReading | None:
+    """A fan's own document; None if none is fitted there."""
+    speed = document.get("SpeedPercent")
+    excerpt = speed if isinstance(speed, dict) else {"Reading": speed}
+    return _fan(document, excerpt.get("Reading"), excerpt.get("SpeedRPM"))
+
+
+def parse_fan_list(document: dict[str, Any]) -> Iterator[tuple[str, FanReading]]:
+    """The fans that a Thermal document lists, by name."""
+    for place, each in enumerate(as_list(document.get("Fans"))):
+        if not isinstance(each, dict):
+            continue
+        reading = each.get("Reading")
+        fan = _fan(each, None, reading) if each.get("ReadingUnits") == "RPM" else _fan(each, reading, None)
+        if fan is not None:
+            yield name_in(each, "Name", name_in(each, "FanName", str(place)))[:LONGEST_NAME], fan
+
+
+def parse_intake_temperature(document: dict[str, Any]) -> float | None:
+    """The temperature in degrees Celsius that a ThermalMetrics document sums up for the intake."""
+    summary = document.get("TemperatureSummaryCelsius")
+    return as_number(summary.get("Intake")) if isinstance(summary, dict) else None
+
+
+def parse_intake_sensors(document: dict[str, Any]) -> Iterator[tuple[str, float]]:
+    """The sensors at the intake that a Thermal document lists, by name, in degrees Celsius."""
+    for place, each in enumerate(as_list(document.get("Temperatures"))):
+        if isinstance(each, dict) and each.get("PhysicalContext") == "Intake" and _works(each):
+            value = as_number(each.get("ReadingCelsius"))
+            if value is not None:
+                yield name_in(each, "Name", str(place))[:LONGEST_NAME], value
+
+
+def _fan(document: dict[str, Any], percent: Any, turns: Any) -> FanReading | None:
+    """What a fan says that has these speeds: nothing if it is not known to work, and unavailable if it says nothing."""
+    status = document.get("Status")
+    if isinstance(status, dict) and status.get("State") == "Absent":
+        return None
+    state = _state(document)
+    found = ((FAN_SPEED, as_number(percent), _PERCENT), (FAN_ROTATION, as_number(turns), _RPM))
+    speeds = {row: value * factor for row, value, factor in found if value is not None and state != UNAVAILABLE}
+    return FanReading(state, speeds) if state or speeds else BLIND_FAN
+
+
+def _works(document: dict[str, Any]) -> bool:
+    """Whether what it reads counts: unless its State says otherwise. A reading has no need of a Health."""
+    status = document.get("Status")
+    return status is None or (isinstance(status, dict) and status.get("State") in _FAN_WORKS)
+
+
+def _state(document: dict[str, Any]) -> str | None:
+    """By its Status; None without one. One that is off, or says what no schema knows, is unavailable."""
+    status = document.get("Status")
+    if status is None:
+        return None
+    if not _works(document):
+        return UNAVAILABLE
+    health = status.get("Health")
+    if health is None:
+        return None if status.get("State") is None else "ok"
+    return _HEALTH.get(str(health), UNAVAILABLE)

@@ -1,0 +1,165 @@
+"""Readings of physical disks, filesystems on block devices, and network interfaces.
+
+psutil reads the list of mounts in C with the interpreter's lock held: a mount that hangs there would block every thread
+of the agent. So it is read here.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from agent.backends.host.reading_groups import GroupReadings, ReadingGroup, SeriesCache
+from agent.backends.sysfs import is_physical_interface
+from agent.catalogue.node import BY_NAME
+
+LIST_BYTES = 4 << 20
+"""Bytes of the list of mounts that are read; on a node with hundreds of containers it has some hundred KiB."""
+
+_ESCAPED = re.compile(rb"\\([0-3][0-7]{2})")
+"""Escapes of blanks, backslashes and # in a field (`seq_path` and `mangle` in the kernel's fs/proc_namespace.c)."""
+
+
+class Mount(NamedTuple):
+    """One line of /proc/self/mounts."""
+
+    device: str
+    mountpoint: str
+    fstype: str
+
+
+def block_mounts(procfs: str) -> list[Mount]:
+    """The mounts with a device behind them, and those of ZFS, in the kernel's order. Raises OSError."""
+    types = _on_devices(_content(f"{procfs}/filesystems"))
+    mounts = []
+    for line in _content(f"{procfs}/self/mounts").split(b"\n"):
+        fields = [_plain(field) for field in line.split(b" ", 3)[:3]]
+        if len(fields) == 3 and fields[0] not in ("", "none") and fields[2] in types:
+            mounts.append(Mount(*fields))
+    return mounts
+
+
+def _on_devices(filesystems: bytes) -> set[str]:
+    rows = [line.split() for line in filesystems.split(b"\n")]
+    return {_plain(row[-1]) for row in rows if len(row) == 1 or row == [b"nodev", b"zfs"]}
+
+
+def _content(path: str) -> bytes:
+    """A file's complete lines, as many as fit into the limit."""
+    with Path(path).open("rb") as file:
+        content = file.read(LIST_BYTES)
+    return content[: content.rfind(b"\n") + 1]
+
+
+def _plain(field: bytes) -> str:
+    return os.fsdecode(_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), field))
+
+
+DISK = tuple(BY_NAME[f"coldplate_node_disk_{what}_bytes_total"] for what in ("read", "written"))
+FILESYSTEM = tuple(BY_NAME[f"coldplate_node_filesystem_{what}_bytes"] for what in ("size", "used"))
+NETWORK = tuple(
+    (BY_NAME[f"coldplate_node_network_{what}_total"], field)
+    for what, field in (
+        ("receive_bytes", "bytes_recv"),
+        ("transmit_bytes", "bytes_sent"),
+        ("receive_errors", "errin"),
+        ("transmit_errors", "errout"),
+        ("receive_drops", "dropin"),
+        ("transmit_drops", "dropout"),
+    )
+)
+
+DEVICES = 256
+"""Most disks, and most interfaces, that are shown."""
+MAX_FILESYSTEMS = 8
+READ_ONLY_IMAGES = frozenset({"squashfs", "iso9660", "erofs"})
+"""Filesystems that are full by nature."""
+FOREIGN_MOUNTS = ("/dev", "/proc", "/sys", "/run", "/snap", "/var/snap", "/var/lib/docker", "/var/lib/containers",
+                  "/var/lib/containerd", "/var/lib/kubelet")  # fmt: skip
+"""Where container engines and the system mount filesystems of their own, which come and go."""
+
+
+class DiskAndNetworkGroups:
+    """Reads procfs through psutil, and distinguishes hardware from the rest by sysfs."""
+
+    def __init__(self, procfs: str, sysfs: str) -> None:
+        self._procfs = procfs
+        self._sysfs = sysfs
+
+    def groups(self, book: SeriesCache) -> list[ReadingGroup]:
+        """The groups that are read separately, without filesystems: their mount points must be found first."""
+        return [
+            ReadingGroup(f"{self._procfs}/diskstats", self._disks, DISK, book),
+            ReadingGroup(f"{self._procfs}/net/dev", self._network, tuple(row for row, _ in NETWORK), book),
+        ]
+
+    def _disks(self, figures: GroupReadings) -> None:
+        os.stat(f"{self._procfs}/diskstats")  # noqa: PTH116 - without it psutil would look into this machine's sysfs
+        # nowrap=False: the sampler handles counters that fall, and psutil would keep a history to do so.
+        counters = psutil.disk_io_counters(perdisk=True, nowrap=False)
+        disks = [device for device in sorted(counters) if self._is_physical_disk(device)]
+        for device in disks[:DEVICES]:
+            figures.add(DISK[0], counters[device].read_bytes, device)
+            figures.add(DISK[1], counters[device].write_bytes, device)
+        figures.left_out = len(DISK) * max(len(disks) - DEVICES, 0)
+
+    def _is_physical_disk(self, device: str) -> bool:
+        # A whole disk with hardware behind it has a `device`; partitions, loop, ram, md and dm have none,
+        # and the last two would count the bytes of their members again. sysfs writes / in a name as !.
+        return os.path.exists(f"{self._sysfs}/block/{device.replace('/', '!')}/device")  # noqa: PTH110 - Path's may raise
+
+    def _network(self, figures: GroupReadings) -> None:
+        counters = psutil.net_io_counters(pernic=True, nowrap=False)
+        if not counters:
+            raise ValueError(f"{self._procfs}/net/dev shows no interface, not even lo")
+        interfaces = [device for device in sorted(counters) if is_physical_interface(self._sysfs, device)]
+        for device in interfaces[:DEVICES]:
+            for row, field in NETWORK:
+                figures.add(row, getattr(counters[device], field), device)
+        figures.left_out = len(NETWORK) * max(len(interfaces) - DEVICES, 0)
+
+
+class MountPoints:
+    """Which filesystems are shown: the root, and the first mount of each local block device, shortest paths first."""
+
+    def __init__(self, procfs: str) -> None:
+        self.path = f"{procfs}/self/mounts"
+        self._procfs = procfs
+
+    def read(self) -> list[str] | Exception:
+        """The mount points, or why they are not known."""
+        try:
+            return self._chosen()
+        except OSError as error:
+            return error
+
+    def _chosen(self) -> list[str]:
+        chosen = ["/"]
+        mounts = [
+            mount
+            for mount in block_mounts(self._procfs)
+            if mount.fstype not in READ_ONLY_IMAGES
+            and not any(mount.mountpoint == at or mount.mountpoint.startswith(f"{at}/") for at in FOREIGN_MOUNTS)
+        ]
+        seen = {mount.device for mount in mounts if mount.mountpoint == "/"}
+        for mount in sorted(mounts, key=lambda each: (len(each.mountpoint), each.mountpoint)):
+            if mount.device not in seen:
+                seen.add(mount.device)
+                chosen.append(mount.mountpoint)
+        return chosen
+
+
+def filesystem(mountpoint: str, book: SeriesCache) -> ReadingGroup:
+    """One filesystem, as statvfs describes it."""
+
+    def take(figures: GroupReadings) -> None:
+        usage = psutil.disk_usage(mountpoint)
+        figures.add(FILESYSTEM[0], usage.total, mountpoint)
+        figures.add(FILESYSTEM[1], usage.used, mountpoint)
+
+    # It may have been unmounted since it was listed, or this user may not see it.
+    return ReadingGroup(mountpoint, take, FILESYSTEM, book)

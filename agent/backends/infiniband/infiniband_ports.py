@@ -1,0 +1,345 @@
+"""The ports that this node has or had, and which of a port's sysfs files feeds which row.
+
+A file without a row in the catalogue gets its own row. Files stay known while their device is gone, so that
+its absence is reported and its return needs no search.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.infiniband.sysfs_attribute import (
+    DECODERS,
+    LinkStateTracker,
+    Pread,
+    SysfsAttribute,
+    SysfsTextFile,
+    reason_of,
+    why,
+)
+from agent.backends.protocol import AbsentError, DeviceError
+from agent.backends.sysfs import list_names, printable
+from agent.catalogue.bindings import PortFile
+from agent.catalogue.infiniband import DIRECTORIES, FILES, INFO, STATE_ID, driver_counter
+from agent.model import Gap, IbPort, Labels, Lane, Metric, Series
+
+ALWAYS = frozenset(file.path for row in DECODERS for file in row.origin if isinstance(file, PortFile))
+"""Files that every port has (`ib_port_attribute` in the kernel's core), outside the counters' directories."""
+
+KNOWN = frozenset(file.path for row in FILES for file in row.origin if isinstance(file, PortFile))
+
+
+@dataclass(frozen=True, slots=True)
+class PortMetrics:
+    """The rows that a port's files feed: those of the fast lane first, then the catalogue's, then the driver's own.
+
+    `sizes` says how many rows there are up to each of the three; `unnamed` files feed no row, since drivers offer more
+    names than there may be rows. Ports of one driver share a shape.
+    """
+
+    rows: tuple[tuple[str, Metric, float], ...]
+    sizes: tuple[int, int, int]
+    unnamed: int
+
+
+def shape_of(present: frozenset[str], usable: frozenset[str]) -> PortMetrics:
+    """The shape of a port with these files; `usable` are those of `competing_files` that hold a number."""
+    catalogued = []
+    for row in FILES:
+        files = _candidates(row, present)
+        if files:
+            first = next((each for each in files if each.path in usable), files[0])
+            catalogued.append((first.path, row, first.scale))
+    fast = [each for each in catalogued if each[1].lane is Lane.FAST]
+    slow = [each for each in catalogued if each[1].lane is not Lane.FAST]
+    rest = sorted(present.difference(path for path, _, _ in catalogued))
+    named = [(path, driver_counter(path)) for path in rest]
+    own = [(path, row, 1.0) for path, row in named if row is not None]
+    sizes = (len(fast), len(catalogued), len(catalogued) + len(own))
+    return PortMetrics((*fast, *slow, *own), sizes, len(rest) - len(own))
+
+
+def competing_files(present: frozenset[str]) -> list[str]:
+    """The files that compete for a row with another one."""
+    files = [_candidates(row, present) for row in FILES]
+    return [each.path for group in files if len(group) > 1 for each in group]
+
+
+def _candidates(row: Metric, present: frozenset[str]) -> list[PortFile]:
+    return [each for each in row.origin if isinstance(each, PortFile) and each.path in present]
+
+
+class RdmaPort:
+    """One port: its entity, its directory, and a `SysfsAttribute` for each of its files that is shown.
+
+    `lasting` is whether it belongs to hardware: virtual functions and software devices come and go as they are used.
+    """
+
+    __slots__ = (
+        "_info",
+        "_watch",
+        "attributes",
+        "device",
+        "directory",
+        "entity",
+        "facts",
+        "lasting",
+        "left_out",
+        "number",
+        "present",
+        "shape",
+    )
+
+    def __init__(self, root: str, device: str, number: str) -> None:
+        self.entity = IbPort(printable(device), printable(number))
+        self.device = device
+        self.number = number
+        self.directory = f"{root}/{device}/ports/{number}"
+        self.attributes: dict[str, SysfsAttribute] = {}
+        self.present: frozenset[str] = frozenset()
+        self.shape = PortMetrics((), (0, 0, 0), 0)
+        self.lasting = True
+        self.facts: dict[str, str] = {}
+        """The last content of each file of facts."""
+        self.left_out = 0
+        """Files beyond those in `present`."""
+        self._watch = LinkStateTracker(self.entity)
+        self._info: Series | None = None
+
+    def of(self, lane: Lane) -> Iterator[SysfsAttribute]:
+        """The attributes that are read in a lane."""
+        return (each for each in self.attributes.values() if each.series.metric.lane is lane)
+
+    def adopt(self, depth: int, pread: Pread) -> None:
+        """Show the rows of the shape up to a depth, 0 to 2."""
+        rows = self.shape.rows[: self.shape.sizes[depth]]
+        before, self.attributes = self.attributes, {}
+        for path, row, scale in rows:
+            known = before.get(path)
+            if known is None or known.series.metric is not row:
+                watch = self._watch if row is STATE_ID else None
+                known = SysfsAttribute(f"{self.directory}/{path}", Series(row, self.entity), scale, pread, watch)
+            self.attributes[path] = known
+
+    def info(self, facts: Labels) -> Series:
+        """The info series with these facts; the same object while they are the same."""
+        if self._info is None or self._info.labels != facts:
+            self._info = Series(INFO, self.entity, facts)
+        return self._info
+
+
+MAX_PORTS_OF_DEVICE = 255
+"""Most ports of one device: port numbers have eight bits."""
+MAX_UNKNOWN_FILES = 1_024
+"""Most files of one directory without a row in the catalogue; hfi1 has some hundreds."""
+
+
+@dataclass(frozen=True, slots=True)
+class PortFiles:
+    """The files of a port as `DIRECTORY/FILE`, and how many more there are."""
+
+    present: frozenset[str]
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceListing:
+    """The ports of a device by number. `lasting`: it is hardware, which does not come and go with its users."""
+
+    lasting: bool
+    ports: dict[str, PortFiles]
+    left_out: int
+
+
+class ClassDirectory:
+    """The folder of all devices, /sys/class/infiniband."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def read(self) -> list[str] | OSError:
+        """The names of the devices."""
+        try:
+            return list_names(self.path)
+        except OSError as error:
+            return error
+
+
+class DeviceDirectory:
+    """The folder of one device: some 3 directories for each port."""
+
+    __slots__ = ("_device", "path")
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self.path = f"{device}/ports"
+
+    def read(self) -> DeviceListing | OSError:
+        """What was found, or the error if the ports cannot be listed."""
+        try:
+            ports = list_names(self.path)
+        except OSError as error:
+            return error
+        hardware = f"{self._device}/device"
+        lasting = os.path.lexists(hardware) and not os.path.lexists(f"{hardware}/physfn")
+        shown = {number: _files(f"{self.path}/{number}") for number in ports[:MAX_PORTS_OF_DEVICE]}
+        return DeviceListing(lasting, shown, len(ports) - len(shown))
+
+
+def _files(port: str) -> PortFiles:
+    present, left_out = set(ALWAYS), 0
+    for directory in DIRECTORIES:
+        try:
+            listed = [f"{directory}/{name}" for name in list_names(f"{port}/{directory}")]
+        except FileNotFoundError:
+            continue  # irdma and EFA have no `counters`, mlx4 no `hw_counters`
+        except OSError:  # the directory may not be listed: try the files that are known
+            listed = [path for path in KNOWN if path.startswith(f"{directory}/")]
+        unknown = [path for path in listed if path not in KNOWN]
+        present.update(KNOWN.intersection(listed), unknown[:MAX_UNKNOWN_FILES])
+        left_out += max(len(unknown) - MAX_UNKNOWN_FILES, 0)
+    return PortFiles(frozenset(present), left_out)
+
+
+MAX_PORTS = 1_280
+"""Most ports that are known: eight adapters with 127 virtual functions each, and some to spare."""
+MAX_DEVICES = 2_048
+"""Most devices that are looked into."""
+
+
+class PortDiscovery:
+    """Finds the ports, and the files of each. Belongs to one thread; its reads are the relay's.
+
+    A hardware port that was once seen stays known, so that its absence is reported. Virtual functions and software
+    devices are forgotten when they disappear: they come and go with the containers that use them.
+    """
+
+    def __init__(self, root: str, relay: FileReaderPool, pread: Pread) -> None:
+        self.ports: dict[IbPort, RdmaPort] = {}
+        self.ignored = 0
+        """Files of ports beyond the known ones; a device that is not looked into counts as one."""
+        self._root = root
+        self._relay = relay
+        self._pread = pread
+        self._shapes: dict[tuple[frozenset[str], frozenset[str]], tuple[frozenset[str], PortMetrics]] = {}
+        """Shapes, by a port's files and the usable rivals among them. Ports of one driver have the same file names."""
+
+    def take(self, mono: float) -> tuple[bool, list[Gap]]:
+        """Find out what there is now: whether it changed, and a gap for each device that cannot be looked into.
+
+        Raises AbsentError if no port was ever seen, and DeviceError if that cannot be known.
+        """
+        ignored = self.ignored
+        devices = self._devices(mono)
+        if devices is None:
+            return False, []
+        beyond, devices = len(devices) - MAX_DEVICES, devices[:MAX_DEVICES]
+        legs = [DeviceReads(name, [DeviceDirectory(f"{self._root}/{name}")]) for name in devices]
+        answers = [answer for (answer,) in self._relay.round(legs, mono)]
+        found = {
+            name: answer for name, answer in zip(devices, answers, strict=True) if isinstance(answer, DeviceListing)
+        }
+        silent = {name for name, answer in zip(devices, answers, strict=True) if isinstance(answer, UnansweredRead)}
+        known = {port.device for port in self.ports.values()}
+        gaps = [
+            self._gap(name, answer)
+            for name, answer in zip(devices, answers, strict=True)
+            if isinstance(answer, OSError) or (isinstance(answer, UnansweredRead) and name not in known)
+        ]
+        forgot = self._forget(found, silent)
+        changed = self._meet(found)
+        self.ignored += max(beyond, 0)
+        self._learn(changed, mono)
+        if not self.ports and not gaps:
+            raise AbsentError(f"{self._root} has no ports: no InfiniBand or RoCE device, or its driver is not loaded")
+        return forgot or bool(changed) or ignored != self.ignored, gaps
+
+    def _devices(self, mono: float) -> list[str] | None:
+        """The names of the devices; None if they cannot be listed but ports are known, which report themselves."""
+        ((answer,),) = self._relay.round([DeviceReads("", [ClassDirectory(self._root)])], mono)
+        if isinstance(answer, list):
+            return answer
+        if isinstance(answer, (FileNotFoundError, NotADirectoryError)):
+            if self.ports:
+                return []  # the driver was unloaded; what was seen before is lost, not absent
+            raise AbsentError(
+                f"{self._root} does not exist: this node has no InfiniBand or RoCE device, "
+                "or its driver is not loaded, or sysfs is mounted elsewhere (--path.sysfs)"
+            )
+        if self.ports:
+            return None
+        if isinstance(answer, UnansweredRead):
+            raise DeviceError(answer.reason, f"{self._root}: {answer.detail}")
+        raise DeviceError(reason_of(answer), f"{self._root}: {why(answer)}")
+
+    def _gap(self, device: str, answer: OSError | UnansweredRead) -> Gap:
+        reason, detail = (
+            (answer.reason, answer.detail) if isinstance(answer, UnansweredRead) else (reason_of(answer), why(answer))
+        )
+        return Gap(INFO, IbPort(printable(device), ""), reason, f"{self._root}/{device}/ports: {detail}")
+
+    def _forget(self, found: dict[str, DeviceListing], silent: set[str]) -> bool:
+        """Drop virtual ports that are gone, and the oldest of the lost hardware ports if there are too many."""
+        gone = [
+            port
+            for port in self.ports.values()
+            if port.device not in silent
+            and port.number not in (found[port.device].ports if port.device in found else ())
+        ]
+        surplus = sum(len(each.ports) for each in found.values()) + len(gone) - MAX_PORTS
+        drop = [port for port in gone if not port.lasting]
+        drop += [port for port in gone if port.lasting][: max(surplus - len(drop), 0)]
+        for port in drop:
+            del self.ports[port.entity]
+        return bool(drop)
+
+    def _meet(self, found: dict[str, DeviceListing]) -> list[RdmaPort]:
+        """Take in the ports that were found; returns those that are new or whose files have changed."""
+        changed = []
+        self.ignored = sum(each.left_out for each in found.values())
+        # Hardware first: if there are too many, the virtual functions are left out.
+        for device, each in sorted(found.items(), key=lambda item: not item[1].lasting):
+            for number, files in each.ports.items():
+                port = self._port(device, number)
+                if port is None:
+                    self.ignored += len(files.present) + files.left_out
+                    continue
+                port.lasting = each.lasting
+                if (port.present, port.left_out) != (files.present, files.left_out):
+                    port.present, port.left_out = files.present, files.left_out
+                    changed.append(port)
+        return changed
+
+    def _port(self, device: str, number: str) -> RdmaPort | None:
+        """The port; None if there are too many already, or if another one has the same labels."""
+        entity = IbPort(printable(device), printable(number))
+        port = self.ports.get(entity)
+        if port is None and len(self.ports) < MAX_PORTS:
+            port = self.ports[entity] = RdmaPort(self._root, device, number)
+        return port if port is not None and (port.device, port.number) == (device, number) else None
+
+    def _learn(self, changed: Sequence[RdmaPort], mono: float) -> None:
+        """Decide which row each file feeds. Files are read only where two of one driver could feed the same row."""
+        contested = [(port, paths) for port in changed if (paths := competing_files(port.present))]
+        legs = [
+            DeviceReads(port.device, [SysfsTextFile(f"{port.directory}/{path}", self._pread) for path in paths])
+            for port, paths in contested
+        ]
+        usable = {
+            port.entity: frozenset(
+                path for path, text in zip(paths, texts, strict=True) if isinstance(text, str) and text.isdigit()
+            )
+            for (port, paths), texts in zip(contested, self._relay.round(legs, mono), strict=True)
+        }
+        for port in changed:
+            key = (port.present, usable.get(port.entity, frozenset()))
+            if key not in self._shapes:
+                self._shapes[key] = (port.present, shape_of(*key))
+            port.present, port.shape = self._shapes[key]
+        used = {id(port.shape) for port in self.ports.values()}
+        self._shapes = {key: known for key, known in self._shapes.items() if id(known[1]) in used}

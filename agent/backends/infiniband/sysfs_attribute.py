@@ -1,0 +1,236 @@
+"""One sysfs file of a port: from its bytes to a number, or to the reason why there is none.
+
+A read through an open descriptor costs a tenth of opening (sysfs regenerates the content for a read at offset 0).
+What is not fully understood is rejected: half a number is not a number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Callable
+
+from agent.backends.sysfs import FLAGS, PAGE
+from agent.catalogue.infiniband import ACTIVE, LINK_DOWN_EVENTS, PHYSICAL_STATE_ID, PORT_UP, RATE, STATE_ID
+from agent.model import Gap, IbPort, Metric, Reading, Reason, Series
+
+SIZE = 64
+"""Bytes requested of a file: twice the longest content that is valid."""
+
+GIGABIT = 125_000_000
+"""Bytes per second in 1 Gb/s."""
+
+_CODE = re.compile(rb"(\d{1,3}):[ \w-]*\Z")
+_RATE = re.compile(rb"(\d{1,9}(?:\.\d{1,6})?) *Gb/sec\b", re.IGNORECASE)
+
+_REASONS = {
+    errno.EINVAL: Reason.UNSUPPORTED,  # ConnectX-7 in switch mode, VL15_dropped (node_exporter issue 3265)
+    errno.EOPNOTSUPP: Reason.UNSUPPORTED,
+    errno.ENOSYS: Reason.UNSUPPORTED,
+    errno.ENODATA: Reason.UNSUPPORTED,
+    errno.EISDIR: Reason.UNSUPPORTED,
+    errno.EACCES: Reason.DENIED,
+    errno.EPERM: Reason.DENIED,
+    errno.EMFILE: Reason.DENIED,  # the limit is the user's: LimitNOFILE
+    errno.ENFILE: Reason.DENIED,
+    errno.ETIMEDOUT: Reason.TIMEOUT,  # the adapter's firmware did not answer the driver
+    errno.EAGAIN: Reason.TIMEOUT,
+    errno.EBUSY: Reason.TIMEOUT,
+    errno.EINTR: Reason.TIMEOUT,
+}
+
+
+class InvalidSysfsValueError(ValueError):
+    """The content is not a value; `reason` says which kind of absence that is."""
+
+    def __init__(self, reason: Reason, why: str) -> None:
+        super().__init__(why)
+        self.reason = reason
+        self.why = why
+
+
+def reason_of(error: OSError) -> Reason:
+    """What a failed read means. An errno that is not in the table (EIO, ENODEV, ...) is a lost device."""
+    return _REASONS.get(error.errno or 0, Reason.LOST)
+
+
+def why(error: OSError) -> str:
+    """Describe a failed read, with the remedy if there is one."""
+    said = os.strerror(error.errno or errno.EIO)
+    if error.errno == errno.EMFILE:
+        return f"{said}: raise LimitNOFILE in the unit, or ulimit -n"
+    if error.errno == errno.ENFILE:
+        return f"{said}: raise the sysctl fs.file-max"
+    return said
+
+
+def parse_counter(raw: bytes) -> int:
+    """A counter of up to 64 bits."""
+    text = raw.strip()
+    if text.isdigit() and len(text) < SIZE:
+        value = int(text)
+        if value < 1 << 64:
+            return value
+    raise _refused(text, "a counter of at most 64 bits")
+
+
+def parse_state_code(raw: bytes) -> int:
+    """The code of a state: `4: ACTIVE` is 4."""
+    text = raw.strip()
+    found = _CODE.match(text)
+    if found is None:
+        raise _refused(text, "a state such as '4: ACTIVE'")
+    return int(found[1])
+
+
+def parse_rate(raw: bytes) -> int:
+    """A rate in bytes per second: `400 Gb/sec (4X NDR)` is 50,000,000,000."""
+    text = raw.strip()
+    found = _RATE.match(text)
+    if found is None:
+        raise _refused(text, "a rate such as '400 Gb/sec (4X NDR)'")
+    return round(float(found[1]) * GIGABIT)
+
+
+DECODERS: dict[Metric, Callable[[bytes], int]] = {
+    STATE_ID: parse_state_code,
+    PHYSICAL_STATE_ID: parse_state_code,
+    RATE: parse_rate,
+}
+"""Rows whose file holds something other than a plain number."""
+
+
+def _refused(text: bytes, wanted: str) -> InvalidSysfsValueError:
+    if not text:
+        return InvalidSysfsValueError(Reason.MALFORMED, f"is empty, expected {wanted}")
+    shown = ascii(text[:32].decode("utf-8", "replace"))
+    if text.upper().startswith(b"N/A"):  # 'N/A (no PMA)': iWARP drivers (node_exporter issue 966)
+        return InvalidSysfsValueError(Reason.UNSUPPORTED, f"contains {shown}")
+    return InvalidSysfsValueError(Reason.MALFORMED, f"contains {shown}, expected {wanted}")
+
+
+class LinkStateTracker:
+    """Follows one port's state: whether it is up, and how often it has left the active state."""
+
+    __slots__ = ("_active", "_count", "_events", "_up")
+
+    def __init__(self, entity: IbPort) -> None:
+        self._up = Series(PORT_UP, entity)
+        self._events = Series(LINK_DOWN_EVENTS, entity)
+        self._active = False
+        self._count = 0
+
+    def saw(self, state: float) -> tuple[Reading, Reading]:
+        """Record a state. One that could not be read changes nothing: it may be the same as before."""
+        active = state == ACTIVE
+        if self._active and not active:
+            self._count += 1
+        self._active = active
+        return Reading(self._up, 1 if active else 0), Reading(self._events, self._count)
+
+    def missed(self, gap: Gap) -> tuple[Gap, Reading]:
+        """Record that the state could not be read: whether the link is up is unknown, and the count stays."""
+        return Gap(PORT_UP, gap.entity, gap.reason, gap.detail), Reading(self._events, self._count)
+
+
+Pread = Callable[[int, int, int], bytes]
+"""`os.pread`, or a test's substitute for it."""
+
+STALE = frozenset({errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ENOENT, errno.EBADF})
+"""Errors from a descriptor whose device went away; there may be a new device at the same path."""
+
+
+class SysfsAttribute:
+    """A sysfs attribute of a port, its series, and the descriptor that is kept open on it (-1: none).
+
+    `keep` says whether there is room to keep one. While a reader is inside, nothing else may touch it.
+    """
+
+    __slots__ = ("_pread", "_raw", "_reading", "decode", "fd", "keep", "path", "scale", "series", "watch")
+
+    def __init__(
+        self, path: str, series: Series, scale: float, pread: Pread, watch: LinkStateTracker | None = None
+    ) -> None:
+        self.path = path
+        self.series = series
+        self.scale = int(scale) if scale == int(scale) else scale  # so that counters stay exact integers
+        self.decode = DECODERS.get(series.metric, parse_counter)
+        self.watch = watch
+        self.fd = -1
+        self.keep = False
+        self._pread = pread
+        self._raw: bytes | None = None
+        self._reading = Reading(series, 0)
+
+    def read(self) -> Reading | Gap:
+        """The value, or why there is none."""
+        try:
+            raw = self._pread(self.fd, SIZE, 0) if self.fd >= 0 else self._open()
+        except OSError as error:
+            if self.fd < 0 or error.errno not in STALE:
+                return self.gap(self._reason(error), why(error))
+            if error.errno == errno.EBADF:
+                self.fd = -1  # the number may belong to another file by now: do not close it
+            self.release()
+            return self.read()  # this time by its path, since no descriptor is kept now
+        if raw != self._raw:  # most counters stand still most of the time
+            try:
+                self._reading = Reading(self.series, self.decode(raw) * self.scale)
+            except InvalidSysfsValueError as error:
+                return self.gap(error.reason, error.why)
+            self._raw = raw
+        return self._reading
+
+    def gap(self, reason: Reason, why: str) -> Gap:
+        """The absence of this file's value."""
+        return Gap(self.series.metric, self.series.entity, reason, f"{self.path}: {why}")
+
+    def release(self) -> None:
+        """Close the descriptor, if one is kept; it is gone even if closing it fails."""
+        if self.fd >= 0:
+            fd, self.fd = self.fd, -1
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+    def _open(self) -> bytes:
+        """Read a file that is not open; keep its descriptor if it was readable and there is room."""
+        fd = os.open(self.path, FLAGS)
+        keep = False
+        try:
+            content = self._pread(fd, SIZE, 0)
+            keep = self.keep
+        finally:
+            if keep:
+                self.fd = fd
+            else:
+                os.close(fd)
+        return content
+
+    def _reason(self, error: OSError) -> Reason:
+        """Why the file could not be read. If the port exists but the file does not, the driver does not offer it."""
+        if error.errno == errno.ENOENT and os.path.isdir(self.path.rpartition("/")[0]):  # noqa: PTH112 - Path's may raise
+            return Reason.UNSUPPORTED
+        return reason_of(error)
+
+
+class SysfsTextFile:
+    """A file that is read too seldom to stay open."""
+
+    __slots__ = ("_pread", "path")
+
+    def __init__(self, path: str, pread: Pread) -> None:
+        self.path = path
+        self._pread = pread
+
+    def read(self) -> str | OSError:
+        """Its text without the white space around it."""
+        try:
+            fd = os.open(self.path, FLAGS)
+            try:
+                return self._pread(fd, PAGE, 0).decode("utf-8", "replace").strip("\0 \t\r\n")
+            finally:
+                os.close(fd)
+        except OSError as error:
+            return error

@@ -1,0 +1,285 @@
+"""Which job holds which GPU or MIG instance, from processes, the kubelet and mapping files. Pure.
+
+A process started by a scheduler is the most reliable. A device without one belongs to its pod, or else to the job that
+a prolog recorded; a process without a scheduler on such a device is counted as theirs. Information from a
+pod or a file is not added to a scheduler's own process: the pod in which a Slurm daemon runs has every GPU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+from agent.backends.jobs.job import Job, Key, merge_jobs, to_label_value
+from agent.backends.jobs.pods import PodDevice
+from agent.model import Gpu, Reading
+
+WHOLE = "0"
+"""The `mig` of a job that has the whole GPU. Also the number of the one instance that takes the whole GPU."""
+UNKNOWN = ""
+"""The `mig` of a process on a GPU with MIG whose instance the driver does not report."""
+
+_GKE = re.compile(r"nvidia([0-9]+)(?:/gi([0-9]+))?(?:/vgpu[0-9]+)?")
+"""Device ids of Google's device plugin (also read by dcgm-exporter)."""
+
+_CLAIMED = re.compile(r"gpu-([0-9]+)(-mig-[0-9-]+)?")
+"""Devices of dynamic resource allocation, by minor number."""
+
+
+class GpuSlot(NamedTuple):
+    """What a job can hold: a GPU, or one MIG instance of it."""
+
+    gpu: Gpu
+    mig: str = WHOLE
+
+
+def mig_slots(readings: Iterable[Reading]) -> dict[str, GpuSlot]:
+    """The slot of each MIG device by its UUID, from coldplate_gpu_mig_info in a snapshot."""
+    found = {}
+    for reading in readings:
+        if reading.series.metric.name == "coldplate_gpu_mig_info":
+            labels = dict(reading.series.labels)
+            gpu = reading.series.entity
+            if isinstance(gpu, Gpu):
+                found[labels.get("mig_uuid", "")] = GpuSlot(gpu, labels.get("gpu_instance", UNKNOWN))
+    return found
+
+
+class GpuSlots:
+    """The GPUs of the node at one poll, by the various names that other programs use for them.
+
+    `mig` has the slots of its MIG devices by UUID.
+    """
+
+    def __init__(self, gpus: Iterable[Gpu], mig: Mapping[str, GpuSlot]) -> None:
+        self.minors: Mapping[int, str] = {}
+        """UUIDs of GPUs by the minor numbers of their device files, once they have been needed."""
+        self._slots: dict[str, GpuSlot] = dict(mig)
+        self._divided = {slot.gpu for slot in mig.values()}
+        self._by_index: dict[str, Gpu] = {}
+        for gpu in gpus:
+            self._by_index[gpu.index] = gpu
+            self._slots[gpu.uuid] = self._slots[gpu.index] = GpuSlot(gpu)
+
+    def find(self, name: str) -> GpuSlot | None:
+        """The slot of an index, UUID, MIG UUID or device plugin's id, with or without a shared replica's number."""
+        name = name.partition("::")[0]
+        slot = self._slots.get(name)
+        if slot is None and (match := _GKE.fullmatch(name)):
+            gpu = self._by_index.get(match[1])
+            slot = GpuSlot(gpu, match[2] or WHOLE) if gpu is not None else None
+        if slot is None and (match := _CLAIMED.fullmatch(name)):
+            whole = self._slots.get(self.minors.get(int(match[1]), ""))
+            slot = GpuSlot(whole.gpu, UNKNOWN) if whole is not None and match[2] else whole
+        return slot
+
+    def of_process(self, gpu: Gpu, instance: int | None) -> GpuSlot:
+        """Where a process computes, according to the driver."""
+        if instance is not None:
+            return GpuSlot(gpu, str(instance))
+        return GpuSlot(gpu, UNKNOWN if gpu in self._divided else WHOLE)
+
+
+KUBERNETES = "kubernetes"
+LONGEST_HOST = 63
+"""Characters of a pod's name that fit into its host name."""
+
+Pods = Mapping[GpuSlot, Sequence[PodDevice]]
+Claim = tuple[GpuSlot, str, str]
+"""A slot, and namespace and name of the pod that a process there seems to belong to."""
+
+
+@dataclass(slots=True)
+class SlotAllocation:
+    """A job on one slot, and its processes there."""
+
+    job: Job
+    pids: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class JobAllocation:
+    """A job with everything that it holds."""
+
+    job: Job
+    gpus: set[Gpu] = field(default_factory=set)
+    pids: set[int] = field(default_factory=set)
+
+
+class AllocationTable:
+    """Jobs by slot."""
+
+    def __init__(self) -> None:
+        self.slots: dict[GpuSlot, dict[Key, SlotAllocation]] = {}
+
+    def add(self, slot: GpuSlot, job: Job, pids: Iterable[int] = ()) -> None:
+        holdings = self.slots.setdefault(slot, {})
+        holding = holdings.get(job.key)
+        if holding is None:
+            holding = holdings[job.key] = SlotAllocation(job)
+        else:
+            holding.job = merge_jobs(holding.job, job)
+        holding.pids.update(pids)
+
+    def jobs(self) -> list[Job]:
+        return [holding.job for holdings in self.slots.values() for holding in holdings.values()]
+
+    def jobs_on(self, slot: GpuSlot) -> list[Job]:
+        return [holding.job for holding in self.slots.get(slot, {}).values()]
+
+    def replace_plain(self, slot: GpuSlot, jobs: Iterable[Job]) -> None:
+        """Give the slot to these jobs; if it is only one, processes there without a scheduler count as its own."""
+        before = self.slots.pop(slot, {})
+        pids = {pid for holding in before.values() for pid in holding.pids}
+        for job in jobs:
+            self.add(slot, job)
+        holdings = self.slots.get(slot, {})
+        if len(holdings) == 1:
+            next(iter(holdings.values())).pids.update(pids)
+
+    def settle(self) -> None:
+        """Place processes whose MIG instance is not known on the instance that their job has on that GPU, if any."""
+        for slot in [slot for slot in self.slots if slot.mig == UNKNOWN]:
+            for key, holding in list(self.slots[slot].items()):
+                others = (held for each, held in self.slots.items() if each.gpu == slot.gpu and each != slot)
+                home = next((held[key] for held in others if key in held), None)
+                if home is not None:
+                    home.pids.update(holding.pids)
+                    del self.slots[slot][key]
+            if not self.slots[slot]:
+                del self.slots[slot]
+
+    def limit(self, most: int) -> list[GpuSlot]:
+        """Keep the first `most` jobs of each slot, by their keys; returns the slots that had more."""
+        over = [slot for slot, holdings in self.slots.items() if len(holdings) > most]
+        for slot in over:
+            self.slots[slot] = dict(sorted(self.slots[slot].items())[:most])
+        return over
+
+    def summaries(self) -> dict[Key, JobAllocation]:
+        """Each job with its GPUs and processes; what is known of a job on one slot counts for all."""
+        found: dict[Key, JobAllocation] = {}
+        for slot, holdings in self.slots.items():
+            for key, holding in holdings.items():
+                summary = found.get(key)
+                if summary is None:
+                    summary = found[key] = JobAllocation(holding.job)
+                else:
+                    summary.job = merge_jobs(summary.job, holding.job)
+                summary.gpus.add(slot.gpu)
+                summary.pids |= holding.pids
+        return found
+
+    def owners(self) -> dict[Gpu, Key]:
+        """For each GPU that one job has to itself, that job."""
+        alone: dict[Gpu, Key | None] = {}
+        for slot, holdings in self.slots.items():
+            sole = slot.mig == WHOLE and len(holdings) == 1 and slot.gpu not in alone
+            alone[slot.gpu] = next(iter(holdings)) if sole else None
+        return {gpu: key for gpu, key in alone.items() if key is not None}
+
+
+class PodNames:
+    """The names of pods whose processes are known by the pod's uid alone; kept as long as the pod has processes."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, PodDevice] = {}
+
+    def known(self, uids: Iterable[str]) -> set[tuple[str, str]]:
+        """Namespace and name of those pods whose names are known."""
+        return {(pod.namespace, pod.pod) for uid in uids if (pod := self._names.get(uid)) is not None}
+
+    def name(
+        self,
+        board: AllocationTable,
+        pods: Pods,
+        hosts: Mapping[int, str],
+        logged: Mapping[str, PodDevice] = MappingProxyType({}),
+    ) -> None:
+        """Replace uids by names wherever it is certain which pod it is.
+
+        `hosts` are host names by process, `logged` are the pods, by uid, that the kubelet's log directories name.
+        """
+        self._learn(board, pods, hosts)
+        for slot, holdings in list(board.slots.items()):
+            board.slots[slot] = {}
+            for holding in holdings.values():
+                job = holding.job
+                if job.scheduler == KUBERNETES:
+                    known = logged.get(job.id) or self._names.get(job.id)
+                    job = (
+                        replace(job, name=_host(holding, hosts))
+                        if known is None
+                        else merge_jobs(pod_job(known, _container(known, pods.get(slot, ()))), job)
+                    )
+                board.add(slot, job, holding.pids)
+
+    def _learn(self, board: AllocationTable, pods: Pods, hosts: Mapping[int, str]) -> None:
+        """A privileged pod may use GPUs that it was not given: it must not be named after the pods that own them."""
+        claims: dict[str, dict[Claim, PodDevice]] = {}
+        for slot, holdings in board.slots.items():
+            for holding in holdings.values():
+                if holding.job.scheduler == KUBERNETES:
+                    mine = claims.setdefault(holding.job.id, {})
+                    pod = _pod_of(slot, _host(holding, hosts), pods)
+                    if pod is not None:
+                        mine[slot, pod.namespace, pod.pod] = pod
+        self._names = {uid: pod for uid, pod in self._names.items() if uid in claims}
+        sure = {uid: mine for uid, mine in claims.items() if len({claim[1:] for claim in mine}) == 1}
+        claimants = Counter(claim for mine in sure.values() for claim in mine)
+        for uid, mine in claims.items():
+            if uid in sure and all(claimants[claim] == 1 for claim in mine):
+                self._names[uid] = next(iter(mine.values()))
+            elif mine:
+                self._names.pop(uid, None)
+
+
+def pod_job(pod: PodDevice, container: str) -> Job:
+    """A pod as a job: `namespace/name`, which also identifies a pod without any process."""
+    namespace, name = to_label_value(pod.namespace), to_label_value(pod.pod)
+    return Job(
+        KUBERNETES, f"{namespace}/{name}", name=name, namespace=namespace, pod=name, container=to_label_value(container)
+    )
+
+
+def add_pods(board: AllocationTable, pods: Pods) -> None:
+    """Add the pods that hold a slot: beside its named pods, or in place of jobs without a scheduler."""
+    for slot, devices in pods.items():
+        present = board.jobs_on(slot)
+        jobs = {job.key: job for job in (pod_job(each, _container(each, devices)) for each in devices)}
+        if all(job.plain for job in present):
+            board.replace_plain(slot, jobs.values())
+        elif all(job.scheduler == KUBERNETES and job.pod for job in present if not job.plain):
+            for job in jobs.values():
+                board.add(slot, job)
+
+
+def add_mapped(board: AllocationTable, mapped: Mapping[GpuSlot, Sequence[Job]]) -> None:
+    """Add the jobs that a mapping file names, where nothing more reliable is known."""
+    for slot, jobs in mapped.items():
+        if all(job.plain for job in board.jobs_on(slot)):
+            board.replace_plain(slot, jobs)
+
+
+def _pod_of(slot: GpuSlot, host: str, pods: Pods) -> PodDevice | None:
+    """The pod of a process on this slot: the only one there, else the one that the process's host is named after."""
+    here = {(each.namespace, each.pod): each for each in pods.get(slot, ())}
+    if len(here) == 1:
+        return next(iter(here.values()))
+    if not here:
+        here = {(each.namespace, each.pod): each for devices in pods.values() for each in devices}
+    named = [pod for pod in here.values() if host and pod.pod[:LONGEST_HOST].rstrip("-.") == host]
+    return named[0] if len(named) == 1 else None
+
+
+def _container(pod: PodDevice, devices: Sequence[PodDevice]) -> str:
+    names = {each.container for each in devices if (each.namespace, each.pod) == (pod.namespace, pod.pod)}
+    return names.pop() if len(names) == 1 else ""
+
+
+def _host(holding: SlotAllocation, hosts: Mapping[int, str]) -> str:
+    return next((hosts[pid] for pid in sorted(holding.pids) if hosts.get(pid)), "")

@@ -1,0 +1,149 @@
+"""The series of jobs, and the energy of each job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from agent.backends.jobs.gpu_allocations import UNKNOWN, WHOLE, GpuSlot, JobAllocation
+from agent.backends.jobs.job import Job, Key
+from agent.catalogue import metric
+from agent.model import Backend, Entity, Gap, Gpu, Metric, Node, Reading, Reason, Series
+
+ENERGY_KEEP_SECONDS = 600.0
+"""Seconds for which a job that holds no GPU is remembered: between two steps of a job nothing may run."""
+
+
+class JobEnergy:
+    """Joules by job: the growth of its GPUs' energy counters while it holds them alone.
+
+    The energy of a GPU shared by several jobs is attributed to none of them, nor is what a GPU used before the job was
+    seen on it: the sum is never too high.
+    """
+
+    def __init__(self) -> None:
+        self._totals: dict[Key, float] = {}
+        self._last: dict[Gpu, tuple[Key, float]] = {}
+        self._seen: dict[Key, float] = {}
+        self._started: dict[Key, float] = {}
+
+    def enter(self, owners: Mapping[Gpu, Key], energy: Mapping[Gpu, float]) -> None:
+        """Take in which job has which GPU to itself now, and the counters (joules; a GPU without one is left out)."""
+        last: dict[Gpu, tuple[Key, float]] = {}
+        for gpu, key in owners.items():
+            before = self._last.get(gpu)
+            same = before is not None and before[0] == key
+            joules = energy.get(gpu)
+            if joules is None:
+                if before is not None and same:
+                    last[gpu] = before  # the counter will show what was used meanwhile
+                continue
+            self._totals.setdefault(key, 0.0)
+            if before is not None and same and joules > before[1]:
+                self._totals[key] += joules - before[1]
+            last[gpu] = key, joules
+        self._last = last
+
+    def keep(self, keys: Mapping[Key, float | None], mono: float) -> None:
+        """Remember these jobs, and the earliest start known of each; forget those long gone."""
+        for key, started in keys.items():
+            self._seen[key] = mono
+            known = self._started.get(key)
+            if started is not None and (known is None or started < known):
+                self._started[key] = started
+        for key in [key for key, at in self._seen.items() if mono - at > ENERGY_KEEP_SECONDS]:
+            del self._seen[key]
+            self._totals.pop(key, None)
+            self._started.pop(key, None)
+
+    def total(self, key: Key) -> float | None:
+        """Joules of a job so far; None for one that never had a GPU with a counter to itself."""
+        return self._totals.get(key)
+
+    def started(self, key: Key) -> float | None:
+        """When the job began, in seconds since the epoch."""
+        return self._started.get(key)
+
+
+HOLDER = metric("coldplate_gpu_job_info")
+SHARER = metric("coldplate_gpu_shared_job_info")
+FACTS_OF = metric("coldplate_job_info")
+START = metric("coldplate_job_start_timestamp_seconds")
+GPUS = metric("coldplate_job_gpus")
+PROCESSES = metric("coldplate_job_processes")
+ENERGY = metric("coldplate_job_energy_joules_total")
+UP = metric("coldplate_backend_up")
+ENERGY_OF = metric("coldplate_gpu_energy_joules_total")
+
+SeriesKey = tuple[str, Entity, tuple[str, ...]]
+
+
+class JobSeries:
+    """The series of one poll: each is created once, and dropped with its job.
+
+    `gaps` are those of the last completed poll.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[SeriesKey, Series] = {}
+        self._used: dict[SeriesKey, Series] = {}
+        self._readings: list[Reading] = []
+        self.gaps: list[Gap] = []
+
+    def begin(self) -> None:
+        self._used, self._readings, self.gaps = {}, [], []
+
+    def end(self, more: Iterable[Reading]) -> list[Reading]:
+        """Complete this look: all its readings, and these."""
+        self._kept = self._used
+        return [*self._readings, *more]
+
+    def way(self, name: str, open_: bool) -> None:
+        """Record whether one of the sources of job information is available."""
+        self._add(UP, Backend(name), (), int(open_))
+
+    def miss(self, gap: Gap) -> None:
+        """Add a gap: one for each metric, entity and reason, with the detail of the first."""
+        if all((each.metric, each.entity, each.reason) != (gap.metric, gap.entity, gap.reason) for each in self.gaps):
+            self.gaps.append(gap)
+
+    def holders(self, slot: GpuSlot, jobs: Sequence[tuple[Job, str]]) -> None:
+        """Show the jobs of one slot, each with its container there, as one series per slot, so that no join breaks."""
+        if len(jobs) == 1:
+            job, container = jobs[0]
+            labels = (*job.key, job.user, job.name, slot.mig, "false", job.namespace, job.pod, container)
+            self._add(HOLDER, slot.gpu, labels, 1)
+            return
+        # mig="0" says that one job has the whole GPU: here none has.
+        mig = UNKNOWN if slot.mig == WHOLE else slot.mig
+        self._add(HOLDER, slot.gpu, ("", "", "", "", mig, "true", "", "", ""), 1)
+        for job, container in jobs:
+            pod = (job.namespace, job.pod, container)
+            self._add(SHARER, slot.gpu, (*job.key, job.user, job.name, slot.mig, *pod), 1)
+
+    def job(self, summary: JobAllocation, started: float | None, joules: float | None) -> None:
+        """Show the facts of one job."""
+        job = summary.job
+        facts = (job.user, job.name, job.account, job.partition, job.array, job.namespace, job.pod)
+        self._add(FACTS_OF, Node(), (*job.key, *facts), 1)
+        self._add(GPUS, Node(), job.key, len(summary.gpus))
+        self._add(PROCESSES, Node(), job.key, len(summary.pids))
+        who = f"{job.scheduler} job {job.id}"
+        if started is None:
+            self.miss(Gap(START, Node(), Reason.UNSUPPORTED, f"{who} has no process that shows when it started"))
+        else:
+            self._add(START, Node(), job.key, started)
+        if joules is None:
+            self.miss(Gap(ENERGY, Node(), Reason.UNSUPPORTED, f"{who} has no GPU of its own with an energy counter"))
+        else:
+            self._add(ENERGY, Node(), job.key, joules)
+
+    def _add(self, row: Metric, entity: Entity, labels: tuple[str, ...], value: float) -> None:
+        key = (row.name, entity, labels)
+        series = self._used.get(key)
+        if series is not None:
+            return  # never the same series twice
+        series = self._kept.get(key)
+        if series is None:
+            series = Series(row, entity, tuple(zip(row.labels, labels, strict=True)))
+        self._used[key] = series
+        self._readings.append(Reading(series, value))

@@ -1,0 +1,173 @@
+"""NVML through nvidia-ml-py: the only file of the project that imports pynvml.
+
+The import happens when a driver is made, inside the device worker: loading the binding costs 6 MiB,
+and the library behind it may hang or crash. Answers leave here as plain Python values.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from agent.backends.nvml.arrays import FieldArray, GpmArray
+from agent.backends.nvml.driver import FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, NOT_SUPPORTED, DriverError
+
+PROCESS = struct.Struct("=I4xQII")
+"""nvmlProcessInfo_v2_t: process id, used memory, GPU instance, compute instance."""
+PROCESSES = 64
+"""Processes of one GPU for which the first call has room."""
+
+
+class NvmlHandle(ctypes.c_void_p):
+    """An opaque pointer of the library; equal when it points to the same device."""
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NvmlHandle) and self.value == other.value
+
+
+def _handle(pointer: Any) -> NvmlHandle:
+    return NvmlHandle(ctypes.cast(pointer, ctypes.c_void_p).value)
+
+
+class PynvmlDriver:
+    """`Driver` over the installed libnvidia-ml.so.1. Raises ImportError when nvidia-ml-py is missing."""
+
+    def __init__(self) -> None:
+        import pynvml
+
+        self._nvml: Any = pynvml
+        self._error: type[Exception] = pynvml.NVMLError
+        self._table: dict[str, Callable[..., Any]] = {**self._devices(), **self._readings(), **self._batches()}
+
+    def call(self, name: str, *args: Any) -> Any:
+        function = self._table.get(name) or self._plain(name)
+        try:
+            return function(*args)
+        except self._error as error:
+            raise DriverError(name, int(error.value)) from None  # type: ignore[attr-defined]  # pynvml has no types
+        except UnicodeDecodeError:  # the binding decodes names and serial numbers, whatever bytes a board holds
+            raise DriverError(name, NOT_SUPPORTED) from None
+
+    def _plain(self, name: str) -> Callable[..., Any]:
+        """A function whose answer is a plain value already."""
+        function = getattr(self._nvml, name, None)
+        if function is None:
+            raise DriverError(name, FUNCTION_NOT_FOUND)
+        return self._table.setdefault(name, function)
+
+    def _pointer(self, name: str) -> Callable[..., int]:
+        """The C function itself, checked, without the wrapper that builds its arguments on every call."""
+        find, check = self._nvml._nvmlGetFunctionPointer, self._nvml._nvmlCheckReturn
+
+        def checked(*args: Any) -> int:
+            return int(check(find(name)(*args)))
+
+        return checked
+
+    def _devices(self) -> dict[str, Callable[..., Any]]:
+        nvml = self._nvml
+
+        def wait(events: Any, milliseconds: int) -> tuple[NvmlHandle, int, int]:
+            data = nvml.nvmlEventSetWait_v2(events, milliseconds)
+            return _handle(data.device), data.eventType, data.eventData
+
+        return {
+            "nvmlDeviceGetHandleByIndex_v2": lambda index: _handle(nvml.nvmlDeviceGetHandleByIndex(index)),
+            "nvmlDeviceGetHandleByUUID": lambda uuid: _handle(nvml.nvmlDeviceGetHandleByUUID(uuid)),
+            "nvmlDeviceGetMigDeviceHandleByIndex": lambda device, index: _handle(
+                nvml.nvmlDeviceGetMigDeviceHandleByIndex(device, index)
+            ),
+            "nvmlDeviceGetCount_v2": nvml.nvmlDeviceGetCount,
+            "nvmlDeviceGetPciInfo_v3": lambda device: nvml.nvmlDeviceGetPciInfo(device).busId,
+            "nvmlDeviceGetMigMode": lambda device: nvml.nvmlDeviceGetMigMode(device)[0],
+            "nvmlDeviceGetEccMode": lambda device: nvml.nvmlDeviceGetEccMode(device)[0],
+            "nvmlEventSetWait_v2": wait,
+        }
+
+    def _readings(self) -> dict[str, Callable[..., Any]]:
+        nvml = self._nvml
+        utilization, memory, memory_v2 = (
+            self._pointer("nvmlDeviceGetUtilizationRates"),
+            self._pointer("nvmlDeviceGetMemoryInfo"),
+            self._pointer("nvmlDeviceGetMemoryInfo_v2"),
+        )
+
+        def rates(device: NvmlHandle) -> dict[str, int]:
+            answer = (ctypes.c_uint * 2)()
+            utilization(device, answer)
+            return {"gpu": answer[0], "memory": answer[1]}
+
+        def memory_info(device: NvmlHandle) -> dict[str, int]:
+            answer = (ctypes.c_ulonglong * 3)()
+            memory(device, answer)
+            return {"total": answer[0], "free": answer[1], "used": answer[2]}
+
+        def memory_info_v2(device: NvmlHandle) -> dict[str, int]:
+            answer = (ctypes.c_ulonglong * 5)(nvml.nvmlMemory_v2)  # a u32 version and its padding come first
+            memory_v2(device, answer)
+            return {"total": answer[1], "reserved": answer[2], "free": answer[3], "used": answer[4]}
+
+        return {
+            "nvmlDeviceGetUtilizationRates": rates,
+            "nvmlDeviceGetMemoryInfo": memory_info,
+            "nvmlDeviceGetMemoryInfo_v2": memory_info_v2,
+            "nvmlDeviceGetEncoderUtilization": lambda device: nvml.nvmlDeviceGetEncoderUtilization(device)[0],
+            "nvmlDeviceGetDecoderUtilization": lambda device: nvml.nvmlDeviceGetDecoderUtilization(device)[0],
+            "nvmlDeviceGetGpuFabricInfoV": self._fabric,
+            "nvmlDeviceGetComputeRunningProcesses_v3": self._compute_processes,
+        }
+
+    def _compute_processes(self, device: NvmlHandle) -> list[tuple[int, ...]]:
+        """Process id, bytes of device memory and GPU instance of each; mostly one call, where the binding makes two."""
+        room = ctypes.c_uint(PROCESSES)
+        for _ in range(3):
+            entries = ctypes.create_string_buffer(PROCESS.size * room.value)
+            count = ctypes.c_uint(room.value)
+            function = self._nvml._nvmlGetFunctionPointer("nvmlDeviceGetComputeRunningProcesses_v3")
+            code = function(device, ctypes.byref(count), entries)
+            if code != INSUFFICIENT_SIZE:
+                break
+            room.value = count.value + PROCESSES
+        self._nvml._nvmlCheckReturn(code)
+        return [PROCESS.unpack_from(entries, number * PROCESS.size) for number in range(count.value)]
+
+    def _fabric(self, device: NvmlHandle) -> dict[str, Any]:
+        info = self._nvml.c_nvmlGpuFabricInfo_v2_t()
+        self._nvml.nvmlDeviceGetGpuFabricInfoV(device, ctypes.byref(info))
+        return {
+            "cluster_uuid": bytes(info.clusterUuid).hex(),
+            "clique": info.cliqueId,
+            "state": info.state,
+            "status": info.status,
+            "health": info.healthMask,
+        }
+
+    def _batches(self) -> dict[str, Callable[..., Any]]:
+        fields = self._pointer("nvmlDeviceGetFieldValues")
+        alloc, free = self._pointer("nvmlGpmSampleAlloc"), self._pointer("nvmlGpmSampleFree")
+        take, compute = self._pointer("nvmlGpmSampleGet"), self._pointer("nvmlGpmMetricsGet")
+
+        def field_values(device: NvmlHandle, array: FieldArray) -> None:
+            fields(device, array.count, array.buffer)
+
+        def sample_alloc() -> int:
+            sample = ctypes.c_void_p()
+            alloc(ctypes.byref(sample))
+            return sample.value or 0
+
+        def metrics_get(array: GpmArray) -> None:
+            compute(array.buffer)
+
+        return {
+            "nvmlDeviceGetFieldValues": field_values,
+            "nvmlGpmQueryDeviceSupport": lambda device: self._nvml.nvmlGpmQueryDeviceSupport(device).isSupportedDevice,
+            "nvmlGpmSampleAlloc": sample_alloc,
+            "nvmlGpmSampleFree": lambda sample: free(ctypes.c_void_p(sample)),
+            "nvmlGpmSampleGet": lambda device, sample: take(device, ctypes.c_void_p(sample)),
+            "nvmlGpmMetricsGet": metrics_get,
+        }

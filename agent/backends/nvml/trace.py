@@ -1,0 +1,382 @@
+"""The trace of a driver: the answers of one machine, call by call, in lines of JSON, without what identifies it.
+
+The first line is the provenance. Then one line for each call, in order:
+
+    {"at": 0.1534, "us": 12, "call": "nvmlDeviceGetClockInfo", "args": [{"is": "gpu0"}, 1], "value": 1980}
+
+`at` is seconds since the recording started, `us` the duration of the call in microseconds; `code` replaces
+`value` if it failed. Handles and other opaque things are `{"is": NAME}`. A batch of fields has
+`fields`, the (field, scope) pairs, and `slots`: [type, value] each, or the field's own error code; GPM has `metrics`
+and `results`, [code, value] each. The last line lists the metrics that the recorded run showed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agent.backends.nvml.arrays import FieldArray, GpmArray
+from agent.backends.nvml.driver import FUNCTION_NOT_FOUND, NOT_SUPPORTED, TIMEOUT, Driver, DriverError
+
+FORMAT = 1
+
+
+class DriverTraceError(Exception):
+    """The file is not a trace that can be replayed; the text names it and the line."""
+
+
+class DriverTrace:
+    """A trace that was read. Raises DriverTraceError if it is not a trace, and OSError."""
+
+    def __init__(self, path: Path) -> None:
+        lines = []
+        for number, text in enumerate(path.read_bytes().splitlines(), 1):
+            try:
+                line = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise DriverTraceError(f"{path}:{number}: is not JSON: {error}") from error
+            if not isinstance(line, dict):
+                raise DriverTraceError(f"{path}:{number}: is not a JSON object")
+            lines.append(line)
+        if len(lines) < 3 or lines[0].get("trace") != FORMAT or "shown" not in lines[-1]:
+            raise DriverTraceError(f"{path}: is not a complete trace of format {FORMAT}; record it again with --record")
+        self.provenance: dict[str, Any] = lines[0]
+        self.shown: dict[str, list[str]] = lines[-1]["shown"]
+        self.calls: list[dict[str, Any]] = lines[1:-1]
+
+
+FORMATS = ("<d", "<I4x", "<Q", "<Q", "<q", "<i4x", "<H6x")
+"""How each nvmlValueType_t is stored in the eight bytes of a field's value."""
+RECORD = FieldArray.RECORD
+
+Slot = list[int | float] | int
+
+
+def field_slots(array: FieldArray) -> list[Slot]:
+    """What the library wrote: [type, value], or the field's error code."""
+    slots: list[Slot] = []
+    for i in range(array.count):
+        kind, code = struct.unpack_from("<II", array.buffer, i * RECORD + 24)
+        form = FORMATS[kind] if kind < len(FORMATS) else "<Q"
+        (value,) = struct.unpack_from(form, array.buffer, i * RECORD + 32)
+        slots.append(code or [kind, value])
+    return slots
+
+
+def fill_slot(array: FieldArray, index: int, slot: Slot) -> None:
+    """Write one slot as the library does."""
+    kind, value, code = (3, 0, slot) if isinstance(slot, int) else (int(slot[0]), slot[1], 0)
+    struct.pack_into("<II", array.buffer, index * RECORD + 24, kind, code)
+    struct.pack_into(FORMATS[kind] if kind < len(FORMATS) else "<Q", array.buffer, index * RECORD + 32, value)
+
+
+def gpm_results(array: GpmArray) -> list[list[int | float]]:
+    """[code, value] of each metric."""
+    found: list[list[int | float]] = []
+    for i in range(len(array.ids)):
+        _, code, value = struct.unpack_from("<IId", array.buffer, 24 + i * 40)
+        found.append([code, value])
+    return found
+
+
+def gpm_samples(array: GpmArray) -> tuple[int, int]:
+    """The addresses of the earlier and the later sample."""
+    earlier, later = struct.unpack_from("<QQ", array.buffer, 8)
+    return earlier, later
+
+
+_UUID = re.compile(r"^(GPU|MIG)-.+$")
+_SHORT = 6
+"""Originals shorter than this are not searched for in free text: `0` is a serial number on some boards."""
+
+_KINDS = {
+    "nvmlDeviceGetUUID": "uuid",
+    "nvmlDeviceGetSerial": "serial",
+    "nvmlDeviceGetBoardPartNumber": "part",
+    "nvmlDeviceGetPciInfo_v3": "bus",
+}
+
+
+def slot_like(bus_id: str) -> str:
+    """`00000000:1B:00.0` as Linux writes it."""
+    return bus_id[4:].lower()
+
+
+class Pseudonyms:
+    """Replaces what identifies a machine: UUIDs, serials, board parts, cluster ids, host names, bus ids if asked.
+
+    The same original always gets the same pseudonym within one run, so that lines still belong together.
+    """
+
+    def __init__(self, hosts: tuple[str, ...] = (), *, bus_ids: bool = False) -> None:
+        self._known: dict[str, str] = {host: "HOST" for host in hosts if host}
+        self._counts: dict[str, int] = {}
+        self._bus_ids = bus_ids
+
+    def _stand_in(self, kind: str, original: str) -> str:
+        if original not in self._known:
+            n = self._counts[kind] = self._counts.get(kind, 0) + 1
+            made = {
+                "uuid": f"{original[:4]}00000000-0000-4000-8000-{n:012x}",
+                "serial": f"{n:013d}",
+                "part": f"PART-{n:04d}",
+                "cluster": f"{n:032x}",
+                "bus": f"00000000:{n:02X}:00.0",
+            }
+            self._known[original] = made[kind]
+        return self._known[original]
+
+    def of(self, call: str, value: Any) -> Any:
+        """An argument or the answer of an NVML call, without identifying parts."""
+        if isinstance(value, dict):
+            cluster = value.get("cluster_uuid")
+            if isinstance(cluster, str) and cluster.strip("0"):
+                return {**value, "cluster_uuid": self._stand_in("cluster", cluster)}
+            return value
+        if not isinstance(value, str) or not value:
+            return value
+        kind = "uuid" if _UUID.match(value) else _KINDS.get(call)
+        if kind is None or (kind == "bus" and not self._bus_ids):
+            return value
+        return self._stand_in(kind, value)
+
+    def learn(self, uuid: str, serial: str, part: str) -> None:
+        """Learn a GPU's identifiers before they occur."""
+        for kind, original in (("uuid", uuid), ("serial", serial), ("part", part)):
+            if original:
+                self._stand_in(kind, original)
+
+    def hide_slot(self, slot: str) -> None:
+        """Learn a PCI bus id as Linux writes it, `0000:1b:00.0`, and as NVML does."""
+        if slot:
+            domain, _, rest = slot.partition(":")
+            pseudonym = self._stand_in("bus", f"{int(domain, 16):08X}:{rest.upper()}")
+            self._known[slot] = slot_like(pseudonym)
+
+    def scrub(self, text: str) -> str:
+        """Free text with every known original replaced; the longest first, because one may contain another."""
+        for original in sorted(self._known, key=len, reverse=True):
+            if len(original) >= _SHORT or self._known[original] == "HOST":
+                text = re.sub(rf"(?<![\w-]){re.escape(original)}(?![\w-])", self._known[original], text)
+        return text
+
+    def left_in(self, text: str) -> list[str]:
+        """Originals that the text still contains."""
+        for pseudonym in set(self._known.values()):
+            text = text.replace(pseudonym, "")
+        return [each for each in self._known if len(each) >= _SHORT and each in text]
+
+
+HANDLES = frozenset(
+    {"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetMigDeviceHandleByIndex"}
+)
+"""Calls that answer with a device's handle."""
+
+
+class IdentifierLeakError(Exception):
+    """The trace would contain an identifier; it is not written."""
+
+
+class RecordingDriver:
+    """Implements `Driver`: passes each call on and records it, with its arguments and its answer."""
+
+    def __init__(self, inner: Driver, clock: Callable[[], float], names: Pseudonyms) -> None:
+        self._inner = inner
+        self._clock = clock
+        self._names = names
+        self._began = clock()
+        self._lock = threading.Lock()
+        self._tokens: dict[Any, str] = {}
+        self._kept: list[Any] = []
+        self._devices: dict[int, str] = {}
+        self.lines: list[str] = []
+
+    def call(self, name: str, *args: Any) -> Any:
+        began = self._clock()
+        try:
+            answer = self._inner.call(name, *args)
+        except DriverError as error:
+            self._note(name, args, began, {"code": error.code})
+            raise
+        self._note(name, args, began, None, answer)
+        return answer
+
+    def _note(
+        self, name: str, args: Sequence[Any], began: float, failed: dict[str, int] | None, answer: Any = None
+    ) -> None:
+        took = self._clock() - began
+        with self._lock:
+            line: dict[str, Any] = {"at": round(began - self._began, 6), "us": round(took * 1e6), "call": name}
+            line["args"] = [self._argument(name, each) for each in args if not isinstance(each, FieldArray | GpmArray)]
+            array = next((each for each in args if isinstance(each, FieldArray | GpmArray)), None)
+            if isinstance(array, FieldArray):
+                line["fields"] = [list(pair) for pair in array.pairs]
+            elif isinstance(array, GpmArray):
+                line["metrics"] = list(array.ids)
+                line["device"] = self._devices.get(gpm_samples(array)[1], "")
+            if failed is not None:
+                line |= failed
+            elif isinstance(array, FieldArray):
+                line["slots"] = field_slots(array)
+            elif isinstance(array, GpmArray):
+                line["results"] = gpm_results(array)
+            else:
+                if name == "nvmlDeviceGetHandleByIndex_v2":
+                    self._tokens.setdefault(answer, f"gpu{args[0]}")
+                line["value"] = self._answer(name, answer)
+            if name == "nvmlGpmSampleGet":
+                self._devices[int(args[1])] = self._token("gpu", args[0])
+            self.lines.append(json.dumps(line, separators=(",", ":")))
+
+    def _argument(self, call: str, value: Any) -> Any:
+        if call in ("nvmlGpmSampleGet", "nvmlGpmSampleFree") and isinstance(value, int):
+            return {"is": self._token("sample", value)}
+        return self._plain(call, value)
+
+    def _answer(self, call: str, value: Any) -> Any:
+        if call == "nvmlGpmSampleAlloc":
+            return {"is": self._token("sample", value)}
+        if call in HANDLES:
+            return {"is": self._token("gpu", value)}
+        return self._plain(call, value)
+
+    def _plain(self, call: str, value: Any) -> Any:
+        if isinstance(value, bytes):
+            value = value.decode("utf-8", "replace")
+        if isinstance(value, str) and value in self._tokens:
+            return {"is": self._tokens[value]}  # a driver whose handles are text
+        if value is None or isinstance(value, bool | int | float | str):
+            return self._names.of(call, value)
+        if isinstance(value, dict):
+            return dict(self._names.of(call, value))
+        if isinstance(value, tuple | list):
+            return [self._plain(call, each) for each in value]
+        return {"is": self._token("set" if "Event" in call else "gpu", value)}
+
+    def _token(self, kind: str, value: Any) -> str:
+        try:
+            hash(value)
+        except TypeError:  # an event set of pynvml's cannot be hashed
+            key: Any = ("id", id(value))
+        else:
+            key = value
+        if key not in self._tokens:
+            self._kept.append(value)  # so that its address is not reused
+            self._tokens[key] = f"{kind}{sum(each.startswith(kind) for each in self._tokens.values())}"
+        return self._tokens[key]
+
+    def text(self, provenance: Mapping[str, Any], shown: Mapping[str, Sequence[str]]) -> str:
+        """The whole trace. Raises IdentifierLeakError."""
+        head = json.loads(self._names.scrub(json.dumps({"trace": FORMAT, **provenance})))
+        text = "\n".join([json.dumps(head), *self.lines, json.dumps({"shown": shown})]) + "\n"
+        left = self._names.left_in(text)
+        if left:
+            raise IdentifierLeakError(f"{len(left)} identifiers of this machine are still in the trace")
+        return text
+
+    def write(self, path: Path, provenance: Mapping[str, Any], shown: Mapping[str, Sequence[str]]) -> int:
+        """Write the trace; returns its size in bytes. Raises IdentifierLeakError and OSError."""
+        data = self.text(provenance, shown).encode()
+        path.write_bytes(data)
+        return len(data)
+
+
+FIELDS, GPM, TAKE = "nvmlDeviceGetFieldValues", "nvmlGpmMetricsGet", "nvmlGpmSampleGet"
+
+
+class ReplayDriver:
+    """Implements `Driver` over a trace, so that a real machine's answers become a test's. Tokens stand for handles.
+
+    Answers are kept by request: a function with its arguments, a field of a device, a GPM metric of a device. Each has
+    its own sequence, which stays at its last answer at the end. So a version of the agent that asks in another order,
+    or for other batches, still gets this machine's answers; what was never asked while recording is `not supported`, or
+    for a function `not found`.
+    """
+
+    def __init__(self, trace: DriverTrace) -> None:
+        self._answers: dict[object, list[Any]] = {}
+        self._at: dict[object, int] = {}
+        self._lock = threading.Lock()
+        self._samples: dict[int, object] = {}
+        self.unknown: set[object] = set()
+        """Requests that were not made while recording."""
+        for line in trace.calls:
+            self._learn(line)
+
+    def _learn(self, line: dict[str, Any]) -> None:
+        name, args = line["call"], tuple(_thaw(each) for each in line["args"])
+        if name == FIELDS and "slots" in line:
+            for pair, slot in zip(line["fields"], line["slots"], strict=True):
+                self._answers.setdefault((args[0], tuple(pair)), []).append(slot)
+        elif name == FIELDS:
+            pairs = tuple(tuple(pair) for pair in line["fields"])
+            self._answers.setdefault((FIELDS, args[0], pairs), []).append(line["code"])
+        elif name == GPM:
+            results = line.get("results", [[line.get("code", 0), 0.0]] * len(line["metrics"]))
+            for metric, result in zip(line["metrics"], results, strict=True):
+                self._answers.setdefault((GPM, line["device"], metric), []).append(result)
+        else:
+            answer = ("code", line["code"]) if "code" in line else ("value", _thaw(line["value"]))
+            self._answers.setdefault(_question(name, args), []).append(answer)
+
+    def _next(self, question: object) -> Any:
+        with self._lock:
+            answers = self._answers.get(question)
+            if answers is None:
+                self.unknown.add(question)
+                return None
+            at = self._at.get(question, 0)
+            self._at[question] = at + 1
+            return answers[min(at, len(answers) - 1)]
+
+    def call(self, name: str, *args: Any) -> Any:
+        if name == FIELDS:
+            return self._fields(args[0], args[1])
+        if name == GPM:
+            return self._gpm(args[0])
+        if name == TAKE:
+            self._samples[args[1]] = args[0]
+        answer = self._next(_question(name, args))
+        if answer is None:
+            raise DriverError(name, TIMEOUT if name == "nvmlEventSetWait_v2" else FUNCTION_NOT_FOUND)
+        kind, value = answer
+        if kind == "code":
+            raise DriverError(name, value)
+        if name == "nvmlGpmSampleAlloc":
+            return int(value.removeprefix("sample")) + 1
+        return value
+
+    def _fields(self, device: object, array: FieldArray) -> None:
+        refused = (FIELDS, device, array.pairs)
+        if refused in self._answers:
+            raise DriverError(FIELDS, self._next(refused))
+        for index, pair in enumerate(array.pairs):
+            slot = self._next((device, pair))
+            fill_slot(array, index, NOT_SUPPORTED if slot is None else slot)
+
+    def _gpm(self, array: GpmArray) -> None:
+        device = self._samples.get(gpm_samples(array)[1])
+        for index, metric in enumerate(array.ids):
+            result = self._next((GPM, device, metric))
+            code, value = (NOT_SUPPORTED, 0.0) if result is None else result
+            array.store(index, int(code), float(value))
+
+
+def _thaw(value: Any) -> Any:
+    if isinstance(value, dict):
+        return value["is"] if set(value) == {"is"} else value
+    return tuple(_thaw(each) for each in value) if isinstance(value, list) else value
+
+
+def _question(name: str, args: Sequence[Any]) -> object:
+    """A request, without the buffer for the answer and without the time to wait."""
+    if name == "nvmlGpmSampleFree":
+        return name
+    if name in (TAKE, "nvmlEventSetWait_v2"):
+        return name, args[0]
+    return (name, *args)

@@ -1,0 +1,161 @@
+"""Which interfaces of the node are Ethernet ports of hardware, by sysfs, and the statistics of their physical layer."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.optics.ethtool_requests import (
+    LONGEST_NAME,
+    QUESTIONS,
+    FamilyRequest,
+    MissingPortMetrics,
+    PortRequest,
+    explain_failure,
+)
+from agent.backends.optics.netlink import Connect
+from agent.backends.protocol import AbsentError, BackendSample, DeviceError
+from agent.backends.sysfs import is_physical_interface, list_names, printable, text
+from agent.catalogue import metric
+from agent.model import Backend, Labels, Metric, Node, Reading, Series
+
+PORTS = 64
+"""Most ports that are asked. The largest node has eight for GPUs, and some for storage and management."""
+_ETHERNET = "1"
+"""ARPHRD_ETHER: include/uapi/linux/if_arp.h. InfiniBand's own interfaces have no such statistics."""
+_REPRESENTOR = re.compile(r"(c\d+)?pf\d+(vf|sf)\d+$")
+"""The name of a switch's port to a function of its card (Documentation/networking/switchdev.rst)."""
+
+
+class PortDirectory:
+    """The list of ports, as an item of a relay: what a driver is asked for its port's name may hang."""
+
+    def __init__(self, sysfs: str) -> None:
+        self._sysfs = sysfs
+        self.path = f"{sysfs}/class/net"
+
+    def read(self) -> list[str] | OSError:
+        """The names of all Ethernet ports of hardware, in order."""
+        try:
+            found = list_names(self.path)
+        except OSError as error:
+            return error
+        return [name for name in found if self._is_port(name)]
+
+    def _is_port(self, name: str) -> bool:
+        if len(os.fsencode(name)) > LONGEST_NAME or not is_physical_interface(self._sysfs, name):
+            return False
+        return self._fact(name, "type") == _ETHERNET and not _REPRESENTOR.match(self._fact(name, "phys_port_name"))
+
+    def _fact(self, name: str, file: str) -> str:
+        with suppress(OSError):  # EOPNOTSUPP, or the interface is gone by now
+            return text(f"{self.path}/{name}/{file}")
+        return ""
+
+
+class PortList:
+    """The ports of `sysfs`/class/net, and the number of ethtool's family, for statistics and modules.
+
+    `connect` opens a socket to the kernel.
+    """
+
+    def __init__(self, sysfs: str, relay: FileReaderPool, connect: Connect) -> None:
+        self._folder = PortDirectory(sysfs)
+        self._relay = relay
+        self._connect = connect
+        self._family: int | None = None
+        self._ports: list[str] = []
+
+    @property
+    def left_out(self) -> int:
+        """How many of the ports that were found last are not asked."""
+        return max(len(self._ports) - PORTS, 0)
+
+    def find_ports(self, mono: float) -> list[str]:
+        """The ports that are asked; those of the last time while sysfs does not answer.
+
+        Raises AbsentError without ports, and DeviceError.
+        """
+        ((answer,),) = self._relay.round([DeviceReads("list of ports", [self._folder])], mono)
+        if isinstance(answer, list):
+            self._ports = answer
+        elif isinstance(answer, FileNotFoundError):
+            self._ports = []
+        elif isinstance(answer, OSError):
+            failed = explain_failure(answer)
+            raise DeviceError(failed.reason, f"{self._folder.path}: {failed.detail}")
+        elif not self._ports:
+            raise DeviceError(answer.reason, f"{self._folder.path}: {answer.detail}")
+        if not self._ports:
+            raise AbsentError(f"{self._folder.path} has no Ethernet port of hardware")
+        return self._ports[:PORTS]
+
+    def find_family(self, mono: float) -> int:
+        """The number. Raises AbsentError without the kernel's interface, and DeviceError."""
+        if self._family is None:
+            ((answer,),) = self._relay.round(
+                [DeviceReads("number of the family", [FamilyRequest(self._connect)])], mono
+            )
+            if answer is None:
+                raise AbsentError("the kernel has no ethtool netlink (CONFIG_ETHTOOL_NETLINK, from Linux 5.6 on)")
+            if not isinstance(answer, int):
+                raise DeviceError(answer.reason, f"{FamilyRequest.path}: {answer.detail}")
+            self._family = answer
+        return self._family
+
+
+LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("optics"))
+SERIES = 8_192
+"""Most series that are remembered: 64 ports with all their lanes and bins."""
+
+
+class PortStatistics:
+    """The physical layer of every Ethernet port of the census, in one round of questions.
+
+    All of them go through a relay, one leg for each port: the kernel answers under a lock, so that one driver whose
+    firmware does not answer may hold a question for long. It costs only its own port. `connect` opens a socket to the
+    kernel.
+    """
+
+    rows = tuple(row for question in QUESTIONS for row in question.rows)
+    """What is missing where nothing can be asked."""
+
+    def __init__(self, census: PortList, relay: FileReaderPool, connect: Connect) -> None:
+        self._census = census
+        self._connect = connect
+        self._relay = relay
+        self._series: dict[tuple[Metric, str, Labels], Series] = {}
+
+    def read(self, mono: float) -> BackendSample:
+        """Ask about every port. Raises AbsentError without ports or without the kernel's interface, and DeviceError."""
+        ports = self._census.find_ports(mono)
+        family = self._census.find_family(mono)
+        legs = [
+            DeviceReads(port, [PortRequest(self._connect, family, port, each) for each in QUESTIONS]) for port in ports
+        ]
+        answers = self._relay.round(legs, mono)
+        readings: dict[Series, Reading] = {}
+        missing = MissingPortMetrics()
+        calls = 0
+        for port, leg in zip(ports, answers, strict=True):
+            device = printable(port)
+            for question, answer in zip(QUESTIONS, leg, strict=True):
+                calls += not isinstance(answer, UnansweredRead)
+                for each in answer if isinstance(answer, list) else ():
+                    series = self._of(each.row, device, each.labels)
+                    readings[series] = Reading(series, each.value)  # once, should the kernel say it twice
+                missing.take(question, device, answer)
+        shown = list(readings.values())
+        if self._census.left_out:
+            shown.append(Reading(LEFT_OUT, self._census.left_out * len(self.rows)))
+        return BackendSample(shown, list(missing.gaps()), calls=calls)
+
+    def _of(self, row: Metric, device: str, labels: Labels) -> Series:
+        series = self._series.get((row, device, labels))
+        if series is None:
+            if len(self._series) >= SERIES:  # interfaces or bins that come and go
+                self._series.clear()
+            series = self._series[row, device, labels] = Series(row, Node(), (("device", device), *labels))
+        return series

@@ -1,0 +1,299 @@
+"""Requests to the kernel about a port, and what its answers say, in the units of the catalogue.
+
+Commands, attributes and their meanings are those of Documentation/networking/ethtool-netlink.rst and
+include/uapi/linux/ethtool_netlink.h; the histogram's are in the kernel from 6.18 on. None of these requests needs a
+privilege.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from agent.backends.file_reader_pool import UnansweredRead
+from agent.backends.optics.netlink import (
+    Connect,
+    NetlinkFormatError,
+    attribute,
+    attributes_in,
+    nest,
+    resolve_family,
+    send_request,
+    u32,
+    whole_number,
+)
+from agent.catalogue import optics
+from agent.model import Gap, Labels, Metric, Node, Reason
+
+FAMILY = "ethtool"
+LONGEST_NAME = 15
+"""Most bytes of an interface's name (IFNAMSIZ, with the 0 behind it)."""
+
+_VERSION = 1
+_DEVICE_NAME, _FLAGS = 2, 3
+COMPACT, _STATISTICS = 1, 4
+
+_FEC_ACTIVE, _FEC_STATISTICS = 4, 5
+_FEC_MODES = {49: "none", 50: "rs", 51: "baser", 74: "llrs"}
+"""Bits of link modes (include/uapi/linux/ethtool.h): Reed-Solomon, Firecode, and Reed-Solomon of low latency."""
+_FEC_COUNTERS = {
+    2: (optics.CORRECTED_BLOCKS, optics.LANE_CORRECTED_BLOCKS),
+    3: (optics.UNCORRECTABLE_BLOCKS, optics.LANE_UNCORRECTABLE_BLOCKS),
+    4: (optics.CORRECTED_BIT_ERRORS, optics.LANE_CORRECTED_BIT_ERRORS),
+}
+_FEC_HISTOGRAM, _BIN_LOW, _BIN_HIGH, _BIN_VALUE = 5, 2, 3, 4
+_COUNTER_BYTES = 8
+MOST_LANES = 16
+"""A port has eight (ETHTOOL_MAX_LANES); twice as many are sold next."""
+MOST_BINS = 64
+"""Of a histogram. A code that corrects 15 symbols has 16."""
+
+_PHY, _MAC = 0, 1
+_GROUPS_WANTED = 1 << _PHY | 1 << _MAC
+_BITSET_NO_MASK, _BITSET_SIZE, _BITSET_VALUE = 1, 2, 4
+_GROUPS, _GROUP, _GROUP_ID, _GROUP_STATISTIC = 3, 4, 2, 4
+_STATISTIC_ROWS = {(_PHY, 0): optics.SYMBOL_ERRORS, (_MAC, 4): optics.FCS_ERRORS}
+
+_DOWN_EVENTS = 7
+_SPEED = 5
+_MEGABIT_BYTES = 1e6 / 8
+_SPEEDS_UNKNOWN = (0, 0xFFFFFFFF)
+
+
+class PortValue(NamedTuple):
+    """One value of a port, with its labels beside `device`."""
+
+    row: Metric
+    labels: Labels
+    value: float
+
+
+Attributes = Sequence[tuple[int, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class EthtoolRequest:
+    """A question, by the name that ethtool's documentation gives it.
+
+    `rows` are missing without an answer. Those in `offered` are missing, too, if the answer does not have them: the
+    driver does not count this. `header` is the number of the attribute that names the device.
+    """
+
+    name: str
+    command: int
+    answer: int
+    header: int
+    flags: int
+    read: Callable[[Attributes], Iterator[PortValue]]
+    rows: tuple[Metric, ...]
+    offered: tuple[Metric, ...]
+    more: tuple[bytes, ...] = ()
+
+    def ask(self, connect: Connect, family: int, device: str) -> list[PortValue]:
+        """What the kernel says about a port. Raises as `send_request`."""
+        commands = (self.command, self.answer)
+        return list(self.read(send_for_port(connect, family, commands, self.header, self.flags, device, *self.more)))
+
+
+def send_for_port(
+    connect: Connect, family: int, commands: tuple[int, int], header: int, flags: int, device: str, *more: bytes
+) -> Attributes:
+    """The answer to a question about a port. `commands` are the numbers of both. Raises as `send_request`."""
+    name = os.fsencode(device)
+    about = nest(header, attribute(_DEVICE_NAME, name + b"\0"), u32(_FLAGS, flags))
+    told = send_request(connect, family, *commands, _VERSION, about, *more)
+    answered = dict(attributes_in(dict(told).get(header, b""))).get(_DEVICE_NAME, name).rstrip(b"\0")
+    if answered != name:
+        raise NetlinkFormatError(f"an answer about {os.fsdecode(answered)!a}")
+    return told
+
+
+def _read_fec(attributes: Attributes) -> Iterator[PortValue]:
+    told = dict(attributes)
+    if _FEC_ACTIVE in told:
+        mode = _FEC_MODES.get(whole_number(told[_FEC_ACTIVE]), "other")
+        yield PortValue(optics.FEC_INFO, (("mode", mode),), 1)
+    bins = 0
+    for number, content in attributes_in(told.get(_FEC_STATISTICS, b"")):
+        if number in _FEC_COUNTERS:
+            yield from _read_lanes(*_FEC_COUNTERS[number], content)
+        elif number == _FEC_HISTOGRAM:
+            bins += 1
+            if bins > MOST_BINS:
+                raise NetlinkFormatError(f"a histogram of more than {MOST_BINS} bins")
+            yield _read_bin(dict(attributes_in(content)))
+
+
+def _read_lanes(total: Metric, lane: Metric, content: bytes) -> Iterator[PortValue]:
+    """The counter of the port, and those of its lanes behind it; no content if the driver does not count."""
+    count, odd = divmod(len(content), _COUNTER_BYTES)
+    if odd or count > MOST_LANES + 1:
+        raise NetlinkFormatError(f"{len(content)} bytes of counters")
+    values = [whole_number(content[at : at + _COUNTER_BYTES]) for at in range(0, len(content), _COUNTER_BYTES)]
+    for place, value in enumerate(values):
+        yield PortValue(lane, (("lane", str(place - 1)),), value) if place else PortValue(total, (), value)
+
+
+def _read_bin(told: dict[int, bytes]) -> PortValue:
+    try:
+        low, high, value = (whole_number(told[number]) for number in (_BIN_LOW, _BIN_HIGH, _BIN_VALUE))
+    except KeyError:
+        raise NetlinkFormatError("a bin without its bounds or its value") from None
+    return PortValue(optics.FEC_BINS, (("low", str(low)), ("high", str(high))), value)
+
+
+def _read_statistics(attributes: Attributes) -> Iterator[PortValue]:
+    for number, content in attributes:
+        if number != _GROUP:
+            continue
+        members = list(attributes_in(content))
+        group = next((whole_number(value) for kind, value in members if kind == _GROUP_ID), None)
+        for kind, value in members:
+            for statistic, count in attributes_in(value) if kind == _GROUP_STATISTIC else ():
+                row = _STATISTIC_ROWS.get((group, statistic)) if group is not None else None
+                if row is not None:
+                    yield PortValue(row, (), whole_number(count))
+
+
+def _read_link_state(attributes: Attributes) -> Iterator[PortValue]:
+    told = dict(attributes)
+    if _DOWN_EVENTS in told:
+        yield PortValue(optics.LINK_DOWN_EVENTS, (), whole_number(told[_DOWN_EVENTS]))
+
+
+def _read_link_modes(attributes: Attributes) -> Iterator[PortValue]:
+    told = dict(attributes)
+    speed = whole_number(told[_SPEED]) if _SPEED in told else 0
+    if speed not in _SPEEDS_UNKNOWN:
+        yield PortValue(optics.RATE, (), speed * _MEGABIT_BYTES)
+
+
+_WANTED = nest(
+    _GROUPS, attribute(_BITSET_NO_MASK, b""), u32(_BITSET_SIZE, 2), u32(_BITSET_VALUE, _GROUPS_WANTED)
+)  # fmt: skip
+_COUNTED = (optics.CORRECTED_BLOCKS, optics.UNCORRECTABLE_BLOCKS, optics.CORRECTED_BIT_ERRORS)
+_ERRORS = (optics.SYMBOL_ERRORS, optics.FCS_ERRORS)
+_DOWNS = (optics.LINK_DOWN_EVENTS,)
+
+QUESTIONS = (
+    EthtoolRequest("FEC_GET", 29, 30, 1, COMPACT | _STATISTICS, _read_fec, (optics.FEC_INFO, *_COUNTED), _COUNTED),
+    EthtoolRequest("STATS_GET", 32, 33, 2, COMPACT, _read_statistics, _ERRORS, _ERRORS, (_WANTED,)),
+    EthtoolRequest("LINKSTATE_GET", 6, 6, 1, _STATISTICS, _read_link_state, _DOWNS, _DOWNS),
+    # A link that is down has no rate, which is no gap.
+    EthtoolRequest("LINKMODES_GET", 4, 4, 1, COMPACT, _read_link_modes, (optics.RATE,), ()),
+)
+"""All that is asked of each port."""
+
+
+_REASONS = {
+    errno.EOPNOTSUPP: Reason.UNSUPPORTED,
+    errno.EINVAL: Reason.UNSUPPORTED,  # what a kernel says to a flag that it does not know yet
+    errno.EPERM: Reason.DENIED,
+    errno.EACCES: Reason.DENIED,
+    errno.EAFNOSUPPORT: Reason.DENIED,
+    errno.EMFILE: Reason.DENIED,
+    errno.ENFILE: Reason.DENIED,
+}
+_WORDS = {
+    errno.EOPNOTSUPP: "not offered by this driver or this kernel",
+    errno.EINVAL: "not known to this kernel or driver",
+    errno.EMFILE: "too many open files: raise LimitNOFILE in the unit, or ulimit -n",
+    errno.ENFILE: "too many open files on the node: raise the sysctl fs.file-max",
+    errno.EAFNOSUPPORT: "netlink is not allowed: add AF_NETLINK to RestrictAddressFamilies= of the unit",
+    errno.ENODEV: "the interface is gone",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailure:
+    """Why a question has no answer."""
+
+    reason: Reason
+    detail: str
+
+
+class PortRequest:
+    """One question about one port, as an item of the relay."""
+
+    __slots__ = ("_connect", "_device", "_family", "_question", "path")
+
+    def __init__(self, connect: Connect, family: int, device: str, question: EthtoolRequest) -> None:
+        self._connect = connect
+        self._family = family
+        self._device = device
+        self._question = question
+        self.path = f"{question.name} {device}"
+
+    def read(self) -> list[PortValue] | RequestFailure:
+        try:
+            return self._question.ask(self._connect, self._family, self._device)
+        except (OSError, NetlinkFormatError) as error:
+            return explain_failure(error)
+
+
+class FamilyRequest:
+    """The request for the number of ethtool's family, as an item of the relay."""
+
+    path = f"GETFAMILY {FAMILY}"
+
+    def __init__(self, connect: Connect) -> None:
+        self._connect = connect
+
+    def read(self) -> int | RequestFailure | None:
+        """None if the kernel has no such family."""
+        try:
+            return resolve_family(self._connect, FAMILY)
+        except FileNotFoundError:
+            return None
+        except (OSError, NetlinkFormatError) as error:
+            return explain_failure(error)
+
+
+def explain_failure(error: OSError | NetlinkFormatError) -> RequestFailure:
+    """What an error means, with the remedy where there is one."""
+    if isinstance(error, NetlinkFormatError):
+        return RequestFailure(Reason.MALFORMED, f"the kernel's answer cannot be understood: {error}")
+    if isinstance(error, TimeoutError):
+        return RequestFailure(Reason.TIMEOUT, "no answer from the kernel")
+    number = error.errno or errno.EIO
+    return RequestFailure(_REASONS.get(number, Reason.LOST), _WORDS.get(number, os.strerror(number)))
+
+
+class MissingPortMetrics:
+    """Which rows are missing, of which ports, and why. What only some drivers do not offer is not missing."""
+
+    def __init__(self) -> None:
+        self._given: set[Metric] = set()
+        self._missing: dict[tuple[Metric, Reason], list[str]] = {}
+
+    def take(
+        self, question: EthtoolRequest, device: str, answer: list[PortValue] | RequestFailure | UnansweredRead
+    ) -> None:
+        """Note what a question about a port gave."""
+        if isinstance(answer, list):
+            given = {each.row for each in answer}
+            self.give(given)
+            rows: Iterable[Metric] = (row for row in question.offered if row not in given)
+            why: RequestFailure | UnansweredRead = RequestFailure(Reason.UNSUPPORTED, "not counted by this driver")
+        else:
+            rows, why = question.rows, answer
+        for row in rows:
+            self.miss(row, why.reason, f"{question.name} {device}: {why.detail}")
+
+    def give(self, rows: Iterable[Metric]) -> None:
+        """Note rows that a port has."""
+        self._given.update(rows)
+
+    def miss(self, row: Metric, reason: Reason, told: str) -> None:
+        """Note that a port lacks a row; `told` names the port and the reason."""
+        self._missing.setdefault((row, reason), []).append(told)
+
+    def gaps(self) -> Iterator[Gap]:
+        """One for each row and reason; it names one port, and how many there are."""
+        for (row, reason), told in self._missing.items():
+            if reason is not Reason.UNSUPPORTED or row not in self._given:
+                more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+                yield Gap(row, Node(), reason, f"{told[0]}{more}")

@@ -1,0 +1,173 @@
+"""A source that may be slow to answer, and how often it is asked.
+
+A backend is read once for each fast tick, up to ten times a second. A baseboard
+management controller updates its readings every 4 to 8 s and may take seconds to answer, or forever: it is asked
+every 5 s or less often, in a thread that the tick waits for no longer than the source's grace. Until the next answer
+the last one is exposed again: it is as old as what the controller itself would return. An
+error removes it at once, and so does no answer at all within the source's patience.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from agent.backends.protocol import AbsentError, BackendSample, DeviceError
+from agent.model import Instant, Reason
+
+ABSENT_RETRY_SECONDS = 60.0
+FIRST_RETRY_SECONDS = 5.0
+LAST_RETRY_SECONDS = 15.0
+"""Most seconds until a failed source is asked again, so that recovery shows soon; a working one is asked each 5 s."""
+
+log = logging.getLogger("coldplate.backend")
+
+T = TypeVar("T")
+Spawn = Callable[[Callable[[], None]], None]
+
+
+def spawn_thread(job: Callable[[], None]) -> None:
+    """Run the job in a thread that does not keep the process alive."""
+    threading.Thread(target=job, name="slow-source", daemon=True).start()
+
+
+class PollableSource(Protocol):
+    """What is asked, and how patiently."""
+
+    name: str
+    period: float
+    """Seconds from one read to the next."""
+    configured: bool
+    """Whether the operator named it: then its failure is reported even if another source answers."""
+    denied_retry: float
+    """Seconds after which a slow source that denied access is asked again."""
+    slow: bool
+    """Whether it may take longer than a tick can wait, and so is asked in a thread."""
+    grace: float
+    """Seconds that a tick waits for a slow source, so that a prompt answer is shown at once."""
+    patience: float
+    """Seconds without an answer after which a slow source's last value is not shown any more."""
+
+    def close(self) -> None:
+        """Release what is held; may be called more than once."""
+
+
+class PolledSource(Generic[T]):
+    """A source that is asked no more often than its period, with at most one read in flight.
+
+    `ask` asks it; it raises AbsentError if this node has no such source, and DeviceError if it does not answer or what
+    it answers cannot be.
+    """
+
+    def __init__(self, source: PollableSource, ask: Callable[[], T], spawn: Spawn = spawn_thread) -> None:
+        self.source = source
+        self.value: T | None = None
+        self.fault: DeviceError | None = None
+        self.absence = ""
+        self._spawn: Spawn = spawn if source.slow else _at_once
+        self._question = ask
+        self._answer: T | Exception | None = None
+        self._answered = threading.Event()
+        self._told = False
+        self._asked: float | None = None  # while a read is in flight, when it began
+        self._due = float("-inf")
+        self._retry = FIRST_RETRY_SECONDS
+        self._closed = False
+
+    @property
+    def awaited(self) -> bool:
+        """Whether the source was asked and nothing is known of it yet."""
+        return self._asked is not None and self.value is None and self.fault is None and not self.absence
+
+    def poll(self, mono: float) -> int:
+        """Ask the source if it is due, and take its answer if there is one; returns the number of reads begun."""
+        begun = 0
+        if self._asked is None and mono >= self._due:
+            begun, self._asked = 1, mono
+            self._begin(mono)
+        answer = self._answer
+        if answer is not None:
+            self._answer = self._asked = None
+            self._take(answer, mono)
+        elif self._asked is not None and mono - self._asked > self.source.patience:
+            waited = f"no answer for {mono - self._asked:.0f} s yet"
+            self.value, self.absence, self.fault = None, "", DeviceError(Reason.TIMEOUT, waited)
+        return begun
+
+    def close(self) -> None:
+        """Release the source; one that is being read is released when the read ends."""
+        self._closed = True
+        if self._asked is None:
+            self.source.close()
+
+    def _begin(self, mono: float) -> None:
+        self._answered.clear()
+        try:
+            self._spawn(self._ask)
+        except (RuntimeError, MemoryError) as error:
+            remedy = "raise TasksMax in the unit, or the user's process limit"
+            self._asked, self._due = None, mono + FIRST_RETRY_SECONDS
+            self.value, self.absence = None, ""
+            self.fault = DeviceError(Reason.DENIED, f"{error}; {remedy}")
+            return
+        if self.source.grace:
+            self._answered.wait(self.source.grace)
+
+    def _ask(self) -> None:
+        try:
+            self._answer = self._question()
+        except Exception as error:  # the poll that takes the answer separates expected errors from others
+            self._answer = error
+        self._answered.set()
+        if self._closed:
+            self.source.close()
+
+    def _take(self, answer: T | Exception, mono: float) -> None:
+        self.value, self.fault, self.absence = None, None, ""
+        if isinstance(answer, AbsentError):
+            self.absence = str(answer)
+            self._due = mono + ABSENT_RETRY_SECONDS
+        elif isinstance(answer, DeviceError):
+            self._fail(answer, mono)
+        elif isinstance(answer, Exception):
+            # An unexpected error affects only its own source, and is logged once in full.
+            if not self._told:
+                log.error("reading %s failed", self.source.name, exc_info=answer)
+            self._told = True
+            self._fail(DeviceError(Reason.MALFORMED, f"{type(answer).__name__}: {answer}"), mono)
+        else:
+            self.value = answer
+            self._retry = FIRST_RETRY_SECONDS
+            self._due = mono + self.source.period
+
+    def _fail(self, fault: DeviceError, mono: float) -> None:
+        self.fault = fault
+        if not self.source.slow:  # asking costs nothing
+            self._due = mono + self.source.period
+            return
+        self._due = mono + (self.source.denied_retry if fault.reason is Reason.DENIED else self._retry)
+        self._retry = min(2 * self._retry, LAST_RETRY_SECONDS)
+
+
+def _at_once(job: Callable[[], None]) -> None:
+    job()
+
+
+class CachedRead:
+    """A read of several parts, made once per period and shown again in between."""
+
+    def __init__(self, read: Callable[[Instant], BackendSample], period: float) -> None:
+        self._read = read
+        self._period = period
+        self._due = float("-inf")
+        self._last = BackendSample()
+
+    def poll(self, now: Instant) -> BackendSample:
+        if now.mono < self._due:
+            return BackendSample(readings=self._last.readings, gaps=self._last.gaps)
+        self._last = BackendSample()
+        self._due = now.mono + self._period
+        self._last = self._read(now)
+        return self._last

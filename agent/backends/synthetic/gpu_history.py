@@ -1,0 +1,369 @@
+"""One GPU's history as a chain of segments, in each of which everything has a closed form.
+
+A segment ends where the scenario has an edge, or where temperature crosses a limit. Any moment can be computed: the
+result depends only on the scenario, never on earlier requests. Only the segments
+of the last few seconds are kept, so that a node which runs for weeks does not grow; an older
+moment walks the chain again from the start, which takes one short step for each edge, not for each second.
+"""
+
+from __future__ import annotations
+
+from math import exp, inf, log
+from typing import NamedTuple
+
+from agent.backends.synthetic import activity as ch
+from agent.backends.synthetic.activity import (
+    POWER_BRAKE,
+    ActivityCycle,
+    Levels,
+    SmoothNoise,
+    Worker,
+    capped,
+    slowed,
+    slowed_in_step,
+    uniform,
+)
+from agent.backends.synthetic.coolant_loop import OF_COOLANT, warmed
+from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob, ScenarioPhase, Window
+
+WHOLE_JOB = frozenset({"checkpoint-stall", "lost"})
+"""Faults of one GPU for which the other GPUs of its job have to wait."""
+
+PACED = frozenset({"checkpoint-stall", "straggler"})
+"""Faults that make those who wait alternate between work and waiting, in step from their onset."""
+
+PHYSICAL = WHOLE_JOB | OF_COOLANT | {"straggler", "slow", "hot", "power-brake", "power-limit"}
+"""Faults that change what a GPU does; all others change only what is read."""
+
+
+REMEMBERED = 16
+"""Cycles of a GPU that are kept: those of a job, and of the faults that come again in it."""
+
+
+class Regime(NamedTuple):
+    """What holds for a GPU until the next edge. `origin`: when the cycle began, the same for a whole job."""
+
+    key: tuple[int, ...]
+    cycle: ActivityCycle
+    origin: float
+    resistance: float = 1.0  # of the cooling, as a multiple of the healthy one
+    inlet: float = 0.0  # celsius above the healthy inlet
+
+
+class Director:
+    """Knows the regimes of one GPU, its job's phases changed by the active faults, and when they change."""
+
+    def __init__(self, scenario: Scenario, gpu: int) -> None:
+        self._gpu, self._machine = gpu, scenario.topology
+        self._worker = Worker(scenario.topology, scenario.seed, gpu)
+        self._idle_watts = scenario.topology.power_idle
+        self._jobs = tuple(job for job in scenario.jobs if gpu in job.gpus)
+        peers = {peer for job in self._jobs for peer in job.gpus}
+        self._faults = tuple(
+            (number, fault)
+            for number, fault in enumerate(scenario.faults)
+            if (fault.kind in PHYSICAL and gpu in fault.gpus)
+            or (fault.kind in WHOLE_JOB and not peers.isdisjoint(fault.gpus))
+        )
+        self._awaited = tuple(
+            (-2 - number, scenario.jobs[each.job], each.fault)
+            for number, each in enumerate(scenario.awaited)
+            if gpu in scenario.jobs[each.job].gpus and gpu not in each.fault.gpus
+        )
+        self._cycles: dict[tuple[int, ...], ActivityCycle] = {}
+
+    def job_at(self, t: float) -> ScenarioJob | None:
+        """The job that holds the GPU."""
+        return next((job for job in self._jobs if job.window.holds(t)), None)
+
+    def next_edge(self, t: float) -> float:
+        """When something changes next; infinity when nothing ever will."""
+        windows: list[Window] = [fault.window for _, fault in self._faults]
+        windows.extend(fault.window for _, _, fault in self._awaited)
+        for job in self._jobs:
+            windows.append(job.window)
+            windows.extend(phase.window for phase in job.phases)
+        return min((window.next_edge(t) for window in windows), default=inf)
+
+    def memory_share(self, t: float) -> float:
+        """The share of its memory that the GPU's job holds: it grows while the job is loading."""
+        job = self.job_at(t)
+        if job is None:
+            return 0.0
+        phase = _phase_at(job, t)
+        if phase is not None and phase.kind == "loading" and phase.window.duration:
+            return job.memory * min(1.0, max(0.0, t - phase.window.at) / phase.window.duration)
+        return job.memory
+
+    def regime(self, t: float) -> Regime:
+        """The GPU's regime at `t`, which holds until the next edge."""
+        job = self.job_at(t)
+        phase = _phase_at(job, t) if job is not None else None
+        holding = [(number, fault) for number, fault in self._faults if fault.window.holds(t)]
+        mine = [(number, fault) for number, fault in holding if self._gpu in fault.gpus]
+        theirs = [
+            (number, fault)
+            for number, fault in holding
+            if fault.kind in WHOLE_JOB and job is not None and not set(job.gpus).isdisjoint(fault.gpus)
+        ]
+        awaited = [(number, fault) for number, of, fault in self._awaited if of is job and fault.window.holds(t)]
+        theirs += awaited
+        key = (
+            self._jobs.index(job) if job is not None else -1,
+            job.phases.index(phase) if job is not None and phase is not None else -1,
+            *(number for number, _ in (*holding, *awaited)),
+        )
+        if key not in self._cycles:
+            if len(self._cycles) >= REMEMBERED:  # jobs and faults may come for weeks
+                self._cycles.clear()
+            self._cycles[key] = self._cycle(job, phase, [f for _, f in mine], [f for _, f in theirs])
+        origin = max(
+            [phase.window.at if phase is not None else 0.0]
+            + [fault.window.begun(t) or 0.0 for _, fault in theirs if fault.kind in PACED]
+        )
+        hot = [fault.parameters for _, fault in mine if fault.kind == "hot"]
+        return Regime(
+            key,
+            self._cycles[key],
+            origin,
+            max([each["resistance"] for each in hot], default=1.0),
+            sum(each["inlet"] for each in hot) + warmed(self._machine, (fault for _, fault in mine)),
+        )
+
+    def healthy(self, t: float) -> ActivityCycle:
+        """The GPU's cycle at `t` if there were no fault."""
+        job = self.job_at(t)
+        return self._base(job, _phase_at(job, t) if job is not None else None, [], [])
+
+    def _cycle(
+        self,
+        job: ScenarioJob | None,
+        phase: ScenarioPhase | None,
+        mine: list[ScenarioFault],
+        theirs: list[ScenarioFault],
+    ) -> ActivityCycle:
+        if any(fault.kind == "lost" for fault in mine):
+            return self._worker.off()
+        cycle = self._base(job, phase, mine, theirs)
+        for fault in mine:
+            values = fault.parameters
+            if fault.kind == "slow":
+                cycle = slowed_in_step(cycle, values["factor"], self._idle_watts)
+            elif fault.kind == "power-brake":
+                cycle = slowed(cycle, values["power"], values["clock"], POWER_BRAKE, self._idle_watts)
+            elif fault.kind == "power-limit":
+                cycle = capped(cycle, values["watts"])
+        return cycle
+
+    def _base(
+        self,
+        job: ScenarioJob | None,
+        phase: ScenarioPhase | None,
+        mine: list[ScenarioFault],
+        theirs: list[ScenarioFault],
+    ) -> ActivityCycle:
+        if job is None or phase is None:
+            return self._worker.idle()
+        if any(fault.kind == "lost" for fault in theirs):
+            return self._worker.spinning()
+        stall = _first(theirs, "checkpoint-stall")
+        if stall is not None:
+            values = stall.parameters
+            return self._worker.stalled(stall in mine, (values["every"], values["takes"]), job, self._gpu)
+        straggler = _first(mine, "straggler")
+        if straggler is not None:
+            return self._worker.allocated(straggler.parameters["utilization"])
+        awaited = _first(theirs, "straggler")
+        if awaited is not None:
+            return self._worker.held_up(awaited.parameters["utilization"], job, self._gpu)
+        return self._worker.work(phase.kind, job, phase.parameters, self._gpu)
+
+
+def _first(faults: list[ScenarioFault], kind: str) -> ScenarioFault | None:
+    return next((fault for fault in faults if fault.kind == kind), None)
+
+
+def _phase_at(job: ScenarioJob, t: float) -> ScenarioPhase | None:
+    return next((phase for phase in job.phases if phase.window.holds(t)), None)
+
+
+TAU_SECONDS = 25.0  # seconds: how slowly a heat sink follows its load
+SW_FLOOR = 0.55  # of the power: below it the driver alone cannot cool the GPU, and the hardware steps in
+HW_FLOOR = 0.25
+RIPPLE = 0.015  # of the mean power
+KEPT_SECONDS = 5.0  # seconds of the past that can be computed without walking again
+
+
+class Segment:
+    """A stretch with one cycle, one cooling and one throttling stage."""
+
+    __slots__ = ("_coefficient", "_offset", "_steady", "_targets", "cycle", "end", "heat", "mean", "origin",
+                 "ripple", "start")  # fmt: skip
+
+    def __init__(self, start: float, origin: float, cycle: ActivityCycle, inlet: float, resistance: float) -> None:
+        self.start, self.end, self.origin, self.cycle = start, inf, origin, cycle
+        self.ripple = RIPPLE * cycle.mean_power
+        self._targets = [inlet + resistance * level[ch.POWER] for level in cycle.pieces]
+        self._steady = self._steady_swing()
+        self.mean = (inlet + resistance * cycle.mean_power, 0.0)
+        self.heat = 0.0
+        self._coefficient = 0.0
+        self._offset: list[float] = []
+
+    def _steady_swing(self) -> list[float]:
+        """The temperature at the start of each piece, once the swing of the cycle has settled."""
+        swing, factor = 0.0, 1.0
+        for target, duration in zip(self._targets, self.cycle.durations, strict=True):
+            keep = exp(-duration / TAU_SECONDS)
+            swing, factor = target + (swing - target) * keep, factor * keep
+        at, starts = swing / (1.0 - factor), []
+        for target, duration in zip(self._targets, self.cycle.durations, strict=True):
+            starts.append(at)
+            at = target + (at - target) * exp(-duration / TAU_SECONDS)
+        return starts
+
+    def begin(self, totals: list[float], ripple: float, temperature: float, mean: float) -> None:
+        """Continue from the segment before: the integrals, the noise's integral, the temperatures."""
+        before = self.cycle.integral(self.start - self.origin)
+        self._offset = [total - each for total, each in zip(totals, before, strict=True)]
+        self._offset[ch.POWER] -= self.ripple * ripple
+        self._coefficient = temperature - self._settled(self.start)
+        target, _ = self.mean
+        self.mean = (target, mean - target)
+
+    def settle(self) -> None:
+        """Leave out the first swing if the mean is in balance already."""
+        if abs(self.mean[1]) < 1e-6:
+            self._coefficient = 0.0
+
+    def _settled(self, t: float) -> float:
+        _, piece, into = self.cycle.locate(t - self.origin)
+        target = self._targets[piece]
+        return target + (self._steady[piece] - target) * exp(-into / TAU_SECONDS)
+
+    def temperature(self, t: float) -> float:
+        return self._settled(t) + self._coefficient * exp((self.start - t) / TAU_SECONDS)
+
+    def mean_temperature(self, t: float) -> float:
+        """The temperature without the swing of the cycle, which decides on throttling."""
+        target, excess = self.mean
+        return target + excess * exp((self.start - t) / TAU_SECONDS)
+
+    def crossing(self, limit: float) -> float:
+        """When the mean temperature will reach `limit` from below; infinity if never."""
+        target, excess = self.mean
+        if target <= limit or target + excess >= limit:
+            return inf
+        return self.start + TAU_SECONDS * log(excess / (limit - target))
+
+    def totals(self, t: float, ripple: float) -> list[float]:
+        sums = self.cycle.added(self._offset, t - self.origin)
+        sums[ch.POWER] += self.ripple * ripple
+        return sums
+
+    def sums(self, t: float, channels: tuple[int, ...]) -> list[float]:
+        return self.cycle.added_of(self._offset, t - self.origin, channels)
+
+
+class Track:
+    """One GPU's levels, integrals and temperature at any moment of a scenario. Not for two threads at once."""
+
+    def __init__(self, scenario: Scenario, gpu: int) -> None:
+        machine = scenario.topology
+        self.director = Director(scenario, gpu)
+        self._machine = machine
+        self._ripple = SmoothNoise(scenario.seed, gpu, 1)
+        warmth = machine.slot_warmth[gpu % len(machine.slot_warmth)]
+        self._resistance = (machine.full_load_rise + warmth) / machine.power_limit
+        self._initial = self._history(scenario.seed, gpu)
+        self._slowed: dict[tuple[tuple[int, ...], int, float], ActivityCycle] = {}
+        self._segments: list[Segment] = []
+
+    @staticmethod
+    def _history(seed: int, gpu: int) -> list[float]:
+        """Initial counters: on a machine that has been up for a while they are not zero."""
+        initial = [0.0] * ch.WIDTH
+        initial[ch.POWER] = 1e8 * (1.0 + uniform(seed, gpu, 2))
+        for channel in range(ch.NVLINK_TX, ch.FABRIC_RX + 1):
+            initial[channel] = 1e12 * (1.0 + uniform(seed, gpu, 3, channel))
+        initial[ch.IDLE] = 3600.0 * (1.0 + uniform(seed, gpu, 4))
+        initial[ch.POWER_CAP] = 1800.0 * (1.0 + uniform(seed, gpu, 5))
+        return initial
+
+    def totals(self, t: float) -> list[float]:
+        """The integral of each channel up to `t`; joules in POWER."""
+        return self._segment(t).totals(t, self._ripple.integral(t))
+
+    def sums(self, t: float, channels: tuple[int, ...]) -> list[float]:
+        """The integrals of some channels up to `t`; POWER, the only one with noise, must not be among them."""
+        return self._segment(t).sums(t, channels)
+
+    def levels(self, t: float) -> Levels:
+        """The level of each channel at `t`, without noise."""
+        segment = self._segment(t)
+        return segment.cycle.at(t - segment.origin)
+
+    def power(self, t: float) -> float:
+        """Watts at `t`: the derivative of the energy."""
+        segment = self._segment(t)
+        return segment.cycle.at(t - segment.origin)[ch.POWER] + segment.ripple * self._ripple.value(t)
+
+    def temperature(self, t: float) -> float:
+        return self._segment(t).temperature(t)
+
+    def _segment(self, t: float) -> Segment:
+        segments = self._segments
+        if not segments or t < segments[0].start:
+            segments[:] = [self._first()]
+        last = segments[-1]
+        while t >= last.end:
+            last = self._after(last)
+            segments.append(last)
+        if t < last.start:
+            return next(each for each in reversed(segments) if each.start <= t)
+        while len(segments) > 1 and segments[0].end < t - KEPT_SECONDS:
+            del segments[0]
+        return last
+
+    def _first(self) -> Segment:
+        """The first segment: the node has been doing its work for long and is in balance; a fault at 0 begins there."""
+        heat = self._machine.inlet + self._resistance * self.director.healthy(0.0).mean_power
+        segment = self._build(0.0, list(self._initial), heat, heat)
+        segment.settle()
+        return segment
+
+    def _after(self, segment: Segment) -> Segment:
+        end = segment.end
+        totals = segment.totals(end, self._ripple.integral(end))
+        return self._build(end, totals, segment.temperature(end), segment.mean_temperature(end))
+
+    def _build(self, start: float, totals: list[float], temperature: float, mean: float) -> Segment:
+        regime = self.director.regime(start)
+        inlet = self._machine.inlet + regime.inlet
+        resistance = self._resistance * regime.resistance
+        cycle, limit = self._throttled(regime, inlet, resistance, mean)
+        segment = Segment(start, regime.origin, cycle, inlet, resistance)
+        segment.begin(totals, self._ripple.integral(start), temperature, mean)
+        segment.end = min(self.director.next_edge(start), segment.crossing(limit))
+        return segment
+
+    def _throttled(self, regime: Regime, inlet: float, resistance: float, mean: float) -> tuple[ActivityCycle, float]:
+        """The cycle that the heat allows, and the temperature at which it will be cut further."""
+        machine, cycle = self._machine, regime.cycle
+        wanted = inlet + resistance * cycle.mean_power
+        if wanted <= machine.sw_slowdown or mean < machine.sw_slowdown - 1e-3:
+            return cycle, machine.sw_slowdown
+        hold = (machine.sw_slowdown - inlet) / (wanted - inlet)
+        if hold >= SW_FLOOR or mean < machine.slowdown - 1e-3:
+            return self._lower(regime, ch.SW_THERMAL, max(SW_FLOOR, hold)), machine.slowdown
+        hold = (machine.slowdown - inlet) / (wanted - inlet)
+        return self._lower(regime, ch.HW_THERMAL, min(SW_FLOOR, max(HW_FLOOR, hold))), inf
+
+    def _lower(self, regime: Regime, reason: int, power: float) -> ActivityCycle:
+        key = (regime.key, reason, power)
+        if key not in self._slowed:
+            if len(self._slowed) >= REMEMBERED:
+                self._slowed.clear()
+            clock = power**0.6 if reason == ch.SW_THERMAL else 0.5
+            self._slowed[key] = slowed(regime.cycle, power, clock, reason)
+        return self._slowed[key]

@@ -1,0 +1,242 @@
+"""Who was not there at the opening is asked again: one call in flight each, and nobody else is disturbed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agent.backends.nvml import NvmlSource
+from agent.backends.nvml.gpu_enumeration import RECOUNT_SECONDS, RETRY_SECONDS
+from agent.backends.protocol import Roster, SourceError
+from agent.model import Instant, Lane, Reason
+from tests.nvml.fake_driver import LOST, MISMATCH, TIMEOUT, UNKNOWN, UNLOADED, FakeDriver, FakeGpu, a100, h100
+from tests.nvml.finding import value
+
+IDENTITY = "nvmlDeviceGetUUID"
+
+
+class Node:
+    """A source over a fake driver, with a clock that the test moves."""
+
+    def __init__(self, *gpus: FakeGpu) -> None:
+        self.driver = FakeDriver(*gpus)
+        self.at = 100.0
+        self.source = NvmlSource(self.driver, wall=lambda: 1e9, patience=0.2)
+
+    def open(self) -> list[str]:
+        return [channel.key for channel in self.source.open(Instant(self.at, 1e9))]
+
+    def roster(self, after: float = 0.0) -> Roster:
+        self.at += after
+        return self.source.roster(Instant(self.at, 1e9))
+
+    def there(self, after: float = 0.0) -> list[str]:
+        return [channel.key for channel in self.roster(after).channels]
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        """Wait for a thread: the clock stands still."""
+        deadline = time.monotonic() + 10
+        while not holds():
+            assert time.monotonic() < deadline, "not in time"
+            time.sleep(0.005)
+
+
+def hanging(number: int) -> tuple[FakeGpu, threading.Event, list[str]]:
+    """A GPU that answers nothing until it is released, and what it was asked."""
+    gpu, release, asked = h100(number), threading.Event(), []
+
+    def hook(name: str) -> None:
+        asked.append(name)
+        release.wait(20)
+
+    gpu.hook = hook
+    return gpu, release, asked
+
+
+def test_a_silent_gpu_joins_as_soon_as_it_answers_and_is_asked_once_meanwhile():
+    silent, release, asked = hanging(1)
+    node = Node(h100(0), silent, h100(2))
+    assert node.open() == ["GPU-00000000", "GPU-00000002"]
+    for _ in range(20):
+        assert node.there(after=RETRY_SECONDS + 1) == ["GPU-00000000", "GPU-00000002"]
+    assert asked == [IDENTITY]
+    (missing,) = node.roster().unidentified
+    assert (missing.index, missing.reason) == ("1", Reason.TIMEOUT)
+    release.set()
+    node.until(lambda: len(node.there()) == 3)
+    assert node.there() == ["GPU-00000000", "GPU-00000002", "GPU-00000001"]  # those who were there keep their places
+    roster = node.roster()
+    assert roster.unidentified == ()
+    assert value(roster.channels[2].read(Lane.FAST, Instant(node.at, 1e9)), "coldplate_gpu_power_watts") == 412.345
+    node.source.close()
+
+
+def test_with_all_gpus_silent_the_source_is_open_and_each_joins_when_it_answers():
+    gpus = [hanging(number) for number in range(3)]
+    node = Node(*(gpu for gpu, _, _ in gpus))
+    assert node.open() == []
+    assert [each.index for each in node.roster().unidentified] == ["0", "1", "2"]
+    for place in (1, 0, 2):
+        gpus[place][1].set()
+        node.until(lambda place=place: f"GPU-0000000{place}" in node.there())
+    assert node.there() == ["GPU-00000001", "GPU-00000000", "GPU-00000002"]
+
+
+@pytest.mark.parametrize("code", [LOST, TIMEOUT, UNKNOWN])
+def test_a_gpu_that_answers_with_an_error_is_asked_again_after_a_pause(code):
+    node = Node(h100(0), a100(1))
+    node.driver.handles[1] = code
+    assert node.open() == ["GPU-00000000"]
+    count = node.driver.log.count("nvmlDeviceGetHandleByIndex_v2")
+    for _ in range(5):
+        node.roster(after=RETRY_SECONDS / 10)
+    assert node.driver.log.count("nvmlDeviceGetHandleByIndex_v2") == count
+    del node.driver.handles[1]
+    node.roster(after=RETRY_SECONDS)
+    node.until(lambda: node.there() == ["GPU-00000000", "GPU-00000001"])
+
+
+def test_the_reason_is_the_newest_one():
+    silent, release, _ = hanging(1)
+    node = Node(h100(0), silent)
+    node.driver.handles[1] = LOST
+    node.open()
+    assert node.roster().unidentified[0].reason is Reason.LOST
+    del node.driver.handles[1]
+    node.roster(after=RETRY_SECONDS)  # asked again, and now it hangs
+    node.until(lambda: node.roster(after=1.0).unidentified[0].reason is Reason.TIMEOUT)
+    release.set()
+    node.until(lambda: node.roster().unidentified == ())
+
+
+def test_a_gpu_that_is_lost_while_it_is_identified_is_asked_again_and_not_accepted_with_half_its_identity():
+    gpu = h100(1)
+    name = gpu.calls["nvmlDeviceGetName"]
+    gpu.calls["nvmlDeviceGetName"] = LOST
+    node = Node(h100(0), gpu)
+    assert node.open() == ["GPU-00000000"]
+    gpu.calls["nvmlDeviceGetName"] = name
+    node.roster(after=RETRY_SECONDS)
+    node.until(lambda: len(node.there()) == 2)
+    identity = node.roster().channels[1].identity
+    assert identity is not None
+    assert identity.model == name
+
+
+@pytest.mark.parametrize("surprise", [ValueError("no bus id"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "start")])
+def test_whatever_a_binding_did_not_foresee_is_a_reason_and_asked_again(surprise):
+    gpu = h100(1)
+
+    def stumble(name: str) -> None:
+        raise surprise
+
+    gpu.hook = stumble
+    node = Node(h100(0), gpu)
+    assert node.open() == ["GPU-00000000"]
+    (missing,) = node.roster().unidentified
+    assert missing.reason is Reason.MALFORMED
+    assert type(surprise).__name__ in missing.detail
+    gpu.hook = lambda name: None
+    node.roster(after=RETRY_SECONDS)
+    node.until(lambda: len(node.there()) == 2)
+
+
+def test_two_indexes_that_say_they_are_one_gpu_are_one_channel():
+    node = Node(h100(0), h100(1))
+    node.driver.gpus[1].calls[IDENTITY] = "GPU-00000000"
+    assert node.open() == ["GPU-00000000"]
+    (missing,) = node.roster().unidentified
+    assert missing.reason is Reason.MALFORMED
+    assert "GPU-00000000" in missing.detail
+
+
+@pytest.mark.parametrize("code", [UNLOADED, MISMATCH])
+def test_a_driver_that_goes_while_a_gpu_is_asked_again_ends_the_source(code):
+    node = Node(h100(0), h100(1))
+    node.driver.handles[1] = LOST
+    node.open()
+    node.driver.handles[1] = code
+    with pytest.raises(SourceError):
+        node.until(lambda: node.roster(after=RETRY_SECONDS) is None)
+
+
+def test_a_gpu_that_comes_back_to_the_bus_is_found_by_opening_again():
+    node = Node(h100(0))
+    assert node.open() == ["GPU-00000000"]
+    node.driver.gpus.append(h100(1))
+    for _ in range(5):
+        node.roster(after=RECOUNT_SECONDS / 10)
+    with pytest.raises(SourceError, match="counts 2 GPUs"):
+        node.until(lambda: node.roster(after=RECOUNT_SECONDS) is None)
+
+
+def test_a_gpu_that_leaves_the_bus_is_its_own_trouble():
+    node = Node(h100(0), h100(1))
+    node.open()
+    node.driver.gpus.pop()
+    for _ in range(5):
+        node.roster(after=RECOUNT_SECONDS)
+    assert len(node.there()) == 2
+
+
+def test_a_latecomer_is_registered_for_events():
+    silent, release, _ = hanging(1)
+    node = Node(h100(0), silent)
+    node.open()
+    before = node.driver.log.count("nvmlDeviceRegisterEvents")
+    release.set()
+    node.until(lambda: node.driver.log.count("nvmlDeviceRegisterEvents") == before + 1)
+    node.driver.events = [("handle of GPU-00000001", 8, 79)]
+    node.until(lambda: [each.device for each in node.source.events(0.01)] == ["GPU-00000001"])
+
+
+def test_a_gpu_that_could_not_be_registered_for_events_is_registered_when_it_is_well():
+    node = Node(h100(0), h100(1))
+    node.driver.gpus[1].calls["nvmlDeviceRegisterEvents"] = LOST
+    node.open()
+    node.source.events(0.01)
+    node.driver.gpus[1].calls["nvmlDeviceRegisterEvents"] = None
+    before = node.driver.log.count("nvmlDeviceRegisterEvents")
+    node.until(lambda: not node.source.events(0.01) and node.driver.log.count("nvmlDeviceRegisterEvents") > before)
+
+
+def test_a_gpu_that_hangs_in_its_registration_is_read_and_delays_no_events():
+    silent, release, _ = hanging(1)
+    only_events = silent.hook
+    silent.hook = lambda name: only_events(name) if "Event" in name else None
+    node = Node(h100(0), silent)
+    assert node.open() == ["GPU-00000000", "GPU-00000001"]
+    node.driver.events = [LOST]
+    node.source.events(0.01)  # the set is built anew
+    node.driver.events = [("handle of GPU-00000000", 8, 48)]
+    node.until(lambda: [each.code for each in node.source.events(0.01)] == [48])
+    release.set()
+
+
+def test_a_source_in_which_a_gpu_hangs_is_not_shut_down_under_it():
+    silent, release, _ = hanging(1)
+    node = Node(h100(0), silent)
+    node.open()
+    node.source.close()
+    assert "nvmlShutdown" not in node.driver.log
+    release.set()
+
+
+def test_a_system_without_threads_to_give_costs_time_and_nothing_else(monkeypatch):
+    start = threading.Thread.start
+    refused: list[Any] = []
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "enlist-1" and len(refused) < 3:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    node = Node(h100(0), h100(1))
+    assert node.open() == ["GPU-00000000"]
+    node.until(lambda: len(node.there(after=RETRY_SECONDS)) == 2)

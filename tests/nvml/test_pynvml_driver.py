@@ -1,0 +1,271 @@
+"""The real binding over the stand-in library: what the C functions say is what the source gives.
+
+Each case runs in a process of its own, as the device worker does: a library is loaded once for life.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.nvml.build import CONTROL, build, command, compiler
+
+ROOT = Path(__file__).parents[2]
+PROLOGUE = """
+import json, sys, threading, time
+from agent.backends.nvml import NvmlSource
+from agent.backends.protocol import AbsentError, DeviceError, SourceError
+from agent.model import Instant, Lane
+def now(): return Instant(time.monotonic(), time.time())
+def show(sample): return {repr(r.series): r.value for r in sample.readings}
+def tell(**told): print(json.dumps(told), flush=True)
+def heard(): return sys.stdin.readline()
+source = NvmlSource(wall=time.time, patience=0.5)
+"""
+
+Start = Callable[..., "Child"]
+
+
+class Child:
+    """A Python process with the stand-in library; `ask` lets it go on and takes what it says next."""
+
+    def __init__(self, code: str, library: Path, control: Path) -> None:
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(library.parent), CONTROL: str(control)}
+        environment["PYTHONPATH"] = str(ROOT)
+        self.control = control
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PROLOGUE + code],
+            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def said(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        return dict(json.loads(self.process.stdout.readline()))
+
+    def ask(self, *commands: str) -> dict[str, Any]:
+        """Break things, wait until the library has seen it, and let the process go on."""
+        assert self.process.stdin is not None
+        command(self.control, *commands)
+        time.sleep(0.15)
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return self.said()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if compiler() is None:
+        message = "no C compiler: the end-to-end tests of the NVML backend are left out (apt-get install gcc)"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    return build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def start(library: Path, tmp_path: Path) -> Iterator[Start]:
+    children: list[Child] = []
+
+    def make(code: str, *commands: str) -> Child:
+        command(tmp_path / "control", *commands)
+        children.append(Child(code, library, tmp_path / "control"))
+        return children[-1]
+
+    yield make
+    for child in children:
+        child.end()
+
+
+READ_ALL = """
+channels = source.open(now())
+first = channels[2].read(Lane.FAST, now())
+time.sleep(0.13)
+lanes = {lane.value: show(channels[2].read(lane, now())) for lane in (Lane.FAST, Lane.SLOW, Lane.COLD)}
+import pynvml
+h = pynvml.nvmlDeviceGetHandleByIndex(2)
+field = lambda i, s=0: pynvml.nvmlDeviceGetFieldValues(h, [(i, s)])[0].value
+memory = pynvml.nvmlDeviceGetMemoryInfo(h, version=pynvml.nvmlMemory_v2)
+tell(count=len(channels), lanes=lanes, facts=channels[2].identity.facts, slot=channels[2].identity.slot,
+     uuid=channels[2].key, calls=first.calls,
+     says=dict(power=field(185).uiVal / 1000, energy=field(83).ullVal / 1000,
+               nvlink=field(138, 0xFFFFFFFF).ullVal * 1024,
+               temperature=pynvml.nvmlDeviceGetTemperatureV(h, 0), used=memory.used, reserved=memory.reserved,
+               sm=pynvml.nvmlDeviceGetClockInfo(h, 1) * 1e6,
+               utilization=pynvml.nvmlDeviceGetUtilizationRates(h).gpu / 100,
+               margin=pynvml.nvmlDeviceGetMarginTemperature(h), throttled=field(74).ullVal / 1e9))
+source.close()
+source.close()
+"""
+
+
+def test_the_source_gives_what_the_library_says(start: Start) -> None:
+    told = start(READ_ALL, "freeze 123.25").said()
+    assert told["count"] == 8
+    assert told["slot"] == "0000:3b:00.0"
+    assert told["uuid"] == "GPU-c01d97a7-0000-4000-8000-000000000003"
+    assert dict(told["facts"])["driver_version"] == "570.124.06"
+    labels = f'gpu="2",uuid="{told["uuid"]}"'
+    fast, slow, cold = (told["lanes"][lane] for lane in ("fast", "slow", "cold"))
+    says = told["says"]
+    assert fast[f"coldplate_gpu_power_watts{{{labels}}}"] == says["power"]
+    assert fast[f"coldplate_gpu_energy_joules_total{{{labels}}}"] == says["energy"]
+    assert fast[f"coldplate_gpu_nvlink_transmit_bytes_total{{{labels}}}"] == says["nvlink"]
+    assert fast[f"coldplate_gpu_temperature_celsius{{{labels}}}"] == says["temperature"]
+    assert fast[f"coldplate_gpu_memory_used_bytes{{{labels}}}"] == says["used"]
+    assert fast[f"coldplate_gpu_memory_reserved_bytes{{{labels}}}"] == says["reserved"]
+    assert fast[f"coldplate_gpu_utilization_ratio{{{labels}}}"] == says["utilization"]
+    assert fast[f'coldplate_gpu_clock_hertz{{{labels},domain="sm"}}'] == says["sm"]
+    assert fast[f'coldplate_gpu_throttle_seconds_total{{{labels},reason="sw_power_cap"}}'] == says["throttled"]
+    # The library gives metric 2 as two percent above the wave that metric 13 is thirteen above.
+    active = fast[f"coldplate_gpu_sm_active_ratio{{{labels}}}"]
+    assert fast[f"coldplate_gpu_fp16_active_ratio{{{labels}}}"] - active == pytest.approx(0.11)
+    assert 0.02 < active < 0.22
+    assert slow[f"coldplate_gpu_temperature_margin_celsius{{{labels}}}"] == says["margin"]
+    assert slow[f'coldplate_nvlink_up{{{labels},link="17"}}'] == 1.0
+    assert slow[f'coldplate_nvlink_errors_total{{{labels},link="3",type="crc"}}'] == 1.0
+    assert cold[f'coldplate_gpu_fabric_state{{{labels},state="completed"}}'] == 1.0
+    assert cold[f'coldplate_gpu_fabric_problem{{{labels},problem="manager_disconnected"}}'] == 0.0
+
+
+def test_xids_lost_and_denied_gpus_and_a_driver_that_goes(start: Start) -> None:
+    child = start(
+        """
+channels = source.open(now())
+def read(n):
+    try: return len(channels[n].read(Lane.FAST, now()).readings)
+    except (DeviceError, SourceError) as error: return f"{type(error).__name__}: {error}"
+def events():
+    try: return [[e.device[-1:], e.code] for e in source.events(0.2)]
+    except SourceError as error: return "SourceError"
+tell(read=[read(n) for n in range(4)])
+while heard(): tell(read=[read(n) for n in range(4)], events=events())
+""",
+        "count 4",
+    )
+    assert all(isinstance(count, int) and count > 30 for count in child.said()["read"])
+    assert child.ask("count 4", "xid 2 79", "xid 0 94")["events"] == [["3", 79], ["1", 94]]
+    assert child.ask("count 4", "xid 2 79", "xid 0 94")["events"] == []
+    assert child.ask("count 4", "xid 2 79", "xid 0 94", "xid 1 48")["events"] == [["2", 48]]
+    lost = child.ask("count 4", "lost 2")["read"]
+    assert "GPU is lost" in lost[2]
+    assert isinstance(lost[0], int) and isinstance(lost[3], int)
+    assert isinstance(child.ask("count 4")["read"][2], int)
+    unloaded = child.ask("unloaded")
+    assert "SourceError" in unloaded["read"][0]
+    assert unloaded["events"] == "SourceError"
+    assert "versions" in child.ask("mismatch")["read"][1]
+
+
+def test_counters_that_restart_fall(start: Start) -> None:
+    child = start(
+        """
+channel = source.open(now())[0]
+name = "coldplate_gpu_energy_joules_total"
+def energy(): return next(r.value for r in channel.read(Lane.FAST, now()).readings if r.metric.name == name)
+tell(energy=energy())
+while heard(): tell(energy=energy())
+"""
+    )
+    before = child.said()["energy"]
+    later = child.ask()["energy"]
+    assert later > before
+    assert child.ask("reset-counters")["energy"] < before
+
+
+def test_a_hung_gpu_holds_up_its_own_thread_only_and_opening_leaves_it_out(start: Start) -> None:
+    child = start(
+        """
+channels = source.open(now())
+tell(keys=[c.key[-1] for c in channels], readings=[len(c.read(Lane.FAST, now()).readings) > 30 for c in channels])
+heard()
+done = threading.Event()
+def slow():
+    channels[0].read(Lane.FAST, now())
+    done.set()
+threading.Thread(target=slow, daemon=True).start()
+tell(hangs=not done.wait(0.2), other=len(channels[1].read(Lane.FAST, now()).readings) > 30)
+heard()
+tell(back=done.wait(2))
+""",
+        "hang 1",
+        "count 4",
+    )
+    assert child.said() == {"keys": ["1", "3", "4"], "readings": [True] * 3}
+    assert child.ask("hang 0", "count 4") == {"hangs": True, "other": True}
+    assert child.ask("count 4") == {"back": True}
+
+
+@pytest.mark.parametrize(
+    ("commands", "error"),
+    [(["unloaded"], "AbsentError"), (["count 0"], "AbsentError"), (["mismatch"], "SourceError")],
+)
+def test_a_node_that_cannot_be_opened_says_why(start: Start, commands: list[str], error: str) -> None:
+    child = start(
+        "try: source.open(now())\nexcept Exception as error: tell(error=type(error).__name__, text=str(error))",
+        *commands,
+    )
+    assert child.said()["error"] == error
+
+
+def test_a_crash_of_the_library_is_a_crash_of_the_process_alone(start: Start) -> None:
+    child = start("channels = source.open(now())\ntell(ok=1)\nheard()\nchannels[0].read(Lane.FAST, now())")
+    child.said()
+    command(child.control, "segv")
+    time.sleep(0.15)
+    assert child.process.stdin is not None
+    child.process.stdin.write("\n")
+    child.process.stdin.flush()
+    assert child.process.wait(5) == -11
+
+
+def test_without_a_library_the_node_is_absent(start: Start, tmp_path: Path) -> None:
+    child = Child(
+        "try: source.open(now())\nexcept AbsentError as error: tell(text=str(error))",
+        tmp_path / "no",
+        tmp_path / "none",
+    )
+    assert "libnvidia-ml.so.1" in child.said()["text"]
+    child.end()
+
+
+LIST_PROCESSES = """
+channels = source.open(now())
+import pynvml
+h = pynvml.nvmlDeviceGetHandleByIndex(1)
+binding = sorted((each.pid, each.usedGpuMemory) for each in pynvml.nvmlDeviceGetComputeRunningProcesses_v3(h))
+ours = [channel.read(Lane.SLOW, now()).processes for channel in channels[:2]]
+tell(binding=binding, ours=[[(each.pid, each.memory, each.instance) for each in some] for some in ours])
+"""
+
+
+@pytest.mark.parametrize("count", [0, 3, 64, 65, 200])
+def test_processes_are_those_that_the_binding_lists(start: Start, count: int) -> None:
+    told = start(LIST_PROCESSES, *(f"process 1 {1000 + number}" for number in range(count))).said()
+    assert told["ours"][0] == []
+    assert told["ours"][1] == [[*each, None] for each in told["binding"]]
+    assert told["binding"] == [[1000 + number, 2**30] for number in range(count)]
+
+
+def test_a_name_that_is_no_text_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A board whose memory is damaged may give any bytes; its other facts are still of use."""
+    import pynvml
+
+    from agent.backends.nvml.driver import NOT_SUPPORTED, DriverError
+    from agent.backends.nvml.pynvml_driver import PynvmlDriver
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetName", pynvml.convertStrBytes(lambda handle: b"NVIDIA \xff"))
+    with pytest.raises(DriverError) as refused:
+        PynvmlDriver().call("nvmlDeviceGetName", 0)
+    assert refused.value.code == NOT_SUPPORTED

@@ -1,0 +1,141 @@
+"""XID events: taken as they come, and waited for again whatever a lost GPU does to the wait."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from agent.backends.nvml.driver import CallThreads
+from agent.backends.nvml.xid_event_set import XidEventSet
+from agent.backends.protocol import SourceError
+from agent.model import Xid
+from tests.nvml.fake_driver import LOST, MISMATCH, UNLOADED, UNSUPPORTED, FakeDriver, h100
+
+
+class Watched:
+    """A watch over two GPUs; waiting is recorded, not done."""
+
+    def __init__(self, driver: FakeDriver) -> None:
+        self.driver = driver
+        self.paused: list[float] = []
+        self.watch = XidEventSet(driver, lambda: 1234.5, self.paused.append, CallThreads())
+        self.watch.open()
+        for gpu in driver.gpus:
+            self.watch.watch(f"handle of {gpu.uuid}", gpu.uuid)
+        self.watch.settle(5.0)
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched(FakeDriver(h100(0), h100(1)))
+
+
+def test_an_event_says_which_gpu_and_when(watched):
+    watched.driver.events = [("handle of GPU-00000001", 8, 79)]
+    assert watched.watch.wait(2.0) == (Xid("GPU-00000001", 79, 1234.5, "nvml"),)
+
+
+def test_a_burst_is_taken_in_one_go_without_waiting_for_more(watched):
+    watched.driver.events = [(f"handle of GPU-0000000{n % 2}", 8, 94) for n in range(5)]
+    assert len(watched.watch.wait(2.0)) == 5
+    assert watched.driver.waits == [2000, 0, 0, 0, 0, 0]
+
+
+def test_a_wait_without_an_event_ends_quietly(watched):
+    assert watched.watch.wait(1.5) == ()
+    assert watched.driver.waits == [1500]
+    assert watched.paused == []
+
+
+def test_events_of_other_kinds_are_skipped(watched):
+    watched.driver.events = [
+        ("handle of GPU-00000000", 0x8000, 1),
+        ("elsewhere", 8, 13),
+        ("handle of GPU-00000000", 8, 31),
+    ]
+    assert [event.code for event in watched.watch.wait(1.0)] == [31]
+
+
+def test_after_an_error_the_wait_backs_off_and_the_set_is_rebuilt_without_the_lost_gpu(watched):
+    watched.driver.events = [LOST]
+    watched.driver.gpus[0].calls["nvmlDeviceRegisterEvents"] = LOST
+    assert watched.watch.wait(1.0) == ()
+    assert watched.paused == [1.0]
+    assert watched.driver.log.count("nvmlEventSetFree") == 1
+    assert watched.driver.log.count("nvmlEventSetCreate") == 2
+    watched.driver.events = [("handle of GPU-00000001", 8, 48)]
+    assert [event.code for event in watched.watch.wait(1.0)] == [48]
+
+
+def test_events_that_came_before_an_error_are_not_lost(watched):
+    watched.driver.events = [("handle of GPU-00000000", 8, 79), LOST]
+    assert [event.code for event in watched.watch.wait(1.0)] == [79]
+
+
+@pytest.mark.parametrize("code", [UNLOADED, MISMATCH])
+def test_a_driver_that_goes_ends_the_source(watched, code):
+    watched.driver.events = [code]
+    with pytest.raises(SourceError):
+        watched.watch.wait(1.0)
+
+
+def test_without_an_event_set_the_time_is_waited_out():
+    driver = FakeDriver(h100())
+    driver.system["nvmlEventSetCreate"] = UNSUPPORTED
+    watched = Watched(driver)
+    assert watched.watch.wait(3.0) == ()
+    assert watched.paused == [3.0]
+
+
+@pytest.mark.parametrize("answer", [0x17, UNSUPPORTED])
+def test_gpus_that_offer_no_xid_events_are_not_registered(answer):
+    gpu = h100()
+    gpu.calls["nvmlDeviceGetSupportedEventTypes"] = answer
+    watched = Watched(FakeDriver(gpu))
+    assert "nvmlDeviceRegisterEvents" not in watched.driver.log
+    assert watched.watch.wait(3.0) == ()
+    assert watched.paused == [3.0]
+
+
+def test_the_source_registers_every_gpu_when_it_opens_and_frees_the_set_once(opened):
+    bench = opened(h100(0), h100(1))
+    bench.driver.events = [("handle of GPU-00000001", 8, 63)]
+    assert [event.device for event in bench.source.events(0.01)] == ["GPU-00000001"]
+    bench.source.close()
+    bench.source.close()
+    assert bench.driver.log.count("nvmlEventSetFree") == 1
+    assert list(bench.source.events(0.01)) == []
+
+
+def test_closing_ends_a_back_off_at_once(opened):
+    bench = opened(h100())
+    bench.driver.events = [LOST]
+    thread = threading.Thread(target=bench.source.events, args=(60.0,))
+    thread.start()
+    bench.source.close()
+    thread.join(5.0)
+    assert not thread.is_alive()
+
+
+def test_a_set_that_a_gpu_is_being_registered_with_is_not_freed(watched):
+    """The source may close while a GPU hangs in its registration: the library would write into freed memory."""
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hang(name: str) -> None:
+        if name == "nvmlDeviceRegisterEvents":
+            reached.set()
+            go_on.wait(5.0)
+
+    gpu = watched.driver.gpus[0]
+    gpu.hook = hang
+    thread = threading.Thread(target=watched.watch.watch, args=(f"handle of {gpu.uuid}", gpu.uuid))
+    thread.start()
+    assert reached.wait(5.0)
+    watched.watch.close()
+    assert "nvmlEventSetFree" not in watched.driver.log
+    go_on.set()
+    thread.join(5.0)
+    before = len(watched.driver.log)
+    watched.watch.watch(f"handle of {gpu.uuid}", gpu.uuid)
+    assert watched.driver.log[before:] == []
