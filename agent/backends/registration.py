@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent import backends
 from agent.backends.protocol import BackendProtocol, GpuProcess
-from agent.backends.redfish_service import RedfishSource
 from agent.config.schema import Config
 from agent.config.words import DEVICES
 from agent.lib.discovery import modules_in
 from agent.model import Gpu, GpuIdentity, Instant, Reading
+
+if TYPE_CHECKING:
+    from agent.backends.redfish_service import RedfishSource
 
 
 @dataclass(frozen=True, slots=True)

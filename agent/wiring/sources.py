@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from math import inf
+from typing import TYPE_CHECKING
 
-from agent.backends.redfish_service import RedfishSource
 from agent.backends.registration import BackendContext, make_backends
 from agent.backends.sysfs import nvidia_gpus
 from agent.config.places import with_places
@@ -25,6 +25,9 @@ from agent.sampler.schedule import Ranges, Settings
 from agent.wiring.command_line import DEFAULT_SCENARIO, CommandLineOptions, scenario_of
 from agent.wiring.identity import state_file
 from agent.worker.supervisor import Supervisor, WorkerOptions
+
+if TYPE_CHECKING:
+    from agent.backends.redfish_service import RedfishSource
 
 log = logging.getLogger("coldplate")
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from agent.backends.jobs import check_jobs
 from agent.backends.power import bmc_of
-from agent.backends.rack_equipment import services_of
 from agent.config.checks import listen_address
 from agent.config.places import with_places
 from agent.config.schema import Config, ConfigError
@@ -27,7 +26,10 @@ def check(config: Config) -> SeriesSelection:
     if is_reserved(config.web.telemetry_path):
         raise ConfigError(f"web.telemetry_path: {config.web.telemetry_path} is reserved; choose another path")
     bmc_of(config.backends)
-    services_of(config.rack)
+    if config.rack.equipment:
+        from agent.backends.equipment.rack_equipment_backend import services_of
+
+        services_of(config.rack)
     load_rack(config, Path(), 0.0)
     check_jobs(config)
     check_pushes(config)

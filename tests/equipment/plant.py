@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from agent.backends.equipment.rack_equipment_backend import RackEquipmentBackend, over_http
 from agent.backends.protocol import BackendSample
-from agent.backends.rack_equipment import RackEquipmentBackend, over_http
 from agent.lib.http_target import HttpTarget
 from agent.model import Instant, Lane
 from tests.power.conftest import Controller

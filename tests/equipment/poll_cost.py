@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
-from agent.backends.rack_equipment import RackEquipmentBackend, over_http
+from agent.backends.equipment.rack_equipment_backend import RackEquipmentBackend, over_http
 from agent.lib.http_target import HttpTarget
 from agent.model import Framer, Instant, Lane
 from tests.power.conftest import Controller, Handler, Service

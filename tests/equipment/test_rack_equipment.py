@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from agent.backends.equipment.rack_equipment_backend import RackEquipmentBackend, over_http, services_of
 from agent.backends.protocol import BackendSample
-from agent.backends.rack_equipment import RackEquipmentBackend, over_http, services_of
 from agent.config.reading import parse
 from agent.config.schema import ConfigError
 from agent.lib.http_target import HttpTarget

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.backends.equipment import rack_resources
-from agent.backends.rack_equipment import RackEquipmentBackend
+from agent.backends.equipment.rack_equipment_backend import RackEquipmentBackend
 from agent.backends.synthetic import ScenarioError, load_scenario
 from agent.backends.synthetic.rack_service import CDU, SHELVES, services_of_scenario
 from agent.catalogue import rack_parts

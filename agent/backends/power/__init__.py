@@ -23,22 +23,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agent.backends.file_reader_pool import FileReaderPool
 from agent.backends.polled_source import CachedRead, PollableSource, PolledSource, Spawn, spawn_thread
 from agent.backends.power.hwmon import HwmonPower
 from agent.backends.power.ipmi import IpmiPower, IpmiTransport, open_transport
 from agent.backends.power.rapl import RaplEnergy
-from agent.backends.power.redfish_power import RedfishPower
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
-from agent.backends.redfish_service import target_of
 from agent.backends.registration import BackendContext
 from agent.catalogue import metric
 from agent.catalogue.node import NODE_POWER
 from agent.config.schema import BackendsConfig
 from agent.lib.http_target import HttpTarget
 from agent.model import Backend, Gap, Instant, Lane, Node, Reading, Reason, Series
+
+if TYPE_CHECKING:
+    from agent.backends.power.redfish_power import RedfishPower
 
 __all__ = ["PowerBackend", "bmc_of", "make_backend"]
 
@@ -60,12 +61,18 @@ def _redfish(context: BackendContext) -> RedfishPower | None:
     target = bmc_of(wanted)
     if target is None or wanted.redfish is None:
         return None
+    from agent.backends.power.redfish_power import RedfishPower  # only where a management controller is configured
+
     return RedfishPower(target, wanted.redfish.chassis, lambda: context.clock().mono)
 
 
 def bmc_of(wanted: BackendsConfig) -> HttpTarget | None:
     """The BMC to ask, if one is configured. Raises ConfigError."""
-    return target_of(wanted) if "redfish" in wanted.power else None
+    if wanted.redfish is None or "redfish" not in wanted.power:
+        return None
+    from agent.backends.redfish_service import target_of
+
+    return target_of(wanted)
 
 
 MOST_WATTS = 1e6

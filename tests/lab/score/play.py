@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.backends.equipment.rack_equipment_backend import RackEquipmentBackend
 from agent.backends.protocol import Channel, ChannelError, DeviceError, LaneSample
-from agent.backends.rack_equipment import UNNAMED, RackEquipmentBackend
+from agent.backends.rack_equipment import UNNAMED
 from agent.backends.synthetic import Scenario, SyntheticSource
 from agent.backends.synthetic.rack_service import services_of_scenario
 from agent.catalogue import BY_NAME

@@ -1,0 +1,156 @@
+"""Equipment that serves a rack, from its Redfish services (`rack.equipment`): coolant
+distribution units, power shelves and rack PDUs.
+
+Each service is asked by one agent of the rack, every 15 s and in a thread of its own; `BackendContext.is_my_turn` says
+by which. The others have no series of it. An agent whose turn ends forgets what it saw: what it would show is old.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from agent.backends.equipment.equipment_resources import UNAVAILABLE
+from agent.backends.equipment.rack_equipment_reader import RackEquipmentReader
+from agent.backends.equipment.rack_resources import EquipmentPart, EquipmentPollResult
+from agent.backends.polled_source import PolledSource, Spawn, spawn_thread
+from agent.backends.protocol import BackendSample, DeviceError
+from agent.backends.redfish_service import SILENCE_SECONDS, RedfishService, RedfishSource, check_address
+from agent.catalogue.rack_parts import PART, PART_STATES, UP
+from agent.config.schema import ConfigError, RackConfig
+from agent.lib.http_target import HttpTarget
+from agent.model import Gap, Instant, Labels, Lane, Metric, Rack, Reading, Reason, Series
+
+PATIENCE_SECONDS = 10.0
+"""Seconds that a whole document may take."""
+
+OpenService = Callable[[], RedfishSource]
+
+
+def services_of(rack: RackConfig) -> dict[str, HttpTarget]:
+    """The services that are configured, by name. Raises ConfigError."""
+    found = {}
+    for name, wanted in rack.equipment.items():
+        try:
+            found[name] = HttpTarget(**msgspec.structs.asdict(wanted), timeout=SILENCE_SECONDS)
+            check_address(found[name])
+        except ValueError as error:
+            raise ConfigError(f"rack.equipment.{name}: {error}") from error
+    return found
+
+
+def over_http(targets: Mapping[str, HttpTarget], clock: Callable[[], float]) -> dict[str, OpenService]:
+    """How each of these services is opened. `clock` gives monotonic seconds."""
+    return {name: partial(RedfishService, target, PATIENCE_SECONDS, clock) for name, target in targets.items()}
+
+
+class _AssignedService(NamedTuple):
+    """A service while it is this agent's turn to ask it."""
+
+    watch: RackEquipmentReader
+    paced: PolledSource[EquipmentPollResult]
+
+
+class _ServiceReadings(NamedTuple):
+    """What a service's last answer came to, made once for each answer."""
+
+    answer: EquipmentPollResult | DeviceError
+    readings: tuple[Reading, ...]
+    gaps: tuple[Gap, ...]
+
+
+class RackEquipmentBackend:
+    """Shows what was last seen of the services whose turn it is. `clock` gives monotonic seconds.
+
+    `services` opens each by its name, when its turn begins.
+    """
+
+    name = "rack_equipment"
+    lanes = frozenset({Lane.FAST})
+    shortest = 1.0
+
+    def __init__(
+        self,
+        rack: str,
+        services: Mapping[str, OpenService],
+        is_my_turn: Callable[[str], bool],
+        clock: Callable[[], float],
+        spawn: Spawn = spawn_thread,
+    ) -> None:
+        self._rack = Rack(rack)
+        self._is_my_turn = is_my_turn
+        self._open = {name: partial(self._begin, name, opened, clock, spawn) for name, opened in services.items()}
+        self._turns: dict[str, _AssignedService] = {}
+        self._shown: dict[str, _ServiceReadings] = {}
+        self._series: dict[tuple[Metric, Labels], Series] = {}
+
+    def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
+        """All that is known of the services whose turn it is; nothing of the others."""
+        readings: list[Reading] = []
+        gaps: list[Gap] = []
+        calls = 0
+        awaited = False
+        for name, begin in self._open.items():
+            if not self._is_my_turn(name):
+                self._end(name)
+                continue
+            turn = self._turns.get(name) or begin()
+            turn.paced.poll(now.mono)
+            awaited = awaited or turn.paced.awaited
+            answer = turn.paced.value or turn.paced.fault
+            if answer is None:
+                continue
+            before = self._shown.get(name)
+            if before is None or before.answer is not answer:
+                before = self._shown[name] = self._show(name, turn.watch, answer)
+                calls += answer.calls if isinstance(answer, EquipmentPollResult) else 1
+            readings += before.readings
+            gaps += before.gaps
+        return BackendSample(readings, gaps, calls=calls, awaited=awaited)
+
+    def close(self) -> None:
+        for name in list(self._turns):
+            self._end(name)
+
+    def _begin(self, name: str, opened: OpenService, clock: Callable[[], float], spawn: Spawn) -> _AssignedService:
+        watch = RackEquipmentReader(name, opened(), clock)
+        turn = self._turns[name] = _AssignedService(watch, PolledSource(watch, watch.look, spawn))
+        return turn
+
+    def _end(self, name: str) -> None:
+        turn = self._turns.pop(name, None)
+        if turn is not None:
+            turn.paced.close()
+            self._shown.pop(name, None)
+            self._series = {key: each for key, each in self._series.items() if key[1][0][1] != name}
+
+    def _show(
+        self, name: str, watch: RackEquipmentReader, answer: EquipmentPollResult | DeviceError
+    ) -> _ServiceReadings:
+        own = (("equipment", name),)
+        if isinstance(answer, DeviceError):
+            unseen = dict.fromkeys(watch.known, UNAVAILABLE)
+            made = [self._reading(UP, own, 0), *self._states(own, unseen.items())]
+            return _ServiceReadings(answer, tuple(made), (self._gap(answer.reason, f"{name}: {answer.detail}"),))
+        values = (self._reading(row, (*own, *labels), value) for (row, labels), value in answer.values.items())
+        made = [self._reading(UP, own, 1), *self._states(own, answer.states.items()), *values]
+        gaps = (self._gap(Reason.MALFORMED, f"{name}: {problem}") for problem in answer.problems)
+        return _ServiceReadings(answer, tuple(made), tuple(gaps))
+
+    def _states(self, own: Labels, states: Iterable[tuple[EquipmentPart, str]]) -> Iterable[Reading]:
+        for part, said in states:
+            labels = (*own, ("unit", part.unit), ("kind", part.kind), ("part", part.name))
+            for state in PART_STATES:
+                yield self._reading(PART, (*labels, ("state", state)), int(state == said))
+
+    def _reading(self, row: Metric, labels: Labels, value: float) -> Reading:
+        series = self._series.get((row, labels))
+        if series is None:
+            series = self._series[row, labels] = Series(row, self._rack, labels)
+        return Reading(series, value)
+
+    def _gap(self, reason: Reason, detail: str) -> Gap:
+        return Gap(PART, self._rack, reason, detail)
