@@ -56,6 +56,7 @@ _PORTS = (infiniband.TRAFFIC, infiniband.TROUBLE, infiniband.LEGACY, infiniband.
 _NODE = (
     node.PROCESSOR,
     node.MEMORY,
+    node.MEMORY_ERRORS,
     node.STORAGE,
     node.NETWORK,
     node.IDENTITY,
@@ -92,6 +93,7 @@ GROUPS: tuple[Group, ...] = (
     _group("hca", "Network adapters: temperatures", optics.ADAPTERS),
     _group("node-processor", "Node: processor", node.PROCESSOR),
     _group("node-memory", "Node: memory", node.MEMORY),
+    _group("node-memory-errors", "Node: memory errors", node.MEMORY_ERRORS),
     _group("node-storage", "Node: storage", node.STORAGE),
     _group("node-network", "Node: network", node.NETWORK),
     _group("node-identity", "Node: identity", node.IDENTITY),

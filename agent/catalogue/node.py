@@ -7,7 +7,7 @@ from a node that starves it.
 from __future__ import annotations
 
 from agent.catalogue.bindings import GPU_SECONDS, NODE_WATTS, PACKETS, PROCESSORS, Derived, Source
-from agent.model import Kind, Lane, Metric, Node, Unit
+from agent.model import Kind, Lane, Metric, Node, Shown, Unit
 
 PROCESSOR = (
     Metric("coldplate_node_cpu_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
@@ -49,6 +49,17 @@ MEMORY = (
     Metric("coldplate_node_swap_used_bytes", Kind.GAUGE, Unit.BYTES, Node,
            "Swap space in use.",
            Lane.SLOW, (Source("/proc/meminfo: SwapTotal, SwapFree"),), span=(0, 2.0**60), simulated=(0, 1e9)),
+)  # fmt: skip
+
+MEMORY_ERRORS = (
+    Metric("coldplate_node_memory_errors_total", Kind.COUNTER, Unit.NONE, Node,
+           "Errors of the node's memory that the kernel counted, of all controllers; type is corrected or uncorrected.",
+           Lane.SLOW, (Source("/sys/devices/system/edac/mc/mc*: ce_count, ue_count"),), labels=("type",),
+           span=(0, 1e12), simulated=(0, 1e3)),
+    Metric("coldplate_node_dimm_errors_total", Kind.COUNTER, Unit.NONE, Node,
+           "The same of one memory module, by the name that the kernel or the firmware gives its slot.",
+           Lane.SLOW, (Source("/sys/devices/system/edac/mc/mc*/dimm*: dimm_ce_count, dimm_ue_count, dimm_label"),),
+           labels=("controller", "dimm", "slot", "type"), span=(0, 1e12), shown=Shown.COUNTED),
 )  # fmt: skip
 
 STORAGE = (
@@ -174,6 +185,7 @@ ROWS: tuple[Metric, ...] = (
     + MEMORY
     + STORAGE
     + NETWORK
+    + MEMORY_ERRORS
     + IDENTITY
     + (NODE_POWER, NODE_POWER_FALLBACK)
     + POWER_PARTS

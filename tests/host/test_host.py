@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import pytest
 from hypothesis import given
@@ -32,6 +33,31 @@ def test_memory_is_in_bytes_and_used_is_what_is_not_available(host) -> None:
     assert values["coldplate_node_memory_available_bytes{}"] == 1_500_000 * KIB
     assert values["coldplate_node_memory_used_bytes{}"] == 500_000 * KIB
     assert values["coldplate_node_swap_used_bytes{}"] == 40_000 * KIB
+
+
+def test_memory_errors_are_those_of_all_controllers_and_of_each_module(host) -> None:
+    errors = {name: value for name, value in host.values().items() if "_memory_errors_" in name or "_dimm_" in name}
+    assert errors == {
+        'coldplate_node_memory_errors_total{type="corrected"}': 9,
+        'coldplate_node_memory_errors_total{type="uncorrected"}': 1,
+        'coldplate_node_dimm_errors_total{controller="mc0",dimm="dimm0",slot="CPU1_DIMM_A1",type="corrected"}': 7,
+        'coldplate_node_dimm_errors_total{controller="mc0",dimm="dimm0",slot="CPU1_DIMM_A1",type="uncorrected"}': 0,
+        'coldplate_node_dimm_errors_total{controller="mc1",dimm="rank3",slot="",type="corrected"}': 0,
+        'coldplate_node_dimm_errors_total{controller="mc1",dimm="rank3",slot="",type="uncorrected"}': 1,
+    }
+
+
+@pytest.mark.parametrize(("broken", "reason"), [("mc0/ce_count", Reason.MALFORMED), ("", Reason.UNSUPPORTED)])
+def test_memory_errors_that_cannot_be_read_are_missing_and_never_0(host, broken: str, reason: Reason) -> None:
+    root = host.sys / "devices/system/edac/mc"
+    if broken:
+        (root / broken).write_text("many\n")
+    else:
+        shutil.rmtree(root)
+    assert not [name for name in host.values() if "_memory_errors_" in name or "_dimm_" in name]
+    gaps = host.gaps()
+    assert gaps["coldplate_node_memory_errors_total"].reason is reason
+    assert gaps["coldplate_node_dimm_errors_total"].reason is reason
 
 
 def test_only_whole_physical_disks_are_shown(host) -> None:

@@ -70,7 +70,10 @@ class HostBackend:
         psutil.PROCFS_PATH = procfs
         self._book = SeriesCache()
         self._relay = FileReaderPool(self.name, PATIENCE_SECONDS, READERS)
-        groups = [*KernelGroups(procfs).groups(self._book), *DiskAndNetworkGroups(procfs, sysfs).groups(self._book)]
+        groups = [
+            *KernelGroups(procfs, sysfs).groups(self._book),
+            *DiskAndNetworkGroups(procfs, sysfs).groups(self._book),
+        ]
         self._groups = [DeviceReads(group.path, [group]) for group in groups]
         self._rows = [group.rows for group in groups]
         self._mounts = DeviceReads("mounts", [MountPoints(procfs)])

@@ -1,15 +1,16 @@
-"""Figures of the kernel: processor time, load, pressure, memory, and the kernel release."""
+"""Figures of the kernel: processor time, load, pressure, memory and its errors, and the kernel release."""
 
 from __future__ import annotations
 
+import errno
 import os
 from functools import partial
 
 import psutil
 
 from agent.backends.host.reading_groups import GroupReadings, ReadingGroup, SeriesCache
-from agent.backends.sysfs import text
-from agent.catalogue.node import BY_NAME, IDENTITY, MEMORY
+from agent.backends.sysfs import list_names, text
+from agent.catalogue.node import BY_NAME, IDENTITY, MEMORY, MEMORY_ERRORS
 
 CPU = BY_NAME["coldplate_node_cpu_seconds_total"]
 CPUS = BY_NAME["coldplate_node_cpus"]
@@ -31,6 +32,12 @@ proc(5) warns that iowait may decrease; node_exporter tolerates the same 3 s.
 
 PRESSURE_RESOURCES = ("cpu", "memory", "io")
 
+EDAC = "devices/system/edac/mc"
+"""Where sysfs has the memory controllers (the kernel's Documentation/ABI/testing/sysfs-devices-edac)."""
+ERROR_TYPES = {"corrected": "ce_count", "uncorrected": "ue_count"}
+MOST_DIMMS = 512
+"""Most memory modules that are shown: the largest nodes have 64."""
+
 
 def parse_pressure(content: str) -> dict[str, float]:
     """Seconds stalled by kind, from a file of /proc/pressure, which counts microseconds."""
@@ -42,10 +49,11 @@ def parse_pressure(content: str) -> dict[str, float]:
 
 
 class KernelGroups:
-    """Reads procfs, and what the C library knows."""
+    """Reads procfs, the memory controllers in sysfs, and what the C library knows."""
 
-    def __init__(self, procfs: str) -> None:
+    def __init__(self, procfs: str, sysfs: str) -> None:
         self._procfs = procfs
+        self._sysfs = sysfs
         self._cpu_before: dict[str, float] = {}
         self._boot: float | None = None
 
@@ -60,6 +68,7 @@ class KernelGroups:
             ReadingGroup(f"{at}/vmstat", _swap, (SWAP_USED,), book),
             ReadingGroup(f"{at}/stat: btime", self._boot_time, (BOOT,), book),
             ReadingGroup("uname", _info, (INFO,), book),
+            ReadingGroup(f"{self._sysfs}/{EDAC}", self._memory_errors, MEMORY_ERRORS, book),
         ]
         # One gap for all three: a kernel without pressure figures has none of them.
         detail = f"{at}/pressure: "
@@ -95,6 +104,32 @@ class KernelGroups:
         if self._boot is None:
             self._boot = psutil.boot_time()
         figures.add(BOOT, self._boot)
+
+    def _memory_errors(self, figures: GroupReadings) -> None:
+        """Add the errors of all controllers, and those of each module.
+
+        A controller counts the errors of its modules and those that it cannot attribute to one. A kernel without a
+        driver for the controllers has none, which is a gap: no errors counted is not the same as no errors.
+        """
+        root = f"{self._sysfs}/{EDAC}"
+        controllers = [f"{root}/{name}" for name in list_names(root) if name.startswith("mc")]
+        if not controllers:
+            raise FileNotFoundError(errno.ENOENT, "no memory controller is known to the kernel", root)
+        total, of_dimm = MEMORY_ERRORS
+        for kind, file in ERROR_TYPES.items():
+            figures.add(total, sum(int(text(f"{controller}/{file}")) for controller in controllers), kind)
+        dimms = [
+            (controller, name)
+            for controller in controllers
+            for name in list_names(controller)
+            if name.startswith(("dimm", "rank"))
+        ]
+        for controller, name in dimms[:MOST_DIMMS]:
+            folder = f"{controller}/{name}"
+            labels = (os.path.basename(controller), name, text(f"{folder}/dimm_label"))  # noqa: PTH119 - no Path is needed
+            for kind, file in ERROR_TYPES.items():
+                figures.add(of_dimm, int(text(f"{folder}/dimm_{file}")), *labels, kind)
+        figures.left_out += max(len(dimms) - MOST_DIMMS, 0) * len(ERROR_TYPES)
 
 
 def _cpu_count(figures: GroupReadings) -> None:
