@@ -44,6 +44,19 @@ def write_host(proc: Path, sys: Path, uptime: float, mode: int) -> None:
         _write(proc / "pressure" / resource, stalled)
     _write_disks(proc, sys, uptime)
     _write_interfaces(proc, sys, uptime)
+    _write_memory_controllers(sys, uptime)
+
+
+def _write_memory_controllers(sys: Path, uptime: float) -> None:
+    """Sixteen controllers with two modules each, in a storm of errors."""
+    errors = round(1e4 * uptime / 32)
+    for controller in range(16):
+        folder = sys / f"devices/system/edac/mc/mc{controller}"
+        for kind in ("ce", "ue"):
+            _write(folder / f"{kind}_count", f"{2 * errors}\n")
+            for dimm in range(2):
+                _write(folder / f"dimm{dimm}/dimm_{kind}_count", f"{errors}\n")
+                _write(folder / f"dimm{dimm}/dimm_label", f"P{controller}_DIMM{dimm}\n")
 
 
 def _write_disks(proc: Path, sys: Path, uptime: float) -> None:

@@ -38,6 +38,7 @@ FASTEST = (
     (r"node_disk_\w+_bytes_total", machine.DISK_RATE),
     (r"node_network_\w+_bytes_total", machine.LINE_RATE),
     (r"node_network_\w+_total", machine.PACKET_RATE),
+    (r"node_(memory|dimm)_errors_total", 1e4),  # a storm of corrected errors
     (r"node_rapl_(part_)?energy_joules_total", 4 * 500),  # sockets
     (r"node_rapl_platform_energy_joules_total", 4 * 1000),
     (r"node_nvswitch_sxid_errors_total", 1e3),
@@ -47,6 +48,7 @@ FASTEST = (
     (r"gpu_energy_joules_total", 1400),  # B300
     (r"gpu_(busy|state|(thermal_)?throttle)_seconds_total", 1),
     (r"job_gpu_seconds_total", 72),
+    (r"nvlink_(transmit|receive)_bytes_total", 100e9),
     (r"gpu_nvlink_\w+_bytes_total", 1.8e12),  # NVLink 5, both directions
     # Blocks and codewords of 18 links of 50 GB/s: none is known to be shorter than the 340 bytes of RS(272,258).
     (r"gpu_nvlink_(fec_bin|plr|plr_retried)_blocks_total", 18 * 50e9 / 340),

@@ -156,6 +156,14 @@ def test_all_links_are_read_in_one_batch(opened):
     assert gaps(sample, "coldplate_nvlink_errors_total") == []
 
 
+def test_the_traffic_of_each_link_is_in_bytes_where_the_driver_says_it(opened):
+    gpu = h100()
+    gpu.fields[138, 4], gpu.fields[139, 4] = (U64, 7), (U64, 9)
+    sample = opened(gpu).read(Lane.SLOW)
+    assert values(sample, "coldplate_nvlink_transmit_bytes_total")["4",] == 7 * 1024
+    assert values(sample, "coldplate_nvlink_receive_bytes_total")["4",] == 9 * 1024
+
+
 def test_blackwell_answers_with_its_own_link_counters(opened):
     bench = opened(b200())
     fast, slow = bench.read(), bench.read(Lane.SLOW)
