@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 export DESTDIR PREFIX EXTRAS UNITDIR SYSUSERSDIR UDEVDIR TMPFILESDIR BINDIR SHAREDIR ZSHDIR
 .PHONY: help run test test-release test-bare lock test-all test-systemd test-ansible install uninstall check format bench score generate screenshots
-.PHONY: deb rpm single test-packages fleet bench-scale drill soak siege hardware clean mockups parity programs recent newest engines deployers python fuzz
+.PHONY: deb rpm single test-packages demo fleet bench-scale drill soak siege hardware clean mockups parity programs recent newest engines deployers python fuzz
 .PHONY: .venv/run.stamp .venv/dev.stamp .venv/bench.stamp
 
 help: ## Show the targets
@@ -98,6 +98,9 @@ bench: .venv/bench.stamp programs ## Measure against peers and print ratios
 
 drill: .venv/dev.stamp programs ## Try the daemon under every fault, and write docs/dev/reliability.md: ARGS='--short', ARGS='--only GPU'
 	$(BIN)/python -m tests.lab.drill $(ARGS)
+
+demo: .venv/dev.stamp programs ## Start a simulated site with a fault every few minutes, Prometheus and Alertmanager; say which alert to expect when
+	@$(BIN)/python -m tests.lab.demo $(ARGS)
 
 fleet: .venv/dev.stamp ## Start a fleet's servers over a simulated site, take a rack's power away, see who is told: ARGS=--stay
 	@$(BRING) engines needed

@@ -171,7 +171,7 @@ def test_every_key_of_the_configuration_comes_through(tmp_path: Path) -> None:
         ({"web": {"scheme": "https"}}, "needs web.configSecret"),
         ({"nvidia": {"libraryDirectory": "/usr/lib"}}, "needs privileges.privileged"),
         ({"prometheusRule": {"enabled": True, "disable": ["GpuHott"]}}, "no alert GpuHott"),
-        ({"image": {"repository": ""}}, "there is no published image"),
+        ({"image": {"repository": ""}}, "image.repository: must be set, because no image is published"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_refused_with_its_place(given: dict[str, Any], said: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +17,7 @@ import psutil
 from tests.deployment.fleet_files import ROOT
 from tests.servers import fetch, free_port
 
+ALERTMANAGER = ROOT / "packaging" / "alertmanager"
 BROUGHT = ROOT / ".programs" / "newest" / "usr" / "bin"
 READY_SECONDS = 60.0
 
@@ -83,7 +86,7 @@ class Engines:
             with log.open("wb") as file:
                 process = subprocess.Popen(command(chosen), stdout=file, stderr=subprocess.STDOUT, cwd=self.folder)
         except OSError as error:
-            raise StartError(f"{name}: {error}; make engines brings it") from error
+            raise StartError(f"{name}: {error}; `make programs` and `make engines` bring it") from error
         engine = self.running[name] = Engine(name, f"http://127.0.0.1:{chosen}", process)
         until = time.monotonic() + READY_SECONDS
         while time.monotonic() < until and process.poll() is None:
@@ -94,12 +97,26 @@ class Engines:
         told = log.read_text(errors="replace").splitlines()[-5:]
         raise StartError(f"{name} does not come up:\n" + "\n".join(told))
 
-    def prometheus(self, name: str, config: str, *more: str) -> Engine:
+    def prometheus(self, name: str, config: str, *more: str, port: int | None = None) -> Engine:
         """A Prometheus with this configuration."""
         path = self.folder / f"{name}.yml"
         path.write_text(config)
         words = [program("prometheus"), f"--config.file={path}", f"--storage.tsdb.path={self.folder / name}", *more]
-        return self.start(name, lambda port: [*words, f"--web.listen-address=127.0.0.1:{port}"], "/-/ready")
+        return self.start(name, lambda port: [*words, f"--web.listen-address=127.0.0.1:{port}"], "/-/ready", port)
+
+    def alertmanager(self, inbox: str, group_wait: str | None = None, port: int | None = None) -> Engine:
+        """Start an Alertmanager with the configuration that ships, and an inbox in place of each of its receivers."""
+        text = re.sub(r"http://\w+\.example", inbox, (ALERTMANAGER / "alertmanager.yml").read_text())
+        if group_wait is not None:
+            text = re.sub(r"group_wait: \w+", f"group_wait: {group_wait}", text)
+        config = self.folder / "alertmanager.yml"
+        config.write_text(text)
+        shutil.copy(ALERTMANAGER / "coldplate.tmpl", self.folder)
+        words = [program("prometheus-alertmanager"), f"--config.file={config}", f"--storage.path={self.folder / 'am'}"]
+        words.append("--cluster.listen-address=")
+        return self.start(
+            "alertmanager", lambda port: [*words, f"--web.listen-address=127.0.0.1:{port}"], "/-/ready", port
+        )
 
     def store(self, name: str, *more: str) -> Engine:
         """A VictoriaMetrics of one node."""

@@ -25,7 +25,6 @@ from tests.lab.fleet.inbox import Inbox
 SCRAPE = "5s"
 RACK, RACKS = 4, 4
 _PACE = {"15s": SCRAPE, "30s": SCRAPE, "1m": "10s", "2m": "25s", "5m": "30s"}
-ALERTMANAGER = ROOT / "packaging" / "alertmanager"
 
 Document = dict[str, Any]
 
@@ -36,7 +35,7 @@ class Fleet:
     def __init__(self, engines: Engines, inbox: Inbox, lost: str, at: float) -> None:
         """Rack `lost` loses its power so many seconds after the site starts."""
         self._engines, self._folder = engines, engines.folder
-        self.alertmanager = self._alertmanager(inbox)
+        self.alertmanager = engines.alertmanager(inbox.url, group_wait=SCRAPE)
         self._rules("shard-rules", "shard", packed=True)
         self._rules("global-rules", "global", packed=False)
         self._rules("cluster-rules", "clusters", packed=False)
@@ -64,17 +63,6 @@ class Fleet:
         words += ["--fault", f"power-loss@{lost},at={at:.0f}s", "--metrics.profile", "lean"]
         return self._engines.start(
             "site", lambda port: [*words, "--web.listen-address", f"127.0.0.1:{port}"], "/-/ready"
-        )
-
-    def _alertmanager(self, inbox: Inbox) -> Engine:
-        text = re.sub(r"http://\w+\.example", inbox.url, (ALERTMANAGER / "alertmanager.yml").read_text())
-        config = self._folder / "alertmanager.yml"
-        config.write_text(re.sub(r"group_wait: \w+", f"group_wait: {SCRAPE}", text))
-        shutil.copy(ALERTMANAGER / "coldplate.tmpl", self._folder)
-        words = [program("prometheus-alertmanager"), f"--config.file={config}", f"--storage.path={self._folder / 'am'}"]
-        words.append("--cluster.listen-address=")
-        return self._engines.start(
-            "alertmanager", lambda port: [*words, f"--web.listen-address=127.0.0.1:{port}"], "/-/ready"
         )
 
     def _rules(self, name: str, own: str, *, packed: bool) -> None:

@@ -36,7 +36,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- end -}}
 
 {{- define "coldplate.image" -}}
-{{- $repository := required "image.repository: there is no published image; build it from packaging/container, push it to your registry, and name it here" .Values.image.repository -}}
+{{- $repository := required "image.repository: must be set, because no image is published: build one from packaging/container (docs/install.md), push it to your registry, and name it here" .Values.image.repository -}}
 {{- if .Values.image.digest -}}
 {{- printf "%s@%s" $repository .Values.image.digest -}}
 {{- else -}}
