@@ -200,7 +200,7 @@ class Board:
         if panel.decimals is not None:
             defaults["decimals"] = panel.decimals
         if panel.links and panel.look != "table":
-            defaults["links"] = [_data_link(title, url) for title, url in panel.links]
+            defaults["links"] = [grafana_json.data_link(title, url) for title, url in panel.links]
         overrides = [*_column_overrides(panel), *self._label_links(panel), *_line_overrides(panel)]
         return {"options": options, "fieldConfig": {"defaults": defaults, "overrides": overrides}}
 
@@ -208,7 +208,7 @@ class Board:
         """Widths and links of the columns of a table: a node links to its board."""
         if panel.look != "table":
             return []
-        made = [_override(header, "custom.width", width) for header, width in _widths(panel).items()]
+        made = [grafana_json.override(header, "custom.width", width) for header, width in _widths(panel).items()]
         for header, target in panel.links:
             values = {
                 each.name: f'${{__data.fields["{shown}"]}}'
@@ -217,7 +217,21 @@ class Board:
                 if each.label == label and not each.many  # an alert without a GPU would select none
             }
             url = link(self.name, target, **values) + "&${__url_time_range}"
-            made.append(_override(header, "links", [_data_link(f"Open {BOARDS[target]}", url)]))
+            made.append(grafana_json.override(header, "links", [grafana_json.data_link(f"Open {BOARDS[target]}", url)]))
+        made += [
+            grafana_json.override(header, "mappings", [grafana_json.texts_of(texts)]) for header, texts in panel.texts
+        ]
+        if panel.runbook:
+            alert = dict(panel.labels)["alertname"]
+            address = f'http://${{__value.raw}}/runbooks/${{__data.fields["{alert}"]}}'
+            made.append(
+                grafana_json.override(
+                    panel.runbook,
+                    "links",
+                    [{**grafana_json.data_link("Open the runbook", address), "targetBlank": True}],
+                )
+            )
+            made.append(grafana_json.override(panel.runbook, "mappings", [grafana_json.OPEN]))
         return made
 
     def _board_link(self, target: str) -> Any:
@@ -268,7 +282,7 @@ def _variable(variable: BoardVariable) -> Any:
     )
 
 
-_WIDE = {"alertname": 240, "metric": 340, "cluster_uuid": 320, "instance": 150}
+_WIDE = {"alertname": 200, "summary": 560, "metric": 340, "cluster_uuid": 320, "instance": 150}
 """Columns with longer texts than the rest, and their widths in pixels."""
 
 
@@ -299,13 +313,6 @@ def _widths(panel: DashboardPanel) -> dict[str, int]:
         fixed |= more
 
 
-NOTHING: Json = {
-    "type": "special",
-    "options": {"match": "null+nan", "result": {"text": "-", "color": "transparent", "index": 9}},
-}
-"""An empty cell of a table has no colour: absent is neither good nor bad."""
-
-
 def _absence(panel: DashboardPanel) -> list[Json]:
     """How a series without a value is shown."""
     if panel.absent == "-":
@@ -328,14 +335,6 @@ def _mappings(mapped: Mapped) -> list[Json]:
     return [{"type": "value", "options": options}]
 
 
-def _override(header: str, key: str, value: Any) -> Json:
-    return {"matcher": {"id": "byName", "options": header}, "properties": [{"id": key, "value": value}]}
-
-
-def _data_link(title: str, url: str) -> Json:
-    return {"title": title, "url": url, "targetBlank": False}
-
-
 def _column_overrides(panel: DashboardPanel) -> list[Json]:
     made = []
     for column in panel.columns:
@@ -346,7 +345,7 @@ def _column_overrides(panel: DashboardPanel) -> list[Json]:
             properties.append({"id": "decimals", "value": column.decimals})
         if column.limits:
             properties.append({"id": "thresholds", "value": grafana_json.thresholds(column.limits)})
-        properties.append({"id": "mappings", "value": [*_mappings(column.mapped), NOTHING]})
+        properties.append({"id": "mappings", "value": [*_mappings(column.mapped), grafana_json.NOTHING]})
         if column.limits or column.mapped:
             properties.append({"id": "custom.cellOptions", "value": {"type": "color-background", "mode": "basic"}})
         made.append({"matcher": {"id": "byName", "options": column.header}, "properties": properties})

@@ -154,6 +154,33 @@ def coloring(look: str, extra: Json, limits: bool) -> Json:
     return {"mode": "thresholds"} if limits or look != "stat" else {"mode": "fixed", "fixedColor": "text"}
 
 
+NOTHING: Json = {
+    "type": "special",
+    "options": {"match": "null+nan", "result": {"text": "-", "color": "transparent", "index": 9}},
+}
+"""An empty cell of a table has no colour: absent is neither good nor bad."""
+
+
+OPEN: Json = {"type": "regex", "options": {"pattern": ".+", "result": {"text": "open", "index": 0}}}
+"""Any text is shown as `open`: what a link leads to is more than what it is called."""
+
+
+def texts_of(texts: dict[str, str]) -> Json:
+    """The texts that are shown in place of values."""
+    shown = {value: {"text": text, "index": index} for index, (value, text) in enumerate(texts.items())}
+    return {"type": "value", "options": shown}
+
+
+def override(header: str, key: str, value: Any) -> Json:
+    """One property of a column, which is named by its header."""
+    return {"matcher": {"id": "byName", "options": header}, "properties": [{"id": key, "value": value}]}
+
+
+def data_link(title: str, url: str) -> Json:
+    """A link of a value."""
+    return {"title": title, "url": url, "targetBlank": False}
+
+
 SCHEMA_VERSION = 41
 _TOP = ("annotations", "description", "editable", "graphTooltip", "links", "panels", "refresh", "schemaVersion",
         "tags", "templating", "time", "timepicker", "timezone", "title", "uid", "version")  # fmt: skip

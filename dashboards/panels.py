@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Union
 
 from agent.catalogue import BY_NAME
-from dashboards.alert_thresholds import Steps, recorded_series
-from dashboards.queries import PanelQuery, names_in, title_of, unit_of_query
+from dashboards.alert_thresholds import Steps, alert_meanings, recorded_series
+from dashboards.queries import AGENT, PanelQuery, names_in, title_of, unit_of_query
 
 About = Union[str, PanelQuery, Sequence[Union[str, PanelQuery, "tuple[str, str]"]]]
 """A query, or several; a pair is a query and its legend."""
@@ -46,7 +46,11 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True)
 class DashboardPanel:
-    """One panel, before it has a place."""
+    """One panel, before it has a place.
+
+    `texts` are pairs of a header and the text that is shown for each of its values. `runbook` is the header of the
+    column whose values are the addresses of agents that have the runbooks.
+    """
 
     look: str
     title: str
@@ -62,6 +66,8 @@ class DashboardPanel:
     columns: tuple[TableColumn, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     links: tuple[tuple[str, str], ...] = ()
+    texts: tuple[tuple[str, dict[str, str]], ...] = ()
+    runbook: str = ""
     lines: tuple[str, ...] = ()
     instant: bool = False
     none: str = ""
@@ -161,6 +167,8 @@ def table(
     links: Sequence[tuple[str, str]] = (),
     rows: str = "",
     none: str = "",
+    texts: Sequence[tuple[str, dict[str, str]]] = (),
+    runbook: str = "",
     **extra: Any,
 ) -> DashboardPanel:
     """A row for each set of labels and a column for each query; `labels` has the header of each label.
@@ -183,7 +191,8 @@ def table(
     description = _meaning(_subject(queries), what, good)
     return DashboardPanel(
         "table", title, queries, description, "none", *size, columns=columns, labels=tuple(labels.items()),
-        links=tuple(links), instant=True, none=none or _emptiness(good), extra=extra,
+        links=tuple(links), texts=tuple(texts), runbook=runbook, instant=True, none=none or _emptiness(good),
+        extra=extra,
     )  # fmt: skip
 
 
@@ -203,9 +212,15 @@ def alerts(
     series: str = "ALERTS",
     matchers: str = 'alertstate="firing"',
     good: str = "empty. Every agent has the runbooks, at /runbooks/.",
+    among: str = "",
+    explained: bool = False,
     **options: Any,
 ) -> DashboardPanel:
-    """Firing alerts, the worst first: the severity is a number with a name, so that it sorts correctly."""
+    """Firing alerts, the worst first: the severity is a number with a name, so that it sorts correctly.
+
+    `among` is a query: only alerts that are in its result are shown. `explained` alerts have a column that says what
+    the alert means, and one with a link to its runbook.
+    """
     begin = f"{series}{{{matchers}, " if matchers else f"{series}{{"
     ranked = " or ".join(
         f"{begin}{severity}}} * {rank}"
@@ -215,7 +230,14 @@ def alerts(
             ('severity!~"critical|warning"', 1),
         )
     )
-    rank = TableColumn("Severity", f"max by ({', '.join(labels)}) ({ranked})", "short", mapped=SEVERITIES, first=True)
+    if among:
+        ranked = f"({ranked}) and ({among})"
+    expr = f"max by ({', '.join(labels)}) ({ranked})"
+    if explained:
+        expr = f'label_replace({expr} * on () group_left (agent) {AGENT}, "summary", "$1", "alertname", "(.+)")'
+        labels = {**labels, "summary": "Summary", "agent": "Runbook"}
+        options |= {"texts": [("Summary", alert_meanings())], "runbook": "Runbook"}
+    rank = TableColumn("Severity", expr, "short", mapped=SEVERITIES, first=True)
     options.setdefault("sort", "Severity")
     return table(title, [rank], good, labels=labels, what=what, none="no alert", **options)
 

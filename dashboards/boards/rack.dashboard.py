@@ -3,7 +3,7 @@
 from dashboards.alert_thresholds import limits, steps
 from dashboards.board import Board
 from dashboards.panels import UP_DOWN, TableColumn, alerts, gauge, graph, stat, state_timeline, table
-from dashboards.queries import BREACH, in_rack
+from dashboards.queries import BREACH, OVER, in_rack
 
 POWER = steps("RackPowerHigh")
 LEVELS = []
@@ -40,9 +40,8 @@ dashboard.add(
         what="Budget minus power now.", limits=(("red", None), ("green", 0)), size=(4, 6), trend=True),
     stat(BREACH, "no value: power is not rising towards the budget.",
         title="Time to breach", none="not in sight",
-        what="When a straight line through the last 5 minutes reaches the budget; 0 if already over it, "
-        "and no value while power is not rising.",
-        limits=steps("RackPowerBreachSoon"), size=(4, 6)),
+        what="When a straight line through the last 5 minutes reaches the budget; no value while power is not rising.",
+        limits=steps("RackPowerBreachSoon"), mapped=OVER, size=(4, 6)),
     stat([("rack:nodes_missing:max", "missing"), ("max by (rack) (coldplate_rack_nodes_reporting)", "reporting")],
         "0 missing.", title="Nodes",
         what="Nodes in the rack's sum, and expected nodes that are not: with one missing, the sum is too low.",

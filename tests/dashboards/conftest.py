@@ -46,7 +46,7 @@ class Dashboard:
 def filled(expr: str, values: dict[str, str]) -> str:
     """The query with variables replaced, as Grafana replaces them."""
     values = {**GRAFANA, **values}
-    return re.sub(r"\$\{?(\w+)\}?", lambda each: values[each[1]], expr)
+    return re.sub(r"\$\{?([a-z_]\w*)\}?", lambda each: values[each[1]], expr)
 
 
 @functools.cache
