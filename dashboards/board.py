@@ -347,7 +347,8 @@ def _column_overrides(panel: DashboardPanel) -> list[Json]:
             properties.append({"id": "thresholds", "value": grafana_json.thresholds(column.limits)})
         properties.append({"id": "mappings", "value": [*_mappings(column.mapped), grafana_json.NOTHING]})
         if column.limits or column.mapped:
-            properties.append({"id": "custom.cellOptions", "value": {"type": "color-background", "mode": "basic"}})
+            cell: Json = {"type": "color-background", "mode": "basic", **({"applyToRow": True} if column.row else {})}
+            properties.append({"id": "custom.cellOptions", "value": cell})
         made.append({"matcher": {"id": "byName", "options": column.header}, "properties": properties})
     return made
 

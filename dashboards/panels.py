@@ -32,6 +32,7 @@ class TableColumn:
     """One column of a table: a query whose result has just the table's labels.
 
     `zero` says that an absent value is 0: a count of what has not happened. `first` puts the column before the labels.
+    `row` gives its colour to all of the row.
     """
 
     header: str
@@ -42,6 +43,7 @@ class TableColumn:
     zero: bool = False
     first: bool = False
     decimals: int | None = None
+    row: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,7 @@ def table(
         column
         if column.unit is not None
         else TableColumn(column.header, column.expr, unit_of_query(column.expr, _subject((PanelQuery(column.expr),))),
-                    column.limits, column.mapped, column.zero, column.first, column.decimals)
+                    column.limits, column.mapped, column.zero, column.first, column.decimals, column.row)
         for column in columns
     )  # fmt: skip
     description = _meaning(_subject(queries), what, good)

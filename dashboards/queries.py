@@ -188,7 +188,8 @@ OVER: tuple[tuple[float, str, str], ...] = ((0, "already over", "red"),)
 """How a rack that is over its budget is shown where others have the time until they reach it."""
 
 AGENT = (
-    '(label_replace(topk(1, up{job=~".*coldplate.*"}) >= bool 0, "agent", "$1", "instance", "(.+)") or on () vector(1))'
+    '(label_replace(topk(1, up{job=~".*coldplate.*", instance!=""}) >= bool 0, "agent", "$1", "instance", "(.+)")'
+    " or on () vector(1))"
 )
 """1 with the label `agent`, the address of an agent that is up if one is: every agent has all runbooks."""
 
