@@ -15,7 +15,7 @@ from grafanalib import core
 from dashboards import grafana_json
 from dashboards.grafana_json import Json
 from dashboards.panels import DashboardPanel, Mapped
-from dashboards.queries import PanelQuery, legend_for, narrowed
+from dashboards.queries import PanelQuery, alerts_of_job, legend_for, narrowed
 
 BOARDS = {
     "fleet": "Fleet",
@@ -243,7 +243,7 @@ class Board:
         if self.name == "rack":
             server, node = f'ALERTS{{alertstate="firing", {self._matchers["rack"]}}}', ""
         if self.name == "job":
-            server, node = f'ALERTS{{alertstate="firing", {self._matchers["job_id"]}}}', ""
+            server, node = alerts_of_job("15m"), ""
         made = [_annotation("Alerts (server)", narrowed(server, self._matchers), shown=True)]
         return [*made, _annotation("Alerts (nodes)", narrowed(node, self._matchers), shown=False)] if node else made
 

@@ -197,6 +197,24 @@ ITS_GPUS = 'coldplate_gpu_job_info{mig="0"}'
 """Whole GPUs of the job: the agent names no job on one that several hold."""
 
 
+def held(since: str) -> str:
+    """The job's GPUs, and those that it held when they were lost: the driver no longer reports who uses them."""
+    return (
+        f"max by (instance, gpu) ({ITS_GPUS} or "
+        f"last_over_time({ITS_GPUS}[{since}]) and on (instance, gpu, uuid) coldplate_gpu_up == 0)"
+    )
+
+
+def alerts_of_job(since: str) -> str:
+    """Firing alerts about the job, its GPUs and its nodes: an alert about a GPU has no label of its job."""
+    firing = 'ALERTS{{alertstate="firing", {}}}'
+    return (
+        firing.format('job_id="$job"')
+        + f""" or {firing.format('job_id="", gpu!=""')} and on (instance, gpu) {held(since)}"""
+        + f""" or {firing.format('job_id="", gpu=""')} and on (instance) {held(since)}"""
+    )
+
+
 def of_job(expr: str) -> str:
     """GPU series of the GPUs that the job holds alone."""
     return f"({expr}) * on (instance, gpu, uuid) group_left () {ITS_GPUS}"

@@ -157,6 +157,13 @@ def test_the_worst_alerts_have_the_highest_rank(server: tuple[Server, list[str]]
     assert set(ranks.values()) >= {2.0, 3.0}
 
 
+def test_alerts_about_gpus_of_a_job_are_on_its_board_though_they_do_not_name_it(
+    server: tuple[Server, list[str]],
+) -> None:
+    shown = {(alert, gpu) for (alert, _, gpu, *_) in rows(server, "job", "Firing alerts")["Severity"]}
+    assert shown >= {("GpuLost", "7"), ("NvLinkDown", "2")}
+
+
 def test_what_is_listed_as_empty_is_empty(server: tuple[Server, list[str]]) -> None:
     """A list of excuses that nobody needs any more is out of date."""
     prometheus, nodes = server
