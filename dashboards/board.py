@@ -354,14 +354,18 @@ def _column_overrides(panel: DashboardPanel) -> list[Json]:
 
 
 def _line_overrides(panel: DashboardPanel) -> list[Json]:
-    """Series that are limits, drawn as dashed red lines beside what they limit."""
+    """Series that are limits, drawn as dashed lines beside what they limit."""
     style: list[Json] = [
         {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [10, 10]}},
-        {"id": "color", "value": {"mode": "fixed", "fixedColor": "red"}},
         {"id": "custom.fillOpacity", "value": 0},
         {"id": "custom.stacking", "value": {"group": "limits", "mode": "none"}},
     ]
-    return [{"matcher": {"id": "byRegexp", "options": f"/{name}/"}, "properties": style} for name in panel.lines]
+    made = []
+    for line in panel.lines:
+        name, color = (line, "red") if isinstance(line, str) else line
+        colored = {"id": "color", "value": {"mode": "fixed", "fixedColor": color}}
+        made.append({"matcher": {"id": "byRegexp", "options": f"/{name}/"}, "properties": [*style, colored]})
+    return made
 
 
 def _transformations(panel: DashboardPanel) -> list[Json]:

@@ -51,7 +51,8 @@ class DashboardPanel:
     """One panel, before it has a place.
 
     `texts` are pairs of a header and the text that is shown for each of its values. `runbook` is the header of the
-    column whose values are the addresses of agents that have the runbooks.
+    column whose values are the addresses of agents that have the runbooks. `lines` are the series that are limits,
+    by regular expressions, each with its colour if it is not red.
     """
 
     look: str
@@ -70,7 +71,7 @@ class DashboardPanel:
     links: tuple[tuple[str, str], ...] = ()
     texts: tuple[tuple[str, dict[str, str]], ...] = ()
     runbook: str = ""
-    lines: tuple[str, ...] = ()
+    lines: Sequence[str | tuple[str, str]] = ()
     instant: bool = False
     none: str = ""
     absent: str = "-"

@@ -164,6 +164,13 @@ def test_alerts_about_gpus_of_a_job_are_on_its_board_though_they_do_not_name_it(
     assert shown >= {("GpuLost", "7"), ("NvLinkDown", "2")}
 
 
+def test_a_silent_node_of_a_rack_stays_in_its_table(server: tuple[Server, list[str]]) -> None:
+    _, nodes = server
+    table = rows(server, "rack", "Nodes")
+    assert table["State"] == {(nodes[0],): 1.0, (nodes[1],): 1.0, (nodes[2],): 0.0}
+    assert math.isnan(table["Power"][nodes[2],])
+
+
 def test_what_is_listed_as_empty_is_empty(server: tuple[Server, list[str]]) -> None:
     """A list of excuses that nobody needs any more is out of date."""
     prometheus, nodes = server
