@@ -111,12 +111,15 @@ class Board:
         self._variables = VARIABLES[name]
         self._matchers = matchers(self._variables)
         self._pinned = frozenset(each.label for each in self._variables if not each.many) | {"cluster"}
+        self._collapsed: set[str] = set()
         self._placed: list[tuple[DashboardPanel | str, Json]] = []
         self._x = self._y = self._tallest = 0
 
-    def row(self, title: str) -> None:
-        """Begin a new row under a heading."""
+    def row(self, title: str, *, collapsed: bool = False) -> None:
+        """Begin a new row under a heading; a collapsed one is for what most sites do not have."""
         self._break()
+        if collapsed:
+            self._collapsed.add(title)
         self._placed.append((title, {"h": 1, "w": COLUMNS, "x": 0, "y": self._y}))
         self._y += 1
 
@@ -153,9 +156,8 @@ class Board:
         panels = {
             number: panel for number, (panel, _) in enumerate(self._placed, 1) if isinstance(panel, DashboardPanel)
         }
-        return grafana_json.fix_dashboard(
-            made, {number: self._panel_options(panel) for number, panel in panels.items()}
-        )
+        options = {number: self._panel_options(panel) for number, panel in panels.items()}
+        return grafana_json.collapse(grafana_json.fix_dashboard(made, options), self._collapsed)
 
     def _panel(self, number: int, panel: DashboardPanel | str, place: Json) -> Any:
         position = core.GridPos(**place)

@@ -7,7 +7,7 @@ meant, and keys that Grafana no longer reads. No other module handles this.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from string import ascii_uppercase
 from typing import Any
 
@@ -200,6 +200,22 @@ def fix_dashboard(dashboard: Any, panel_options: Mapping[int, Json]) -> Json:
     made["panels"] = [_panel(each, panel_options) for each in raw["panels"]]
     made["templating"] = {"list": [_variable(each) for each in raw["templating"]["list"]]}
     return made
+
+
+def collapse(dashboard: Json, rows: Collection[str]) -> Json:
+    """Put the panels of those rows into them: Grafana asks nothing for a collapsed row."""
+    kept: list[Json] = []
+    inside: Json | None = None
+    for panel in dashboard["panels"]:
+        if panel["type"] == "row":
+            inside = panel if panel["title"] in rows else None
+            panel["collapsed"] = inside is not None
+            kept.append(panel)
+        elif inside is not None:
+            inside["panels"].append(panel)
+        else:
+            kept.append(panel)
+    return {**dashboard, "panels": kept}
 
 
 def _panel(raw: Json, panel_options: Mapping[int, Json]) -> Json:

@@ -29,6 +29,7 @@ class Dashboard:
         for panel in self.json["panels"]:
             if rows or panel["type"] != "row":
                 yield panel
+            yield from panel.get("panels", ())  # of a collapsed row
 
     def queries(self) -> Iterator[tuple[str, str]]:
         """Where each query stands, and the query."""
