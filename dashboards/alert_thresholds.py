@@ -15,6 +15,7 @@ from agent.lib import textfile, yamltree
 
 ROOT = Path(__file__).resolve().parents[1]
 PACK = ROOT / "alerts" / "rules"
+RUNBOOKS = ROOT / "alerts" / "runbooks"
 FLEET = ROOT / "packaging" / "prometheus" / "fleet.rules.yml"
 
 BOUNDS = yamltree.Bounds(depth=16, nodes=50_000)
@@ -24,6 +25,7 @@ _COMPARISON = re.compile(r"(>=|<=|==|>|<)\s*(?:bool\s+)?(-?\d+(?:\.\d+)?(?:e-?\d
 _BRANCH = re.compile(r'label_replace\(\s*(.*?),\s*"(\w+)", "(\w+)", "", ""\s*\)', re.DOTALL)
 """A condition of an alert that joins several, and the label by which it differs."""
 _BY_LABEL = re.compile(r'\{\{ if eq \$labels\.\w+ "(\w+)" \}\}(\w+)\{\{ else \}\}(\w+)\{\{ end \}\}')
+_SENTENCE = re.compile(r".+?(?:[.:](?= |$))")
 _COLORS = {"info": "blue", "warning": "orange", "critical": "red"}
 GOOD = "green"
 Steps = tuple[tuple[str, float | None], ...]
@@ -56,6 +58,19 @@ def recorded_series() -> dict[str, str]:
 def alerts() -> frozenset[str]:
     """The names of all alerts."""
     return frozenset(rule["alert"] for rule in _rules() if "alert" in rule)
+
+
+def alert_meanings() -> dict[str, str]:
+    """Return what each alert means, which is the first sentence of its runbook."""
+    found = {}
+    for name in sorted(alerts()):
+        text = (RUNBOOKS / f"{name}.md").read_text(encoding="utf-8")
+        paragraph = " ".join(text.partition("matters\n")[2].strip().partition("\n\n")[0].split())
+        sentence = _SENTENCE.match(paragraph)
+        if sentence is None:
+            raise ValueError(f"the runbook of {name} does not begin with what it means")
+        found[name] = sentence[0].rstrip(".:").replace("`", "")
+    return found
 
 
 def limits(name: str) -> tuple[AlertThreshold, ...]:

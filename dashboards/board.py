@@ -15,7 +15,7 @@ from grafanalib import core
 from dashboards import grafana_json
 from dashboards.grafana_json import Json
 from dashboards.panels import DashboardPanel, Mapped
-from dashboards.queries import PanelQuery, legend_for, narrowed
+from dashboards.queries import PanelQuery, alerts_of_job, legend_for, narrowed
 
 BOARDS = {
     "fleet": "Fleet",
@@ -111,12 +111,15 @@ class Board:
         self._variables = VARIABLES[name]
         self._matchers = matchers(self._variables)
         self._pinned = frozenset(each.label for each in self._variables if not each.many) | {"cluster"}
+        self._collapsed: set[str] = set()
         self._placed: list[tuple[DashboardPanel | str, Json]] = []
         self._x = self._y = self._tallest = 0
 
-    def row(self, title: str) -> None:
-        """Begin a new row under a heading."""
+    def row(self, title: str, *, collapsed: bool = False) -> None:
+        """Begin a new row under a heading; a collapsed one is for what most sites do not have."""
         self._break()
+        if collapsed:
+            self._collapsed.add(title)
         self._placed.append((title, {"h": 1, "w": COLUMNS, "x": 0, "y": self._y}))
         self._y += 1
 
@@ -153,9 +156,8 @@ class Board:
         panels = {
             number: panel for number, (panel, _) in enumerate(self._placed, 1) if isinstance(panel, DashboardPanel)
         }
-        return grafana_json.fix_dashboard(
-            made, {number: self._panel_options(panel) for number, panel in panels.items()}
-        )
+        options = {number: self._panel_options(panel) for number, panel in panels.items()}
+        return grafana_json.collapse(grafana_json.fix_dashboard(made, options), self._collapsed)
 
     def _panel(self, number: int, panel: DashboardPanel | str, place: Json) -> Any:
         position = core.GridPos(**place)
@@ -200,7 +202,7 @@ class Board:
         if panel.decimals is not None:
             defaults["decimals"] = panel.decimals
         if panel.links and panel.look != "table":
-            defaults["links"] = [_data_link(title, url) for title, url in panel.links]
+            defaults["links"] = [grafana_json.data_link(title, url) for title, url in panel.links]
         overrides = [*_column_overrides(panel), *self._label_links(panel), *_line_overrides(panel)]
         return {"options": options, "fieldConfig": {"defaults": defaults, "overrides": overrides}}
 
@@ -208,7 +210,7 @@ class Board:
         """Widths and links of the columns of a table: a node links to its board."""
         if panel.look != "table":
             return []
-        made = [_override(header, "custom.width", width) for header, width in _widths(panel).items()]
+        made = [grafana_json.override(header, "custom.width", width) for header, width in _widths(panel).items()]
         for header, target in panel.links:
             values = {
                 each.name: f'${{__data.fields["{shown}"]}}'
@@ -217,7 +219,21 @@ class Board:
                 if each.label == label and not each.many  # an alert without a GPU would select none
             }
             url = link(self.name, target, **values) + "&${__url_time_range}"
-            made.append(_override(header, "links", [_data_link(f"Open {BOARDS[target]}", url)]))
+            made.append(grafana_json.override(header, "links", [grafana_json.data_link(f"Open {BOARDS[target]}", url)]))
+        made += [
+            grafana_json.override(header, "mappings", [grafana_json.texts_of(texts)]) for header, texts in panel.texts
+        ]
+        if panel.runbook:
+            alert = dict(panel.labels)["alertname"]
+            address = f'http://${{__value.raw}}/runbooks/${{__data.fields["{alert}"]}}'
+            made.append(
+                grafana_json.override(
+                    panel.runbook,
+                    "links",
+                    [{**grafana_json.data_link("Open the runbook", address), "targetBlank": True}],
+                )
+            )
+            made.append(grafana_json.override(panel.runbook, "mappings", [grafana_json.OPEN]))
         return made
 
     def _board_link(self, target: str) -> Any:
@@ -229,7 +245,7 @@ class Board:
         if self.name == "rack":
             server, node = f'ALERTS{{alertstate="firing", {self._matchers["rack"]}}}', ""
         if self.name == "job":
-            server, node = f'ALERTS{{alertstate="firing", {self._matchers["job_id"]}}}', ""
+            server, node = alerts_of_job("15m"), ""
         made = [_annotation("Alerts (server)", narrowed(server, self._matchers), shown=True)]
         return [*made, _annotation("Alerts (nodes)", narrowed(node, self._matchers), shown=False)] if node else made
 
@@ -268,7 +284,7 @@ def _variable(variable: BoardVariable) -> Any:
     )
 
 
-_WIDE = {"alertname": 240, "metric": 340, "cluster_uuid": 320, "instance": 150}
+_WIDE = {"alertname": 200, "summary": 560, "metric": 340, "cluster_uuid": 320, "instance": 150}
 """Columns with longer texts than the rest, and their widths in pixels."""
 
 
@@ -299,13 +315,6 @@ def _widths(panel: DashboardPanel) -> dict[str, int]:
         fixed |= more
 
 
-NOTHING: Json = {
-    "type": "special",
-    "options": {"match": "null+nan", "result": {"text": "-", "color": "transparent", "index": 9}},
-}
-"""An empty cell of a table has no colour: absent is neither good nor bad."""
-
-
 def _absence(panel: DashboardPanel) -> list[Json]:
     """How a series without a value is shown."""
     if panel.absent == "-":
@@ -328,14 +337,6 @@ def _mappings(mapped: Mapped) -> list[Json]:
     return [{"type": "value", "options": options}]
 
 
-def _override(header: str, key: str, value: Any) -> Json:
-    return {"matcher": {"id": "byName", "options": header}, "properties": [{"id": key, "value": value}]}
-
-
-def _data_link(title: str, url: str) -> Json:
-    return {"title": title, "url": url, "targetBlank": False}
-
-
 def _column_overrides(panel: DashboardPanel) -> list[Json]:
     made = []
     for column in panel.columns:
@@ -346,22 +347,27 @@ def _column_overrides(panel: DashboardPanel) -> list[Json]:
             properties.append({"id": "decimals", "value": column.decimals})
         if column.limits:
             properties.append({"id": "thresholds", "value": grafana_json.thresholds(column.limits)})
-        properties.append({"id": "mappings", "value": [*_mappings(column.mapped), NOTHING]})
+        properties.append({"id": "mappings", "value": [*_mappings(column.mapped), grafana_json.NOTHING]})
         if column.limits or column.mapped:
-            properties.append({"id": "custom.cellOptions", "value": {"type": "color-background", "mode": "basic"}})
+            cell: Json = {"type": "color-background", "mode": "basic", **({"applyToRow": True} if column.row else {})}
+            properties.append({"id": "custom.cellOptions", "value": cell})
         made.append({"matcher": {"id": "byName", "options": column.header}, "properties": properties})
     return made
 
 
 def _line_overrides(panel: DashboardPanel) -> list[Json]:
-    """Series that are limits, drawn as dashed red lines beside what they limit."""
+    """Series that are limits, drawn as dashed lines beside what they limit."""
     style: list[Json] = [
         {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [10, 10]}},
-        {"id": "color", "value": {"mode": "fixed", "fixedColor": "red"}},
         {"id": "custom.fillOpacity", "value": 0},
         {"id": "custom.stacking", "value": {"group": "limits", "mode": "none"}},
     ]
-    return [{"matcher": {"id": "byRegexp", "options": f"/{name}/"}, "properties": style} for name in panel.lines]
+    made = []
+    for line in panel.lines:
+        name, color = (line, "red") if isinstance(line, str) else line
+        colored = {"id": "color", "value": {"mode": "fixed", "fixedColor": color}}
+        made.append({"matcher": {"id": "byRegexp", "options": f"/{name}/"}, "properties": [*style, colored]})
+    return made
 
 
 def _transformations(panel: DashboardPanel) -> list[Json]:

@@ -7,7 +7,7 @@ meant, and keys that Grafana no longer reads. No other module handles this.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from string import ascii_uppercase
 from typing import Any
 
@@ -154,6 +154,33 @@ def coloring(look: str, extra: Json, limits: bool) -> Json:
     return {"mode": "thresholds"} if limits or look != "stat" else {"mode": "fixed", "fixedColor": "text"}
 
 
+NOTHING: Json = {
+    "type": "special",
+    "options": {"match": "null+nan", "result": {"text": "-", "color": "transparent", "index": 9}},
+}
+"""An empty cell of a table has no colour: absent is neither good nor bad."""
+
+
+OPEN: Json = {"type": "regex", "options": {"pattern": ".+", "result": {"text": "open", "index": 0}}}
+"""Any text is shown as `open`: what a link leads to is more than what it is called."""
+
+
+def texts_of(texts: dict[str, str]) -> Json:
+    """The texts that are shown in place of values."""
+    shown = {value: {"text": text, "index": index} for index, (value, text) in enumerate(texts.items())}
+    return {"type": "value", "options": shown}
+
+
+def override(header: str, key: str, value: Any) -> Json:
+    """One property of a column, which is named by its header."""
+    return {"matcher": {"id": "byName", "options": header}, "properties": [{"id": key, "value": value}]}
+
+
+def data_link(title: str, url: str) -> Json:
+    """A link of a value."""
+    return {"title": title, "url": url, "targetBlank": False}
+
+
 SCHEMA_VERSION = 41
 _TOP = ("annotations", "description", "editable", "graphTooltip", "links", "panels", "refresh", "schemaVersion",
         "tags", "templating", "time", "timepicker", "timezone", "title", "uid", "version")  # fmt: skip
@@ -173,6 +200,22 @@ def fix_dashboard(dashboard: Any, panel_options: Mapping[int, Json]) -> Json:
     made["panels"] = [_panel(each, panel_options) for each in raw["panels"]]
     made["templating"] = {"list": [_variable(each) for each in raw["templating"]["list"]]}
     return made
+
+
+def collapse(dashboard: Json, rows: Collection[str]) -> Json:
+    """Put the panels of those rows into them: Grafana asks nothing for a collapsed row."""
+    kept: list[Json] = []
+    inside: Json | None = None
+    for panel in dashboard["panels"]:
+        if panel["type"] == "row":
+            inside = panel if panel["title"] in rows else None
+            panel["collapsed"] = inside is not None
+            kept.append(panel)
+        elif inside is not None:
+            inside["panels"].append(panel)
+        else:
+            kept.append(panel)
+    return {**dashboard, "panels": kept}
 
 
 def _panel(raw: Json, panel_options: Mapping[int, Json]) -> Json:

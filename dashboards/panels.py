@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Union
 
 from agent.catalogue import BY_NAME
-from dashboards.alert_thresholds import Steps, recorded_series
-from dashboards.queries import PanelQuery, names_in, title_of, unit_of_query
+from dashboards.alert_thresholds import Steps, alert_meanings, recorded_series
+from dashboards.queries import AGENT, PanelQuery, names_in, title_of, unit_of_query
 
 About = Union[str, PanelQuery, Sequence[Union[str, PanelQuery, "tuple[str, str]"]]]
 """A query, or several; a pair is a query and its legend."""
@@ -32,6 +32,7 @@ class TableColumn:
     """One column of a table: a query whose result has just the table's labels.
 
     `zero` says that an absent value is 0: a count of what has not happened. `first` puts the column before the labels.
+    `row` gives its colour to all of the row.
     """
 
     header: str
@@ -42,11 +43,17 @@ class TableColumn:
     zero: bool = False
     first: bool = False
     decimals: int | None = None
+    row: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class DashboardPanel:
-    """One panel, before it has a place."""
+    """One panel, before it has a place.
+
+    `texts` are pairs of a header and the text that is shown for each of its values. `runbook` is the header of the
+    column whose values are the addresses of agents that have the runbooks. `lines` are the series that are limits,
+    by regular expressions, each with its colour if it is not red.
+    """
 
     look: str
     title: str
@@ -62,7 +69,9 @@ class DashboardPanel:
     columns: tuple[TableColumn, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     links: tuple[tuple[str, str], ...] = ()
-    lines: tuple[str, ...] = ()
+    texts: tuple[tuple[str, dict[str, str]], ...] = ()
+    runbook: str = ""
+    lines: Sequence[str | tuple[str, str]] = ()
     instant: bool = False
     none: str = ""
     absent: str = "-"
@@ -161,6 +170,8 @@ def table(
     links: Sequence[tuple[str, str]] = (),
     rows: str = "",
     none: str = "",
+    texts: Sequence[tuple[str, dict[str, str]]] = (),
+    runbook: str = "",
     **extra: Any,
 ) -> DashboardPanel:
     """A row for each set of labels and a column for each query; `labels` has the header of each label.
@@ -177,13 +188,14 @@ def table(
         column
         if column.unit is not None
         else TableColumn(column.header, column.expr, unit_of_query(column.expr, _subject((PanelQuery(column.expr),))),
-                    column.limits, column.mapped, column.zero, column.first, column.decimals)
+                    column.limits, column.mapped, column.zero, column.first, column.decimals, column.row)
         for column in columns
     )  # fmt: skip
     description = _meaning(_subject(queries), what, good)
     return DashboardPanel(
         "table", title, queries, description, "none", *size, columns=columns, labels=tuple(labels.items()),
-        links=tuple(links), instant=True, none=none or _emptiness(good), extra=extra,
+        links=tuple(links), texts=tuple(texts), runbook=runbook, instant=True, none=none or _emptiness(good),
+        extra=extra,
     )  # fmt: skip
 
 
@@ -203,9 +215,15 @@ def alerts(
     series: str = "ALERTS",
     matchers: str = 'alertstate="firing"',
     good: str = "empty. Every agent has the runbooks, at /runbooks/.",
+    among: str = "",
+    explained: bool = False,
     **options: Any,
 ) -> DashboardPanel:
-    """Firing alerts, the worst first: the severity is a number with a name, so that it sorts correctly."""
+    """Firing alerts, the worst first: the severity is a number with a name, so that it sorts correctly.
+
+    `among` is a query: only alerts that are in its result are shown. `explained` alerts have a column that says what
+    the alert means, and one with a link to its runbook.
+    """
     begin = f"{series}{{{matchers}, " if matchers else f"{series}{{"
     ranked = " or ".join(
         f"{begin}{severity}}} * {rank}"
@@ -215,7 +233,14 @@ def alerts(
             ('severity!~"critical|warning"', 1),
         )
     )
-    rank = TableColumn("Severity", f"max by ({', '.join(labels)}) ({ranked})", "short", mapped=SEVERITIES, first=True)
+    if among:
+        ranked = f"({ranked}) and ({among})"
+    expr = f"max by ({', '.join(labels)}) ({ranked})"
+    if explained:
+        expr = f'label_replace({expr} * on () group_left (agent) {AGENT}, "summary", "$1", "alertname", "(.+)")'
+        labels = {**labels, "summary": "Summary", "agent": "Runbook"}
+        options |= {"texts": [("Summary", alert_meanings())], "runbook": "Runbook"}
+    rank = TableColumn("Severity", expr, "short", mapped=SEVERITIES, first=True)
     options.setdefault("sort", "Severity")
     return table(title, [rank], good, labels=labels, what=what, none="no alert", **options)
 

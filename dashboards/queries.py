@@ -184,10 +184,35 @@ THROTTLED = f"clamp_max(rate(coldplate_gpu_throttle_seconds_total{{{HARMFUL}}}[$
 """Share of time in which each of them held a GPU down; rate() extrapolates, so it may exceed 1 without the limit."""
 BREACH = "(rack:time_to_breach_seconds:linear5m or (rack:power_ratio:max > 1) * 0)"
 """When a rack reaches its budget if its power keeps rising; 0 if it is already over it."""
+OVER: tuple[tuple[float, str, str], ...] = ((0, "already over", "red"),)
+"""How a rack that is over its budget is shown where others have the time until they reach it."""
 
+AGENT = (
+    '(label_replace(topk(1, up{job=~".*coldplate.*", instance!=""}) >= bool 0, "agent", "$1", "instance", "(.+)")'
+    " or on () vector(1))"
+)
+"""1 with the label `agent`, the address of an agent that is up if one is: every agent has all runbooks."""
 
 ITS_GPUS = 'coldplate_gpu_job_info{mig="0"}'
 """Whole GPUs of the job: the agent names no job on one that several hold."""
+
+
+def held(since: str) -> str:
+    """The job's GPUs, and those that it held when they were lost: the driver no longer reports who uses them."""
+    return (
+        f"max by (instance, gpu) ({ITS_GPUS} or "
+        f"last_over_time({ITS_GPUS}[{since}]) and on (instance, gpu, uuid) coldplate_gpu_up == 0)"
+    )
+
+
+def alerts_of_job(since: str) -> str:
+    """Firing alerts about the job, its GPUs and its nodes: an alert about a GPU has no label of its job."""
+    firing = 'ALERTS{{alertstate="firing", {}}}'
+    return (
+        firing.format('job_id="$job"')
+        + f""" or {firing.format('job_id="", gpu!=""')} and on (instance, gpu) {held(since)}"""
+        + f""" or {firing.format('job_id="", gpu=""')} and on (instance) {held(since)}"""
+    )
 
 
 def of_job(expr: str) -> str:

@@ -61,6 +61,8 @@ def _renamed(value: Any, site: SiteNames, key: str = "") -> Any:
 def _query(text: str, site: SiteNames) -> str:
     def replaced(token: re.Match[str]) -> str:
         name = token[0]
+        if name[0] == '"' and text[: token.start()].endswith(", "):  # an argument of label_replace, not a label's value
+            return f'"{site.labels.get(name[1:-1], name[1:-1])}"'
         if name.startswith(PREFIX):
             return site.prefix + name.removeprefix(PREFIX)
         return name if text[token.end() : token.end() + 1] == "(" else site.labels.get(name, name)

@@ -24,9 +24,26 @@ SYMBOLS = per_port("sum", "round(increase(coldplate_infiniband_symbol_error_tota
 RECOVERIES = per_port("sum", "round(increase(coldplate_infiniband_link_error_recovery_total[5m]))")
 WORST = f"(topk(20, {FLAPS} > 0) or topk(20, {SYMBOLS} > 0) or topk(20, {RECOVERIES} > 0))"
 OF_KIND = "port:infiniband_rate_bytes_per_second:board"
+MEDIAN = f"quantile by (instance, board_id) (0.5, {OF_KIND})"
+BEST = f"max_over_time({OF_KIND}[4h])"
 SLOW_LINKS = per_port(
     "min",
-    f"{OF_KIND} < on (instance, board_id) group_left () 0.95 * quantile by (instance, board_id) (0.5, {OF_KIND})",
+    f"({OF_KIND} < on (instance, board_id) group_left () 0.95 * {MEDIAN}"
+    f" and on (instance, board_id) (count by (instance, board_id) ({OF_KIND}) >= 3)) or {OF_KIND} < 0.95 * {BEST}",
+)
+EXPECTED = per_port("max", f"({OF_KIND} * 0 + on (instance, board_id) group_left () {MEDIAN}) > {BEST} or {BEST}")
+"""The rate that a port should have: the median of its node's ports with the same adapter, or its own best of late."""
+FASTEST = ("8 * max(coldplate_infiniband_rate_bytes_per_second)", "rate of the fastest port")
+PORT_DOWN = (
+    "(coldplate_infiniband_port_up == 0 and on (instance, device, port) "
+    "(coldplate_infiniband_link_down_events_total > 0) or coldplate_infiniband_port_up == 0 and on (instance, device) "
+    'coldplate_gpu_nearest_hca_info{distance=~"PIX|PXB"}) '
+    "unless on (instance, device, port) (coldplate_infiniband_physical_state_id == 3)"
+)
+"""As InfinibandPortDown counts: ports that were up or belong to a GPU, and are not disabled."""
+UNREADABLE = (
+    'coldplate_metric_missing{metric="coldplate_infiniband_port_up", reason=~"lost|timeout"} == 1 '
+    'unless on (instance) (coldplate_backend_up{backend="infiniband"} == 0)'
 )
 
 
@@ -50,8 +67,9 @@ dashboard.row("Is every link up and free of errors?")
 dashboard.add(
     stat("sum(coldplate_infiniband_port_up)", "the number of your ports.", title="Ports up",
         what="InfiniBand ports in the active state.", limits=(("red", None), ("green", 1))),
-    stat("count(coldplate_infiniband_port_up == 0) or vector(0)", "0.", title="Ports down",
-        what="InfiniBand ports in any other state, including spare ports.", limits=NONE),
+    stat(f"count({per_port('max', f'{PORT_DOWN} or {UNREADABLE}')}) or vector(0)", "0.", title="Ports down",
+        what="InfiniBand ports that are down or cannot be read, as InfinibandPortDown counts them: neither spare "
+        "ports nor disabled ones.", limits=NONE),
     stat("round(sum(increase(coldplate_infiniband_link_down_events_total[1h])))", "0.", title="Flaps in an hour",
         what="Times that a port left the active state in an hour.", unit="short", limits=FEW, decimals=0),
     stat("count(coldplate_nvlink_up == 0) or vector(0)", "0.", title="NVLinks down", limits=NONE),
@@ -71,41 +89,41 @@ dashboard.add(
     ], "empty.", what="Ports that went down, retrained or lost bits; the twenty worst by each.", labels=PORT,
         links=(("Node", "node"),), size=(12, 9), sort="Flaps, 1 h",
         rows=WORST),
-    state_timeline([("coldplate_infiniband_port_up == 0", "{{instance}} {{device}}/{{port}}")],
+    state_timeline([(per_port("max", PORT_DOWN), "{{instance}} {{device}}/{{port}}")],
         "empty: a port has a row only while it is down.", title="Ports that were down", mapped=UP_DOWN, size=(12, 9)),
-    table("Links below their rate", [TableColumn("Rate", SLOW_LINKS, limits=(("orange", None),))],
+    table("Links below their rate", [TableColumn("Rate", f"8 * {SLOW_LINKS}", unit="bps", limits=(("orange", None),)),
+        TableColumn("Expected", f"8 * {EXPECTED} and {SLOW_LINKS}", unit="bps")],
         "empty: adapters of one kind run at the same rate.", what="Ports that are up at a lower rate than the others "
-        "of their node with the same adapter, as in InfinibandRateDegraded.", labels=PORT, links=(("Node", "node"),),
-        size=(12, 8), sort="+Rate", none="none: adapters of one kind run at the same rate"),
+        "of their node with the same adapter, or than before, as in InfinibandRateDegraded.", labels=PORT,
+        links=(("Node", "node"),), size=(12, 8), sort="+Rate", rows=SLOW_LINKS,
+        none="none: adapters of one kind run at the same rate"),
     table("NVLinks down", [TableColumn("Links", "count by (instance, gpu) (coldplate_nvlink_up == 0)", unit="short",
         limits=NONE)], "empty.", what="Links that are inactive, by GPU.", labels={"instance": "Node", "gpu": "GPU"},
         links=(("Node", "node"),), size=(12, 8), sort="Links"),
 )  # fmt: skip
 dashboard.row("InfiniBand")
 dashboard.add(
-    graph([("topk(16, " + per_port("sum",
-        f"rate(coldplate_infiniband_port_data_transmitted_bytes_total{RATE})") + ")")],
-        "below the ports' rate. Rails of one job need not be equal.", title="Transmit rate, busiest ports"),
-    graph([("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_port_data_received_bytes_total{RATE})") + ")")],
-        "below the ports' rate.", title="Receive rate, busiest ports"),
+    graph([("8 * topk(16, " + per_port("sum",
+        f"rate(coldplate_infiniband_port_data_transmitted_bytes_total{RATE})") + ")"), FASTEST],
+        "below the dashed rate of a port. Rails of one job need not be equal.", title="Transmit rate, busiest ports",
+        unit="bps", lines=("^rate of",)),
+    graph([("8 * topk(16, " + per_port("sum",
+        f"rate(coldplate_infiniband_port_data_received_bytes_total{RATE})") + ")"), FASTEST],
+        "below the dashed rate of a port.", title="Receive rate, busiest ports", unit="bps", lines=("^rate of",)),
     graph([("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_port_transmit_wait_total{RATE})") + ")")],
         "far below the threshold of InfinibandCongestion.", title="Congestion: ticks without credit",
         limits=steps("InfinibandCongestion"), size=(8, 8), quiet=True),
-    graph([("topk(16, " + per_port("sum",
-        f"rate(coldplate_infiniband_np_ecn_marked_roce_packets_received_total{RATE}) + "
-        f"rate(coldplate_infiniband_np_cnp_packets_sent_total{RATE})") + ")")],
-        "near 0 on RoCE; always 0 on InfiniBand.", title="RoCE: congestion marks", size=(8, 8), quiet=True),
     graph([("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_symbol_error_total{RATE})") + " > 0)")], "empty.",
         title="Symbol errors", size=(8, 8), few=True),
     graph([("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_link_error_recovery_total{RATE})") + " > 0)")],
         "empty.", title="Link recoveries", size=(8, 8), few=True),
     graph([("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_port_discards_transmitted_total{RATE}) + "
         f"rate(coldplate_infiniband_port_errors_received_total{RATE})") + ")")], "0.",
-        title="Discards and receive errors", size=(8, 8), quiet=True),
+        title="Discards and receive errors", size=(12, 8), quiet=True),
     graph([("topk(16, " + per_port("sum", f"rate(coldplate_infiniband_local_ack_timeout_errors_total{RATE}) + "
         f"rate(coldplate_infiniband_out_of_sequence_packets_received_total{RATE}) + "
         f"rate(coldplate_infiniband_packet_sequence_errors_total{RATE})") + ")")],
-        "0: packets are neither lost nor retransmitted.", title="Retransmissions", size=(8, 8), quiet=True),
+        "0: packets are neither lost nor retransmitted.", title="Retransmissions", size=(12, 8), quiet=True),
 )  # fmt: skip
 dashboard.row("NVLink")
 dashboard.add(
@@ -125,7 +143,7 @@ dashboard.add(
     graph([("sum by (problem) (coldplate_gpu_fabric_problem)", "{{problem}}")], "empty: each is there while it lasts.",
         title="What the fabric has against GPUs", what="GPUs with each problem that the driver tells of its fabric."),
 )  # fmt: skip
-dashboard.row("Ethernet and RoCE: light, and what error correction does")
+dashboard.row("Ethernet and RoCE: light, and what error correction does", collapsed=True)
 dashboard.add(
     stat("round(sum(increase(coldplate_ethernet_fec_uncorrectable_blocks_total[1h])))", "0.",
         title="Blocks lost in an hour", what="Codewords that forward error correction could not correct: lost packets.",
@@ -150,8 +168,12 @@ dashboard.add(
     graph([(f"topk(16, {per_device('coldplate_transceiver_transmit_bias_highest_amperes')})",
         "{{instance}} {{device}}")], "steady for months: a laser that needs more and more current is ageing.",
         title="Current of lasers", size=(8, 8)),
+    graph([("topk(16, " + per_port("sum",
+        f"rate(coldplate_infiniband_np_ecn_marked_roce_packets_received_total{RATE}) + "
+        f"rate(coldplate_infiniband_np_cnp_packets_sent_total{RATE})") + ")")],
+        "near 0 on RoCE; always 0 on InfiniBand.", title="RoCE: congestion marks", size=(24, 8), quiet=True),
 )  # fmt: skip
-dashboard.row("NVLink domains (NVL72)")
+dashboard.row("NVLink domains (NVL72)", collapsed=True)
 dashboard.add(
     table("Domains", [TableColumn("GPUs", "count by (cluster_uuid, clique) (coldplate_gpu_fabric_info)", unit="short"),
         TableColumn("Nodes",

@@ -3,7 +3,7 @@
 from dashboards.alert_thresholds import limits, steps
 from dashboards.board import Board
 from dashboards.panels import TableColumn, alerts, bar_gauge, graph, stat, table
-from dashboards.queries import BREACH, per_gpu
+from dashboards.queries import BREACH, OVER, per_gpu
 
 NONE = (("green", None), ("red", 1))
 SOME = (("red", None), ("green", 1))
@@ -48,7 +48,7 @@ dashboard.add(
 dashboard.row("Firing alerts")
 dashboard.add(
     alerts({"alertname": "Alert", "instance": "Node", "rack": "Rack", "gpu": "GPU", "device": "Port", "job_id": "Job"},
-        what="Alerts firing on the server, and where.", size=(24, 12),
+        what="Alerts firing on the server, where, and what they mean.", size=(24, 12), explained=True,
         links=(("Node", "node"), ("Rack", "rack"), ("Job", "job"))),
 )  # fmt: skip
 dashboard.row("Where GPU time goes")
@@ -78,7 +78,7 @@ dashboard.add(
         TableColumn("Share", "max by (rack) (rack:power_ratio:max)", limits=POWER), TableColumn("Headroom",
             "max by (rack) (rack:headroom_watts:min)"),
         TableColumn("Breach in", f"max by (rack) ({BREACH})",
-            limits=steps("RackPowerBreachSoon")),
+            limits=steps("RackPowerBreachSoon"), mapped=OVER),
         TableColumn("Missing nodes", "max by (rack) (rack:nodes_missing:max)", limits=NONE)],
           "all green. A rack links to its board.",
               what="Every rack with its power, budget and missing nodes.", labels={"rack": "Rack"}, size=(12, 8),

@@ -3,7 +3,7 @@
 from dashboards.alert_thresholds import steps
 from dashboards.board import Board
 from dashboards.panels import YES_NO, TableColumn, alerts, bar_gauge, graph, heatmap, stat, table
-from dashboards.queries import ITS_GPUS, THROTTLED, of_job, per_gpu
+from dashboards.queries import ITS_GPUS, THROTTLED, alerts_of_job, held, of_job, per_gpu
 
 NONE = (("green", None), ("red", 1))
 BEHIND = (("red", None), ("orange", 0.7), ("green", 0.85))
@@ -15,11 +15,7 @@ CLOCK = of_job('coldplate_gpu_clock_mean_hertz{domain="sm"}')
 POWER = of_job("coldplate_gpu_power_mean_watts")
 BUSY = of_job("coldplate_gpu_utilization_mean_ratio")
 
-HELD = (
-    f"max by (instance, gpu) ({ITS_GPUS} or "
-    f"last_over_time({ITS_GPUS}[$__range]) and on (instance, gpu, uuid) coldplate_gpu_up == 0)"
-)
-"""The job's GPUs, and those that it held when they were lost: the driver no longer reports who uses them."""
+HELD = held("$__range")
 UP = f"{HELD} * on (instance, gpu) min by (instance, gpu) (coldplate_gpu_up)"
 LOST = ((0, "lost", "red"), (1, "up", "green"))
 
@@ -48,8 +44,11 @@ dashboard.add(
     stat(f"min({POWER}) / quantile(0.5, {POWER})", "above 85%.", title="Weakest GPU",
         what="Lowest GPU power divided by the median: a GPU that draws little computes slowly, or not at all.",
         unit="percentunit", limits=BEHIND, size=(3, 4)),
-    stat(f"sum({of_job('increase(coldplate_gpu_energy_joules_total[$__range])')})", "in proportion to the work done.",
-        title="Energy in this range", unit="joule", size=(4, 4)),
+    stat(f"sum({of_job('increase(coldplate_gpu_energy_joules_total[$__range])')}) / 3600",
+        "in proportion to the work done.", title="Energy in this range", unit="watth", size=(4, 4)),
+    alerts({"alertname": "Alert", "instance": "Node", "gpu": "GPU"}, among=alerts_of_job("$__range"),
+        what="Alerts about this job, its GPUs and its nodes on the server.", links=(("Node", "node"),), size=(24, 7),
+        explained=True),
     bar_gauge([(share(BUSY, f"max({BUSY})"), "{{instance}} GPU {{gpu}}")], "long, green bars.",
         title="Utilization, share of the busiest", what="Utilization of each GPU divided by that of the busiest, means "
         "of a minute. A red bar is a laggard.", unit="percentunit", limits=BEHIND, absent="lost", size=(12, 10)),
@@ -94,7 +93,8 @@ dashboard.add(
     heatmap([(of_job("coldplate_gpu_utilization_ratio"), "{{instance}} GPU {{gpu}}")],
         "equal rows: a dark row among bright ones is the straggler.", max=1, unit="percentunit"),
     graph([(of_job("coldplate_gpu_power_watts"), "{{instance}} GPU {{gpu}}")],
-        "one band. All at full utilization and a fifth of the limit means that they wait for one."),
+        "one band. All at full utilization and a fifth of the limit means that they wait for one.",
+        quiet=True),
     graph([(of_job("coldplate_gpu_sm_active_ratio"), "{{instance}} GPU {{gpu}}")], "one band.", span=(0, 1), size=(8,
         8), quiet=True),
     graph([(of_job("coldplate_gpu_tensor_active_ratio"), "{{instance}} GPU {{gpu}}")], "one band, above 0 in training.",
@@ -120,10 +120,8 @@ dashboard.add(
         "(coldplate_job_info)", unit="short")], "the job that you selected.",
         labels={"job_id": "Job", "name": "Name", "user": "User", "account": "Account",
         "partition": "Partition", "scheduler": "Scheduler"}, size=(24, 5)),
-    stat("min(coldplate_job_start_timestamp_seconds) * 1000", "when you started it.", title="Started", size=(6, 7),
+    stat("min(coldplate_job_start_timestamp_seconds) * 1000", "when you started it.", title="Started", size=(12, 4),
         unit="dateTimeFromNow", none="unknown: no process of the job runs, and its scheduler reports no start time"),
-    stat("sum(coldplate_job_energy_joules_total)", "in proportion to the work done.", title="Energy so far",
-        size=(6, 7), none="unknown: the job has no GPU of its own with an energy counter"),
-    alerts({"alertname": "Alert", "instance": "Node", "gpu": "GPU"}, matchers='alertstate="firing", job_id="$job"',
-        what="Alerts about this job on the server.", links=(("Node", "node"),), size=(12, 7)),
+    stat("sum(coldplate_job_energy_joules_total) / 3600", "in proportion to the work done.", title="Energy so far",
+        unit="watth", size=(12, 4), none="unknown: the job has no GPU of its own with an energy counter"),
 )  # fmt: skip

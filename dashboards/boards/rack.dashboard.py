@@ -3,13 +3,26 @@
 from dashboards.alert_thresholds import limits, steps
 from dashboards.board import Board
 from dashboards.panels import UP_DOWN, TableColumn, alerts, gauge, graph, stat, state_timeline, table
-from dashboards.queries import BREACH, in_rack
+from dashboards.queries import BREACH, OVER, in_rack
 
 POWER = steps("RackPowerHigh")
-LEVELS = []
-for value in sorted({each.value for each in limits("RackPowerHigh")}):
-    names = ", ".join(dict.fromkeys(each.level for each in limits("RackPowerHigh") if each.value == value))
-    LEVELS.append((f"rack:power_budget_watts:min * {value:g}", f"limit of {names} ({value:.0%})"))
+LIMITS = {
+    0.8: ("near: mean of 15 minutes", "yellow"),
+    0.9: ("near: mean of 1 minute", "orange"),
+    1.0: ("over: mean of 1 minute, near: peak", "red"),
+    1.35: ("trip: power", "purple"),
+}
+"""By limit of RackPowerHigh, the level and the line that may not cross it, and its colour."""
+LEVELS = [
+    (f"rack:power_budget_watts:min * {value:g}", f"limit {value:.0%}, {LIMITS[value][0]}")
+    for value in sorted({each.value for each in limits("RackPowerHigh")})
+]
+NODES = (
+    "max by (instance) (up and on (instance) last_over_time(coldplate_rack_nodes_expected[$__range])) or "
+    'max by (instance) (label_replace(rack:peer_up:max == 0, "instance", "$1", "peer", "(.+)"))'
+)
+"""1 for each node of the rack whose agent answers, 0 for one that is silent, or that its peers cannot reach."""
+ANSWERS = ((0, "silent", "red"), (1, "up", "transparent"))
 NONE = (("green", None), ("red", 1))
 
 
@@ -40,9 +53,8 @@ dashboard.add(
         what="Budget minus power now.", limits=(("red", None), ("green", 0)), size=(4, 6), trend=True),
     stat(BREACH, "no value: power is not rising towards the budget.",
         title="Time to breach", none="not in sight",
-        what="When a straight line through the last 5 minutes reaches the budget; 0 if already over it, "
-        "and no value while power is not rising.",
-        limits=steps("RackPowerBreachSoon"), size=(4, 6)),
+        what="When a straight line through the last 5 minutes reaches the budget; no value while power is not rising.",
+        limits=steps("RackPowerBreachSoon"), mapped=OVER, size=(4, 6)),
     stat([("rack:nodes_missing:max", "missing"), ("max by (rack) (coldplate_rack_nodes_reporting)", "reporting")],
         "0 missing.", title="Nodes",
         what="Nodes in the rack's sum, and expected nodes that are not: with one missing, the sum is too low.",
@@ -56,18 +68,19 @@ dashboard.add(
           "every line below its dashed limit.", title="Power and the limits of the rules",
               what="Power of the rack in one second, its peaks and means, and the levels of RackPowerHigh.",
               size=(24, 10),
-              lines=("^limit",)),
+              lines=[(f"^limit {value:.0%}", color) for value, (_, color) in LIMITS.items()]),
     graph([(in_rack("max by (instance) (coldplate_node_power_mean_watts)"), "{{instance}}")],
         "equal power for nodes of one job.", title="By node",
         what="Power of each node of the rack, mean of a minute, by its best source.", stack=True, size=(12, 9)),
-    table("Nodes", [TableColumn("Power", in_rack("max by (instance) (coldplate_node_power_watts)")),
+    table("Nodes", [TableColumn("State", NODES, unit="short", mapped=ANSWERS, row=True),
+        TableColumn("Power", in_rack("max by (instance) (coldplate_node_power_watts)")),
         TableColumn("Peak", in_rack("max by (instance) (coldplate_node_power_max_watts)")), TableColumn("GPUs",
         in_rack("sum by (instance) (coldplate_gpu_power_mean_watts)")), TableColumn("GPUs up",
         in_rack("sum by (instance) (coldplate_gpu_up)"), unit="short"), TableColumn("Least margin",
         in_rack("min by (instance) (coldplate_gpu_temperature_margin_celsius)"), limits=steps("GpuHot"))],
           "equal rows for nodes of one job, and green margins. A node links to its board.",
-              what="The nodes of the rack.", labels={"instance": "Node"}, links=(("Node", "node"),), size=(12, 9),
-              rows=in_rack("max by (instance) (up)"), sort="Power"),
+              what="The nodes of the rack, silent ones first.", labels={"instance": "Node"},
+              links=(("Node", "node"),), size=(12, 9), rows=f"({NODES})", sort=("+State", "Power")),
 )  # fmt: skip
 dashboard.row("Trend")
 dashboard.add(

@@ -29,6 +29,7 @@ class Dashboard:
         for panel in self.json["panels"]:
             if rows or panel["type"] != "row":
                 yield panel
+            yield from panel.get("panels", ())  # of a collapsed row
 
     def queries(self) -> Iterator[tuple[str, str]]:
         """Where each query stands, and the query."""
@@ -46,7 +47,7 @@ class Dashboard:
 def filled(expr: str, values: dict[str, str]) -> str:
     """The query with variables replaced, as Grafana replaces them."""
     values = {**GRAFANA, **values}
-    return re.sub(r"\$\{?(\w+)\}?", lambda each: values[each[1]], expr)
+    return re.sub(r"\$\{?([a-z_]\w*)\}?", lambda each: values[each[1]], expr)
 
 
 @functools.cache

@@ -109,7 +109,9 @@ def test_a_lost_gpu_stays_in_the_tables_and_its_unknown_values_are_dashes(
     server: tuple[Server, list[str]],
 ) -> None:
     node = rows(server, "node", "GPUs")
-    assert node["State"] == {(str(gpu),): float(gpu != 7) for gpu in range(8)}
+    straggler, lost = 3, 7
+    states = {straggler: 0.5, lost: 0.0}
+    assert node["State"] == {(str(gpu),): states.get(gpu, 1.0) for gpu in range(8)}
     assert math.isnan(node["Power"]["7",])
     assert not math.isnan(node["Power"]["6",])
     cause = rows(server, "job", "Cause")
@@ -121,7 +123,9 @@ def test_a_lost_gpu_stays_in_the_tables_and_its_unknown_values_are_dashes(
 
 def test_links_below_their_rate_are_those_and_no_others(server: tuple[Server, list[str]]) -> None:
     _, nodes = server
-    assert rows(server, "fabric", "Links below their rate")["Rate"] == {(nodes[0], "mlx5_5", "1"): 25e9}
+    links = rows(server, "fabric", "Links below their rate")
+    assert links["Expected"] == {(nodes[0], "mlx5_5", "1"): 400e9}
+    assert links["Rate"] == {(nodes[0], "mlx5_5", "1"): 200e9}
 
 
 def test_ports_with_trouble_show_zeros_as_what_they_are(server: tuple[Server, list[str]]) -> None:
@@ -153,6 +157,20 @@ def test_the_worst_alerts_have_the_highest_rank(server: tuple[Server, list[str]]
         found.setdefault(each["metric"]["alertname"], set()).add(wanted[each["metric"]["severity"]])
     assert all(rank in found[alert] for alert, rank in ranks.items())
     assert set(ranks.values()) >= {2.0, 3.0}
+
+
+def test_alerts_about_gpus_of_a_job_are_on_its_board_though_they_do_not_name_it(
+    server: tuple[Server, list[str]],
+) -> None:
+    shown = {(alert, gpu) for (alert, _, gpu, *_) in rows(server, "job", "Firing alerts")["Severity"]}
+    assert shown >= {("GpuLost", "7"), ("NvLinkDown", "2")}
+
+
+def test_a_silent_node_of_a_rack_stays_in_its_table(server: tuple[Server, list[str]]) -> None:
+    _, nodes = server
+    table = rows(server, "rack", "Nodes")
+    assert table["State"] == {(nodes[0],): 1.0, (nodes[1],): 1.0, (nodes[2],): 0.0}
+    assert math.isnan(table["Power"][nodes[2],])
 
 
 def test_what_is_listed_as_empty_is_empty(server: tuple[Server, list[str]]) -> None:

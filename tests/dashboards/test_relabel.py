@@ -53,6 +53,7 @@ def test_labels_and_prefix_are_replaced_in_every_query_and_nowhere_else(tmp_path
 def _undone(expr: str, names: dict[str, str]) -> str:
     for new, old in names.items():
         expr = re.sub(rf'\b{new}\b(?=[^"]*(?:"[^"]*"[^"]*)*$)', old, expr)
+        expr = expr.replace(f', "{new}"', f', "{old}"')  # an argument of label_replace
     return expr.replace("acme_gpu_", "coldplate_")
 
 

@@ -14,7 +14,7 @@ from agent.catalogue import BY_NAME
 from agent.model import Node, Unit
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.tree import VectorSelector
-from dashboards.alert_thresholds import PACK, recorded_series
+from dashboards.alert_thresholds import PACK, alerts, recorded_series
 from tests.dashboards.conftest import NAMES, Dashboard, filled, load
 
 KNOWN = {"up", "ALERTS"}
@@ -164,6 +164,24 @@ def test_alerts_are_in_the_order_of_their_severity(board: Dashboard) -> None:
             assert options["indexByName"]["Value"] == 0
             ranks = re.findall(r'severity(=|!~)"([\w|]+)"} \* (\d)', exprs)
             assert ranks == [("=", "critical", "3"), ("=", "warning", "2"), ("!~", "critical|warning", "1")]
+
+
+def test_an_explained_alert_has_its_meaning_and_a_link_to_its_runbook() -> None:
+    (panel,) = (each for each in load()["fleet"].panels() if each["title"] == "Firing alerts")
+    overrides = panel["fieldConfig"]["overrides"]
+    texts = with_property(overrides, "mappings")["Summary"][0]["options"]
+    assert texts["GpuLost"]["text"].startswith("The GPU does not answer")
+    assert texts.keys() == alerts()
+    (link,) = with_property(overrides, "links")["Runbook"]
+    assert link["url"] == 'http://${__value.raw}/runbooks/${__data.fields["Alert"]}'
+
+
+def test_a_rack_over_its_budget_is_red_and_no_breach_in_the_future() -> None:
+    (table,) = (each for each in load()["fleet"].panels() if (each["title"], each["type"]) == ("Racks", "table"))
+    (stat,) = (each for each in load()["rack"].panels() if each["title"] == "Time to breach")
+    column = with_property(table["fieldConfig"]["overrides"], "mappings")["Breach in"]
+    for mappings in (column, stat["fieldConfig"]["defaults"]["mappings"]):
+        assert mappings[0]["options"]["0"] == {"text": "already over", "color": "red", "index": 0}
 
 
 @every
