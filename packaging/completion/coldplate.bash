@@ -9,7 +9,7 @@ _shtab_coldplate_render_subparsers=(metrics config-file rules dashboards)
 _shtab_coldplate_rules_subparsers=(check test backtest)
 _shtab_coldplate_subparsers=(check compat-check doctor export import once pause record render report rules run simulate top)
 
-_shtab_coldplate_check_option_strings=(-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --expect --learn --only --skip --agent --http.config.file --timeout --at --verbose --json)
+_shtab_coldplate_check_option_strings=(-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --expect --learn --only --skip --agent --url --http.config.file --timeout --at --verbose --json)
 _shtab_coldplate_compat_check_option_strings=(-h --help --json)
 _shtab_coldplate_doctor_option_strings=(-h --help --config.file --json --url --http.config.file --path.sysfs --path.procfs --path.rootfs)
 _shtab_coldplate_export_option_strings=(-h --help -o --output --format --metrics --step --start --end --config.file)
