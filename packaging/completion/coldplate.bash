@@ -11,7 +11,7 @@ _shtab_coldplate_subparsers=(check compat-check doctor export import once pause 
 
 _shtab_coldplate_check_option_strings=(-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --expect --learn --only --skip --agent --url --http.config.file --timeout --at --verbose --json)
 _shtab_coldplate_compat_check_option_strings=(-h --help --json)
-_shtab_coldplate_doctor_option_strings=(-h --help --config.file --json --url --http.config.file --path.sysfs --path.procfs --path.rootfs)
+_shtab_coldplate_doctor_option_strings=(-h --help --config.file --json --bundle --bundle-seconds --url --http.config.file --path.sysfs --path.procfs --path.rootfs)
 _shtab_coldplate_export_option_strings=(-h --help -o --output --format --metrics --step --start --end --config.file)
 _shtab_coldplate_import_option_strings=(-h --help --prometheus --http.config.file -o --output --node --start --end --interval --match --gpu --utc)
 _shtab_coldplate_once_option_strings=(-h --help --config.file --backend --scenario --replay.speed --replay.loop --path.sysfs --path.procfs --log.level --log.format --format --textfile)
@@ -41,6 +41,7 @@ _shtab_coldplate_check___learn_COMPGEN=_shtab_compgen_files
 _shtab_coldplate_check___http_config_file_COMPGEN=_shtab_compgen_files
 _shtab_coldplate_compat_check_pos_0_COMPGEN=_shtab_compgen_files
 _shtab_coldplate_doctor___config_file_COMPGEN=_shtab_compgen_files
+_shtab_coldplate_doctor___bundle_COMPGEN=_shtab_compgen_files
 _shtab_coldplate_doctor___http_config_file_COMPGEN=_shtab_compgen_files
 _shtab_coldplate_doctor___path_sysfs_COMPGEN=_shtab_compgen_dirs
 _shtab_coldplate_doctor___path_procfs_COMPGEN=_shtab_compgen_dirs
