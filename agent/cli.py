@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import sys
@@ -10,32 +11,38 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from agent import __version__, commands
-from agent.lib.commandline import INVALID, OutputError, Parser, abandon_output, guard_output
+from agent.lib.commandline import INVALID, OutputError, Parser, abandon_output, guard_output, listed
 from agent.lib.wording import UserError
 
 EXIT_USAGE = 2
+HELP_LINES = {"help [COMMAND]": "explain a command, or list them all", "version": "print the version"}
+"""What `_spelled_out` makes options of."""
 
 
-def make_parser(asked: str = "") -> Parser:
+def make_parser(asked: str = "") -> CommandLineParser:
     """The whole command line: what parses it, and the source of the help, the manual pages and the completion.
 
     If `asked` is the name of a command, the others are neither there nor imported: the daemon holds what it imports.
     """
-    parser = Parser(
+    parser = CommandLineParser(
         prog="coldplate",
         description="Samples the GPUs, links, fabric ports and power of one node, and serves Prometheus. "
         "Without a configuration file, every key has its default.",
         examples=(
             ("coldplate run", "sample this node, and serve its metrics on port 19400"),
             ("coldplate once --backend synthetic", "what a node with eight GPUs would show, without one"),
-            ("coldplate COMMAND --help", "what a command does, with examples"),
+            ("coldplate help COMMAND", "what a command does, with examples; so does coldplate COMMAND --help"),
         ),
-        exit_statuses={0: "success", 1: "failure; some commands tell more by this and others", **INVALID},
+        exit_statuses={
+            0: "success; also help and version",
+            1: "failure; some commands have more statuses",
+            2: "without a command, after the list of them; also " + INVALID[2],
+        },
     )
     python = ".".join(map(str, sys.version_info[:3]))
     version = f"coldplate {__version__} (Python {python}, {os.uname().machine})"
     parser.add_argument("--version", action="version", version=version)
-    found = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    found = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
     modules = {_word(each.name): each.name for each in iter_modules(commands.__path__)}
     for name in [asked] if asked in modules else modules:
         command = import_module(f"{commands.__name__}.{modules[name]}")
@@ -52,6 +59,39 @@ def make_parser(asked: str = "") -> Parser:
     return parser
 
 
+class CommandLineParser(Parser):
+    """Lists the commands by what a user wants to do."""
+
+    def format_help(self) -> str:
+        """Return the usage, the commands, the options, the examples and the exit statuses."""
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        head = formatter.format_help()
+        formatter = self._get_formatter()
+        formatter.start_section(self._optionals.title)
+        formatter.add_arguments(self._optionals._group_actions)  # as argparse itself does
+        formatter.end_section()
+        return "\n".join((head, self.format_commands(), formatter.format_help(), *self.format_end()))
+
+    def format_commands(self) -> str:
+        """Return the commands below the tasks of `commands.TASKS`, with `help` and `version` at the end."""
+        found = next(each for each in self._actions if isinstance(each, argparse._SubParsersAction))
+        lines = {each.dest: each.help or "" for each in found._choices_actions}
+        tasks = dict(commands.TASKS)
+        more = lines.keys() - {name for names in tasks.values() for name in names}
+        tasks[commands.OTHER] = (*sorted(more), *HELP_LINES)
+        lines |= HELP_LINES
+        return "\n".join(
+            f"{task}:\n" + "".join(listed(f"{name:<15} ", lines[name]) for name in names if name in lines)
+            for task, names in tasks.items()
+        )
+
+    def format_short_help(self) -> str:
+        """Return what `coldplate` alone prints: the commands, and where to read more."""
+        return f"{self.format_usage()}\n{self.format_commands()}\ncoldplate help COMMAND explains a command.\n"
+
+
 def _word(module: str) -> str:
     return module.rstrip("_").replace("_", "-")  # import_ is `import`
 
@@ -59,7 +99,7 @@ def _word(module: str) -> str:
 def _obey(arguments: Sequence[str] | None) -> int:
     words = _spelled_out(list(sys.argv[1:] if arguments is None else arguments))
     if not words:
-        make_parser().print_help(sys.stderr)
+        print(make_parser().format_short_help(), end="", file=sys.stderr)
         return EXIT_USAGE
     try:
         parsed = make_parser(words[0] if words else "").parse_args(words)

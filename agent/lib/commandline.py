@@ -67,12 +67,17 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """As the base class, with the examples and the exit statuses behind it."""
-        parts = [super().format_help()]
+        return "\n".join((super().format_help(), *self.format_end()))
+
+    def format_end(self) -> list[str]:
+        """Return the examples and the exit statuses, as far as there are any."""
+        parts = []
         if self.examples:
             parts.append("examples:\n" + "".join(f"  {line}\n      {what}\n" for line, what in self.examples))
         if self.exit_statuses:
-            parts.append("exit status:\n" + "".join(_listed(*each) for each in sorted(self.exit_statuses.items())))
-        return "\n".join(parts)
+            lines = [listed(f"{status:<3} ", text) for status, text in sorted(self.exit_statuses.items())]
+            parts.append("exit status:\n" + "".join(lines))
+        return parts
 
     misused = MISUSED
     """The exit status of a mistake; a command whose status 2 means something else has another."""
@@ -102,10 +107,11 @@ class Parser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"invalid choice {value!r}{hint}")
 
 
-def _listed(status: int, meaning: str) -> str:
+def listed(word: str, meaning: str) -> str:
+    """Return a line of a list, indented, of as many lines as it takes; `word` is padded to its column."""
     from textwrap import fill
 
-    return fill(meaning, 79, initial_indent=f"  {status:<3} ", subsequent_indent=" " * 6) + "\n"
+    return fill(meaning, 79, initial_indent=f"  {word}", subsequent_indent=" " * (2 + len(word))) + "\n"
 
 
 NEAR = 0.6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.cli import make_parser
+from agent.commands import OTHER, TASKS
 from tests import warm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,13 +39,33 @@ def rules(tmp_path: Path) -> Path:
 
 
 def test_the_commands_are_listed_without_one_and_by_help() -> None:
-    bare, asked, option, one, spelled, version = warm.commands(
-        [[], ["help"], ["--help"], ["help", "rules", "check"], ["rules", "check", "--help"], ["version"]]
+    """Without one, the list is short, and the status is that of a mistake."""
+    bare, asked, option, one, spelled, version, unknown = warm.commands(
+        [
+            [],
+            ["help"],
+            ["--help"],
+            ["help", "rules", "check"],
+            ["rules", "check", "--help"],
+            ["version"],
+            ["help", "onec"],
+        ]
     )
-    assert (bare.status, bare.output, bare.error) == (2, b"", option.output)
+    assert (bare.status, bare.output) == (2, b"")
+    listing = make_parser().format_commands()
+    assert listing in bare.error.decode() and listing in option.output.decode()
+    assert b"exit status:" in option.output and b"exit status:" not in bare.error
     assert (asked.status, asked.output, asked.error) == (0, option.output, b"")
     assert (one.status, one.output) == (0, spelled.output) and b"check" in one.output
+    assert (unknown.status, unknown.output) == (2, b"") and b"did you mean 'once'?" in unknown.error
     assert (version.status, version.error) == (0, b"") and version.output.startswith(b"coldplate ")
+
+
+def test_every_command_is_listed_once_below_a_task() -> None:
+    tasks = [name for _, names in TASKS for name in names]
+    action = next(each for each in make_parser()._actions if isinstance(each, argparse._SubParsersAction))
+    assert sorted(tasks) == sorted(action.choices), "add it to TASKS in agent/commands/__init__.py"
+    assert f"\n{OTHER}:\n  help [COMMAND]" in make_parser().format_commands()
 
 
 WITHOUT_OUTPUT = [

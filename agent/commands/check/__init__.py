@@ -15,6 +15,7 @@ from agent.wiring.http_access import add_http_config, given_login
 
 if TYPE_CHECKING:
     from agent.commands.check.node_check import CheckEvidence
+    from agent.health.expectations import Expected
 
 HELP = "judge whether the node is fit for a job"
 DESCRIPTION = (
@@ -28,6 +29,7 @@ EXAMPLES = (
         "coldplate check --skip alerts,infiniband-rate --timeout 5s",
         "some checks only, and more time for them",
     ),
+    ("coldplate check --url node7", "whether another node is, by what its agent reports"),
     (
         "coldplate check --learn /etc/coldplate/site.yaml",
         "write down what a node that is well should stay",
@@ -59,6 +61,8 @@ def add_arguments(parser: Parser) -> None:
     add("--skip", action="append", default=[], metavar="NAME[,NAME]", help="leave these checks out")
     add("--agent", choices=AGENT_WORDS, help="whether the firing alerts of the running agent count: auto if one "
         "answers, required, or none (default auto; none with --scenario)")  # fmt: skip
+    add("--url", metavar="URL", help="judge the node whose agent answers there, by its agent's last sample: host, "
+        "host:port or URL; leaves out xids, as the kernel log is not read")  # fmt: skip
     add_http_config(parser)
     add("--timeout", default="2s", metavar="DURATION", help="time for everything (default %(default)s)")
     add("--at", metavar="DURATION", help="with --scenario: how long it has been going on (default: until all of its "
@@ -88,9 +92,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _obey(arguments: argparse.Namespace) -> int:
-    from agent.commands.check import check_output, node_check
+    from agent.commands.check import node_check
     from agent.lib import logs
 
+    _refuse_contradictions(arguments)
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
     config = read_config(arguments)
     options = node_check.age_scenario(read_options(arguments), config, _seconds("--at", arguments.at))
@@ -102,15 +107,54 @@ def _obey(arguments: argparse.Namespace) -> int:
         raise UserError(f"--timeout: {arguments.timeout} is not from 200ms to 10m")
     agent = arguments.agent or ("none" if arguments.scenario else "auto")
     until = node_check.deadline(timeout)
+    if arguments.url is not None:
+        evidence = _remote_evidence(arguments, until)
+        names -= {"xids"} if evidence.devices else {"xids", "driver"}
+        return _report(evidence, names, expected, arguments, is_required=True)
     if arguments.learn is not None:
         return _learn(node_check.collect_evidence(config, options, until, "none"), arguments.learn)
     if config.backends.devices == "none":
         names -= {"driver", "xids"}
     evidence = node_check.collect_evidence(config, options, until, agent, given_login(arguments))
-    made = node_check.evaluate(evidence, names, expected, needs_agent=agent == "required")
+    return _report(evidence, names, expected, arguments, is_required=agent == "required")
+
+
+def _report(
+    evidence: CheckEvidence,
+    names: frozenset[str],
+    expected: Expected | None,
+    arguments: argparse.Namespace,
+    *,
+    is_required: bool,
+) -> int:
+    """Print the result of the checks with these names; the exit status."""
+    from agent.commands.check import check_output, node_check
+
+    made = node_check.evaluate(evidence, names, expected, needs_agent=is_required)
     sys.stdout.write(check_output.as_json(made) if arguments.json
                      else check_output.as_text(made, arguments.verbose))  # fmt: skip
     return check_output.status_of(made)
+
+
+def _refuse_contradictions(arguments: argparse.Namespace) -> None:
+    """Refuse options about this node's devices where only an agent is queried. Raises UserError."""
+    if arguments.url is None:
+        return
+    for option in ("scenario", "backend", "learn", "at", "agent"):
+        if getattr(arguments, option) is not None:
+            raise UserError(f"--{option}: cannot be used with --url, which judges what an agent reports; leave out one")
+
+
+def _remote_evidence(arguments: argparse.Namespace, until: float) -> CheckEvidence:
+    """What the agent at --url reports by a monotonic second. Raises UserError if it reports nothing."""
+    from agent.commands.check.remote_node import query_node
+    from agent.commands.top.screen.agent_client import target_of
+
+    try:
+        target = target_of(arguments.url, given_login(arguments))
+    except ValueError as error:
+        raise UserError(f"--url: {error}") from error
+    return query_node(target, until)
 
 
 def _learn(evidence: CheckEvidence, target: str) -> int:

@@ -19,15 +19,18 @@ HELP = "explain the installation: what works, what does not, and the fix"
 DESCRIPTION = (
     "Explain the installation: driver, permissions, schedulers, fabric, BMC, clock, port, configuration, rules, "
     "receivers, Prometheus, state, and what the unit's sandbox hides; each line is OK, WARN or FAIL, with the command "
-    "that fixes it. It changes nothing, starts no program and opens no device. Run it as root to see everything."
+    "that fixes it. It changes nothing, starts no program and opens no device. Run it as root to see everything. "
+    "With --bundle it records the node as well, and writes all that helps a person elsewhere into one archive, which "
+    "it lists first; a trace of driver calls is not part of it yet."
 )
 EXAMPLES = (
     ("coldplate doctor", "a line for each subject, and what to do"),
     ("coldplate doctor --json", "the same for a program"),
+    ("coldplate doctor --bundle node7.tar.gz", "findings, a minute's recording and versions, for a report"),
     ("coldplate doctor --url http://127.0.0.1:9400", "with the agent at another address than the configuration's"),
 )
 EXIT_STATUSES = {
-    0: "every line is OK or WARN",
+    0: "every line is OK or WARN; with --bundle: FILE was written",
     1: "at least one is FAIL; so is a configuration that cannot be used",
     2: "the command line is invalid; one line says why",
 }
@@ -37,6 +40,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add where to look, and the form of the output."""
     add_config_file(parser)
     parser.add_argument("--json", action="store_true", help="print findings as JSON")
+    parser.add_argument(
+        "--bundle",
+        type=Path,
+        metavar="FILE.tar.gz",
+        help="write findings, configuration, versions, the agent's snapshot and a recording, with pseudonyms and "
+        "without secrets, into a new file",
+    )
+    parser.add_argument(
+        "--bundle-seconds",
+        type=int,
+        default=60,
+        metavar="N",
+        help="length of that recording in seconds, 1 to 600 (default %(default)s)",
+    )
     parser.add_argument(
         "--url", metavar="URL", help="where the running agent answers (default: this node, by web.listen)"
     )
@@ -62,6 +79,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     logging.getLogger("coldplate").addHandler(logging.NullHandler())  # what it would say is in the findings
     node = _node(arguments)
+    if arguments.bundle is not None:
+        from agent.commands.doctor.support_bundle import write_bundle
+
+        if arguments.json:
+            raise UserError("--json: cannot be used with --bundle, which holds both forms; leave out one")
+        write_bundle(arguments.bundle, arguments.bundle_seconds, node, arguments)
+        return 0
     waiting = sys.stderr is not None and sys.stderr.isatty() and not arguments.json
     if waiting:
         print("looking at this node ...", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,57 @@
+"""Collect the evidence of `coldplate check --url` from the agent of another node: its last sample and its alerts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+from agent.commands.check.node_check import AgentAlerts, CheckEvidence
+from agent.commands.top.screen.agent_client import AgentClient
+from agent.config.words import DEVICES
+from agent.lib.clock import clock
+from agent.lib.http_target import HttpTarget
+from agent.lib.wording import UserError
+from agent.model import Alert, Phase, Snapshot
+
+PAUSED = "coldplate_devices_paused_until_timestamp_seconds"
+MAX_AGE_SECONDS = 60.0
+"""Age of a sample above which it shows how the node was: an agent reads its slowest facts about once a minute."""
+
+
+def query_node(target: HttpTarget, until: float) -> CheckEvidence:
+    """Return what the agent at `target` reports, by a monotonic second. Raises UserError if that is not current."""
+    timeout = max(until - clock().mono, 0.1)
+    client = AgentClient(target.shown, replace(target, timeout=timeout), clock, with_past=False)
+    found = client.fetch()
+    client.close()
+    if found.snapshot is None:
+        raise UserError(f"{target.shown}: {found.problem}; see systemctl status coldplate on that node")
+    if found.age > MAX_AGE_SECONDS:
+        problem = f"the agent's last sample is {found.age:.0f} s old"
+        raise UserError(f"{target.shown}: {problem}; see its /-/ready, or restart coldplate on that node")
+    alerts = None  # the agent evaluates no rules
+    if found.alerts is not None:
+        alerts = AgentAlerts([_named(each) for each in found.alerts if _is_of_node(each)])
+    paused = "the agent has released the driver (coldplate pause)"
+    return CheckEvidence(
+        found.snapshot,
+        devices_of(found.snapshot),
+        waited=inf,
+        alerts=alerts,
+        paused=paused if any(series.metric.name == PAUSED for series, _ in found.snapshot) else "",
+    )
+
+
+def devices_of(snapshot: Snapshot) -> str:
+    """Return the device source that an agent's backends name; empty if it reads no devices."""
+    return next((each.backend for each in snapshot.reports if each.backend in DEVICES), "")
+
+
+def _named(alert: Alert) -> tuple[str, str]:
+    return alert.rule, dict(alert.labels).get("severity", "")
+
+
+def _is_of_node(alert: Alert) -> bool:
+    """Return True if an alert fires and is of the node: those of the rack as a whole say nothing about it."""
+    labels = dict(alert.labels)
+    return alert.phase is Phase.FIRING and ("rack" not in labels or "instance" in labels)

@@ -1,0 +1,106 @@
+"""`coldplate doctor --bundle`: what goes in, that names stay out of it, and that what fails costs only itself."""
+
+from __future__ import annotations
+
+import json
+import stat
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from agent.commands.doctor import support_bundle
+from agent.recording.redaction import Redaction
+from tests import warm
+from tests.screen.agents import canned, serving
+
+CONFIG = """
+node: {name: hostofmine}
+rack: {name: rackofmine, peers: ['peerofmine:19400'], peer: {scheme: http}}
+backends: {devices: synthetic, scenario: idle}
+web: {listen: ['127.0.0.1:1']}
+notify: {webhook: {urls: ['http://hooks.example/secretofmine']}}
+"""
+OWN = ("hostofmine", "rackofmine", "peerofmine", "secretofmine")
+FILES = ("index.json", "snapshot.json", "config.json", "doctor.txt", "doctor.json", "versions.json",
+         "recording.coldplate")  # fmt: skip
+
+
+def bundle(tmp_path: Path, *words: str, config: str = CONFIG) -> tuple[Path, warm.Ended]:
+    (tmp_path / "c.yaml").write_text(config)
+    file = tmp_path / "b.tar.gz"
+    ended = warm.command(
+        ["doctor", "--bundle", str(file), "--bundle-seconds", "1", "--config.file", str(tmp_path / "c.yaml"), *words]
+    )
+    return file, ended
+
+
+def contents(file: Path) -> dict[str, bytes]:
+    with tarfile.open(file) as tar:
+        found = {member.name: tar.extractfile(member) for member in tar}
+    assert all(name.startswith("coldplate-bundle/") for name in found)
+    with tarfile.open(file) as tar:
+        return {name.partition("/")[2]: tar.extractfile(name).read() for name in found}
+
+
+def test_everything_is_in_it_and_names_are_not(tmp_path: Path) -> None:
+    pages = canned("idle", 100)
+    with serving(pages) as place:
+        file, ended = bundle(tmp_path, "--url", f"http://{place}")
+    assert ended.status == 0, ended.error
+    files = contents(file)
+    assert sorted(files) == sorted(FILES)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    for name in FILES:
+        assert f"  {name} " in ended.output.decode()
+    uuids = {each["labels"]["uuid"] for each in json.loads(pages("/api/v1/snapshot")[1])["data"]["readings"]
+             if "uuid" in each["labels"]}  # fmt: skip
+    assert uuids
+    for name, content in files.items():
+        assert not [each for each in (*OWN, *uuids) if each.encode() in content], name
+    assert json.loads(files["config.json"])["backends"]["scenario"] == "idle"
+    assert {"coldplate", "python", "kernel", "driver"} == json.loads(files["versions.json"]).keys()
+    assert {each["subject"] for each in json.loads(files["doctor.json"])["findings"]} >= {"configuration", "agent"}
+    assert b"configuration" in files["doctor.txt"]
+
+
+def test_its_recording_can_be_replayed(tmp_path: Path) -> None:
+    file, _ = bundle(tmp_path)
+    (tmp_path / "r.coldplate").write_bytes(contents(file)["recording.coldplate"])
+    ended = warm.command(["once", "--backend", f"replay:{tmp_path}/r.coldplate"])
+    assert ended.status == 0 and b"coldplate_gpu_up" in ended.output
+
+
+def test_a_part_that_fails_is_named_and_the_others_are_there(tmp_path: Path) -> None:
+    file, ended = bundle(tmp_path, config="rack: {peers: [nameofmine]}")
+    files = contents(file)
+    missing = {each["file"]: each["missing"] for each in json.loads(files["index.json"]) if "missing" in each}
+    assert missing.keys() == {"snapshot.json", "config.json", "recording.coldplate"}
+    assert "cannot be used" in missing["config.json"]
+    assert ended.status == 0 and ended.output.count(b"MISSING: ") == 3
+    assert b"rack.peers: cannot be used" in files["doctor.txt"]
+    assert not [name for name, content in files.items() if b"nameofmine" in content]
+
+
+def test_a_file_that_is_there_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "b.tar.gz").write_text("mine")
+    file, ended = bundle(tmp_path)
+    assert (ended.status, file.read_text()) == (2, "mine")
+    assert ended.error.endswith(b"b.tar.gz exists; name another file, or remove this one\n")
+
+
+@pytest.mark.parametrize("words", [["--json"], ["--bundle-seconds", "0"], ["--bundle-seconds", "601"]])
+def test_a_mistake_leaves_no_file_behind(tmp_path: Path, words: list[str]) -> None:
+    file, ended = bundle(tmp_path, *words)
+    assert (ended.status, file.exists()) == (2, False)
+    assert ended.error.startswith(f"coldplate: {words[0]}: ".encode())
+
+
+def test_a_part_that_is_too_large_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(support_bundle, "MAX_FILE", 3)
+    parts = [support_bundle.BundlePart("a", "more", lambda: b"1234"), support_bundle.BundlePart("b", "x", lambda: b"1")]
+    with (tmp_path / "b.tar.gz").open("wb") as archive:
+        support_bundle._fill(archive, parts, Redaction(b"k"))
+    files = contents(tmp_path / "b.tar.gz")
+    assert files.keys() == {"index.json", "b"}
+    assert json.loads(files["index.json"])[0] == {"file": "a", "holds": "more", "missing": "larger than 3 bytes"}
