@@ -13,8 +13,8 @@ from datetime import datetime, timezone
 from urllib.parse import parse_qs
 
 from agent.catalogue import BY_NAME
-from agent.model import BackendReport, GroupReport, Outcome, Snapshot
-from exporters import landing_alerts, landing_gpus, landing_parts
+from agent.model import BackendReport, GroupReport, Outcome, PastMoment, Snapshot
+from exporters import landing_alerts, landing_gpus, landing_history, landing_parts
 from exporters.landing_alerts import Overview
 from exporters.landing_gpus import GpuRow
 from exporters.landing_readings import Gathered, gather
@@ -131,6 +131,7 @@ class Facts:
     refresh: int = REFRESH_SECONDS
     runbooks: Container[str] = ()
     pages: Sequence[tuple[str, str]] = ()
+    moments: Sequence[PastMoment] = ()
 
 
 def refresh_of(query: str) -> int:
@@ -169,7 +170,8 @@ def _document(facts: Facts) -> Iterator[str]:
     if urgent:
         yield rules
     if devices:
-        yield from landing_gpus.section(devices, facts.runbooks)
+        lines = yield from landing_history.busy_lines(facts.moments)
+        yield from landing_gpus.section(devices, facts.runbooks, lines)
     if not urgent:
         yield rules
     yield landing_parts.jobs_section(found, devices, now)

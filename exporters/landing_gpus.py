@@ -279,23 +279,26 @@ def _slowness(device: GpuRow, busiest: Mapping[tuple[str, str], float]) -> Itera
 _EXPLICIT = {"hw_thermal_slowdown", "hw_power_brake"}
 
 
-def section(all_devices: list[GpuRow], served: Container[str]) -> Iterator[str]:
-    """The table, those in trouble first, a few rows at a time; `served` are the alerts whose runbooks the agent has."""
+def section(all_devices: list[GpuRow], served: Container[str], lines: Mapping[Entity, str]) -> Iterator[str]:
+    """Yield the table, those in trouble first, a few rows at a time.
+
+    `served` are the alerts whose runbooks the agent has, `lines` the last minutes of GPUs as drawings.
+    """
     models = sorted({device.facts.get("model", "") for device in all_devices} - {""})
     title = f"GPUs <small>{escape(', '.join(models))}</small>"
     yield table_head(title, _HEADS, "cards gpus", _NUMERIC)
     for device in sorted(all_devices, key=lambda each: min(each.tone, Tone.CALM)):
-        yield _rows(device, served)
+        yield _rows(device, served, lines.get(device.gpu, ""))
     yield TABLE_END
 
 
-def _rows(device: GpuRow, served: Container[str]) -> str:
+def _rows(device: GpuRow, served: Container[str], line: str) -> str:
     values = device.values
     clock, highest = (values.get(name) for name in _SM)
     shown = (
         cell("GPU", f"<b>{escape(device.gpu.index)}</b>", "first"),
         cell("State", badge(device.tone, device.word)),
-        cell("Busy", quantity(device.busy, 100.0, "%"), "n"),
+        cell("Busy", f"{line}{quantity(device.busy, 100.0, '%')}", "n"),
         cell("Power", _of(values, "coldplate_gpu_power_watts", "coldplate_gpu_power_limit_watts", 1.0, "W"), "n"),
         cell("Core", quantity(values.get("coldplate_gpu_temperature_celsius"), 1.0, "°C"), "n"),
         cell("HBM", quantity(values.get("coldplate_gpu_memory_temperature_celsius"), 1.0, "°C"), "n"),

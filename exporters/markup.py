@@ -143,6 +143,8 @@ dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(8.5rem,1fr));gap:.5
 dl div{background:var(--wash);border:1px solid var(--line);border-radius:.4rem;padding:.45rem .7rem}
 dt{color:var(--soft);font-size:.8rem}
 dd{margin:0;font-size:1.05rem;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
+.line{width:60px;height:16px;margin-right:.4rem;vertical-align:-3px}
+.line polyline{fill:none;stroke:var(--soft);stroke-width:1.5}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:.3rem .7rem .3rem 0;vertical-align:baseline}
@@ -172,7 +174,7 @@ overflow-wrap:anywhere;min-width:0}
 }
 """
 
-STYLE_HASH = "sha256-G4Om57xKAxR2DB0SV7Ff5gqGmp3I26TE9xPAhDcVEy0="
+STYLE_HASH = "sha256-mss6GEn+QpVXtuW+j4BQnxusKBHEHHLtfvwqvasPvY8="
 """The hash of STYLE, the one style sheet that the policy lets a browser apply. A test proves that it is right."""
 
 HEADERS = page_headers(STYLE_HASH, "no-store")

@@ -70,8 +70,8 @@ class Hub:
 
 
 ROWS = frozenset({BY_NAME["coldplate_gpu_utilization_ratio"], BY_NAME["coldplate_gpu_power_watts"]})
-MOMENTS = 600
-"""Samples that are kept, at most one a second: ten minutes, in 0.2 MiB for 8 GPUs."""
+MOMENTS = 900
+"""Samples that are kept, at most one a second: fifteen minutes, in 0.3 MiB for 8 GPUs."""
 LEAST_SECONDS = 0.95
 """A little less than a second: a sample that comes a bit early is not left out."""
 

@@ -39,6 +39,7 @@ def _facts(context: EndpointContext, now: float, refresh: int) -> landing.Facts:
         refresh=refresh,
         runbooks=view.runbooks,
         pages=context.listed,
+        moments=() if view.history is None else view.history(),
     )
 
 

@@ -20,6 +20,7 @@ from agent.model import (
     Node,
     NvLink,
     Outcome,
+    PastMoment,
     Phase,
     Reading,
     Reason,
@@ -348,3 +349,25 @@ def test_the_page_reads_the_snapshot_once_whatever_is_asked_of_it() -> None:
     ask(site, Request("GET", "/"))
     ask(site, Request("GET", "/"))
     assert count == 1
+
+
+def test_each_gpu_has_a_line_of_its_last_minutes_which_breaks_where_nothing_was_read() -> None:
+    def moment(ago: float, *busy: float) -> PastMoment:
+        readings = [reading("coldplate_gpu_utilization_ratio", each, GPUS[place]) for place, each in enumerate(busy)]
+        frame = frame_of(tuple(readings))
+        return PastMoment(NOW - ago, ((frame.layout, frame.values),))
+
+    moments = (
+        moment(1000.0, 1.0, 1.0),  # longer ago than the line is
+        *(moment(890.0 - 15.0 * step, 1.0, 0.0) for step in range(20)),
+        *(moment(290.0 - 15.0 * step, 0.5) for step in range(20)),
+    )
+    snapshot = snapshot_of(1, Instant(100.0, NOW), tuple(node()))
+    view = RouteContext(lambda: snapshot, lambda: (True, ""), lambda: 100.0, "n", "1", history=lambda: moments)
+    text = ask(Routes(view), Request("GET", "/")).body.decode()
+    first, second, *others = re.findall(r'<svg class="line".*?</svg>', text)
+    assert (first.count("<polyline"), second.count("<polyline"), others) == (2, 1, [])
+    points = [point.split(",") for line in re.findall(r'points="(.*?)"', first) for point in line.split()]
+    assert [float(x) for x, _ in points] == [*range(20), *range(40, 60)]
+    assert {y for _, y in points[:20]} == {"1.0"}
+    assert {y for _, y in points[20:]} == {"8.0"}
