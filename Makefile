@@ -29,6 +29,7 @@ run: .venv/run.stamp ## Run the daemon: on real GPUs if there is a driver, else 
 
 test: .venv/dev.stamp programs ## Run the tests of the product, four minutes on two cores: ARGS='-k encoder'; COVERAGE=1 measures and judges the lines run
 	@$(if $(COVERAGE),rm -rf $(COVERED) && mkdir -p $(COVERED))
+	@$(BIN)/python -m compileall -q -j 0 agent alerts exporters dashboards # else the first daemons of a clean clone compile while their tests wait
 	$(if $(COVERAGE),$(BIN)/python -m coverage run -m pytest,$(BIN)/python -m pytest) -n 3 $(ARGS)
 	@$(if $(COVERAGE),sh tests/lab/coverage.sh $(BIN)/python)
 

@@ -59,7 +59,7 @@ MEMORY_ERRORS = (
     Metric("coldplate_node_dimm_errors_total", Kind.COUNTER, Unit.NONE, Node,
            "The same of one memory module, by the name that the kernel or the firmware gives its slot.",
            Lane.SLOW, (Source("/sys/devices/system/edac/mc/mc*/dimm*: dimm_ce_count, dimm_ue_count, dimm_label"),),
-           labels=("controller", "dimm", "slot", "type"), span=(0, 2.0**63), shown=Shown.COUNTED),
+           labels=("controller", "dimm", "slot", "type"), span=(0, 2.0**63), simulated=(0, 1e3), shown=Shown.FULL),
 )  # fmt: skip
 
 STORAGE = (

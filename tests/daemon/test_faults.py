@@ -158,7 +158,11 @@ def test_a_port_whose_firmware_hangs_from_the_start_affects_only_itself_and_come
 
     daemon.until("the other ports are shown", lambda: len(up()) == 8, 10)
     assert "mlx5_3" not in up()
-    assert daemon.family("coldplate_metric_missing", "device") == {"mlx5_3": 1}
+    missing = daemon.family("coldplate_metric_missing", "device")
+    missing.pop(
+        "", None
+    )  # the machine's own: without a driver for its memory controllers it counts no errors of memory
+    assert missing == {"mlx5_3": 1}
     assert daemon.family("coldplate_backend_up", "backend")["infiniband"] == 1
     assert len(daemon.family("coldplate_infiniband_link_downed_total", "device")) == 9
     daemon.until("what it hangs in is told", lambda: f"path={file}" in daemon.log.read_text(), 5)
