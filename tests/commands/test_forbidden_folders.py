@@ -54,7 +54,7 @@ def test_rule_files_in_a_forbidden_folder_are_refused_as_that(entry: str, forbid
         ("record -o {0}/x -- true", 125),
         ("render dashboards --output {0}/d", 2),
         ("render rules --output {0}/d", 2),
-        ("check --learn {0}/y --scenario idle", 3),
+        ("check --learn {0}/y --scenario idle --timeout 20s", 3),
         ("run --config.check --config.file {1}", 2),
     ],
 )
