@@ -51,8 +51,7 @@ def test_without_a_terminal_it_prints_one_picture_without_escapes() -> None:
     picture = top("--ascii", *IDLE)
     assert picture.isascii()
     assert "\x1b" not in picture
-    assert "all 8 GPUs answer" in picture
-    assert len(re.findall(r"^ +\d idle ", picture, re.MULTILINE)) == 8
+    assert len(re.findall(r"^ +\d \S", picture, re.MULTILINE)) == 8
 
 
 def test_in_the_c_locale_it_prints_ascii_alone() -> None:
