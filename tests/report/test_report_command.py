@@ -56,6 +56,24 @@ def test_the_card_has_a_line_for_each_gpu_and_says_what_is_absent(tmp_path: Path
     assert "ran: python train.py" in card
 
 
+def test_a_table_says_what_the_gpus_did_with_their_time(tmp_path: Path, run: Run) -> None:
+    half = [float(second) / 2 for second in range(121)]
+    series = {
+        row(chosen.STATE_SECONDS, gpu(0), (("state", "computing"),)): [float(second) for second in range(121)],
+        row(chosen.STATE_SECONDS, gpu(0), (("state", "awaited"),)): 7.0,
+        row(chosen.STATE_SECONDS, gpu(1), (("state", "computing"),)): half,
+        row(chosen.STATE_SECONDS, gpu(1), (("state", "waiting"),)): half,
+    }
+    path = recorded(tmp_path / "run", snapshots(series, 121))
+    lines = [line.split() for line in run(path)[1].splitlines()]
+    assert ["GPU", "computing", "waiting", "hours"] in lines
+    assert ["0", "100%", "0%", "0.03"] in lines
+    assert ["1", "50%", "50%", "0.03"] in lines
+    assert ["all,", "GPU-hours", "0.05", "0.02", "0.07"] in lines
+    gpus = json.loads(run(path, "--json")[1])["nodes"][0]["gpus"]
+    assert gpus[1]["state_seconds"] == {"computing": 60.0, "waiting": 60.0}
+
+
 @pytest.mark.parametrize("width", [20, 40, 80, 100])
 def test_no_line_is_wider_than_the_terminal_and_all_is_ascii(tmp_path: Path, width: int) -> None:
     held = (("scheduler", "slurm"), ("job_id", "7"), ("user", "ada"), ("name", "train"))

@@ -17,6 +17,7 @@ from agent.recording.report.report_card import (
     node_table,
     port_table,
     run_lines,
+    state_table,
 )
 from agent.recording.report.report_document import WHILE_RECORDED, AlertsHeading, AlertSummary
 from agent.recording.report.run_facts import RecordedRun
@@ -192,8 +193,9 @@ def _key(styles: dict[str, str], left_out: int) -> str:
 
 def _tables(run: RecordedRun) -> Iterator[str]:
     for title, table in (
-        ("GPUs", activity_table(run)), ("Energy, lost time and traffic", loss_table(run)),
-        ("Between nodes: InfiniBand, GB/s", port_table(run)), ("Nodes", node_table(run)),
+        ("GPUs", activity_table(run)), ("What the GPUs did with their time", state_table(run)),
+        ("Energy, lost time and traffic", loss_table(run)), ("Between nodes: InfiniBand, GB/s", port_table(run)),
+        ("Nodes", node_table(run)),
     ):  # fmt: skip
         if table.rows:
             yield f"<h2>{title}</h2>{_table(table)}"

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from agent.catalogue.gpu import STATES
 from agent.lib.wording import one_line, utc
 from agent.model import IbPort, Node
 from agent.recording.report import report_series as chosen
@@ -86,6 +87,25 @@ def activity_table(run: RecordedRun) -> ReportTable:
     heads = ("GPU", "util\nmean", "\np5-p95", "SM\nmean", "tensor\nmean", "DRAM\nmean", "mem GiB\npeak",
              "power W\nmean", "\npeak", "temp C\nmean", "\npeak")  # fmt: skip
     return ReportTable(heads, [_activity(gpu) for gpu in run.gpus()[:MOST_ROWS]], _left_out(len(run.gpus()), "GPUs"))
+
+
+def state_table(run: RecordedRun) -> ReportTable:
+    """Shares of each GPU's time by what it did, and the GPU-hours of all; no rows if no agent counted them."""
+    told = [(gpu, seconds) for gpu in run.gpus() if (seconds := gpu.state_seconds())]
+    sums = {state: sum(seconds.get(state, 0.0) for _, seconds in told) for state in STATES}
+    states = [state for state, seconds in sums.items() if seconds >= 0.5]
+    rows = [
+        [one_line(gpu.title, 32), *(_percent(seconds.get(state, 0.0) / whole) for state in states), _hours(whole)]
+        for gpu, seconds in told[:MOST_ROWS]
+        if (whole := sum(seconds.values()))
+    ]
+    if rows:
+        rows.append(["all, GPU-hours", *(_hours(sums[state]) for state in states), _hours(sum(sums.values()))])
+    return ReportTable(("GPU", *states, "hours"), rows, _left_out(len(told), "GPUs"))
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.2f}"
 
 
 def loss_table(run: RecordedRun) -> ReportTable:
@@ -228,6 +248,9 @@ def report_card(
     lines += [*style.heading("What stands out"), *_remarks(found, style)]
     if run.gpus():
         lines += [*style.heading("GPUs"), *_table(activity_table(run), style), "", *_table(loss_table(run), style)]
+        states = state_table(run)
+        if states.rows:
+            lines += [*style.heading("What the GPUs did with their time"), *_table(states, style)]
         lines += _groups(run, style)
     if run.ports():
         lines += [*style.heading("Between nodes: InfiniBand, GB/s"), *_table(port_table(run), style)]

@@ -177,6 +177,7 @@ def _gpu(gpu: GpuFacts) -> dict[str, Any]:
         "power_limit_watts": gpu.power_limit,
         "at_power_limit": None if capped is None else {"ratio": capped[0], "seconds": capped[1], "source": capped[2]},
         "energy": None if energy is None else {"joules": energy[0], "seconds": energy[1], "source": energy[2]},
+        "state_seconds": gpu.state_seconds() or None,
         "throttled": {reason: {"throttled_seconds": seconds, "seconds": over, "source": how}
                       for reason, (seconds, over, how) in gpu.throttled().items()},
         "traffic": {title: _rate(gpu.growth(name)) for title, name in _TRAFFIC.items()},

@@ -155,6 +155,7 @@ PORT_OUT, PORT_IN = (f"coldplate_infiniband_port_data_{what}_bytes_total" for wh
 PORT_RATE, PORT_UP = "coldplate_infiniband_rate_bytes_per_second", "coldplate_infiniband_port_up"
 THROTTLED, THROTTLE_ACTIVE = "coldplate_gpu_throttle_seconds_total", "coldplate_gpu_throttle_active"
 GPU_UP, GPU_INFO = "coldplate_gpu_up", "coldplate_gpu_info"
+STATE_SECONDS = "coldplate_gpu_state_seconds_total"
 XIDS, GRADED_XIDS = "coldplate_gpu_xid_errors_total", "coldplate_gpu_xid_graded_errors_total"
 ECC, REMAP_PENDING, REMAP_FAILED = (
     f"coldplate_gpu_{what}" for what in ("ecc_errors_total", "row_remap_pending", "row_remap_failure")
@@ -177,7 +178,7 @@ NODE_POWER, ALERT = "coldplate_node_power_watts", "coldplate_alert"
 _GAUGES = (UTILIZATION, SM, TENSOR, DRAM, OCCUPANCY, MEMORY, MEMORY_TOTAL, POWER, POWER_LIMIT, TEMPERATURE,
            MEMORY_TEMPERATURE, PORT_RATE, CPUS, NODE_POWER)  # fmt: skip
 _RATES = (PCIE_OUT, PCIE_IN, NVLINK_OUT, NVLINK_IN, PORT_OUT, PORT_IN)
-_COUNTERS = (ENERGY, THROTTLED, ECC, NVLINK_ERRORS, PCIE_REPLAYS, *PORT_ERRORS, CPU, PRESSURE, DISK_READ)
+_COUNTERS = (ENERGY, STATE_SECONDS, THROTTLED, ECC, NVLINK_ERRORS, PCIE_REPLAYS, *PORT_ERRORS, CPU, PRESSURE, DISK_READ)
 _BORN_AT_ZERO = (XIDS, GRADED_XIDS, SWITCH_ERRORS)
 """Counters of which a series appears with what it counts: its first value has happened since the snapshot before."""
 _STATES = (GPU_UP, GPU_INFO, THROTTLE_ACTIVE, REMAP_PENDING, REMAP_FAILED, NVLINK_UP, PORT_UP, HOLDER, SHARED_HOLDER,

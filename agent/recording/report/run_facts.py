@@ -155,6 +155,13 @@ class GpuFacts:
         power = self.summary(chosen.POWER)
         return (power.mean * power.seconds, power.seconds, "power") if power is not None else None
 
+    def state_seconds(self) -> dict[str, float]:
+        """Seconds by what the GPU did, as its agent counted them; empty if that was not recorded."""
+        return {
+            dict(labels).get("state", ""): counter.growth
+            for labels, counter in self.node.growths(chosen.STATE_SECONDS, self.gpu)
+        }
+
     def throttled(self) -> dict[str, tuple[float, float, str]]:
         """Seconds with reduced clocks by reason, over how many, and whether the `driver` counted or `samples` did."""
         found = {
