@@ -35,11 +35,16 @@ class SourceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GpuProcess:
-    """A process that computes on a GPU. `pid` is the host's, `instance` the MIG GPU instance, None if not known."""
+    """A process that computes on a GPU. `pid` is the host's, `instance` the MIG GPU instance, None if not known.
+
+    `memory` is in bytes. `sm` is the share of time in which its kernels ran since the last read, asked only where
+    several processes share the GPU.
+    """
 
     pid: int
     memory: int | None = None
     instance: int | None = None
+    sm: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

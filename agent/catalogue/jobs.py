@@ -14,6 +14,7 @@ JOB = ("scheduler", "job_id")
 POD = ("namespace", "pod", "container")
 
 _HOLDER = Source("cgroup and environment of the GPU's processes, kubelet, mapping files; or a scenario")
+_SHARE = (*JOB, "user", "name", "mig", *POD)
 _PROCESSES = Derived("the processes that the driver shows on the job's GPUs")
 
 HOLDERS = (
@@ -24,6 +25,13 @@ HOLDERS = (
            "One of several jobs that share a GPU or MIG instance.",
            Lane.SLOW, (Derived("the holders of a GPU, where there are several"),),
            labels=(*JOB, "user", "name", "mig", *POD), span=(1, 1)),
+    Metric("coldplate_gpu_job_memory_used_bytes", Kind.GAUGE, Unit.BYTES, Gpu,
+           "Device memory that the job's processes use on the GPU or MIG instance, where the driver says it of all.",
+           Lane.SLOW, (Derived("the memory of each process, as the driver lists it, summed by job"),),
+           labels=_SHARE, span=(0, 1e15)),
+    Metric("coldplate_gpu_job_sm_ratio", Kind.GAUGE, Unit.RATIO, Gpu,
+           "Share of time in which kernels of the job ran, on a GPU that several processes share.",
+           Lane.SLOW, (Derived("nvmlDeviceGetProcessUtilization, smUtil, summed by job"),), labels=_SHARE, span=(0, 1)),
     Metric("coldplate_gpu_recorded_processes", Kind.GAUGE, Unit.NONE, Gpu,
            "In a recording: processes of the recorded command that compute on the GPU.",
            Lane.SLOW, (Derived("the processes that the driver shows, among the command's"),), span=(0, 4096)),

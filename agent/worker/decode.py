@@ -37,10 +37,11 @@ from agent.worker import message_checks, message_limits
 from agent.worker.message_limits import LINKS, PORTS
 from agent.worker.worker_messages import Alive, Hello, Message, MessageError, Refusal, unseal
 
-JOBS = "coldplate_gpu_job_info"
+JOBS, JOB_SM = "coldplate_gpu_job_info", "coldplate_gpu_job_sm_ratio"
 _OF_SYNTHETIC = frozenset(
     {
-        JOBS, "coldplate_job_info", "coldplate_job_start_timestamp_seconds", "coldplate_job_gpus",
+        JOBS, "coldplate_gpu_job_memory_used_bytes",
+        "coldplate_job_info", "coldplate_job_start_timestamp_seconds", "coldplate_job_gpus",
         "coldplate_job_processes", "coldplate_job_energy_joules_total", "coldplate_node_power_watts",
         "coldplate_node_nvswitch_sxid_errors_total",
         *(row.name for row in (*optics.ROWS, *transceivers.ROWS, *equipment.ROWS)),
@@ -56,8 +57,8 @@ def rows_of(source: str) -> Mapping[str, Metric]:
 
 
 def missable(source: str) -> Mapping[str, Metric]:
-    """The rows that the source may report as missing: jobs, too, if a GPU's processes cannot be listed."""
-    return {**rows_of(source), JOBS: BY_NAME[JOBS]}
+    """The rows that the source may report as missing: of jobs, too, if the driver does not say it of processes."""
+    return {**rows_of(source), **{name: BY_NAME[name] for name in (JOBS, JOB_SM)}}
 
 
 def _synthetic(row: Metric) -> bool:

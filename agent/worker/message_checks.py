@@ -127,11 +127,12 @@ def processes(value: Any) -> tuple[GpuProcess, ...] | None:
 
 
 def _process(row: Any) -> GpuProcess:
-    pid, memory, instance = row
+    pid, memory, instance, sm = row
     return GpuProcess(
         whole(pid, message_limits.PID),
         None if memory is None else whole(memory, 2**64),
         None if instance is None else whole(instance, 2**32),
+        None if sm is None else moment(sm, 1.0),
     )
 
 

@@ -110,7 +110,7 @@ def encode_gaps(gaps: Sequence[Gap]) -> list[list[object]]:
 
 
 def encode_processes(processes: Sequence[GpuProcess] | None) -> list[list[object]] | None:
-    return None if processes is None else [[each.pid, each.memory, each.instance] for each in processes]
+    return None if processes is None else [[each.pid, each.memory, each.instance, each.sm] for each in processes]
 
 
 def encode_identity(key: str, identity: GpuIdentity | None) -> list[object]:

@@ -89,9 +89,11 @@ class Rig:
         self.backend = JobsBackend(self.proc.root, lambda: self.running, lambda: self.snapshot, **given)
         return self.backend
 
-    def put(self, index: int, *pids: int, instance: int | None = None) -> None:
+    def put(
+        self, index: int, *pids: int, instance: int | None = None, memory: int | None = 2**30, sm: float | None = None
+    ) -> None:
         """These processes compute on this GPU, beside those that do already."""
-        more = tuple(GpuProcess(pid, 2**30, instance) for pid in pids)
+        more = tuple(GpuProcess(pid, memory, instance, sm) for pid in pids)
         self.running[self.gpus[index]] += more
 
     def look(self, after: float = 15.0) -> BackendSample:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.jobs.rig import Rig
 
+MEMORY, SM = "coldplate_gpu_job_memory_used_bytes", "coldplate_gpu_job_sm_ratio"
 SLURM = "/system.slice/slurmstepd.scope/job_{}/step_0/user/task_0"
 LOGIN = "/user.slice/user-1000.slice/session-3.scope"
 
@@ -27,6 +28,37 @@ def test_a_shared_gpu_has_one_series_without_a_job_and_its_jobs_have_their_own(r
     assert (rig.holder(1)["shared"], rig.holder(1)["job_id"], rig.holder(1)["mig"]) == ("false", "1", "0")
     rows = rig.rows("coldplate_gpu_shared_job_info")
     assert [(row["gpu"], row["job_id"], row["mig"]) for row in rows] == [("0", "1", "0"), ("0", "2", "0")]
+
+
+def test_the_memory_and_time_of_a_shared_gpu_are_divided_among_its_jobs(rig: Rig) -> None:
+    for pid, job, sm in ((100, 1, 0.25), (101, 1, 0.5), (102, 2, None)):
+        rig.proc.process(pid, SLURM.format(job), {})
+        rig.put(0, pid, memory=pid * 2**20, sm=sm)
+    rig.look()
+    assert rig.value(MEMORY, gpu="0", job_id="1") == 201 * 2**20
+    assert rig.value(MEMORY, gpu="0", job_id="2") == 102 * 2**20
+    assert rig.value(SM, gpu="0", job_id="1") == 0.75
+    assert [row["job_id"] for row in rig.rows(SM)] == ["1"]
+
+
+def test_memory_that_the_driver_does_not_say_of_each_process_is_absent(rig: Rig) -> None:
+    rig.proc.process(100, SLURM.format(1), {})
+    rig.proc.process(101, SLURM.format(1), {})
+    rig.put(0, 100)
+    rig.put(0, 101, memory=None)
+    rig.look()
+    assert rig.rows(MEMORY) == []
+
+
+def test_the_memory_of_an_instance_is_that_of_its_own_processes(rig: Rig) -> None:
+    start(rig, 0, 100, 1, instance=3)
+    start(rig, 0, 101, 2, instance=4)
+    rig.put(0, 100, instance=4, memory=2**20)
+    rig.divide(0, a=3, b=4)
+    rig.look()
+    assert rig.value(MEMORY, mig="3", job_id="1") == 2**30
+    assert rig.value(MEMORY, mig="4", job_id="2") == 2**30
+    assert rig.value(MEMORY, mig="4", job_id="1") == 2**20
 
 
 def test_the_rules_see_only_gpus_that_one_job_has_to_itself(rig: Rig) -> None:

@@ -77,7 +77,7 @@ HIGHEST = (
     (r"job_processes", 72 * 256),
     (r"gpu_recorded_processes", 256),
     (r"gpus_expected", 72),
-    (r"gpu_(mig_)?memory_\w+_bytes", 1e12),
+    (r"gpu_(mig_|job_)?memory_\w+_bytes", 1e12),
     (r"gpu_module_power_watts", 6_000),
     (r"gpu_\w*(power|limit)\w*_watts", 2_300),
     (r"gpu_\w*temperature\w*_celsius", 115),

@@ -52,6 +52,7 @@ class FakeGpu:
             "nvmlDeviceGetSupportedEventTypes": 0x1F,
             "nvmlDeviceRegisterEvents": None,
             "nvmlDeviceGetComputeRunningProcesses_v3": [],
+            "nvmlDeviceGetMPSComputeRunningProcesses_v3": [],
             "nvmlGpmQueryDeviceSupport": 0,
         }
 

@@ -258,6 +258,18 @@ def test_processes_are_those_that_the_binding_lists(start: Start, count: int) ->
     assert told["binding"] == [[1000 + number, 2**30] for number in range(count)]
 
 
+SHARE_PROCESSES = """
+channel = source.open(now())[1]
+tell(told=[[each.pid, each.memory, each.sm] for each in channel.read(Lane.SLOW, now()).processes])
+"""
+
+
+def test_what_two_jobs_and_a_client_of_mps_have_of_a_gpu(start: Start) -> None:
+    commands = ("process 1 100", "process 1 101", "client 1 102", "sm 1 60", "sm 1 30", "sm 1 5")
+    told = start(SHARE_PROCESSES, *commands).said()["told"]
+    assert told == [[100, 2**30, 0.6], [101, 2**30, 0.3], [102, 2**30, 0.05]]
+
+
 def test_a_name_that_is_no_text_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A board whose memory is damaged may give any bytes; its other facts are still of use."""
     import pynvml

@@ -40,7 +40,7 @@ def test_a_dgx_h100_shows_every_row_that_it_offers(play):
     wanted |= {row.name for row in ROWS if row.entity is IbPort and port_offered(row)}
     assert wanted - set(seen) == set(NOT_ON_A_DGX_H100)
     jobs = {row.name for row in FACTS if row.labels != ("problem",)}
-    assert set(seen) - wanted == {"coldplate_node_power_watts"} | jobs
+    assert set(seen) - wanted == {"coldplate_node_power_watts", "coldplate_gpu_job_memory_used_bytes"} | jobs
 
 
 def test_rows_are_shown_in_their_own_lane(play):

@@ -72,7 +72,7 @@ def test_processes_arrive_with_the_samples_of_their_lane_and_are_sent_when_they_
     assert line.read().processes is None
 
 
-ROWS = [[1, None, None], [2, 2**40, 3]]
+ROWS = [[1, None, None, None], [2, 2**40, 3, 0.5]]
 
 
 def take(rows: object) -> object:
@@ -87,7 +87,7 @@ def take(rows: object) -> object:
 
 
 def test_a_list_of_processes_is_accepted() -> None:
-    assert take(ROWS) == (GpuProcess(1, None, None), GpuProcess(2, 2**40, 3))
+    assert take(ROWS) == (GpuProcess(1, None, None), GpuProcess(2, 2**40, 3, 0.5))
 
 
 @pytest.mark.parametrize(
@@ -95,13 +95,15 @@ def test_a_list_of_processes_is_accepted() -> None:
     [
         7,
         [[1, 2]],
-        [["1", None, None]],
-        [[1.5, None, None]],
-        [[True, None, None]],
-        [[-1, None, None]],
-        [[2**32, None, None]],
-        [[1, "x", None]],
-        [[1, 2**64, None]],
+        [["1", None, None, None]],
+        [[1.5, None, None, None]],
+        [[True, None, None, None]],
+        [[-1, None, None, None]],
+        [[2**32, None, None, None]],
+        [[1, "x", None, None]],
+        [[1, 2**64, None, None]],
+        [[1, None, None, 1.5]],
+        [[1, None, None, "x"]],
         [None],
         ROWS * 3000,
     ],

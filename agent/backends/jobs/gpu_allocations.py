@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
 from agent.backends.jobs.job import Job, Key, merge_jobs, to_label_value
 from agent.backends.jobs.pods import PodDevice
+from agent.backends.protocol import GpuProcess
 from agent.model import Gpu, Reading
 
 WHOLE = "0"
@@ -82,6 +83,18 @@ class GpuSlots:
         if instance is not None:
             return GpuSlot(gpu, str(instance))
         return GpuSlot(gpu, UNKNOWN if gpu in self._divided else WHOLE)
+
+
+def usage_of(slot: GpuSlot, pids: Container[int], processes: Iterable[GpuProcess]) -> tuple[int | None, float | None]:
+    """Add up bytes of memory and share of SM time of a job's processes on a slot.
+
+    Memory is absent (None) if that of any of them is unknown. A process that ran no kernel has no share of time.
+    """
+    own = [each for each in processes if each.pid in pids and (each.instance is None or str(each.instance) == slot.mig)]
+    memory = [each.memory for each in own if each.memory is not None]
+    shares = [each.sm for each in own if each.sm is not None]
+    known = bool(own) and len(memory) == len(own)
+    return sum(memory) if known else None, min(sum(shares), 1.0) if shares else None
 
 
 KUBERNETES = "kubernetes"

@@ -66,6 +66,7 @@ class JobEnergy:
 
 HOLDER = metric("coldplate_gpu_job_info")
 SHARER = metric("coldplate_gpu_shared_job_info")
+MEMORY_OF, SM_OF = metric("coldplate_gpu_job_memory_used_bytes"), metric("coldplate_gpu_job_sm_ratio")
 FACTS_OF = metric("coldplate_job_info")
 START = metric("coldplate_job_start_timestamp_seconds")
 GPUS = metric("coldplate_job_gpus")
@@ -119,6 +120,13 @@ class JobSeries:
         for job, container in jobs:
             pod = (job.namespace, job.pod, container)
             self._add(SHARER, slot.gpu, (*job.key, job.user, job.name, slot.mig, *pod), 1)
+
+    def share(self, slot: GpuSlot, job: Job, container: str, usage: tuple[int | None, float | None]) -> None:
+        """Show the memory in bytes and the share of SM time that a job uses on one slot, as far as they are known."""
+        labels = (*job.key, job.user, job.name, slot.mig, job.namespace, job.pod, container)
+        for row, value in zip((MEMORY_OF, SM_OF), usage, strict=True):
+            if value is not None:
+                self._add(row, slot.gpu, labels, value)
 
     def job(self, summary: JobAllocation, started: float | None, joules: float | None) -> None:
         """Show the facts of one job."""

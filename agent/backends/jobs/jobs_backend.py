@@ -24,6 +24,7 @@ from agent.backends.jobs.gpu_allocations import (
     add_mapped,
     add_pods,
     mig_slots,
+    usage_of,
 )
 from agent.backends.jobs.job import Job, Scheduler, is_invalid_job_id
 from agent.backends.jobs.job_files import (
@@ -199,7 +200,7 @@ class JobsBackend:
         board.settle()
         for slot in board.limit(MAX_JOBS):
             self._problems.note("too_many", f"GPU {slot.gpu.index}: more than {MAX_JOBS} jobs; the rest are ignored")
-        self._show(board, latest, now.mono)
+        self._show(board, running, latest, now.mono)
         if self._ways.barred:
             self._shown.miss(Gap(FACTS_OF, Node(), Reason.DENIED, "; ".join(self._ways.barred.values())))
         calls = self._table.reads + self._files.reads - before
@@ -339,7 +340,13 @@ class JobsBackend:
         user = "" if entry.uid is None else self._users.name(entry.uid, mono) or str(entry.uid)
         return Job(scheduler_of(entry.job), entry.job, user=user)
 
-    def _show(self, board: AllocationTable, latest: Iterable[Reading], mono: float) -> None:
+    def _show(
+        self,
+        board: AllocationTable,
+        running: Mapping[Gpu, Sequence[GpuProcess]],
+        latest: Iterable[Reading],
+        mono: float,
+    ) -> None:
         jobs = board.summaries()
         energy = {
             reading.series.entity: reading.value
@@ -351,5 +358,8 @@ class JobsBackend:
         for slot in sorted(board.slots, key=lambda slot: (slot.gpu.uuid, slot.mig)):
             holdings = board.slots[slot]
             self._shown.holders(slot, [(jobs[key].job, holdings[key].job.container) for key in sorted(holdings)])
+            for key, holding in sorted(holdings.items()):
+                usage = usage_of(slot, holding.pids, running.get(slot.gpu, ()))
+                self._shown.share(slot, jobs[key].job, holding.job.container, usage)
         for key in sorted(jobs):
             self._shown.job(jobs[key], self._ledger.started(key), self._ledger.total(key))

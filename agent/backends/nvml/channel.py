@@ -232,24 +232,31 @@ class MigReader:
         return device.call(name)
 
 
-_HOLDER = metric("coldplate_gpu_job_info")
+_HOLDER, _SM_SHARE = metric("coldplate_gpu_job_info"), metric("coldplate_gpu_job_sm_ratio")
 _NO_MEMORY = 2**64 - 1  # NVML_VALUE_NOT_AVAILABLE
 _NO_INSTANCE = 2**32 - 1
 _PROCESSES_CALL = "nvmlDeviceGetComputeRunningProcesses_v3"
+_MPS_CALL = "nvmlDeviceGetMPSComputeRunningProcesses_v3"
+"""Lists the clients of an MPS server, which the other call does not list (as nvtop found)."""
+_UTILIZATION_CALL = "nvmlDeviceGetProcessUtilization"
 
 
 class ProcessReader:
     """Lists the compute processes of one GPU (slow lane); their jobs are determined elsewhere, from procfs.
 
-    The call is among the more expensive ones (milliseconds on some drivers), and one that the driver refuses
-    permanently is not repeated. On a GPU with MIG the driver reports each process's instance, to privileged callers
-    only.
+    Where there are several, the driver is asked how much of the time each had. A call for the list is among the more
+    expensive ones (milliseconds on some drivers), and one that the driver refuses permanently is not repeated. On a GPU
+    with MIG the driver reports each process's instance, to privileged callers only.
     """
 
     def __init__(self, device: GpuHandle, gpu: Gpu) -> None:
         self._device = device
         self._gpu = gpu
         self._refusal: Gap | None = None
+        self._has_mps = True
+        self._share_refusal: Gap | None = None
+        self._newest = 0
+        """Time of the newest utilization sample that was read, in microseconds."""
 
     def read(self, gaps: list[Gap]) -> tuple[GpuProcess, ...] | None:
         """All processes, in the order of their ids; None and a gap if they cannot be listed."""
@@ -257,7 +264,7 @@ class ProcessReader:
             gaps.append(self._refusal)
             return None
         try:
-            entries = self._device.call(_PROCESSES_CALL)
+            entries = [*self._device.call(_PROCESSES_CALL), *self._mps_clients()]
         except DriverError as error:
             escalate(error)
             gap = Gap(_HOLDER, self._gpu, reason_of(error.code), str(error))
@@ -265,10 +272,51 @@ class ProcessReader:
                 self._refusal = gap
             gaps.append(gap)
             return None
+        found = {(pid, instance): memory for pid, memory, instance, *_ in entries}
+        shares = self._shares(gaps) if len(found) > 1 else {}
         return tuple(
-            GpuProcess(pid, None if memory == _NO_MEMORY else memory, None if instance == _NO_INSTANCE else instance)
-            for pid, memory, instance, *_ in sorted(entries)
+            GpuProcess(
+                pid,
+                None if memory == _NO_MEMORY else memory,
+                None if instance == _NO_INSTANCE else instance,
+                shares.get(pid),
+            )
+            for (pid, instance), memory in sorted(found.items())
         )
+
+    def _mps_clients(self) -> list[tuple[int, ...]]:
+        """List what a driver that knows of MPS lists; one that refuses permanently is not asked again."""
+        if not self._has_mps:
+            return []
+        try:
+            clients: list[tuple[int, ...]] = self._device.call(_MPS_CALL)
+        except DriverError as error:
+            if error.code not in PERMANENT_CODES:
+                raise
+            self._has_mps = False
+            return []
+        return clients
+
+    def _shares(self, gaps: list[Gap]) -> dict[int, float]:
+        """Return each process's mean share of SM time since the last read; the driver lists those that ran."""
+        if self._share_refusal is not None:
+            gaps.append(self._share_refusal)
+            return {}
+        try:
+            samples = self._device.call(_UTILIZATION_CALL, self._newest)
+        except DriverError as error:
+            escalate(error)
+            if error.code != NOT_FOUND:  # that no process ran since is no failure
+                gap = Gap(_SM_SHARE, self._gpu, reason_of(error.code), str(error))
+                self._share_refusal = gap if error.code in PERMANENT_CODES else None
+                gaps.append(gap)
+            return {}
+        percents: dict[int, list[int]] = {}
+        for pid, stamp, percent in samples:
+            if stamp > self._newest and percent <= 100:  # some drivers fill unused samples with all ones
+                percents.setdefault(pid, []).append(percent)
+        self._newest = max([self._newest, *(stamp for _, stamp, percent in samples if percent <= 100)])
+        return {pid: sum(some) / len(some) / 100 for pid, some in percents.items()}
 
 
 class NvmlGpuChannel:

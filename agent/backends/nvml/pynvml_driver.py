@@ -16,6 +16,9 @@ from agent.backends.nvml.driver import FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, NO
 
 PROCESS = struct.Struct("=I4xQII")
 """nvmlProcessInfo_v2_t: process id, used memory, GPU instance, compute instance."""
+PROCESS_LISTS = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v3")
+PROCESS_SAMPLE = struct.Struct("=I4xQI12x")
+"""nvmlProcessUtilizationSample_t: process id, time, SM percentage; those of memory, encoder and decoder are unused."""
 PROCESSES = 64
 """Processes of one GPU for which the first call has room."""
 
@@ -119,22 +122,38 @@ class PynvmlDriver:
             "nvmlDeviceGetEncoderUtilization": lambda device: nvml.nvmlDeviceGetEncoderUtilization(device)[0],
             "nvmlDeviceGetDecoderUtilization": lambda device: nvml.nvmlDeviceGetDecoderUtilization(device)[0],
             "nvmlDeviceGetGpuFabricInfoV": self._fabric,
-            "nvmlDeviceGetComputeRunningProcesses_v3": self._compute_processes,
+            **{name: self._process_list(name) for name in PROCESS_LISTS},
+            "nvmlDeviceGetProcessUtilization": self._process_utilization,
         }
 
-    def _compute_processes(self, device: NvmlHandle) -> list[tuple[int, ...]]:
-        """Process id, bytes of device memory and GPU instance of each; mostly one call, where the binding makes two."""
+    def _process_list(self, name: str) -> Callable[[NvmlHandle], list[tuple[int, ...]]]:
+        """Process id, bytes of device memory and GPU instance of each."""
+
+        def listed(device: NvmlHandle) -> list[tuple[int, ...]]:
+            function = self._nvml._nvmlGetFunctionPointer(name)
+            return self._entries(PROCESS, lambda count, entries: function(device, count, entries))
+
+        return listed
+
+    def _process_utilization(self, device: NvmlHandle, since: int) -> list[tuple[int, ...]]:
+        """Process id, time in microseconds and percentage of SM time of each sample that is newer than `since`."""
+        function = self._nvml._nvmlGetFunctionPointer("nvmlDeviceGetProcessUtilization")
+        newer = ctypes.c_ulonglong(since)
+        samples = self._entries(PROCESS_SAMPLE, lambda count, entries: function(device, entries, count, newer))
+        return [sample for sample in samples if sample[0]]
+
+    def _entries(self, record: struct.Struct, ask: Callable[[Any, Any], int]) -> list[tuple[int, ...]]:
+        """Return what a call fills an array with; mostly one call, where the binding makes two."""
         room = ctypes.c_uint(PROCESSES)
         for _ in range(3):
-            entries = ctypes.create_string_buffer(PROCESS.size * room.value)
+            entries = ctypes.create_string_buffer(record.size * room.value)
             count = ctypes.c_uint(room.value)
-            function = self._nvml._nvmlGetFunctionPointer("nvmlDeviceGetComputeRunningProcesses_v3")
-            code = function(device, ctypes.byref(count), entries)
+            code = ask(ctypes.byref(count), entries)
             if code != INSUFFICIENT_SIZE:
                 break
             room.value = count.value + PROCESSES
         self._nvml._nvmlCheckReturn(code)
-        return [PROCESS.unpack_from(entries, number * PROCESS.size) for number in range(count.value)]
+        return [record.unpack_from(entries, number * record.size) for number in range(min(count.value, room.value))]
 
     def _fabric(self, device: NvmlHandle) -> dict[str, Any]:
         info = self._nvml.c_nvmlGpuFabricInfo_v2_t()

@@ -24,6 +24,7 @@ from agent.backends.synthetic.activity import (
     uniform,
 )
 from agent.backends.synthetic.coolant_loop import OF_COOLANT, warmed
+from agent.backends.synthetic.machines import MIB
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault, ScenarioJob, ScenarioPhase, Window
 
 WHOLE_JOB = frozenset({"checkpoint-stall", "lost"})
@@ -289,6 +290,11 @@ class Track:
         initial[ch.IDLE] = 3600.0 * (1.0 + uniform(seed, gpu, 4))
         initial[ch.POWER_CAP] = 1800.0 * (1.0 + uniform(seed, gpu, 5))
         return initial
+
+    def memory_used(self, t: float) -> float:
+        """Bytes of device memory in use at `t`."""
+        usable = self._machine.memory - self._machine.reserved
+        return (self.director.memory_share(t) * usable) // (2 * MIB) * (2 * MIB)
 
     def totals(self, t: float) -> list[float]:
         """The integral of each channel up to `t`; joules in POWER."""

@@ -122,6 +122,7 @@ class PlacedJob:
             "partition": job.partition, "mig": "0", "shared": "false",
         }  # fmt: skip
         self._holders = [Reading(_series("coldplate_gpu_job_info", gpu, facts), 1.0) for gpu in gpus]
+        self._memory = [_series("coldplate_gpu_job_memory_used_bytes", gpu, facts) for gpu in gpus]
         self._facts = [
             Reading(_series("coldplate_job_info", Node(), facts), 1.0),
             Reading(_series("coldplate_job_gpus", Node(), facts), float(len(gpus))),
@@ -139,7 +140,16 @@ class PlacedJob:
             self._before = [track.totals(begin)[ch.POWER] for track in self._tracks]
             self._started = float(floor(now.wall - t + begin))
         joules = sum(track.totals(t)[ch.POWER] for track in self._tracks) - sum(self._before)
-        return [*self._holders, *self._facts, Reading(self._start, self._started), Reading(self._energy, joules)]
+        memory = [
+            Reading(series, track.memory_used(t)) for series, track in zip(self._memory, self._tracks, strict=True)
+        ]
+        return [
+            *self._holders,
+            *memory,
+            *self._facts,
+            Reading(self._start, self._started),
+            Reading(self._energy, joules),
+        ]
 
 
 def _series(name: str, entity: Gpu | Node, facts: dict[str, str]) -> Series:

@@ -14,7 +14,6 @@ from agent.backends.protocol import BackendSample
 from agent.backends.synthetic import activity as ch
 from agent.backends.synthetic.activity import hash64
 from agent.backends.synthetic.gpu_history import Track
-from agent.backends.synthetic.machines import MIB
 from agent.backends.synthetic.scenario import Scenario
 from agent.backends.synthetic.supported_series import Key, Offer, constant, gpu_gaps, gpu_offers, link_offers
 from agent.backends.synthetic.synthetic_faults import ReadGate, ReadingCorruptor, SyntheticErrorCounters, XidFeed
@@ -211,9 +210,8 @@ class SyntheticGpuChannel:
         return round(min(1.0, max(0.0, busy)), 2), round(min(1.0, max(0.0, memory)), 2)
 
     def _memory(self, t: float) -> tuple[float, float]:
-        usable = self._machine.memory - self._machine.reserved
-        used = (self._track.director.memory_share(t) * usable) // (2 * MIB) * (2 * MIB)
-        return used, usable - used
+        used = self._track.memory_used(t)
+        return used, self._machine.memory - self._machine.reserved - used
 
     def _limit(self, t: float) -> float:
         limit = self._machine.power_limit

@@ -20,6 +20,8 @@
  *   count N         the node has N GPUs (0 to 16)
  *   reset-counters  energy, link bytes and throttle times start again from 0 when the line appears
  *   process N PID   process PID computes on GPU N and holds 1 GiB of its memory (256 of them at most)
+ *   client N PID    the same, as a client of an MPS server
+ *   sm N PERCENT    the next process of GPU N that has no such line yet runs kernels for so much of the time
  *   balloon MIB     the process takes so much memory, and more with each call on a GPU
  *   chatter         each call on a GPU writes a thousand lines to standard error
  *   babble          each call on a GPU writes garbage into every pipe that the process can write to, but standard error
@@ -60,13 +62,15 @@ typedef struct {
 typedef struct { uint32_t id, code; double value; const char *names[3]; } metric_t;
 typedef struct { uint32_t version, count; sample_t *first, *second; metric_t metrics[]; } metrics_t;
 typedef struct { uint32_t pid; uint64_t memory; uint32_t gpu_instance, compute_instance; } process_t;
+typedef struct { uint32_t pid; uint64_t time; uint32_t sm, memory, encoder, decoder; } share_t;
 typedef struct { gpu_t *device; uint64_t type, data; uint32_t gpu_instance, compute_instance; } event_t;
 
 static gpu_t gpus[MAX_GPUS];
 typedef struct {
     int count, segv, unloaded, mismatch, resets, hang_init, hang_events, balloon, chatter, babble;
     uint8_t lost[MAX_GPUS], hang[MAX_GPUS], hang_reads[MAX_GPUS], denied[MAX_GPUS], gone[MAX_GPUS], other[MAX_GPUS];
-    uint32_t running[MAX_GPUS], pids[MAX_GPUS][MAX_PROCESSES];
+    uint32_t running[MAX_GPUS], pids[MAX_GPUS][MAX_PROCESSES], clients[MAX_GPUS], client_pids[MAX_GPUS][MAX_PROCESSES];
+    uint32_t told[MAX_GPUS], percents[MAX_GPUS][MAX_PROCESSES];
     double frozen;
 } control_t;
 static control_t now_control = { .count = 8, .frozen = -1 };
@@ -124,6 +128,8 @@ static void parse(FILE *file) {
         else if (!strcmp(word, "freeze")) next.frozen = number;
         else if (!strcmp(word, "reset-counters")) next.resets++;
         else if (!strcmp(word, "process") && next.running[gpu] < MAX_PROCESSES) next.pids[gpu][next.running[gpu]++] = (uint32_t)code;
+        else if (!strcmp(word, "client") && next.clients[gpu] < MAX_PROCESSES) next.client_pids[gpu][next.clients[gpu]++] = (uint32_t)code;
+        else if (!strcmp(word, "sm") && next.told[gpu] < MAX_PROCESSES) next.percents[gpu][next.told[gpu]++] = (uint32_t)code;
         else if (!strcmp(word, "xid") && found < MAX_XIDS) {
             xid[found].gpu = gpu;
             xid[found++].code = code;
@@ -523,18 +529,32 @@ API int nvmlDeviceGetTotalEccErrors(gpu_t *gpu, uint32_t type, uint32_t counter,
 API int nvmlDeviceIsMigDeviceHandle(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 0; return OK; }
 API int nvmlDeviceGetConfComputeMemSizeInfo(gpu_t *gpu, uint64_t *out) { (void)out; ON(gpu); return UNSUPPORTED; }
 static int no_processes(gpu_t *gpu, uint32_t *count) { ON(gpu); *count = 0; return OK; }
-API int nvmlDeviceGetComputeRunningProcesses_v3(gpu_t *gpu, uint32_t *count, process_t *out) {
+static int processes(gpu_t *gpu, uint32_t *count, process_t *out, uint32_t running, const uint32_t *pids) {
     ON(gpu);
-    uint32_t room = *count, running = now_control.running[gpu->index];
+    uint32_t room = *count;
     *count = running;
     if (room < running) return TOO_SMALL;
-    for (uint32_t i = 0; i < running; i++)
-        out[i] = (process_t){ now_control.pids[gpu->index][i], 1u << 30, 0xFFFFFFFF, 0xFFFFFFFF };
+    for (uint32_t i = 0; i < running; i++) out[i] = (process_t){ pids[i], 1u << 30, 0xFFFFFFFF, 0xFFFFFFFF };
     return OK;
 }
+API int nvmlDeviceGetComputeRunningProcesses_v3(gpu_t *gpu, uint32_t *count, process_t *out) {
+    return processes(gpu, count, out, now_control.running[gpu->index], now_control.pids[gpu->index]);
+}
+API int nvmlDeviceGetMPSComputeRunningProcesses_v3(gpu_t *gpu, uint32_t *count, process_t *out) {
+    return processes(gpu, count, out, now_control.clients[gpu->index], now_control.client_pids[gpu->index]);
+}
 API int nvmlDeviceGetGraphicsRunningProcesses_v3(gpu_t *gpu, uint32_t *count, void *out) { (void)out; return no_processes(gpu, count); }
-API int nvmlDeviceGetMPSComputeRunningProcesses_v3(gpu_t *gpu, uint32_t *count, void *out) { (void)out; return no_processes(gpu, count); }
-API int nvmlDeviceGetProcessUtilization(gpu_t *gpu, void *out, uint32_t *count, uint64_t since_us) {
-    (void)out; (void)since_us;
-    return no_processes(gpu, count);
+API int nvmlDeviceGetProcessUtilization(gpu_t *gpu, share_t *out, uint32_t *count, uint64_t since_us) {
+    ON(gpu);
+    uint32_t room = *count, told = now_control.told[gpu->index];
+    uint64_t time_us = 1 + (uint64_t)(phase() * 1e6);
+    if (!told || time_us <= since_us) return NOT_FOUND;
+    *count = told;
+    if (room < told) return TOO_SMALL;
+    for (uint32_t i = 0; i < told; i++) {
+        uint32_t running = now_control.running[gpu->index];
+        uint32_t pid = i < running ? now_control.pids[gpu->index][i] : now_control.client_pids[gpu->index][i - running];
+        out[i] = (share_t){ pid, time_us, now_control.percents[gpu->index][i], 0, 0, 0 };
+    }
+    return OK;
 }
