@@ -1,6 +1,6 @@
 """GPUs that are silent while the driver is opened, through the whole daemon, on a stand-in for the driver's library.
 
-Those that need the machine for long are of the release: tests/nvml/test_gpu_enumeration.py has each of them in process.
+tests/nvml/test_gpu_enumeration.py has more cases in process, and the drill hangs all GPUs of a daemon.
 """
 
 from __future__ import annotations
@@ -8,12 +8,7 @@ from __future__ import annotations
 import os
 import signal
 
-import pytest
-
-from tests.daemon.standin import FAST
-
 ALL = dict.fromkeys("01234567", 1.0)
-EVERYBODY = [f"hang {number}" for number in range(8)]
 NOTICED, CURED = 12.0, 20.0
 """Bounds of waiting, in seconds: twice and more what the agent promises, for a machine that is busy."""
 
@@ -46,16 +41,6 @@ def test_one_silent_gpu_is_data_at_once_alerts_and_joins_when_it_answers(opened)
     assert log.count("GPU not identified") == log.count("GPU identified") == 1
 
 
-@pytest.mark.release
-def test_a_configured_number_of_gpus_is_held_against_those_that_the_driver_counts(opened) -> None:
-    config = FAST.replace("infiniband: false", "infiniband: false, expected_gpus: 8")
-    config += "rules: {override: {GpuCountWrong: {for: 1s}}}\n"
-    node = opened("hang 3", "count 7", config=config)
-    node.until_up({**dict.fromkeys("0123456", 1.0), "3": 0.0}, NOTICED)
-    assert node.value("coldplate_gpus_expected") == 8
-    node.daemon.until("both fire", lambda: {("GpuLost", "3"), ("GpuCountWrong", "")} <= node.firing(), 60)
-
-
 def test_a_library_that_hangs_while_it_is_opened_is_noticed_and_continues_at_once(opened) -> None:
     node = opened("hang-init")
     node.daemon.until("the worker is not up", lambda: node.value("coldplate_worker_up") == 0, NOTICED)
@@ -68,30 +53,6 @@ def test_a_library_that_hangs_while_it_is_opened_is_noticed_and_continues_at_onc
     assert node.ready()
     assert node.daemon.worker_pid == worker
     assert node.value("coldplate_worker_restarts_total") == 0
-
-
-@pytest.mark.release
-def test_a_gpu_that_identifies_itself_and_then_hangs_is_down_with_a_reason(opened) -> None:
-    node = opened("hang-reads 2")
-    node.until_up({**ALL, "2": 0.0}, NOTICED)
-    node.daemon.until("it is missing", lambda: [reason for _, reason in node.missing().items()] == ["timeout"], NOTICED)
-    assert len(node.daemon.family("coldplate_gpu_info")) == 8
-    node.command()
-    node.until_up(ALL, CURED)
-
-
-def test_after_all_hang_and_the_worker_dies_none_is_left_behind(opened) -> None:
-    node = opened()
-    node.until_up(ALL, NOTICED)
-    node.command(*EVERYBODY)
-    node.until_up(dict.fromkeys(ALL, 0.0), NOTICED)
-    os.kill(node.daemon.worker_pid, signal.SIGKILL)
-    node.daemon.until("another worker", lambda: node.value("coldplate_worker_restarts_total") == 1, NOTICED)
-    node.command("hang 4")
-    node.until_up({**ALL, "4": 0.0}, CURED)
-    assert len(node.daemon.family("coldplate_gpu_info")) == 8  # it is remembered as who it is
-    node.command()
-    node.until_up(ALL, CURED)
 
 
 def test_indexes_that_move_and_boards_that_are_swapped_are_seen_after_a_restart(opened) -> None:

@@ -12,7 +12,7 @@ from agent.daemon.reloading import LastReload
 from agent.daemon.self_report import SelfMetrics
 from agent.lib.state_files import FileState
 from agent.lib.threads import ThreadState
-from agent.model import Instant, Snapshot
+from agent.model import Instant
 from exporters.protection.web_watch import WebReload
 from tests.engine.conftest import Node, later
 
@@ -25,18 +25,6 @@ def test_the_latest_snapshot_is_there_before_any_follower_sees_it() -> None:
     for each in snapshots:
         hub.publish(each)
     assert seen == [(each, each) for each in snapshots]
-
-
-def test_a_follower_that_fails_keeps_no_other_from_its_snapshot() -> None:
-    hub, seen = Hub(), list[Snapshot]()
-
-    def stumble(_snapshot: Snapshot) -> None:
-        raise KeyError
-
-    hub.follow("stumbling", stumble)
-    hub.follow("looking", seen.append)
-    hub.publish(Node().snapshot({}, later(0)))
-    assert len(seen) == 1
 
 
 def test_what_fails_is_reported_once_for_each_part_and_each_way_of_failing(caplog: pytest.LogCaptureFixture) -> None:

@@ -98,11 +98,9 @@ def test_a_gpu_is_attributed_to_the_job_of_the_process_that_computes_on_it(node:
         node.daemon.until("the job's end", lambda: not any(job["job_id"] == "4711" for job in jobs()), CURED)
 
 
-@pytest.mark.parametrize("fault", ["segv", *(pytest.param(each, marks=pytest.mark.release)
-                                             for each in ("unloaded", "mismatch"))])  # fmt: skip
-def test_a_driver_that_goes_and_comes_back_is_read_again_and_no_counter_falls(node: Node, fault: str) -> None:
+def test_a_worker_that_crashes_is_replaced_and_no_counter_falls(node: Node) -> None:
     before = node.daemon.page()
-    node.command(fault)
+    node.command("segv")
     node.until_up(DOWN, NOTICED)
     assert node.daemon.family("coldplate_node_memory_total_bytes", "")  # the host goes on
     node.command("reset-counters")
@@ -113,31 +111,6 @@ def test_a_driver_that_goes_and_comes_back_is_read_again_and_no_counter_falls(no
         before = {**before, **after}
         time.sleep(0.25)
     assert len(node.daemon.family("coldplate_gpu_energy_joules_total")) == 8
-
-
-@pytest.mark.release  # the drill's fault; test_supervisor has it without a process
-def test_a_library_that_takes_the_memory_costs_its_worker(node: Node) -> None:
-    before = node.value("coldplate_worker_restarts_total")
-    node.command("balloon 2")
-    node.daemon.until("it is ended", lambda: "MiB of memory; terminating it" in node.daemon.log.read_text(), NOTICED)
-    node.command()
-    node.daemon.until("another one", lambda: node.value("coldplate_worker_restarts_total") > before, CURED)
-
-
-@pytest.mark.release  # the drill's fault; test_log_relay has it without a process
-def test_a_library_that_chatters_holds_up_no_gpu_and_fills_no_log(opened) -> None:
-    node = opened()
-    node.until_up(ALL, NOTICED)
-    node.command("chatter")
-    node.daemon.until("it is heard", lambda: "the library says something" in node.daemon.log.read_text(), NOTICED)
-    until = time.monotonic() + 5.0
-    while time.monotonic() < until:
-        assert node.up() == ALL
-        time.sleep(0.2)
-    node.command()
-    assert 2**15 < node.daemon.log.stat().st_size < 2**18
-    assert node.daemon.stop() == 0
-    assert "lines were dropped" in node.daemon.log.read_text()
 
 
 def test_a_driver_that_comes_after_the_agent_is_found_and_a_gpu_that_is_missing_later_is_seen(

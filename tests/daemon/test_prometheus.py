@@ -1,4 +1,4 @@
-"""Against programs that nobody here wrote: a real Prometheus, promtool, node_exporter."""
+"""Against programs that nobody here wrote: a real Prometheus, promtool."""
 
 from __future__ import annotations
 
@@ -9,17 +9,12 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-import pytest
-from prometheus_client.parser import text_string_to_metric_families
-
-from tests.infiniband.conftest import FIXTURES, unpack_archive
 from tests.servers import fetch, free_port, need, program
 
 
-@pytest.mark.parametrize("arguments", [("--scenario", "healthy-training"), ("--backend", "none")])
-def test_promtool_finds_nothing_wrong_with_the_page(start, arguments: tuple[str, ...]) -> None:
+def test_promtool_finds_nothing_wrong_with_the_page(start) -> None:
     promtool = need("promtool")
-    daemon = start(*arguments)
+    daemon = start("--scenario", "healthy-training")
     page = daemon.get()
     checked = subprocess.run([promtool, "check", "metrics"], input=page, capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
@@ -53,31 +48,3 @@ def test_a_real_prometheus_scrapes_it_and_gpu_presence_can_be_queried(start, tmp
         assert len(joined) == 8
         scraped = query("scrape_samples_scraped")[0]["value"][1]
         assert int(scraped) == sum(not line.startswith("#") for line in daemon.get().splitlines())
-
-
-def test_a_captured_sysfs_tree_shows_what_node_exporter_shows(start, tmp_path: Path) -> None:
-    exporter = need("prometheus-node-exporter")
-    tree = tmp_path / "sys"
-    unpack_archive(FIXTURES / "dgx-h100.txt", tree)
-    daemon = start("--backend", "none", "--path.sysfs", str(tree), config="metrics: {profile: full}\n")
-    port = free_port()
-    command = [
-        exporter, f"--web.listen-address=127.0.0.1:{port}", f"--path.sysfs={tree}",
-        "--collector.disable-defaults", "--collector.infiniband",
-    ]  # fmt: skip
-    with program(command, f"http://127.0.0.1:{port}/", tmp_path / "exporter.log"):
-        theirs = fetch(f"http://127.0.0.1:{port}/metrics")
-    ours = daemon.page()
-    compared = 0
-    for family in text_string_to_metric_families(theirs):
-        for sample in family.samples:
-            if sample.name.startswith("node_infiniband_") and not sample.name.endswith("_info"):
-                name = sample.name.replace("node_", "coldplate_", 1)
-                value = ours[name, tuple(sorted(sample.labels.items()))]
-                if name == "coldplate_infiniband_lifespan_seconds":  # shown since 1.6, by a division of integers
-                    value = float(int(value))
-                assert value == sample.value, name
-                compared += 1
-    assert compared > 100
-    hardware = {name for name, _ in ours if name.startswith("coldplate_infiniband_")}
-    assert "coldplate_infiniband_out_of_sequence_packets_received_total" in hardware

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,46 +42,20 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO] == []
 
 
-def test_three_hundred_silent_clients_do_not_lock_others_out(serve: Serve) -> None:
+@pytest.mark.parametrize("said", [b"", b"GET /metrics HTTP/1.1\r\nHost:"])
+def test_three_hundred_clients_that_say_nothing_or_half_a_request_do_not_lock_others_out(
+    serve: Serve, said: bytes
+) -> None:
     running = serve()
     threads = threading.active_count()
     silent = [running.client() for _ in range(300)]
+    for client in silent:
+        with suppress(ConnectionError):
+            client.send(said)
     assert running.get("/a")[2] == b"GET /a"
     assert running.server.connections <= 64
     assert threading.active_count() == threads
     assert sum(client.is_cut_off() for client in silent) >= 300 - 64
-
-
-def test_three_hundred_half_requests_do_not_lock_others_out(serve: Serve) -> None:
-    running = serve()
-    for _ in range(300):
-        running.client().send(b"GET /metrics HTTP/1.1\r\nHost:")
-    assert running.get("/a")[2] == b"GET /a"
-    assert running.server.connections <= 64
-
-
-def test_clients_that_never_read_do_not_lock_others_out(serve: Serve) -> None:
-    running = serve(page, max_connections=4)
-    for _ in range(8):
-        running.client(receive_buffer=4096).send(GET)
-    start = time.monotonic()
-    assert running.get()[2] == PAGE
-    assert time.monotonic() - start < 4.0
-    assert running.server.connections <= 4
-
-
-def test_the_client_that_has_been_quiet_longest_loses_its_place(serve: Serve, eventually: Callable[..., None]) -> None:
-    running = serve(max_connections=3)
-    clients = [running.client() for _ in range(3)]
-    eventually(lambda: running.server.connections == 3)
-    clients[0].send(GET)
-    assert clients[0].response()[0] == 200  # now the second has been quiet longest
-    newcomer = running.client()
-    eventually(clients[1].is_cut_off)
-    assert not clients[0].is_cut_off()
-    assert not clients[2].is_cut_off()
-    newcomer.send(GET)
-    assert newcomer.response()[0] == 200
 
 
 @pytest.fixture
@@ -143,13 +118,10 @@ def test_dripping_bytes_does_not_save_a_place(serve: Serve, eventually: Callable
     assert polite.response()[0] == 200
 
 
-def test_a_silent_client_is_cut_off_at_the_idle_timeout(serve: Serve) -> None:
-    client = serve(idle_timeout=0.1).client()
-    assert client.rest() == b""
-
-
-def test_an_idle_connection_is_cut_off_after_its_last_answer(serve: Serve) -> None:
-    client = serve(idle_timeout=0.1).client()
+def test_an_idle_client_is_cut_off_before_and_after_an_answer(serve: Serve) -> None:
+    running = serve(idle_timeout=0.1)
+    assert running.client().rest() == b""
+    client = running.client()
     client.send(GET)
     assert client.response()[0] == 200
     assert client.rest() == b""
@@ -219,33 +191,6 @@ def test_slow_readers_of_ever_new_pages_keep_few_of_them_in_memory(
     assert not readers[-1].is_cut_off()
 
 
-def test_slow_readers_of_one_page_are_all_served(serve: Serve) -> None:
-    big = b"x" * (40 * 1024 * 1024)  # more than may be kept of several
-    running = serve(lambda request: Response(HTTPStatus.OK, big))
-    readers = [running.client(receive_buffer=65536) for _ in range(4)]
-    for reader in readers:
-        reader.send(GET)
-    assert [len(reader.response()[2]) for reader in readers] == [len(big)] * 4
-
-
-def test_one_request_of_a_client_is_answered_before_it_is_the_others_turn(serve: Serve) -> None:
-    order: list[str] = []
-    both_have_asked = threading.Event()
-
-    def handler(request: Request) -> Response:
-        order.append(request.path)
-        both_have_asked.wait(5.0)
-        return Response(HTTPStatus.OK, b"")
-
-    running = serve(handler)
-    greedy, polite = running.client(), running.client()
-    greedy.send(GET.replace(b"/ ", b"/greedy ") * 100)
-    polite.send(GET.replace(b"/ ", b"/polite "))
-    both_have_asked.set()
-    assert polite.response()[0] == 200
-    assert order.index("/polite") <= 2
-
-
 def test_the_client_that_has_cost_less_comes_first(serve: Serve) -> None:
     """However many expensive clients there are, between two of their answers everybody cheap has a turn."""
     now = [100.0]
@@ -281,21 +226,6 @@ def test_a_flood_of_pipelined_requests_does_not_starve_the_others(serve: Serve) 
         pass  # the server has stopped reading, as it should
     assert sent < 32 * 1024 * 1024
     assert running.get("/a")[2] == b"GET /a"
-
-
-def test_a_client_with_many_expensive_requests_waits_its_turn_between_them(serve: Serve) -> None:
-    def handler(request: Request) -> Response:
-        if request.path == "/dear":
-            time.sleep(0.01)
-        return Response(HTTPStatus.OK, request.path.encode())
-
-    running = serve(handler)
-    greedy = running.client()
-    greedy.send(GET.replace(b"/ ", b"/dear ") * 100)
-    assert greedy.sock.recv(1) == b"H"  # a second of work has begun
-    start = time.monotonic()
-    assert running.get("/cheap")[2] == b"/cheap"
-    assert time.monotonic() - start < 0.5
 
 
 def test_an_idle_connection_costs_no_processor_time(serve: Serve) -> None:

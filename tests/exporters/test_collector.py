@@ -50,11 +50,6 @@ def test_a_textfile_holds_the_snapshot_without_its_age(full_snapshot: Snapshot, 
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_promtool_has_nothing_to_say(full_snapshot: Snapshot, tmp_path: Path, lint: Callable[[bytes], None]) -> None:
-    write_textfile(full_snapshot, tmp_path / "coldplate.prom")
-    lint((tmp_path / "coldplate.prom").read_bytes())
-
-
 def test_serving_does_not_import_the_client_library() -> None:
     script = "import sys, exporters.routes, exporters.server; print('prometheus_client' in sys.modules)"
     done = subprocess.run(

@@ -220,17 +220,6 @@ def test_a_client_that_keeps_sending_while_it_waits_is_not_read_without_end(
     assert client.sock.recv(1000).startswith(b"HTTP/1.1 200 OK")
 
 
-def test_clients_that_wait_for_long_do_not_lock_others_out(
-    serve: Serve, promises: Promises, eventually: Eventually
-) -> None:
-    running = serve(promises, max_connections=3)
-    clients = [waiting(running, promises, eventually) for _ in range(3)]
-    assert running.get("/now")[2] == b"/now"
-    eventually(clients[0].is_cut_off)  # it has waited longest
-    promises.keep()
-    assert clients[2].response()[2] == b"at last"
-
-
 def test_stopping_answers_those_who_wait(serve: Serve, promises: Promises, eventually: Eventually) -> None:
     running = serve(promises)
     client = waiting(running, promises, eventually)
@@ -242,33 +231,6 @@ def test_stopping_answers_those_who_wait(serve: Serve, promises: Promises, event
     assert b"Connection: close" in answer
     promises.keep()  # after the end: it must do no harm
     assert promises.abandoned == 1
-
-
-def test_many_threads_and_clients_do_not_lose_an_answer(serve: Serve) -> None:
-    """A property of the whole: whatever the order of promise, answer, deadline and hang-up, each client is answered."""
-
-    def handler(request: Request) -> Deferred:
-        promise = Deferred(0.02 if request.path == "/3" else 5.0, LATE)
-        delay = int(request.path[1:]) * 0.01
-        threading.Timer(delay, promise.answer, (Response(HTTPStatus.OK, request.path.encode()),)).start()
-        return promise
-
-    running = serve(handler)
-    found: list[tuple[int, bytes]] = []
-
-    def client(number: int) -> None:
-        for _ in range(10):
-            status, _, text = running.get(f"/{number}")
-            found.append((status, text))
-
-    threads = [threading.Thread(target=client, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    assert len(found) == 80
-    assert {text for status, text in found if status == 200} >= {b"/0", b"/1", b"/7"}
-    assert {status for status, _ in found} <= {200, 504}
 
 
 @pytest.fixture(autouse=True)

@@ -112,15 +112,6 @@ def test_idle_keep_alive_clients_never_keep_a_scraper_out(child: Child) -> None:
     assert "LimitNOFILE" in warning
 
 
-def test_idle_clients_make_room_when_others_in_the_process_hold_what_is_left(child: Child) -> None:
-    idle = [child.client() for _ in range(5)]
-    assert [get(client) for client in idle] == [b"page"] * len(idle)
-    assert int(child.tell("take")) > 10
-    for _ in range(3):
-        assert child.scrape() == b"page"
-    assert get(idle[-1]) == b"page"  # those who were idle longest went first
-
-
 def test_a_scraper_is_served_when_others_in_the_process_hold_everything(child: Child) -> None:
     child.tell("take")
     for _ in range(10):

@@ -229,11 +229,6 @@ def test_the_age_of_the_page_wins_over_one_in_the_snapshot() -> None:
     assert samples(render(holding(stale), Format.TEXT, 0.5), Format.TEXT) == {(AGE, frozenset()): 0.5}
 
 
-def test_an_empty_snapshot_gives_a_page_with_the_age_alone() -> None:
-    for fmt in Format:
-        assert samples(render(holding(), fmt), fmt) == {(AGE, frozenset()): 0.25}
-
-
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
@@ -299,13 +294,6 @@ def test_a_page_is_rendered_in_pieces_no_larger_than_a_family(full_snapshot: Sna
         pieces = list(encoder.pieces(full_snapshot, fmt, 0.25))
         assert b"".join(pieces).decode() == render(full_snapshot, fmt)
         assert max(piece.count(b"# TYPE ") for piece in pieces) == 1
-
-
-def test_new_values_of_the_same_series_are_shown() -> None:
-    encoder, series = Encoder(), Series(catalogue.metric("coldplate_gpu_power_watts"), GPU)
-    for value in (400.0, 401.5):
-        page = encoder.render(holding(Reading(series, value)), Format.TEXT, 0.0).decode()
-        assert samples(page, Format.TEXT)["coldplate_gpu_power_watts", frozenset(GPU.labels)] == value
 
 
 def test_no_two_rows_of_the_catalogue_share_an_openmetrics_family() -> None:

@@ -10,7 +10,6 @@ from typing import Any, cast
 import pytest
 
 from agent.model import Alert, GroupReport, Instant, Phase, RuleHealth, RuleReport
-from alerts import packs
 from exporters.endpoint import RouteContext
 from exporters.http_messages import Request
 from exporters.landing_alerts import MAX_ROWS
@@ -172,12 +171,6 @@ def test_nothing_from_a_rule_becomes_markup() -> None:
     assert text.count("&lt;script&gt;") == 7, "banner, severity, alert, three times in its labels, summary"
 
 
-def test_the_page_leads_to_the_whole_lists() -> None:
-    text = page()
-    assert 'href="/api/v1/alerts"' in text
-    assert 'href="/api/v1/rules"' in text
-
-
 def test_an_alert_leads_to_the_runbook_that_the_agent_serves_or_to_the_one_that_the_rule_names() -> None:
     """A rule of the pack names the agent itself; a rule of the site may name a page of its own, or nothing at all."""
     addresses = {
@@ -207,16 +200,6 @@ def test_an_alert_leads_to_the_runbook_that_the_agent_serves_or_to_the_one_that_
         "https://wiki.example/own?a=1&amp;b=2",
         "https://wiki.example/runbooks/GpuCountWrong",
     ]
-
-
-def test_every_alert_of_a_rack_leads_to_the_agent_that_shows_it() -> None:
-    """They are of no instance, and their link has the name of the first one, which a browser may not resolve."""
-    whole = packs.runbooks()
-    racks = [name for name in whole if name.startswith("Rack")]
-    assert racks
-    first = "http://node-1:19400/runbooks/"
-    alerts = [replace(alert(name, rack="r1"), annotations={"runbook_url": first + name}) for name in racks]
-    assert sorted(runbooks(page(*alerts, served=whole))) == sorted(f"/runbooks/{name}" for name in racks)
 
 
 def test_firing_alerts_are_above_the_gpus_and_their_absence_below() -> None:

@@ -25,7 +25,6 @@ from agent.model import (
     Reading,
     Reason,
     RuleReport,
-    Snapshot,
 )
 from exporters.endpoint import RouteContext
 from exporters.http_messages import Request
@@ -333,22 +332,6 @@ def test_what_a_scrape_leaves_out_is_looked_at_all_the_same() -> None:
     assert banner(text)[2][0].startswith("7 of 8 GPUs answer, missing: GPU 3")
     assert f"<dt>Series</dt><dd>{len(scraped.readings)}</dd>" in text
     assert b"coldplate_gpu_up" not in ask(Routes(view), Request("GET", "/metrics")).body
-
-
-def test_the_page_reads_the_snapshot_once_whatever_is_asked_of_it() -> None:
-    """It is made from what is there: a view that could reach a device is not part of it."""
-    count = 0
-
-    def latest() -> Snapshot:
-        nonlocal count
-        count += 1
-        return snapshot_of(1, Instant(100.0, NOW), tuple(node()))
-
-    view = RouteContext(latest=latest, readiness=lambda: (True, ""), clock=lambda: 100.0, node="n", version="1")
-    site = Routes(replace(view))
-    ask(site, Request("GET", "/"))
-    ask(site, Request("GET", "/"))
-    assert count == 1
 
 
 def test_each_gpu_has_a_line_of_its_last_minutes_which_breaks_where_nothing_was_read() -> None:

@@ -49,7 +49,3 @@ def test_a_factor_is_in_words_and_says_which_way_it_goes() -> None:
 def test_every_line_of_a_table_has_the_same_number_of_cells() -> None:
     lines = [line.replace(r"\|", "") for line in metrics_document.render().splitlines() if line.startswith("|")]
     assert {line.count("|") for line in lines} == {10}
-
-
-def test_it_is_the_same_each_time() -> None:
-    assert metrics_document.render() == metrics_document.render()

@@ -260,14 +260,3 @@ def test_without_rules_the_lists_are_empty(path: str, key: str) -> None:
     assert strict(get(path).body) == {"status": "success", "data": {key: []}}
     lone = Routes(RouteContext(lambda: None, lambda: (True, ""), lambda: 0.0, "n", "1"))
     assert strict(ask(lone, Request("GET", path)).body) == {"status": "success", "data": {key: []}}
-
-
-def test_a_real_client_gets_it_over_the_wire(serve: Any) -> None:
-    running = serve(site(*GROUPS))
-    status, _, body = running.get("/api/v1/rules?rule_name%5B%5D=GpuHot&rule_name[]=gpu%3Apower%3Asum&type=alert")
-    assert status == 200
-    assert [group["name"] for group in strict(body)["data"]["groups"]] == ["thermal"]
-    assert running.request("POST", "/api/v1/alerts")[0] == 405
-    status, headers, body = running.request("HEAD", "/api/v1/alerts")
-    assert (status, body) == (200, b"")
-    assert int(headers["Content-Length"]) == len(running.get("/api/v1/alerts")[2])

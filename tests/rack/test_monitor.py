@@ -399,15 +399,6 @@ def test_an_agent_that_reports_no_limits_is_not_assumed_to_have_others(rig: Rig)
     assert rows(rig, "setting_differs")["power_budget"] == 1
 
 
-def test_a_source_that_is_no_longer_reported_is_forgotten(rig: Rig) -> None:
-    for number in range(20):
-        rig.sample(500.0)
-        rig.later(1.0)
-        rig.answer(300.0, source=f"made-up-{number}")
-        rig.values()
-    assert sum(name == "source_nodes" for name, _ in (*rig.watch._series._series, *rig.watch._series._before)) <= 4
-
-
 def test_nodes_are_silent_when_the_same_ones_have_been_missing_for_long(rig: Rig) -> None:
     def play(seconds: int, *, heard: bool) -> list[float | None]:
         seen = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import ssl
 import threading
@@ -128,14 +127,6 @@ def test_it_stops_at_once_although_a_peer_hangs(rack: Any, peer: Any, watch: Any
     made.stop()
     assert time.monotonic() - began < TIMEOUT_SECONDS / 2
     assert not [thread for thread in threading.enumerate() if thread.name == "rack"]
-
-
-def test_a_file_may_list_the_peers(rack: Any, peer: Any, watch: Any, tmp_path: Path) -> None:
-    path = tmp_path / "peers.json"
-    path.write_text(json.dumps([{"targets": [peer(rack.tell()).name]}]))
-    made = watch(str(path))
-    rack.until("the peer", lambda: value(made, rack, "power_watts") == 1000.0)
-    assert value(made, rack, "nodes_expected") == 2
 
 
 def test_a_round_that_fails_is_reported_once_each_time_that_it_begins_and_continued(

@@ -261,16 +261,6 @@ def test_a_worker_whose_lines_are_spoilt(rigs: Callable[..., Rig], seed: int, sh
     assert checked.returncode in (0, 3), checked.stderr.decode()  # 3: advice on names
 
 
-def test_a_worker_whose_lines_are_spoilt_from_its_first_word(rigs: Callable[..., Rig]) -> None:
-    rig = rigs(77, 0.3)
-    rig.spoil.set()
-    until = time.monotonic() + MUTATED
-    rig.until(lambda: time.monotonic() > until, 60)
-    rig.spoil.clear()
-    rig.until(rig.well, 30)
-    assert rig.wrong == []
-
-
 def totals(page: bytes) -> dict[str, float]:
     """Every counter of a page."""
     found = {}

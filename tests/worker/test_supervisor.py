@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import pytest
 
-from agent.backends.protocol import ChannelError, LaneSample
+from agent.backends.protocol import LaneSample
 from agent.model import Lane, Reason
 from agent.worker.message_limits import MAX_LINE
 from agent.worker.supervisor import (
@@ -307,14 +307,6 @@ def test_a_worker_that_keeps_sending_garbage_is_replaced(rig: Rig) -> None:
     assert "garbage" in rig.exit_reasons[0][2]
 
 
-def test_a_stray_line_now_and_then_costs_no_worker(rig: Rig) -> None:
-    rig.open()
-    for _ in range(100):
-        rig.worker.said.append(b"garbage")
-        rig.run(4.0)
-    assert len(rig.started) == 1
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -519,28 +511,6 @@ def test_a_real_one_says_hello_and_answers(watch: Watch) -> None:
     assert isinstance(watch.messages[0], Hello)
     assert watch.supervisor.ask([Lane.FAST], time.monotonic())
     watch.until(lambda: len({each.channel for each in watch.messages if isinstance(each, LaneSample)}) == 9)
-
-
-@pytest.mark.release  # ten seconds, for a source without a driver: test_enlisting hangs all GPUs of a driver
-def test_a_real_one_that_hangs_on_every_device_keeps_answering(watch: Watch, tmp_path) -> None:
-    path = tmp_path / "hang.yaml"
-    path.write_text(
-        "description: all hang\ntopology: dgx-h100\nfaults: [{kind: hang, gpu: 0-7, at: 1s, duration: 1h}]\n"
-    )
-    watch = Watch(scenario=str(path))
-    try:
-        watch.until(lambda: watch.supervisor.running)
-        time.sleep(1.2)
-        for _ in range(8):
-            watch.supervisor.ask([Lane.FAST], time.monotonic())
-            until = time.monotonic() + 1.0
-            watch.until(lambda until=until: time.monotonic() > until)
-        assert watch.supervisor.running
-        assert (watch.supervisor.restarts, watch.supervisor.exit_reason) == (0, None)
-        silent = [each for each in watch.messages[-5:] if isinstance(each, (LaneSample, ChannelError))]
-        assert {each.channel for each in silent} == {"fabric"}
-    finally:
-        watch.supervisor.stop(time.sleep)
 
 
 def test_a_real_one_without_a_driver_is_absent() -> None:
