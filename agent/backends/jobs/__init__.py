@@ -22,6 +22,7 @@ def make_backend(context: BackendContext) -> JobsBackend | None:
         sources=config.jobs.sources,
         mapping_dir=config.jobs.mapping_dir,
         trust_environment=config.jobs.trust_environment,
+        cgroups=str(context.sysfs / "fs" / "cgroup"),
     )
 
 

@@ -66,6 +66,11 @@ class GpuSlots:
             self._by_index[gpu.index] = gpu
             self._slots[gpu.uuid] = self._slots[gpu.index] = GpuSlot(gpu)
 
+    @property
+    def is_divided(self) -> bool:
+        """Whether some GPU has MIG instances."""
+        return bool(self._divided)
+
     def find(self, name: str) -> GpuSlot | None:
         """The slot of an index, UUID, MIG UUID or device plugin's id, with or without a shared replica's number."""
         name = name.partition("::")[0]

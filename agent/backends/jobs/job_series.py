@@ -107,16 +107,20 @@ class JobSeries:
         if all((each.metric, each.entity, each.reason) != (gap.metric, gap.entity, gap.reason) for each in self.gaps):
             self.gaps.append(gap)
 
-    def holders(self, slot: GpuSlot, jobs: Sequence[tuple[Job, str]]) -> None:
-        """Show the jobs of one slot, each with its container there, as one series per slot, so that no join breaks."""
+    def holders(self, slot: GpuSlot, jobs: Sequence[tuple[Job, str]], *, held: bool) -> None:
+        """Show the jobs of one slot, each with its container there, as one series per slot, so that no join breaks.
+
+        `held` says that no process of theirs is on it.
+        """
+        is_held = "true" if held else "false"
         if len(jobs) == 1:
             job, container = jobs[0]
-            labels = (*job.key, job.user, job.name, slot.mig, "false", job.namespace, job.pod, container)
+            labels = (*job.key, job.user, job.name, slot.mig, "false", is_held, job.namespace, job.pod, container)
             self._add(HOLDER, slot.gpu, labels, 1)
             return
         # mig="0" says that one job has the whole GPU: here none has.
         mig = UNKNOWN if slot.mig == WHOLE else slot.mig
-        self._add(HOLDER, slot.gpu, ("", "", "", "", mig, "true", "", "", ""), 1)
+        self._add(HOLDER, slot.gpu, ("", "", "", "", mig, "true", is_held, "", "", ""), 1)
         for job, container in jobs:
             pod = (job.namespace, job.pod, container)
             self._add(SHARER, slot.gpu, (*job.key, job.user, job.name, slot.mig, *pod), 1)

@@ -44,13 +44,15 @@ from agent.backends.jobs.pods import POD_LOGS as PODS
 from agent.backends.jobs.pods import PodDevice, PodDeviceOwners, PodLogDirectories
 from agent.backends.jobs.process_table import GpuProcessFacts, ProcessTable
 from agent.backends.jobs.schedulers import SCHEDULERS
+from agent.backends.jobs.slurm_steps import SlurmStep, SlurmSteps, granted
 from agent.backends.protocol import BackendSample, GpuProcess
 from agent.broker.asking import BrokerClient
 from agent.model import Gap, Gpu, Instant, Lane, Node, Reading, Reason
 
 SOURCES = (*(scheduler.name for scheduler in SCHEDULERS), "cgroup", "mapping")
 """`cgroup` stands for processes without a scheduler: containers, systemd units, login sessions."""
-ALL = "all"
+ALL, SLURM = "all", "slurm"
+CGROUPS = "/sys/fs/cgroup"
 
 
 def refuse_unknown(sources: Sequence[str], trust_environment: Sequence[str]) -> None:
@@ -153,11 +155,14 @@ class JobsBackend:
         kubelet: Sequence[str] = SOCKETS,
         pod_logs: str = PODS,
         gpustat: str = GPUSTAT,
+        cgroups: str = CGROUPS,
         lookup: Callable[[int], str] = system_name,
         read: ReadFile = read_file,
         schedulers: Sequence[Scheduler] = SCHEDULERS,
     ) -> None:
         """`mapping_dir` is dcgm-exporter's --hpc-job-mapping-dir; `gpustat` is read as well.
+
+        `cgroups` is where they are mounted.
 
         `trust_environment` names schedulers whose variables count in every process, for nodes where neither cgroups
         nor a unit of the scheduler show what it started. Every user who can log in there can name any job.
@@ -177,6 +182,7 @@ class JobsBackend:
         self._kubelet = Kubelet(kubelet) if is_wanted(KUBERNETES, sources) else None
         directories = [gpustat] if mapping_dir is None else [mapping_dir, gpustat]
         self._files = MappingFiles(directories if is_wanted("mapping", sources) else (), self._reader, self._problems)
+        self._steps = SlurmSteps(cgroups, self._reader) if is_wanted(SLURM, sources) else None
         self._pod_logs = PodLogDirectories(pod_logs)
         self._names = PodNames()
         self._tenants = PodDeviceOwners()
@@ -223,24 +229,52 @@ class JobsBackend:
             for each in processes[:MAX_PROCESSES]:
                 if each.pid > 0:
                     taken.setdefault(each.pid, []).append(devices.of_process(gpu, each.instance))
-        known = unify_job_ids(self._table.look(sorted(taken), mono))
+        steps = self._steps.look() if self._steps is not None and not devices.is_divided else {}
+        known = unify_job_ids(self._table.look(sorted({*taken, *steps}), mono))
         board = AllocationTable()
         users = {
-            (slot, each.owner) for pid, each in known.items() if each.job and not each.serves for slot in taken[pid]
+            (slot, each.owner)
+            for pid, each in known.items()
+            if each.job and not each.serves
+            for slot in taken.get(pid, ())
         }
         for pid, process in known.items():
-            for slot in taken[pid]:
+            for slot in taken.get(pid, ()):
                 if process.job is not None and not (process.serves and (slot, process.owner) in users):
                     board.add(slot, process.job, (pid,))
+        self._add_granted(board, steps, known, devices)
         self._tell_hidden(taken, known)
         return board, known
+
+    def _add_granted(
+        self,
+        board: AllocationTable,
+        steps: Mapping[int, SlurmStep],
+        known: Mapping[int, GpuProcessFacts],
+        devices: GpuSlots,
+    ) -> None:
+        """Add the jobs to which Slurm gave GPUs on which no process computes."""
+        free: dict[GpuSlot, list[Job]] = {}
+        environments = {pid: known[pid].variables for pid in steps if pid in known}
+        for pid, numbers in granted(steps, environments):
+            job = known[pid].job
+            if job is None or job.scheduler != SLURM:
+                continue
+            devices.minors = devices.minors or read_minors(self._procfs, self._reader)
+            for number in numbers:
+                slot = devices.find(devices.minors.get(number, ""))
+                if slot is not None and not board.jobs_on(slot):
+                    free.setdefault(slot, []).append(job)
+        for slot, jobs in free.items():
+            for job in jobs:
+                board.add(slot, job)
 
     def _tell_hidden(self, taken: Mapping[int, Sequence[GpuSlot]], known: Mapping[int, GpuProcessFacts]) -> None:
         """Report what procfs does not show: whole processes, or their environments."""
         if taken:
             self._shown.way("jobs_procfs", not (self._table.absent or self._table.refused or self._table.late))
         for pid, late in self._table.late.items():
-            for slot in taken[pid]:
+            for slot in taken.get(pid, ()):
                 self._shown.miss(Gap(HOLDER, slot.gpu, Reason.TIMEOUT, late))
         for pid in (*self._table.absent, *self._table.refused):
             detail = self._table.refused.get(pid) or (
@@ -248,7 +282,7 @@ class JobsBackend:
                 "hostPID, or point --path.procfs to the host's /proc, or remove hidepid"
             )
             reason = Reason.DENIED if pid in self._table.refused else Reason.LOST
-            for slot in taken[pid]:
+            for slot in taken.get(pid, ()):
                 self._shown.miss(Gap(HOLDER, slot.gpu, reason, detail))
         looked = [process for process in known.values() if process.job is not None]
         if looked:
@@ -357,7 +391,8 @@ class JobsBackend:
         self._ledger.keep({key: summary.job.started for key, summary in jobs.items()}, mono)
         for slot in sorted(board.slots, key=lambda slot: (slot.gpu.uuid, slot.mig)):
             holdings = board.slots[slot]
-            self._shown.holders(slot, [(jobs[key].job, holdings[key].job.container) for key in sorted(holdings)])
+            named = [(jobs[key].job, holdings[key].job.container) for key in sorted(holdings)]
+            self._shown.holders(slot, named, held=not any(holding.pids for holding in holdings.values()))
             for key, holding in sorted(holdings.items()):
                 usage = usage_of(slot, holding.pids, running.get(slot.gpu, ()))
                 self._shown.share(slot, jobs[key].job, holding.job.container, usage)

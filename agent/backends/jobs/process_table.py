@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from agent.backends.jobs.cgroup import ENGINES, CgroupOwner, parse_cgroup
@@ -145,6 +145,8 @@ class GpuProcessFacts:
     """Whether its name says that it serves others, though it may be a job: it gives way to what its user runs."""
     within: tuple[str, str] | None = None
     """The cgroup that holds all of its scheduler's job, and the id that it names; None without a scheduler."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """The schedulers' variables in its environment."""
 
 
 def _owner(where: CgroupOwner, uid: int) -> int | None:
@@ -267,7 +269,9 @@ class ProcessTable:
         within = (where.top, where.id) if where.top and job is not None and not job.plain else None
         job = None if job is None else self._dated(job, stat)
         host = env.get("HOSTNAME", "")
-        return GpuProcessFacts(pid, stat.started, job, _owner(where, uid), host, hidden, late, again, serves, within)
+        return GpuProcessFacts(
+            pid, stat.started, job, _owner(where, uid), host, hidden, late, again, serves, within, env
+        )
 
     def _job(self, pid: int, stat: ProcStat, where: CgroupOwner, env: dict[str, str], uid: int) -> Job | None:
         """The first candidate with a valid id: nothing that a user writes can hide what the cgroup says."""

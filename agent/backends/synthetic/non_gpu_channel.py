@@ -119,7 +119,7 @@ class PlacedJob:
         self._started = 0.0
         facts = {
             "scheduler": job.scheduler, "job_id": job.id, "user": job.user, "name": job.name, "account": job.account,
-            "partition": job.partition, "mig": "0", "shared": "false",
+            "partition": job.partition, "mig": "0", "shared": "false", "held": "false",
         }  # fmt: skip
         self._holders = [Reading(_series("coldplate_gpu_job_info", gpu, facts), 1.0) for gpu in gpus]
         self._memory = [_series("coldplate_gpu_job_memory_used_bytes", gpu, facts) for gpu in gpus]

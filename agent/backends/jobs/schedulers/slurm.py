@@ -63,7 +63,7 @@ SCHEDULER = Scheduler(
     ),
     variables=frozenset(
         {"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_NAME", "SLURM_JOB_USER", "SLURM_JOB_ACCOUNT", "SLURM_JOB_PARTITION",
-         "SLURM_JOB_START_TIME", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID"}
+         "SLURM_JOB_START_TIME", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS"}
     ),
     job=slurm_job,
     daemons=re.compile(r"slurmd(?:@[^/]*)?\.service"),
