@@ -66,9 +66,3 @@ def test_an_address_that_is_none_is_refused(wrong: str, capsys: pytest.CaptureFi
         parse(f"rules: {{runbook_base: '{wrong}'}}", "c.yaml")
     assert cli.main(["render", "rules", "--output", "/nowhere/x", "--runbook-base", wrong]) == 2
     assert "--runbook-base" in capsys.readouterr().err
-
-
-def test_the_address_is_for_rules_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        cli.main(["render", "metrics", "--runbook-base", BASE])
-    assert "coldplate render metrics: unknown option '--runbook-base'" in capsys.readouterr().err

@@ -74,14 +74,6 @@ def test_any_template_prints_a_text_or_says_why_not(template: str) -> None:
         assert str(error)
 
 
-@given(st.lists(PARTS, min_size=1, max_size=3).map("".join))
-def test_any_whole_template_prints_a_text_or_says_why_not(template: str) -> None:
-    try:
-        rendered(template).encode()
-    except (TemplateError, RenderError, LimitError) as error:
-        assert str(error)
-
-
 NESTINGS = [
     ("{{ if true }}", "x", "{{ end }}", "x"),
     ("{{ if false }}y{{ else }}", "x", "{{ end }}", "x"),

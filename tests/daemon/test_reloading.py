@@ -12,7 +12,7 @@ from agent.config.schema import ConfigError
 from agent.daemon.reloading import LastReload, Notifier, Reloader
 from agent.lib.threads import Threads
 from agent.model import Instant
-from tests.notify.conftest import wait_until
+from tests.waiting import wait_until
 
 STARTED = 1000.0
 

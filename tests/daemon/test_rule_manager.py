@@ -22,7 +22,8 @@ from alerts.engine import Ruleset
 from alerts.notify.alertmanager import Alertmanager
 from tests.daemon.test_alert_store import Files
 from tests.engine.conftest import Node, later, ruleset
-from tests.notify.conftest import Ear, wait_until
+from tests.notify.conftest import Ear
+from tests.waiting import wait_until
 
 UP = ("coldplate_gpu_up", "0")
 DOWN = "{alert: Down, expr: coldplate_gpu_up == 0}"

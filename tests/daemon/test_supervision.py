@@ -21,7 +21,7 @@ from agent.daemon.service import SWITCH_SECONDS, Service, hurry
 from agent.lib.threads import Threads
 from agent.model import BackendReport, Outcome
 from tests.engine.conftest import Node, later
-from tests.notify.conftest import wait_until
+from tests.waiting import wait_until
 
 SEEN = replace(
     Node().snapshot({("coldplate_gpu_up", "0"): 1.0, ("coldplate_gpu_up", "1"): 1.0}, later(0)),

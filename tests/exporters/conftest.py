@@ -210,16 +210,3 @@ def enduring() -> Iterator[Running]:
         server.start()
         stack.callback(server.stop)
         yield Running(server, stack)
-
-
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], bool]], None]:
-    """Waits until something is so, for three seconds at most."""
-
-    def wait(condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + 3.0
-        while not condition():
-            assert time.monotonic() < end, "it did not come to pass"
-            time.sleep(0.005)
-
-    return wait

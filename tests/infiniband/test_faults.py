@@ -12,7 +12,6 @@ import pytest
 
 from agent.backends.protocol import BackendSample
 from agent.catalogue import metric
-from agent.catalogue.infiniband import PORT_UP, STATE_ID
 from agent.model import Gap, Instant, Lane, Reading, Reason
 
 BROKEN = (
@@ -77,13 +76,6 @@ def test_what_the_driver_answers_becomes_the_reason(tree, opened, now, lane, cod
     assert gap.reason is reason
     assert f"{file}: {os.strerror(code)}" in gap.detail
     assert len(sample.readings) == good - 1
-
-
-def test_an_unreadable_state_leaves_link_up_unknown_but_keeps_the_count(tree, opened, now) -> None:
-    sample = opened(tree("dgx-h100"), pread=failing("mlx5_0/ports/1/state", errno.EIO)).read(Lane.FAST, now)
-    assert {(gap.metric, gap.reason) for gap in sample.gaps} == {(STATE_ID, Reason.LOST), (PORT_UP, Reason.LOST)}
-    events = [r for r in sample.readings if r.metric.name.endswith("link_down_events_total")]
-    assert len(events) == 9
 
 
 def test_facts_that_may_not_be_read_are_a_gap(tree, opened, now) -> None:

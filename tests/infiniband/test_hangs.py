@@ -13,6 +13,7 @@ from agent.backends.infiniband import InfinibandBackend
 from agent.backends.protocol import BackendSample, DeviceError
 from agent.catalogue.infiniband import INFO, PORT_UP, STATE_ID
 from agent.model import Gap, Instant, Lane, Reason
+from tests.waiting import wait_until
 
 PORT = "class/infiniband/{}/ports/1"
 LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
@@ -38,16 +39,7 @@ class Firmware:
     def cure(self) -> None:
         self.stuck.clear()
         self._released.set()
-        wait_for(lambda: not self.inside)
-
-
-def wait_for(holds: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(2000):
-        if holds():
-            return
-        pause.wait(0.005)
-    pytest.fail("did not come about within 10 s")
+        wait_until(lambda: not self.inside)
 
 
 def readers() -> int:
@@ -233,7 +225,7 @@ def test_a_file_that_hangs_when_it_is_opened_affects_only_itself(node) -> None:
     for _ in range(2):
         assert set(missing(node.read(Lane.FAST))) == {("mlx5_0", "symbol_error_total")}
     release("5\n")
-    wait_for(lambda: not node.read(Lane.FAST).gaps)
+    wait_until(lambda: not node.read(Lane.FAST).gaps)
     assert shown(node.read(Lane.FAST), "mlx5_0")["symbol_error_total"] == 5
 
 
@@ -278,7 +270,7 @@ def test_a_device_whose_folder_does_not_answer_is_a_gap_and_its_known_files_are_
         assert {(gap.metric, gap.entity.device, gap.reason) for gap in first.gaps} == {(INFO, "mlx5_3", Reason.TIMEOUT)}
         assert shown(first, "mlx5_0")
         gate.set()
-        wait_for(lambda: not node.read(Lane.SLOW).gaps)
+        wait_until(lambda: not node.read(Lane.SLOW).gaps)
         gate.clear()
         known = node.read(Lane.SLOW)
         assert (known.gaps, len(shown(known, "mlx5_3"))) == ([], len(shown(known, "mlx5_0")))
@@ -313,4 +305,4 @@ def test_eight_adapters_that_hang_leave_the_ninth(tree, opened) -> None:
         assert len({each.entity for each in sample.gaps}) == 8
     assert readers() - before <= 2 * 8 + 1
     firmware.cure()
-    wait_for(lambda: not backend.read(Lane.FAST, Instant(9.0, 0.0)).gaps)
+    wait_until(lambda: not backend.read(Lane.FAST, Instant(9.0, 0.0)).gaps)

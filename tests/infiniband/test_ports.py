@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from agent.backends.infiniband import InfinibandBackend
-from agent.backends.protocol import AbsentError, BackendProtocol
+from agent.backends.protocol import AbsentError
 from agent.catalogue import BY_NAME
 from agent.catalogue.infiniband import DIRECTORIES, LINK_DOWN_EVENTS, PORT_UP, ROWS, driver_counter
-from agent.model import IbPort, Kind, Lane
+from agent.model import Kind, Lane
 
 FIXTURES = ("dgx-h100", "odd-drivers")
-
-
-def test_the_backend_says_what_it_is(tmp_path: Path) -> None:
-    backend: BackendProtocol = InfinibandBackend(tmp_path)
-    assert backend.name == "infiniband"
-    assert backend.lanes == {Lane.FAST, Lane.SLOW, Lane.COLD}
 
 
 @pytest.mark.parametrize("lane", [Lane.FAST, Lane.SLOW, Lane.COLD])
@@ -184,9 +176,3 @@ def test_calls_count_the_files_that_were_read(tree, opened, now) -> None:
     derived = [each for each in sample.readings if each.metric in (PORT_UP, LINK_DOWN_EVENTS)]
     assert len(derived) == 2 * 9
     assert sample.calls == len(sample.readings) - len(derived) == 9 * 9
-
-
-def test_a_port_belongs_to_an_ib_port_entity(tree, opened, now) -> None:
-    entities = {each.entity for each in opened(tree("dgx-h100")).read(Lane.FAST, now).readings}
-    assert IbPort("mlx5_11", "1") in entities
-    assert len(entities) == 9

@@ -88,13 +88,6 @@ def test_a_file_of_no_gpu_is_counted(rig: Rig) -> None:
     assert (rig.jobs(), rig.problems()) == ({}, {"unknown_device": 1})
 
 
-def test_a_pipe_in_the_directory_blocks_nothing(rig: Rig) -> None:
-    rig.mapping.mkdir()
-    os.mkfifo(rig.mapping / "0")
-    rig.look()
-    assert rig.jobs() == {}
-
-
 def test_a_file_that_cannot_be_read_is_reported_and_the_others_count(rig: Rig) -> None:
     rig.mapping.mkdir()
     (rig.mapping / "0").symlink_to("0")

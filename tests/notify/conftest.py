@@ -21,6 +21,7 @@ from alerts.notify.delivery import Pace
 from alerts.notify.dispatch import Counts
 from alerts.notify.receiver import Notice
 from tests.servers import fetch, free_port, need, program
+from tests.waiting import wait_until
 
 SWIFT = Pace(first=0.02, longest=0.08)
 """So that a test need not wait."""
@@ -46,13 +47,6 @@ def make_alert(
 
 def make_notice(*arguments: Any, valid_for: float = 240.0, **labels: Any) -> Notice:
     return Notice(make_alert(*arguments, **labels), time.time() + valid_for)
-
-
-def wait_until(condition: Callable[[], object], within: float = 30.0) -> None:
-    end = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.005)
 
 
 class Ear:

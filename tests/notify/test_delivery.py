@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import socket
 import subprocess
 import sys
@@ -171,63 +170,6 @@ def test_an_exchange_ends_in_time_whatever_the_server_does(raw, receive, told, h
     h.wait_until(lambda: told() == [AWAY])
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 \xff\r\n\r\n", b"\0" * 70_000, b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200],
-)
-def test_an_invalid_answer_is_only_a_failure(raw, receive, told, h, answer: bytes) -> None:
-    def treat(connection: socket.socket) -> None:
-        connection.sendall(answer)
-        connection.shutdown(socket.SHUT_RDWR)
-
-    receiver = receive(Alertmanager, raw(treat).url)
-    receiver.put([h.notice("A")], 0.0)
-    h.wait_until(lambda: receiver.counts.failed >= 2)
-    h.wait_until(lambda: told() == [AWAY])
-
-
-@pytest.mark.parametrize("length", [b"", b"Content-Length: 900000000\r\n"])
-def test_an_endless_body_of_a_good_answer_is_cut_off_and_the_alert_delivered(raw, receive, h, length: bytes) -> None:
-    def treat(connection: socket.socket) -> None:
-        connection.sendall(b"HTTP/1.1 200 OK\r\n" + length + b"\r\n")
-        while True:
-            connection.sendall(b"x" * 65536)
-
-    server = raw(treat)
-    receiver = receive(Alertmanager, server.url, timeout=60.0)
-    for number in (1, 2):
-        receiver.put([h.notice(f"A{number}")], 0.0)
-        h.wait_until(lambda: receiver.counts.sent == number)  # noqa: B023
-    assert (server.connections, receiver.counts.failed) == (2, 0)
-
-
-def test_a_connection_that_the_server_closed_meanwhile_is_not_a_failure(listener, receive, h) -> None:
-    listener.hang_up = True
-    receiver = receive(Alertmanager, listener.url)
-    for number in (1, 2, 3):
-        receiver.put([h.notice(f"A{number}")], 0.0)
-        h.wait_until(lambda: receiver.counts.sent == number)  # noqa: B023
-        time.sleep(0.02)
-    assert (listener.connections, receiver.counts.failed) == (3, 0)
-
-
-@pytest.mark.parametrize(
-    "rest",
-    [b"Content-Length: 9\r\n\r\nshort", b"Transfer-Encoding: chunked\r\n\r\nno size\r\n", b"\r\n" + b"x" * 70_000,
-     b"Content-Length: 70000\r\n\r\n" + b"x" * 70_000, b"Content-Encoding: gzip\r\nContent-Length: 1\r\n\r\nx"],
-    ids=lambda rest: repr(rest[:24]),
-)  # fmt: skip
-def test_the_status_counts_whatever_becomes_of_the_body(raw, receive, h, rest: bytes) -> None:
-    def treat(connection: socket.socket) -> None:
-        connection.sendall(b"HTTP/1.1 200 OK\r\n" + rest)
-        connection.shutdown(socket.SHUT_WR)
-
-    receiver = receive(Webhook, raw(treat).url)
-    receiver.put([h.notice("A")], 0.0)
-    h.wait_until(lambda: receiver.counts.sent == 1)
-    assert receiver.counts.failed == 0
-
-
 def test_a_redirect_is_not_followed(listen, receive, caplog, h) -> None:
     here, there = listen(), listen()
     here.answer = lambda post: (307, b"")
@@ -269,45 +211,6 @@ def test_a_user_logs_in(listener, receive, tmp_path, h) -> None:
     h.wait_until(lambda: receiver.counts.sent == 1)
     assert listener.posts[0].headers["Authorization"] == "Basic Y29sZHBsYXRlOlNlc2FtLCDDtmZmbmUgZGljaA=="
     assert "Sesam" not in receiver.url
-
-
-def test_a_certificate_must_be_trusted_unless_told_otherwise(listen, receive, tmp_path, caplog, h) -> None:
-    import ssl
-
-    import trustme
-
-    authority = trustme.CA()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("127.0.0.1").configure_cert(context)
-    listener = listen(context=context)
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    wary = receive(Alertmanager, listener.url)
-    wary.put([h.notice("Secret")], 0.0)
-    h.wait_until(lambda: wary.counts.failed == 1)
-    h.wait_until(lambda: caplog.records)
-    assert "set ca_file" in caplog.records[0].facts["error"]
-    wary.stop(0)
-    for options in ({"ca_file": str(tmp_path / "ca.pem")}, {"verify": False}):
-        receiver = receive(Alertmanager, listener.url, **options)
-        for name in "AB":
-            receiver.put([h.notice(name)], 0.0)
-        h.wait_until(lambda: receiver.counts.sent == 2)  # noqa: B023
-        assert receiver.counts.failed == 0
-    assert "Secret" not in listener.received()
-
-
-def test_a_fifo_in_the_place_of_certificates_blocks_nothing(listen, receive, tmp_path, caplog, h) -> None:
-    import ssl
-
-    import trustme
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
-    os.mkfifo(tmp_path / "ca.pem")
-    receiver = receive(Alertmanager, listen(context=context).url, ca_file=str(tmp_path / "ca.pem"))
-    receiver.put([h.notice("A")], 0.0)
-    h.wait_until(lambda: caplog.records)
-    assert "ca.pem: is a FIFO, not a file; give a regular file" in caplog.records[0].facts["error"]
 
 
 def test_what_no_longer_holds_is_not_sent_to_alertmanager_but_to_a_webhook(listener, receive, h) -> None:

@@ -52,14 +52,6 @@ def test_an_alert_arrives_with_identical_labels_and_is_gone_when_it_resolves(ale
     assert (receiver.counts.dropped, receiver.counts.failed) == (0, 0)
 
 
-def test_two_instances_each_get_every_alert(alertmanager, receive, h) -> None:
-    reals = [alertmanager(), alertmanager()]
-    receivers = [receive(Alertmanager, real.url) for real in reals]
-    Dispatcher(receivers).consider("g", [h.alert("A", fired_at=time.time())], time.time(), 1.0)
-    h.wait_until(lambda: all(receiver.counts.sent == 1 for receiver in receivers))
-    assert [real.listed() for real in reals] == [[{"alertname": "A"}]] * 2
-
-
 def test_an_alertmanager_that_restarts_knows_again_what_fires(alertmanager, receive, h) -> None:
     real = alertmanager()
     receiver = receive(Alertmanager, real.url)

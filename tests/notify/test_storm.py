@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
 import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.servers import fetch, free_port, need, program
+from tests.waiting import wait_until
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "packaging" / "alertmanager"
 GPUS = 8
@@ -127,13 +127,6 @@ def groups(url: str) -> dict[str, list[dict[str, str]]]:
     return found
 
 
-def wait_for(condition: Any) -> None:
-    until = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.05)
-
-
 def test_a_rack_that_fails_wakes_each_person_once(alertmanager: str, pagers: Pagers) -> None:
     nodes = 18
     alerts = [list(of_node(number)) for number in range(nodes)]
@@ -149,7 +142,7 @@ def test_a_rack_that_fails_wakes_each_person_once(alertmanager: str, pagers: Pag
     assert len(different) > 50 * nodes
     assert len(json.loads(fetch(f"{alertmanager}/api/v2/alerts", 60))) == len(different)
     assert groups(alertmanager) == expected
-    wait_for(lambda: len(pagers.told) >= len(expected))
+    wait_until(lambda: len(pagers.told) >= len(expected))
     for each in alerts:
         post(alertmanager, each)  # told again a minute later, as agents do
     assert sorted(receiver for receiver, _ in pagers.told) == sorted(expected)
@@ -167,7 +160,7 @@ def test_a_rack_of_which_no_agent_answers_is_one_page_with_one_alert(alertmanage
     assert len(of_nodes) > 50 * 18
     assert all(each["status"]["inhibitedBy"] for each in of_nodes)
     assert groups(alertmanager)["pager"] == [rack]
-    wait_for(lambda: any(receiver == "pager" for receiver, _ in pagers.told))
+    wait_until(lambda: any(receiver == "pager" for receiver, _ in pagers.told))
     (page,) = [body for receiver, body in pagers.told if receiver == "pager"]
     assert [each["labels"]["alertname"] for each in page["alerts"]] == ["RackAgentsDown"]
 
@@ -178,7 +171,7 @@ def test_a_pod_that_fails_is_one_page_and_its_racks_are_none(alertmanager: str, 
     for number in range(40):
         lost = alert("RackAgentsDown", "critical", {})
         post(alertmanager, [{**lost, "labels": {**lost["labels"], "rack": f"r{number}"}}])
-    wait_for(lambda: pagers.told)
+    wait_until(lambda: pagers.told, 120.0)
     assert groups(alertmanager) == {"pager": [{"cluster": "c1"}]}
     assert [receiver for receiver, _ in pagers.told] == ["pager"]
 
@@ -187,7 +180,7 @@ def test_nodes_of_no_rack_are_a_page_each_and_two_racks_are_two(alertmanager: st
     lost = alert("GpuLost", "critical", {"instance": "n1:19400"}, gpu="0")
     for changed in ({"rack": "r12"}, {"rack": "r13"}, {"rack": ""}, {"rack": "", "instance": "n2:19400"}):
         post(alertmanager, [{**lost, "labels": {**lost["labels"], **changed}}])
-    wait_for(lambda: len(pagers.told) == 4)
+    wait_until(lambda: len(pagers.told) == 4)
     assert [receiver for receiver, _ in pagers.told] == ["pager"] * 4
 
 

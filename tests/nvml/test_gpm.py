@@ -13,12 +13,6 @@ def samples_taken(driver: FakeDriver) -> int:
     return driver.log.count("nvmlGpmSampleGet")
 
 
-def test_the_first_sample_has_nothing_to_be_compared_with(opened):
-    sample = opened(h100()).read()
-    assert values(sample, ROW) == {}
-    assert gaps(sample, ROW) == []
-
-
 def test_a_quick_lane_keeps_the_newest_mean_until_the_next_interval_is_long_enough(opened):
     gpu = h100()
     bench = opened(gpu)

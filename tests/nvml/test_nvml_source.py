@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 
 import pytest
 
@@ -104,17 +103,6 @@ def test_a_gpu_that_gives_only_its_uuid_is_still_a_channel(opened):
         gpu.calls[f"nvmlDeviceGet{name}"] = UNKNOWN
     identity = opened(gpu).channels[0].identity
     assert (identity.gpu.uuid, identity.slot, identity.serial, identity.model) == ("GPU-00000000", "", "", "")
-
-
-def test_a_gpu_that_hangs_while_opening_does_not_hold_up_the_others(opened):
-    release = threading.Event()
-    gpu = h100(1)
-    gpu.hook = lambda name: release.wait()
-    bench = opened(h100(0), gpu)
-    assert [channel.key for channel in bench.channels] == ["GPU-00000000"]
-    (missing,) = bench.source.roster(NOW).unidentified
-    assert (missing.index, missing.reason) == ("1", Reason.TIMEOUT)
-    release.set()
 
 
 def test_a_node_on_which_no_gpu_can_be_opened_is_open_and_says_why():

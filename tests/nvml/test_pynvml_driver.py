@@ -168,68 +168,6 @@ while heard(): tell(read=[read(n) for n in range(4)], events=events())
     assert "versions" in child.ask("mismatch")["read"][1]
 
 
-def test_counters_that_restart_fall(start: Start) -> None:
-    child = start(
-        """
-channel = source.open(now())[0]
-name = "coldplate_gpu_energy_joules_total"
-def energy(): return next(r.value for r in channel.read(Lane.FAST, now()).readings if r.metric.name == name)
-tell(energy=energy())
-while heard(): tell(energy=energy())
-"""
-    )
-    before = child.said()["energy"]
-    later = child.ask()["energy"]
-    assert later > before
-    assert child.ask("reset-counters")["energy"] < before
-
-
-def test_a_hung_gpu_holds_up_its_own_thread_only_and_opening_leaves_it_out(start: Start) -> None:
-    child = start(
-        """
-channels = source.open(now())
-tell(keys=[c.key[-1] for c in channels], readings=[len(c.read(Lane.FAST, now()).readings) > 30 for c in channels])
-heard()
-done = threading.Event()
-def slow():
-    channels[0].read(Lane.FAST, now())
-    done.set()
-threading.Thread(target=slow, daemon=True).start()
-tell(hangs=not done.wait(0.2), other=len(channels[1].read(Lane.FAST, now()).readings) > 30)
-heard()
-tell(back=done.wait(2))
-""",
-        "hang 1",
-        "count 4",
-    )
-    assert child.said() == {"keys": ["1", "3", "4"], "readings": [True] * 3}
-    assert child.ask("hang 0", "count 4") == {"hangs": True, "other": True}
-    assert child.ask("count 4") == {"back": True}
-
-
-@pytest.mark.parametrize(
-    ("commands", "error"),
-    [(["unloaded"], "AbsentError"), (["count 0"], "AbsentError"), (["mismatch"], "SourceError")],
-)
-def test_a_node_that_cannot_be_opened_says_why(start: Start, commands: list[str], error: str) -> None:
-    child = start(
-        "try: source.open(now())\nexcept Exception as error: tell(error=type(error).__name__, text=str(error))",
-        *commands,
-    )
-    assert child.said()["error"] == error
-
-
-def test_a_crash_of_the_library_is_a_crash_of_the_process_alone(start: Start) -> None:
-    child = start("channels = source.open(now())\ntell(ok=1)\nheard()\nchannels[0].read(Lane.FAST, now())")
-    child.said()
-    command(child.control, "segv")
-    time.sleep(0.15)
-    assert child.process.stdin is not None
-    child.process.stdin.write("\n")
-    child.process.stdin.flush()
-    assert child.process.wait(5) == -11
-
-
 def test_without_a_library_the_node_is_absent(start: Start, tmp_path: Path) -> None:
     child = Child(
         "try: source.open(now())\nexcept AbsentError as error: tell(text=str(error))",
@@ -250,7 +188,7 @@ tell(binding=binding, ours=[[(each.pid, each.memory, each.instance) for each in 
 """
 
 
-@pytest.mark.parametrize("count", [0, 3, 64, 65, 200])
+@pytest.mark.parametrize("count", [3, 65])  # more than the binding makes room for at first
 def test_processes_are_those_that_the_binding_lists(start: Start, count: int) -> None:
     told = start(LIST_PROCESSES, *(f"process 1 {1000 + number}" for number in range(count))).said()
     assert told["ours"][0] == []

@@ -47,16 +47,29 @@ def read_by(query: str) -> list[str | None]:
     "query",
     [
         "nothing > 1",
+        "max by (x) (nothing) == 0",
         "sum by (gpu) (rate(nothing[1m])) / m",
         "m and nothing",
         "nothing unless m",
         "count_over_time(nothing[1m:1s]) >= 10",
         "(nothing > 1) unless (nothing > 2) unless (m > 3) unless (m > 4)",
         "max_over_time((nothing * 2)[1m:1s]) or nothing",
+        'label_replace(max_over_time(nothing[5m]) > 1, "a", "b", "", "") or label_replace(none, "a", "c", "", "")',
+        'label_join(nothing, "x", "-", "y", "z")',
+        "abs(nothing - (nothing offset 10s)) / 10",
+        "predict_linear(nothing[5m], 60) > 0",
+        "quantile_over_time(0.75, nothing[5m])",
     ],
 )
 def test_where_no_series_is_there_nothing_is_read(query: str) -> None:
     assert read_by(query) == []
+
+
+@pytest.mark.parametrize("query", ["absent(nothing)", "nothing or vector(1)", "count(nothing) or on () vector(0)"])
+def test_a_query_that_has_a_result_without_series_has_it(query: str) -> None:
+    found = compile_query(query).evaluate(Watched(), AT)
+    assert isinstance(found, list)
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -33,16 +31,3 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     write_leaf(folder, "client", authority.issue_cert("scraper.example", "127.0.0.1"))
     write_leaf(folder, "stranger", other.issue_cert("scraper.example"))
     return SimpleNamespace(folder=folder, authority=authority)
-
-
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], bool]], None]:
-    """Waits until something is so, for five seconds at most."""
-
-    def wait(condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + 5.0
-        while not condition():
-            assert time.monotonic() < end, "it did not come to pass"
-            time.sleep(0.005)
-
-    return wait

@@ -124,16 +124,6 @@ def test_history_continues_when_a_source_comes_back_with_equal_series() -> None:
     assert shown[0].value == 520.0
 
 
-def test_a_series_that_comes_and_goes_does_not_disturb_its_neighbours() -> None:
-    conditioner = Conditioned()
-    both = [Reading(POWER, 100.0), Reading(ENERGY, 7.0)]
-    conditioner.pass_on(0.0, both)
-    conditioner.pass_on(1.0, both[1:])
-    shown, gaps = conditioner.pass_on(2.0, both)
-    assert gaps == []
-    assert named(shown)["coldplate_gpu_energy_joules_total"] == 7.0
-
-
 @given(st.lists(st.floats(), max_size=30))
 def test_whatever_a_driver_says_only_plausible_values_are_shown(values: list[float]) -> None:
     conditioner = Conditioned()

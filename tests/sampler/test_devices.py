@@ -180,15 +180,6 @@ def test_a_gpu_that_comes_back_under_another_index_is_one_gpu() -> None:
     assert rig.family(1.5, "coldplate_gpu_power_watts") == {("0", "GPU-0"): 500, ("1", "GPU-2"): 500}
 
 
-def test_another_board_in_the_slot_of_a_known_one_is_named() -> None:
-    rig = Rig(known=[gpu(0), gpu(1)])
-    swapped = GpuIdentity(Gpu("1", "GPU-9"), gpu(1).slot, "S9", "H100")
-    rig.enlist([gpu(0), swapped])
-    rig.sample(0.0, gpu(0), swapped)
-    assert rig.family(0.5, "coldplate_gpu_up") == {("0", "GPU-0"): 1, ("1", "GPU-9"): 1}
-    assert set(rig.family(0.5, "coldplate_gpu_replaced_info")) == {("1", "GPU-9")}
-
-
 def test_an_error_that_was_a_mistake_heals_with_the_next_good_sample() -> None:
     rig = Rig()
     rig.enlist([gpu(0)])
@@ -198,20 +189,6 @@ def test_an_error_that_was_a_mistake_heals_with_the_next_good_sample() -> None:
         assert rig.family(0.6, "coldplate_gpu_up") == {("0", "GPU-0"): 0}
         rig.sample(1.0, gpu(0))
         assert rig.family(1.1, "coldplate_gpu_up") == {("0", "GPU-0"): 1}
-
-
-def test_what_is_no_longer_known_is_forgotten() -> None:
-    """A worker may show other devices each time it starts."""
-    rig = Rig(Settings(expected_gpus=1))
-    for number in range(50):
-        identity = GpuIdentity(Gpu("0", f"GPU-x{number}"), "0000:00:00.0", "S", "H100")
-        rig.enlist([identity], at=float(number))
-        rig.sample(float(number), identity)
-        rig.see(number + 0.5)
-    sampler = rig.sampler
-    assert len(sampler._blocks) <= 3
-    assert len(sampler.presence._good) == 1
-    assert len(sampler.presence._stones) == 1
 
 
 def test_a_driver_that_shows_other_gpus_each_time_fills_no_inventory() -> None:

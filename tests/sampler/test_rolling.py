@@ -15,20 +15,6 @@ def statistics(window: RollingWindow) -> tuple[float, float, float]:
     return window.lowest[0], window.means[0], window.highest[0]
 
 
-def test_the_statistics_are_of_the_values_seen() -> None:
-    window = RollingWindow(60, 1)
-    for at, value in enumerate([4.0, 1.0, 7.0]):
-        window.add(float(at), [value])
-    assert statistics(window) == (1.0, 4.0, 7.0)
-
-
-def test_zero_is_a_value() -> None:
-    window = RollingWindow(60, 1)
-    window.add(0, [0.0])
-    window.add(1, [1.0])
-    assert statistics(window) == (0.0, 0.5, 1.0)
-
-
 def test_a_peak_is_forgotten_after_the_window() -> None:
     window = RollingWindow(60, 1)
     window.add(0.0, [900.0])

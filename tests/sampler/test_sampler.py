@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 
 from agent.backends.protocol import BackendSample, ChannelError, GpuProcess, LaneSample
@@ -119,20 +117,6 @@ def test_a_gpu_that_the_driver_no_longer_shows_keeps_its_identity() -> None:
     assert set(rig.values(0.5, "coldplate_gpu_info")) == {"GPU-0", "GPU-1"}
 
 
-def test_going_down_and_coming_back_are_reported_once_each(caplog: pytest.LogCaptureFixture) -> None:
-    rig = Rig()
-    with caplog.at_level(logging.INFO):
-        rig.sample("GPU-0", 0.0)
-        rig.see(0.0)
-        for at in (4.0, 5.0, 6.0):
-            rig.see(at)
-        rig.sample("GPU-0", 7.0)
-        rig.see(7.0)
-        rig.see(7.5)
-    said = [record.message for record in caplog.records if getattr(record, "facts", {}).get("uuid") == "GPU-0"]
-    assert said == ["GPU is down", "GPU is back"]
-
-
 def test_a_worker_that_was_started_again_brings_no_series_that_are_known() -> None:
     rig = Rig()
     rig.sample("GPU-0", 1.0, 500.0)
@@ -154,25 +138,21 @@ def test_a_reload_that_expects_fewer_gpus_forgets_the_missing_one() -> None:
     assert not any(uuid == "GPU-1" for uuid, _ in rig.missing(1.0))
 
 
-def test_node_power_is_estimated_where_nothing_measures_it_and_says_so() -> None:
-    rig = Rig()
+@pytest.mark.parametrize(
+    ("settings", "shown"),
+    [
+        (Settings(), {"estimate": 1.1 * 1000 + 2 * 212.5}),
+        (Settings(estimate=Coefficients(1.2, 300.0)), {"estimate": 1.2 * 1000 + 2 * 300}),
+        (Settings(estimate=None), {}),
+    ],
+)
+def test_node_power_is_estimated_as_configured_where_nothing_measures_it(
+    settings: Settings, shown: dict[str, float]
+) -> None:
+    rig = Rig(settings)
     rig.sample("GPU-0", 0.0, 600.0)
     rig.sample("GPU-1", 0.0, 400.0)
-    assert rig.values(0.5, "coldplate_node_power_watts", "source") == {"estimate": 1.1 * 1000 + 2 * 212.5}
-
-
-def test_the_estimate_is_made_with_the_coefficients_of_the_configuration() -> None:
-    rig = Rig(Settings(estimate=Coefficients(1.2, 300.0)))
-    rig.sample("GPU-0", 0.0, 600.0)
-    rig.sample("GPU-1", 0.0, 400.0)
-    assert rig.values(0.5, "coldplate_node_power_watts", "source") == {"estimate": 1.2 * 1000 + 2 * 300}
-
-
-def test_no_estimate_is_made_where_none_is_wanted() -> None:
-    rig = Rig(Settings(estimate=None))
-    rig.sample("GPU-0", 0.0, 600.0)
-    rig.sample("GPU-1", 0.0, 400.0)
-    assert rig.values(0.5, "coldplate_node_power_watts", "source") == {}
+    assert rig.values(0.5, "coldplate_node_power_watts", "source") == shown
 
 
 def test_an_estimate_without_one_of_the_gpus_is_a_gap_and_not_a_smaller_number() -> None:
@@ -189,26 +169,6 @@ def test_a_measured_node_power_replaces_the_estimate() -> None:
     measured = Reading(Series(NODE_POWER, Node(), (("source", "hwmon"),)), 7000.0)
     rig.sampler.take_read(read_of("power", Lane.FAST, 0.0, 0.01, Outcome.OK, BackendSample([measured])))
     assert rig.values(1.0, "coldplate_node_power_watts", "source") == {"hwmon": 7000.0}
-
-
-def test_a_backend_that_fails_affects_only_itself_and_its_newest_reason_counts() -> None:
-    rig = Rig()
-    measured = Reading(Series(NODE_POWER, Node(), (("source", "hwmon"),)), 7000.0)
-    rig.sampler.take_read(read_of("power", Lane.FAST, 0.0, 0.01, Outcome.OK, BackendSample([measured])))
-    for at, detail in ((1.0, "first"), (2.0, "second")):
-        rig.sampler.take_read(read_of("power", Lane.FAST, at, 0.01, Outcome.FAILED, BackendSample(), detail))
-    report = next(report for report in rig.see(2.0).reports if report.backend == "power")
-    assert (report.outcome, [gap.detail for gap in report.gaps]) == (Outcome.FAILED, ["second"])
-    assert rig.values(2.0, "coldplate_backend_up", "backend") == {"nvml": 1, "power": 0}
-
-
-def test_absent_hardware_is_not_a_failure() -> None:
-    rig = Rig()
-    rig.sampler.take_read(
-        read_of("infiniband", Lane.FAST, 0.0, 0.0, Outcome.ABSENT, BackendSample(), "no /sys/class/infiniband")
-    )
-    assert rig.values(1.0, "coldplate_backend_up", "backend") == {"nvml": 1}
-    assert rig.values(1.0, "coldplate_backend_info", "outcome") == {"ok": 1, "absent": 1}
 
 
 def test_no_series_is_there_twice() -> None:
