@@ -20,7 +20,7 @@ _PROCESSES = Derived("the processes that the driver shows on the job's GPUs")
 HOLDERS = (
     Metric("coldplate_gpu_job_info", Kind.INFO, Unit.NONE, Gpu,
            "The job that holds the GPU or MIG instance; with shared='true' several do, and none is named; "
-           "with held='true' none of its processes uses it.",
+           "with held='true' no process uses it.",
            Lane.SLOW, (_HOLDER,), labels=(*JOB, "user", "name", "mig", "shared", "held", *POD), span=(1, 1),
            simulated=(1, 1)),
     Metric("coldplate_gpu_shared_job_info", Kind.INFO, Unit.NONE, Gpu,

@@ -62,6 +62,23 @@ MEMORY_ERRORS = (
            labels=("controller", "dimm", "slot", "type"), span=(0, 2.0**63), simulated=(0, 1e3), shown=Shown.FULL),
 )  # fmt: skip
 
+FAULTS = (
+    Metric("coldplate_node_mount_up", Kind.STATE, Unit.NONE, Node,
+           "1 if the network or FUSE filesystem answers, 0 if it does not, or its server is gone.",
+           Lane.COLD, (Source("statvfs of what /proc/self/mounts lists, in a thread of its own"),),
+           labels=("mountpoint", "fstype"), span=(0, 1), simulated=(1, 1)),
+    Metric("coldplate_node_processes_stuck", Kind.GAUGE, Unit.NONE, Node,
+           "Processes that have been in uninterruptible sleep for two minutes, without running once.",
+           Lane.COLD, (Source("/proc/PID/stat and status, while /proc/stat counts blocked tasks"),),
+           span=(0, 1e6), simulated=(0, 0)),
+    Metric("coldplate_node_fabric_manager_up", Kind.STATE, Unit.NONE, Node,
+           "1 if NVIDIA's Fabric Manager runs, 0 if not; only where NVSwitches are devices of the host.",
+           Lane.COLD, (Source("/proc/PID/comm, /proc/driver/nvidia-nvswitch/devices"),), span=(0, 1), simulated=(1, 1)),
+    Metric("coldplate_node_peermem_loaded", Kind.STATE, Unit.NONE, Node,
+           "1 if nvidia_peermem is loaded, 0 if not; only with InfiniBand. Newer stacks do RDMA to GPUs by dma-buf.",
+           Lane.COLD, (Source("/sys/module/nvidia_peermem"),), span=(0, 1), simulated=(1, 1)),
+)  # fmt: skip
+
 STORAGE = (
     Metric("coldplate_node_disk_read_bytes_total", Kind.COUNTER, Unit.BYTES, Node,
            "Bytes read from a physical disk.",
@@ -186,6 +203,7 @@ ROWS: tuple[Metric, ...] = (
     + STORAGE
     + NETWORK
     + MEMORY_ERRORS
+    + FAULTS
     + IDENTITY
     + (NODE_POWER, NODE_POWER_FALLBACK)
     + POWER_PARTS

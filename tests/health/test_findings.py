@@ -20,10 +20,12 @@ from agent.model import (
     Gap,
     Gpu,
     Layout,
+    Node,
     NvLink,
     Outcome,
     Reading,
     Reason,
+    Series,
     Snapshot,
     Xid,
     readings_of,
@@ -66,6 +68,11 @@ def state(now: str) -> Callable[[Reading], float | None]:
     return change
 
 
+HOST = {"mounts": "coldplate_node_mount_up", "fabric-manager": "coldplate_node_fabric_manager_up",
+        "memory-errors": "coldplate_node_memory_errors_total"}  # fmt: skip
+"""Checks of the host, which a synthetic node has not, and what they read."""
+
+
 @pytest.mark.parametrize(
     ("change", "name", "verdict", "found"),
     [
@@ -100,8 +107,30 @@ def test_what_differs_is_found(look, change: Callable[[Reading], float | None], 
     assert finding.verdict.value == verdict
     assert finding.found.startswith(found)
     assert finding.remedy
-    others = {each.name for each in findings if each.is_met is not True} - {name, "rack-nodes"}
+    others = {each.name for each in findings if each.is_met is not True} - {name, "rack-nodes", *HOST}
     assert others <= {"gpus-alike"}
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "verdict", "found"),
+    [
+        ("mounts", {("/data", "nfs4"): 1}, "ok", "1 answer"),
+        ("mounts", {("/data", "nfs4"): 1, ("/home", "lustre"): 0}, "critical", "/home (lustre)"),
+        ("mounts", {}, "skipped", "no network filesystem"),
+        ("fabric-manager", {(): 1}, "ok", "runs"),
+        ("fabric-manager", {(): 0}, "critical", "does not run"),
+        ("memory-errors", {("corrected",): 9, ("uncorrected",): 0}, "ok", "none"),
+        ("memory-errors", {("corrected",): 9, ("uncorrected",): 2}, "warning", "2 since boot"),
+    ],
+)
+def test_faults_of_the_host(look, name: str, values: dict[tuple[str, ...], float], verdict: str, found: str) -> None:
+    row, seen = BY_NAME[HOST[name]], look("idle")
+    series = tuple(Series(row, Node(), tuple(zip(row.labels, labels, strict=True))) for labels in values)
+    frames = (*seen.frames, Frame(Layout(series), tuple(map(float, values.values()))))
+    view = view_of(Snapshot(seen.sequence, seen.at, frames, seen.reports))
+    (finding,) = examined(view, H100, {name})
+    assert finding.verdict.value == verdict
+    assert found in finding.found
 
 
 def test_gpus_that_differ_from_most_are_found_without_any_expectation(look) -> None:

@@ -28,7 +28,11 @@ def write_host(proc: Path, sys: Path, uptime: float, mode: int) -> None:
     all_cpus, each_cpu = ["0"] * _CPU_FIELDS, ["0"] * _CPU_FIELDS
     all_cpus[mode], each_cpu[mode] = str(round(CPUS * uptime * TICKS)), str(round(uptime * TICKS))
     lines = [f"cpu  {' '.join(all_cpus)}", *(f"cpu{number} {' '.join(each_cpu)}" for number in range(CPUS))]
-    _write(proc / "stat", "\n".join([*lines, "btime 1700000000", ""]))
+    _write(proc / "stat", "\n".join([*lines, "btime 1700000000", "procs_blocked 0", ""]))
+    _write(proc / "1/stat", "1 (systemd) S 0\n")
+    _write(proc / "1/comm", "nv-fabricmanage\n")
+    for folder in (proc / "driver/nvidia-nvswitch/devices/0000:c1:00.0", sys / "module/nvidia"):
+        folder.mkdir(parents=True, exist_ok=True)
     _write(proc / "loadavg", f"{4 * CPUS}.00 {4 * CPUS}.00 {4 * CPUS}.00 {4 * CPUS}/9000 1234\n")
     kib = 2 * 10**12 // 1024
     memory = dict.fromkeys(("MemTotal", "MemFree", "MemAvailable"), kib)

@@ -65,6 +65,7 @@ FASTEST = (
 
 HIGHEST = (
     (r"node_cpus", machine.CPUS),
+    (r"node_processes_stuck", 9000),
     (r"node_load\d+", 40 * machine.CPUS),
     (r"node_(memory|swap)_\w+_bytes", 8e12),
     (r"node_filesystem_\w+_bytes", 1e15),

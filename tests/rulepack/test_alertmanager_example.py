@@ -25,13 +25,15 @@ OF_THE_NODE = {"cluster", "rack"}
 RECEIVERS = {
     "pager": "AgentDown ClusterAgentsDown RackAgentsDown ShardDown "
     "GpuEccErrors:critical GpuFabricDegraded:critical GpuLost GpuCountWrong "
+    "FabricManagerDown "
     "GpuPowerBrake GpuThrottled:critical GpuRecoveryActionNeeded GpuRowRemap:critical GpuXid:critical "
     "InfinibandPortDown NvLinkDown NvSwitchErrors:critical RackNvlink",
     "tickets": "PortHot EthernetFecErrors PortFlapping GpuEccErrors:warning "
     "GpuFabricDegraded:warning GpuHot GpuTemperatureDrift GpuLemon GpuPcieDegraded "
     "GpuRowRemap:warning GpuThrottled:warning GpuXid:warning GpuXidUnknown "
     "InfinibandRateDegraded InfinibandErrors InfinibandRailLagging "
-    "JobGpuSlow JobRailSlow NodeExpectationNotMet NodePowerEstimated NodePowerOverShare "
+    "JobGpuSlow JobRailSlow NodeExpectationNotMet NodeMemoryErrors NodeMountDown NodeProcessesStuck "
+    " NodePowerEstimated NodePowerOverShare "
     "NvLinkErrors NvSwitchErrors:warning RackAgentsDisagree TransceiverDegrading",
     "job-owners": "GpuAllocatedIdle GpuDataStarvation GpuImbalance GpuJobSaving GpuJobSyncStall GpuStraggler JobHung",
     "monitoring": "AgentDiskFailing AgentStalled AlertsUndelivered BackendFailing ConfigReloadFailed MetricsMissing "

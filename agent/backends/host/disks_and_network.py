@@ -32,15 +32,17 @@ class Mount(NamedTuple):
     fstype: str
 
 
+def all_mounts(procfs: str) -> list[Mount]:
+    """The mounts in the kernel's order. Raises OSError."""
+    lines = _content(f"{procfs}/self/mounts").split(b"\n")
+    fields = ([_plain(field) for field in line.split(b" ", 3)[:3]] for line in lines)
+    return [Mount(*each) for each in fields if len(each) == 3]
+
+
 def block_mounts(procfs: str) -> list[Mount]:
     """The mounts with a device behind them, and those of ZFS, in the kernel's order. Raises OSError."""
     types = _on_devices(_content(f"{procfs}/filesystems"))
-    mounts = []
-    for line in _content(f"{procfs}/self/mounts").split(b"\n"):
-        fields = [_plain(field) for field in line.split(b" ", 3)[:3]]
-        if len(fields) == 3 and fields[0] not in ("", "none") and fields[2] in types:
-            mounts.append(Mount(*fields))
-    return mounts
+    return [mount for mount in all_mounts(procfs) if mount.device not in ("", "none") and mount.fstype in types]
 
 
 def _on_devices(filesystems: bytes) -> set[str]:

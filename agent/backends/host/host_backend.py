@@ -12,9 +12,11 @@ from agent.backends.host.disks_and_network import (
     FILESYSTEM,
     MAX_FILESYSTEMS,
     DiskAndNetworkGroups,
+    Mount,
     MountPoints,
     filesystem,
 )
+from agent.backends.host.host_faults import MAX_MOUNTS, MOUNT_UP, HostFaultGroups, NetworkMount, NetworkMounts
 from agent.backends.host.kernel import KernelGroups
 from agent.backends.host.reading_groups import GroupReadings, ReadingGroup, SeriesCache, gap_reason
 from agent.backends.protocol import BackendSample
@@ -62,7 +64,7 @@ class HostBackend:
     """Reads the host through psutil, and two files that psutil does not cover directly from procfs."""
 
     name = "host"
-    lanes = frozenset({Lane.SLOW})
+    lanes = frozenset({Lane.SLOW, Lane.COLD})
     shortest = 1.0
 
     def __init__(self, procfs: str = "/proc", sysfs: str = "/sys") -> None:
@@ -74,21 +76,27 @@ class HostBackend:
             *KernelGroups(procfs, sysfs).groups(self._book),
             *DiskAndNetworkGroups(procfs, sysfs).groups(self._book),
         ]
-        self._groups = [DeviceReads(group.path, [group]) for group in groups]
-        self._rows = [group.rows for group in groups]
+        self._faults = HostFaultGroups(procfs, sysfs)
+        self._groups = {Lane.SLOW: groups, Lane.COLD: self._faults.groups(self._book)}
         self._mounts = DeviceReads("mounts", [MountPoints(procfs)])
+        self._network_mounts = DeviceReads("network mounts", [NetworkMounts(procfs)])
+        self._known_mounts: dict[Mount, NetworkMount] = {}
         self._filesystems: dict[str, ReadingGroup] = {}
         self._left_out = 0
 
-    def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - it has one lane
-        """Read every group; a group that fails or hangs becomes one gap for each of its rows."""
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
+        """Read every group of the lane; a group that fails or hangs becomes one gap for each of its rows."""
         sample = _HostSample()
-        for leg, rows, (answer,) in zip(
-            self._groups, self._rows, self._relay.round(self._groups, now.mono), strict=True
-        ):
-            sample.take(answer, rows, leg.name)
-        self._read_filesystems(sample, now.mono)
-        self._tell_left_out(sample)
+        groups = self._groups[lane]
+        self._faults.mono = now.mono
+        legs = [DeviceReads(group.path, [group]) for group in groups]
+        for group, (answer,) in zip(groups, self._relay.round(legs, now.mono), strict=True):
+            sample.take(answer, group.rows, group.path)
+        if lane is Lane.COLD:
+            self._read_network_mounts(sample, now.mono)
+        else:
+            self._read_filesystems(sample, now.mono)
+            self._tell_left_out(sample)
         return BackendSample(sample.readings, list(sample.gaps.values()), calls=sample.calls)
 
     def close(self) -> None:
@@ -107,6 +115,21 @@ class HostBackend:
         legs = [DeviceReads(f"mount {at}", [group]) for at, group in self._filesystems.items()]
         for at, (answer,) in zip(self._filesystems, self._relay.round(legs, mono), strict=True):
             sample.take(answer, FILESYSTEM, at)
+
+    def _read_network_mounts(self, sample: _HostSample, mono: float) -> None:
+        """Ask every network filesystem; one that gives no answer is down."""
+        ((listed,),) = self._relay.round([self._network_mounts], mono)
+        if not isinstance(listed, list):
+            sample.take(listed, (MOUNT_UP,), "network mounts")
+            return
+        known = self._known_mounts
+        self._known_mounts = {each: known.get(each) or NetworkMount(each) for each in listed[:MAX_MOUNTS]}
+        legs = [DeviceReads(f"mount {each.mountpoint}", [item]) for each, item in self._known_mounts.items()]
+        figures = GroupReadings(self._book)
+        for mount, (answer,) in zip(self._known_mounts, self._relay.round(legs, mono), strict=True):
+            if answer is not None:
+                figures.add(MOUNT_UP, answer is True, mount.mountpoint, mount.fstype)
+        sample.take(figures, (MOUNT_UP,), "network mounts")
 
     def _tell_left_out(self, sample: _HostSample) -> None:
         if sample.left_out:

@@ -110,7 +110,7 @@ class JobSeries:
     def holders(self, slot: GpuSlot, jobs: Sequence[tuple[Job, str]], *, held: bool) -> None:
         """Show the jobs of one slot, each with its container there, as one series per slot, so that no join breaks.
 
-        `held` says that no process of theirs is on it.
+        `held` says that none of their processes is on it.
         """
         is_held = "true" if held else "false"
         if len(jobs) == 1:

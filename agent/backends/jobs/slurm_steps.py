@@ -3,7 +3,7 @@
 Slurm keeps a cgroup for each step of a job (slurm.schedmd.com/cgroup_v2.html, cgroups.html), and names the GPUs in the
 environment of the step's processes: SLURM_JOB_GPUS in the batch or interactive step (slurm.schedmd.com/sbatch.html),
 SLURM_STEP_GPUS in the others (srun.html). Both hold the numbers of the device files, also where a job sees its GPUs
-only. A user can change the environment of a process of theirs, so it counts only for GPUs on which no job computes.
+only. Users can change the environment of their processes, so it counts only for GPUs on which no job computes.
 """
 
 from __future__ import annotations

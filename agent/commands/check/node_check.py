@@ -294,7 +294,9 @@ def _sample(config: Config, options: CommandLineOptions, until: float) -> CheckE
         "reporting the rack's configuration": ConfiguredRack(load_rack(config, options.folder, 0.0))
     }
     replaced = msgspec.structs.replace
-    backends = replaced(config.backends, host=False, power=(), redfish=None)
+    # Beside synthetic devices, this machine is not the node that is judged.
+    host = config.backends.host and scenario_of(config) is None
+    backends = replaced(config.backends, host=host, power=(), redfish=None)
     sparing = replaced(config, backends=backends, jobs=replaced(config.jobs, sources=()))
     sampling = make_sampling_loop(sparing, options, Hub(), rack)
     try:

@@ -1,0 +1,170 @@
+"""Faults of the host that stop GPU jobs: filesystems that do not answer, processes that are stuck in the kernel, a
+Fabric Manager that does not run, the module for GPUDirect RDMA that is not loaded.
+
+They are looked at once a minute. A filesystem is asked in a thread of its own, because the server of a network
+filesystem may be gone, and then the question does not return.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from agent.backends.host.disks_and_network import Mount, all_mounts
+from agent.backends.host.reading_groups import GroupReadings, ReadingGroup, SeriesCache
+from agent.backends.sysfs import list_names, text
+from agent.catalogue.node import BY_NAME
+
+log = logging.getLogger("coldplate.host")
+
+MOUNT_UP, STUCK, FABRIC_MANAGER, PEERMEM = (
+    BY_NAME[f"coldplate_node_{name}"] for name in ("mount_up", "processes_stuck", "fabric_manager_up", "peermem_loaded")
+)
+MAX_MOUNTS = 16
+NETWORK_TYPES = frozenset(
+    ("nfs", "nfs4", "cifs", "smb3", "lustre", "beegfs", "gpfs", "ceph", "wekafs", "pvfs2", "panfs", "9p", "virtiofs")
+)
+NO_STORAGE = frozenset({"fuse.lxcfs", "fuse.gvfsd-fuse", "fuse.portal", "fuse.snapfuse"})
+DEAD = frozenset({errno.ESTALE, errno.ENOTCONN, errno.ESHUTDOWN, errno.EIO, errno.EHOSTDOWN, errno.ETIMEDOUT})
+"""Errors of a filesystem whose server is gone: NFS, FUSE, Lustre, and in general."""
+STUCK_SECONDS = 120.0
+"""Seconds without running from which a process in uninterruptible sleep counts as stuck: as the kernel's hung tasks."""
+MAX_REMEMBERED = 4096
+MANAGER = "nv-fabricmanage"
+"""Fabric Manager's program, by the 15 characters that the kernel keeps."""
+SWITCHES = "driver/nvidia-nvswitch/devices"
+PEERMEM_MODULES = ("nvidia_peermem", "nv_peer_mem")
+
+
+def network_mounts(procfs: str) -> list[Mount]:
+    """Return network and FUSE filesystems; of several mounts on one point the last counts. Raises OSError."""
+    last = {mount.mountpoint: mount for mount in all_mounts(procfs)}
+    return [
+        mount
+        for mount in sorted(last.values(), key=lambda each: (len(each.mountpoint), each.mountpoint))
+        if mount.fstype in NETWORK_TYPES or (mount.fstype.startswith("fuse.") and mount.fstype not in NO_STORAGE)
+    ]
+
+
+class NetworkMount:
+    """Asks one filesystem for its size. Its answer is whether it works; None if this user may not ask."""
+
+    def __init__(self, mount: Mount) -> None:
+        self.mount = mount
+        self.path = mount.mountpoint
+
+    def read(self) -> bool | None:
+        try:
+            os.statvfs(self.path)
+        except OSError as error:
+            return False if error.errno in DEAD else None
+        return True
+
+
+class NetworkMounts:
+    """Which network filesystems there are."""
+
+    def __init__(self, procfs: str) -> None:
+        self.path = f"{procfs}/self/mounts"
+        self._procfs = procfs
+
+    def read(self) -> list[Mount] | Exception:
+        try:
+            return network_mounts(self._procfs)
+        except OSError as error:
+            return error
+
+
+class _Sleeper(NamedTuple):
+    """Since when a process sleeps without running, in monotonic seconds, and how often it had run by then."""
+
+    since: float
+    switches: tuple[str, ...]
+
+
+class HostFaultGroups:
+    """Reads procfs and sysfs. `mono` is the time of the look, in monotonic seconds."""
+
+    def __init__(self, procfs: str, sysfs: str) -> None:
+        self._procfs = procfs
+        self._sysfs = sysfs
+        self._sleepers: dict[tuple[str, str], _Sleeper] = {}
+        self._logged: set[tuple[str, str]] = set()
+        self._manager = ""
+        self.mono = 0.0
+
+    def groups(self, book: SeriesCache) -> list[ReadingGroup]:
+        """The groups that are read separately."""
+        return [
+            ReadingGroup(f"{self._procfs}: processes", self._stuck, (STUCK,), book),
+            ReadingGroup(f"{self._procfs}/{SWITCHES}", self._fabric_manager, (FABRIC_MANAGER,), book),
+            ReadingGroup(f"{self._sysfs}/module", self._peermem, (PEERMEM,), book),
+        ]
+
+    def _stuck(self, figures: GroupReadings) -> None:
+        self._refuse_hidden()
+        sleepers = dict(self._asleep()) if self._blocked() else {}
+        self._sleepers = dict(list(sleepers.items())[:MAX_REMEMBERED])
+        stuck = {each for each, sleeper in self._sleepers.items() if self.mono - sleeper.since >= STUCK_SECONDS}
+        for pid, started in sorted(stuck - self._logged):
+            seconds = int(self.mono - self._sleepers[pid, started].since)
+            facts = {"pid": pid, "command": self._command(pid), "seconds": seconds}
+            log.warning("process is stuck in the kernel", extra={"facts": facts})
+        self._logged = stuck
+        figures.add(STUCK, len(stuck))
+
+    def _refuse_hidden(self) -> None:
+        """Raise OSError if this user does not see others' processes: then nothing can be said of them."""
+        os.stat(f"{self._procfs}/1/stat")  # noqa: PTH116 - no Path is needed
+
+    def _blocked(self) -> bool:
+        """Whether any task is in uninterruptible sleep now, which the kernel counts: mostly not, and all is said."""
+        with open(f"{self._procfs}/stat", "rb") as file:  # noqa: PTH123 - no Path is needed
+            for line in file:
+                if line.startswith(b"procs_blocked"):
+                    return int(line.split()[1]) > 0
+        raise ValueError(f"{self._procfs}/stat has no line procs_blocked")
+
+    def _asleep(self) -> Iterator[tuple[tuple[str, str], _Sleeper]]:
+        """Each process in uninterruptible sleep, by number and start; since now if it ran since the last look."""
+        for pid in filter(str.isdigit, list_names(self._procfs)):
+            try:
+                fields = text(f"{self._procfs}/{pid}/stat").rpartition(")")[2].split()
+                if fields[0] != "D":
+                    continue
+                switches = tuple(
+                    line.rpartition(":")[2].strip()
+                    for line in text(f"{self._procfs}/{pid}/status").splitlines()
+                    if "ctxt_switches" in line
+                )
+            except (OSError, IndexError):
+                continue  # it ended
+            key = (pid, fields[19])
+            before = self._sleepers.get(key)
+            yield key, before if before is not None and before.switches == switches else _Sleeper(self.mono, switches)
+
+    def _command(self, pid: str) -> str:
+        try:
+            return text(f"{self._procfs}/{pid}/comm")
+        except OSError:
+            return ""
+
+    def _fabric_manager(self, figures: GroupReadings) -> None:
+        """Only where the driver of NVSwitches has some: on later boards they are no devices of the host."""
+        if not list_names(f"{self._procfs}/{SWITCHES}"):
+            raise FileNotFoundError(errno.ENOENT, "the node has no NVSwitch", f"{self._procfs}/{SWITCHES}")
+        self._refuse_hidden()
+        if not self._manager or self._command(self._manager) != MANAGER:
+            pids = filter(str.isdigit, list_names(self._procfs))
+            self._manager = next((pid for pid in pids if self._command(pid) == MANAGER), "")
+        figures.add(FABRIC_MANAGER, bool(self._manager))
+
+    def _peermem(self, figures: GroupReadings) -> None:
+        """Only where there are the driver and InfiniBand devices."""
+        modules = f"{self._sysfs}/module"
+        if not list_names(f"{self._sysfs}/class/infiniband") or not os.path.isdir(f"{modules}/nvidia"):  # noqa: PTH112
+            raise FileNotFoundError(errno.ENOENT, "no driver of GPUs, or no InfiniBand device", modules)
+        figures.add(PEERMEM, any(os.path.isdir(f"{modules}/{name}") for name in PEERMEM_MODULES))  # noqa: PTH112
