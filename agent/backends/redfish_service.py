@@ -290,6 +290,17 @@ class RedfishPoll:
             self.problems.append(problem)
 
 
+class RedfishReader:
+    """How a polled source reads many documents of a service; see `PollableSource` for what each setting means."""
+
+    period = 15.0
+    configured = True
+    denied_retry = DENIED_RETRY_SECONDS
+    slow = True
+    grace = 0.0
+    patience = 60.0
+
+
 def log_new(problems: Iterable[str], before: Iterable[str]) -> None:
     """Log each problem that was not there before, in one line."""
     for problem in dict.fromkeys(problems):

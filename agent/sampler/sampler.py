@@ -111,7 +111,7 @@ class Sampler:
         self._ledger = GpuLedger()
         self._patiences: dict[tuple[str, Lane], float] = {}
         self._gpus = Devices(inventory, self.presence)
-        self._processes: dict[str, tuple[float, Sequence[GpuProcess]]] = {}
+        self._processes: dict[str, tuple[float, Sequence[GpuProcess] | None]] = {}
         self._rejected: dict[tuple[str, str], Series] = {}
         self._framer = Framer()
         self._own_framer, self._estimate_framer = Framer(), Framer()
@@ -158,7 +158,7 @@ class Sampler:
         key = (self.devices, sample.channel, sample.lane)
         self._store(key, sample.mono, self._in_known_series(key, sample.frame), sample.gaps)
         if sample.lane is Lane.SLOW:
-            self._processes[sample.channel] = (sample.mono, sample.processes or ())
+            self._processes[sample.channel] = (sample.mono, sample.processes)
         return sample.lane is Lane.FAST and self._gpus.good(sample.channel, sample.mono)
 
     def take_error(self, error: ChannelError) -> None:
@@ -196,14 +196,19 @@ class Sampler:
 
     def processes(self) -> dict[Gpu, Sequence[GpuProcess]]:
         """The compute processes of every GPU in the inventory; none for one that does not answer. For any thread."""
+        listed = self.listed_processes()
+        return {each.gpu: listed.get(each.gpu, ()) for each in list(self.inventory.gpus.values())}
+
+    def listed_processes(self) -> dict[Gpu, Sequence[GpuProcess]]:
+        """Return the compute processes of the GPUs whose driver lists them. For any thread."""
         newest = max((block.at for block in list(self._blocks.values())), default=0.0)
         oldest = newest - self.settings.patience(Lane.SLOW)
-        running: dict[Gpu, Sequence[GpuProcess]] = {}
+        listed: dict[Gpu, Sequence[GpuProcess]] = {}
         for identity in list(self.inventory.gpus.values()):
-            at, processes = self._processes.get(identity.gpu.uuid, (oldest, ()))
-            answers = not self._gpus.in_trouble(identity.gpu.uuid) and at >= oldest
-            running[identity.gpu] = processes if answers else ()
-        return running
+            at, processes = self._processes.get(identity.gpu.uuid, (oldest, None))
+            if processes is not None and at >= oldest and not self._gpus.in_trouble(identity.gpu.uuid):
+                listed[identity.gpu] = processes
+        return listed
 
     def late(self, seconds: float, now: float) -> None:
         """Record that the agent itself was late by so many seconds: on a busy machine its silence is not that of a GPU.

@@ -125,7 +125,7 @@ dashboard.add(
         f"rate(coldplate_infiniband_packet_sequence_errors_total{RATE})") + ")")],
         "0: packets are neither lost nor retransmitted.", title="Retransmissions", size=(12, 8), quiet=True),
 )  # fmt: skip
-dashboard.row("NVLink")
+dashboard.row("NVLink", collapsed=True)
 dashboard.add(
     graph([("topk(16, " + per_gpu("sum", f"rate(coldplate_gpu_nvlink_transmit_bytes_total{RATE})") + ")")],
         "GPUs of a job alike.", title="Transmit rate, busiest GPUs"),

@@ -111,7 +111,7 @@ dashboard.add(
         'max by (gpu, action) (coldplate_gpu_recovery_action{action!="none"} == 1)', unit="short")], "empty.",
         none="none, or not reported", labels={"gpu": "GPU", "action": "Action"}, size=(12, 9), sort="+GPU"),
 )  # fmt: skip
-dashboard.row("Links")
+dashboard.row("Links", collapsed=True)
 dashboard.add(
     graph([(f"sum by (gpu) (rate(coldplate_gpu_nvlink_transmit_bytes_total{RATE}))", "GPU {{gpu}}")],
         "equal for GPUs of a data-parallel job.", title="NVLink, sent"),

@@ -59,6 +59,8 @@ dashboard.add(
         "0 missing.", title="Nodes",
         what="Nodes in the rack's sum, and expected nodes that are not: with one missing, the sum is too low.",
         size=(4, 6)),
+    alerts({"alertname": "Alert", "level": "Level", "feed": "Feed"}, matchers='alertstate="firing", rack="$rack"',
+        what="Alerts about this rack.", size=(24, 7), explained=True),
 )  # fmt: skip
 dashboard.row("Power against budget")
 dashboard.add(
@@ -96,7 +98,7 @@ dashboard.add(
         what="When a straight line through 5 minutes reaches the budget; only while power rises.",
         limits=steps("RackPowerBreachSoon"), size=(8, 8), few=True),
 )  # fmt: skip
-dashboard.row("Feeds")
+dashboard.row("Feeds", collapsed=True)
 dashboard.add(
     graph([("feed:load_ratio:peak10s", "feed {{feed}}")],
         "below 100%; below 50% for two feeds that must carry each other's load.", title="Load of each feed",
@@ -107,7 +109,7 @@ dashboard.add(
         what="Load of the other feeds if the largest fails, mean of a minute.", limits=steps("RackPowerNotRedundant"),
         few=True),
 )  # fmt: skip
-dashboard.row("Breakers")
+dashboard.row("Breakers", collapsed=True)
 dashboard.add(
     graph([("feed:breaker_heat_ratio:max", "{{feed}}")], "below 80%: it trips at 100%.",
         title="Thermal state of each breaker", size=(8, 8), few=True,
@@ -119,7 +121,7 @@ dashboard.add(
         title="Trips in", what="When a breaker trips if its load stays, by its class and its past load.",
         limits=steps("RackBreaker"), size=(8, 8), few=True),
 )  # fmt: skip
-dashboard.row("Water")
+dashboard.row("Water", collapsed=True)
 dashboard.add(
     state_timeline([(f"max by (equipment, kind, part) ({not_ok('coldplate_rack_part_state')})",
         "{{equipment}} {{kind}} {{part}}")],
@@ -153,7 +155,7 @@ dashboard.add(
         title="Pressure lost in filters", what="Pressure that the coolant loses in each filter.", size=(8, 8),
         few=True),
 )  # fmt: skip
-dashboard.row("Power shelves and PDUs")
+dashboard.row("Power shelves and PDUs", collapsed=True)
 dashboard.add(
     graph([("coldplate_rack_distribution_power_watts", "{{equipment}} {{unit}}")],
         "shelves alike; the feeds of a PDU pair each below half of what one may carry.", title="Power by shelf and PDU",
@@ -176,7 +178,5 @@ dashboard.add(
         TableColumn("Nodes", in_rack("count by (instance, source) (coldplate_node_power_watts)"),
         unit="short")], "a measured source on each node: estimate is computed from GPU power, not measured.",
         what="Source of each node's power.", labels={"instance": "Node", "source": "Source"}, links=(("Node",
-        "node"),), size=(12, 8), sort="+Source"),
-    alerts({"alertname": "Alert", "level": "Level", "feed": "Feed"}, matchers='alertstate="firing", rack="$rack"',
-        what="Alerts about this rack.", size=(12, 8)),
+        "node"),), size=(24, 8), sort="+Source"),
 )  # fmt: skip

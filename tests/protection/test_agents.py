@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.commands.top.screen.agent_client import target_of
 from agent.config.reading import parse
 from agent.config.schema import Config
 from agent.lib.http_target import HttpTarget
 from agent.lib.wording import UserError
+from agent.wiring.agent_client import target_of
 from agent.wiring.http_access import read_login
 from agent.wiring.own_agent import own_agent
 from tests import warm

@@ -208,6 +208,16 @@ def test_processes_of_a_gpu_that_hangs_without_a_word_are_forgotten() -> None:
     assert rig.sampler.processes() == {first: (), second: running}
 
 
+def test_a_gpu_whose_processes_are_not_known_is_not_one_without_processes() -> None:
+    rig = Rig()
+    first, second = (each.gpu for each in rig.identities)
+    assert rig.sampler.listed_processes() == {}
+    for gpu, processes in ((first, ()), (second, None)):
+        rig.sampler.take_lane(LaneSample(gpu.uuid, Lane.SLOW, 100.0, 0.001, 7, EMPTY_FRAME, (), processes))
+    assert rig.sampler.listed_processes() == {first: ()}
+    assert rig.sampler.processes() == {first: (), second: ()}
+
+
 def test_processes_are_forgotten_where_only_the_agents_own_measurements_continue() -> None:
     rig = Rig()
     gpu = rig.identities[0].gpu

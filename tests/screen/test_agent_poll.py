@@ -8,16 +8,17 @@ import threading
 
 import pytest
 
-from agent.commands.top.screen.agent_client import AgentClient, AgentPoller, name_of_target, target_of
+from agent.commands.top.agent_poller import AgentPoller
 from agent.commands.top.screen.node_samples import Sighting, SightingBoard
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
 from agent.lib.threads import Threads
+from agent.wiring.agent_client import AgentClient, AgentResponse, name_of_target, target_of
 from tests.screen.agents import ALERT, Answers, canned, serving
 from tests.screen.scenes import played
 
 
-def ask(place: str, timeout: float = 30.0) -> Sighting:
+def ask(place: str, timeout: float = 30.0) -> AgentResponse:
     poll = AgentClient("n", HttpTarget(f"http://{place}", timeout=timeout), clock)
     with contextlib.closing(poll):
         return poll.fetch()

@@ -29,8 +29,8 @@ from agent.backends.equipment.equipment_resources import (
 from agent.backends.protocol import AbsentError
 from agent.backends.redfish_service import (
     CHASSIS,
-    DENIED_RETRY_SECONDS,
     RedfishPoll,
+    RedfishReader,
     RedfishService,
     link_path,
     log_new,
@@ -83,16 +83,10 @@ class _ResourcePaths(NamedTuple):
         return sum(map(len, self))
 
 
-class NodeCoolingReader:
+class NodeCoolingReader(RedfishReader):
     """One service. Asked in a thread, with at most one question at a time."""
 
     name = "equipment"
-    period = 15.0
-    configured = True
-    denied_retry = DENIED_RETRY_SECONDS
-    slow = True
-    grace = 0.0
-    patience = 60.0
 
     def __init__(self, target: HttpTarget, chassis: str | None, clock: Callable[[], float]) -> None:
         """Only what is in `chassis`, if it is given. `clock` gives monotonic seconds."""

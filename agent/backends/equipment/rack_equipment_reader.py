@@ -23,7 +23,7 @@ from agent.backends.equipment.rack_resources import (
     power_documents_of,
 )
 from agent.backends.protocol import DeviceError
-from agent.backends.redfish_service import DENIED_RETRY_SECONDS, ROOT, RedfishPoll, RedfishSource, link_path, log_new
+from agent.backends.redfish_service import ROOT, RedfishPoll, RedfishReader, RedfishSource, link_path, log_new
 from agent.model import Labels, Metric, Reason
 
 SEARCH_SECONDS = 600.0
@@ -37,15 +37,8 @@ MOST_DOCUMENTS = 128
 READERS = {**COOLING_READERS, **POWER_READERS}
 
 
-class RackEquipmentReader:
+class RackEquipmentReader(RedfishReader):
     """One service. Asked in a thread, with at most one question at a time."""
-
-    period = 15.0
-    configured = True
-    denied_retry = DENIED_RETRY_SECONDS
-    slow = True
-    grace = 0.0
-    patience = 60.0
 
     def __init__(self, name: str, service: RedfishSource, clock: Callable[[], float]) -> None:
         """`name` is that of the configuration; `clock` gives monotonic seconds. Closes the `service` with itself."""

@@ -10,10 +10,11 @@ import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from agent.backends.protocol import BackendSample
+from agent.backends.protocol import BackendSample, GpuProcess
 from agent.backends.synthetic import activity as ch
 from agent.backends.synthetic.activity import hash64
 from agent.backends.synthetic.gpu_history import Track
+from agent.backends.synthetic.job_processes import processes_of
 from agent.backends.synthetic.scenario import Scenario
 from agent.backends.synthetic.supported_series import Key, Offer, constant, gpu_gaps, gpu_offers, link_offers
 from agent.backends.synthetic.synthetic_faults import ReadGate, ReadingCorruptor, SyntheticErrorCounters, XidFeed
@@ -87,6 +88,7 @@ class SyntheticGpuChannel:
         self.key = identity.gpu.uuid
         self.identity: GpuIdentity | None = identity
         self._machine, self._epoch, self._feed = machine, epoch, feed
+        self._scenario, self._number = scenario, number
         self._track = Track(scenario, number)
         self._noise = hash64(scenario.seed, number, 31)
         self._gate = ReadGate(scenario, number, released)
@@ -138,7 +140,11 @@ class SyntheticGpuChannel:
         if self._spoiler.active(t):
             readings, more = self._spoiler.readings(readings, t)
             gaps = [*gaps, *more]
-        return BackendSample(readings, gaps, calls=CALLS.get(lane, 0))
+        processes = self._processes(t) if lane is Lane.SLOW else None
+        return BackendSample(readings, gaps, calls=CALLS.get(lane, 0), processes=processes)
+
+    def _processes(self, t: float) -> tuple[GpuProcess, ...]:
+        return processes_of(self._scenario, self._track.director.job_at(t), self._number, self._memory(t)[0])
 
     def _in_clique(self, reading: Reading, t: float) -> Reading:
         """The reading, or the GPU's place in its domain as a fault has it."""

@@ -148,7 +148,7 @@ def _refuse_contradictions(arguments: argparse.Namespace) -> None:
 def _remote_evidence(arguments: argparse.Namespace, until: float) -> CheckEvidence:
     """What the agent at --url reports by a monotonic second. Raises UserError if it reports nothing."""
     from agent.commands.check.remote_node import query_node
-    from agent.commands.top.screen.agent_client import target_of
+    from agent.wiring.agent_client import target_of
 
     try:
         target = target_of(arguments.url, given_login(arguments))

@@ -6,12 +6,12 @@ from dataclasses import replace
 from math import inf
 
 from agent.commands.check.node_check import AgentAlerts, CheckEvidence
-from agent.commands.top.screen.agent_client import AgentClient
 from agent.config.words import DEVICES
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
 from agent.lib.wording import UserError
 from agent.model import Alert, Phase, Snapshot
+from agent.wiring.agent_client import AgentClient
 
 PAUSED = "coldplate_devices_paused_until_timestamp_seconds"
 MAX_AGE_SECONDS = 60.0

@@ -6,6 +6,8 @@ import time
 
 import msgspec
 
+from agent.backends.synthetic import load_scenario
+from agent.commands.top.process_owners import OwnerOf, ProcfsOwners, list_processes, scenario_owners
 from agent.commands.top.screen.node_samples import Sighting, SightingBoard
 from agent.config.schema import Config
 from agent.daemon.hub import Hub
@@ -18,9 +20,11 @@ from agent.model import Snapshot
 from agent.rack.series import ConfiguredRack
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.peering import load_rack
-from agent.wiring.sources import make_sampling_loop
+from agent.wiring.sources import checked_scenario, make_sampling_loop
 
 ORIGIN = "sampled here"
+FIRST_SECONDS = 5.0
+"""Seconds after which the node is shown though some GPU has not answered."""
 END_SECONDS = 2.0
 """Seconds for which the sampling thread may continue after a request to stop."""
 
@@ -38,6 +42,7 @@ class LocalSampler:
         threads: Threads,
     ) -> None:
         self._name = name
+        self._is_whole, self._until = False, 0.0
         self._board = board
         self._threads = threads
         sampling = config.sampling
@@ -50,11 +55,13 @@ class LocalSampler:
             "reporting the agent's own metrics": SelfMetrics(scenario_of(config), LastReload(clock().wall)),
         }
         hub = Hub()
-        hub.follow("showing the node", self._show)
         self._loop = make_sampling_loop(config, options, hub, tellers)
+        self._owner = _owners(config, options)
+        hub.follow("showing the node", self._show)
 
     def begin(self) -> None:
         """Sample until `stop`."""
+        self._until = clock().mono + FIRST_SECONDS
         self._board.expect(self._name)
         self._thread = self._threads.begin("top-sampling", self._loop.run)
 
@@ -65,4 +72,22 @@ class LocalSampler:
         self._loop.close(time.sleep)
 
     def _show(self, snapshot: Snapshot) -> None:
-        self._board.put(Sighting(self._name, ORIGIN, snapshot, mono=clock().mono))
+        mono = clock().mono
+        if not self._is_whole and mono < self._until:
+            sampler = self._loop.sampler
+            self._is_whole = all(map(sampler.has_answered, sampler.channel_keys))
+            if not self._is_whole:
+                return  # a GPU that has not been read yet is not one that does not answer
+        processes = None  # a recording has none
+        if self._owner is not None:
+            processes = list_processes(self._loop.sampler.listed_processes(), self._owner, mono)
+        self._board.put(Sighting(self._name, ORIGIN, snapshot, mono=mono, processes=processes))
+
+
+def _owners(config: Config, options: CommandLineOptions) -> OwnerOf | None:
+    """Return what knows whose a process is; None for a recording. Raises ConfigError."""
+    if config.backends.devices == "replay":
+        return None
+    if config.backends.devices == "synthetic":
+        return scenario_owners(load_scenario(checked_scenario(config)))
+    return ProcfsOwners(options.procfs)

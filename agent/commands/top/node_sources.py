@@ -8,13 +8,14 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from agent.commands.top.screen.agent_client import TIMEOUT_SECONDS, AgentClient, AgentPoller, name_of_target, target_of
+from agent.commands.top.agent_poller import AgentPoller, sighting_of
 from agent.commands.top.screen.node_samples import SightingBoard
 from agent.config.schema import Config, ConfigError
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
 from agent.lib.threads import Threads
 from agent.rack.finder import Finder, PeerTarget
+from agent.wiring.agent_client import TIMEOUT_SECONDS, AgentClient, name_of_target, target_of
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.http_access import given_login
 from agent.wiring.identity import node_name
@@ -79,7 +80,7 @@ class NodeSources:
             first = poll.fetch()
             poll.close()
             if first.snapshot is not None:
-                self.board.put(first)
+                self.board.put(sighting_of(name, first))
                 self._polling.begin(AgentClient(name, HttpTarget(url, timeout=TIMEOUT_SECONDS, **own.login), clock))
                 return True
             if _REFUSED not in first.problem:

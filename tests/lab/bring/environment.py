@@ -57,7 +57,7 @@ class Environment:
         if not usable:
             note = self._make()
         wanted = sorted({*EXTRAS[purpose], *note["extras"]})
-        if note["project"] == self._project(wanted) and set(wanted) == set(note["extras"]):
+        if note["project"] == self.made_from(wanted) and set(wanted) == set(note["extras"]):
             return
         self._install(note, wanted)
 
@@ -66,6 +66,11 @@ class Environment:
         else nothing."""
         options = ("--quiet", "--disable-pip-version-check", "--no-input")
         return self._run(str(self._python), "-I", "-m", "pip", command, *options, *arguments)
+
+    def made_from(self, extras: Iterable[str]) -> str:
+        """Return a hash of what an environment with these extras is made from: when it changes, so must that."""
+        files = [Path("pyproject.toml"), *([LOCKED] if TOOLS in extras else [])]
+        return hashlib.sha256(b"".join((self._root / each).read_bytes() for each in files)).hexdigest()
 
     def _read(self) -> dict:
         try:
@@ -153,7 +158,7 @@ class Environment:
                 "pip could not set up .venv (its words are above). It needs a network or a mirror, named in pip's own "
                 "settings (pip.conf, PIP_INDEX_URL, HTTPS_PROXY); then run make again"
             )
-        self._write({**note, "extras": extras, "project": self._project(extras)})
+        self._write({**note, "extras": extras, "project": self.made_from(extras)})
 
     def _pip(self, *what: str) -> list[str]:
         """What pip said if it could not install this; nothing if it could."""
@@ -161,11 +166,6 @@ class Environment:
 
     def _write(self, note: dict) -> None:
         write(self._note, json.dumps(note, indent=1) + "\n")
-
-    def _project(self, extras: Iterable[str]) -> str:
-        """What the environment was made from: when it changes, so must the environment."""
-        files = [Path("pyproject.toml"), *([LOCKED] if TOOLS in extras else [])]
-        return hashlib.sha256(b"".join((self._root / each).read_bytes() for each in files)).hexdigest()
 
     def _run(self, *command: str) -> list[str]:
         """What a command that failed said, without the lines of a traceback; nothing if it did not fail."""

@@ -15,7 +15,7 @@ from agent.commands.top.screen import gpu_table, panes
 from agent.commands.top.screen.gpu_table import Row
 from agent.commands.top.screen.key_input import OneGpu, OneJob, OnScreen, UiState
 from agent.commands.top.screen.panes import help_lines, zoom_lines
-from agent.commands.top.screen.text_layout import BOLD, DIM, TextLayout
+from agent.commands.top.screen.text_layout import BOLD, DIM, TextLayout, panel
 from agent.commands.top.screen.view_builder import ScreenData
 
 LOW = 12
@@ -81,13 +81,13 @@ def _panels(scene: ScreenData, state: UiState, look: TextLayout, room: int | Non
     jobs = panes.job_lines(nodes, scene.wall, look)
     if room is None:
         wanted = [("ALERTS", alerts), ("JOBS", jobs), ("PORTS", ports)]
-        return [line for title, lines in wanted for line in panes.panel(title, lines, None, look)]
+        return [line for title, lines in wanted for line in panel(title, lines, None, look)]
     spare = room - sum(len(lines) + 1 for lines in (alerts, jobs) if lines)
     if spare > _FEW and len(ports) > len(bad):
         bad = ports
     shares = _shares(room, [len(lines) + 1 if lines else 0 for lines in (alerts, bad, jobs)])
     found = [*zip(("ALERTS", "PORTS", "JOBS"), (alerts, bad, jobs), shares, strict=True)]
-    return [line for title, lines, most in found for line in panes.panel(title, lines, most, look)]
+    return [line for title, lines, most in found for line in panel(title, lines, most, look)]
 
 
 def _shares(room: int, wanted: Sequence[int]) -> list[int]:

@@ -45,7 +45,7 @@ def _node(node: NodeView) -> dict[str, Any]:
         "rack_power_watts": node.rack_power,
         "rack_power_budget_watts": node.rack_budget,
         "gpus_expected": node.expected,
-        "gpus": [_gpu(gpu) for gpu in node.gpus],
+        "gpus": [{**_gpu(gpu), "processes": _processes(node, gpu)} for gpu in node.gpus],
         "ports": [_port(port) for port in node.ports],
         "alerts": None if node.alerts is None else [_alert(alert) for alert in node.alerts],
     }
@@ -69,6 +69,16 @@ def _gpu(gpu: GpuView) -> dict[str, Any]:
         "jobs": [{**job} for job in gpu.row.jobs],
         "findings": [{"tone": each.tone.name.lower(), "state": each.word, "text": each.text} for each in gpu.findings],
     }
+
+
+def _processes(node: NodeView, gpu: GpuView) -> list[dict[str, Any]] | None:
+    listed = None if node.processes is None else node.processes.get(gpu.row.gpu)
+    if listed is None:
+        return None
+    return [
+        {"pid": each.pid, "user": each.user or None, "memory_bytes": each.memory, "command": each.command or None}
+        for each in listed
+    ]
 
 
 def _links(gpu: GpuView) -> int:

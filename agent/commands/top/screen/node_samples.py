@@ -12,14 +12,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from agent.model import Alert, Entity, Labels, PastMoment, Reading, Series, Snapshot
+from agent.model import Alert, Entity, Gpu, Labels, PastMoment, Reading, Series, Snapshot
+
+
+class ProcessRow(NamedTuple):
+    """A process that computes on a GPU. `memory` in bytes, None if not known; user and command are empty if not."""
+
+    pid: int
+    memory: int | None
+    user: str
+    command: str
 
 
 class Sighting(NamedTuple):
     """The last of one node: a snapshot, or the problem that prevents one.
 
     `alerts` is None where no rules are evaluated. `age` is that of the snapshot in seconds when it came, `mono` when
-    that was. `past` are the minutes before the command started, the oldest first.
+    that was. `past` are the minutes before the command started, the oldest first. `processes` are those of the GPUs
+    whose driver lists them, None where they are not asked for: an agent's API does not give them.
     """
 
     name: str
@@ -30,6 +40,7 @@ class Sighting(NamedTuple):
     age: float = 0.0
     mono: float = 0.0
     past: Sequence[PastMoment] = ()
+    processes: Mapping[Gpu, Sequence[ProcessRow]] | None = None
 
 
 class SightingBoard:

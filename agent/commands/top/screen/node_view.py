@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from agent.commands.top.screen.node_samples import GPU_ERRORS, PORT, PORT_ERRORS, STATE_SECONDS, Traffic
+from agent.commands.top.screen.node_samples import GPU_ERRORS, PORT, PORT_ERRORS, STATE_SECONDS, ProcessRow, Traffic
 from agent.model import Alert, BackendReport, Entity, Gpu, IbPort, Labels, Outcome, PastMoment, Phase, Reading, Snapshot
 from exporters import landing_gpus, landing_parts
 from exporters.landing_gpus import Finding, GpuRow
@@ -148,6 +148,8 @@ class NodeView:
     failed: Sequence[BackendReport] = ()
     past: Sequence[PastMoment] = ()
     """The minutes before the command started, as its agent remembers them."""
+    processes: Mapping[Gpu, Sequence[ProcessRow]] | None = None
+    """Those of the GPUs whose driver lists them; None where an agent, which does not give them, is asked."""
     no_devices: str = ""
     """Why no GPU was found, in the driver's words."""
 

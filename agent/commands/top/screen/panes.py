@@ -13,7 +13,19 @@ from agent.commands.top.screen.key_input import UiState
 from agent.commands.top.screen.node_diagnosis import NodeIssue
 from agent.commands.top.screen.node_samples import NVLINK, PCIE
 from agent.commands.top.screen.node_view import GpuView, JobFacts, NodeView, PortView
-from agent.commands.top.screen.text_layout import ABSENT, BOLD, DIM, HEAD, SPARK, STYLES, Part, TextLayout, sentence
+from agent.commands.top.screen.process_list import process_lines
+from agent.commands.top.screen.text_layout import (
+    ABSENT,
+    BOLD,
+    DIM,
+    HEAD,
+    SPARK,
+    STYLES,
+    Part,
+    TextLayout,
+    panel,
+    sentence,
+)
 from agent.model import Alert, Phase
 from exporters.landing_alerts import tone_of
 from exporters.landing_gpus import name_of
@@ -131,19 +143,6 @@ def _fabric(ports: Sequence[PortView]) -> list[Part | str]:
         (f"{up}/{len(ports)} up", STYLES[Tone.WARN] if bad else ""),
         f" in {value_format.gigabits(received)} out {value_format.gigabits(sent)} Gb/s",
     ]
-
-
-def panel(title: str, lines: Sequence[Text], most: int | None, look: TextLayout) -> list[Text]:
-    """A title and its lines; the last one says how many had no room. Nothing where not even one line fits."""
-    if not lines or (most is not None and most < 2):
-        return []
-    head = look.line((f"{title} ", HEAD), (look.glyphs.rule * max(look.width - len(title) - 1, 0), DIM))
-    if most is None or len(lines) <= most - 1:
-        return [head, *lines]
-    if most == 2:
-        return [head, lines[0]]
-    shown = most - 2
-    return [head, *lines[:shown], look.line((f"  and {len(lines) - shown} more", DIM))]
 
 
 DESCRIBED = 4
@@ -269,6 +268,7 @@ def zoom_lines(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
     if not gpu.findings:
         lines += sentence(look, Tone.GOOD, "nothing is wrong with this GPU")
     lines += _grid([*_values(gpu, look)], look)
+    lines += process_lines(node, gpu, look)
     lines += _chart("BUSY", gpu.busy_history, 1.0, "100%", look)
     limit = gpu.value("power_limit_watts")
     if limit:

@@ -147,3 +147,16 @@ def sentence(look: TextLayout, tone: Tone, text: str, most: int = 2) -> Iterator
     for place, part in enumerate(look.wrapped(text, max(look.width - 2, 1), most)):
         mark = look.glyphs.mark(tone) if place == 0 else " "
         yield look.line((f"{mark} ", STYLES[tone]), (part, STYLES[tone]))
+
+
+def panel(title: str, lines: Sequence[Text], most: int | None, look: TextLayout) -> list[Text]:
+    """A title and its lines; the last one says how many had no room. Nothing where not even one line fits."""
+    if not lines or (most is not None and most < 2):
+        return []
+    head = look.line((f"{title} ", HEAD), (look.glyphs.rule * max(look.width - len(title) - 1, 0), DIM))
+    if most is None or len(lines) <= most - 1:
+        return [head, *lines]
+    if most == 2:
+        return [head, lines[0]]
+    shown = most - 2
+    return [head, *lines[:shown], look.line((f"  and {len(lines) - shown} more", DIM))]

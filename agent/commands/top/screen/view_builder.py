@@ -54,6 +54,7 @@ class ViewKeeper:
         node = view_of(sighting.name, sighting.origin, sighting.snapshot, meter.take(sighting.snapshot))
         node.alerts = sighting.alerts
         node.past = sighting.past
+        node.processes = sighting.processes
         node.age = sighting.age + max(mono - sighting.mono, 0.0)
         return node
 

@@ -20,7 +20,6 @@ from agent.commands.check.node_check import query_agent
 from agent.commands.doctor.doctor_node import parse_snapshot
 from agent.commands.import_.import_columns import ImportProblems, LogFormatError
 from agent.commands.import_.prometheus_history import HistoryQuery, node_ticks
-from agent.commands.top.screen.agent_client import AgentResponseError, SnapshotReader, read_alerts, read_history
 from agent.lib.certificates import first_expiry
 from agent.lib.http_answers import AnswerBounds, AnswerReader, HttpAnswer, HttpError
 from agent.lib.http_client import HttpClient
@@ -28,6 +27,7 @@ from agent.lib.http_target import HttpTarget
 from agent.model import Instant
 from agent.rack.breakers import Heats
 from agent.rack.peer_messages import GarbageError, decode, encode
+from agent.wiring.agent_client import AgentResponseError, SnapshotReader, read_alerts, read_history
 from agent.wiring.own_agent import OwnAgent
 from alerts.notify.receiver import ServerClock
 from exporters.http_messages import RefusedError, RequestReader
@@ -442,7 +442,7 @@ TARGETS = (
     Target(
         "agent-answers",
         (
-            "agent/commands/top/screen/agent_client.py",
+            "agent/wiring/agent_client.py",
             "agent/commands/doctor/doctor_node.py",
             "agent/commands/check/node_check.py",
         ),

@@ -1,6 +1,6 @@
-"""Poll running agents, each in a thread of its own, and read their JSON as untrusted data.
+"""Ask a running agent for its current sample, its alerts and its last minutes, and read its JSON as untrusted data.
 
-One agent that does not answer delays no other. Agents are named as `node7`, `node7:19400` or `https://node7:443`.
+Agents are named as `node7`, `node7:19400` or `https://node7:443`.
 """
 
 from __future__ import annotations
@@ -8,18 +8,15 @@ from __future__ import annotations
 import json
 import math
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from agent.catalogue import BY_NAME
-from agent.commands.top.screen.node_samples import Sighting, SightingBoard
 from agent.lib.http_answers import AnswerBounds, HttpError
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import TLS_KEYS, HttpTarget
-from agent.lib.threads import KeptThread, Threads
 from agent.lib.wording import one_line
 from agent.model import (
     Alert,
@@ -93,7 +90,7 @@ class SnapshotReader:
     def read(self, body: bytes) -> tuple[Snapshot, float]:
         """The snapshot and its age in seconds. Metrics that this program does not know are left out.
 
-        Raises ForeignAnswerError.
+        Raises AgentResponseError.
         """
         data = _data(body)
         try:
@@ -162,7 +159,7 @@ def _reports(reports: list[dict[str, Any]], gaps: list[dict[str, Any]]) -> Itera
 
 
 def read_history(body: bytes) -> list[PastMoment]:
-    """The moments of `/api/v1/history`, the oldest first. Raises ForeignAnswerError."""
+    """The moments of `/api/v1/history`, the oldest first. Raises AgentResponseError."""
     data = _data(body)
     try:
         walls = [_number(each) for each in data["timestamps"]]
@@ -188,7 +185,7 @@ def _parts(columns: list[tuple[Layout, list[float | None]]], place: int) -> Iter
 
 
 def read_alerts(body: bytes) -> list[Alert]:
-    """The alerts of `/api/v1/alerts`, as in Prometheus's own API. Raises ForeignAnswerError."""
+    """The alerts of `/api/v1/alerts`, as in Prometheus's own API. Raises AgentResponseError."""
     try:
         return [_alert(each) for each in _data(body)["alerts"] if each["state"] in _PHASES]
     except (KeyError, TypeError, AttributeError) as error:
@@ -244,12 +241,24 @@ def _number(value: object) -> float:
     return float(value)
 
 
-ORIGIN = "from its agent"
 MOST_BODY = 64 * 1024 * 1024
 """Bytes of a snapshot: that of the largest node has about 10 MiB."""
-END_SECONDS = 1.0
-"""Seconds for which those that end are waited for, all together."""
 _OK, _NO_RULES = 200, 404
+
+
+class AgentResponse(NamedTuple):
+    """What an agent answered: a snapshot, or the problem that prevents one.
+
+    Where no rules are evaluated, it has None for `alerts`. `age` is that of the snapshot in seconds when it came,
+    `mono` when that was. `past` are the minutes before the first answer, the oldest first.
+    """
+
+    snapshot: Snapshot | None = None
+    alerts: Sequence[Alert] | None = None
+    problem: str = ""
+    age: float = 0.0
+    mono: float = 0.0
+    past: Sequence[PastMoment] = ()
 
 
 class AgentClient:
@@ -266,7 +275,7 @@ class AgentClient:
         self._reader = SnapshotReader()
         self._past: list[PastMoment] | None = None if with_past else []
 
-    def fetch(self) -> Sighting:
+    def fetch(self) -> AgentResponse:
         """Return its current sample, or why there is no response. Takes no longer than the target's timeout."""
         until = self._clock().mono + self._timeout
         try:
@@ -280,7 +289,7 @@ class AgentClient:
             return self._silent(f"no answer: {self._client.masked(str(error))}")
         except AgentResponseError as error:
             return self._silent(str(error))
-        return Sighting(self.name, ORIGIN, snapshot, alerts, "", age, self._clock().mono, self._past)
+        return AgentResponse(snapshot, alerts, "", age, self._clock().mono, self._past)
 
     def close(self) -> None:
         """Hang up; the next question opens another connection."""
@@ -313,39 +322,5 @@ class AgentClient:
             raise AgentResponseError(f"answers {path} with status {answer.status}")
         return answer.body
 
-    def _silent(self, problem: str) -> Sighting:
-        return Sighting(self.name, ORIGIN, problem=one_line(problem), mono=self._clock().mono)
-
-
-class AgentPoller:
-    """Asks any number of agents again and again, `interval` seconds apart, until `stop`."""
-
-    def __init__(self, board: SightingBoard, interval: float, threads: Threads) -> None:
-        self._board = board
-        self._interval = interval
-        self._threads = threads
-        self._stopping = threading.Event()
-        self._polls: dict[str, tuple[AgentClient, KeptThread]] = {}
-
-    def begin(self, poll: AgentClient) -> None:
-        """Ask this one, too, unless one of its name is asked already."""
-        if poll.name in self._polls:
-            return
-        self._board.expect(poll.name)
-        self._polls[poll.name] = poll, self._threads.begin(f"top-{poll.name}", lambda: self._run(poll))
-
-    def _run(self, poll: AgentClient) -> None:
-        try:
-            while not self._stopping.is_set():
-                self._board.put(poll.fetch())
-                self._stopping.wait(self._interval)
-        finally:
-            poll.close()
-
-    def stop(self) -> None:
-        """Stop polling. Do not wait for a pending DNS lookup."""
-        self._stopping.set()
-        for poll, _ in self._polls.values():
-            poll.abort()
-        for _, thread in self._polls.values():
-            thread.join(END_SECONDS / len(self._polls))
+    def _silent(self, problem: str) -> AgentResponse:
+        return AgentResponse(problem=one_line(problem), mono=self._clock().mono)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from agent.commands.top.screen.agent_client import AgentResponseError, SnapshotReader, read_alerts, read_history
 from agent.daemon.hub import RecentReadings
 from agent.model import Alert, GroupReport, PastMoment, Phase, RuleReport, Series, Snapshot
+from agent.wiring.agent_client import AgentResponseError, SnapshotReader, read_alerts, read_history
 from exporters import snapshot_json
 from exporters.rules_json import RulePrinter
 from tests.screen.scenes import played
