@@ -108,6 +108,7 @@ class Clients:
         clock: Callable[[], float],
         timeouts: Timeouts,
         once: LogOnce,
+        *,
         nudge: Callable[[], None],
         hang_up: Callable[[socket.socket], None],
         gate: PortGate | None = None,

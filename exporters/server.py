@@ -79,7 +79,7 @@ class HttpServer:
         self._limit = max(1, max_connections)
         self._once = LogOnce(logger)
         timeouts = Timeouts(idle_timeout, request_timeout, write_timeout)
-        self._clients = Clients(handler, clock, timeouts, self._once, self.nudge, self._close, gate)
+        self._clients = Clients(handler, clock, timeouts, self._once, nudge=self.nudge, hang_up=self._close, gate=gate)
         self._acceptor = Acceptor((), self._clients.evict, self._once)
         self._thread: KeptThread | None = None
         self._ident: int | None = None

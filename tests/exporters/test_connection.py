@@ -48,7 +48,7 @@ def test_what_a_client_has_cost_is_forgotten_with_time() -> None:
     """A scraper that has been there for a year must not come after those who arrived a moment ago."""
     clients = Clients(
         lambda request: Response(HTTPStatus.OK), lambda: 0.0, TIMEOUTS, LogOnce(logging.getLogger("t")),
-        lambda: None, socket.socket.close,
+        nudge=lambda: None, hang_up=socket.socket.close,
     )  # fmt: skip
     connection = Connection(PlainTransport(Bottomless()), "client", TIMEOUTS, 0.0)  # type: ignore[arg-type]
     connection.cost = 8.0

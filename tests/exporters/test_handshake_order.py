@@ -30,7 +30,7 @@ class Line:
         self.served: list[str] = []
         self.clients = Clients(
             lambda request: Response(HTTPStatus.OK), lambda: self.now, Timeouts(30.0, 10.0, 10.0),
-            LogOnce(logging.getLogger("t")), lambda: None, socket.socket.close,
+            LogOnce(logging.getLogger("t")), nudge=lambda: None, hang_up=socket.socket.close,
         )  # fmt: skip
         self.clients.attach(stack.enter_context(selectors.DefaultSelector()))
 

@@ -148,8 +148,8 @@ class JobsBackend:
         ticks = os.sysconf("SC_CLK_TCK")
         self._reader = TimedReader(read)
         self._table = ProcessTable(
-            self._procfs, wanted, is_wanted("cgroup", sources), trust_environment, self._reader,
-            ask or BrokerClient().variables, self._users, self._problems, ticks,
+            self._procfs, wanted, is_wanted("cgroup", sources), trust_environment, read=self._reader,
+            ask=ask or BrokerClient().variables, users=self._users, problems=self._problems, ticks=ticks,
         )  # fmt: skip
         self._kubelet = Kubelet(kubelet) if is_wanted(KUBERNETES, sources) else None
         directories = [gpustat] if mapping_dir is None else [mapping_dir, gpustat]
