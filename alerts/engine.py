@@ -117,6 +117,7 @@ class RuleEngine:
         target: Labels,
         now: Instant,
         timer: Callable[[], float] = lambda: 0.0,
+        *,
         halted: Callable[[], bool] = lambda: False,
         explain: Explain | None = None,
     ) -> None:

@@ -104,7 +104,7 @@ class GroupEvaluator:
         evaluated = 0
         for work in self._works:
             evaluated += 1
-            error = self._work(work, store, at, stamp, transitions, self._timer() - began)
+            error = self._work(work, store, at, stamp, transitions=transitions, spent=self._timer() - began)
             if error:
                 failures.append(Failure(self.name, work.rule.name, error))
             if halted():
@@ -139,6 +139,7 @@ class GroupEvaluator:
         store: SampleStore,
         at: float,
         stamp: float,
+        *,
         transitions: list[Transition],
         spent: float,
     ) -> str:

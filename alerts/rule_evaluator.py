@@ -156,7 +156,7 @@ def work_of(
     """A new evaluator for a rule."""
     if isinstance(rule, RecordingRule):
         return RecordingRuleEvaluator(rule, group.limit, ledger)
-    return AlertingRuleEvaluator(rule, group.limit, context, ledger, group.query_offset, explain)
+    return AlertingRuleEvaluator(rule, group.limit, context, ledger, query_offset=group.query_offset, explain=explain)
 
 
 def _vector(query: Query, store: SampleStore, stamp: float, budget: Budget) -> Sequence[Sample]:
@@ -221,6 +221,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
         limit: int,
         context: TemplateContext,
         ledger: SampleLedger,
+        *,
         query_offset: float = 0.0,
         explain: Explain | None = None,
     ) -> None:

@@ -255,7 +255,7 @@ class _RuleFileLoader:
         query = self._query(fields.get("expr"), node, where)
         labels = {**shared, **self._labels(fields.get("labels"), where)}
         rule = (
-            self._alerting(alert, query, fields, labels, where, shared)
+            self._alerting(alert, query, fields, labels, where=where, shared=shared)
             if alert and not record
             else self._recording(record, query, fields, labels, where)
         )
@@ -326,6 +326,7 @@ class _RuleFileLoader:
         query: Query | None,
         fields: Mapping[str, Node],
         labels: Mapping[str, tuple[str, Node]],
+        *,
         where: str,
         shared: _Texts,
     ) -> AlertingRule | None:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 
-from exporters.complaints import Complaints
+from agent.lib.logs import LogOnce
 from exporters.connection import Connection, ConnectionState, Timeouts
 from exporters.deferred import Answer, Deferred
 from exporters.gate import PASS, HandshakeRefusedError, OpenGate, PortGate
@@ -107,7 +107,8 @@ class Clients:
         handler: Handler,
         clock: Callable[[], float],
         timeouts: Timeouts,
-        complaints: Complaints,
+        once: LogOnce,
+        *,
         nudge: Callable[[], None],
         hang_up: Callable[[socket.socket], None],
         gate: PortGate | None = None,
@@ -116,7 +117,7 @@ class Clients:
         self._handler = handler
         self._clock = clock
         self._timeouts = timeouts
-        self._complaints = complaints
+        self._once = once
         self._nudge = nudge
         self._hang_up = hang_up
         self._gate: PortGate = gate or OpenGate()
@@ -261,7 +262,7 @@ class Clients:
             self._close(connection, str(error))
         except Exception as error:
             self._close(connection, "of an error in the server")
-            self._complaints.defect(self._clock(), error, "serving %s failed", connection.peer)
+            self._once.defect(self._clock(), error, "serving %s failed", connection.peer)
         self._attended = None
 
     def _serve(self, connection: Connection) -> None:
@@ -325,7 +326,7 @@ class Clients:
         try:
             answer = ask(request)
         except Exception as error:
-            self._complaints.defect(self._clock(), error, "answering %s %s failed", request.method, request.path)
+            self._once.defect(self._clock(), error, "answering %s %s failed", request.method, request.path)
             answer = _FAILED
         logger.debug("%s %s %s", request.method, request.path, getattr(answer, "status", "later"))
         return answer

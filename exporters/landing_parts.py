@@ -47,7 +47,7 @@ def fabric_section(found: Gathered) -> str:
     shown = []
     for port, up in known.items():
         facts = {name: each.get(port) for name, each in values.items()}
-        shown.append(_port_row(port, up, port in found.silent, facts, infos.get(port, {}), usual))
+        shown.append(_port_row(port, up, port in found.silent, facts, info=infos.get(port, {}), usual=usual))
     shown.sort(key=lambda each: each[0])
     return (
         table_head("InfiniBand", _FABRIC_HEADS, "cards ports", _NUMERIC)
@@ -57,7 +57,7 @@ def fabric_section(found: Gathered) -> str:
 
 
 def _port_row(
-    port: IbPort, up: bool, silent: bool, values: Mapping[str, float | None], info: Mapping[str, str], usual: float
+    port: IbPort, up: bool, silent: bool, values: Mapping[str, float | None], *, info: Mapping[str, str], usual: float
 ) -> tuple[tuple[object, ...], str]:
     """The sort key, and the row. `usual` is the median rate of the node's ports, in bytes per second."""
     rate, downs, physical = (values[name] for name in ("rate_bytes_per_second", "link_down_events_total", _PHYSICAL_ID))

@@ -14,8 +14,8 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from agent.lib.logs import LogOnce
 from agent.lib.wording import UserError
-from exporters.complaints import Complaints
 
 _BACKLOG = 2048
 
@@ -146,13 +146,11 @@ class Acceptor:
     `now` is always the server's clock, in seconds.
     """
 
-    def __init__(
-        self, listeners: Sequence[socket.socket], make_room: Callable[[float], bool], complaints: Complaints
-    ) -> None:
+    def __init__(self, listeners: Sequence[socket.socket], make_room: Callable[[float], bool], once: LogOnce) -> None:
         self.listeners = list(listeners)
         self.paused_until: float | None = None
         self._make_room = make_room
-        self._complaints = complaints
+        self._once = once
         self._selector: selectors.BaseSelector | None = None
         self._filler: int | None = None
         self._spare: int | None = None
@@ -242,12 +240,12 @@ class Acceptor:
 
     def _complain(self, error: OSError, now: float) -> None:
         if error.errno in _SHORTAGE:
-            self._complaints.say(
+            self._once.passing(
                 now, "shortage", "cannot accept connections (%s): idle clients are disconnected; if it persists,"
                 " find out what uses the descriptors, or raise LimitNOFILE", error.strerror,
-                relief="connections can be accepted again",
+                over="connections can be accepted again",
             )  # fmt: skip
         else:
-            self._complaints.say(
-                now, "accept", "cannot accept connections: %s", error, relief="connections can be accepted again"
+            self._once.passing(
+                now, "accept", "cannot accept connections: %s", error, over="connections can be accepted again"
             )

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import NamedTuple
 
+from agent.lib.logs import LogOnce
 from agent.model import Snapshot
-from exporters.complaints import Complaints
 from exporters.deferred import Answer, Deferred
 from exporters.encoder import Format
 from exporters.http_messages import Response
@@ -288,7 +288,7 @@ class RenderQueue:
         self._cache = cache
         self._clock = clock
         self._urgent, self._others = _Line(), _Line()
-        self._complaints = Complaints(logger)
+        self._once = LogOnce(logger)
 
     def get(self, rendering: Rendering, gzipped: bool, respond: Respond) -> Answer:
         """The response that `respond` makes from the page's bytes, now or later."""
@@ -304,7 +304,7 @@ class RenderQueue:
     def work(self) -> bool:
         """Work for a slice of time; returns whether there is more to do."""
         now = self._clock()
-        self._complaints.ease(now)
+        self._once.ease(now)
         if self._urgent:
             self._advance(self._urgent, now + URGENT_SLICE_SECONDS)
         else:
@@ -322,7 +322,7 @@ class RenderQueue:
                     if self._clock() >= until:
                         return
             except Exception as error:
-                self._complaints.defect(self._clock(), error, "rendering the page %s failed", order.rendering.kind)
+                self._once.defect(self._clock(), error, "rendering the page %s failed", order.rendering.kind)
                 order.fail()
             if order.wanted:  # the thread failed while rendering it, and is back: nothing else would complete the page
                 line.steps = self._make(order)

@@ -18,9 +18,9 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from exporters.clients import Clients, Handler
-from exporters.complaints import Complaints
 from exporters.connection import Connection, Timeouts
 from exporters.gate import PortGate
 from exporters.listeners import Acceptor, BindError, address_of, has_gone, open_listeners
@@ -77,10 +77,10 @@ class HttpServer:
         self._press = press
         self._threads = threads or Threads(clock)
         self._limit = max(1, max_connections)
-        self._complaints = Complaints(logger)
+        self._once = LogOnce(logger)
         timeouts = Timeouts(idle_timeout, request_timeout, write_timeout)
-        self._clients = Clients(handler, clock, timeouts, self._complaints, self.nudge, self._close, gate)
-        self._acceptor = Acceptor((), self._clients.evict, self._complaints)
+        self._clients = Clients(handler, clock, timeouts, self._once, nudge=self.nudge, hang_up=self._close, gate=gate)
+        self._acceptor = Acceptor((), self._clients.evict, self._once)
         self._thread: KeptThread | None = None
         self._ident: int | None = None
         self._stopping = threading.Event()
@@ -103,7 +103,7 @@ class HttpServer:
         """Open the listeners and serve them in a thread. Raises BindError."""
         if self._thread is not None:
             raise RuntimeError("the server is already running")
-        self._acceptor = Acceptor(open_listeners(self._listen), self._clients.evict, self._complaints)
+        self._acceptor = Acceptor(open_listeners(self._listen), self._clients.evict, self._once)
         self._stopping.clear()
         self._waker, self._wake = socket.socketpair()
         for each in (self._waker, self._wake):
@@ -153,7 +153,7 @@ class HttpServer:
         try:
             step()
         except Exception as error:
-            self._complaints.defect(self._now, error, "the HTTP server failed in one iteration; continuing")
+            self._once.defect(self._now, error, "the HTTP server failed in one iteration; continuing")
             return False
         return True
 
@@ -171,7 +171,7 @@ class HttpServer:
             self._thread.beat()
         ready = [key for key, _ in self._selector.select(self._nap())]
         self._now = self._clock()
-        self._complaints.ease(self._now)
+        self._once.ease(self._now)
         self._clients.deliver()
         self._clients.serve([key.data for key in ready if isinstance(key.data, Connection)], _ROUND_SECONDS)
         for key in ready:

@@ -17,7 +17,9 @@ _UNIT = ("equipment", "unit")
 _CONNECTOR = (*_UNIT, "loop", "connector")
 
 
-def _gauge(what: str, unit: Unit, origin: str, help: str, span: tuple[float, float], labels: tuple[str, ...]) -> Metric:
+def _gauge(  # noqa: PLR0917 - each call is a row of a table
+    what: str, unit: Unit, origin: str, help: str, span: tuple[float, float], labels: tuple[str, ...]
+) -> Metric:
     return Metric(f"coldplate_rack_{what}", Kind.GAUGE, unit, Rack, help, Lane.FAST, (Source(f"Redfish: {origin}"),),
                   labels=labels, span=span)  # fmt: skip
 

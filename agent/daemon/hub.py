@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from agent.catalogue import BY_NAME
 from agent.lib.layout_columns import RoundMemo, picker
+from agent.lib.logs import LogOnce
 from agent.model import Layout, PastMoment, Snapshot
 
 log = logging.getLogger("coldplate")
@@ -28,7 +29,7 @@ class Isolation:
     """Remembers what was logged of each part."""
 
     def __init__(self) -> None:
-        self._told: dict[str, str] = {}
+        self._once = LogOnce(log)
 
     def run(self, what: str, work: Callable[[], T], otherwise: T) -> T:
         """The result of the work, or `otherwise` if it fails; `what` describes it in the log."""
@@ -36,9 +37,7 @@ class Isolation:
             return work()
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
-            if self._told.get(what) != text:
-                self._told[what] = text
-                log.exception("%s failed", what)
+            self._once.problem(what, "%s failed", what, what=text, level=logging.ERROR, error=error)
             return otherwise
 
 

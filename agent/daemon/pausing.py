@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent.lib import textfile
+from agent.lib.logs import LogOnce
 from agent.lib.state_files import replace_file
 from agent.lib.threads import Threads
 from agent.model import Instant
@@ -106,7 +107,7 @@ class PauseWatch:
         self._answered: PauseAnswer | None = None
         self._is_cleared = False
         """Whether the state directory has no answer of this or an earlier run."""
-        self._told = ""
+        self._once = LogOnce(log)
         self._nap = threading.Event()
         if folder is not None:
             self.look()  # a daemon that is restarted in the middle of a pause must not touch the driver
@@ -129,11 +130,9 @@ class PauseWatch:
             self._take(read_request(self._folder))
             self._answer(self._folder)
         except (OSError, PauseError) as error:
-            if str(error) != self._told:
-                self._told = str(error)
-                log.warning("pause: %s", error)
+            self._once.problem("pause", "pause: %s", error, what=str(error))
         else:
-            self._told = ""
+            self._once.over("pause")
 
     def _take(self, request: PauseRequest | None) -> None:
         now = self._clock()

@@ -60,6 +60,7 @@ class RuleManager:
         target: Labels,
         clock: Callable[[], Instant],
         hub: Hub,
+        *,
         store: AlertStateStore | None = None,
         foreign: Callable[[Instant], Sequence[Reading]] = lambda _: (),
         threads: Threads | None = None,
@@ -79,7 +80,12 @@ class RuleManager:
         self._failing: set[tuple[str, str]] = set()
         self._journal = ChangeJournal()
         self._engine = RuleEngine(
-            alerting.rules, target, clock(), time.perf_counter, self._stopping.is_set, partial(explain, self._journal)
+            alerting.rules,
+            target,
+            clock(),
+            time.perf_counter,
+            halted=self._stopping.is_set,
+            explain=partial(explain, self._journal),
         )
         self._announce(alerting)
         self._inhibition = Inhibition(None if alerting.inhibition else ())
@@ -190,7 +196,9 @@ class RuleManager:
         outcome = done.outcome
         self._exposition.count(group.name, len(outcome.rules), len(outcome.failures), outcome.seconds, done.missed)
         alerts, unknown = group.known()
-        self._dispatcher.consider(done.key, alerts, done.at, done.interval, unknown, self._inhibition.causes)
+        self._dispatcher.consider(
+            done.key, alerts, done.at, done.interval, unknown=unknown, inhibited=self._inhibition.causes
+        )
 
     def _note_failing(self, done: Evaluation) -> None:
         """Log once that a rule fails, and once that it no longer does."""

@@ -70,6 +70,7 @@ class SamplingLoop:
         supervisor: Supervisor | None,
         backends: Sequence[BackendProtocol],
         clock: Clock,
+        *,
         hub: Hub,
         tellers: Mapping[str, Teller] | None = None,
         threads: Threads | None = None,

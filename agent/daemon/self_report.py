@@ -39,6 +39,7 @@ class SelfMetrics:
         last: LastReload,
         threads: Callable[[], Iterable[ThreadState]] = tuple,
         files: Callable[[], Iterable[FileState]] = tuple,
+        *,
         web: Callable[[], WebReload | None] = lambda: None,
         refused: Callable[[], Mapping[str, int]] = dict,
     ) -> None:

@@ -27,8 +27,8 @@ BRAKES = {"hw_thermal_slowdown": "heat", "hw_power_brake": "the power brake"}
 def row_remaps(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
     """Whether no memory row waits for its replacement, or could not be replaced."""
     name, wanted = "row-remaps", "no row remap is pending or has failed"
-    failed = _clear(name, FAILURE, wanted, "failed", Verdict.CRITICAL, _REPLACE).judged(view)
-    pending = _clear(name, PENDING, wanted, "pending", Verdict.WARNING, _RESET).judged(view)
+    failed = _clear(name, FAILURE, wanted, "failed", verdict=Verdict.CRITICAL, remedy=_REPLACE).judged(view)
+    pending = _clear(name, PENDING, wanted, "pending", verdict=Verdict.WARNING, remedy=_RESET).judged(view)
     if failed.is_met is False:
         failed = replace(failed, remedy=f"{_REPLACE}: {', '.join(_parts_to_replace(view))}")
     if failed.is_met is False and pending.is_met is False:
@@ -45,7 +45,7 @@ def _parts_to_replace(view: SeenNode) -> Iterator[str]:
             yield " ".join([name_of(gpu), *known])
 
 
-def _clear(name: str, metric: str, wanted: str, word: str, verdict: Verdict, remedy: str) -> GpuFact:
+def _clear(name: str, metric: str, wanted: str, word: str, *, verdict: Verdict, remedy: str) -> GpuFact:
     """A state that should be 0; `word` is for those of which it is not."""
     return GpuFact(name, metric, wanted, lambda value: not value, lambda v: word if v else "none", verdict, remedy)
 

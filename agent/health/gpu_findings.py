@@ -150,17 +150,17 @@ def temperature(view: SeenNode, expected: Expected) -> HealthFinding | None:
 def ecc(view: SeenNode, expected: Expected) -> HealthFinding | None:
     """Whether the memory of every GPU is protected, or is not, as it should be."""
     remedy = "nvidia-smi -e 1, then reset the GPUs or restart the node"
-    return _switch("ecc", ECC, expected.node.ecc, Verdict.CRITICAL, remedy, view)
+    return _switch("ecc", ECC, expected.node.ecc, Verdict.CRITICAL, remedy=remedy, view=view)
 
 
 def persistence(view: SeenNode, expected: Expected) -> HealthFinding | None:
     """Whether the driver stays loaded between jobs, without which each start takes seconds and settings are lost."""
     remedy = "systemctl enable --now nvidia-persistenced"
-    return _switch("persistence", PERSISTENCE, expected.node.persistence, Verdict.WARNING, remedy, view)
+    return _switch("persistence", PERSISTENCE, expected.node.persistence, Verdict.WARNING, remedy=remedy, view=view)
 
 
 def _switch(
-    name: str, metric: str, wanted: bool | None, verdict: Verdict, remedy: str, view: SeenNode
+    name: str, metric: str, wanted: bool | None, verdict: Verdict, *, remedy: str, view: SeenNode
 ) -> HealthFinding | None:
     if wanted is None:
         return None

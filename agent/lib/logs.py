@@ -1,4 +1,4 @@
-"""Log lines in logfmt or JSON on standard error, in the format of Prometheus's own programs.
+"""Log lines in logfmt or JSON on standard error, in the format of Prometheus's own programs, and what is logged once.
 
 A line has `ts`, `level`, `logger` and `msg`, then the pairs that the caller gave as
 `extra={"facts": {...}}`. The standard library's logger is sufficient; there is no third-party one.
@@ -9,7 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Hashable, Mapping
+from types import MappingProxyType, TracebackType
 from typing import TextIO
+
+QUIET_SECONDS = 60.0
+"""Seconds after which a problem that has not occurred again is over, for those who never see that it is."""
+_NO_FACTS: Mapping[str, object] = MappingProxyType({})
 
 _NAMES = {"DEBUG": "debug", "INFO": "info", "WARNING": "warn", "ERROR": "error", "CRITICAL": "error"}
 
@@ -57,3 +63,62 @@ def set_up(level: str, style: str, stream: TextIO) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel({"warn": "WARNING"}.get(level, level.upper()))
+
+
+class LogOnce:
+    """Logs a problem once when it begins, and once when it is over, however often it occurs. For one thread.
+
+    Each problem has a key. Where times are given, they are always by the same clock, in seconds.
+    """
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._standing: dict[Hashable, object] = {}
+        self._last: dict[Hashable, tuple[float, str]] = {}
+
+    def problem(
+        self,
+        key: Hashable,
+        text: str,
+        *args: object,
+        what: object = None,
+        level: int = logging.WARNING,
+        error: BaseException | None = None,
+        facts: Mapping[str, object] = _NO_FACTS,
+    ) -> None:
+        """Log a problem, unless it stands already; one that stands is logged again if `what` has changed."""
+        if key not in self._standing or self._standing[key] != what:
+            self._standing[key] = what
+            self._log.log(level, text, *args, exc_info=error, extra={"facts": facts})
+
+    def over(self, key: Hashable, text: str = "", *args: object, facts: Mapping[str, object] = _NO_FACTS) -> None:
+        """A problem is over; the text is logged if it stood."""
+        if key in self._standing:
+            del self._standing[key]
+            if text:
+                self._log.info(text, *args, extra={"facts": facts})
+
+    def passing(self, now: float, key: Hashable, text: str, *args: object, over: str) -> None:
+        """Log a problem that is over, with the text `over`, once it has not occurred for a while."""
+        self.problem(key, text, *args)
+        self._last[key] = now, over
+
+    def defect(self, now: float, error: BaseException, text: str, *args: object) -> None:
+        """Log a defect in our code, with its traceback, once for each place in the code; its end is not logged."""
+        key = type(error), *_place(error.__traceback__)
+        self.problem(key, text, *args, level=logging.ERROR, error=error)
+        self._last[key] = now, ""
+
+    def ease(self, now: float) -> None:
+        """End the passing problems and defects that have not occurred for a while."""
+        for key in [key for key, (last, _) in self._last.items() if now - last >= QUIET_SECONDS]:
+            self.over(key, self._last.pop(key)[1])
+
+
+def _place(trace: TracebackType | None) -> tuple[str, int]:
+    """File and line where an error came from."""
+    place = ("", 0)
+    while trace is not None:
+        place = trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        trace = trace.tb_next
+    return place

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.lib import textfile
+from agent.lib.logs import LogOnce
 from agent.lib.textfile import ReadError
 from agent.lib.threads import Threads
 from agent.lib.wording import shown
@@ -168,7 +169,7 @@ class Finder:
         self._resolve = resolve
         self._files: dict[Path, tuple[_Stamp | None, tuple[HostEntry, ...]]] = {}
         self._names: dict[tuple[str, int], tuple[float, tuple[str, ...]]] = {}
-        self._said: dict[str, str] = {}
+        self._once = LogOnce(log)
         self._stopping = threading.Event()
         self._threads = threads or Threads()
         self.targets: tuple[PeerTarget, ...] = ()
@@ -276,12 +277,8 @@ class Finder:
 
     def _say(self, what: str, problem: str) -> None:
         """Log a problem once, and once that it is over."""
-        before = self._said.get(what, "")
-        if problem == before:
-            return
-        self._said[what] = problem
         if problem:
             facts = {"what": what, "problem": problem}
-            log.warning("peer discovery failed: keeping the known peers", extra={"facts": facts})
+            self._once.problem(what, "peer discovery failed: keeping the known peers", what=problem, facts=facts)
         else:
-            log.info("peer discovery recovered", extra={"facts": {"what": what}})
+            self._once.over(what, "peer discovery recovered", facts={"what": what})

@@ -51,6 +51,7 @@ class RackMonitor:
         options: RackOptions,
         clock: Callable[[], Instant],
         chance: Callable[[], float],
+        *,
         threads: Threads | None = None,
         keep: Callable[[bytes], None] | None = None,
         equipment: Iterable[str] = (),
@@ -319,7 +320,9 @@ class RackMonitor:
         self._settled_by = self._clock().mono + SETTLED_SECONDS
         self._finder.start()
         finder = self._finder
-        self._poller = Poller(lambda: finder.targets, options.access, self, self._clock, self._phase, self._threads)
+        self._poller = Poller(
+            lambda: finder.targets, options.access, self, self._clock, phase=self._phase, threads=self._threads
+        )
         self._poller.start()
 
     def _stop_polling(self) -> None:

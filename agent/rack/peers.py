@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from agent.catalogue.node import NODE_POWER
+from agent.lib.logs import LogOnce
 from agent.model import Instant, Node, Series
 from agent.rack.agreement import LIMIT_SECONDS, PeerClock, own_lead
 from agent.rack.finder import PeerTarget
@@ -69,7 +70,7 @@ class Peers:
         self._peers: dict[str, Peer] = {}
         self._told: dict[str, Report] = {}
         self._series: dict[str, Series] = {}
-        self._said: set[str] = set()
+        self._once = LogOnce(log)
         self.cap = inf
         """The most watts that a node is believed to draw: what it reports beyond them is not counted."""
 
@@ -200,12 +201,10 @@ class Peers:
         """Log once that a clock is off, and once that it is right again."""
         name, off = f"clock of {peer.name}", peer.clock.offset or 0.0
         facts = {"peer": peer.name, "ahead": f"{off:+.1f}s"}
-        if peer.clock.shift and name not in self._said:
-            self._said.add(name)
-            log.warning("peer clock differs: synchronise both clocks", extra={"facts": facts})
-        elif abs(off) < LIMIT_SECONDS / 2 and name in self._said:
-            self._said.discard(name)
-            log.info("peer clock agrees again", extra={"facts": facts})
+        if peer.clock.shift:
+            self._once.problem(name, "peer clock differs: synchronise both clocks", facts=facts)
+        elif abs(off) < LIMIT_SECONDS / 2:
+            self._once.over(name, "peer clock agrees again", facts=facts)
 
     def _show(self, report: Report) -> None:
         labels = (("source", report.source or ""), ("instance", report.instance), ("job", report.job))
@@ -214,10 +213,9 @@ class Peers:
             return
         self._series[report.run] = Series(NODE_POWER, Node(), labels)
         names = [self._member.instance, *(dict(each.labels)["instance"] for each in self._series.values())]
-        if names.count(report.instance) > 1 and report.instance not in self._said:
-            self._said.add(report.instance)
-            facts = {"instance": report.instance}
-            log.warning("two nodes of the rack have the same name; give each its own node.name", extra={"facts": facts})
+        if names.count(report.instance) > 1:
+            text = "two nodes of the rack have the same name; give each its own node.name"
+            self._once.problem(report.instance, text, facts={"instance": report.instance})
 
     def _fail(self, peer: Peer, fault: PeerFault, detail: str) -> int:
         peer.tried, peer.up = True, False

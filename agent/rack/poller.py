@@ -60,6 +60,7 @@ class Poller:
         access: Access,
         judge: Judge,
         clock: Callable[[], Instant],
+        *,
         phase: float,
         threads: Threads | None = None,
     ) -> None:

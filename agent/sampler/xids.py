@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.xid_triage import ACTIONS, TRIAGE, ZEROED, Grade, XidClass, class_of, grade_of
+from agent.lib.logs import LogOnce
 from agent.model import Frame, Framer, Gpu, Reading, Series, Xid
 from agent.sampler.presence import Inventory
 
@@ -126,7 +127,7 @@ class XidLedger:
         self._framer = Framer()
         self._frame: Frame | None = None
         self._log = XidLog()
-        self._told_full = False
+        self._once = LogOnce(log)
 
     def inventory_changed(self) -> None:
         """The inventory may have changed; counters at 0 of a GPU that it forgot are forgotten, too."""
@@ -178,7 +179,12 @@ class XidLedger:
             full = len(self._strangers) >= STRANGERS
             known = Gpu("unknown", OTHER if full else device)
             if full:
-                self._tell_full(f"XID errors of more than {STRANGERS} unknown devices are counted together")
+                self._once.problem(
+                    "full",
+                    "%s",
+                    f"XID errors of more than {STRANGERS} unknown devices are counted together",
+                    level=logging.ERROR,
+                )
             else:
                 self._strangers[device] = known
         return known
@@ -189,15 +195,15 @@ class XidLedger:
             return kind
         own = self._codes.get(gpu, 0)
         if own >= CODES or len(self._last) >= KINDS:
-            self._tell_full(f"too many different XIDs; new ones are counted as {OTHER!r}")
+            self._once.problem(
+                "full", "%s", f"too many different XIDs; new ones are counted as {OTHER!r}", level=logging.ERROR
+            )
             return gpu, OTHER
         self._codes[gpu] = own + 1
         return kind
 
     def _tell_full(self, what: str) -> None:
-        if not self._told_full:
-            log.error("%s", what)
-        self._told_full = True
+        self._once.problem("full", "%s", what, level=logging.ERROR)
 
     def _make_rows(self) -> list[Reading]:
         for identity in self._inventory.gpus.values():

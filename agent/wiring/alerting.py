@@ -167,6 +167,7 @@ def make_rule_manager(
     alerting: AlertingSettings,
     hub: Hub,
     files: StateFiles,
+    *,
     foreign: Callable[[Instant], Sequence[Reading]],
     threads: Threads,
     now: Callable[[], Instant],
@@ -180,4 +181,4 @@ def make_rule_manager(
     else:
         clear_unfinished(path.parent)
         store = AlertStateStore(path.parent, source_of(config), files)
-    return RuleManager(alerting, target_labels(config), now, hub, store, foreign, threads)
+    return RuleManager(alerting, target_labels(config), now, hub, store=store, foreign=foreign, threads=threads)

@@ -74,14 +74,16 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     files = StateFiles(threads, time.monotonic, time.time)
     protection = protect(config, lambda: clock().wall, threads)
     rack = make_rack_monitor(
-        config, rack_options(config, options), now, threads, drill_file(config, RACK_STATE), files.put
+        config, rack_options(config, options), now, threads, path=drill_file(config, RACK_STATE), put=files.put
     )
     _announce(config, options)
     flight = make_flight_recorder(config, threads)
     pushes = make_pushes(config, exposed.latest, now, threads)
-    rules = make_rule_manager(config, alerting, hub, files, rack.foreign, threads, now)
+    rules = make_rule_manager(config, alerting, hub, files, foreign=rack.foreign, threads=threads, now=now)
     expectations = ExpectationSeries(lambda: hub.latest, load_choice(config, options.folder), family_of(config))
-    own = SelfMetrics(scenario_of(config), last, threads.states, files.states, protection.last, protection.refused)
+    own = SelfMetrics(
+        scenario_of(config), last, threads.states, files.states, web=protection.last, refused=protection.refused
+    )
     tellers: dict[str, Teller | None] = {
         "reporting the agent's own metrics": own,
         "reporting what the agent costs": governing,
@@ -94,7 +96,8 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     ranges = ranges_of(alerting.rules.groups)
     sampling = make_sampling_loop(
         config, options, hub, {what: teller for what, teller in tellers.items() if teller is not None},
-        files.put, threads, pause, now, governing, ranges, rack.is_my_turn,
+        save=files.put, threads=threads, pause=pause, now=now, governing=governing, ranges=ranges,
+        is_my_turn=rack.is_my_turn,
     )  # fmt: skip
     steps = steps_of(
         options, alerting, receivers, exposed=exposed, sampling=sampling, rack=rack, rules=rules,
@@ -102,7 +105,19 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     )  # fmt: skip
     reloads = Reloader(Reconfiguration(read_config, config, steps), last, clock, notifier, threads)
     readiness = Readiness(hub, sampling.sampler, now, Signs(threads.troubles, rules.failing, files.states))
-    server = make_server(config, hub, exposed, readiness, recent, rack, rules, reloads, threads, protection, now)
+    server = make_server(
+        config,
+        hub,
+        exposed,
+        readiness,
+        recent=recent,
+        rack=rack,
+        rules=rules,
+        reloads=reloads,
+        threads=threads,
+        protection=protection,
+        now=now,
+    )
     hub.follow("recording the node's power for the rack", rack.observe)
     hub.follow("taking note of what neighbours show as rates", exposed.observe)
     hub.follow("remembering readings for viewers", recent.observe)

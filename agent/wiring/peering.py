@@ -77,6 +77,7 @@ def make_rack_monitor(
     options: RackOptions,
     clock: Callable[[], Instant],
     threads: Threads,
+    *,
     path: Path | None = None,
     put: Callable[[Path, bytes], None] | None = None,
 ) -> RackMonitor:
@@ -86,7 +87,15 @@ def make_rack_monitor(
     """
     keep = None if path is None or put is None else partial(_put, put, path)
     member = Member(rack_name(config), config.node.cluster or "", os.urandom(12).hex(), instance(config), SCRAPE_JOB)
-    made = RackMonitor(member, options, clock, lambda: os.urandom(1)[0] / 256, threads, keep, equipment_of(config))
+    made = RackMonitor(
+        member,
+        options,
+        clock,
+        lambda: os.urandom(1)[0] / 256,
+        threads=threads,
+        keep=keep,
+        equipment=equipment_of(config),
+    )
     if path is not None and options.breakers:
         _restore(made, path)
     return made

@@ -57,6 +57,7 @@ def make_sampling_loop(
     options: CommandLineOptions,
     hub: Hub,
     tellers: Mapping[str, Teller],
+    *,
     save: Save | None = None,
     threads: Threads | None = None,
     pause: PauseWatch | None = None,
@@ -74,7 +75,7 @@ def make_sampling_loop(
         from agent.wiring.replaying import make_replayed_node  # 20 ms of a processor that no other node needs
 
         node = make_replayed_node(config, options.folder, load_settings(config))
-        return SamplingLoop(node, None, (), now, hub, tellers, threads)
+        return SamplingLoop(node, None, (), now, hub=hub, tellers=tellers, threads=threads)
     has_driver = config.backends.devices not in ("synthetic", "none")
     kept = state_file(config, "inventory.state") if has_driver else None
     if kept is None and has_driver:
@@ -95,7 +96,17 @@ def make_sampling_loop(
         rack_services=_services_of_scenario(config, began),
     )
     supervisor, backends = _supervisor(config, options, began), make_backends(context)
-    return SamplingLoop(sampler, supervisor, backends, clock, hub, tellers, threads, pause, governing)
+    return SamplingLoop(
+        sampler,
+        supervisor,
+        backends,
+        clock,
+        hub=hub,
+        tellers=tellers,
+        threads=threads,
+        pause=pause,
+        governing=governing,
+    )
 
 
 def _gpus_on_bus(config: Config, options: CommandLineOptions) -> int:

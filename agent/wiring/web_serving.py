@@ -183,6 +183,7 @@ def make_server(
     hub: Hub,
     exposed: Exposed,
     readiness: Readiness,
+    *,
     recent: RecentReadings,
     rack: RackMonitor,
     rules: RuleManager,

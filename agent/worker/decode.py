@@ -280,7 +280,7 @@ class Decoder:
         self._advance(place, error.mono)
         return error
 
-    def _sample(
+    def _sample(  # noqa: PLR0917 - the fields of a message, in their order
         self, channel: Any, lane: Any, editions: Any, mono: Any, duration: Any, calls: Any, values: Any
     ) -> LaneSample:
         place = self._place(channel, lane)

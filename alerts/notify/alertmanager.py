@@ -29,6 +29,7 @@ class Alertmanager(HttpReceiver):
         clock: Callable[[], Instant],
         external_url: str = "",
         pace: Pace | None = None,
+        *,
         jitter: Callable[[], float] = jitter,
         threads: Threads | None = None,
     ) -> None:
@@ -36,7 +37,7 @@ class Alertmanager(HttpReceiver):
             raise ValueError(f"url {target.shown!r}: give Alertmanager's base URL, without /api/...")
         if external_url:
             split_url(external_url)  # Alertmanager rejects each alert whose generatorURL is not one
-        super().__init__(target, target.path + PATH, clock, pace, jitter, threads)
+        super().__init__(target, target.path + PATH, clock, pace, jitter=jitter, threads=threads)
         self.external_url = external_url
 
     def encode(self, notices: Sequence[Notice]) -> bytes:

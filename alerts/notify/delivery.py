@@ -164,6 +164,7 @@ class HttpReceiver:
         path: str,
         clock: Callable[[], Instant],
         pace: Pace | None = None,
+        *,
         jitter: Callable[[], float] = jitter,
         threads: Threads | None = None,
     ) -> None:

@@ -72,6 +72,7 @@ class Dispatcher:
         alerts: Iterable[Alert],
         at: float,
         interval: float,
+        *,
         unknown: Iterable[Alert] = (),
         inhibited: Container[Labels] = frozenset(),
     ) -> None:

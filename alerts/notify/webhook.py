@@ -44,10 +44,11 @@ class Webhook(HttpReceiver):
         clock: Callable[[], Instant],
         external_url: str = "",
         pace: Pace | None = None,
+        *,
         jitter: Callable[[], float] = jitter,
         threads: Threads | None = None,
     ) -> None:
-        super().__init__(target, target.path or "/", clock, pace, jitter, threads)
+        super().__init__(target, target.path or "/", clock, pace, jitter=jitter, threads=threads)
         self.external_url = external_url
 
     def encode(self, notices: Sequence[Notice]) -> bytes:

@@ -95,7 +95,8 @@ def _label_replace(compiler: Operands, arguments: Arguments) -> Plan:
         regex = replace_regex(pattern)
     except RegexLimitError as error:
         raise FlawError(arguments[4].at, f"regular expression in label_replace(): {error}") from None
-    return label_replace(compiler.space, compiler.vector(arguments[0]), target, replacement, source, regex)
+    vector = compiler.vector(arguments[0])
+    return label_replace(compiler.space, vector, target=target, replacement=replacement, source=source, regex=regex)
 
 
 def _label_join(compiler: Operands, arguments: Arguments) -> Plan:

@@ -267,7 +267,7 @@ def replace_regex(pattern: str) -> Regex:
 
 
 def label_replace(
-    space: LabelSpace, vector: VectorPlan, target: str, replacement: str, source: str, regex: Regex
+    space: LabelSpace, vector: VectorPlan, *, target: str, replacement: str, source: str, regex: Regex
 ) -> VectorPlan:
     """Plan `label_replace`: where the source's whole value matches, set the target."""
     check_name(target, "destination label name in label_replace()")

@@ -77,7 +77,9 @@ class _OfAlert(Template):
         name = _name_of(self._alert)
         if self._broken:
             raise RenderError(f"error parsing template {name}: template: {name}:{self._broken}")
-        return render(_parsed(self.source, name), TemplateSource(name, self.source), root, ask, budget or Budget(), at)
+        return render(
+            _parsed(self.source, name), TemplateSource(name, self.source), root, ask, budget=budget or Budget(), at=at
+        )
 
 
 _parsed = lru_cache(maxsize=MAX_PARSED)(parse)

@@ -93,9 +93,9 @@ class TemplateSource:
         return f"{self.name}:{line}:{len(octets(self.text[begin:at])) + (len(_PREFIX) if line == 1 else 0)}"
 
 
-def render(parsed: Parsed, source: TemplateSource, root: Root, ask: Ask, budget: Budget, at: float = 0.0) -> str:
+def render(parsed: Parsed, source: TemplateSource, root: Root, ask: Ask, *, budget: Budget, at: float = 0.0) -> str:
     """The text of a template at a time. Raises RenderError, and LimitError when the budget is used up."""
-    renderer = _Renderer(parsed.defined, source, root, ask, budget, at)
+    renderer = _Renderer(parsed.defined, source, root, ask, budget=budget, at=at)
     try:
         return renderer.text(parsed.body)
     except RecursionError:  # Python's own limit, which comes first if the caller is already deep in the stack
@@ -106,7 +106,7 @@ class _Renderer:
     """One rendering. `_node` is the node that an error would refer to, and `_tree` the name of its template."""
 
     def __init__(
-        self, defined: Mapping[str, Body], source: TemplateSource, root: Root, ask: Ask, budget: Budget, at: float
+        self, defined: Mapping[str, Body], source: TemplateSource, root: Root, ask: Ask, *, budget: Budget, at: float
     ) -> None:
         self._defined = defined
         self._source = source
@@ -284,7 +284,7 @@ class _Renderer:
         head, given = command.operands[0], command.operands[1:]
         if isinstance(head, IdentifierNode):
             self._node = head
-            return self._call(FUNCTIONS[head.name], head.name, None, command, given, dot, final)
+            return self._call(FUNCTIONS[head.name], head.name, None, command, given=given, dot=dot, final=final)
         if isinstance(head, (FieldNode, ChainNode, VariableNode)):
             return self._chain(head, given, dot, final)
         if not isinstance(head, PipeNode):
@@ -334,8 +334,8 @@ class _Renderer:
         else:
             value = dot
         for name in names[:-1]:
-            value = self._field(value, name, node, (), dot, _NOTHING)
-        return self._field(value, names[-1], node, given, dot, final)
+            value = self._field(value, name, node, (), dot=dot, final=_NOTHING)
+        return self._field(value, names[-1], node, given, dot=dot, final=final)
 
     def _field(
         self,
@@ -343,6 +343,7 @@ class _Renderer:
         name: str,
         node: Located,
         given: tuple[Operand, ...],
+        *,
         dot: Value | Boxed,
         final: Value | _Nothing,
     ) -> Value | Boxed:
@@ -353,7 +354,7 @@ class _Renderer:
             return None
         method = METHODS.get(type(value), {}).get(name)
         if method is not None:
-            return self._call(method, name, value, node, given, dot, final)
+            return self._call(method, name, value, node, given=given, dot=dot, final=final)
         has_arguments = bool(given) or final is not _NOTHING
         if isinstance(value, (Element, Root)) and FIELDS.get(name) in value._fields:
             if has_arguments:
@@ -376,6 +377,7 @@ class _Renderer:
         name: str,
         receiver: Value,
         node: Located,
+        *,
         given: tuple[Operand, ...],
         dot: Value | Boxed,
         final: Value | _Nothing,
@@ -445,7 +447,9 @@ class _Renderer:
         if isinstance(node, PipeNode):
             return self._valid(self._pipeline(node, dot), kind)
         if isinstance(node, IdentifierNode):
-            return self._valid(self._call(FUNCTIONS[node.name], node.name, None, node, (), dot, _NOTHING), kind)
+            return self._valid(
+                self._call(FUNCTIONS[node.name], node.name, None, node, given=(), dot=dot, final=_NOTHING), kind
+            )
         if kind == "string":
             if not isinstance(node, StringNode):
                 raise self._error(f"expected string; found {written(node)}")

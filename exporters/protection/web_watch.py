@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from exporters.protection.web_file import WebFileError
 from exporters.protection.web_gate import Stamps, WebGate, WebTerms, load_terms, stamps_of
@@ -62,7 +63,7 @@ class WebWatch:
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._thread: KeptThread | None = None
-        self._said = ""
+        self._once = LogOnce(log)
         self._periods = 0
         terms = load_terms(path)
         self.gate = make_gate(terms)
@@ -85,15 +86,15 @@ class WebWatch:
             return load_terms(self.path)
         except WebFileError as error:
             self.last.good = False
-            self._said, before = str(error), self._said
-            if self._said != before:
-                log.error("web configuration not reloaded, keeping the current one: %s", error)
+            text = "web configuration not reloaded, keeping the current one: %s"
+            self._once.problem("load", text, error, what=str(error), level=logging.ERROR)
             raise
 
     def enforce(self, terms: WebTerms) -> None:
         """Have these terms enforced from now on."""
         with self._lock:
-            self._said, self._seen = "", _Seen(terms.stamps, True)
+            self._once.over("load")
+            self._seen = _Seen(terms.stamps, True)
             self.last = WebReload(self._wall(), terms.expires)
             self.gate.enforce(terms)
         self.changed()

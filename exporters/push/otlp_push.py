@@ -15,6 +15,7 @@ from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExp
 from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
 
 from agent.lib.http_target import HttpTarget
+from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant, Snapshot
 from exporters.pages import age_of
@@ -64,7 +65,7 @@ class OtlpPush:
         self._told = ExporterLog()
         self._last: Snapshot | None = None
         self._stopping = threading.Event()
-        self._away = False
+        self._once = LogOnce(log)
         self._thread: KeptThread | None = None
 
     def start(self) -> None:
@@ -130,11 +131,10 @@ class OtlpPush:
     def _tell(self, why: str | None) -> None:
         """Log once that it fails, and once that it is well again."""
         facts = {"push": NAME, "url": self.settings.target.shown}
-        if why is not None and not self._away:
-            log.warning("cannot push; what is not taken is lost", extra={"facts": {**facts, "error": why}})
-        elif why is None and self._away:
-            log.info("push recovered", extra={"facts": facts})
-        self._away = why is not None
+        if why is None:
+            self._once.over(NAME, "push recovered", facts=facts)
+        else:
+            self._once.problem(NAME, "cannot push; what is not taken is lost", facts={**facts, "error": why})
 
 
 def _exporter(target: HttpTarget) -> OTLPMetricExporter:

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TypeVar
 
 from agent.catalogue.own_series import OwnReading, OwnSeries
+from agent.lib.logs import LogOnce
 from agent.model import Frame, Instant, Labels
 from exporters.push.disk_buffer import DiskBuffer
 from exporters.push.write_request import WriteRequest
@@ -137,7 +138,7 @@ class PushQueue:
         self._memory: deque[WriteRequest] = deque()
         self._lock = threading.Lock()
         self._disk_is_well = True
-        self._told_loss = False
+        self._once = LogOnce(log)
         self._in_flight: WriteRequest | None = None
         """What is being sent, as far as is known. It is the oldest request, and the first to be dropped."""
         self._undecided: tuple[str, int] | None = None
@@ -257,15 +258,13 @@ class PushQueue:
         if not samples:
             return
         self._figures.dropped[reason] += samples
-        if not self._told_loss:
-            self._told_loss = True
-            why = "too old" if reason == EXPIRED else "too many"
-            log.warning("push %s: dropping the oldest samples, which are %s", self._figures.name, why)
+        why = "too old" if reason == EXPIRED else "too many"
+        self._once.problem("loss", "push %s: dropping the oldest samples, which are %s", self._figures.name, why)
 
     def _tell(self) -> None:
         on_disk = self._disk.bytes if self._disk is not None else 0
         self._figures.pending = on_disk + sum(len(each.body) for each in self._memory)
         if not self._figures.pending:
-            self._told_loss = False
+            self._once.over("loss")
         oldest = self._disk.oldest if self._disk is not None and on_disk else None
         self._figures.oldest = self._memory[0].wall if oldest is None and self._memory else oldest

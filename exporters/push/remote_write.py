@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.lib.http_target import HttpTarget
+from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant, Snapshot
 from exporters.pages import age_of
@@ -64,7 +65,7 @@ class RemoteWrite:
         self._fresh = False
         self._until: float | None = None
         """At the end: until when what is left may be sent, in monotonic seconds."""
-        self._away = self._refused = False
+        self._once = LogOnce(log)
         self._maker: KeptThread | None = None
         self._sender: KeptThread | None = None
 
@@ -152,37 +153,21 @@ class RemoteWrite:
             self._pace.failed(now, answer.wish)
             self.figures.failures += 1
             self._queue.spill()
-            self._tell_away(answer.text)
+            self._once.problem("away", "cannot push; retrying", facts=self._facts(answer.text))
             return
         self._pace.answered(now)
         self._queue.done(request)
-        self._tell_back()
+        facts = {"push": self.settings.name, "url": self.settings.target.shown, "bytes": self.figures.pending}
+        self._once.over("away", "push recovered: sending buffered samples", facts=facts)
         if answer.outcome is WriteOutcome.TAKEN:
             self.figures.samples += request.samples
             self.figures.bytes = (self.figures.bytes or 0) + len(request.body)
             self.figures.success = self._clock().wall
-            self._refused = False
+            self._once.over("refused")
         else:
             self.figures.dropped[REJECTED] += request.samples
-            self._tell_refused(answer.text)
-
-    def _tell_away(self, why: str) -> None:
-        if not self._away:
-            self._away = True
-            log.warning("cannot push; retrying", extra={"facts": self._facts(why)})
-
-    def _tell_back(self) -> None:
-        if self._away:
-            self._away = False
-            facts = {"push": self.settings.name, "url": self.settings.target.shown, "bytes": self.figures.pending}
-            log.info("push recovered: sending buffered samples", extra={"facts": facts})
-
-    def _tell_refused(self, why: str) -> None:
-        if not self._refused:
-            self._refused = True
-            log.warning(
-                "push rejected: dropping the samples that the receiver refused", extra={"facts": self._facts(why)}
-            )
+            text = "push rejected: dropping the samples that the receiver refused"
+            self._once.problem("refused", text, facts=self._facts(answer.text))
 
     def _facts(self, why: str) -> dict[str, object]:
         return {"push": self.settings.name, "url": self.settings.target.shown, "error": why}

@@ -53,7 +53,9 @@ class GovernedRig:
         governing = Governing(lambda _: self.backend.spent)
         sampler = Sampler(settings, Inventory(None), "nvml")
         tellers = {"reporting what the agent costs": governing}
-        self.loop = SamplingLoop(sampler, None, [self.backend], self.clock, self.hub, tellers, governing=governing)
+        self.loop = SamplingLoop(
+            sampler, None, [self.backend], self.clock, hub=self.hub, tellers=tellers, governing=governing
+        )
 
     def clock(self) -> Instant:
         return Instant(self.at, 1e9 + self.at)

@@ -52,9 +52,9 @@ class Bench:
             TARGET,
             lambda: later(self.second, self.step),
             self.hub,
-            store,
-            self._foreign,
-            self.threads,
+            store=store,
+            foreign=self._foreign,
+            threads=self.threads,
         )
 
     def _foreign(self, now: Instant) -> Sequence[Reading]:

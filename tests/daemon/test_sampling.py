@@ -37,7 +37,7 @@ class Rig:
     ) -> None:
         self.hub = Hub()
         sampler = Sampler(settings, Inventory(None), "nvml")
-        self.loop = SamplingLoop(sampler, worker, backends, clock, self.hub, tellers)
+        self.loop = SamplingLoop(sampler, worker, backends, clock, hub=self.hub, tellers=tellers)
 
     @property
     def readings(self) -> tuple[Reading, ...]:

@@ -100,7 +100,7 @@ class Rig:
         self.hub = Hub()
         self.sampler = Sampler(Settings(), Inventory(None), "nvml")
         self.loop = SamplingLoop(
-            self.sampler, worker, backends, self.clock, self.hub, pause=pause  # type: ignore[arg-type]
+            self.sampler, worker, backends, self.clock, hub=self.hub, pause=pause  # type: ignore[arg-type]
         )  # fmt: skip
 
     def clock(self) -> Instant:

@@ -437,7 +437,7 @@ class Rounds:
         self.halted = False
         self.node = Node()
         rules = Ruleset((*ruleset(text).files, *more))
-        self.engine = RuleEngine(rules, TARGET, START, lambda: self.spent, lambda: self.halted)
+        self.engine = RuleEngine(rules, TARGET, START, lambda: self.spent, halted=lambda: self.halted)
         reads = self.engine.windows.newest
 
         def newest(matchers: Any, *arguments: Any) -> Any:

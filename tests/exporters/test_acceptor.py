@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from exporters.complaints import Complaints
+from agent.lib.logs import LogOnce
 from exporters.listeners import Acceptor, open_listeners
 
 
@@ -43,7 +43,7 @@ class Rig:
         self.listener = Short(listener)
         self.address = listener.getsockname()
         self.spared = 0
-        self.acceptor = Acceptor([self.listener], self.make_room, Complaints(logging.getLogger("t")))  # type: ignore[list-item]
+        self.acceptor = Acceptor([self.listener], self.make_room, LogOnce(logging.getLogger("t")))  # type: ignore[list-item]
         stack.callback(self.acceptor.close)
 
     def make_room(self, now: float) -> bool:

@@ -9,8 +9,8 @@ from http import HTTPStatus
 
 import pytest
 
+from agent.lib.logs import LogOnce
 from exporters.clients import Clients
-from exporters.complaints import Complaints
 from exporters.connection import Connection, Timeouts
 from exporters.gate import PlainTransport
 from exporters.http_messages import Request, Response
@@ -47,8 +47,8 @@ def test_a_client_that_takes_everything_at_once_gets_only_one_chunk_in_a_turn() 
 def test_what_a_client_has_cost_is_forgotten_with_time() -> None:
     """A scraper that has been there for a year must not come after those who arrived a moment ago."""
     clients = Clients(
-        lambda request: Response(HTTPStatus.OK), lambda: 0.0, TIMEOUTS, Complaints(logging.getLogger("t")),
-        lambda: None, socket.socket.close,
+        lambda request: Response(HTTPStatus.OK), lambda: 0.0, TIMEOUTS, LogOnce(logging.getLogger("t")),
+        nudge=lambda: None, hang_up=socket.socket.close,
     )  # fmt: skip
     connection = Connection(PlainTransport(Bottomless()), "client", TIMEOUTS, 0.0)  # type: ignore[arg-type]
     connection.cost = 8.0

@@ -11,8 +11,8 @@ from http import HTTPStatus
 
 import pytest
 
+from agent.lib.logs import LogOnce
 from exporters.clients import Clients
-from exporters.complaints import Complaints
 from exporters.connection import Connection, Timeouts
 from exporters.http_messages import Response
 
@@ -30,7 +30,7 @@ class Line:
         self.served: list[str] = []
         self.clients = Clients(
             lambda request: Response(HTTPStatus.OK), lambda: self.now, Timeouts(30.0, 10.0, 10.0),
-            Complaints(logging.getLogger("t")), lambda: None, socket.socket.close,
+            LogOnce(logging.getLogger("t")), nudge=lambda: None, hang_up=socket.socket.close,
         )  # fmt: skip
         self.clients.attach(stack.enter_context(selectors.DefaultSelector()))
 

@@ -447,7 +447,7 @@ def breaker_rig(path: Path, wall: float) -> tuple[Rig, list[bytes]]:
         written.append(body)
 
     options = load_rack(config, Path(), 3.0)
-    rig.watch = make_rack_monitor(config, options, lambda: rig.now, Threads(), path, put)
+    rig.watch = make_rack_monitor(config, options, lambda: rig.now, Threads(), path=path, put=put)
     return rig, written
 
 

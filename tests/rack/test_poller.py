@@ -149,7 +149,7 @@ def test_a_round_that_fails_is_reported_once_each_time_that_it_begins_and_contin
         failed = answered
 
     good = peer(rack.tell())
-    poller = Poller(targets, Access(), Anyone(), rack.clock, 0.0)
+    poller = Poller(targets, Access(), Anyone(), rack.clock, phase=0.0)
     poller.start()
     for spell in (1, 2):
         outcomes.clear()

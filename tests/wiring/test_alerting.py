@@ -70,7 +70,9 @@ def test_without_a_state_directory_it_is_logged_that_alerts_start_again_if_there
         config = parse(f"{{{text}}}", "c.yaml")
         files: Any = SimpleNamespace()
         settings = load_alerting(config, tmp_path, receivers)
-        make_rule_manager(config, settings, Hub(), files, lambda _: (), Threads(), lambda: Instant(0.0, 0.0))
+        make_rule_manager(
+            config, settings, Hub(), files, foreign=lambda _: (), threads=Threads(), now=lambda: Instant(0.0, 0.0)
+        )
 
     (tmp_path / "alerts.state.999999999.new").touch()
     make("rules: {files: []}")

@@ -146,7 +146,7 @@ class Rig:
         self.hub = Hub()
         self.hub.follow("looking at the page", self._look)
         sampler = Sampler(Settings(fast=0.2, slow=0.6, cold=1.2), Inventory(None), "synthetic")
-        self.engine = SamplingLoop(sampler, Supervisor(options, start), [], self._clock, self.hub)
+        self.engine = SamplingLoop(sampler, Supervisor(options, start), [], self._clock, hub=self.hub)
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
 

@@ -47,6 +47,7 @@ from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.backends.jobs.slurm_steps import SlurmStep, SlurmSteps, granted
 from agent.backends.protocol import BackendSample, GpuProcess
 from agent.broker.asking import BrokerClient
+from agent.lib.logs import LogOnce
 from agent.model import Gap, Gpu, Instant, Lane, Node, Reading, Reason
 
 SOURCES = (*(scheduler.name for scheduler in SCHEDULERS), "cgroup", "mapping")
@@ -72,35 +73,6 @@ def is_wanted(source: str, sources: Sequence[str]) -> bool:
 
 
 log = logging.getLogger("coldplate.jobs")
-
-
-class SourceAvailability:
-    """Logs the first failure of each source of job information, and its recovery.
-
-    `barred` holds the detail of each source that is barred for lack of a permission, as of the last look.
-    """
-
-    def __init__(self) -> None:
-        self._told: set[str] = set()
-        self.barred: dict[str, str] = {}
-
-    def begin(self) -> None:
-        """Begin a look: a source that is not tried in it is neither barred nor open."""
-        self.barred = {}
-
-    def open(self, name: str) -> None:
-        """The source was tried, and it answered."""
-        if name in self._told:
-            self._told.discard(name)
-            log.info("source recovered: %s", name)
-
-    def fail(self, name: str, detail: str, denied: bool = True) -> None:
-        """The source was tried without success; `denied` says that only a permission is missing."""
-        if denied:
-            self.barred[name] = detail
-        if name not in self._told:
-            self._told.add(name)
-            log.warning("%s", detail, extra={"facts": {"missing": name}})
 
 
 def unify_job_ids(processes: Mapping[int, GpuProcessFacts]) -> dict[int, GpuProcessFacts]:
@@ -176,8 +148,8 @@ class JobsBackend:
         ticks = os.sysconf("SC_CLK_TCK")
         self._reader = TimedReader(read)
         self._table = ProcessTable(
-            self._procfs, wanted, is_wanted("cgroup", sources), trust_environment, self._reader,
-            ask or BrokerClient().variables, self._users, self._problems, ticks,
+            self._procfs, wanted, is_wanted("cgroup", sources), trust_environment, read=self._reader,
+            ask=ask or BrokerClient().variables, users=self._users, problems=self._problems, ticks=ticks,
         )  # fmt: skip
         self._kubelet = Kubelet(kubelet) if is_wanted(KUBERNETES, sources) else None
         directories = [gpustat] if mapping_dir is None else [mapping_dir, gpustat]
@@ -187,7 +159,9 @@ class JobsBackend:
         self._names = PodNames()
         self._tenants = PodDeviceOwners()
         self._recall = KubeletCache()
-        self._ways = SourceAvailability()
+        self._once = LogOnce(log)
+        self._barred: dict[str, str] = {}
+        """The detail of each source that is barred for lack of a permission, as of the last look."""
         self._ledger = JobEnergy()
         self._shown = JobSeries()
 
@@ -198,7 +172,7 @@ class JobsBackend:
         latest = list(self._readings())
         devices = GpuSlots(running, mig_slots(latest))
         self._shown.begin()
-        self._ways.begin()
+        self._barred = {}
         before = self._table.reads + self._files.reads
         board, known = self._by_processes(running, devices, now.mono)
         self._add_pods(board, known, devices, now.mono)
@@ -207,8 +181,8 @@ class JobsBackend:
         for slot in board.limit(MAX_JOBS):
             self._problems.note("too_many", f"GPU {slot.gpu.index}: more than {MAX_JOBS} jobs; the rest are ignored")
         self._show(board, running, latest, now.mono)
-        if self._ways.barred:
-            self._shown.miss(Gap(FACTS_OF, Node(), Reason.DENIED, "; ".join(self._ways.barred.values())))
+        if self._barred:
+            self._shown.miss(Gap(FACTS_OF, Node(), Reason.DENIED, "; ".join(self._barred.values())))
         calls = self._table.reads + self._files.reads - before
         return BackendSample(self._shown.end(self._problems.readings()), self._shown.gaps, calls=calls)
 
@@ -293,10 +267,12 @@ class JobsBackend:
 
     def _note(self, what: str, barred: str, denied: bool = True) -> None:
         """Record whether a protected source is available: `barred` says why it is not, "" if it is."""
-        if barred:
-            self._ways.fail(what, f"{what}: {barred}", denied)
-        else:
-            self._ways.open(what)
+        if not barred:
+            self._once.over(what, "source recovered: %s", what)
+            return
+        if denied:
+            self._barred[what] = f"{what}: {barred}"
+        self._once.problem(what, "%s: %s", what, barred, facts={"missing": what})
 
     def _add_pods(
         self, board: AllocationTable, known: Mapping[int, GpuProcessFacts], devices: GpuSlots, mono: float

@@ -165,6 +165,7 @@ class ProcessTable:
         schedulers: Sequence[Scheduler],
         plain: bool,
         trusted: Collection[str],
+        *,
         read: ReadFile,
         ask: AskVariables,
         users: UserNames,

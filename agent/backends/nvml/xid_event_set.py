@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from agent.backends.nvml.driver import PERMANENT_CODES, TIMEOUT, CallThreads, Driver, DriverError, escalate_source
+from agent.lib.logs import LogOnce
 from agent.model import Xid
 
 log = logging.getLogger("coldplate.nvml")
@@ -36,7 +37,7 @@ class XidEventSet:
         """Why a GPU is not registered, for GPUs that may be registered later."""
         self._set: object | None = None
         self._registered = False
-        self._told = ""
+        self._once = LogOnce(log)
         self._busy = threading.Lock()
         self._guard = threading.Lock()
         self._registering = 0
@@ -125,9 +126,8 @@ class XidEventSet:
         return Xid(uuid, int(data), self._wall(), "nvml")
 
     def _back_off(self, error: DriverError, timeout: float) -> None:
-        if str(error) != self._told:
-            self._told = str(error)
-            log.warning("waiting for XID events failed, creating a new event set: %s", error)
+        text = "waiting for XID events failed, creating a new event set: %s"
+        self._once.problem("waiting", text, error, what=str(error))
         self._pause(timeout)
         self._free()
         self._registered = False

@@ -94,12 +94,15 @@ class EthtoolRequest:
 
     def ask(self, connect: Connect, family: int, device: str) -> list[PortValue]:
         """What the kernel says about a port. Raises as `send_request`."""
-        commands = (self.command, self.answer)
-        return list(self.read(send_for_port(connect, family, commands, self.header, self.flags, device, *self.more)))
+        told = send_for_port(
+            connect, family, (self.command, self.answer), *self.more,
+            header=self.header, flags=self.flags, device=device,
+        )  # fmt: skip
+        return list(self.read(told))
 
 
 def send_for_port(
-    connect: Connect, family: int, commands: tuple[int, int], header: int, flags: int, device: str, *more: bytes
+    connect: Connect, family: int, commands: tuple[int, int], *more: bytes, header: int, flags: int, device: str
 ) -> Attributes:
     """The answer to a question about a port. `commands` are the numbers of both. Raises as `send_request`."""
     name = os.fsencode(device)

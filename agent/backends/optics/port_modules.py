@@ -57,7 +57,9 @@ class ModuleEeprom:
             u8(_BANK, span.bank),
             u8(_ADDRESS, _MODULE),
         )
-        told = send_for_port(self._connect, self._family, _COMMANDS, _HEADER, COMPACT, self._device, *wanted)
+        told = send_for_port(
+            self._connect, self._family, _COMMANDS, *wanted, header=_HEADER, flags=COMPACT, device=self._device
+        )
         return dict(told).get(_DATA, b"")
 
 

@@ -21,7 +21,7 @@ Redfish and IPMI are read at most every 5 s; see `agent.backends.polled_source` 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -36,6 +36,7 @@ from agent.catalogue import metric
 from agent.catalogue.node import NODE_POWER
 from agent.config.schema import BackendsConfig
 from agent.lib.http_target import HttpTarget
+from agent.lib.logs import LogOnce
 from agent.model import Backend, Gap, Instant, Lane, Node, Reading, Reason, Series
 
 if TYPE_CHECKING:
@@ -99,28 +100,6 @@ def plausible_watts(source: PowerSource) -> float:
 log = logging.getLogger("coldplate.power")
 
 
-class PermissionLog:
-    """Reads that lack a permission: logged once, and once when they are allowed again.
-
-    Kept by metric: the counters of RAPL's many domains are refused together.
-    """
-
-    def __init__(self) -> None:
-        self._told: set[str] = set()
-
-    def see(self, gaps: Iterable[Gap], read: Iterable[str]) -> None:
-        """Take in the gaps of a look, and the names of the metrics that it could read."""
-        denied = {gap.metric.name: gap.detail for gap in reversed(list(gaps)) if gap.reason is Reason.DENIED}
-        for name, detail in denied.items():
-            if name not in self._told:
-                self._told.add(name)
-                log.warning("%s", detail, extra={"facts": {"missing": name}})
-        if self._told:
-            for name in self._told.intersection(read) - denied.keys():
-                self._told.discard(name)
-                log.info("source recovered: %s", name)
-
-
 class PowerBackend:
     """Node power from the first source that answers, and the power and energy of measured parts."""
 
@@ -150,7 +129,7 @@ class PowerBackend:
         self._parts = [CachedRead(hwmon.parts, hwmon.period)] if "hwmon" in names else []
         if "rapl" in order:
             self._parts.append(CachedRead(rapl.read, rapl.period))
-        self._refusals = PermissionLog()
+        self._once = LogOnce(log)
         self._sysfs = (hwmon, rapl)
         self._looked_for = f"no RAPL domain {rapl.pattern}" if "rapl" in order else ""
 
@@ -172,7 +151,7 @@ class PowerBackend:
             readings.append(Reading(self._series[winner.source.name], winner.value))
         preferred = self._paced if winner is None else self._paced[: self._paced.index(winner)]
         gaps.extend(self._missing(preferred, winner))
-        self._refusals.see(gaps, (reading.series.metric.name for reading in readings))
+        self._tell_denied(gaps, readings)
         left_out = sum(each.left_out for each in self._sysfs)
         if left_out:
             readings.append(Reading(LEFT_OUT, left_out))
@@ -180,6 +159,14 @@ class PowerBackend:
             raise AbsentError("; ".join(filter(None, [*(p.absence for p in self._paced), self._looked_for])))
         awaited = any(paced.awaited for paced in preferred)
         return BackendSample(readings=readings, gaps=gaps, calls=calls + asked, awaited=awaited)
+
+    def _tell_denied(self, gaps: Sequence[Gap], readings: Sequence[Reading]) -> None:
+        """Log reads that lack a permission, by metric: the counters of RAPL's many domains are refused together."""
+        denied = {gap.metric.name: gap.detail for gap in reversed(gaps) if gap.reason is Reason.DENIED}
+        for name, detail in denied.items():
+            self._once.problem(name, "%s", detail, facts={"missing": name})
+        for name in {reading.series.metric.name for reading in readings} - denied.keys():
+            self._once.over(name, "source recovered: %s", name)
 
     def close(self) -> None:
         """Release the sources, and end the reader."""

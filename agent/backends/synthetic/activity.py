@@ -338,7 +338,7 @@ def slowed(
 
     The utilization stays as it is, because the kernels still run all the time: they only take longer.
     """
-    return _lowered(cycle, power, clock, reason, floor, dict.fromkeys(RATES, clock))
+    return _lowered(cycle, power, clock, reason, floor=floor, rates=dict.fromkeys(RATES, clock))
 
 
 def slowed_in_step(cycle: ActivityCycle, factor: float, floor: float = 0.0) -> ActivityCycle:
@@ -346,11 +346,11 @@ def slowed_in_step(cycle: ActivityCycle, factor: float, floor: float = 0.0) -> A
 
     So the tensor cores are active for a larger share of fewer cycles, and the transfers are those of the peers.
     """
-    return _lowered(cycle, factor, factor, None, floor, {TENSOR: 1 / factor})
+    return _lowered(cycle, factor, factor, None, floor=floor, rates={TENSOR: 1 / factor})
 
 
 def _lowered(
-    cycle: ActivityCycle, power: float, clock: float, reason: int | None, floor: float, rates: Mapping[int, float]
+    cycle: ActivityCycle, power: float, clock: float, reason: int | None, *, floor: float, rates: Mapping[int, float]
 ) -> ActivityCycle:
 
     def lower(level: Levels) -> Levels:

@@ -176,6 +176,7 @@ class NonGpuChannel:
         gpus: tuple[Gpu, ...],
         epoch: float,
         released: threading.Event,
+        *,
         feed: XidFeed,
         waiting: Mapping[int, GpuIdentity],
     ) -> None:

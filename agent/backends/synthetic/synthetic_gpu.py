@@ -82,7 +82,7 @@ class SyntheticGpuChannel:
 
     def __init__(
         self, scenario: Scenario, number: int, identity: GpuIdentity, epoch: float,
-        released: threading.Event, feed: XidFeed,
+        *, released: threading.Event, feed: XidFeed,
     ) -> None:  # fmt: skip
         machine = scenario.topology
         self.key = identity.gpu.uuid

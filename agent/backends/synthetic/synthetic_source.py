@@ -48,7 +48,7 @@ class SyntheticSource:
         self._feed = feed = XidFeed(scenario, tuple(gpu.uuid for gpu in gpus), t)
         self._waiting = dict(enumerate(identities))
         self._joined = self._arrivals(t)
-        self._joined += (NonGpuChannel(scenario, gpus, self._epoch, self._released, feed, self._waiting),)
+        self._joined += (NonGpuChannel(scenario, gpus, self._epoch, self._released, feed=feed, waiting=self._waiting),)
         return self._joined
 
     def roster(self, now: Instant) -> Roster:
@@ -76,7 +76,9 @@ class SyntheticSource:
         assert feed is not None
         joining = [n for n in self._waiting if ReadGate(self._scenario, n, self._released).silence(t) is None]
         return tuple(
-            SyntheticGpuChannel(self._scenario, number, self._waiting.pop(number), self._epoch, self._released, feed)
+            SyntheticGpuChannel(
+                self._scenario, number, self._waiting.pop(number), self._epoch, released=self._released, feed=feed
+            )
             for number in joining
         )
 

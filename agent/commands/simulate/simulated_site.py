@@ -253,7 +253,7 @@ def _chosen(shares: Sequence[ScenarioShare], chance: float) -> Scenario:
 
 
 def build_site(
-    cluster: str, seed: int, drafts: Sequence[NodeDraft], racks: Sequence[SiteRack], spans: Sequence[Span],
+    cluster: str, seed: int, drafts: Sequence[NodeDraft], racks: Sequence[SiteRack], *, spans: Sequence[Span],
     outages: Sequence[Outage],
 ) -> SimulatedSite:  # fmt: skip
     """The site, once all jobs and faults are in place."""

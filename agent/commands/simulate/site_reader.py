@@ -132,7 +132,7 @@ class SiteReader(ScenarioReader):
         outages: list[Outage] = []
         for number, each in enumerate(self.sequence(keys.get("faults"), "faults")):
             outages += self._placed_fault(each, f"faults[{number}]", places)
-        return build_site(cluster, seed, drafts, racks, spans, outages)
+        return build_site(cluster, seed, drafts, racks, spans=spans, outages=outages)
 
     def _racks(self, keys: Keys) -> list[RackPlan]:
         items = self.sequence(keys["racks"], "racks")

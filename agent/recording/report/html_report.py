@@ -176,7 +176,7 @@ def _plot(
         return
     # What is meant is drawn last, above the others.
     drawn = sorted((curve for curve in curves if curve.style), key=lambda curve: curve.style != "quiet")
-    picture = plot(run.grid, curves, drawn, panel.scale, panel.unit, panel.most, spans)
+    picture = plot(run.grid, curves, drawn, panel.scale, unit=panel.unit, most=panel.most, spans=spans)
     yield f"<section><h3>{panel.title}</h3>{picture}</section>"
 
 

@@ -49,7 +49,7 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 
 def plot(
-    grid: TimeGrid, curves: Sequence[PlotCurve], drawn: Sequence[PlotCurve], scale: float, unit: str,
+    grid: TimeGrid, curves: Sequence[PlotCurve], drawn: Sequence[PlotCurve], scale: float, *, unit: str,
     most: float | None, spans: Sequence[tuple[float, float, str]],
 ) -> str:  # fmt: skip
     """One plot as an SVG element; titles must be escaped already.
