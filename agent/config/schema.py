@@ -16,7 +16,7 @@ from agent.config.words import DEVICES, PROFILES
 from agent.lib.wording import UserError
 
 TRIGGERS = ("firing", "xid")
-NEIGHBOURS = ("dcgm", "node_infiniband", "nvitop", "nvidia_smi")
+NEIGHBOURS = ("dcgm", "node_infiniband", "nvitop", "nvidia_smi", "opentelemetry")
 HOSTNAME_LABELS = ("both", "Hostname", "hostname")
 POWER_SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
 BREAKERS = ("ul489", "iec60947-2", "iec60898-b", "iec60898-c", "iec60898-d", "electronic")

@@ -6,10 +6,10 @@ which its value follows. `translation` turns a snapshot into frames of those ser
 
 from __future__ import annotations
 
-from exporters.compatibility import dcgm, node_infiniband, nvidia_smi, nvitop
+from exporters.compatibility import dcgm, node_infiniband, nvidia_smi, nvitop, opentelemetry
 from exporters.compatibility.foreign_names import ForeignProfile
 
 PROFILES: dict[str, ForeignProfile] = {
-    each.word: each for each in (dcgm.PROFILE, node_infiniband.PROFILE, nvitop.PROFILE, nvidia_smi.PROFILE)
+    each.PROFILE.word: each.PROFILE for each in (dcgm, node_infiniband, nvitop, nvidia_smi, opentelemetry)
 }
 """By the word in `metrics.compatibility`."""

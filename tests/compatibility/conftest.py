@@ -56,7 +56,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> ParsedPage:
     folder = tmp_path_factory.mktemp("compatibility")
     (folder / "c.yaml").write_text(
         f"state_dir: {folder}/state\nnode: {{name: node-1}}\n"
-        "metrics: {profile: full, compatibility: [dcgm, node_infiniband, nvitop, nvidia_smi]}\n"
+        "metrics: {profile: full, compatibility: [dcgm, node_infiniband, nvitop, nvidia_smi, opentelemetry]}\n"
     )
     (folder / "s.yaml").write_text(SCENARIO)
     machine.write_host(folder / "proc", folder / "sys", 1000.0, 0)

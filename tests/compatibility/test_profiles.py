@@ -137,3 +137,19 @@ def test_a_share_is_a_quotient_and_absent_without_the_whole() -> None:
     assert found["host_load_average_1m_Percentage"] == 3.0
     assert "gpu_memory_percent_Percentage" not in values("nvitop", used)
     assert "gpu_memory_percent_Percentage" not in values("nvitop", used, nothing)
+
+
+def test_opentelemetrys_names_have_our_values_and_the_conventions_attributes(page: ParsedPage) -> None:
+    task = {"hw_gpu_task": "general"}
+    assert sorted(page.by("hw_name", "hw_gpu_utilization_ratio", **task)) == [f"GPU {gpu}" for gpu in range(8)]
+    for theirs, ours in (("hw_power_watts", "power_watts"), ("hw_gpu_memory_usage_bytes", "memory_used_bytes")):
+        assert page.by("hw_id", theirs) == page.by("uuid", f"coldplate_gpu_{ours}")
+    shares = page.by("hw_id", "hw_gpu_memory_utilization_ratio")
+    assert shares
+    assert all(0 < share < 1 for share in shares.values())
+    errors = page.samples["hw_errors_total"]
+    assert {dict(labels)["error_type"] for labels in errors} == {"corrected", "uncorrected"}
+    assert {dict(labels)["hw_sensor_location"] for labels in page.samples["hw_temperature_celsius"]} == {
+        "core",
+        "memory",
+    }

@@ -49,6 +49,12 @@ Names as of August 2026, of both of its backends. The UUID is written in lower c
 Fields that only describe the board, or that the agent does not read, are missing; of the info series, labels that the
 agent does not know.
 """,
+    "opentelemetry": """\
+No exporter, but the names that a collector gives to metrics of the conventions for hardware (in development, as of
+November 2026) when it writes them for Prometheus: for a site that collects hosts of other makes by the same names.
+`hw_id` is the GPU's UUID, and for the node's power its name. `hw_gpu_task` is `general`, `encoder` or `decoder`,
+`hw_sensor_location` `core` or `memory`. Status and utilization limits of the conventions are not served.
+""",
 }
 
 
