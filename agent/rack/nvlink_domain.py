@@ -24,7 +24,10 @@ _Label = Annotated[str, msgspec.Meta(max_length=64)]
 
 
 class DomainShare(NamedTuple):
-    """How many GPUs of a node are in a domain; an empty `cluster_uuid` stands for those that have joined none."""
+    """How many GPUs of a node are in a domain; an empty `cluster_uuid` stands for those that have joined none.
+
+    Agents send it to each other as an array of three: what a later version adds goes into a key of its own.
+    """
 
     cluster_uuid: _Label
     clique: _Label

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import combinations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.rack.nvlink_domain import DomainShare
 from agent.rack.peer_messages import GarbageError, Report, decode, encode
 
 GOOD = Report(1, "r12", "", "0123456789abcdef", "n1:19400", "coldplate", 1000.5, 1000, (7.5, None, 8.0), "ipmi")
@@ -23,6 +26,23 @@ def test_a_report_is_read_as_it_was_written() -> None:
     assert GOOD.seconds() == [(998, 7.5), (1000, 8.0)]
     assert decode(changed(later="a key of a later version")) == GOOD
     assert decode(changed(limits={"nodes_expected": 1000})).limits == {"nodes_expected": 1000}
+
+
+OPTIONAL = ("source", "limits", "domains", "equipment")
+"""Keys that versions of this format added: an agent that does not know them sends none."""
+
+
+def test_agents_of_two_versions_read_each_other() -> None:
+    """Of one with more keys, and of one with each number of fewer ones; what must be there is named if it is not."""
+    full = json.loads(encode(msgspec.structs.replace(GOOD, domains=(DomainShare("c", "1", 4),), equipment=("cdu",))))
+    assert decode(json.dumps({**full, "of_the_next": {"a": [1]}}).encode()) == decode(json.dumps(full).encode())
+    for count in range(1, len(OPTIONAL) + 1):
+        for left_out in combinations(OPTIONAL, count):
+            report = decode(json.dumps({key: each for key, each in full.items() if key not in left_out}).encode())
+            assert report.seconds() == GOOD.seconds()
+    for key in full.keys() - set(OPTIONAL):
+        with pytest.raises(GarbageError, match=key):
+            decode(json.dumps({name: each for name, each in full.items() if name != key}).encode())
 
 
 @pytest.mark.parametrize(
