@@ -23,9 +23,11 @@ def look(host: Any, second: float = 1.0) -> tuple[dict[str, float], dict[str, Ga
     return values, {gap.metric.name: gap for gap in sample.gaps}
 
 
-def process(host: Any, pid: int, state: str = "S", command: str = "python", switches: int = 7) -> None:
-    zeros = " ".join(["0"] * 18)
-    host.write(f"{pid}/stat", f"{pid} ({command}) {state} 1 {zeros.replace('0', '9', 1)} 0 0\n")
+def process(
+    host: Any, pid: int, state: str = "S", command: str = "python", switches: int = 7, flags: int = 0x400000
+) -> None:
+    zeros = " ".join(["0"] * 14)
+    host.write(f"{pid}/stat", f"{pid} ({command}) {state} 1 9 9 0 0 {flags} {zeros} 0 0\n")
     host.write(f"{pid}/status", f"Name:\t{command}\nvoluntary_ctxt_switches:\t{switches}\n")
     host.write(f"{pid}/comm", f"{command}\n")
 
@@ -89,6 +91,7 @@ def test_a_process_is_stuck_that_does_not_run_for_two_minutes(host: Any, caplog:
     host.write("stat", (host.proc / "stat").read_text() + "procs_blocked 2\n")
     process(host, 700, "D", "dd")
     process(host, 701, "D", "busy")
+    process(host, 702, "D", "kdamond", flags=0x208040)
     for minute in range(2):
         process(host, 701, "D", "busy", switches=minute)
         assert look(host, 60.0 * minute)[0][STUCK] == 0

@@ -32,6 +32,8 @@ DEAD = frozenset({errno.ESTALE, errno.ENOTCONN, errno.ESHUTDOWN, errno.EIO, errn
 """Errors of a filesystem whose server is gone: NFS, FUSE, Lustre, and in general."""
 STUCK_SECONDS = 120.0
 """Seconds without running from which a process in uninterruptible sleep counts as stuck: as the kernel's hung tasks."""
+KERNEL_THREAD = 0x200000
+"""PF_KTHREAD in the flags of proc(5): threads of some drivers wait so for work, and hold nobody up."""
 MAX_REMEMBERED = 4096
 MANAGER = "nv-fabricmanage"
 """Fabric Manager's program, by the 15 characters that the kernel keeps."""
@@ -133,14 +135,14 @@ class HostFaultGroups:
         for pid in filter(str.isdigit, list_names(self._procfs)):
             try:
                 fields = text(f"{self._procfs}/{pid}/stat").rpartition(")")[2].split()
-                if fields[0] != "D":
+                if fields[0] != "D" or int(fields[6]) & KERNEL_THREAD:
                     continue
                 switches = tuple(
                     line.rpartition(":")[2].strip()
                     for line in text(f"{self._procfs}/{pid}/status").splitlines()
                     if "ctxt_switches" in line
                 )
-            except (OSError, IndexError):
+            except (OSError, IndexError, ValueError):
                 continue  # it ended
             key = (pid, fields[19])
             before = self._sleepers.get(key)
