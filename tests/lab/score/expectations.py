@@ -284,4 +284,37 @@ EXPECTED: dict[str, Expectation] = {
         rack=TRAYS,
     ),
     "sensor-gaps": Expectation(1200),
+    # From tests/lab/score/scenarios: faults that need no scenario for people to look at.
+    "hardware-degraded": Expectation(
+        1800,
+        must=(
+            Expected("GpuPcieDegraded", 0, labels={"problem": "downtrained"}),
+            Expected("GpuPcieDegraded", 1, labels={"problem": "replays"}),
+            Expected("InfinibandRateDegraded", 2, of="port"),
+            Expected("InfinibandCongestion", 3, of="port"),
+            Expected("NvSwitchErrors", 4, of="node", labels={"grade": "fatal", "sxid": "20034"}),
+            Expected("NvSwitchErrors", 5, of="node", labels={"grade": "nonfatal", "sxid": "12028"}),
+            Expected("GpuXidUnknown", 6, labels={"xid": "999"}),
+        ),
+    ),
+    "power-limited": Expectation(
+        1500,
+        must=(
+            Expected("GpuPowerLimitLow", 0, of="node"),
+            Expected("NodeExpectationNotMet", 0, of="node", labels={"expectation": "power-limit"}),
+        ),
+    ),
+    "held-idle": Expectation(2700, must=(Expected("GpuAllocatedIdle", None, of="job"),)),
+    "rack-ramp": Expectation(
+        2400,
+        must=(
+            Expected("RackPowerBreachSoon", 0, of="node"),
+            Expected("RackPowerHigh", 0, of="node", labels={"level": "near"}),
+        ),
+        may=(
+            Companion("NodePowerOverShare", "each node draws more than its share of the budget in the end", 0, "node"),
+            Companion("RackPowerHigh", "the level over follows at the end", 0, "node"),
+        ),
+        rack=RACK,
+    ),
 }
