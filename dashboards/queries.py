@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.catalogue import BY_NAME
-from agent.model import Backend, Gpu, IbPort, Kind, Metric, NvLink, Rack, Unit
+from agent.model import Backend, Gpu, IbPort, Metric, NvLink, Rack, Unit
 from dashboards.alert_thresholds import recorded_series
 
 UNITS = {
@@ -91,11 +91,6 @@ def legend_of(row: Metric, pinned: frozenset[str]) -> str:
 def legend_by(labels: tuple[str, ...], pinned: frozenset[str]) -> str:
     """The legend of a query that is aggregated by those labels."""
     return " ".join(filter(None, (_SHOWN.get(each, f"{{{{{each}}}}}") for each in labels if each not in pinned)))
-
-
-def is_state(name: str) -> bool:
-    """Whether the values of a metric are codes, most often 0 and 1."""
-    return name in BY_NAME and BY_NAME[name].kind is Kind.STATE
 
 
 TOKEN = re.compile(r'"[^"]*"|\$?\{\w[^}]*\}|\$\w+|[a-zA-Z_:][a-zA-Z0-9_:]*')

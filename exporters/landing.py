@@ -7,14 +7,15 @@ verdict: healthy or not, and why, the worst first.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import groupby
 from urllib.parse import parse_qs
 
 from agent.catalogue import BY_NAME
-from agent.model import BackendReport, GroupReport, Outcome, PastMoment, Snapshot
-from exporters import landing_alerts, landing_gpus, landing_history, landing_parts
+from agent.model import BackendReport, Entity, GroupReport, Outcome, PastMoment, Snapshot
+from exporters import landing_alerts, landing_gpus, landing_parts
 from exporters.landing_alerts import Overview
 from exporters.landing_gpus import GpuRow
 from exporters.landing_readings import Gathered, gather
@@ -170,7 +171,7 @@ def _document(facts: Facts) -> Iterator[str]:
     if urgent:
         yield rules
     if devices:
-        lines = yield from landing_history.busy_lines(facts.moments)
+        lines = yield from _busy_lines(facts.moments)
         yield from landing_gpus.section(devices, facts.runbooks, lines)
     if not urgent:
         yield rules
@@ -296,3 +297,48 @@ def _backends(reports: tuple[BackendReport, ...]) -> str:
 def _links(pages: Sequence[tuple[str, str]]) -> str:
     items = "".join(f'<li><a href="{escape(path)}">{escape(path)}</a> {what}</li>\n' for path, what in pages)
     return f'<h2>Pages</h2>\n<ul class="pages">\n{items}</ul>\n'
+
+
+BUSY = BY_NAME["coldplate_gpu_utilization_ratio"]
+LINE_SECONDS = 900.0
+LINE_POINTS = 60
+"""Points of a line; each is the mean of fifteen seconds."""
+_LINE_HEIGHT = 14
+_PAUSE = 32
+"""Moments that are looked at without a break: some tenths of a millisecond for eight GPUs."""
+
+
+def _busy_lines(moments: Sequence[PastMoment]) -> Generator[str, None, dict[Entity, str]]:
+    """Return an SVG for each GPU that is remembered; yields empty texts often, as pauses for other clients."""
+    if not moments:
+        return {}
+    end = moments[-1].wall
+    sums: dict[Entity, list[float]] = {}
+    counts: dict[Entity, list[int]] = {}
+    for number, moment in enumerate(moments):
+        point = LINE_POINTS - 1 - int((end - moment.wall) * LINE_POINTS / LINE_SECONDS)
+        if 0 <= point < LINE_POINTS:
+            for layout, values in moment.parts:
+                for series, value in zip(layout.series, values, strict=True):
+                    if series.metric is BUSY:
+                        sums.setdefault(series.entity, [0.0] * LINE_POINTS)[point] += value
+                        counts.setdefault(series.entity, [0] * LINE_POINTS)[point] += 1
+        if number % _PAUSE == 0:
+            yield ""
+    return {gpu: _drawn(sums[gpu], counts[gpu]) for gpu in sums}
+
+
+def _drawn(sums: Sequence[float], counts: Sequence[int]) -> str:
+    """Draw the means; where nothing was read, the line is interrupted."""
+    lines = []
+    for is_known, points in groupby(range(LINE_POINTS), key=lambda point: counts[point] > 0):
+        if is_known:
+            known = [
+                (point, _LINE_HEIGHT + 1 - _LINE_HEIGHT * min(sums[point] / counts[point], 1.0)) for point in points
+            ]
+            lines.append(f'<polyline points="{" ".join(f"{x},{y:.1f}" for x, y in known)}"/>')
+    title = "busy in the last 15 minutes, 0 to 100 %"
+    return (
+        f'<svg class="line" viewBox="0 0 {LINE_POINTS} {_LINE_HEIGHT + 2}" role="img" aria-label="{title}">'
+        f"<title>{title}</title>{''.join(lines)}</svg>"
+    )

@@ -21,6 +21,7 @@ from agent.backends.protocol import AbsentError, BackendSample
 from agent.backends.registration import BackendContext
 from agent.catalogue.gpu import ROWS as GPU_ROWS
 from agent.catalogue.node import NVSWITCH
+from agent.lib.logs import LogOnce
 from agent.model import Gap, Instant, Lane, Node, Reading, Reason, Series, Xid
 
 log = logging.getLogger("coldplate.kmsg")
@@ -172,7 +173,7 @@ class KmsgBackend:
         self._counts: dict[Series, int] = {}
         self._switches: dict[str, int] = {}
         """The codes of each switch that have series of their own."""
-        self._told_full = False
+        self._once = LogOnce(log)
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
         """Everything that was added to the log since the last read."""
@@ -255,9 +256,8 @@ class KmsgBackend:
             self._switches[sxid.pci] = codes or 0
         else:
             self._switches[sxid.pci] = (codes or 0) + 1
-        if OTHER in kind and not self._told_full:
-            self._told_full = True
-            log.error("SXid limit reached: new codes are counted as %r", OTHER)
+        if OTHER in kind:
+            self._once.problem("full", "SXid limit reached: new codes are counted as %r", OTHER, level=logging.ERROR)
         self._kinds.add(kind)
         return kind
 

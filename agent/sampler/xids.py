@@ -179,12 +179,7 @@ class XidLedger:
             full = len(self._strangers) >= STRANGERS
             known = Gpu("unknown", OTHER if full else device)
             if full:
-                self._once.problem(
-                    "full",
-                    "%s",
-                    f"XID errors of more than {STRANGERS} unknown devices are counted together",
-                    level=logging.ERROR,
-                )
+                self._tell_full(f"XID errors of more than {STRANGERS} unknown devices are counted together")
             else:
                 self._strangers[device] = known
         return known
@@ -195,9 +190,7 @@ class XidLedger:
             return kind
         own = self._codes.get(gpu, 0)
         if own >= CODES or len(self._last) >= KINDS:
-            self._once.problem(
-                "full", "%s", f"too many different XIDs; new ones are counted as {OTHER!r}", level=logging.ERROR
-            )
+            self._tell_full(f"too many different XIDs; new ones are counted as {OTHER!r}")
             return gpu, OTHER
         self._codes[gpu] = own + 1
         return kind

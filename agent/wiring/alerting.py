@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from pathlib import Path
+from typing import Protocol
 
 from agent.catalogue import BY_NAME
 from agent.config.checks import base_url
@@ -15,6 +16,7 @@ from agent.config.schema import Config, ConfigError, ReceiverConfig
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
 from agent.daemon.rule_manager import AlertingSettings, RuleManager
+from agent.lib.discovery import modules_in
 from agent.lib.http_target import HttpTarget
 from agent.lib.state_files import StateFiles, clear_unfinished
 from agent.lib.threads import Threads
@@ -22,20 +24,40 @@ from agent.model import Instant, Lane, Reading
 from agent.sampler.schedule import Ranges
 from agent.wiring.identity import drill_file, external_labels, external_url, source_of, target_labels
 from agent.wiring.logins import login_of
-from alerts import packs
+from alerts import notify, packs
 from alerts.engine import Ruleset
 from alerts.group_evaluator import TemplateContext
 from alerts.notify.delivery import HttpReceiver
 from alerts.notify.journal import find_journal
 from alerts.notify.log import LogReceiver
 from alerts.notify.receiver import Receiver
-from alerts.notify.receiver_kinds import RECEIVERS, ReceiverKind
 from alerts.overrides import OverrideError, apply
 from alerts.packs import lead_to
 from alerts.promql import Selector
 from alerts.promql.labels import METRIC_NAME, LimitError, make_labels, match_all, wanted_name
 from alerts.rulefile import RuleFile, RuleFileError, RuleGroup, TooManyRulesError
 from alerts.windows.needs import selectors_of
+
+
+class ReceiverKind(Protocol):
+    """The type of RECEIVER: a class of receivers. `name` is the key below `notify` with their addresses."""
+
+    @property
+    def name(self) -> str: ...
+
+    def __call__(
+        self, target: HttpTarget, clock: Callable[[], Instant], external_url: str, *, threads: Threads
+    ) -> HttpReceiver:
+        """A receiver; `external_url` is the address of coldplate's own pages. Raises ValueError."""
+        ...
+
+
+def _discover() -> tuple[ReceiverKind, ...]:
+    modules = modules_in(notify.__name__, notify.__path__)
+    return tuple(module.RECEIVER for module in modules if hasattr(module, "RECEIVER"))
+
+
+RECEIVERS = _discover()
 
 
 def ranges_of(groups: Iterable[RuleGroup]) -> Ranges:

@@ -20,7 +20,7 @@ from agent.wiring.replaying import is_replay
 
 if TYPE_CHECKING:
     from exporters.push.otlp_push import OtlpSettings
-    from exporters.push.push_group import PushGroup
+    from exporters.push.push_queue import PushGroup
     from exporters.push.remote_write import RemoteWriteSettings
 
 MACHINE_ID = Path("/etc/machine-id")
@@ -40,7 +40,7 @@ def make_pushes(
     if is_replay(config):
         log.info("push disabled: a replay is not pushed")
         return None
-    from exporters.push.push_group import Push, PushGroup
+    from exporters.push.push_queue import Push, PushGroup
     from exporters.push.remote_write import RemoteWrite
 
     settings = [_remote_write(config, name, target) for name, target in targets.items()]

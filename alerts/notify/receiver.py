@@ -23,6 +23,7 @@ from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFaul
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
+from agent.lib.logs import LogOnce
 from agent.model import Alert, Instant
 
 
@@ -119,7 +120,7 @@ class ServerClock:
 
     def __init__(self) -> None:
         self.ahead = 0.0
-        self._said = False
+        self._once = LogOnce(log)
 
     def hear(self, date: str, sent: Instant, received: Instant) -> bool:
         """Take in an answer's date, if valid; returns whether what was just sent had wrong times."""
@@ -130,7 +131,7 @@ class ServerClock:
         if abs(ahead) > MOST_SECONDS:
             self._disbelieve(ahead)
             return False
-        self._said = False
+        self._once.over("date")
         before = self.ahead
         if abs(ahead) <= (TOGETHER_SECONDS if before else TOLERANCE_SECONDS):
             ahead = 0.0
@@ -145,12 +146,8 @@ class ServerClock:
 
     def _disbelieve(self, ahead: float) -> None:
         """Log once that an answer's date is ignored."""
-        if not self._said:
-            self._said = True
-            text = (
-                "the receiver's Date header is too far from our clock to be trusted; check both clocks, and any proxy"
-            )
-            log.warning(text, extra={"facts": {"ahead": f"{ahead:+.0f}s", "most": f"{MOST_SECONDS:.0f}s"}})
+        text = "the receiver's Date header is too far from our clock to be trusted; check both clocks, and any proxy"
+        self._once.problem("date", text, facts={"ahead": f"{ahead:+.0f}s", "most": f"{MOST_SECONDS:.0f}s"})
 
     def told(self, notices: Sequence[Notice]) -> Sequence[Notice]:
         """The notices, with all times by the receiver's clock."""

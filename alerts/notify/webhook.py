@@ -7,12 +7,10 @@ has no end and is never too old to send.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from agent.lib.http_target import HttpTarget
-from agent.lib.threads import Threads
-from agent.model import Alert, Instant, Labels, Phase
-from alerts.notify.delivery import HttpReceiver, Pace, jitter
+from agent.model import Alert, Labels, Phase
+from alerts.notify.delivery import HttpReceiver
 from alerts.notify.receiver import Notice, rfc3339, texts
 
 NO_TIME = "0001-01-01T00:00:00Z"
@@ -32,24 +30,11 @@ def fingerprint(labels: Labels) -> str:
 
 
 class Webhook(HttpReceiver):
-    """One webhook. `external_url` is the address of coldplate's own pages."""
+    """One webhook."""
 
     name = "webhook"
     repeats = False
     expires = False
-
-    def __init__(
-        self,
-        target: HttpTarget,
-        clock: Callable[[], Instant],
-        external_url: str = "",
-        pace: Pace | None = None,
-        *,
-        jitter: Callable[[], float] = jitter,
-        threads: Threads | None = None,
-    ) -> None:
-        super().__init__(target, target.path or "/", clock, pace, jitter=jitter, threads=threads)
-        self.external_url = external_url
 
     def encode(self, notices: Sequence[Notice]) -> bytes:
         alerts = [notice.alert for notice in notices]

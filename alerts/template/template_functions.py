@@ -355,7 +355,6 @@ def names_of() -> list[str]:
 
 
 INT, SPAN, TIME = "int", "time.Duration", "time.Time"
-_DAY = 86_400 * 10**9
 
 
 def _int64(value: int) -> Typed:

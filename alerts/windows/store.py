@@ -282,7 +282,7 @@ class Windows:
     def newest(
         self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
     ) -> list[Newest]:
-        """See `alerts.promql.storage.InstantSource`."""
+        """See `alerts.promql.storage.newest_of`."""
         found = self._index.matching(matchers, budget)
         self._catch_up(found)
         return newest_of(found, start, end, budget)

@@ -156,7 +156,6 @@ CAPPED = 0.90  # from this share of the limit on, the software power cap holds t
 WAITING = 0.22  # of the power limit: a kernel that spins on a flag
 TURN_SECONDS = 20.0  # of work and waiting, for those who wait for a straggler
 CONTEXT = 0.16  # of the power limit: a process that launches nothing
-PIPELINE_RAILS = 2
 
 Shares = tuple[float, float, float, float]
 """NVLink and fabric traffic as shares of the bandwidth: NVLink and fabric while computing, then while exchanging."""

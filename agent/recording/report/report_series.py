@@ -46,11 +46,10 @@ AGREEMENT = 0.05
 
 
 class StepTime(NamedTuple):
-    """A step in seconds, the autocorrelation there (at most 1), the number of windows, and how many agree on it."""
+    """A step in seconds, the autocorrelation there (at most 1), and the number of windows."""
 
     seconds: float
     clarity: float
-    agreeing: int
     windows: int
 
 
@@ -137,7 +136,7 @@ def step_time(signal: StepSampler) -> StepTime | None:
     near = [each for each in found if abs(each[0] - middle) <= AGREEMENT * middle]
     if 2 * len(near) <= windows:
         return None
-    return StepTime(median(each[0] for each in near), median(each[1] for each in near), len(near), windows)
+    return StepTime(median(each[0] for each in near), median(each[1] for each in near), windows)
 
 
 UTILIZATION = "coldplate_gpu_utilization_ratio"

@@ -211,7 +211,7 @@ class CounterStatistic:
     """A counter: how much it grew, over how many seconds, and if wanted the rate over time.
 
     A counter that falls starts again there: its growth in that step is unknown, and not counted.
-    `first_at` and `last_at` are the wall seconds at which it first and last grew.
+    `first_at` is the wall second at which it first grew.
     """
 
     def __init__(self, grid: TimeGrid | None, *, born_at_zero: bool = False) -> None:
@@ -219,7 +219,6 @@ class CounterStatistic:
         self.growth = 0.0
         self.seconds = 0.0
         self.first_at: float | None = None
-        self.last_at: float | None = None
         self.envelope = Envelope(grid) if grid is not None else None
         self._last: tuple[float, float] | None = None
         self._born_at_zero = born_at_zero
@@ -269,15 +268,9 @@ class CounterStatistic:
             self.envelope.add(part, min(some), max(some), sum(grown[start:behind]), sum(seconds[start:behind]))
 
     def _note(self, stretch: SnapshotRange, grown: Sequence[float]) -> None:
-        """When it grew."""
-        if grown[-1] > 0:
-            last = len(grown) - 1
-        else:
-            last = next((place for place in range(len(grown) - 1, -1, -1) if grown[place] > 0), -1)
-        if last >= 0:
-            self.last_at = stretch.walls[last]
-            if self.first_at is None:
-                self.first_at = next(stretch.walls[place] for place, more in enumerate(grown) if more > 0)
+        """When it first grew."""
+        if self.first_at is None:
+            self.first_at = next((wall for wall, more in zip(stretch.walls, grown, strict=True) if more > 0), None)
 
     def _step(self, stretch: SnapshotRange, tick: int, value: float) -> None:
         mono, wall = stretch.monos[tick], stretch.walls[tick]
@@ -289,9 +282,8 @@ class CounterStatistic:
                 self.seconds += seconds
                 if self.envelope is not None:
                     self.envelope.add(stretch.grid.part(wall), grown / seconds, grown / seconds, grown, seconds)
-                if grown > 0:
-                    self.last_at = wall
-                    self.first_at = wall if self.first_at is None else self.first_at
+                if grown > 0 and self.first_at is None:
+                    self.first_at = wall
         self._last = (value, mono)
 
     @property

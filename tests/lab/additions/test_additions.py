@@ -219,11 +219,9 @@ from alerts.notify.delivery import HttpReceiver
 
 class Pager(HttpReceiver):
     name = "pager"
+    path = "/page"
     repeats = False
     expires = False
-
-    def __init__(self, target, clock, external_url="", *, threads=None):
-        super().__init__(target, "/page", clock, threads=threads)
 
     def encode(self, notices):
         return "\\n".join(dict(notice.alert.labels)["alertname"] for notice in notices).encode()

@@ -68,8 +68,6 @@ def _kubelet(node: DoctorNode) -> Iterator[DoctorFinding]:
 
 
 PROCESSES = FindingFactory("processes")
-SEEN = frozenset({"0", "off", "1", "noaccess"})
-"""Values of hidepid= with which /proc/PID is seen (proc(5)); with 1, it cannot be looked into."""
 
 
 def process_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
