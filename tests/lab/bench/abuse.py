@@ -84,10 +84,7 @@ def _lines(rig: Rig, address: client.Address, kind: str) -> list[Line]:
     return [
         at_most(f"{title}: p99 at ten a second", client.highest_hundredth(fast), TARGET, milliseconds),
         Line("  p50", milliseconds(client.middle(fast))),
-        Line(
-            "  at one a second: p50, highest",
-            f"{milliseconds(client.middle(slow))}, {milliseconds(max(slow))}",
-        ),
+        Line("  at one a second: p50, highest", f"{milliseconds(client.middle(slow))}, {milliseconds(max(slow))}"),
     ]
 
 

@@ -67,10 +67,7 @@ class Engine:
         self.executions += 1
         self._told(data)
         crash = attempt(
-            self.target,
-            data,
-            self.folder,
-            lambda: self.coverage.run(lambda: self.target.use(data, self.folder)),
+            self.target, data, self.folder, lambda: self.coverage.run(lambda: self.target.use(data, self.folder))
         )
         if crash is not None:
             known = self.crashes.get(crash.where)

@@ -441,11 +441,7 @@ TARGETS = (
     ),
     Target(
         "agent-answers",
-        (
-            "agent/wiring/agent_client.py",
-            "agent/commands/doctor/doctor_node.py",
-            "agent/commands/check/node_check.py",
-        ),
+        ("agent/wiring/agent_client.py", "agent/commands/doctor/doctor_node.py", "agent/commands/check/node_check.py"),
         use_agent,
         (AGENT, ALERTS),
         words=(b"null", b'"NaN"', b"1e999", b"[]", b"{}", b"true", b'"data": ', b', "x": ' + b"[" * 3000),

@@ -350,11 +350,7 @@ TARGETS = (
     ),
     Target(
         "driver-answers",
-        (
-            "agent/backends/nvml/fields.py",
-            "agent/backends/nvml/calls.py",
-            "agent/backends/nvml/gpu_enumeration.py",
-        ),
+        ("agent/backends/nvml/fields.py", "agent/backends/nvml/calls.py", "agent/backends/nvml/gpu_enumeration.py"),
         use_driver,
         (H100, b""),
         (AbsentError, SourceError, DeviceError),
