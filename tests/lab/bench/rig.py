@@ -57,11 +57,10 @@ class Pace:
     rounds: int = 5
     unscraped: float = 40.0
     repeats: int = 25
-    abuse: float = 9.0
     fault: float = 8.0
 
 
-QUICK = Pace(warm=3.0, sampling=8.0, fast=6.0, scrapes=20, rounds=2, unscraped=5.0, repeats=5, abuse=2.0, fault=2.0)
+QUICK = Pace(warm=3.0, sampling=8.0, fast=6.0, scrapes=20, rounds=2, unscraped=5.0, repeats=5, fault=2.0)
 
 
 @dataclass(frozen=True, slots=True)

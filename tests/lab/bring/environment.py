@@ -24,11 +24,7 @@ TOOLS = "tools"
 """What make and the tests use beside the product, in the versions and with the hashes of `LOCKED`."""
 LOCKED = Path("tests", "tools.txt")
 DEVELOPMENT = ("dashboards", "kubernetes", "otlp", "top", TOOLS)
-EXTRAS = {
-    "run": ("top",),
-    "dev": DEVELOPMENT,
-    "bench": (*DEVELOPMENT, "bench"),
-}
+EXTRAS = {"run": ("top",), "dev": DEVELOPMENT, "bench": (*DEVELOPMENT, "bench")}
 """The extras of the project that each purpose needs, and whether the tools."""
 WHEELS = Path("/usr/share/python-wheels")
 """Where Debian keeps the pip that its venv module would copy."""

@@ -9,8 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from tests.lab.bench.machine import description
-from tests.lab.bench.report import CannotRunError, Progress, stop_on_signals
+from tests.lab.bench.report import CannotRunError, Progress, description, stop_on_signals
 from tests.lab.bench.rig import ROOT, Pace, Rig
 from tests.lab.drill.reliability import DOCUMENT
 from tests.lab.soak import soak_report

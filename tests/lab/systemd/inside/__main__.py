@@ -11,13 +11,7 @@ import traceback
 from inside.checks import CHECKS
 from inside.tools import CheckError, journal
 
-MODULES = (
-    "start",
-    "doctor",
-    "confined",
-    "reload",
-    "broker",
-)
+MODULES = ("start", "doctor", "confined", "reload", "broker")
 """Each enters its checks into the table, in this order."""
 
 
