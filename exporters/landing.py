@@ -39,7 +39,7 @@ class Grounds:
 
 
 def banner(grounds: Grounds) -> str:
-    """The state in a word, and what is wrong; problems with the page's own data come first."""
+    """Return the state in a word, and what is wrong; problems with the page's own data come first."""
     if not grounds.sampled:
         return _markup(Tone.WARN, "Starting", [(Tone.WARN, grounds.readiness)])
     troubles = sorted(_troubles(grounds), key=lambda each: each[0])
@@ -56,7 +56,7 @@ def _markup(tone: Tone, word: str, lines: Sequence[tuple[Tone, str]]) -> str:
 
 
 def word(grounds: Grounds) -> str:
-    """The state in a word, for the title of the tab."""
+    """Return the state in a word, for the title of the tab."""
     if not grounds.sampled:
         return "Starting"
     return _WORDS[min((tone for tone, _ in _troubles(grounds)), default=Tone.GOOD)]
@@ -136,7 +136,7 @@ class Facts:
 
 
 def refresh_of(query: str) -> int:
-    """The refresh that a query string asks for; the default for a value that is not offered."""
+    """Return the refresh that a query string asks for; the default for a value that is not offered."""
     try:
         asked = parse_qs(query, max_num_fields=_MOST_FIELDS).get("refresh", [""])[0]
     except ValueError:
@@ -145,7 +145,7 @@ def refresh_of(query: str) -> int:
 
 
 def pieces(facts: Facts) -> Iterator[bytes]:
-    """The HTML document, piece by piece."""
+    """Yield the HTML document, piece by piece."""
     for part in _document(facts):
         yield part.encode("utf-8", "replace")
 
@@ -202,7 +202,7 @@ def _head(facts: Facts, word: str) -> str:
 
 
 def _replay(snapshot: Snapshot | None) -> str:
-    """Whose past it is, where a recording is replayed."""
+    """Return whose past it is, where a recording is replayed."""
     layouts = [frame.layout for frame in snapshot.frames] if snapshot is not None else []
     for series in (each for layout in layouts for each in layout.series if each.metric is REPLAY):
         facts = dict(series.labels)

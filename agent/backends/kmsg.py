@@ -77,7 +77,7 @@ class SxidRecord(NamedTuple):
 
 
 def parse_record(raw: bytes) -> KernelRecord | None:
-    """A record of /dev/kmsg: `priority,sequence,microseconds,flags;message`, then lines of key=value."""
+    """Return a record of /dev/kmsg: `priority,sequence,microseconds,flags;message`, then lines of key=value."""
     header, found, rest = raw.partition(b";")
     fields = header.split(b",")
     if not found or len(fields) < 4 or not fields[2].isdigit() or len(fields[2]) > MAX_DIGITS:
@@ -91,13 +91,13 @@ def _bus(domain: str, bus: str, device: str) -> str:
 
 
 def parse_xid(message: str) -> tuple[str, int] | None:
-    """The GPU's PCI address without its function, `0000:1b:00`, and the code; None if it is not an XID."""
+    """Return the GPU's PCI address without its function, `0000:1b:00`, and the code; None if it is not an XID."""
     match = _XID.match(message)
     return (_bus(*match.group(1, 2, 3)), int(match.group(4))) if match else None
 
 
 def parse_sxid(message: str) -> SxidRecord | None:
-    """The NVSwitch and the code; None if it is not an SXid, or a line that continues one."""
+    """Return the NVSwitch and the code; None if it is not an SXid, or a line that continues one."""
     match = _SXID.match(message)
     if match is None:
         return None
@@ -109,7 +109,7 @@ class KernelLogReader(Protocol):
     """An open kernel log that gives one record for each read."""
 
     def read(self) -> bytes:
-        """The next record. Raises BlockingIOError at the end, BrokenPipeError where records were overwritten."""
+        """Return the next record. Raises BlockingIOError at the end, BrokenPipeError where records were overwritten."""
 
     def close(self) -> None:
         """Release the file."""
@@ -120,7 +120,7 @@ KMSG_DEVICE = os.makedev(1, 11)
 
 
 def is_inherited_kmsg(descriptor: int) -> bool:
-    """Whether a descriptor that we were started with is the kernel log."""
+    """Return whether a descriptor that we were started with is the kernel log."""
     try:
         status = os.fstat(descriptor)
     except OSError:
@@ -176,7 +176,7 @@ class KmsgBackend:
         self._once = LogOnce(log)
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
-        """Everything that was added to the log since the last read."""
+        """Return everything that was added to the log since the last read."""
         try:
             reader = self._open(now)
         except PermissionError as error:
@@ -244,7 +244,7 @@ class KmsgBackend:
             self._counts[series] = self._counts.get(series, 0) + 1
 
     def _kind(self, sxid: SxidRecord) -> tuple[str, str]:
-        """The switch and code under which an SXid counts: `other` beyond the limits, whatever the log says."""
+        """Return the switch and code under which an SXid counts: `other` beyond the limits, whatever the log says."""
         kind = (sxid.pci, str(sxid.code))
         if kind in self._kinds:
             return kind
@@ -272,7 +272,7 @@ class KmsgBackend:
 
 
 def read_xids(reader: KernelLogReader, now: Instant) -> list[Xid]:
-    """The XIDs from where a reader stands to the end of the log. Raises OSError."""
+    """Return the XIDs from where a reader stands to the end of the log. Raises OSError."""
     found: list[Xid] = []
     while True:
         try:
@@ -290,7 +290,7 @@ def read_xids(reader: KernelLogReader, now: Instant) -> list[Xid]:
 
 
 def make_backend(context: BackendContext) -> KmsgBackend | None:
-    """A reader of the log: systemd's standard input, else the device. None if no GPUs of this node are read."""
+    """Return a reader of the log: systemd's standard input, else the device. None if no GPUs of this node are read."""
     if not context.has_driver:
         return None
     if is_inherited_kmsg(0):

@@ -137,5 +137,5 @@ ANYTHING = 4e12
 
 
 def growth_of(row: Metric) -> float:
-    """The most that a counter can grow in a second, in its row's unit."""
+    """Return the most that a counter can grow in a second, in its row's unit."""
     return row.growth if row.growth is not None else USUAL.get(row.unit, inf)

@@ -48,7 +48,7 @@ class ReceiverKind(Protocol):
     def __call__(
         self, target: HttpTarget, clock: Callable[[], Instant], external_url: str, *, threads: Threads
     ) -> HttpReceiver:
-        """A receiver; `external_url` is the address of coldplate's own pages. Raises ValueError."""
+        """Return a receiver; `external_url` is the address of coldplate's own pages. Raises ValueError."""
         ...
 
 
@@ -61,7 +61,9 @@ RECEIVERS = _discover()
 
 
 def ranges_of(groups: Iterable[RuleGroup]) -> Ranges:
-    """What the rules of these groups read of our metrics; instant selectors see each series as long as it is shown."""
+    """Return what the rules of these groups read of our metrics; instant selectors see each series as long as it is
+    shown.
+    """
     shortest: dict[Lane, float] = {}
     for group in groups:
         for rule in group.rules:
@@ -73,7 +75,7 @@ def ranges_of(groups: Iterable[RuleGroup]) -> Ranges:
 
 
 def _lanes(selector: Selector) -> set[Lane]:
-    """The lanes of all metrics that a selector may select."""
+    """Return the lanes of all metrics that a selector may select."""
     name = wanted_name(selector.matchers)
     if name is not None:
         return {BY_NAME[name].lane} if name in BY_NAME else set()
@@ -99,7 +101,7 @@ class Receivers:
         self._known: dict[Key, HttpReceiver] = {}
 
     def make(self, config: Config, external_url: str) -> tuple[Receiver, ...]:
-        """The receivers that the configuration names. Raises ConfigError."""
+        """Return the receivers that the configuration names. Raises ConfigError."""
         notify = config.notify
         keys = [key for kind in RECEIVERS for key in _keys(kind, getattr(notify, kind.name), external_url)]
         made = {key: self._known.get(key) or self._begin(key) for key in keys}
@@ -133,7 +135,7 @@ def _keys(kind: ReceiverKind, config: ReceiverConfig, external_url: str) -> list
 
 
 def load_rules(config: Config, folder: Path) -> Ruleset:
-    """The configured rules with the configured changes; relative paths start at `folder`. Raises ConfigError."""
+    """Return the configured rules with the configured changes; relative paths start at `folder`. Raises ConfigError."""
     return Ruleset(
         load_files(config, folder),
         config.rules.interval,
@@ -144,7 +146,7 @@ def load_rules(config: Config, folder: Path) -> Ruleset:
 
 @with_places
 def load_files(config: Config, folder: Path) -> tuple[RuleFile, ...]:
-    """The rule files with the configured changes. Raises ConfigError."""
+    """Return the rule files with the configured changes. Raises ConfigError."""
     rules = config.rules
     try:
         files = packs.load_all(rules.files, folder, rules.interval)
@@ -194,7 +196,7 @@ def make_rule_manager(
     threads: Threads,
     now: Callable[[], Instant],
 ) -> RuleManager:
-    """The rule manager, with what an earlier run saved if there is a state directory."""
+    """Return the rule manager, with what an earlier run saved if there is a state directory."""
     path = drill_file(config, "alerts.state")
     if path is None:
         store = None

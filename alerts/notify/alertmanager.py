@@ -33,7 +33,7 @@ class Alertmanager(HttpReceiver):
         return json.dumps([self._alert(notice, now) for notice in notices]).encode("ascii")
 
     def _alert(self, notice: Notice, now: float) -> dict[str, object]:
-        """An alert as the API expects it, at second `now` of Alertmanager's clock.
+        """Return an alert as the API expects it, at second `now` of Alertmanager's clock.
 
         If the clock was set back, the end may be in the future. Alertmanager would not take that for an end: it would
         keep the later `endsAt` that it got while the alert fired.

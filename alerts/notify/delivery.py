@@ -109,7 +109,7 @@ class Pace:
 
 
 def jitter() -> float:
-    """A random number from 0 to 1, without the memory cost of the module `random`."""
+    """Return a random number from 0 to 1, without the memory cost of the module `random`."""
     return int.from_bytes(os.urandom(4), "big") / 0xFFFFFFFF
 
 
@@ -304,7 +304,7 @@ class HttpReceiver:
         return answer, sent, self._clock()
 
     def _encoded(self, batch: Sequence[Notice]) -> bytes:
-        """The batch with times by the receiver's clock, or by ours if its times cannot be written."""
+        """Return the batch with times by the receiver's clock, or by ours if its times cannot be written."""
         try:
             try:
                 return self.encode(self._server_clock.told(batch))

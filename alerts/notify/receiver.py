@@ -35,13 +35,13 @@ class Notice(NamedTuple):
 
 
 def rfc3339(wall: float) -> str:
-    """A time in UTC with milliseconds, the finest part that Prometheus's own times have."""
+    """Return a time in UTC with milliseconds, the finest part that Prometheus's own times have."""
     moment = datetime.fromtimestamp(round(wall * 1000) / 1000, timezone.utc)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def texts(alert: Alert) -> dict[str, dict[str, str]]:
-    """Labels and annotations for JSON. An empty label counts as missing, for Alertmanager, too."""
+    """Return labels and annotations for JSON. An empty label counts as missing, for Alertmanager, too."""
     return {
         "labels": {name: value for name, value in alert.labels if value},
         "annotations": {name: str(value) for name, value in alert.annotations.items()},
@@ -150,12 +150,12 @@ class ServerClock:
         self._once.problem("date", text, facts={"ahead": f"{ahead:+.0f}s", "most": f"{MOST_SECONDS:.0f}s"})
 
     def told(self, notices: Sequence[Notice]) -> Sequence[Notice]:
-        """The notices, with all times by the receiver's clock."""
+        """Return the notices, with all times by the receiver's clock."""
         return [_moved(notice, self.ahead) for notice in notices] if self.ahead else notices
 
 
 def _parsed(date: str) -> float | None:
-    """The time of a `Date`, in the one form that servers may send; None if it has another."""
+    """Return the time of a `Date`, in the one form that servers may send; None if it has another."""
     found = _DATE.fullmatch(date)
     if found is None or found[2].lower() not in _MONTHS:
         return None
@@ -228,7 +228,7 @@ class ReceiverLink:
         self._client.close()
 
     def masked(self, text: str) -> str:
-        """Text from the server, without what it repeats of the path and the login."""
+        """Return text from the server, without what it repeats of the path and the login."""
         return self._client.masked(text)
 
     def abort(self) -> None:

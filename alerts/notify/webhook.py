@@ -21,7 +21,7 @@ _FNV_PRIME = 0x100000001B3
 
 
 def fingerprint(labels: Labels) -> str:
-    """The alert's identity as Alertmanager writes it: FNV-1a over names and values, each ended by 0xff."""
+    """Return the alert's identity as Alertmanager writes it: FNV-1a over names and values, each ended by 0xff."""
     state = _FNV_OFFSET
     for name, value in sorted(pair for pair in labels if pair[1]):
         for byte in b"%b\xff%b\xff" % (name.encode("utf-8", "replace"), value.encode("utf-8", "replace")):
@@ -67,7 +67,7 @@ class Webhook(HttpReceiver):
 
 
 def _common(each: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """The pairs that all have in common."""
+    """Return the pairs that all have in common."""
     first, *others = each
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
 

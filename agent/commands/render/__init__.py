@@ -21,7 +21,7 @@ EXIT_STATUSES = {0: "written", 1: "standard output could not be written", **INVA
 
 
 def add_arguments(parser: Parser) -> None:
-    """What to write; each has options of its own."""
+    """Add what to write; each has options of its own."""
     kinds = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     for add in (add_documents, add_rules, add_dashboards):
         add(kinds)

@@ -94,7 +94,7 @@ class StepSampler:
 
 
 def period_of(samples: Sequence[float]) -> tuple[float, float] | None:
-    """The period of a signal in samples, and its autocorrelation there; None if none is clear."""
+    """Return the period of a signal in samples, and its autocorrelation there; None if none is clear."""
     count = len(samples)
     longest = count // LEAST_PERIODS
     if longest <= SHORTEST:
@@ -204,7 +204,7 @@ if not _MAKERS.keys() <= BY_NAME.keys():
 
 
 def figure_of(series: Series, grid: TimeGrid) -> SeriesStatistic | None:
-    """What to keep of a series; None if nothing is."""
+    """Return what to keep of a series; None if nothing is."""
     name = series.metric.name
     if name == CLOCK:
         return _gauge(grid, series) if series.labels == SM_CLOCK else None
@@ -213,6 +213,6 @@ def figure_of(series: Series, grid: TimeGrid) -> SeriesStatistic | None:
 
 
 def signal_of(series: Series, snapshots: int) -> StepSampler | None:
-    """What to keep of a series to find the steps of a job in it; None if they do not show in it."""
+    """Return what to keep of a series to find the steps of a job in it; None if they do not show in it."""
     name = series.metric.name
     return StepSampler(snapshots, counts=name == NVLINK_OUT) if name in _STEPPING else None

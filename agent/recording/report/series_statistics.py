@@ -33,7 +33,7 @@ class TimeGrid:
     count: int
 
     def part(self, wall: float) -> int:
-        """The part in which a wall second is; the first or the last one for what is outside."""
+        """Return the part in which a wall second is; the first or the last one for what is outside."""
         return min(max(int((wall - self.start) / self.width), 0), self.count - 1)
 
     def parts(self, walls: Sequence[float]) -> Iterator[tuple[int, int, int]]:
@@ -50,7 +50,7 @@ class TimeGrid:
 
 
 def grid_over(start: float, end: float, interval: float, parts: int = PARTS) -> TimeGrid:
-    """A grid over these wall seconds, with parts no shorter than the interval of the snapshots, in seconds."""
+    """Return a grid over these wall seconds, with parts no shorter than the interval of the snapshots, in seconds."""
     span = max(end - start, 0.0) + interval
     width = max(interval, span / parts)
     return TimeGrid(start, width, max(1, min(parts, ceil(span / width - 1e-9))))
@@ -122,7 +122,7 @@ class Envelope:
         self.seconds[part] += seconds
 
     def means(self) -> list[float | None]:
-        """The mean of each part."""
+        """Return the mean of each part."""
         return [total / seconds if seconds else None for total, seconds in zip(self._totals, self.seconds, strict=True)]
 
     @property
@@ -186,7 +186,7 @@ class GaugeStatistic:
             self._seen, self._scale = coarser, scale / 2
 
     def quantile(self, share: float) -> float:
-        """The value below which this share of the samples is; to the fineness of `_SCALE`."""
+        """Return the value below which this share of the samples is; to the fineness of `_SCALE`."""
         numbers = sorted(self._seen)
         wanted = share * self._seen.total()
         passed = accumulate(self._seen[number] for number in numbers)
@@ -194,7 +194,7 @@ class GaugeStatistic:
         return number / self._scale
 
     def share_from(self, value: float) -> float:
-        """The share of the samples that are at least this value."""
+        """Return the share of the samples that are at least this value."""
         least = int(value * self._scale)
         return sum(times for number, times in self._seen.items() if number >= least) / self._seen.total()
 
@@ -329,7 +329,7 @@ class StateStatistic:
             self._step(stretch.walls[tick], stretch.steps[tick], value)
 
     def _goes_on(self, stretch: SnapshotRange) -> bool:
-        """Whether what was on until the snapshot before is on in all of these without a break."""
+        """Return whether what was on until the snapshot before is on in all of these without a break."""
         steps = stretch.steps
         return (
             self._until is not None
