@@ -1,10 +1,4 @@
-"""Debian packages for this checkout alone: apt's own programs, with all that they keep in one folder of ours.
-
-apt reads the machine's sources, keys, pins, proxies and certificates as always, and judges signatures and checksums. It
-is given lists and downloads of its own, so it works for an ordinary user and on a machine that never ran
-`apt-get update`, and nothing is installed or changed. Hooks of the machine's configuration are left out: they are about
-the machine's own lists.
-"""
+"""The one error of what make needs first."""
 
 from __future__ import annotations
 
@@ -17,7 +11,10 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from tests.lab.bring.shortage import ShortageError
+
+class ShortageError(Exception):
+    """Something is not there and cannot be had; the text says what, and what to do."""
+
 
 SETTING = re.compile(r'(Acquire|APT|Dir)\b\S* "[^"]*";')
 HOOK = re.compile(r"::(Pre|Post)-Invoke|Invoke-Success|Install-Pkgs")

@@ -17,8 +17,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.lab.bring.archive import Archive, whole
-from tests.lab.bring.shortage import ShortageError
+from tests.lab.bring.archive import Archive, ShortageError, whole
 
 TOOLS = "tools"
 """What make and the tests use beside the product, in the versions and with the hashes of `LOCKED`."""

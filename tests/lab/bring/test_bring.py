@@ -23,10 +23,9 @@ from pathlib import Path
 import pytest
 
 from tests.lab.bring import deployers
-from tests.lab.bring.archive import Archive, whole
+from tests.lab.bring.archive import Archive, ShortageError, whole
 from tests.lab.bring.command import main
 from tests.lab.bring.programs import Program, Programs, compiles, is_recent
-from tests.lab.bring.shortage import ShortageError
 from tests.servers import need
 
 SINGLE = Path(__file__).with_name("self_unpacking.py")

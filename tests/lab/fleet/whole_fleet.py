@@ -19,8 +19,7 @@ from typing import Any
 import yaml
 
 from tests.deployment.fleet_files import FLEET, ROOT
-from tests.lab.fleet.engines import Engine, Engines, program
-from tests.lab.fleet.inbox import Inbox
+from tests.lab.fleet.engines import Engine, Engines, Inbox, program
 
 SCRAPE = "5s"
 RACK, RACKS = 4, 4

@@ -13,9 +13,8 @@ from tests.lab.bench.report import Progress, stop_on_signals
 from tests.lab.score import document
 from tests.lab.score.crew import play_all, work_all
 from tests.lab.score.expectations import EXPECTED
-from tests.lab.score.inputs import digest
 from tests.lab.score.play import load_pack
-from tests.lab.score.plays import PLAYS, Part, ScoreError, parts, refuse_gaps
+from tests.lab.score.plays import PLAYS, Part, ScoreError, digest, parts, refuse_gaps
 from tests.lab.score.scoring import Verdict, problems, problems_of_work
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "dev" / "detection.md"

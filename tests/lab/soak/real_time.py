@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -14,8 +12,7 @@ from tests.lab.bench import client
 from tests.lab.bench.rig import Rig
 from tests.lab.drill.drilled_daemon import Drill, drilled
 from tests.lab.soak.churn import Churn
-from tests.lab.soak.footprint import Footprint
-from tests.lab.soak.trend import Trend
+from tests.lab.soak.growth import Footprint, Soaked
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # of typing only since Python 3.11
@@ -40,21 +37,6 @@ So what killed workers leave behind for a while has been there before it counts,
 """
 LOOKS, KILL_EVERY, TELL_EVERY = 1080, 12, 60
 """Changes and looks in all, and after how many a worker is killed, or something is said."""
-
-
-@dataclass(frozen=True, slots=True)
-class Soaked:
-    """What a soak gave: how long it took, from which second on it counts, and what went on meanwhile."""
-
-    seconds: float
-    warm: float
-    trends: Sequence[Trend]
-    told: str
-    troubles: Sequence[str] = ()
-
-    def missed(self) -> list[str]:
-        """What grew beyond its limit, and what else went wrong."""
-        return [trend.what.strip() for trend in self.trends if trend.missed(self.warm)] + list(self.troubles)
 
 
 class Visitors:
