@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tests.lab.bring import wrappers
-from tests.lab.bring.archive import Archive, ShortageError, newest_sources, whole
+from tests.lab.bring.archive import Archive, ShortageError, newest_sources
 
 RECENT = (3, 5)
 """The version of Prometheus whose language is spoken here; a later one of 3 will do."""
@@ -187,7 +187,7 @@ class Programs:
         for last, packages in ((each is program.packages[-1], each) for each in program.packages):
             tree = self._folder / "unpacked" / packages[0]
             try:
-                if not whole(tree):
+                if not tree.is_dir():
                     files = self._archive.fetch(*packages, dependencies=program.dependencies)
                     print(f"unpacking {', '.join(packages)} into .programs ...", flush=True)
                     self._archive.unpack(files, tree, MACHINES_OWN)

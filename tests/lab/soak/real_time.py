@@ -20,16 +20,8 @@ if TYPE_CHECKING:
 FAST = "100ms"
 KEPT = "recorder: {flight: 2m, keep: 4MiB}\n"
 """So much that the flight recorder is full, and has begun to delete its oldest files, before anything is measured."""
-PATHS = (
-    "/metrics",
-    "/",
-    "/api/v1/snapshot",
-    "/api/v1/rules",
-    "/api/v1/alerts",
-    "/metrics",
-    "/-/healthy",
-    "/api/v1/rack",
-)
+PATHS = ("/metrics", "/", "/api/v1/snapshot", "/api/v1/rules", "/api/v1/alerts", "/metrics", "/-/healthy",
+         "/api/v1/rack")  # fmt: skip
 WARM, CALM = 1 / 3, 0.75
 """Shares of the time: what counts as growth begins after the first. Workers are killed before it and after the second.
 
