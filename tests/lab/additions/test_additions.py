@@ -258,7 +258,7 @@ def test_a_notifier(product: ProductCopy, serve: Serve, tmp_path: Path) -> None:
         "agent/config/schema.py", "    webhook: ReceiverConfig", "    pager: ReceiverConfig = ReceiverConfig()\n"
     )
     product.touches_what_is_said_of("a notifier")
-    assert "`notify.pager.urls`" in product.run("render", "configuration")
+    assert "`notify.pager.urls`" in product.made("configuration_table.table()")
     (tmp_path / "r.yml").write_text('groups: [{name: g, rules: [{alert: Always, expr: "vector(1)"}]}]\n')
     with Pagers() as pagers:
         thread = threading.Thread(target=pagers.serve_forever, daemon=True)
@@ -336,7 +336,7 @@ SCENARIO = "description: Nothing at all happens.\ntopology: dgx-h100\n"
 def test_a_scenario(product: ProductCopy) -> None:
     product.add("agent/backends/synthetic/scenarios/nothing.yaml", SCENARIO)
     product.touches_what_is_said_of("a scenario")
-    assert "Nothing at all happens." in product.run("render", "scenarios")
+    assert "Nothing at all happens." in product.made("scenario_document._shipped()")
     assert 'coldplate_synthetic_info{scenario="nothing"}' in product.run("once", "--scenario", "nothing")
 
 
@@ -346,7 +346,7 @@ KEY = '    loudness: Annotated[int, Key("How loud.", least="0", most="11")] = 3\
 def test_a_configuration_key(product: ProductCopy, tmp_path: Path) -> None:
     product.edit("agent/config/schema.py", "    per_gpu: Annotated", KEY)
     product.touches_what_is_said_of("a configuration key")
-    assert "`backends.estimate.loudness`" in product.run("render", "configuration")
+    assert "`backends.estimate.loudness`" in product.made("configuration_table.table()")
     assert re.search(r"loudness: 3\b", product.run("render", "config-file"))
     (tmp_path / "c.yaml").write_text("backends: {estimate: {loudness: 12}}\n")
     refused = (

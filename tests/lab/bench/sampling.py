@@ -6,7 +6,6 @@ import time
 from itertools import pairwise
 
 from tests.lab.bench import client
-from tests.lab.bench.node import traffic
 from tests.lab.bench.processes import MIB, cpu_seconds, memory_of_their_own, proportional_memory
 from tests.lab.bench.report import (
     CannotRunError,
@@ -21,7 +20,7 @@ from tests.lab.bench.report import (
     percent,
     times,
 )
-from tests.lab.bench.rig import Rig
+from tests.lab.bench.rig import Rig, traffic
 
 AGAINST_NVITOP = 0.5
 SERIES = 1_200

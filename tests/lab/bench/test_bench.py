@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.lab.bench import client, patience
-from tests.lab.bench.node import make_sysfs, traffic
 from tests.lab.bench.processes import cpu_seconds, memory_of_their_own, proportional_memory, thread_cpu
 from tests.lab.bench.report import CannotRunError, Line, Progress, Section, Verdict, at_least, at_most, table, times
-from tests.lab.bench.rig import QUICK, Rig
+from tests.lab.bench.rig import QUICK, Rig, make_sysfs, traffic
 
 
 def _until(holds: Callable[[], bool]) -> None:

@@ -17,8 +17,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.lab.bring.archive import Archive, whole
-from tests.lab.bring.shortage import ShortageError
+from tests.lab.bring.archive import Archive, ShortageError
 
 TOOLS = "tools"
 """What make and the tests use beside the product, in the versions and with the hashes of `LOCKED`."""
@@ -132,7 +131,7 @@ class Environment:
     def _fetched_wheel(self) -> Path:
         tree = self._root / ".programs" / "unpacked" / "python3-pip-whl"
         try:
-            if not whole(tree):
+            if not tree.is_dir():
                 self._archive.unpack(self._archive.fetch("python3-pip-whl"), tree)
             return next(tree.glob("usr/share/python-wheels/pip-*.whl"))
         except (ShortageError, StopIteration) as error:

@@ -15,8 +15,7 @@ import yaml
 from agent.commands.simulate.site_reader import read_site
 from tests.deployment.compose_files import ROOT
 from tests.lab.demo.__main__ import ROUND_SECONDS, SITE, server_config
-from tests.lab.demo.announcements import EFFECTS, announcements
-from tests.lab.demo.watch import INHIBITION_GRACE_SECONDS, Watch
+from tests.lab.demo.announcements import EFFECTS, INHIBITION_GRACE_SECONDS, Watch, announcements
 from tests.servers import need
 
 LIVE_SECONDS = 150

@@ -18,10 +18,9 @@ from agent.backends.nvml.trace import IdentifierLeakError, Pseudonyms, Recording
 from agent.backends.protocol import BackendSample
 from agent.model import Instant, Lane
 from tests.lab.hardware import apart
-from tests.lab.hardware.compare import Comparison
+from tests.lab.hardware.compare import Comparison, Smi, SmiError
 from tests.lab.hardware.findings import Report, Section, Table, quantile
 from tests.lab.hardware.node import FAST_CALLS, LANES, Node, Timed, TimedDriver, families, violations
-from tests.lab.hardware.smi import Smi, SmiError
 
 STEPS = ("permissions", "calls", "compare", "events", "trace")
 XID_CRITICAL_ERROR = 8

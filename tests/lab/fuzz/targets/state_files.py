@@ -22,7 +22,7 @@ from agent.daemon.pausing import ANSWER, REQUEST, PauseError, read_answer, read_
 from agent.lib.state_files import DamagedError, seal
 from agent.model import Gap, Gpu, GpuIdentity, Lane, NvLink, Reason, Series
 from agent.recording.column_reader import ColumnBlock
-from agent.recording.file_records import MAGIC, START, RecordingError, records
+from agent.recording.file_records import MAGIC, START, RecordingError
 from agent.recording.file_records import encode_record as record_of
 from agent.recording.recording_file import PREAMBLE
 from agent.recording.recording_reader import Recording
@@ -137,19 +137,6 @@ def mended(data: bytes) -> bytes:
             payload = payload[:at] + zlib.compress(payload[at:])
         out.append(record_of(kind or b"H", payload))
     return b"".join(out)
-
-
-def taken_apart(recording: bytes) -> bytes:
-    """The way back, to make seeds of recordings."""
-    out = []
-    for record in records(io.BytesIO(recording), 0, len(recording)):
-        if record.kind is None:
-            continue
-        at = PREAMBLE.size if record.kind == b"B" else 0
-        packed = record.kind != b"H"
-        body = record.payload[:at] + zlib.decompress(record.payload[at:]) if packed else record.payload
-        out.append(CUT + record.kind + (b"z" if packed else b"-") + body)
-    return b"".join(out)[1:]
 
 
 def use_trace(data: bytes, folder: Path) -> None:
