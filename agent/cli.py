@@ -20,7 +20,7 @@ HELP_LINES = {"help [COMMAND]": "explain a command, or list them all", "version"
 
 
 def make_parser(asked: str = "") -> CommandLineParser:
-    """The whole command line: what parses it, and the source of the help, the manual pages and the completion.
+    """Return the whole command line: what parses it, and the source of the help, the manual pages and the completion.
 
     If `asked` is the name of a command, the others are neither there nor imported: the daemon holds what it imports.
     """
@@ -112,7 +112,7 @@ def _obey(arguments: Sequence[str] | None) -> int:
 
 
 def _spelled_out(words: Sequence[str]) -> Sequence[str]:
-    """The options behind `help`, `help COMMAND` and `version`, which other programs have as commands."""
+    """Return the options behind `help`, `help COMMAND` and `version`, which other programs have as commands."""
     if words[:1] == ["help"]:
         return [*words[1:], "--help"]
     return ["--version"] if words == ["version"] else words
@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def entry() -> None:
-    """The console script."""
+    """Run the console script."""
     guard_output()
     if isinstance(sys.stderr, io.TextIOWrapper):  # not so where it was closed
         sys.stderr.reconfigure(errors="backslashreplace")  # names of files may be no text at all

@@ -319,7 +319,7 @@ class Framer:
         self._layout = EMPTY_LAYOUT
 
     def frame(self, readings: Iterable[Reading]) -> Frame:
-        """A frame of the readings of one read, in their order."""
+        """Return a frame of the readings of one read, in their order."""
         columns = tuple(zip(*readings, strict=True))
         if not columns:
             return EMPTY_FRAME
@@ -330,7 +330,7 @@ class Framer:
 
 
 def readings_of(series: Iterable[Series], values: Iterable[float]) -> Iterator[Reading]:
-    """Pairs of series and values as readings, made without a Python call for each."""
+    """Return pairs of series and values as readings, made without a Python call for each."""
     return map(tuple.__new__, repeat(Reading), zip(series, values, strict=True))
 
 
@@ -395,7 +395,7 @@ class Snapshot:
     reports: tuple[BackendReport, ...] = ()
 
     def __iter__(self) -> Iterator[Reading]:
-        """All readings, one after the other: for occasional use, since each is made anew."""
+        """Yield all readings, one after the other: for occasional use, since each is made anew."""
         for layout, values in self.frames:
             yield from readings_of(layout.series, values)
 
@@ -404,7 +404,7 @@ class Snapshot:
         return tuple(self)
 
     def __len__(self) -> int:
-        """The number of readings."""
+        """Return the number of readings."""
         return sum(len(frame.layout) for frame in self.frames)
 
 

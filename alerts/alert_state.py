@@ -45,7 +45,7 @@ class Saved:
         return sum(1 for _ in self.all())
 
     def all(self) -> Iterator[tuple[str, Identity, AlertRecord]]:
-        """The group, the rule and the record of each alert."""
+        """Yield the group, the rule and the record of each alert."""
         for group, rules in self.records.items():
             for identity, alerts in rules.items():
                 for record in alerts.values():
@@ -55,14 +55,14 @@ class Saved:
 def encode(
     at: float, source: str, records: Iterable[tuple[str, Identity, AlertRecord]], told: Iterable[str] = ()
 ) -> bytes:
-    """The content of a state file."""
+    """Return the content of a state file."""
     rows = [_row(group, identity, record) for group, identity, record in records]
     text = json.dumps({"at": at, "source": source, "told": sorted(told), "alerts": rows}, indent=1, ensure_ascii=False)
     return seal(FORMAT, text.encode() + b"\n")
 
 
 def decode(content: bytes) -> Saved:
-    """The content of a state file, decoded. Raises DamagedError."""
+    """Return the content of a state file, decoded. Raises DamagedError."""
     body = unseal(FORMAT, content)
     try:
         document = json.loads(body)
@@ -78,7 +78,7 @@ def decode(content: bytes) -> Saved:
 
 
 def read(path: Path, understand: Callable[[bytes], T]) -> T | None:
-    """The decoded content of a file; None if there is no file, or none that can be used."""
+    """Return the decoded content of a file; None if there is no file, or none that can be used."""
     try:
         return understand(read_whole(path))
     except FileNotFoundError:
@@ -92,7 +92,9 @@ def read(path: Path, understand: Callable[[bytes], T]) -> T | None:
 
 
 def after_downtime(record: AlertRecord, down: float) -> AlertRecord:
-    """A record after `down` seconds without evaluation, which count neither for `for` nor for `keep_firing_for`."""
+    """Return a record after `down` seconds without evaluation, which count neither for `for` nor for
+    `keep_firing_for`.
+    """
     alert = record.alert
     if alert.phase is Phase.PENDING:
         alert = replace(alert, active_at=alert.active_at + down)
@@ -101,7 +103,7 @@ def after_downtime(record: AlertRecord, down: float) -> AlertRecord:
 
 
 def shifted(record: AlertRecord, seconds: float) -> AlertRecord:
-    """A record after the clock was set: everything is as long ago as before."""
+    """Return a record after the clock was set: everything is as long ago as before."""
 
     def move(at: float | None) -> float | None:
         return None if at is None else at + seconds

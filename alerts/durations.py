@@ -20,7 +20,7 @@ _LONGEST_TEXT = 100
 
 
 def parse(text: str) -> float:
-    """Seconds of a duration. Raises ValueError with the remedy."""
+    """Return seconds of a duration. Raises ValueError with the remedy."""
     match = _SHAPE.fullmatch(text)
     if text == "0":
         return 0.0
@@ -37,7 +37,7 @@ def parse(text: str) -> float:
 
 
 def show(seconds: float) -> str:
-    """A duration as Prometheus prints it."""
+    """Return a duration as Prometheus prints it."""
     left = round(seconds * 1000)
     if left == 0:
         return "0s"

@@ -87,7 +87,7 @@ class _Slot:
         self._is_served = False
 
     def place(self, now: float) -> tuple[float, int]:
-        """The point of the grid that is served now, and how many were skipped: they are not made up for."""
+        """Return the point of the grid that is served now, and how many were skipped: they are not made up for."""
         passed = max(floor((now - self.due) / self.interval), 0)
         served = self.due + self.interval * passed
         self.due = served + self.interval
@@ -222,30 +222,30 @@ class RuleEngine:
             slot.group.inherit(written)
 
     def remembered(self) -> Iterator[tuple[str, Identity, AlertRecord]]:
-        """All that must survive a restart: group, rule, and the record of an alert."""
+        """Yield all that must survive a restart: group, rule, and the record of an alert."""
         for slot in self._slots:
             for identity, record in slot.group.remembered():
                 yield slot.key, identity, record
 
     def time(self, now: Instant) -> float:
-        """The wall second of a moment on the engine's time axis."""
+        """Return the wall second of a moment on the engine's time axis."""
         return now.mono + self._offset
 
     def reports(self) -> tuple[GroupReport, ...]:
-        """The state of groups and rules at their last evaluation. For any thread."""
+        """Return the state of groups and rules at their last evaluation. For any thread."""
         return tuple(slot.report for slot in self._slots)
 
     def groups(self) -> Sequence[tuple[str, GroupEvaluator]]:
-        """The groups by their keys."""
+        """Return the groups by their keys."""
         return [(slot.key, slot.group) for slot in self._slots]
 
     def take_step(self) -> float:
-        """The seconds by which the clock was set since the last call."""
+        """Return the seconds by which the clock was set since the last call."""
         step, self._stepped = self._stepped, 0.0
         return step
 
     def _lay_out(self, now: Instant) -> list[_Slot]:
-        """Groups with the same interval take turns, so that no round has to evaluate everything.
+        """Let groups with the same interval take turns, so that no round has to evaluate everything.
 
         Their points on the grid are half a round before the expected rounds: a round that is off by less serves the
         same points, and none of them is in the future, where an end would not count as one yet.
@@ -268,7 +268,7 @@ class RuleEngine:
         return slots
 
     def _time(self, now: Instant) -> float:
-        """The time of a moment, after moving the past along if the wall clock was set."""
+        """Return the time of a moment, after moving the past along if the wall clock was set."""
         step = now.wall - now.mono - self._offset
         if abs(step) > CLOCK_STEP_SECONDS:
             log.warning("the clock was set by %+.1f s: adjusting windows and alerts", step)

@@ -61,7 +61,7 @@ class Exposition:
     def readings(
         self, reports: Iterable[GroupReport], windows: Windows, receivers: Sequence[Receiver]
     ) -> tuple[Reading, ...]:
-        """All of the engine's series as they are now."""
+        """Return all of the engine's series as they are now."""
         self._shown_before, self._shown = self._shown, {}
         return (
             *self._alerts(reports),
@@ -77,7 +77,7 @@ class Exposition:
                     yield self._reading("coldplate_alert", 1, self._labels(alert))
 
     def _labels(self, alert: Alert) -> Labels:
-        """The name and the state first, then what the alert is about."""
+        """Return the name and the state first, then what the alert is about."""
         rest = tuple(pair for pair in alert.labels if pair[0] not in ("alertname", "alertstate"))
         state = (("alertname", alert.rule), ("alertstate", alert.phase.value))
         return (*state, *(pair for pair in rest if pair not in self._target))

@@ -230,7 +230,7 @@ class GroupEvaluator:
         work.inherited = ()
 
     def written(self) -> Iterator[Labels]:
-        """The series that the group has written and not ended."""
+        """Yield the series that the group has written and not ended."""
         for work in self._works:
             yield from work.written
         yield from self._orphans
@@ -262,11 +262,11 @@ class GroupEvaluator:
         self._note_records()
 
     def alerts(self) -> list[Alert]:
-        """The alerts that are pending, firing, or were resolved a short while ago, rule by rule."""
+        """Return the alerts that are pending, firing, or were resolved a short while ago, rule by rule."""
         return [record.alert for _, record in self._remembered]
 
     def known(self) -> tuple[list[Alert], list[Alert]]:
-        """The alerts, and separately those of rules that failed, whose state is not known now."""
+        """Return the alerts, and separately those of rules that failed, whose state is not known now."""
         known: list[Alert] = []
         unknown: list[Alert] = []
         for work in self._works:
@@ -276,7 +276,7 @@ class GroupEvaluator:
         return known, unknown
 
     def firing(self) -> list[Alert]:
-        """The alerts that fire."""
+        """Return the alerts that fire."""
         return [alert for alert in self.alerts() if alert.phase is Phase.FIRING]
 
     @property
@@ -285,7 +285,7 @@ class GroupEvaluator:
         return [work.failures for work in self._works]
 
     def report(self, interval: float) -> GroupReport:
-        """The state of the group and its rules; `interval` is the group's."""
+        """Return the state of the group and its rules; `interval` is the group's."""
         rules = tuple(_report(work) for work in self._works)
         return GroupReport(
             self.name, self.rules.file, interval, self.rules.limit, self.evaluated_at, self.duration, rules

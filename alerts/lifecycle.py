@@ -61,7 +61,9 @@ Step = tuple[Union[AlertRecord, None], Union[Transition, None]]
 
 
 def step(record: AlertRecord | None, condition: Condition, now: float, terms: RuleTiming) -> Step:
-    """The new record of an alert at `now`, in wall seconds, and its transition; (None, None) if there is no alert."""
+    """Return the new record of an alert at `now`, in wall seconds, and its transition; (None, None) if there is no
+    alert.
+    """
     if condition is Silence.FAILED:
         return record, None
     if isinstance(condition, Holds):
@@ -76,7 +78,7 @@ def step(record: AlertRecord | None, condition: Condition, now: float, terms: Ru
 
 
 def _reached(since: float, now: float, span: float) -> bool:
-    """Whether `span` seconds have passed, in whole milliseconds, the resolution of Prometheus's timestamps."""
+    """Return whether `span` seconds have passed, in whole milliseconds, the resolution of Prometheus's timestamps."""
     return round((now - since) * 1000) >= round(span * 1000)
 
 

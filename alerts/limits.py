@@ -81,10 +81,10 @@ PATIENT = 1.25
 
 
 def prompt_time(began: float, interval: float) -> float:
-    """The earliest time for the round after one that began then; all in monotonic seconds."""
+    """Return the earliest time for the round after one that began then; all in monotonic seconds."""
     return began + PROMPT * interval
 
 
 def patient_time(began: float, interval: float, period: float) -> float:
-    """The time at which that round begins without a new snapshot; `period` is the time between two of them."""
+    """Return the time at which that round begins without a new snapshot; `period` is the time between two of them."""
     return began + (PATIENT if period <= interval else 1.0) * interval

@@ -74,7 +74,7 @@ class Override(Protocol):
 def apply(
     files: Sequence[RuleFile], disable: Sequence[str], overrides: Mapping[str, Override], *, default_step: float
 ) -> tuple[RuleFile, ...]:
-    """The files with alerts changed or left out; `default_step` is for changed queries. Raises OverrideError.
+    """Return the files with alerts changed or left out; `default_step` is for changed queries. Raises OverrideError.
 
     `disable` has names of alerts, and patterns with `*`. A group left without rules is removed, too.
     """
@@ -106,13 +106,13 @@ def apply(
 
 
 def _groups(file: RuleFile, rules: Sequence[Sequence[Rule]]) -> tuple[RuleGroup, ...]:
-    """The groups of a file with other rules; those without any are left out."""
+    """Return the groups of a file with other rules; those without any are left out."""
     pairs = zip(file.groups, rules, strict=True)
     return tuple(replace(group, rules=tuple(each)) for group, each in pairs if each)
 
 
 def _without(file: RuleFile, disable: Sequence[str]) -> RuleFile:
-    """The file without the alerts that are disabled."""
+    """Return the file without the alerts that are disabled."""
     kept = [
         [rule for rule in group.rules if isinstance(rule, RecordingRule) or not _is_disabled(rule.name, disable)]
         for group in file.groups
@@ -160,7 +160,7 @@ class _Change:
             raise OverrideError(f"{self._key}.thresholds: nan is never reached; give a number")
 
     def of(self, rule: AlertingRule) -> AlertingRule:
-        """The rule with the override applied."""
+        """Return the rule with the override applied."""
         given = self._override
         expression = self._with_numbers(rule.expression) if given.expr is None else given.expr
         hold = rule.terms.hold if given.hold is None else given.hold
@@ -188,7 +188,7 @@ class _Change:
                 raise OverrideError(f"{self._key}.thresholds: the query has no number {format_value(old)}; {has}{sign}")
 
     def _with_numbers(self, expression: str) -> str:
-        """The query with numbers replaced, and everything else unchanged."""
+        """Return the query with numbers replaced, and everything else unchanged."""
         pieces, end = [], 0
         for offset, text, value in number_literals(expression):
             if value in self._numbers:
@@ -204,7 +204,7 @@ class _Change:
             raise OverrideError(f"{self._key}.{key}: {error}") from error
 
     def _with_texts(self, templates: Templates, given: Mapping[str, str], key: str) -> Templates:
-        """The labels or annotations with some of them replaced, in the order of a loaded rule file."""
+        """Return the labels or annotations with some of them replaced, in the order of a loaded rule file."""
         compiled = {name: self._template(name, text, f"{self._key}.{key}") for name, text in given.items()}
         return tuple(sorted({**dict(templates), **compiled}.items(), key=lambda pair: pair[0]))
 
@@ -226,7 +226,7 @@ class _Change:
 
 
 def _literal(value: float) -> str:
-    """A number as written in a query; a negative one in parentheses, since a power binds tighter than a sign."""
+    """Return a number as written in a query; a negative one in parentheses, since a power binds tighter than a sign."""
     text = format_value(value)
     return f"({text})" if text.startswith(("-", "+")) else text
 

@@ -57,7 +57,7 @@ def builtin_files() -> list[Path]:
 
 
 def runbooks() -> dict[str, str]:
-    """The Markdown of the shipped runbooks, by the name of the alert."""
+    """Return the Markdown of the shipped runbooks, by the name of the alert."""
     return {path.stem: path.read_text(encoding="utf-8") for path in sorted(_RUNBOOKS.glob("*.md"))}
 
 
@@ -90,7 +90,9 @@ def find(entry: str, base: Path | None) -> list[Path]:
 
 
 def _refusal(path: Path) -> str:
-    """Why this user cannot see what a path names: a folder on the way may not be entered or listed; else empty."""
+    """Return why this user cannot see what a path names: a folder on the way may not be entered or listed; else
+    empty.
+    """
     fixed = path
     while glob.has_magic(str(fixed)):
         fixed = fixed.parent
@@ -107,7 +109,7 @@ def _refusal(path: Path) -> str:
 
 
 def load_all(entries: Iterable[str], base: Path | None, default_step: float) -> tuple[RuleFile, ...]:
-    """The rules of all files that the entries name, each file once, in the order of the entries.
+    """Return the rules of all files that the entries name, each file once, in the order of the entries.
 
     Raises EntryError for an entry that names no file, ValueError for too many files, RuleFileError with all that is
     wrong with all files, and TooManyRulesError if the rules beside the shipped ones are too many.
@@ -142,7 +144,7 @@ _OF_AN_AGENT = re.compile(r"(?:.*\}\})?/runbooks/(\w+)", re.DOTALL)
 
 
 def lead_to(base: str, files: Sequence[RuleFile]) -> tuple[RuleFile, ...]:
-    """The files with links that lead below `base`, a URL without a slash at its end: BASE/GpuLost."""
+    """Return the files with links that lead below `base`, a URL without a slash at its end: BASE/GpuLost."""
     return tuple(
         replace(
             file,
@@ -162,7 +164,7 @@ def _led(rule: Rule, base: str) -> Rule:
 
 
 def _with_link(annotations: Templates, base: str) -> Templates | None:
-    """The annotations with another link; None if there is none to change."""
+    """Return the annotations with another link; None if there is none to change."""
     found = _OF_AN_AGENT.fullmatch(dict(annotations)[ANNOTATION].source) if ANNOTATION in dict(annotations) else None
     if found is None:
         return None

@@ -23,7 +23,7 @@ class Reads(NamedTuple):
 
 
 def reads_of(question: str) -> Reads:
-    """What a query reads, which may contain placeholders. Any text has an answer, even if it is not a query."""
+    """Return what a query reads, which may contain placeholders. Any text has an answer, even if it is not a query."""
     try:
         query = compile_query(question)
     except PromqlError as error:
@@ -46,7 +46,7 @@ def _is_open(selector: Selector) -> bool:
 
 
 def _opened(selector: Selector) -> Selector:
-    """A selector that accepts any value in place of a placeholder."""
+    """Return a selector that accepts any value in place of a placeholder."""
     matchers = [each for each in map(_any_value, selector.matchers) if each is not None]
     return selector._replace(matchers=tuple(matchers))
 

@@ -142,7 +142,7 @@ class RuleEvaluator:
 
 
 def _told(rule: Rule) -> tuple[str, bool, str, Labels, Labels, float, float]:
-    """The constant part of a rule's report: the first fields of `RuleReport`."""
+    """Return the constant part of a rule's report: the first fields of `RuleReport`."""
     query = rule.expression.strip()
     if isinstance(rule, RecordingRule):
         return rule.name, False, query, rule.labels, (), 0.0, 0.0
@@ -153,14 +153,14 @@ def _told(rule: Rule) -> tuple[str, bool, str, Labels, Labels, float, float]:
 def work_of(
     rule: Rule, group: RuleGroup, context: TemplateContext, ledger: SampleLedger, explain: Explain | None = None
 ) -> RecordingRuleEvaluator | AlertingRuleEvaluator:
-    """A new evaluator for a rule."""
+    """Return a new evaluator for a rule."""
     if isinstance(rule, RecordingRule):
         return RecordingRuleEvaluator(rule, group.limit, ledger)
     return AlertingRuleEvaluator(rule, group.limit, context, ledger, query_offset=group.query_offset, explain=explain)
 
 
 def _vector(query: Query, store: SampleStore, stamp: float, budget: Budget) -> Sequence[Sample]:
-    """A query's result as samples: a scalar is one without labels."""
+    """Return a query's result as samples: a scalar is one without labels."""
     result = query.evaluate(store, stamp, budget)
     if isinstance(result, list):
         return result
@@ -188,7 +188,7 @@ class RecordingRuleEvaluator(RuleEvaluator):
     def evaluate(
         self, store: SampleStore, at: float, stamp: float, transitions: list[Transition], budget: Budget
     ) -> Written:
-        """What the rule writes. Raises EvaluationError and RuleError; then nothing has changed."""
+        """Return what the rule writes. Raises EvaluationError and RuleError; then nothing has changed."""
         del at, transitions  # a recording rule has no alerts
         found = _vector(self.rule.query, store, stamp, budget)
         if not found and not self._kept:
@@ -239,7 +239,10 @@ class AlertingRuleEvaluator(RuleEvaluator):
     def evaluate(
         self, store: SampleStore, at: float, stamp: float, transitions: list[Transition], budget: Budget
     ) -> Written:
-        """What the rule writes of its alerts. Raises EvaluationError and RuleError; the alerts are then as before."""
+        """Return what the rule writes of its alerts.
+
+        Raises EvaluationError and RuleError; the alerts are then as before.
+        """
         holding = self._holding(store, stamp, budget)
         if not holding and not self.records:  # as most rules are, most of the time
             return []
@@ -265,7 +268,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
         return list(_series(active))
 
     def _explained(self, record: AlertRecord, before: AlertRecord | None, at: float) -> AlertRecord:
-        """The record of an alert that fires with what else changed when it began to fire."""
+        """Return the record of an alert that fires with what else changed when it began to fire."""
         alert = record.alert
         if self._explain is None or alert.phase is not Phase.FIRING or CHANGES in alert.annotations:
             return record
@@ -276,7 +279,9 @@ class AlertingRuleEvaluator(RuleEvaluator):
         return replace(record, alert=replace(alert, annotations={**alert.annotations, CHANGES: text}))
 
     def _kept_of(self, records: dict[Labels, AlertRecord], found: Sequence[Transition]) -> dict[Labels, AlertRecord]:
-        """The records for which there is room; an alert that ended before this evaluation need not be remembered."""
+        """Return the records for which there is room; an alert that ended before this evaluation need not be
+        remembered.
+        """
         if self.keep(sum(map(_weight, records.values()))):
             return records
         ended = {each.alert.labels for each in found}
@@ -306,7 +311,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
         return tuple(record.alert for record in self.records.values() if record.alert.phase is not Phase.RESOLVED)
 
     def _holding(self, store: SampleStore, stamp: float, budget: Budget) -> dict[Labels, Holds]:
-        """The elements of the query's result, by the identity of their alerts."""
+        """Return the elements of the query's result, by the identity of their alerts."""
         found = _vector(self.rule.query, store, stamp, budget)
         if not found:
             return {}
@@ -336,12 +341,12 @@ def _characters(labels: Labels, annotations: Mapping[str, str]) -> int:
 
 
 def _weight(record: AlertRecord) -> int:
-    """Samples that a remembered alert counts for."""
+    """Return the number of samples that a remembered alert counts for."""
     return ALERT + _characters(record.alert.labels, record.alert.annotations) // TEXT
 
 
 def _series(alerts: Iterable[Alert]) -> Iterable[tuple[Labels, float]]:
-    """The series about alerts that are pending or firing."""
+    """Yield the series about alerts that are pending or firing."""
     for alert in alerts:
         yield set_labels(alert.labels, (("__name__", ALERTS), ("alertstate", alert.phase.value))), 1.0
         yield set_labels(alert.labels, (("__name__", ALERTS_FOR_STATE),)), float(int(alert.active_at))

@@ -44,7 +44,7 @@ Identity = tuple[str, Pairs]
 
 
 def is_label_name(name: str) -> bool:
-    """Whether a label may have this name: any Unicode text except that of the metric's name."""
+    """Return whether a label may have this name: any Unicode text except that of the metric's name."""
     return bool(name) and name != "__name__" and not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
@@ -161,7 +161,7 @@ class RuleFile:
 def load(
     path: Path, *, default_step: float = DEFAULT_STEP_SECONDS, count: RuleCount | None = None, handed: bool = False
 ) -> RuleFile:
-    """The rules of a file; `default_step` is that of subqueries without one. Raises RuleFileError.
+    """Return the rules of a file; `default_step` is that of subqueries without one. Raises RuleFileError.
 
     `count` counts the rules together with those of other files, if it is shared. `handed` allows a pipe of the command
     line (see `read_text`).
@@ -172,7 +172,7 @@ def load(
 
 
 def parse(text: str, name: str, *, default_step: float = DEFAULT_STEP_SECONDS) -> RuleFile:
-    """The rules of a text; `name` is its name in errors. Raises RuleFileError."""
+    """Return the rules of a text; `name` is its name in errors. Raises RuleFileError."""
     return _RuleFileLoader(Reader(name), default_step, RuleCount()).file(text)
 
 

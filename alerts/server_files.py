@@ -42,7 +42,7 @@ _Dumper.add_representer(str, _text)
 
 
 def write(file: RuleFile) -> str:
-    """The text of a rule file, in Prometheus's format."""
+    """Return the text of a rule file, in Prometheus's format."""
     if not file.groups:
         return "groups: []\n"
     return "groups:\n" + "\n".join(_group(group) for group in file.groups)
@@ -78,7 +78,7 @@ def _rule(rule: Rule) -> _Node:
 
 
 def _item(fields: _Node) -> str:
-    """One item of a list, with its keys in the given order and no line broken."""
+    """Return one item of a list, with its keys in the given order and no line broken."""
     return yaml.dump([dict(fields)], Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=sys.maxsize)
 
 
@@ -87,13 +87,13 @@ COMPARING = frozenset({"breakers", "rack", "rack-faults", "rack-state"})
 
 
 def of_a_shard(files: Sequence[RuleFile]) -> tuple[RuleFile, ...]:
-    """The files without those of the pack about one node. A site's own files are all kept."""
+    """Return the files without those of the pack about one node. A site's own files are all kept."""
     alone = {path.resolve() for path in packs.shipped_files() if path.stem not in COMPARING}
     return tuple(file for file in files if Path(file.path).resolve() not in alone)
 
 
 def at_most_every(seconds: float, files: Sequence[RuleFile]) -> tuple[RuleFile, ...]:
-    """The files with longer intervals for groups that have a shorter one; one without keeps the server's own."""
+    """Return the files with longer intervals for groups that have a shorter one; one without keeps the server's own."""
     return tuple(
         replace(
             file,

@@ -65,7 +65,7 @@ class Reader:
             raise TooManyError
 
     def load(self, path: Path, most: int, *, handed: bool = False) -> str:
-        """The text of a file, see `read_text`; empty if it cannot be read (a problem then says why)."""
+        """Return the text of a file, see `read_text`; empty if it cannot be read (a problem then says why)."""
         try:
             return textfile.read_text(path, most, handed=handed)
         except textfile.ReadError as error:
@@ -73,7 +73,7 @@ class Reader:
             return ""
 
     def compose(self, text: str, bounds: Bounds, *, lone: bool = True) -> Node | None:
-        """The tree of a text; None if it is empty, or cannot be used (a problem then says why).
+        """Return the tree of a text; None if it is empty, or cannot be used (a problem then says why).
 
         Anything after the first document is a problem, or is reported as `rest` if the document need not be `lone`.
         """
@@ -85,7 +85,7 @@ class Reader:
         return root
 
     def fields(self, node: Node, valid: Sequence[str], where: str) -> dict[str, Node]:
-        """The values of a mapping by key, without nulls. Unknown keys are problems."""
+        """Return the values of a mapping by key, without nulls. Unknown keys are problems."""
         found: dict[str, Node] = {}
         for key, value in self._pairs(node, where):
             if key.text not in valid:
@@ -95,7 +95,7 @@ class Reader:
         return found
 
     def strings(self, node: Node | None, where: str) -> dict[str, tuple[str, Node]]:
-        """A mapping of texts: name to text and its node."""
+        """Return a mapping of texts: name to text and its node."""
         found = {}
         for key, value in self._pairs(node, where) if node is not None else ():
             name = one_line(key.text, _LONGEST_NAME)
@@ -111,14 +111,14 @@ class Reader:
         return list(pairs_of(node, lambda problem, line: self.fail(line, where, problem)))
 
     def items(self, node: Node | None, where: str) -> Iterator[Node]:
-        """The items of a list, without nulls; no items for a null."""
+        """Yield the items of a list, without nulls; no items for a null."""
         if isinstance(node, yamltree.YamlList):
             yield from (each for each in node.items if not yamltree.is_null(each))
         elif node is not None and not yamltree.is_null(node):
             self.fail(node, where, "must be a list; start its items with '- '")
 
     def text(self, node: Node | None, where: str) -> str:
-        """A scalar as written; the empty text for a null."""
+        """Return a scalar as written; the empty text for a null."""
         if node is None or yamltree.is_null(node):
             return ""
         if isinstance(node, YamlScalar):
@@ -127,7 +127,7 @@ class Reader:
         return ""
 
     def duration(self, node: Node | None, where: str) -> float | None:
-        """Seconds; None if there is no duration, or an invalid one."""
+        """Return seconds; None if there is no duration, or an invalid one."""
         if node is None:
             return None
         try:
@@ -137,7 +137,7 @@ class Reader:
             return None
 
     def integer(self, node: Node | None, where: str) -> int:
-        """A whole number; 0 if there is none. Read as in Prometheus: not in quotes, and without its fraction."""
+        """Return a whole number; 0 if there is none. Read as in Prometheus: not in quotes, and without its fraction."""
         if node is None:
             return 0
         text = self.text(node, where)
@@ -164,12 +164,12 @@ def _whole(text: str) -> int | None:
 
 
 def line_of(node: Node | None) -> int:
-    """The line of a node, from 1; 0 if there is no node."""
+    """Return the line of a node, from 1; 0 if there is no node."""
     return node.line if node is not None else 0
 
 
 def nearest(name: str, valid: Sequence[str] | Mapping[str, object]) -> str:
-    """The remedy for a wrong name: the nearest right one, or all of them."""
+    """Return the remedy for a wrong name: the nearest right one, or all of them."""
     import difflib  # for who made a mistake only
 
     near = difflib.get_close_matches(name[:_LONGEST_NAME], list(valid), 1, 0.5)

@@ -51,12 +51,12 @@ def _rules() -> tuple[dict[str, Any], ...]:
 
 @cache
 def recorded_series() -> dict[str, str]:
-    """The recorded series of the pack and of the fleet's file, with their queries."""
+    """Return the recorded series of the pack and of the fleet's file, with their queries."""
     return {rule["record"]: rule["expr"] for rule in _rules() if "record" in rule}
 
 
 def alerts() -> frozenset[str]:
-    """The names of all alerts."""
+    """Return the names of all alerts."""
     return frozenset(rule["alert"] for rule in _rules() if "alert" in rule)
 
 

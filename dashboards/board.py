@@ -72,13 +72,15 @@ def matchers(variables: Iterable[BoardVariable]) -> dict[str, str]:
 
 
 def carried_variables(source: str, target: str) -> list[str]:
-    """The variables that a link may carry: those of both boards, but never many values to a board that takes one."""
+    """Return the variables that a link may carry: those of both boards, but never many values to a board that takes
+    one.
+    """
     there = {each.name: each for each in VARIABLES[target]}
     return [each.name for each in VARIABLES[source] if each.name in there and (there[each.name].many or not each.many)]
 
 
 def link(source: str, target: str, **values: str) -> str:
-    """The address of a board with the variables that go along; `values` take a variable's place."""
+    """Return the address of a board with the variables that go along; `values` take a variable's place."""
     kept = [name for name in carried_variables(source, target) if name not in values]
     parts = ["${datasource:queryparam}", *(f"${{{name}:queryparam}}" for name in kept)]
     parts += [f"var-{name}={value}" for name, value in values.items()]
@@ -138,7 +140,7 @@ class Board:
         self._x = self._tallest = 0
 
     def to_json_data(self) -> Json:
-        """The finished dashboard."""
+        """Return the finished dashboard."""
         made = core.Dashboard(
             title=f"coldplate / {BOARDS[self.name]}",
             uid=UID.format(self.name),
@@ -183,7 +185,7 @@ class Board:
         )
 
     def _panel_options(self, panel: DashboardPanel) -> Json:
-        """The panel's options and field configuration, in place of grafanalib's."""
+        """Return the panel's options and field configuration, in place of grafanalib's."""
         extra = {**panel.extra, "limits": bool(panel.limits), "unit": panel.unit}
         options, custom = grafana_json.LOOKS[panel.look](extra)
         if panel.look == "text":
@@ -207,7 +209,7 @@ class Board:
         return {"options": options, "fieldConfig": {"defaults": defaults, "overrides": overrides}}
 
     def _label_links(self, panel: DashboardPanel) -> list[Json]:
-        """Widths and links of the columns of a table: a node links to its board."""
+        """Return widths and links of the columns of a table: a node links to its board."""
         if panel.look != "table":
             return []
         made = [grafana_json.override(header, "custom.width", width) for header, width in _widths(panel).items()]
@@ -300,7 +302,7 @@ def _needed(header: str, unit: str) -> int:
 
 
 def _widths(panel: DashboardPanel) -> dict[str, int]:
-    """Widths of the columns that need more than their share, or have longer texts; the others share the rest."""
+    """Return widths of the columns that need more than their share, or have longer texts; the others share the rest."""
     needs = {shown: _WIDE.get(label, _needed(shown, "")) for label, shown in panel.labels}
     needs |= {column.header: _needed(column.header, column.unit or "") for column in panel.columns}
     fixed = {shown: _WIDE[label] for label, shown in panel.labels if label in _WIDE}
@@ -316,7 +318,7 @@ def _widths(panel: DashboardPanel) -> dict[str, int]:
 
 
 def _absence(panel: DashboardPanel) -> list[Json]:
-    """How a series without a value is shown."""
+    """Return how a series without a value is shown."""
     if panel.absent == "-":
         return []
     mapping: Json = {
@@ -356,7 +358,7 @@ def _column_overrides(panel: DashboardPanel) -> list[Json]:
 
 
 def _line_overrides(panel: DashboardPanel) -> list[Json]:
-    """Series that are limits, drawn as dashed lines beside what they limit."""
+    """Return series that are limits, drawn as dashed lines beside what they limit."""
     style: list[Json] = [
         {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [10, 10]}},
         {"id": "custom.fillOpacity", "value": 0},

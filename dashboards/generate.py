@@ -17,7 +17,7 @@ GENERATED = Path(__file__).parent / "generated"
 
 
 def boards() -> dict[str, Json]:
-    """Every board by its file's name, as grafanalib's own command would read it."""
+    """Return every board by its file's name, as grafanalib's own command would read it."""
     made = {}
     for path in sorted(BOARDS.glob("*.dashboard.py")):
         spec = importlib.util.spec_from_file_location("dashboard", path)
@@ -30,7 +30,7 @@ def boards() -> dict[str, Json]:
 
 
 def as_text(board: Json) -> str:
-    """A board as the text that is committed."""
+    """Return a board as the text that is committed."""
     return json.dumps(board, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 

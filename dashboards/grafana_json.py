@@ -141,12 +141,12 @@ LOOKS = {
 
 
 def thresholds(steps: tuple[tuple[str, float | None], ...]) -> Json:
-    """Steps as Grafana reads them: the base has the value null, which is not the text "null"."""
+    """Return steps as Grafana reads them: the base has the value null, which is not the text "null"."""
     return {"mode": "absolute", "steps": [{"color": color, "value": value} for color, value in steps]}
 
 
 def coloring(look: str, extra: Json, limits: bool) -> Json:
-    """The rule by which values get their colour."""
+    """Return the rule by which values get their colour."""
     if look == "timeseries":
         return {"mode": "palette-classic"}
     if extra.get("continuous"):
@@ -166,18 +166,18 @@ OPEN: Json = {"type": "regex", "options": {"pattern": ".+", "result": {"text": "
 
 
 def texts_of(texts: dict[str, str]) -> Json:
-    """The texts that are shown in place of values."""
+    """Return the texts that are shown in place of values."""
     shown = {value: {"text": text, "index": index} for index, (value, text) in enumerate(texts.items())}
     return {"type": "value", "options": shown}
 
 
 def override(header: str, key: str, value: Any) -> Json:
-    """One property of a column, which is named by its header."""
+    """Return one property of a column, which is named by its header."""
     return {"matcher": {"id": "byName", "options": header}, "properties": [{"id": key, "value": value}]}
 
 
 def data_link(title: str, url: str) -> Json:
-    """A link of a value."""
+    """Return a link of a value."""
     return {"title": title, "url": url, "targetBlank": False}
 
 
@@ -192,7 +192,7 @@ _VARIABLE = ("allValue", "datasource", "hide", "includeAll", "label", "multi", "
 
 
 def fix_dashboard(dashboard: Any, panel_options: Mapping[int, Json]) -> Json:
-    """The dashboard as JSON; `panel_options` has options and field configuration of each panel by its id."""
+    """Return the dashboard as JSON; `panel_options` has options and field configuration of each panel by its id."""
     raw = json.loads(json.dumps(dashboard.to_json_data(), cls=DashboardEncoder))
     made = {key: raw[key] for key in _TOP}
     made["schemaVersion"] = SCHEMA_VERSION

@@ -106,7 +106,7 @@ NOTHING_WRONG = "nothing, as it should be"
 
 
 def _emptiness(good: str) -> str:
-    """The text of a panel without any series: that this is good, or what may be the reason."""
+    """Return the text of a panel without any series: that this is good, or what may be the reason."""
     return NOTHING_WRONG if good.startswith(("empty", "no value", "0")) else NOT_OFFERED
 
 
@@ -130,32 +130,32 @@ def _panel(look: str, about: About, good: str, **options: Any) -> DashboardPanel
 
 
 def graph(about: About, good: str, **options: Any) -> DashboardPanel:
-    """Values over time."""
+    """Return values over time."""
     return _panel("timeseries", about, good, **options)
 
 
 def stat(about: About, good: str, **options: Any) -> DashboardPanel:
-    """One number, large."""
+    """Return one number, large."""
     return _panel("stat", about, good, instant=not options.get("trend"), **options)
 
 
 def bar_gauge(about: About, good: str, **options: Any) -> DashboardPanel:
-    """A bar for each series, now."""
+    """Return a bar for each series, now."""
     return _panel("bargauge", about, good, instant=True, **options)
 
 
 def gauge(about: About, good: str, **options: Any) -> DashboardPanel:
-    """A dial for each series, now."""
+    """Return a dial for each series, now."""
     return _panel("gauge", about, good, instant=True, **options)
 
 
 def heatmap(about: About, good: str, **options: Any) -> DashboardPanel:
-    """A row for each series, coloured by value over time."""
+    """Return a row for each series, coloured by value over time."""
     return _panel("heatmap", about, good, **options)
 
 
 def state_timeline(about: About, good: str, **options: Any) -> DashboardPanel:
-    """A row for each series, coloured by state over time."""
+    """Return a row for each series, coloured by state over time."""
     return _panel("state-timeline", about, good, **options)
 
 
@@ -174,7 +174,7 @@ def table(
     runbook: str = "",
     **extra: Any,
 ) -> DashboardPanel:
-    """A row for each set of labels and a column for each query; `labels` has the header of each label.
+    """Return a row for each set of labels and a column for each query; `labels` has the header of each label.
 
     `links` are pairs of a header and the board that its values lead to. `rows` is a query with a series for each row
     that must be there, whether or not a column has a value for it. A table of several columns needs it: Grafana joins
@@ -200,7 +200,7 @@ def table(
 
 
 def _completed(column: TableColumn, rows: str) -> str:
-    """The column's query with a value for each row: NaN, which is shown as a dash, if it is missing."""
+    """Return the column's query with a value for each row: NaN, which is shown as a dash, if it is missing."""
     return f"{column.expr} or {rows} * {'0' if column.zero else 'NaN'}" if rows else column.expr
 
 
@@ -219,7 +219,7 @@ def alerts(
     explained: bool = False,
     **options: Any,
 ) -> DashboardPanel:
-    """Firing alerts, the worst first: the severity is a number with a name, so that it sorts correctly.
+    """Return firing alerts, the worst first: the severity is a number with a name, so that it sorts correctly.
 
     `among` is a query: only alerts that are in its result are shown. `explained` alerts have a column that says what
     the alert means, and one with a link to its runbook.
@@ -246,5 +246,5 @@ def alerts(
 
 
 def note(content: str, *, title: str = "", size: tuple[int, int] = (24, 2)) -> DashboardPanel:
-    """A text, for what a board says about itself."""
+    """Return a text, for what a board says about itself."""
     return DashboardPanel("text", title, (), content, "none", *size, extra={"content": content})

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.catalogue import BY_NAME
-from agent.model import Backend, Gpu, IbPort, Kind, Metric, NvLink, Rack, Unit
+from agent.model import Backend, Gpu, IbPort, Metric, NvLink, Rack, Unit
 from dashboards.alert_thresholds import recorded_series
 
 UNITS = {
@@ -80,7 +80,9 @@ def unit_of_query(expr: str, name: str) -> str:
 
 
 def legend_of(row: Metric, pinned: frozenset[str]) -> str:
-    """A legend that distinguishes a series of the metric from others, on a board where some labels have one value."""
+    """Return a legend that distinguishes a series of the metric from others, on a board where some labels have one
+    value.
+    """
     parts = ["{{instance}}"] if "instance" not in pinned and row.entity is not Rack else []
     if row.entity is not Rack or "rack" not in pinned:
         parts += _IDENTITY.get(row.entity, ())
@@ -89,13 +91,8 @@ def legend_of(row: Metric, pinned: frozenset[str]) -> str:
 
 
 def legend_by(labels: tuple[str, ...], pinned: frozenset[str]) -> str:
-    """The legend of a query that is aggregated by those labels."""
+    """Return the legend of a query that is aggregated by those labels."""
     return " ".join(filter(None, (_SHOWN.get(each, f"{{{{{each}}}}}") for each in labels if each not in pinned)))
-
-
-def is_state(name: str) -> bool:
-    """Whether the values of a metric are codes, most often 0 and 1."""
-    return name in BY_NAME and BY_NAME[name].kind is Kind.STATE
 
 
 TOKEN = re.compile(r'"[^"]*"|\$?\{\w[^}]*\}|\$\w+|[a-zA-Z_:][a-zA-Z0-9_:]*')
@@ -119,17 +116,17 @@ class PanelQuery:
 
 
 def is_series(token: str) -> bool:
-    """Whether a token names a series that exists: in the catalogue, in the rule files, or Prometheus's own."""
+    """Return whether a token names a series that exists: in the catalogue, in the rule files, or Prometheus's own."""
     return token in BY_NAME or token in recorded_series() or token in BUILTIN
 
 
 def names_in(expr: str) -> list[str]:
-    """The series that a query reads, in order."""
+    """Return the series that a query reads, in order."""
     return [each[0] for each in TOKEN.finditer(expr) if is_series(each[0])]
 
 
 def labels_of(name: str) -> tuple[str, ...]:
-    """The labels of a series by which a board may narrow it."""
+    """Return the labels of a series by which a board may narrow it."""
     row = BY_NAME.get(name)
     if row is not None:
         own = ("gpu",) if row.entity in (Gpu, NvLink) else ("rack",) if row.entity is Rack else ()
@@ -141,13 +138,15 @@ def labels_of(name: str) -> tuple[str, ...]:
 
 
 def _knows_job(name: str) -> bool:
-    """Whether a recorded series of GPUs has the label of their job, going by its query or the series that it reads."""
+    """Return whether a recorded series of GPUs has the label of their job, going by its query or the series that it
+    reads.
+    """
     expr = recorded_series().get(name, "")
     return "job_id" in expr or any(_knows_job(each) for each in names_in(expr) if each in recorded_series())
 
 
 def narrowed(expr: str, matchers: Mapping[str, str]) -> str:
-    """The query with each series narrowed by the matchers for the labels that it has."""
+    """Return the query with each series narrowed by the matchers for the labels that it has."""
     made, last = [], 0
     for token in TOKEN.finditer(expr):
         if not is_series(token[0]) or expr[token.end() :].lstrip()[:1] == "(":
@@ -167,7 +166,7 @@ def narrowed(expr: str, matchers: Mapping[str, str]) -> str:
 
 
 def legend_for(query: PanelQuery, title: str, pinned: frozenset[str]) -> str:
-    """The query's legend: the given one, or one made from the labels of its result."""
+    """Return the query's legend: the given one, or one made from the labels of its result."""
     if query.legend is not None:
         return query.legend
     bare = _BARE.fullmatch(query.expr)
@@ -198,7 +197,7 @@ ITS_GPUS = 'coldplate_gpu_job_info{mig="0"}'
 
 
 def held(since: str) -> str:
-    """The job's GPUs, and those that it held when they were lost: the driver no longer reports who uses them."""
+    """Return the job's GPUs, and those that it held when they were lost: the driver no longer reports who uses them."""
     return (
         f"max by (instance, gpu) ({ITS_GPUS} or "
         f"last_over_time({ITS_GPUS}[{since}]) and on (instance, gpu, uuid) coldplate_gpu_up == 0)"
@@ -206,7 +205,7 @@ def held(since: str) -> str:
 
 
 def alerts_of_job(since: str) -> str:
-    """Firing alerts about the job, its GPUs and its nodes: an alert about a GPU has no label of its job."""
+    """Return firing alerts about the job, its GPUs and its nodes: an alert about a GPU has no label of its job."""
     firing = 'ALERTS{{alertstate="firing", {}}}'
     return (
         firing.format('job_id="$job"')
@@ -226,5 +225,5 @@ def in_rack(expr: str) -> str:
 
 
 def per_gpu(operator: str, expr: str) -> str:
-    """One value for each GPU of a table."""
+    """Return one value for each GPU of a table."""
     return f"{operator} by (instance, gpu) ({expr})"

@@ -36,7 +36,7 @@ class SiteNames:
 
 
 def dashboards(site: SiteNames) -> Iterator[tuple[str, str]]:
-    """The file name and the text of each dashboard, for that site."""
+    """Yield the file name and the text of each dashboard, for that site."""
     for path in sorted(GENERATED.glob("*.json")):
         board = _renamed(json.loads(path.read_text(encoding="utf-8")), site)
         if site.source is not None:

@@ -32,7 +32,7 @@ _IDLE = frozenset({ConnectionState.SHAKING, ConnectionState.READING, ConnectionS
 
 
 def victim(connections: Iterable[Connection], now: float) -> Connection | None:
-    """The client that makes room for a new one; None if every client is about to complete its first answer.
+    """Return the client that makes room for a new one; None if every client is about to complete its first answer.
 
     First the one longest without a complete request; then the one that has been longest with one answer, waiting for it
     or taking it too slowly; then the one that got the most answers and still wants more. Where most have never asked
@@ -58,7 +58,7 @@ def victim(connections: Iterable[Connection], now: float) -> Connection | None:
 
 
 def hoarders(connections: Iterable[Connection], limit: int) -> list[Connection]:
-    """The clients to disconnect so that the bodies not taken yet stay within `limit` bytes.
+    """Return the clients to disconnect so that the bodies not taken yet stay within `limit` bytes.
 
     Clients share a body, so many that read one page cost no more. The newest pages stay, at least one.
     """
@@ -207,7 +207,7 @@ class Clients:
                 connection.cost /= 2
 
     def victim(self, now: float) -> Connection | None:
-        """The client that can be spared, if any."""
+        """Return the client that can be spared, if any."""
         return victim(self.connections, now)
 
     def spare(self, connection: Connection) -> None:
@@ -378,7 +378,7 @@ class Clients:
 
 
 def _by_promise(connection: Connection) -> tuple[bool, float]:
-    """The order of handshakes: those under way, whose first half would be lost; then the newest.
+    """Return the order of handshakes: those under way, whose first half would be lost; then the newest.
 
     In a flood the oldest lose their places: to serve them first would be to work for those who leave, while a scraper
     that has just come waits for all of them.

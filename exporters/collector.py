@@ -28,7 +28,7 @@ class SnapshotCollector(Collector):
         self._clock = clock
 
     def describe(self) -> Iterator[ClientMetric]:
-        """Nothing: the families are known only once there is a sample."""
+        """Return nothing: the families are known only once there is a sample."""
         return iter(())
 
     def collect(self) -> Iterator[ClientMetric]:

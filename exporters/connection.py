@@ -142,7 +142,7 @@ class Connection:
         return self._reader.held >= CHUNK
 
     def next_request(self) -> Request | None:
-        """The next complete request. Raises RefusedError, and OSError."""
+        """Return the next complete request. Raises RefusedError, and OSError."""
         request = self._reader.next()
         if request is None and self._reader.takes_go_ahead():
             self.transport.send([memoryview(GO_AHEAD)])

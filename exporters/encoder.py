@@ -39,7 +39,9 @@ class Family(NamedTuple):
 
 
 def labels_of(series: Series) -> Labels:
-    """The labels as exposed: a name that appears twice would make the whole page invalid, so the first one stays."""
+    """Return the labels as exposed: a name that appears twice would make the whole page invalid, so the first one
+    stays.
+    """
     labels = series.all_labels
     unique = dict(reversed(labels))
     if len(unique) == len(labels):
@@ -48,7 +50,7 @@ def labels_of(series: Series) -> Labels:
 
 
 def group(series: Sequence[Series]) -> list[Family]:
-    """Families in catalogue order; of a series that appears twice the first is kept."""
+    """Return families in catalogue order; of a series that appears twice the first is kept."""
     return [
         Family(series[places[0]].metric, tuple(places[each] for each in arrange([series[place] for place in places])))
         for places in by_family(series)
@@ -56,7 +58,7 @@ def group(series: Sequence[Series]) -> list[Family]:
 
 
 def by_family(series: Sequence[Series]) -> list[list[int]]:
-    """The positions of each family's series, in their order; the families in catalogue order."""
+    """Return the positions of each family's series, in their order; the families in catalogue order."""
     found: dict[str, list[int]] = {}
     for place, each in enumerate(series):
         name = each.metric.name
@@ -68,7 +70,9 @@ def by_family(series: Sequence[Series]) -> list[list[int]]:
 
 
 def arrange(members: Sequence[Series]) -> tuple[int, ...]:
-    """The order of one family's series on the page, as positions among them; one that appears twice is kept once."""
+    """Return the order of one family's series on the page, as positions among them; one that appears twice is kept
+    once.
+    """
     kept: list[tuple[_NaturalKey, int]] = []
     seen: set[frozenset[tuple[str, str]]] = set()
     for place, each in enumerate(members):
@@ -90,12 +94,12 @@ def _rank(row: Metric) -> tuple[int, str]:
 
 
 def _natural(labels: Labels) -> _NaturalKey:
-    """A sort key that puts GPU 10 after GPU 9: values that are numbers are sorted by length first."""
+    """Return a sort key that puts GPU 10 after GPU 9: values that are numbers are sorted by length first."""
     return tuple((len(value) if value.isdigit() else 0, value) for _, value in labels)
 
 
 def text_type(row: Metric) -> str:
-    """The type in Prometheus's text format, which has neither states nor infos."""
+    """Return the type in Prometheus's text format, which has neither states nor infos."""
     return "counter" if row.kind is Kind.COUNTER else "gauge"
 
 
@@ -122,7 +126,7 @@ def _openmetrics_kind(row: Metric, taken: set[str]) -> _OpenMetricsKind:
 
 
 def openmetrics_unit(row: Metric, family: str) -> str:
-    """The unit to declare, or nothing: OpenMetrics requires it as the name's last part, and infos have none."""
+    """Return the unit to declare, or nothing: OpenMetrics requires it as the name's last part, and infos have none."""
     unit: str = row.unit.value
     fits = row.unit is not Unit.NONE and row.kind is not Kind.INFO and family.endswith(f"_{unit}")
     return unit if fits else ""
@@ -161,7 +165,7 @@ class _Chunk:
         self._made = b""
 
     def render(self, own: _Values) -> bytes:
-        """The family with these values; most families are sampled seldom, and are the same as before."""
+        """Return the family with these values; most families are sampled seldom, and are the same as before."""
         if own != self._values:
             # Readings are finite numbers. A bool or an infinity that slips in must not break the page.
             plain = _PLAIN.issuperset(map(type, own)) and isfinite(sum(own))
@@ -185,7 +189,7 @@ class _Kin:
         return self.members[0].metric
 
     def chunk(self, fmt: Format, head: str) -> _Chunk:
-        """The family in that format; made again if another family's coming or going changes its head."""
+        """Return the family in that format; made again if another family's coming or going changes its head."""
         chunk = self.chunks.get(fmt)
         if chunk is None or chunk.head != head:
             chunk = self.chunks[fmt] = _Chunk(head, [self.members[place] for place in self.order])
@@ -220,11 +224,11 @@ class Encoder:
         return sum(map(len, self._layout.layouts))
 
     def render(self, snapshot: Snapshot, fmt: Format, age: float) -> bytes:
-        """The page. `age` is the seconds since the snapshot was taken, shown as coldplate_sample_age_seconds."""
+        """Return the page. `age` is the seconds since the snapshot was taken, shown as coldplate_sample_age_seconds."""
         return b"".join(self.pieces(snapshot, fmt, age))
 
     def pieces(self, snapshot: Snapshot, fmt: Format, age: float) -> Iterator[bytes]:
-        """The page piece by piece, so that the caller can do something else in between; some pieces are empty.
+        """Yield the page piece by piece, so that the caller can do something else in between; some pieces are empty.
 
         A page must be completed before the next is begun.
         """
@@ -274,7 +278,7 @@ def _spelled(value: float) -> object:
 
 
 def _prefix(series: Series) -> bytes:
-    """The line of a series up to its value, as a piece of the template: `%a` is Python's ASCII repr."""
+    """Return the line of a series up to its value, as a piece of the template: `%a` is Python's ASCII repr."""
     labels = ",".join(f'{name}="{escape_label(value)}"' for name, value in labels_of(series))
     line = f"{series.metric.name}{{{labels}}} " if labels else f"{series.metric.name} "
     return _escape_percent(_encode(line)) + b"%a\n"
@@ -290,7 +294,7 @@ def _escape_percent(text: bytes) -> bytes:
 
 
 def escape_label(value: str) -> str:
-    """A label's value, or a HELP text, between the quotes of a page."""
+    """Return a label's value, or a HELP text, between the quotes of a page."""
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
@@ -300,7 +304,7 @@ def _text_head(row: Metric) -> str:
 
 
 def openmetrics_heads(rows: Sequence[Metric]) -> list[str]:
-    """The lines above each family's samples; whether a name can be shortened depends on the others."""
+    """Return the lines above each family's samples; whether a name can be shortened depends on the others."""
     kinds = openmetrics_kinds(rows)
     return [_openmetrics_head(row, name, kind) for row, (name, kind) in zip(rows, kinds, strict=True)]
 

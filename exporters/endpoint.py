@@ -50,7 +50,7 @@ class RouteContext:
     scraped: Callable[[], Snapshot | None] | None = None
 
     def on_the_page(self) -> Snapshot | None:
-        """The last sample as the page of metrics shows it; None before the first."""
+        """Return the last sample as the page of metrics shows it; None before the first."""
         return self.latest() if self.scraped is None else self.scraped()
 
 
@@ -82,11 +82,11 @@ class EndpointContext:
         self._tidied = float("-inf")
 
     def groups(self) -> tuple[GroupReport, ...]:
-        """The state of every group of rules; none if there is no rule engine."""
+        """Return the state of every group of rules; none if there is no rule engine."""
         return () if self.view.rules is None else self.view.rules()
 
     def page(self, request: Request, rendering: Rendering, media: str, *headers: tuple[str, str]) -> Answer:
-        """A page that takes long to render or compress; compressed for clients that accept that."""
+        """Return a page that takes long to render or compress; compressed for clients that accept that."""
         gzipped = accepts_gzip(request.headers.get("accept-encoding", ""))
         if gzipped:
             headers = (*headers, _GZIP)
@@ -121,5 +121,5 @@ class Endpoint:
 
 
 def text(status: HTTPStatus, words: str, *headers: tuple[str, str]) -> Response:
-    """A line of plain text."""
+    """Return a line of plain text."""
     return Response(status, f"{words}\n".encode("utf-8", "replace"), headers=headers)

@@ -17,24 +17,24 @@ _encoder = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
 def success(data: Iterable[bytes]) -> Iterator[bytes]:
-    """An answer around its data, which are already JSON."""
+    """Yield an answer around its data, which are already JSON."""
     yield b'{"status":"success","data":'
     yield from data
     yield b"}\n"
 
 
 def failure(kind: str, text: str) -> bytes:
-    """An error; `kind` is one of Prometheus's error types, such as `bad_data` and `unavailable`."""
+    """Return an error; `kind` is one of Prometheus's error types, such as `bad_data` and `unavailable`."""
     return dump({"status": "error", "errorType": kind, "error": text}) + b"\n"
 
 
 def dump(content: object) -> bytes:
-    """The content as JSON. A number that JSON cannot write is a defect, and raises ValueError."""
+    """Return the content as JSON. A number that JSON cannot write is a defect, and raises ValueError."""
     return _encoder.encode(content).encode("ascii")
 
 
 def array(elements: Iterable[bytes]) -> Iterator[bytes]:
-    """Elements that are already JSON, as a list; empty ones are left out."""
+    """Yield elements that are already JSON, as a list; empty ones are left out."""
     yield b"["
     comma = b""
     for element in elements:
@@ -47,7 +47,7 @@ def array(elements: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def batches(contents: Iterable[Any]) -> Iterator[bytes]:
-    """Elements for `array`, many in one piece."""
+    """Yield elements for `array`, many in one piece."""
     contents = iter(contents)
     while batch := list(islice(contents, _BATCH)):
         yield dump(batch)[1:-1]

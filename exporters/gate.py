@@ -39,7 +39,9 @@ class ClientTransport(Protocol):
         """Go on with the handshake as far as possible now. Raises HandshakeRefusedError."""
 
     def receive(self) -> bytes | None:
-        """What the client has sent, up to a chunk; None if there is nothing now, nothing at all if it has ended."""
+        """Return what the client has sent, up to a chunk; None if there is nothing now, nothing at all if it has
+        ended.
+        """
 
     def send(self, pieces: Iterable[memoryview]) -> int:
         """Take bytes to be sent; returns how many, 0 if none can be taken now."""
@@ -79,7 +81,9 @@ class PlainTransport:
 
 
 def page_headers(style_hash: str, caching: str) -> tuple[tuple[str, str], ...]:
-    """The headers of a page; `style_hash` is the hash of its style sheet, as Content-Security-Policy writes it."""
+    """Return the headers of a page; `style_hash` is the hash of its style sheet, as Content-Security-Policy writes
+    it.
+    """
     policy = (
         f"default-src 'none'; style-src '{style_hash}'; img-src data:; base-uri 'none'; form-action 'none';"
         " frame-ancestors 'none'"
@@ -99,13 +103,15 @@ class PortGate(Protocol):
         """Another number once connections that were opened before should not be kept."""
 
     def transport(self, sock: socket.socket) -> ClientTransport:
-        """How to talk to a new client."""
+        """Return how to talk to a new client."""
 
     def admit(self, request: Request, peer: str) -> Answer | None:
-        """None for a request that may go on; else what it is answered, or a promise that may turn out to be PASS."""
+        """Return None for a request that may go on; else what it is answered, or a promise that may turn out to be
+        PASS.
+        """
 
     def dress(self, response: Response) -> Response:
-        """A response as it is sent."""
+        """Return a response as it is sent."""
 
 
 class OpenGate:

@@ -109,7 +109,7 @@ class RequestReader:
         return len(self._buffer)
 
     def takes_go_ahead(self) -> bool:
-        """Whether the client must be told that it may send the body (RFC 9110, 10.1.1); true once."""
+        """Return whether the client must be told that it may send the body (RFC 9110, 10.1.1); true once."""
         waits, self._go_ahead = self._go_ahead and self._head is not None, False
         return waits
 
@@ -117,7 +117,7 @@ class RequestReader:
         self._buffer += data
 
     def next(self) -> Request | None:
-        """The next complete request, None if there is none yet. Raises RefusedError."""
+        """Return the next complete request, None if there is none yet. Raises RefusedError."""
         if self._head is None:
             self._read_head()
         head = self._head
@@ -175,7 +175,7 @@ def parse_head(head: bytes) -> Request:
 
 
 def body_length(request: Request) -> int:
-    """Bytes of body that follow the head. Raises RefusedError."""
+    """Return bytes of body that follow the head. Raises RefusedError."""
     coding = request.headers.get("transfer-encoding")
     length = request.headers.get("content-length", "0")
     if coding is not None:
@@ -210,7 +210,7 @@ def _headers(lines: list[bytes]) -> dict[str, str]:
 
 
 def _origin_form(target: str) -> str:
-    """The path of a target; RFC 9112, 3.2.2: a server must accept the absolute form as well."""
+    """Return the path of a target; RFC 9112, 3.2.2: a server must accept the absolute form as well."""
     if target.startswith("/") or target == "*":
         return target
     authority = _AUTHORITY.match(target)

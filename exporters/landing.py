@@ -7,14 +7,15 @@ verdict: healthy or not, and why, the worst first.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import groupby
 from urllib.parse import parse_qs
 
 from agent.catalogue import BY_NAME
-from agent.model import BackendReport, GroupReport, Outcome, PastMoment, Snapshot
-from exporters import landing_alerts, landing_gpus, landing_history, landing_parts
+from agent.model import BackendReport, Entity, GroupReport, Outcome, PastMoment, Snapshot
+from exporters import landing_alerts, landing_gpus, landing_parts
 from exporters.landing_alerts import Overview
 from exporters.landing_gpus import GpuRow
 from exporters.landing_readings import Gathered, gather
@@ -38,7 +39,7 @@ class Grounds:
 
 
 def banner(grounds: Grounds) -> str:
-    """The state in a word, and what is wrong; problems with the page's own data come first."""
+    """Return the state in a word, and what is wrong; problems with the page's own data come first."""
     if not grounds.sampled:
         return _markup(Tone.WARN, "Starting", [(Tone.WARN, grounds.readiness)])
     troubles = sorted(_troubles(grounds), key=lambda each: each[0])
@@ -55,7 +56,7 @@ def _markup(tone: Tone, word: str, lines: Sequence[tuple[Tone, str]]) -> str:
 
 
 def word(grounds: Grounds) -> str:
-    """The state in a word, for the title of the tab."""
+    """Return the state in a word, for the title of the tab."""
     if not grounds.sampled:
         return "Starting"
     return _WORDS[min((tone for tone, _ in _troubles(grounds)), default=Tone.GOOD)]
@@ -135,7 +136,7 @@ class Facts:
 
 
 def refresh_of(query: str) -> int:
-    """The refresh that a query string asks for; the default for a value that is not offered."""
+    """Return the refresh that a query string asks for; the default for a value that is not offered."""
     try:
         asked = parse_qs(query, max_num_fields=_MOST_FIELDS).get("refresh", [""])[0]
     except ValueError:
@@ -144,7 +145,7 @@ def refresh_of(query: str) -> int:
 
 
 def pieces(facts: Facts) -> Iterator[bytes]:
-    """The HTML document, piece by piece."""
+    """Yield the HTML document, piece by piece."""
     for part in _document(facts):
         yield part.encode("utf-8", "replace")
 
@@ -170,7 +171,7 @@ def _document(facts: Facts) -> Iterator[str]:
     if urgent:
         yield rules
     if devices:
-        lines = yield from landing_history.busy_lines(facts.moments)
+        lines = yield from _busy_lines(facts.moments)
         yield from landing_gpus.section(devices, facts.runbooks, lines)
     if not urgent:
         yield rules
@@ -201,7 +202,7 @@ def _head(facts: Facts, word: str) -> str:
 
 
 def _replay(snapshot: Snapshot | None) -> str:
-    """Whose past it is, where a recording is replayed."""
+    """Return whose past it is, where a recording is replayed."""
     layouts = [frame.layout for frame in snapshot.frames] if snapshot is not None else []
     for series in (each for layout in layouts for each in layout.series if each.metric is REPLAY):
         facts = dict(series.labels)
@@ -296,3 +297,48 @@ def _backends(reports: tuple[BackendReport, ...]) -> str:
 def _links(pages: Sequence[tuple[str, str]]) -> str:
     items = "".join(f'<li><a href="{escape(path)}">{escape(path)}</a> {what}</li>\n' for path, what in pages)
     return f'<h2>Pages</h2>\n<ul class="pages">\n{items}</ul>\n'
+
+
+BUSY = BY_NAME["coldplate_gpu_utilization_ratio"]
+LINE_SECONDS = 900.0
+LINE_POINTS = 60
+"""Points of a line; each is the mean of fifteen seconds."""
+_LINE_HEIGHT = 14
+_PAUSE = 32
+"""Moments that are looked at without a break: some tenths of a millisecond for eight GPUs."""
+
+
+def _busy_lines(moments: Sequence[PastMoment]) -> Generator[str, None, dict[Entity, str]]:
+    """Return an SVG for each GPU that is remembered; yields empty texts often, as pauses for other clients."""
+    if not moments:
+        return {}
+    end = moments[-1].wall
+    sums: dict[Entity, list[float]] = {}
+    counts: dict[Entity, list[int]] = {}
+    for number, moment in enumerate(moments):
+        point = LINE_POINTS - 1 - int((end - moment.wall) * LINE_POINTS / LINE_SECONDS)
+        if 0 <= point < LINE_POINTS:
+            for layout, values in moment.parts:
+                for series, value in zip(layout.series, values, strict=True):
+                    if series.metric is BUSY:
+                        sums.setdefault(series.entity, [0.0] * LINE_POINTS)[point] += value
+                        counts.setdefault(series.entity, [0] * LINE_POINTS)[point] += 1
+        if number % _PAUSE == 0:
+            yield ""
+    return {gpu: _drawn(sums[gpu], counts[gpu]) for gpu in sums}
+
+
+def _drawn(sums: Sequence[float], counts: Sequence[int]) -> str:
+    """Draw the means; where nothing was read, the line is interrupted."""
+    lines = []
+    for is_known, points in groupby(range(LINE_POINTS), key=lambda point: counts[point] > 0):
+        if is_known:
+            known = [
+                (point, _LINE_HEIGHT + 1 - _LINE_HEIGHT * min(sums[point] / counts[point], 1.0)) for point in points
+            ]
+            lines.append(f'<polyline points="{" ".join(f"{x},{y:.1f}" for x, y in known)}"/>')
+    title = "busy in the last 15 minutes, 0 to 100 %"
+    return (
+        f'<svg class="line" viewBox="0 0 {LINE_POINTS} {_LINE_HEIGHT + 2}" role="img" aria-label="{title}">'
+        f"<title>{title}</title>{''.join(lines)}</svg>"
+    )

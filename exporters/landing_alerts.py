@@ -53,7 +53,7 @@ class Overview:
 
 
 def look_at(groups: Iterable[GroupReport], gpus: Iterable[Gpu] = ()) -> Generator[str, None, Overview]:
-    """The overview. It yields empty texts often, as pauses: a runaway rule may have ten thousand alerts."""
+    """Yield the overview. It yields empty texts often, as pauses: a runaway rule may have ten thousand alerts."""
     overview = Overview()
     known = {gpu.labels: gpu for gpu in gpus}
     active = _active(groups, overview)
@@ -75,7 +75,7 @@ def _note(overview: Overview, alert: Alert, known: dict[tuple[tuple[str, str], .
 
 
 def _active(groups: Iterable[GroupReport], overview: Overview) -> Iterator[Alert]:
-    """The alerts that are pending or firing, counted on the way."""
+    """Yield the alerts that are pending or firing, counted on the way."""
     for group in groups:
         for rule in group.rules:
             overview.rules += 1
@@ -95,14 +95,14 @@ def tone_of(alert: Alert) -> Tone:
 
 
 def link(alert: Alert, served: Container[str]) -> str:
-    """The alert's name, linked to its runbook if it has one; `served` as for `runbook`."""
+    """Return the alert's name, linked to its runbook if it has one; `served` as for `runbook`."""
     address = runbook(alert, served)
     name = cut(alert.rule)
     return name if address is None else f'<a href="{escape(address)}">{name}</a>'
 
 
 def runbook(alert: Alert, served: Container[str]) -> str | None:
-    """The address of the runbook: the rule's, if it is complete, else that of this agent's own page.
+    """Return the address of the runbook: the rule's, if it is complete, else that of this agent's own page.
 
     `served` are the alerts for which it has such a page. The pack's rules give the address of an agent, this one or the
     first one of the rack, by a name that the viewer of the page may not be able to resolve.
@@ -118,7 +118,7 @@ def runbook(alert: Alert, served: Container[str]) -> str | None:
 
 
 def tile(overview: Overview) -> str:
-    """How many alerts there are, for the summary."""
+    """Return how many alerts there are, for the summary."""
     counts = [(overview.firing, Phase.FIRING), (overview.pending, Phase.PENDING)]
     text = ", ".join(f"{count} {phase.value}" for count, phase in counts if count > 0) or "none"
     worst = next((tone for tone in (Tone.BAD, Tone.WARN) if overview.names[tone]), Tone.CALM)
@@ -126,7 +126,9 @@ def tile(overview: Overview) -> str:
 
 
 def section(overview: Overview, now: float | None, served: Container[str]) -> str:
-    """The alerts at a moment in wall seconds, which is None before the first sample; `served` as for `runbook`."""
+    """Return the alerts at a moment in wall seconds, which is None before the first sample; `served` as for
+    `runbook`.
+    """
     if overview.worst:
         rows = (_row(alert, now, served) for alert in overview.worst)
         parts = [table_head("Alerts", _HEADS, "cards alerts"), *rows, TABLE_END]

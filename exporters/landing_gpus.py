@@ -129,7 +129,7 @@ _SM = ("coldplate_gpu_clock_hertz", "coldplate_gpu_clock_limit_hertz")
 
 
 def devices(found: Gathered) -> Generator[str, None, list[GpuRow]]:
-    """The GPUs of the snapshot, by index, without alerts and findings.
+    """Yield the GPUs of the snapshot, by index, without alerts and findings.
 
     It yields empty texts often, as pauses: a node may have 1,296 NVLinks.
     """
@@ -205,7 +205,7 @@ def examine(all_devices: list[GpuRow], overview: landing_alerts.Overview | None,
 
 
 def _only_job(device: GpuRow) -> tuple[str, str] | None:
-    """The job that has the GPU to itself."""
+    """Return the job that has the GPU to itself."""
     if len(device.jobs) != 1 or device.jobs[0].get("mig", "0") != "0":
         return None
     return device.jobs[0].get("scheduler", ""), device.jobs[0].get("job_id", "")
@@ -347,6 +347,6 @@ def _jobs(device: GpuRow) -> str:
 
 
 def name_of(job: Mapping[str, str]) -> str:
-    """The name of a job for people: its pod, else its number."""
+    """Return the name of a job for people: its pod, else its number."""
     pod = job.get("pod", "")
     return f"{job.get('namespace', '')}/{pod}" if pod else job.get("job_id", "")

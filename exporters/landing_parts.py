@@ -30,13 +30,13 @@ BELOW_RATE = 0.95
 
 
 def ports(found: Gathered) -> dict[IbPort, bool]:
-    """The ports that report whether they are up, and those that do not answer, as down."""
+    """Return the ports that report whether they are up, and those that do not answer, as down."""
     silent = {entity: False for entity in found.silent if isinstance(entity, IbPort)}
     return silent | {each.entity: each.value == 1 for each in found.of(PORT_UP) if isinstance(each.entity, IbPort)}
 
 
 def fabric_section(found: Gathered) -> str:
-    """The table; empty on a node without ports."""
+    """Return the table; empty on a node without ports."""
     known = ports(found)
     if not known:
         return ""
@@ -59,7 +59,7 @@ def fabric_section(found: Gathered) -> str:
 def _port_row(
     port: IbPort, up: bool, silent: bool, values: Mapping[str, float | None], *, info: Mapping[str, str], usual: float
 ) -> tuple[tuple[object, ...], str]:
-    """The sort key, and the row. `usual` is the median rate of the node's ports, in bytes per second."""
+    """Return the sort key, and the row. `usual` is the median rate of the node's ports, in bytes per second."""
     rate, downs, physical = (values[name] for name in ("rate_bytes_per_second", "link_down_events_total", _PHYSICAL_ID))
     slow = up and rate is not None and rate < BELOW_RATE * usual
     asleep = physical == DISABLED  # somebody switched it off
@@ -89,7 +89,7 @@ _Key = tuple[str, str]
 
 
 def held(devices: Sequence[GpuRow]) -> dict[_Key, list[GpuRow]]:
-    """The GPUs that each job holds, wholly or in part."""
+    """Return the GPUs that each job holds, wholly or in part."""
     jobs: dict[_Key, list[GpuRow]] = {}
     for device in devices:
         for key in {_key(job) for job in device.jobs}:
@@ -98,7 +98,7 @@ def held(devices: Sequence[GpuRow]) -> dict[_Key, list[GpuRow]]:
 
 
 def jobs_section(found: Gathered, devices: Sequence[GpuRow], now: float | None) -> str:
-    """The table; empty if no job holds a GPU."""
+    """Return the table; empty if no job holds a GPU."""
     jobs = held(devices)
     if not jobs:
         return ""

@@ -43,20 +43,20 @@ class Gathered(NamedTuple):
     silent: dict[Entity, Gap]
 
     def of(self, name: str) -> list[Reading]:
-        """All readings of a metric, none if it is absent."""
+        """Return all readings of a metric, none if it is absent."""
         return self.readings.get(name, [])
 
     def by_entity(self, name: str, *label: tuple[str, str]) -> dict[Entity, float]:
-        """The value for each entity, only of series with this label if one is given."""
+        """Return the value for each entity, only of series with this label if one is given."""
         return {each.entity: each.value for each in self.of(name) if all(pair in each.labels for pair in label)}
 
     def one(self, name: str) -> float | None:
-        """The value of a metric that a node has once."""
+        """Return the value of a metric that a node has once."""
         return next((each.value for each in self.of(name)), None)
 
 
 def gather(snapshot: Snapshot | None) -> Generator[str, None, Gathered]:
-    """What the page needs. It yields empty texts often, as pauses: a node may have 20,000 series."""
+    """Yield what the page needs. It yields empty texts often, as pauses: a node may have 20,000 series."""
     found = Gathered({}, {})
     if snapshot is None:
         return found

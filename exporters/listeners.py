@@ -30,7 +30,7 @@ class BindError(UserError):
 
 
 def open_listeners(addresses: Sequence[tuple[str, int]]) -> list[socket.socket]:
-    """A listening, non-blocking socket for each (host, port). All or none. Raises BindError."""
+    """Return a listening, non-blocking socket for each (host, port). All or none. Raises BindError."""
     sockets: list[socket.socket] = []
     try:
         for host, port in addresses:
@@ -131,7 +131,7 @@ _PAUSE_SECONDS = 0.02
 
 
 def has_gone(sock: socket.socket) -> bool:
-    """Whether a client has closed its connection without asking for anything."""
+    """Return whether a client has closed its connection without asking for anything."""
     try:
         return not sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except (BlockingIOError, InterruptedError):
@@ -165,13 +165,13 @@ class Acceptor:
         self._listen()
 
     def somebody_waits(self, listener: socket.socket) -> bool:
-        """Whether a client is in the queue, to know before room is made for it."""
+        """Return whether a client is in the queue, to know before room is made for it."""
         poll = select.poll()
         poll.register(listener, select.POLLIN)
         return bool(poll.poll(0))
 
     def take(self, listener: socket.socket, now: float) -> tuple[socket.socket, str] | None:
-        """A client and its address. None if no client waits, or none can be accepted at the moment."""
+        """Return a client and its address. None if no client waits, or none can be accepted at the moment."""
         while True:
             try:
                 sock, address = listener.accept()

@@ -44,7 +44,7 @@ def escape(text: str) -> str:
 
 
 def cut(text: str) -> str:
-    """A foreign text, escaped and of bounded length; a dash if it is empty."""
+    """Return a foreign text, escaped and of bounded length; a dash if it is empty."""
     if len(text) > TEXT_MAX:
         text = text[: TEXT_MAX - 1] + "…"
     return escape(text) or ABSENT
@@ -56,18 +56,18 @@ def span(tone: Tone, text: str) -> str:
 
 
 def badge(tone: Tone, word: str) -> str:
-    """A word with the tone's sign before it; `word` is plain text."""
+    """Return a word with the tone's sign before it; `word` is plain text."""
     return f'<b class="badge {tone.css}">{tone.sign} {escape(word)}</b>'
 
 
 def cell(head: str, content: str, css: str = "") -> str:
-    """A cell with its heading, which narrow screens show beside it."""
+    """Return a cell with its heading, which narrow screens show beside it."""
     attribute = f' class="{css}"' if css else ""
     return f'<td data-h="{escape(head)}"{attribute}>{content}</td>'
 
 
 def table_head(title: str, heads: Sequence[str], kind: str, numeric: Container[str] = ()) -> str:
-    """A section's heading and the beginning of its table; `title` is markup, `kind` a class of the table."""
+    """Return a section's heading and the beginning of its table; `title` is markup, `kind` a class of the table."""
     names = "".join(f"<th{' class=n' if head in numeric else ''}>{head}</th>" for head in heads)
     return f'<h2>{title}</h2>\n<div class="scroll"><table class="{kind}">\n<thead><tr>{names}</tr></thead>\n'
 
@@ -76,12 +76,12 @@ TABLE_END = "</table></div>\n"
 
 
 def row(tone: Tone, *rows: str) -> str:
-    """Rows that belong together: on narrow screens they are one card."""
+    """Return rows that belong together: on narrow screens they are one card."""
     return f'<tbody class="{tone.css}">{"".join(f"<tr>{cells}</tr>" for cells in rows)}</tbody>\n'
 
 
 def quantity(value: float | None, factor: float, unit: str, most: float | None = None, digits: int = 0) -> str:
-    """A value, with its maximum if that is known: 690/700 W."""
+    """Return a value, with its maximum if that is known: 690/700 W."""
     if value is None:
         return ABSENT
     of = "" if most is None else f"<small>/{most * factor:.{digits}f}</small>"
@@ -89,7 +89,7 @@ def quantity(value: float | None, factor: float, unit: str, most: float | None =
 
 
 def age(seconds: float) -> str:
-    """A time span in its two largest units; never below zero, even if the wall clock was set back."""
+    """Return a time span in its two largest units; never below zero, even if the wall clock was set back."""
     minutes, rest = divmod(int(max(0.0, seconds)), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)

@@ -76,7 +76,7 @@ def _shown(row: Metric) -> str:
 
 
 def labels_of(row: Metric) -> tuple[str, ...]:
-    """Every label that a series of the row may have, in the order in which they are exposed."""
+    """Return every label that a series of the row may have, in the order in which they are exposed."""
     return (*_ENTITY_LABELS[row.entity], *row.labels, *row.further_labels)
 
 

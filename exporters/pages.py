@@ -41,7 +41,7 @@ class _Wish(NamedTuple):
 
 
 def choose_format(accept: str) -> Format:
-    """The format that the client prefers; OpenMetrics if it accepts both equally."""
+    """Return the format that the client prefers; OpenMetrics if it accepts both equally."""
     openmetrics = text = 0.0
     specific: int = -1
     for wish in _wishes(accept):
@@ -56,7 +56,7 @@ def choose_format(accept: str) -> Format:
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Whether gzip may be used: named, or covered by a star, and not with a weight of 0."""
+    """Return whether gzip may be used: named, or covered by a star, and not with a weight of 0."""
     weights = {wish.value: wish.weight for wish in _wishes(accept_encoding)}
     for name in ("gzip", "x-gzip", "*"):
         if name in weights:
@@ -65,7 +65,9 @@ def accepts_gzip(accept_encoding: str) -> bool:
 
 
 def _text_rank(wish: _Wish) -> int:
-    """How specifically an item of Accept means our text format; the most specific one decides. -1: not at all."""
+    """Return how specifically an item of Accept means our text format; the most specific one decides. -1: not at
+    all.
+    """
     if wish.value == "text/plain" and wish.version in _TEXT_VERSIONS:
         return 2
     return {"text/*": 1, "*/*": 0}.get(wish.value, -1)
@@ -86,7 +88,7 @@ def _parameter(text: str) -> tuple[str, str]:
 
 
 def _weight(text: str) -> float:
-    """A weight from 0 to 1; a malformed one counts as not given."""
+    """Return a weight from 0 to 1; a malformed one counts as not given."""
     try:
         weight = float(text)
     except ValueError:
@@ -130,7 +132,7 @@ class Rendering:
     urgent: bool = False
 
     def same(self, other: Rendering) -> bool:
-        """Whether both show the same objects. Equal ones would do, but comparing them takes time."""
+        """Return whether both show the same objects. Equal ones would do, but comparing them takes time."""
         return (
             (self.kind, self.detail) == (other.kind, other.detail)
             and len(self.basis) == len(other.basis)
@@ -160,7 +162,7 @@ class PageCache:
         self._shelves: dict[str, dict[Hashable, Page]] = {}
 
     def find(self, rendering: Rendering, now: float) -> Page | None:
-        """The page, if it is cached and still valid."""
+        """Return the page, if it is cached and still valid."""
         shelf = self._shelves.get(rendering.kind, {})
         page = shelf.get(rendering.detail)
         if page is None or not page.rendering.same(rendering) or _too_old(page, now):
@@ -203,7 +205,7 @@ def compress(page: bytes) -> bytes:
 
 
 def compressed(page: bytes) -> Iterator[bytes]:
-    """The same, piece by piece."""
+    """Yield the same, piece by piece."""
     packer = zlib.compressobj(_FAST, zlib.DEFLATED, _GZIP_WINDOW)
     view = memoryview(page)
     for start in range(0, len(page), _BITE):
@@ -266,7 +268,9 @@ class _Line:
         return self.begun is not None or bool(self.waiting)
 
     def place_for(self, rendering: Rendering) -> _Order:
-        """An order for that page: one that shows the same, or one that was not begun and will now show it instead."""
+        """Return an order for that page: one that shows the same, or one that was not begun and will now show it
+        instead.
+        """
         if self.begun is not None and self.begun.rendering.same(rendering):
             return self.begun
         self.waiting = deque(order for order in self.waiting if order.wanted)
@@ -291,7 +295,7 @@ class RenderQueue:
         self._once = LogOnce(logger)
 
     def get(self, rendering: Rendering, gzipped: bool, respond: Respond) -> Answer:
-        """The response that `respond` makes from the page's bytes, now or later."""
+        """Return the response that `respond` makes from the page's bytes, now or later."""
         page = self._cache.find(rendering, self._clock())
         body = None if page is None else page.packed if gzipped else page.plain
         if body is not None:

@@ -28,7 +28,7 @@ _VARY = ("Vary", "Accept, Accept-Encoding")
 
 
 def is_reserved(path: str, endpoints: Sequence[Endpoint] = ENDPOINTS) -> bool:
-    """Whether the metrics cannot have a path because another page has it. They may take the overview's."""
+    """Return whether the metrics cannot have a path because another page has it. They may take the overview's."""
     return any(
         path == each.path != "/" or (each.below is not None and f"{path}/".startswith(each.path)) for each in endpoints
     )

@@ -51,7 +51,7 @@ class RuleSelection:
 
 
 def selection_of(query: str) -> RuleSelection:
-    """What a query string asks for. Raises ParameterError.
+    """Return what a query string asks for. Raises ParameterError.
 
     An unknown parameter is ignored, as in Prometheus. `match[]` is known but rejected: an answer that ignored it would
     contain rules that were not asked for.
@@ -110,11 +110,11 @@ class RulePrinter:
         self._groups: list[GroupReport] = []
 
     def alerts(self, groups: Iterable[GroupReport]) -> Iterator[bytes]:
-        """The answer to `/api/v1/alerts`, piece by piece: what is pending or firing."""
+        """Return the answer to `/api/v1/alerts`, piece by piece: what is pending or firing."""
         return envelope.success(self._alert_data(_ordered(groups)))
 
     def rules(self, groups: Iterable[GroupReport], selection: RuleSelection) -> Iterator[bytes]:
-        """The answer to `/api/v1/rules`, piece by piece. A group without a selected rule is left out."""
+        """Return the answer to `/api/v1/rules`, piece by piece. A group without a selected rule is left out."""
         return envelope.success(self._rule_data(_ordered(groups), selection))
 
     def forget(self) -> None:
@@ -164,7 +164,7 @@ class RulePrinter:
             yield head + tail if exclude_alerts else head + alerts + tail
 
     def _print(self, rule: RuleReport) -> Generator[bytes, None, _Printed]:
-        """The rule's JSON, kept or made now; a rule with many alerts takes several turns."""
+        """Yield the rule's JSON, kept or made now; a rule with many alerts takes several turns."""
         printed = self._printed.get(id(rule))
         if printed is None:
             printed = (yield from _alerting(rule)) if rule.alerting else _recording(rule)
@@ -232,7 +232,9 @@ def _alert(alert: Alert) -> dict[str, Any]:
 
 
 def _number(value: float) -> float:
-    """A whole number without a fraction, as Go writes it: some clients read `limit` and durations as integers."""
+    """Return a whole number without a fraction, as Go writes it: some clients read `limit` and durations as
+    integers.
+    """
     return int(value) if value.is_integer() else value
 
 
@@ -246,7 +248,9 @@ def _timestamp(wall: float | None) -> str:
 
 
 def _scientific(value: float) -> str:
-    """The shortest digits that read back the same, always with an exponent: Go's `FormatFloat(v, 'e', -1, 64)`."""
+    """Return the shortest digits that read back the same, always with an exponent: Go's `FormatFloat(v, 'e', -1,
+    64)`.
+    """
     if value != value:
         return "NaN"
     if math.isinf(value):

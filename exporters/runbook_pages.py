@@ -24,7 +24,7 @@ _INLINE = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\*([^*\s][^*]*)\*")
 
 
 def to_html(text: str) -> Iterator[str]:
-    """The HTML of a text, block by block."""
+    """Yield the HTML of a text, block by block."""
     lines = text.splitlines()
     at = 0
     while at < len(lines):
@@ -97,12 +97,12 @@ def _paragraph(lines: list[str], at: int) -> _Made:
 
 
 def _until(lines: list[str], at: int, ends: Callable[[str], bool]) -> int:
-    """The first line after `at` that ends a block."""
+    """Return the first line after `at` that ends a block."""
     return next((position for position in range(at + 1, len(lines)) if ends(lines[position])), len(lines))
 
 
 def inline(text: str) -> str:
-    """One run of text: code, bold and italics."""
+    """Return one run of text: code, bold and italics."""
     pieces, end = [], 0
     for found in _INLINE.finditer(text):
         tag, inner = next(
@@ -156,7 +156,7 @@ class RunbookPages:
         yield from (PREFIX + name for name in self._texts)
 
     def page(self, path: str) -> Response:
-        """The page at one of the paths."""
+        """Return the page at one of the paths."""
         name = path.removeprefix(PREFIX)
         if name in self._texts:
             return self._response(name, to_html(self._texts[name]))

@@ -57,7 +57,7 @@ class SeriesSelection:
         _check("disable", "group", disable, WORDS)
 
     def apply(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with only the selected series; the same object again for the same snapshot."""
+        """Return the snapshot with only the selected series; the same object again for the same snapshot."""
         if self._last is None or self._last[0] is not snapshot:
             selections = self._layouts.of([frame.layout for frame in snapshot.frames])
             frames = tuple(each.apply(frame) for each, frame in zip(selections, snapshot.frames, strict=True))
@@ -65,7 +65,7 @@ class SeriesSelection:
         return self._last[1]
 
     def of(self, metric: Metric) -> FramePart:
-        """Which series of the metric are exposed."""
+        """Return which series of the metric are exposed."""
         part = self._parts.get(metric)
         if part is None:
             part = self._parts[metric] = self._part_of(metric)

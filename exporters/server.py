@@ -149,7 +149,7 @@ class HttpServer:
         self._hang_up()
 
     def _try(self, step: Callable[[], None]) -> bool:
-        """A defect, ours or the kernel's, costs a turn, not the port."""
+        """Return a defect, ours or the kernel's, costs a turn, not the port."""
         try:
             step()
         except Exception as error:
@@ -187,7 +187,7 @@ class HttpServer:
         self._clients.deliver()
 
     def _nap(self) -> float:
-        """Seconds until something is due."""
+        """Return seconds until something is due."""
         if self._busy:
             return 0.0
         due = self._clients.due

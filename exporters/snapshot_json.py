@@ -11,7 +11,7 @@ from exporters import envelope
 
 
 def success(snapshot: Snapshot, age: float) -> Iterator[bytes]:
-    """The whole snapshot, piece by piece; `age` in seconds."""
+    """Return the whole snapshot, piece by piece; `age` in seconds."""
     return envelope.success(_data(snapshot, age))
 
 
@@ -59,7 +59,7 @@ def _gap(backend: str, gap: Gap) -> dict[str, Any]:
 
 
 def past(moments: Sequence[PastMoment]) -> Iterator[bytes]:
-    """The answer, piece by piece; the oldest moment first, and null where a series had no value."""
+    """Return the answer, piece by piece; the oldest moment first, and null where a series had no value."""
     return envelope.success(_past_data(moments))
 
 

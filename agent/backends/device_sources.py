@@ -27,6 +27,6 @@ class SourceOptions:
 
 
 def make_device_source(family: str, options: SourceOptions) -> DeviceSource:
-    """The devices of that family, not opened yet. Raises ImportError for one that is not there."""
+    """Return the devices of that family, not opened yet. Raises ImportError for one that is not there."""
     source: DeviceSource = import_module(f"agent.backends.{family}").make_source(options)
     return source

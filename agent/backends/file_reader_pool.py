@@ -49,7 +49,10 @@ class ReadItem(Protocol[R_co]):
     path: str
 
     def read(self) -> R_co:
-        """Its content. The item turns errors into answers; an exception that it raises is a defect, and is logged."""
+        """Return its content.
+
+        The item turns errors into answers; an exception that it raises is a defect, and is logged.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,8 @@ class FileReaderPool:
         self._defects: set[tuple[str, type[BaseException]]] = set()
 
     def round(self, legs: Sequence[DeviceReads[R]], mono: float) -> list[list[R | UnansweredRead]]:
-        """The answer of each item of each leg, in their order. Called by one thread, at `mono` on the monotonic clock.
+        """Return the answer of each item of each leg, in their order. Called by one thread, at `mono` on the monotonic
+        clock.
 
         Returns when every item has answered or has used up its patience.
         """
@@ -167,7 +171,7 @@ class FileReaderPool:
         return answers
 
     def holds(self, leg: str, path: str) -> bool:
-        """Whether a reader hangs in this item: then nothing else may touch what belongs to it."""
+        """Return whether a reader hangs in this item: then nothing else may touch what belongs to it."""
         return path in self._hanging.get(leg, ())
 
     def close(self) -> None:
@@ -256,7 +260,7 @@ class FileReaderPool:
             work.settle(work.waiting.popleft())
 
     def _explained(self, walk: _DeviceRound, mono: float) -> list[Any]:
-        """The leg's answers, with the reason in place of each one that is missing."""
+        """Return the leg's answers, with the reason in place of each one that is missing."""
         with self._lock:
             hanging = dict(self._hanging.get(walk.leg.name, ()))
         found = list(walk.found)
@@ -358,7 +362,7 @@ class FileReaderPool:
             self._hanging.pop(name, None)
 
     def _defect(self, path: str, error: BaseException) -> UnansweredRead:
-        """An unexpected error affects only its own item, and is logged once in full. Never raises."""
+        """Log an unexpected error once in full; it affects only its own item. Never raises."""
         detail = type(error).__name__
         with contextlib.suppress(Exception):  # the error may have no text, or there is no memory left to log it
             detail = f"{detail}: {error}"

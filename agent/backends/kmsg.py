@@ -21,6 +21,7 @@ from agent.backends.protocol import AbsentError, BackendSample
 from agent.backends.registration import BackendContext
 from agent.catalogue.gpu import ROWS as GPU_ROWS
 from agent.catalogue.node import NVSWITCH
+from agent.lib.logs import LogOnce
 from agent.model import Gap, Instant, Lane, Node, Reading, Reason, Series, Xid
 
 log = logging.getLogger("coldplate.kmsg")
@@ -76,7 +77,7 @@ class SxidRecord(NamedTuple):
 
 
 def parse_record(raw: bytes) -> KernelRecord | None:
-    """A record of /dev/kmsg: `priority,sequence,microseconds,flags;message`, then lines of key=value."""
+    """Return a record of /dev/kmsg: `priority,sequence,microseconds,flags;message`, then lines of key=value."""
     header, found, rest = raw.partition(b";")
     fields = header.split(b",")
     if not found or len(fields) < 4 or not fields[2].isdigit() or len(fields[2]) > MAX_DIGITS:
@@ -90,13 +91,13 @@ def _bus(domain: str, bus: str, device: str) -> str:
 
 
 def parse_xid(message: str) -> tuple[str, int] | None:
-    """The GPU's PCI address without its function, `0000:1b:00`, and the code; None if it is not an XID."""
+    """Return the GPU's PCI address without its function, `0000:1b:00`, and the code; None if it is not an XID."""
     match = _XID.match(message)
     return (_bus(*match.group(1, 2, 3)), int(match.group(4))) if match else None
 
 
 def parse_sxid(message: str) -> SxidRecord | None:
-    """The NVSwitch and the code; None if it is not an SXid, or a line that continues one."""
+    """Return the NVSwitch and the code; None if it is not an SXid, or a line that continues one."""
     match = _SXID.match(message)
     if match is None:
         return None
@@ -108,7 +109,7 @@ class KernelLogReader(Protocol):
     """An open kernel log that gives one record for each read."""
 
     def read(self) -> bytes:
-        """The next record. Raises BlockingIOError at the end, BrokenPipeError where records were overwritten."""
+        """Return the next record. Raises BlockingIOError at the end, BrokenPipeError where records were overwritten."""
 
     def close(self) -> None:
         """Release the file."""
@@ -119,7 +120,7 @@ KMSG_DEVICE = os.makedev(1, 11)
 
 
 def is_inherited_kmsg(descriptor: int) -> bool:
-    """Whether a descriptor that we were started with is the kernel log."""
+    """Return whether a descriptor that we were started with is the kernel log."""
     try:
         status = os.fstat(descriptor)
     except OSError:
@@ -172,10 +173,10 @@ class KmsgBackend:
         self._counts: dict[Series, int] = {}
         self._switches: dict[str, int] = {}
         """The codes of each switch that have series of their own."""
-        self._told_full = False
+        self._once = LogOnce(log)
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
-        """Everything that was added to the log since the last read."""
+        """Return everything that was added to the log since the last read."""
         try:
             reader = self._open(now)
         except PermissionError as error:
@@ -243,7 +244,7 @@ class KmsgBackend:
             self._counts[series] = self._counts.get(series, 0) + 1
 
     def _kind(self, sxid: SxidRecord) -> tuple[str, str]:
-        """The switch and code under which an SXid counts: `other` beyond the limits, whatever the log says."""
+        """Return the switch and code under which an SXid counts: `other` beyond the limits, whatever the log says."""
         kind = (sxid.pci, str(sxid.code))
         if kind in self._kinds:
             return kind
@@ -255,9 +256,8 @@ class KmsgBackend:
             self._switches[sxid.pci] = codes or 0
         else:
             self._switches[sxid.pci] = (codes or 0) + 1
-        if OTHER in kind and not self._told_full:
-            self._told_full = True
-            log.error("SXid limit reached: new codes are counted as %r", OTHER)
+        if OTHER in kind:
+            self._once.problem("full", "SXid limit reached: new codes are counted as %r", OTHER, level=logging.ERROR)
         self._kinds.add(kind)
         return kind
 
@@ -272,7 +272,7 @@ class KmsgBackend:
 
 
 def read_xids(reader: KernelLogReader, now: Instant) -> list[Xid]:
-    """The XIDs from where a reader stands to the end of the log. Raises OSError."""
+    """Return the XIDs from where a reader stands to the end of the log. Raises OSError."""
     found: list[Xid] = []
     while True:
         try:
@@ -290,7 +290,7 @@ def read_xids(reader: KernelLogReader, now: Instant) -> list[Xid]:
 
 
 def make_backend(context: BackendContext) -> KmsgBackend | None:
-    """A reader of the log: systemd's standard input, else the device. None if no GPUs of this node are read."""
+    """Return a reader of the log: systemd's standard input, else the device. None if no GPUs of this node are read."""
     if not context.has_driver:
         return None
     if is_inherited_kmsg(0):

@@ -25,7 +25,7 @@ class OwnProcesses:
         """By role: its process, that process's seconds so far, and those of the earlier processes in the role."""
 
     def read(self, pids: Mapping[str, int]) -> list[Reading]:
-        """Readings of each process that still exists; `pids` by role.
+        """Return readings of each process that still exists; `pids` by role.
 
         A role's seconds keep growing when another process takes it over.
         """

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
+from agent.lib.logs import LogOnce
 from agent.model import Instant, Reason
 
 ABSENT_RETRY_SECONDS = 60.0
@@ -70,7 +71,7 @@ class PolledSource(Generic[T]):
         self._question = ask
         self._answer: T | Exception | None = None
         self._answered = threading.Event()
-        self._told = False
+        self._once = LogOnce(log)
         self._asked: float | None = None  # while a read is in flight, when it began
         self._due = float("-inf")
         self._retry = FIRST_RETRY_SECONDS
@@ -133,9 +134,7 @@ class PolledSource(Generic[T]):
             self._fail(answer, mono)
         elif isinstance(answer, Exception):
             # An unexpected error affects only its own source, and is logged once in full.
-            if not self._told:
-                log.error("reading %s failed", self.source.name, exc_info=answer)
-            self._told = True
+            self._once.problem("failed", "reading %s failed", self.source.name, level=logging.ERROR, error=answer)
             self._fail(DeviceError(Reason.MALFORMED, f"{type(answer).__name__}: {answer}"), mono)
         else:
             self.value = answer

@@ -155,7 +155,7 @@ class DeviceSource(Protocol):
         """
 
     def roster(self, now: Instant) -> Roster:
-        """The devices that have joined by now; asks the missing ones again. Never waits for a device. Raises
+        """Return the devices that have joined by now; asks the missing ones again. Never waits for a device. Raises
         SourceError.
 
         A channel that was returned once stays, at its position.

@@ -55,7 +55,7 @@ _STATUS = {
 
 
 def target_of(wanted: BackendsConfig) -> HttpTarget | None:
-    """The management controller that is configured, if one is. Raises ConfigError."""
+    """Return the management controller that is configured, if one is. Raises ConfigError."""
     if wanted.redfish is None:
         return None
     address = msgspec.structs.asdict(wanted.redfish)
@@ -75,7 +75,9 @@ def check_address(target: HttpTarget) -> None:
 
 
 def as_number(value: Any) -> float | None:
-    """A finite number that a document holds, as it is or as `Reading` of a sensor's excerpt; None for all else."""
+    """Return a finite number that a document holds, as it is or as `Reading` of a sensor's excerpt; None for all
+    else.
+    """
     if isinstance(value, dict):
         value = value.get("Reading")
     return float(value) if _is_number(value) else None
@@ -86,12 +88,12 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def as_list(value: Any) -> list[Any]:
-    """A list that a document holds; an empty one for all else."""
+    """Return a list that a document holds; an empty one for all else."""
     return value if isinstance(value, list) else []
 
 
 def link_path(value: Any) -> str | None:
-    """The path of a link, if it stays inside the service."""
+    """Return the path of a link, if it stays inside the service."""
     path = value.get("@odata.id") if isinstance(value, dict) else None
     if not isinstance(path, str) or not path.startswith(ROOT) or not path.isascii() or not path.isprintable():
         return None
@@ -99,7 +101,7 @@ def link_path(value: Any) -> str | None:
 
 
 def members_of(collection: dict[str, Any]) -> list[str]:
-    """The paths of a collection's members, as far as they stay inside the service."""
+    """Return the paths of a collection's members, as far as they stay inside the service."""
     paths = map(link_path, as_list(collection.get("Members")))
     return [path for path in paths if path is not None][:MOST_MEMBERS]
 
@@ -117,7 +119,7 @@ def exchange(client: HttpClient, target: HttpTarget, path: str, until: float) ->
 
 
 def _leads_to(answer: HttpAnswer, asked: str, other: str) -> bool:
-    """Whether an answer redirects from the URL that was asked for to the path `other` of the same server."""
+    """Return whether an answer redirects from the URL that was asked for to the path `other` of the same server."""
     if answer.status not in _REDIRECTS:
         return False
     try:
@@ -133,10 +135,10 @@ class RedfishSource(Protocol):
     """What documents are read from."""
 
     def get(self, path: str) -> dict[str, Any]:
-        """One document. Raises DeviceError."""
+        """Return one document. Raises DeviceError."""
 
     def error(self, reason: Reason, path: str, text: str) -> DeviceError:
-        """What is wrong with one of its documents, with the whole address."""
+        """Return what is wrong with one of its documents, with the whole address."""
 
     def close(self) -> None:
         """Release the connection; may be called more than once."""
@@ -146,7 +148,7 @@ class RedfishService:
     """Reads documents of one service."""
 
     def __init__(self, target: HttpTarget, patience: float, clock: Callable[[], float]) -> None:
-        """An answer may take `patience` seconds, and be silent for the target's timeout. `clock`: monotonic seconds."""
+        """Allow an answer `patience` seconds, and silence for the target's timeout. `clock`: monotonic seconds."""
         self._target = target
         self._patience = patience
         self._clock = clock
@@ -156,7 +158,7 @@ class RedfishService:
         self._client.close()
 
     def members(self, collection: str) -> list[str]:
-        """The paths of a collection's members, as far as they stay inside the service. Raises DeviceError."""
+        """Return the paths of a collection's members, as far as they stay inside the service. Raises DeviceError."""
         return members_of(self.get(collection))
 
     def attempt(self, path: str) -> dict[str, Any]:
@@ -172,7 +174,7 @@ class RedfishService:
             raise
 
     def get(self, path: str) -> dict[str, Any]:
-        """One document. Raises DeviceError."""
+        """Return one document. Raises DeviceError."""
         body = self._exchange(path)
         try:
             document = json.loads(body)
@@ -200,7 +202,7 @@ class RedfishService:
         return answer.body
 
     def error(self, reason: Reason, path: str, text: str) -> DeviceError:
-        """What is wrong with one of its documents, with the whole address."""
+        """Return what is wrong with one of its documents, with the whole address."""
         return DeviceError(reason, f"{self._target.url.rstrip('/')}{path}: {text}")
 
 
@@ -265,21 +267,21 @@ class RedfishPoll:
         return self.examined(path, document)
 
     def examined(self, path: str, document: dict[str, Any]) -> dict[str, Any]:
-        """A document, after a note of what in it cannot be understood."""
+        """Return a document, after a note of what in it cannot be understood."""
         for oddity in _oddities(document):
             self.note(str(self._service.error(Reason.MALFORMED, path, oddity)))
         return document
 
     def at(self, path: str | None) -> dict[str, Any]:
-        """The document at a link; an empty one where there is none."""
+        """Return the document at a link; an empty one where there is none."""
         return (self.read(path) if path is not None else None) or {}
 
     def members(self, path: str | None) -> list[str]:
-        """The paths of the members of a collection, as many as are looked at."""
+        """Return the paths of the members of a collection, as many as are looked at."""
         return self.members_in(path, self.at(path))
 
     def members_in(self, path: str | None, collection: dict[str, Any]) -> list[str]:
-        """The same of a collection that has been read."""
+        """Return the same of a collection that has been read."""
         if len(as_list(collection.get("Members"))) > MOST_MEMBERS or "Members@odata.nextLink" in collection:
             self.note(f"{path}: only the first {MOST_MEMBERS} members are read")
         return members_of(collection)
@@ -309,7 +311,7 @@ def log_new(problems: Iterable[str], before: Iterable[str]) -> None:
 
 
 def _oddities(document: dict[str, Any], depth: int = 0) -> Iterator[str]:
-    """What is of another type than the schemas have it, of what is read, so that it cannot be understood."""
+    """Yield what is of another type than the schemas have it, of what is read, so that it cannot be understood."""
     if not isinstance(document.get("Status", {}), dict | None):
         yield "Status is not an object"
     for name in _LINKS:
@@ -335,11 +337,11 @@ def _odd_entries(name: str, listed: list[Any], depth: int) -> Iterator[str]:
 
 
 def _may_be_link(value: Any) -> bool:
-    """Whether it is absent or a link, which may lead elsewhere."""
+    """Return whether it is absent or a link, which may lead elsewhere."""
     return not value or (isinstance(value, dict) and isinstance(value.get("@odata.id", ""), str))
 
 
 def _told(error: Any) -> str:
-    """What an error body says, as one short line."""
+    """Return what an error body says, as one short line."""
     text = error.get("message") or error.get("code") if isinstance(error, dict) else error
     return "".join(each if each.isprintable() else "?" for each in str(text)[:_SHOWN])

@@ -60,7 +60,7 @@ class BackendContext:
 
 
 def make_backends(context: BackendContext) -> list[BackendProtocol]:
-    """Every configured source, in the order of their names. Raises ConfigError."""
+    """Return every configured source, in the order of their names. Raises ConfigError."""
     # Without the families of devices: what they load belongs to the worker.
     modules = modules_in(backends.__name__, backends.__path__, leave_out=DEVICES)
     made = [module.make_backend(context) for module in modules if hasattr(module, "make_backend")]

@@ -69,7 +69,7 @@ class FrameShifter:
         self._made.clear()
 
     def frame(self, recorded: Frame) -> Frame:
-        """The frame as it is to be shown."""
+        """Return the frame as it is to be shown."""
         known = self._made.get(recorded.layout)
         if known is not None and known[0] is recorded:
             return known[1]
@@ -147,7 +147,7 @@ class RecordingPlayer:
         self.over = False
 
     def at(self, now: Instant) -> Snapshot | None:
-        """What is to be shown; None in a hole of the recording, and when it is over. Raises RecordingError."""
+        """Return what is to be shown; None in a hole of the recording, and when it is over. Raises RecordingError."""
         if self._began is None:
             self._begin(now.mono)
         place = now.mono - (self._began or 0.0)

@@ -21,13 +21,13 @@ FLAGS = os.O_RDONLY | os.O_CLOEXEC
 
 
 def list_names(directory: Path | str) -> list[str]:
-    """The names in a directory, in order. Raises OSError."""
+    """Return the names in a directory, in order. Raises OSError."""
     with os.scandir(directory) as entries:
         return sorted(entry.name for entry in islice(entries, ENTRIES))
 
 
 def text(path: Path | str, size: int = PAGE) -> str:
-    """A file's first bytes as text, without the white space around it. Raises OSError."""
+    """Return a file's first bytes as text, without the white space around it. Raises OSError."""
     fd = os.open(path, FLAGS)
     try:
         return os.read(fd, size).decode("utf-8", "replace").strip("\0 \t\r\n")
@@ -36,13 +36,15 @@ def text(path: Path | str, size: int = PAGE) -> str:
 
 
 def printable(name: str) -> str:
-    """A name as the value of a label: characters that no terminal should get are escaped, and a long name is cut."""
+    """Return a name as the value of a label: characters that no terminal should get are escaped, and a long name is
+    cut.
+    """
     shown = name if name.isprintable() else name.encode("unicode_escape").decode("ascii")
     return shown[:LABEL]
 
 
 def is_physical_interface(sysfs: str, interface: str) -> bool:
-    """Whether a network interface is a port of hardware.
+    """Return whether a network interface is a port of hardware.
 
     Bridges, veth, bonds, VLANs and lo have no `device`. A virtual function of a card has one, and in it the way back to
     its physical function, which counts for the whole card.

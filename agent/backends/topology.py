@@ -58,7 +58,7 @@ class PciPathFile:
         self.path = path
 
     def read(self) -> PciPath | None:
-        """Its place; None if there is no such device, or it is not on PCI, such as soft RoCE."""
+        """Return its place; None if there is no such device, or it is not on PCI, such as soft RoCE."""
         parts = Path(os.path.realpath(self.path)).parts
         start = next((index for index, part in enumerate(parts) if _HOST_BRIDGE.fullmatch(part)), None)
         if start is None or start + 1 == len(parts):
@@ -73,7 +73,7 @@ class AdapterListing:
         self.path = path
 
     def read(self) -> list[str]:
-        """The names in order; none without InfiniBand, which its own backend reports."""
+        """Return the names in order; none without InfiniBand, which its own backend reports."""
         try:
             return list_names(self.path)
         except OSError:
@@ -141,19 +141,19 @@ class TopologyBackend:
 
 
 def make_backend(context: BackendContext) -> TopologyBackend | None:
-    """The backend, if GPUs of this node are read."""
+    """Return the backend, if GPUs of this node are read."""
     return TopologyBackend(context.sysfs, context.gpus) if context.has_driver else None
 
 
 def nearest_adapters(here: PciPath, hcas: dict[str, PciPath]) -> list[tuple[str, PciDistance]]:
-    """The HCAs at the least distance."""
+    """Return the HCAs at the least distance."""
     distances = {device: distance(here, there) for device, there in hcas.items()}
     least = min(distances.values(), default=PciDistance.SYS)
     return [(device, each) for device, each in distances.items() if each is least]
 
 
 def distance(one: PciPath, other: PciPath) -> PciDistance:
-    """How far apart two PCI devices are."""
+    """Return how far apart two PCI devices are."""
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one.path, other.path, strict=False)))
     if shared == 0:
         return PciDistance.NODE if one.numa == other.numa >= 0 else PciDistance.SYS

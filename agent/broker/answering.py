@@ -43,7 +43,7 @@ class Broker:
         self._power_due = float("-inf")
 
     def answer(self, question: bytes) -> bytes:
-        """The answer; empty for an invalid question."""
+        """Return the answer; empty for an invalid question."""
         asked = parse_question(question)
         if asked is None:
             return b""
@@ -70,7 +70,8 @@ class Broker:
 
 
 def variables_of(procfs: str, pid: int, started: int) -> dict[bytes, bytes]:
-    """The job variables of the process with this start time. Raises OSError, with ESRCH if it is another process.
+    """Return the job variables of the process with this start time. Raises OSError, with ESRCH if it is another
+    process.
 
     Both files are opened through one open directory, which stays that of the same process, even if a later one gets the
     same number.
@@ -127,7 +128,7 @@ def serve(
 
 
 def user_of(connection: socket.socket) -> int:
-    """The user who opened the connection, according to the kernel."""
+    """Return the user who opened the connection, according to the kernel."""
     _, uid, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return int(uid)
 

@@ -24,7 +24,7 @@ class BrokerError(OSError):
 
 
 def explained(error: OSError) -> str:
-    """Why the broker did not answer, and the remedy if there is one, in words."""
+    """Return why the broker did not answer, and the remedy if there is one, in words."""
     if not isinstance(error, BrokerError):
         return str(error.strerror)
     unreachable = error.errno in (errno.ENOENT, errno.ECONNREFUSED, errno.EACCES, errno.EPERM)
@@ -43,18 +43,18 @@ class BrokerClient:
         return os.path.exists(self._path)  # noqa: PTH110 - one call, no object
 
     def variables(self, pid: int, started: int) -> bytes:
-        """The job variables of the process with this start time, in the form of its /proc/PID/environ.
+        """Return the job variables of the process with this start time, in the form of its /proc/PID/environ.
 
         Raises BrokerError, or the OSError that the broker got when it read them.
         """
         return self._ask(ask_variables(pid, started), VARIABLES_PATIENCE_SECONDS)
 
     def power_reading(self) -> bytes:
-        """The management controller's response, completion code first. Raises as `variables` does."""
+        """Return the management controller's response, completion code first. Raises as `variables` does."""
         return self._ask(ask_power(), POWER_PATIENCE_SECONDS)
 
     def close(self) -> None:
-        """Does nothing: nothing is held between two questions."""
+        """Do nothing: nothing is held between two questions."""
 
     def _ask(self, question: bytes, patience: float) -> bytes:
         try:

@@ -64,7 +64,7 @@ class IpmiResponse(ctypes.Structure):
 
 
 def _call_number(direction: int, number: int, size: int) -> int:
-    """The _IOR (2) and _IOWR (3) of asm-generic/ioctl.h, for the IPMI magic 'i'."""
+    """Return the _IOR (2) and _IOWR (3) of asm-generic/ioctl.h, for the IPMI magic 'i'."""
     return direction << 30 | size << 16 | ord("i") << 8 | number
 
 
@@ -97,7 +97,7 @@ class DeviceTransport(IpmiDevice):
         self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def power_reading(self) -> bytes:
-        """The controller's response, completion code first. Raises TimeoutError, or OSError from the device."""
+        """Return the controller's response, completion code first. Raises TimeoutError, or OSError from the device."""
         return self._request(NETFN_GROUP, GET_POWER_READING, REQUEST, TIMEOUT_SECONDS)
 
     def _request(self, netfn: int, command: int, data: bytes, timeout: float) -> bytes:

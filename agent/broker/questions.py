@@ -22,7 +22,7 @@ class IpmiDevice:
     """An open connection to the controller. Not a Protocol: importing typing costs the broker a megabyte."""
 
     def power_reading(self) -> bytes:
-        """The controller's response, completion code first. Raises TimeoutError, or OSError from the device."""
+        """Return the controller's response, completion code first. Raises TimeoutError, or OSError from the device."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -50,7 +50,9 @@ LONGEST, MOST = 512, 128
 
 
 def job_variables(environ: bytes, keys: frozenset[bytes] = KEYS) -> dict[bytes, bytes]:
-    """The variables of these names in a /proc/PID/environ; the first of equal ones counts, as it does for getenv."""
+    """Return the variables of these names in a /proc/PID/environ; the first of equal ones counts, as it does for
+    getenv.
+    """
     found: dict[bytes, bytes] = {}
     for entry in environ.split(b"\0"):
         key, _, value = entry.partition(b"=")
@@ -81,17 +83,20 @@ LARGEST_PID = 2**22
 
 
 def ask_variables(pid: int, started: int) -> bytes:
-    """The question for the job variables of a process. Raises struct.error for numbers that no process can have."""
+    """Return the question for the job variables of a process.
+
+    Raises struct.error for numbers that no process can have.
+    """
     return QUESTION.pack(VARIABLES, pid, started)
 
 
 def ask_power() -> bytes:
-    """The question for the power reading."""
+    """Return the question for the power reading."""
     return QUESTION.pack(POWER, 0, 0)
 
 
 def parse_question(message: bytes) -> tuple[bytes, int, int] | None:
-    """What is asked, pid and start; None for anything but one of the two questions."""
+    """Return what is asked, pid and start; None for anything but one of the two questions."""
     if len(message) != QUESTION.size:
         return None
     what, pid, started = QUESTION.unpack(message)
@@ -101,7 +106,7 @@ def parse_question(message: bytes) -> tuple[bytes, int, int] | None:
 
 
 def answer_to(question: bytes, error: int, content: bytes = b"") -> bytes:
-    """The answer to a question: an error number, or 0 and what was asked for."""
+    """Return the answer to a question: an error number, or 0 and what was asked for."""
     return question + VERDICT.pack(error) + content
 
 

@@ -25,7 +25,7 @@ STATISTICS = ("min", "mean", "max")
 
 
 def rolling_name(name: str, statistic: str) -> str:
-    """The name with `statistic` before its unit: coldplate_gpu_power_watts, coldplate_gpu_power_max_watts."""
+    """Return the name with `statistic` before its unit: coldplate_gpu_power_watts, coldplate_gpu_power_max_watts."""
     stem, _, unit = name.rpartition("_")
     return f"{stem}_{statistic}_{unit}"
 
@@ -46,7 +46,7 @@ def _rolling(row: Metric) -> tuple[Metric, ...]:
 
 
 def peak_name(name: str) -> str:
-    """The name of a counter's peak: coldplate_x_bytes_total, coldplate_x_peak_bytes_per_second."""
+    """Return the name of a counter's peak: coldplate_x_bytes_total, coldplate_x_peak_bytes_per_second."""
     stem, unit, _ = name.rsplit("_", 2)
     return f"{stem}_peak_{unit}_per_second"
 
@@ -87,7 +87,7 @@ PEAKS: dict[str, Metric] = {row.name: _peak(row) for row in _BASE if row.peak}
 
 
 def statistics_of(name: str) -> tuple[Metric, ...]:
-    """The rows of a row's statistics, which follow it everywhere."""
+    """Return the rows of a row's statistics, which follow it everywhere."""
     return (*ROLLING.get(name, ()), *((PEAKS[name],) if name in PEAKS else ()))
 
 
@@ -99,5 +99,5 @@ if len(BY_NAME) != len(ROWS):
 
 
 def metric(name: str) -> Metric:
-    """The row of that name. Raises KeyError when there is none."""
+    """Return the row of that name. Raises KeyError when there is none."""
     return BY_NAME[name]

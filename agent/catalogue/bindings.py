@@ -111,9 +111,6 @@ class Derived:
         return f"derived: {self.how}"
 
 
-Binding = Field | Call | Gpm | DeviceValue | PortFile | Source | Derived
-
-
 USUAL = {
     # Joules: no GPU draws 5 kW. Seconds: of one device's time share, which cannot exceed 1, with room for the device's
     # own clock. Bytes: all NVLinks of a Blackwell GPU carry 1.8 TB/s (both ways), of a Rubin GPU 3.6 TB/s.
@@ -140,5 +137,5 @@ ANYTHING = 4e12
 
 
 def growth_of(row: Metric) -> float:
-    """The most that a counter can grow in a second, in its row's unit."""
+    """Return the most that a counter can grow in a second, in its row's unit."""
     return row.growth if row.growth is not None else USUAL.get(row.unit, inf)

@@ -134,7 +134,7 @@ _STATISTICS = frozenset(row for rows in (*ROLLING.values(), PEAKS.values()) for 
 
 
 def words_of(row: Metric) -> tuple[str, ...]:
-    """The words that switch the row off."""
+    """Return the words that switch the row off."""
     word = _WORD_OF.get(row, DRIVERS_WORD)
     return (word, ROLLING_WORD) if row in _STATISTICS else (word,)
 
@@ -154,7 +154,7 @@ class Profile(IntEnum):
 
 
 def profile_of(row: Metric) -> Profile:
-    """The smallest profile in which the row has series."""
+    """Return the smallest profile in which the row has series."""
     if row.name in LEAN:
         return Profile.LEAN
     return Profile.FULL if row.shown is Shown.FULL else Profile.DEFAULT

@@ -259,7 +259,7 @@ DRIVER_ROWS = 8_192
 
 
 def driver_counter(path: str) -> Metric | None:
-    """The row of a driver's file that is in no table, `DIRECTORY/FILE`; always the same row for a path.
+    """Return the row of a driver's file that is in no table, `DIRECTORY/FILE`; always the same row for a path.
 
     None if there are too many rows already.
     """
@@ -284,7 +284,7 @@ def _driver_row(path: str) -> Metric:
 
 
 def _candidates(directory: str, stem: str, ending: str) -> Iterator[str]:
-    """Names for a file, best first: two files whose names differ only in punctuation need different names."""
+    """Yield names for a file, best first: two files whose names differ only in punctuation need different names."""
     apart = f"{PREFIX}{directory}_{stem}"
     yield f"{PREFIX}{stem}{ending}"
     yield f"{apart}{ending}"

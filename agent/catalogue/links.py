@@ -14,7 +14,7 @@ KIBI = 1024.0
 
 
 def _blackwell() -> tuple[Field, ...]:
-    """The counters of one link from NVLink 5 on: packets lost or refused, and recoveries of the link.
+    """Return the counters of one link from NVLink 5 on: packets lost or refused, and recoveries of the link.
 
     208 counts received packets with errors of any kind, including 206, 207, 209 and 210; 219 and 221 count the errors
     of the physical layer that cause the others, and 215 is 213 plus 214: none of them may be used beside these.

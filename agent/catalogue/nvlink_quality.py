@@ -15,7 +15,7 @@ _BINS = range(nvml.FI_DEV_NVLINK_COUNT_FEC_HISTORY_15 + 1 - nvml.FI_DEV_NVLINK_C
 
 
 def _ratios(what: str, field: int, help: str, shown: Shown = Shown.FULL) -> tuple[Metric, Metric]:
-    """The GPU's worst link, and each link."""
+    """Return the GPU's worst link, and each link."""
     origin = (Field(field, per_link=True, packed=True),)
     return (
         Metric(f"coldplate_gpu_nvlink_{what}_error_highest_ratio", Kind.GAUGE, Unit.RATIO, Gpu,

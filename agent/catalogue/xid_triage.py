@@ -55,7 +55,7 @@ The reason is in bits 20 to 25 of the first register."""
 
 
 def grade_of(code: int, text: str) -> Grade | None:
-    """What a log line says of an error; None if it is no line of such a code, or cannot be read."""
+    """Return what a log line says of an error; None if it is no line of such a code, or cannot be read."""
     prefix = _PREFIXES.get(code)
     if prefix is None:
         return None
@@ -71,7 +71,7 @@ def grade_of(code: int, text: str) -> Grade | None:
 
 
 def _is_fatal(unit: str, is_called_fatal: bool, interrupt: int, status: int) -> bool:
-    """The graver of the driver's word and the catalog's line for the error status."""
+    """Return the graver of the driver's word and the catalog's line for the error status."""
     if unit.startswith(_LINK_EVENTS):
         return is_called_fatal and (interrupt >> 20) & 0x3F not in _HARMLESS_DOWNS
     if unit == "RLW_RXPIPE" and status & 0x7:
@@ -80,7 +80,7 @@ def _is_fatal(unit: str, is_called_fatal: bool, interrupt: int, status: int) -> 
 
 
 def _is_promoted(interrupt: int) -> bool:
-    """Whether an error of RLW_RXPIPE was made fatal: the bit after the unit's number, which R575 moved."""
+    """Return whether an error of RLW_RXPIPE was made fatal: the bit after the unit's number, which R575 moved."""
     if interrupt & 0x3FF == 0x0C2:
         return bool(interrupt & 0x400)
     return interrupt & 0x7F == 0x06 and bool(interrupt & 0x80)
@@ -264,12 +264,12 @@ Rules on the node read them all; a page leaves those at 0 out by default, and ha
 
 
 def codes_of(*classes: XidClass) -> tuple[int, ...]:
-    """The codes of these classes, in order."""
+    """Return the codes of these classes, in order."""
     return tuple(row.code for row in _ROWS if row.triage in classes)
 
 
 def class_of(code: int, text: str = "") -> XidClass:
-    """What an XID asks for, if `text` is the driver's log line: WORDS is decided by it, where it can be read."""
+    """Return what an XID asks for, if `text` is the driver's log line: WORDS is decided by it, where it can be read."""
     row = TRIAGE.get(code)
     if row is None:
         return XidClass.LOOK
@@ -280,7 +280,7 @@ def class_of(code: int, text: str = "") -> XidClass:
 
 
 def called(code: int | str) -> str:
-    """A code as people read it, `79 (GPU has fallen off the bus)`; the code alone where nobody knows more."""
+    """Return a code as people read it, `79 (GPU has fallen off the bus)`; the code alone where nobody knows more."""
     text = str(code)
     row = TRIAGE.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 10 else None
     return text if row is None else f"{text} ({row.name})"

@@ -40,7 +40,7 @@ WIDEST = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The files, and the form of the report."""
+    """Add the files, and the form of the report."""
     parser.add_argument("files", nargs="*", metavar="FILE", help="a recording; several are read as one run")
     parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="set two runs of one file each side by side")
     parser.add_argument("--html", metavar="FILE", help="write a page with plots that needs no network; - is the output")
@@ -129,7 +129,7 @@ def _style() -> TextStyle:
 
 
 def _gathered(files: Sequence[str]) -> RecordedRun | None:
-    """What the files say, with a warning for each that cannot be read; None if none can."""
+    """Return what the files say, with a warning for each that cannot be read; None if none can."""
     from agent.lib.clock import clock
     from agent.lib.progress import Progress
     from agent.recording.file_records import RecordingError
@@ -157,7 +157,7 @@ def _gathered(files: Sequence[str]) -> RecordedRun | None:
 
 
 def _played(files: Sequence[str], rules: Sequence[str]) -> list[AlertSummary] | None:
-    """The alerts that these rules have in the recordings; None where they cannot be read."""
+    """Return the alerts that these rules have in the recordings; None where they cannot be read."""
     from agent.commands.rules.backtest import RuleLoadError, load_files, replay_recordings
     from agent.config.schema import Config
     from agent.recording.file_records import RecordingError

@@ -74,7 +74,7 @@ def check_url_path(text: str) -> None:
 
 
 def base_url(text: str) -> str:
-    """An address to which a path is added, without the slash at its end. Raises ValueError with the remedy."""
+    """Return an address to which a path is added, without the slash at its end. Raises ValueError with the remedy."""
     if not _BASE_URL.fullmatch(text):
         raise ValueError(f"{shown(text)} is not a URL; write http(s)://host/path, without ? and #")
     return text.rstrip("/")

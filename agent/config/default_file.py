@@ -31,7 +31,7 @@ def default_file() -> str:
 
 
 def _lines(section: type[Section], bare: bool) -> Iterator[str]:
-    """The lines of a section, not indented; its keys are comments unless they are `bare`."""
+    """Yield the lines of a section, not indented; its keys are comments unless they are `bare`."""
     for field in fields_of(section).values():
         below = field.section
         if below is None:

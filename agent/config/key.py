@@ -48,7 +48,7 @@ class Key:
         return f"{self.least} to {self.most}" if self.most else ""
 
     def problem(self, value: object) -> str | None:
-        """What is wrong with a value, in base units, and the remedy; None if it can be used."""
+        """Return what is wrong with a value, in base units, and the remedy; None if it can be used."""
         if self.words:
             return self._unknown(value)
         if not self.most or not isinstance(value, (int, float)):

@@ -37,7 +37,7 @@ class Places:
                 self._lines.setdefault(f"{path}[{number}]", item.line)
 
     def __iter__(self) -> Iterator[str]:
-        """All key paths of the file."""
+        """Return all key paths of the file."""
         return iter(self._lines)
 
     def of(self, path: str) -> str:
@@ -52,7 +52,7 @@ class Places:
 
 
 def placed(config: Config, problem: str) -> ConfigError:
-    """An error found after the reading of a configuration, whose text begins with its key, with file and line.
+    """Return an error found after the reading of a configuration, whose text begins with its key, with file and line.
 
     A key that is not in the file, or that the command line has replaced, has no line there.
     """

@@ -33,7 +33,7 @@ def _parse(value: object, units: dict[str, float], what: str, example: str) -> f
 
 
 def duration(value: object) -> float:
-    """Seconds. Raises ValueError with the remedy."""
+    """Return seconds. Raises ValueError with the remedy."""
     return _parse(value, _DURATIONS, "duration", "15s")
 
 
@@ -53,12 +53,12 @@ def moment(text: str) -> float:
 
 
 def power(value: object) -> float:
-    """Watts. Raises ValueError with the remedy."""
+    """Return watts. Raises ValueError with the remedy."""
     return _parse(value, _POWERS, "power", "40.8kW")
 
 
 def limit(value: object, power_factor: float) -> float:
-    """A limit in watts, which may be given as power, apparent power or current.
+    """Return a limit in watts, which may be given as power, apparent power or current.
 
     Breakers limit current and supplies apparent power: both times the power factor are watts. Direct current has no
     power factor. Raises ValueError with the remedy.
@@ -77,7 +77,7 @@ def limit(value: object, power_factor: float) -> float:
 
 
 def _current(value: dict[object, object]) -> float:
-    """Volt-amperes of a current."""
+    """Return volt-amperes of a current."""
     given = _given(value, _CURRENT, "{amperes: 60, volts: 415, phases: 3}")
     if given["phases"] not in (1, 3):
         raise ValueError(f"phases: {given['phases']:g} is neither 1 nor 3; with 3, volts are phase to phase")
@@ -85,7 +85,7 @@ def _current(value: dict[object, object]) -> float:
 
 
 def _given(value: dict[object, object], keys: tuple[str, ...], example: str) -> dict[str, float]:
-    """The numbers of a mapping that must have these keys, and may have `derate`."""
+    """Return the numbers of a mapping that must have these keys, and may have `derate`."""
     unknown = [key for key in value if key not in (*keys, "derate")]
     missing = [key for key in keys if key not in value]
     if unknown or missing:
@@ -98,12 +98,12 @@ def _given(value: dict[object, object], keys: tuple[str, ...], example: str) -> 
 
 
 def size(value: object) -> float:
-    """Bytes. Raises ValueError with the remedy."""
+    """Return bytes. Raises ValueError with the remedy."""
     return _parse(value, _SIZES, "size", "1GiB")
 
 
 def numbers(value: object) -> dict[float, float]:
-    """A mapping from numbers to numbers; YAML reads `1e8` as a string. Raises ValueError with the remedy."""
+    """Return a mapping from numbers to numbers; YAML reads `1e8` as a string. Raises ValueError with the remedy."""
     if not isinstance(value, dict):
         raise ValueError("must be a mapping from one number to another, such as {0.5: 0.4}")
     made: dict[float, float] = {}
@@ -116,17 +116,17 @@ def numbers(value: object) -> dict[float, float]:
 
 
 def duration_text(seconds: float) -> str:
-    """Seconds as they are written in a file."""
+    """Return seconds as they are written in a file."""
     return _text(seconds, _DURATIONS)
 
 
 def power_text(watts: float) -> str:
-    """Watts as they are written in a file."""
+    """Return watts as they are written in a file."""
     return _text(watts, _POWERS)
 
 
 def size_text(octets: float) -> str:
-    """Bytes as they are written in a file."""
+    """Return bytes as they are written in a file."""
     return _text(octets, {unit: factor for unit, factor in _SIZES.items() if unit[0] == "B" or "i" in unit})
 
 

@@ -52,7 +52,7 @@ class KeyEntry(NamedTuple):
 
 @functools.cache
 def fields_of(section: type[Section]) -> dict[str, SchemaField]:
-    """The keys of a section, by name."""
+    """Return the keys of a section, by name."""
     made = {}
     for each in msgspec.structs.fields(section):
         if each.type is ConfigSource:
@@ -67,7 +67,7 @@ def fields_of(section: type[Section]) -> dict[str, SchemaField]:
 
 
 def entries(section: type[Section] = Config, path: str = "") -> Iterator[KeyEntry]:
-    """Every key of the file; those of a section follow it."""
+    """Yield every key of the file; those of a section follow it."""
     for field in fields_of(section).values():
         inner = f"{path}.{field.name}".lstrip(".")
         yield KeyEntry(inner, field)
@@ -113,7 +113,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./-]{1,60}")
 
 
 def in_words(problem: str, key: str, raw: object) -> str:
-    """What msgspec says of the value at the key path `key`, in plain words, with what to write instead."""
+    """Return what msgspec says of the value at the key path `key`, in plain words, with what to write instead."""
     match = _MISMATCH.match(problem)
     if match is None:
         return f"{problem[0].lower()}{problem[1:]}"
@@ -140,7 +140,7 @@ def _remedy(wanted: str, name: str, value: object) -> str:
 
 
 def _written(value: object) -> str:
-    """A scalar as written in a file, if that takes a few plain characters; empty otherwise."""
+    """Return a scalar as written in a file, if that takes a few plain characters; empty otherwise."""
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value) if isinstance(value, (str, int, float)) else ""
@@ -150,14 +150,14 @@ def _written(value: object) -> str:
 
 
 def _at(raw: Any, key: str) -> object:
-    """The value at a key path; None if the path does not lead to one, such as through a list."""
+    """Return the value at a key path; None if the path does not lead to one, such as through a list."""
     for part in key.split("."):
         raw = raw.get(part) if isinstance(raw, dict) else None
     return raw
 
 
 def load(path: Path, must_exist: bool = True, *, handed: bool = False) -> Config:
-    """The configuration in a file; the defaults if the file is missing and need not exist. Raises ConfigError.
+    """Return the configuration in a file; the defaults if the file is missing and need not exist. Raises ConfigError.
 
     `handed` allows a pipe from the command line, which can be read only once (see `read_text`).
     """
@@ -172,7 +172,7 @@ def load(path: Path, must_exist: bool = True, *, handed: bool = False) -> Config
 
 
 def parse(text: str, name: str) -> Config:
-    """The configuration in a text; errors show `name`. Raises ConfigError."""
+    """Return the configuration in a text; errors show `name`. Raises ConfigError."""
     try:
         tree = yamltree.compose(text, yamltree.Bounds()).root
         raw = yamltree.plain(tree)
@@ -221,7 +221,7 @@ def _unknown(key: str, valid: list[str]) -> str:
 
 
 def _power_factor(raw: dict[Any, Any]) -> float:
-    """The power factor of the rack, which is needed to read its limits."""
+    """Return the power factor of the rack, which is needed to read its limits."""
     rack = raw.get("rack")
     factor = rack.get("power_factor") if isinstance(rack, dict) else None
     # An invalid value is rejected when its own key is checked.
@@ -240,7 +240,7 @@ class _Quantities:
         }
 
     def of(self, raw: Mapping[Any, Any], section: type[Section], path: str) -> dict[Any, Any]:
-        """The section with its quantities as numbers. An empty section has the defaults."""
+        """Return the section with its quantities as numbers. An empty section has the defaults."""
         fields = fields_of(section)
         made = {}
         for key, value in raw.items():

@@ -41,7 +41,7 @@ class ThreadCosts:
         self._series: dict[str, Series] = {}
 
     def read(self) -> list[Reading]:
-        """The seconds of each name so far."""
+        """Return the seconds of each name so far."""
         found: dict[object, tuple[str, float]] = {}
         for thread in threading.enumerate():
             spent = None if thread.native_id is None else self._of_thread(thread.native_id)
@@ -104,7 +104,7 @@ class Governing:
         return self._steps[self._governor.step] if changed else None
 
     def frame(self, _now: Instant) -> Frame:
-        """How it stands, on the page."""
+        """Return how it stands, on the page."""
         return self._own.frame(self._readings(self._facts))
 
     def _readings(self, facts: OverheadFacts) -> Iterator[OwnReading]:

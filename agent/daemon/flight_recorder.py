@@ -88,7 +88,7 @@ class FlightTriggers:
         self._last: Frame = EMPTY_FRAME
 
     def look(self, snapshot: Snapshot) -> list[str]:
-        """What has begun with this snapshot, in a word or two each."""
+        """Return what has begun with this snapshot, in a word or two each."""
         layouts = [frame.layout for frame in snapshot.frames]
         begun = self._newly_firing(layouts) if layouts != self._layouts else []
         return begun + self._new_xids(snapshot.frames)
@@ -191,7 +191,7 @@ class FlightRecorder:
             self._hand_over(due=due)
 
     def frame(self, now: Instant) -> Frame:
-        """How it is doing. For any thread."""
+        """Return how it is doing. For any thread."""
         segments = list(self._segments)
         held = max(now.mono - segments[0].began, 0.0) if segments else 0.0
         memory = sum(each.bytes for each in segments)
@@ -295,7 +295,7 @@ class FlightRecorder:
 
 
 def _kept_files(folder: Path) -> list[tuple[Path, int]]:
-    """The recordings in a folder and their sizes, the oldest first; no other file is ever touched."""
+    """Return the recordings in a folder and their sizes, the oldest first; no other file is ever touched."""
     found = []
     try:
         paths = sorted(folder.iterdir())

@@ -32,7 +32,7 @@ class Isolation:
         self._once = LogOnce(log)
 
     def run(self, what: str, work: Callable[[], T], otherwise: T) -> T:
-        """The result of the work, or `otherwise` if it fails; `what` describes it in the log."""
+        """Return the result of the work, or `otherwise` if it fails; `what` describes it in the log."""
         try:
             return work()
         except Exception as error:
@@ -92,7 +92,7 @@ class RecentReadings:
             self._kept.append(PastMoment(snapshot.at.wall, tuple(parts)))
 
     def moments(self) -> tuple[PastMoment, ...]:
-        """Those that are kept, the oldest first."""
+        """Return those that are kept, the oldest first."""
         return tuple(self._kept)
 
 

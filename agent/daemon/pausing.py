@@ -63,7 +63,7 @@ def withdraw_request(folder: Path) -> None:
 
 
 def read_request(folder: Path) -> PauseRequest | None:
-    """The request, None without one. Raises PauseError and OSError."""
+    """Return the request, None without one. Raises PauseError and OSError."""
     if not (folder / REQUEST).exists():  # the usual case, each second
         return None
     said = _read(folder / REQUEST)
@@ -76,7 +76,7 @@ def read_request(folder: Path) -> PauseRequest | None:
 
 
 def read_answer(folder: Path) -> PauseAnswer | None:
-    """The daemon's answer, None without one. Raises PauseError and OSError."""
+    """Return the daemon's answer, None without one. Raises PauseError and OSError."""
     said = _read(folder / ANSWER)
     if said is None:
         return None
@@ -87,7 +87,7 @@ def read_answer(folder: Path) -> PauseAnswer | None:
 
 
 def boot_of(procfs: Path) -> str:
-    """What names this boot; empty where procfs does not say."""
+    """Return what names this boot; empty where procfs does not say."""
     with suppress(OSError, ValueError):
         return textfile.read_text(procfs / BOOT_ID, _MOST).strip()
     return ""

@@ -49,7 +49,7 @@ class ReplayedNode(Sampler):
         self._failed = ""
 
     def snapshot(self, now: Instant, facts: LoopFacts, told: Sequence[Frame] = ()) -> Snapshot:
-        """The recorded snapshot of this moment, with what the running agent tells of itself."""
+        """Return the recorded snapshot of this moment, with what the running agent tells of itself."""
         del facts  # those of the recorded agent are shown
         self._sequence += 1
         recorded = self._recorded(now)

@@ -123,7 +123,7 @@ class RuleManager:
             self._store.close(self._engine, self._clock(), self._told())
 
     def frame(self, _now: Instant) -> Frame:
-        """The engine's own series after the last round. For any thread."""
+        """Return the engine's own series after the last round. For any thread."""
         return self._frame
 
     def reconfigure(self, alerting: AlertingSettings) -> None:
@@ -132,11 +132,11 @@ class RuleManager:
             self._wanted = alerting
 
     def failing(self) -> str:
-        """Why the last round failed as a whole, in words; empty if it did not. For any thread."""
+        """Return why the last round failed as a whole, in words; empty if it did not. For any thread."""
         return self._broken
 
     def reports(self) -> tuple[GroupReport, ...]:
-        """The state of groups and rules after the last round. For any thread."""
+        """Return the state of groups and rules after the last round. For any thread."""
         return self._reports
 
     def _run(self) -> None:
@@ -185,7 +185,7 @@ class RuleManager:
         self._broken = ""
 
     def _told(self) -> frozenset[str]:
-        """The receivers that are notified once and have nothing queued."""
+        """Return the receivers that are notified once and have nothing queued."""
         return frozenset(
             each.url for each in self._dispatcher.receivers if each.url and not each.repeats and not each.queued
         )
@@ -248,7 +248,7 @@ class RuleManager:
         self._exposition.announce((ENGINE, *(group.name for group in alerting.rules.groups)))
 
     def _survive(self, error: Exception) -> None:
-        """A defect in this code must not end the evaluation for good; it is counted like a failed rule."""
+        """Count a defect in this code like a failed rule: it must not end the evaluation."""
         text = f"{type(error).__name__}: {error}"
         if text != self._broken:
             log.error("rule evaluation round failed: continuing with the next", exc_info=error)
@@ -259,5 +259,5 @@ class RuleManager:
 
 
 def _follows(new: Receiver, old: Receiver) -> bool:
-    """Whether a receiver differs from another only in its login or timeout."""
+    """Return whether a receiver differs from another only in its login or timeout."""
     return bool(new.url) and (new.name, new.url) == (old.name, old.url)

@@ -58,7 +58,7 @@ class Teller(Protocol):
     """A part of the agent that has readings for each snapshot, and that the loop need not wait for."""
 
     def frame(self, now: Instant) -> Frame:
-        """The part's readings at this moment. Called in the sampling thread; must return at once."""
+        """Return the part's readings at this moment. Called in the sampling thread; must return at once."""
 
 
 class SamplingLoop:
@@ -120,8 +120,8 @@ class SamplingLoop:
                 self.tick()
 
     def once(self) -> Snapshot:
-        """A snapshot of every lane, after two ticks, as rates over an interval need both its ends, or after as many as
-        it takes until sources that are slow have answered."""
+        """Return a snapshot of every lane, after two ticks, as rates over an interval need both its ends, or after as
+        many as it takes until sources that are slow have answered."""
         self._begin()
         self.tick()
         last = self.schedule.next_tick + ANSWER_SECONDS
@@ -138,7 +138,8 @@ class SamplingLoop:
         self._tellers.append((what, teller))
 
     def glance(self, until: float) -> Snapshot:
-        """One snapshot of every lane, as soon as all have answered; what there is by the monotonic second `until`.
+        """Return one snapshot of every lane, as soon as all have answered; what there is by the monotonic second
+        `until`.
 
         Whoever has answered is asked again at each tick, so that what hangs makes nothing else grow old. Rates over an
         interval may be missing.
@@ -166,7 +167,7 @@ class SamplingLoop:
             runner.ask(lanes, now)
 
     def has_everything(self) -> bool:
-        """Whether every device and every backend has answered what it was asked first."""
+        """Return whether every device and every backend has answered what it was asked first."""
         answered = all(map(self.sampler.has_answered, self.sampler.channel_keys))
         return answered and not any(runner.busy for runner in self._runners)
 

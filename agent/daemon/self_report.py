@@ -52,7 +52,7 @@ class SelfMetrics:
         self._own = OwnSeries()
 
     def frame(self, _now: Instant) -> Frame:
-        """The metrics as they are now."""
+        """Return the metrics as they are now."""
         return self._own.frame(self._readings())
 
     def _readings(self) -> Iterator[OwnReading]:
@@ -110,7 +110,7 @@ class Readiness:
         self._signs = signs or Signs()
 
     def __call__(self) -> tuple[bool, str]:
-        """Whether nothing has stopped, and a line for each part that has, or one about the last sample."""
+        """Return whether nothing has stopped, and a line for each part that has, or one about the last sample."""
         snapshot = self._hub.latest
         if snapshot is None:
             return False, "no sample yet"

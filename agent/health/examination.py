@@ -63,17 +63,19 @@ FACTS = frozenset(check.name for check in CHECKS if check.is_fact)
 
 
 def view_of(snapshot: Snapshot, devices: str = "") -> SeenNode:
-    """The part of a snapshot that the checks read; `devices` is the family of devices in it, where that is known."""
+    """Return the part of a snapshot that the checks read; `devices` is the family of devices in it, where that is
+    known.
+    """
     return SeenNode(snapshot, METRICS, devices)
 
 
 def expected_of(view: SeenNode) -> Expected:
-    """The shipped expectations for the GPUs that a node shows."""
+    """Return the shipped expectations for the GPUs that a node shows."""
     return recognised(list(view.models().values()), len(view.gpus))
 
 
 def examined(view: SeenNode, expected: Expected, names: Collection[str]) -> list[HealthFinding]:
-    """The findings of the checks with these names, as far as anything is expected of what they look at."""
+    """Return the findings of the checks with these names, as far as anything is expected of what they look at."""
     findings = (check.judge(view, expected) for check in CHECKS if check.name in names)
     return [finding for finding in findings if finding is not None]
 
@@ -117,7 +119,7 @@ class ExpectationSeries:
         self._due = -inf
 
     def frame(self, now: Instant) -> Frame:
-        """A series for each expectation of which it is known whether it is met."""
+        """Return a series for each expectation of which it is known whether it is met."""
         snapshot = self._latest()
         if snapshot is not None and now.mono >= self._due:
             before, self._frame = self._frame, self._look(snapshot)

@@ -111,13 +111,13 @@ def load_expectations(name_or_path: str) -> Expected:
 
 
 def shipped_names() -> list[str]:
-    """The names of all shipped expectations."""
+    """Return the names of all shipped expectations."""
     return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
 
 @cache
 def shipped_topologies() -> dict[str, TopologyFacts]:
-    """Every shipped topology by its name."""
+    """Return every shipped topology by its name."""
     return {path.stem: _load(path, TopologyFacts) for path in sorted(TOPOLOGIES.glob("*.yaml"))}
 
 
@@ -127,7 +127,7 @@ def _shipped() -> tuple[Expected, ...]:
 
 
 def recognised(models: Sequence[str], gpus: int) -> Expected:
-    """The shipped expectations for a node with these GPUs, else the generic ones.
+    """Return the shipped expectations for a node with these GPUs, else the generic ones.
 
     `models` are the names of the GPUs that said theirs, `gpus` is how many there are, with those that are silent.
     A node that misses fewer than half of its GPUs is still recognised: boards with half as many are products as well.

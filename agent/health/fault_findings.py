@@ -25,7 +25,7 @@ BRAKES = {"hw_thermal_slowdown": "heat", "hw_power_brake": "the power brake"}
 
 
 def row_remaps(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
-    """Whether no memory row waits for its replacement, or could not be replaced."""
+    """Return whether no memory row waits for its replacement, or could not be replaced."""
     name, wanted = "row-remaps", "no row remap is pending or has failed"
     failed = _clear(name, FAILURE, wanted, "failed", verdict=Verdict.CRITICAL, remedy=_REPLACE).judged(view)
     pending = _clear(name, PENDING, wanted, "pending", verdict=Verdict.WARNING, remedy=_RESET).judged(view)
@@ -46,7 +46,7 @@ def _parts_to_replace(view: SeenNode) -> Iterator[str]:
 
 
 def _clear(name: str, metric: str, wanted: str, word: str, *, verdict: Verdict, remedy: str) -> GpuFact:
-    """A state that should be 0; `word` is for those of which it is not."""
+    """Return a state that should be 0; `word` is for those of which it is not."""
     return GpuFact(name, metric, wanted, lambda value: not value, lambda v: word if v else "none", verdict, remedy)
 
 
@@ -55,7 +55,7 @@ _RESET = "when the job ends: coldplate pause --for 30m, nvidia-smi --gpu-reset -
 
 
 def recovery(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
-    """Whether the driver asks for nothing to be done."""
+    """Return whether the driver asks for nothing to be done."""
     name, wanted = "recovery-action", "the driver requests no action"
     if not view.answering:
         return HealthFinding(name, Verdict.SKIPPED, wanted, NOBODY)
@@ -72,7 +72,7 @@ def recovery(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG0
 
 
 def throttling(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
-    """Whether the hardware holds no GPU back."""
+    """Return whether the hardware holds no GPU back."""
     name, wanted = "throttling", "no GPU is slowed down by heat or a power brake"
     if not view.answering:
         return HealthFinding(name, Verdict.SKIPPED, wanted, NOBODY)
@@ -90,7 +90,7 @@ def throttling(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: AR
 
 
 def xids(view: SeenNode, events: Iterable[Xid] | None, why_unknown: str = "") -> HealthFinding:
-    """Whether the kernel log has no XID since boot that asks for a repair; None where it cannot be read."""
+    """Return whether the kernel log has no XID since boot that asks for a repair; None where it cannot be read."""
     name, wanted = "xids", "no fatal XID since boot"
     if events is None:
         remedy = "run as root, or with CAP_SYSLOG; --skip xids leaves this out"

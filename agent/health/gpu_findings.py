@@ -27,7 +27,7 @@ METRICS = (*(metric for metric, _, _ in ALIKE), LIMIT, MARGIN, ECC, PERSISTENCE)
 
 
 def driver(view: SeenNode, expected: Expected, devices: str) -> HealthFinding:
-    """Whether the devices could be read at all; `devices` is the family that was asked."""
+    """Return whether the devices could be read at all; `devices` is the family that was asked."""
     name, wanted = "driver", "the driver answers"
     report = view.reports.get(devices)
     if view.answering:
@@ -48,7 +48,7 @@ HUNG = "look at the kernel log (journalctl -k --grep NVRM), drain the node and r
 
 
 def present(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
-    """Whether every GPU that is known of answers."""
+    """Return whether every GPU that is known of answers."""
     name, wanted = "gpus-present", "every GPU answers"
     if not view.gpus:
         return HealthFinding(name, Verdict.SKIPPED, wanted, "no GPU is known of")
@@ -61,7 +61,9 @@ def present(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG00
 
 
 def count(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Whether there are as many GPUs as there should be; one that is silent counts, and is found by `present`."""
+    """Return whether there are as many GPUs as there should be; one that is silent counts, and is found by
+    `present`.
+    """
     wanted = expected.node.gpus
     if wanted is None:
         return None
@@ -75,7 +77,7 @@ def count(view: SeenNode, expected: Expected) -> HealthFinding | None:
 
 
 def model(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Whether the GPUs are of the model that they should be."""
+    """Return whether the GPUs are of the model that they should be."""
     if not expected.node.models:
         return None
     wanted = " or ".join(expected.node.models)
@@ -90,7 +92,7 @@ def model(view: SeenNode, expected: Expected) -> HealthFinding | None:
 
 
 def alike(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
-    """Whether no GPU differs from most others of the node in what GPUs of one kind share."""
+    """Return whether no GPU differs from most others of the node in what GPUs of one kind share."""
     name, wanted = "gpus-alike", "all GPUs of the node are alike"
     models = view.models()
     if len(models) < 2:
@@ -112,7 +114,7 @@ def _odd(told: dict[Gpu, str], what: str) -> list[str]:
 
 
 def memory(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Whether each GPU has its memory."""
+    """Return whether each GPU has its memory."""
     least = expected.node.gpu_memory_gib
     if least is None:
         return None
@@ -124,7 +126,7 @@ def memory(view: SeenNode, expected: Expected) -> HealthFinding | None:
 
 
 def power_limit(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Whether no GPU is held below the power that it should be able to draw."""
+    """Return whether no GPU is held below the power that it should be able to draw."""
     least = expected.node.gpu_power_limit_watts
     if least is None:
         return None
@@ -136,7 +138,7 @@ def power_limit(view: SeenNode, expected: Expected) -> HealthFinding | None:
 
 
 def temperature(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Whether every GPU is far enough below the temperature at which it slows itself down."""
+    """Return whether every GPU is far enough below the temperature at which it slows itself down."""
     least = expected.node.gpu_temperature_margin_celsius
     if least is None:
         return None
@@ -148,13 +150,15 @@ def temperature(view: SeenNode, expected: Expected) -> HealthFinding | None:
 
 
 def ecc(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Whether the memory of every GPU is protected, or is not, as it should be."""
+    """Return whether the memory of every GPU is protected, or is not, as it should be."""
     remedy = "nvidia-smi -e 1, then reset the GPUs or restart the node"
     return _switch("ecc", ECC, expected.node.ecc, Verdict.CRITICAL, remedy=remedy, view=view)
 
 
 def persistence(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Whether the driver stays loaded between jobs, without which each start takes seconds and settings are lost."""
+    """Return whether the driver stays loaded between jobs, without which each start takes seconds and settings are
+    lost.
+    """
     remedy = "systemctl enable --now nvidia-persistenced"
     return _switch("persistence", PERSISTENCE, expected.node.persistence, Verdict.WARNING, remedy=remedy, view=view)
 

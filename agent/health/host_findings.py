@@ -13,7 +13,7 @@ METRICS = (MOUNT_UP, FABRIC_MANAGER, MEMORY_ERRORS)
 
 
 def mounts(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
-    """Whether every network filesystem answers."""
+    """Return whether every network filesystem answers."""
     name, wanted, seen = "mounts", "every network filesystem answers", view.all(MOUNT_UP)
     if not seen:
         return HealthFinding(name, Verdict.SKIPPED, wanted, "the node has no network filesystem")
@@ -25,7 +25,7 @@ def mounts(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001
 
 
 def fabric_manager(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
-    """Whether Fabric Manager runs, where the node's board needs it."""
+    """Return whether Fabric Manager runs, where the node's board needs it."""
     name, wanted, seen = "fabric-manager", "Fabric Manager runs", view.all(FABRIC_MANAGER)
     if not seen:
         return HealthFinding(name, Verdict.SKIPPED, wanted, "the host has no NVSwitch, or processes cannot be seen")
@@ -36,7 +36,7 @@ def fabric_manager(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa
 
 
 def memory_errors(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
-    """Whether the host's memory has had no uncorrected error since the kernel began to count."""
+    """Return whether the host's memory has had no uncorrected error since the kernel began to count."""
     name, wanted = "memory-errors", "the host's memory has no uncorrected error"
     counts = [each.value for each in view.all(MEMORY_ERRORS) if each.labels["type"] == "uncorrected"]
     if not counts:

@@ -19,7 +19,7 @@ HEADER = """\
 
 
 def learned(view: SeenNode, description: str, margin: float) -> NodeExpectations:
-    """The facts of the node. `margin` is the least distance to the slowdown in degrees, which no node teaches.
+    """Return the facts of the node. `margin` is the least distance to the slowdown in degrees, which no node teaches.
 
     Of what differs between its GPUs, the least is taken.
     """
@@ -54,7 +54,7 @@ def learned(view: SeenNode, description: str, margin: float) -> NodeExpectations
 
 
 def written(node: NodeExpectations) -> str:
-    """The expectations as a file that `--expect` reads."""
+    """Return the expectations as a file that `--expect` reads."""
     lines = []
     for key in node.__struct_fields__:
         value = getattr(node, key)

@@ -27,7 +27,7 @@ _PCIE_REMEDY = "lspci -vv shows LnkSta downgraded; restart the node, then reseat
 
 
 def pcie_generation(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Whether GPU and slot are able to run the generation; links fall below it by design while a GPU idles."""
+    """Return whether GPU and slot are able to run the generation; links fall below it by design while a GPU idles."""
     wanted = expected.node.pcie_generation
     if wanted is None:
         return None
@@ -38,7 +38,7 @@ def pcie_generation(view: SeenNode, expected: Expected) -> HealthFinding | None:
 
 
 def pcie_width(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Whether all lanes of every GPU are in use."""
+    """Return whether all lanes of every GPU are in use."""
     wanted = expected.node.pcie_width
     if wanted is None:
         return None
@@ -49,7 +49,7 @@ def pcie_width(view: SeenNode, expected: Expected) -> HealthFinding | None:
 
 
 def nvlinks(view: SeenNode, expected: Expected) -> HealthFinding:
-    """Whether as many NVLinks of each GPU are up as should be; without a number, whether none is down."""
+    """Return whether as many NVLinks of each GPU are up as should be; without a number, whether none is down."""
     wanted = expected.node.nvlinks
     text = "no NVLink is down" if wanted is None else f"NVLinks of each GPU that are up: {wanted}"
     if not view.answering:
@@ -93,7 +93,9 @@ def _no_links(view: SeenNode, wanted: int | None, text: str) -> HealthFinding:
 
 
 def nvlink_speed(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Whether the links of each GPU that are up run at their full speed; their number is a finding of its own."""
+    """Return whether the links of each GPU that are up run at their full speed; their number is a finding of its
+    own.
+    """
     each = expected.node.nvlink_gigabytes_per_second
     if each is None:
         return None
@@ -115,7 +117,7 @@ def nvlink_speed(view: SeenNode, expected: Expected) -> HealthFinding | None:
 
 
 def fabric(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Whether every GPU has joined the NVLink fabric, and all of them the same domain."""
+    """Return whether every GPU has joined the NVLink fabric, and all of them the same domain."""
     if not expected.node.fabric:
         return None
     name, text = "fabric", "every GPU has joined the NVLink fabric, all in one domain"

@@ -23,7 +23,7 @@ _REMEDY = "ibstat or ibdev2netdev tells the port's state; check cable, transceiv
 
 
 def ports(view: SeenNode, expected: Expected) -> HealthFinding:
-    """Whether enough ports are active; without a number, whether each one that has a link is active."""
+    """Return whether enough ports are active; without a number, whether each one that has a link is active."""
     wanted = expected.node.ports
     text = "every port with a link is active" if wanted is None else f"at least {wanted} active ports"
     states = {each.entity: each.value for each in view.all(PORT_UP) if isinstance(each.entity, IbPort)}
@@ -52,7 +52,7 @@ def _no_ports(view: SeenNode, wanted: int | None, text: str) -> HealthFinding:
 
 
 def rate(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Whether as many of the active ports as are needed run at their full rate."""
+    """Return whether as many of the active ports as are needed run at their full rate."""
     wanted, least = expected.node.ports, expected.node.port_gigabits_per_second
     if least is None:
         return None
@@ -76,7 +76,7 @@ def rate(view: SeenNode, expected: Expected) -> HealthFinding | None:
 
 
 def nearest_hca(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Whether every GPU has its adapter near enough, and the one that it should have, where that is known."""
+    """Return whether every GPU has its adapter near enough, and the one that it should have, where that is known."""
     node = expected.node
     if node.hca_distances is None and node.nearest_hcas is None:
         return None
@@ -116,7 +116,9 @@ def nearest_adapters(view: SeenNode) -> tuple[dict[Gpu, list[str]], dict[Gpu, st
 
 
 def rack_nodes(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Whether the rack is configured with as many nodes as its topology has; a node that knows no rack is not asked."""
+    """Return whether the rack is configured with as many nodes as its topology has; a node that knows no rack is not
+    asked.
+    """
     counted = [each.value for each in view.all(RACK_NODES)]
     if expected.topology is None or not counted:
         return None

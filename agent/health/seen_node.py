@@ -63,11 +63,11 @@ class SeenNode:
                 self._gaps[key] = f"{gap.reason.value}: {gap.detail}" if gap.detail else gap.reason.value
 
     def all(self, metric: str) -> list[SeenValue]:
-        """Every reading of a metric."""
+        """Return every reading of a metric."""
         return self._seen.get(metric, [])
 
     def of_gpus(self, metric: str, **labels: str) -> dict[Gpu, float]:
-        """The readings of the GPUs that answer, of one series each, by these labels where there are several."""
+        """Return the readings of the GPUs that answer, of one series each, by these labels where there are several."""
         answering = set(self.answering)
         return {
             each.entity: each.value
@@ -76,35 +76,35 @@ class SeenNode:
         }
 
     def offers(self, gpu: Gpu, metric: str) -> bool:
-        """False where the driver says that the GPU has no such thing."""
+        """Return False where the driver says that the GPU has no such thing."""
         return (metric, gpu) not in self._unsupported
 
     def why_absent(self, gpu: Gpu, metric: str) -> str:
-        """Why a GPU has no reading of a metric, as far as it is known."""
+        """Return why a GPU has no reading of a metric, as far as it is known."""
         return self._gaps.get((metric, gpu), NOT_READ)
 
     def models(self) -> dict[Gpu, str]:
-        """The name under which the driver shows each GPU."""
+        """Return the name under which the driver shows each GPU."""
         return {each.entity: each.labels["model"] for each in self.all(INFO) if isinstance(each.entity, Gpu)}
 
     def find(self, device: str) -> Gpu | None:
-        """The GPU with this UUID, or at this PCI address, which may lack its function: `0000:1b:00`."""
+        """Return the GPU with this UUID, or at this PCI address, which may lack its function: `0000:1b:00`."""
         for gpu, slot in self.slots().items():
             if device == gpu.uuid or (device and slot.startswith(device)):
                 return gpu
         return None
 
     def slots(self) -> dict[Gpu, str]:
-        """The PCI address of each GPU."""
+        """Return the PCI address of each GPU."""
         return {each.entity: each.labels["slot"] for each in self.all(INFO) if isinstance(each.entity, Gpu)}
 
 
 def name_of(gpu: Gpu) -> str:
-    """A GPU as people know it."""
+    """Return a GPU as people know it."""
     return f"GPU {gpu.index} ({gpu.uuid})" if gpu.uuid else f"GPU {gpu.index} (never identified)"
 
 
 def numbers(gpus: Iterable[Gpu]) -> str:
-    """Several GPUs in few words: GPU 3, or GPUs 0-2, 5."""
+    """Return several GPUs in few words: GPU 3, or GPUs 0-2, 5."""
     indexes = [gpu.index for gpu in gpus]
     return f"GPU{'' if len(indexes) == 1 else 's'} {index_runs(indexes)}"

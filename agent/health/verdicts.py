@@ -25,7 +25,7 @@ _RANKS = {verdict: number for number, verdict in enumerate(Verdict)}
 
 
 def rank(verdict: Verdict) -> int:
-    """How bad it is: a critical one more than a warning, that more than not knowing."""
+    """Return how bad it is: a critical one more than a warning, that more than not knowing."""
     return _RANKS[verdict]
 
 
@@ -48,13 +48,13 @@ class HealthFinding:
 
 
 def worst(findings: Iterable[HealthFinding]) -> Verdict:
-    """The verdict on the whole: critical before warning before unknown, and ok where none of them is found."""
+    """Return the verdict on the whole: critical before warning before unknown, and ok where none of them is found."""
     found = max((each.verdict for each in findings), key=rank, default=Verdict.OK)
     return Verdict.OK if found is Verdict.SKIPPED else found
 
 
 def by_rank(findings: Iterable[HealthFinding]) -> list[HealthFinding]:
-    """The worst first; those of one verdict in the order in which they came."""
+    """Return the worst first; those of one verdict in the order in which they came."""
     return sorted(findings, key=lambda each: -rank(each.verdict))
 
 
@@ -79,7 +79,7 @@ class GpuFact:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def judged(self, view: SeenNode) -> HealthFinding:
-        """The finding. A GPU that does not answer is not judged: that it is silent is a finding of its own."""
+        """Return the finding. A GPU that does not answer is not judged: that it is silent is a finding of its own."""
         if not view.answering:
             return HealthFinding(self.name, Verdict.SKIPPED, self.expected, NOBODY)
         values = view.of_gpus(self.metric, **self.labels)
@@ -104,7 +104,7 @@ UNREAD = "see why it was not read (coldplate once --format json); a longer --tim
 
 
 def grouped(told: Mapping[Gpu, str]) -> str:
-    """What is told of each GPU, once for all GPUs of which it is the same."""
+    """Return what is told of each GPU, once for all GPUs of which it is the same."""
     groups: dict[str, list[Gpu]] = defaultdict(list)
     for gpu, text in told.items():
         groups[text].append(gpu)
@@ -112,15 +112,15 @@ def grouped(told: Mapping[Gpu, str]) -> str:
 
 
 def gibibytes(value: float) -> str:
-    """Bytes for people."""
+    """Return bytes for people."""
     return f"{value / 2**30:.1f} GiB"
 
 
 def switched(value: float) -> str:
-    """A state for people."""
+    """Return a state for people."""
     return "on" if value else "off"
 
 
 def plain(value: float) -> str:
-    """A count for people."""
+    """Return a count for people."""
     return f"{value:g}"

@@ -31,7 +31,7 @@ _BEFORE_VALIDITY = 3
 
 
 def first_expiry(chain: bytes) -> float | None:
-    """The Unix second at which the first certificate of a PEM file expires; None if none can be understood.
+    """Return the Unix second at which the first certificate of a PEM file expires; None if none can be understood.
 
     A chain is as good as its worst part: a client refuses an issuer's certificate that has expired as well.
     """
@@ -45,7 +45,7 @@ def first_expiry(chain: bytes) -> float | None:
 
 
 def _expiry(certificate: bytes) -> float:
-    """Raises ValueError, IndexError or StopIteration for what is no certificate."""
+    """Return when it expires. Raises ValueError, IndexError or StopIteration for what is no certificate."""
     _, whole = next(_elements(certificate))
     _, signed = next(_elements(whole))
     fields = list(_elements(signed))
@@ -59,7 +59,7 @@ def _expiry(certificate: bytes) -> float:
 
 
 def _time(kind: int, text: str) -> float:
-    """A time in UTC, in the two forms of RFC 5280, 4.1.2.5: years of two digits are those from 1950 to 2049."""
+    """Return a time in UTC, in the two forms of RFC 5280, 4.1.2.5: years of two digits are those from 1950 to 2049."""
     if kind == _UTC_TIME:
         text = f"{'19' if text[:2] >= '50' else '20'}{text}"
     elif kind != _GENERALIZED_TIME:
@@ -124,7 +124,7 @@ def _why(error: ssl.SSLError) -> str:
 
 @contextmanager
 def _lent(content: bytes) -> Iterator[str]:
-    """The name of a file in memory."""
+    """Yield the name of a file in memory."""
     held = os.memfd_create("pem", os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(held), "wb") as file:
@@ -146,7 +146,7 @@ class HttpTrust:
         self._context: ssl.SSLContext | None = None
 
     def context(self) -> ssl.SSLContext:
-        """The current context. Raises HttpError for a file that cannot be used."""
+        """Return the current context. Raises HttpError for a file that cannot be used."""
         login = self._login
         try:
             stamp = _stamp(login)
@@ -179,13 +179,13 @@ def _make(login: HttpLogin) -> ssl.SSLContext:
 
 
 def _key_of(login: HttpLogin, text: str) -> str:
-    """The key that names the file of an error."""
+    """Return the key that names the file of an error."""
     files = {"cert_file": login.cert_file, "key_file": login.key_file}
     return next((key for key, file in files.items() if file and text.startswith(file)), "ca_file")
 
 
 def _stamp(login: HttpLogin) -> Stamp:
-    """What changes when the certificates do. Raises OSError for a file that does not exist."""
+    """Return what changes when the certificates do. Raises OSError for a file that does not exist."""
     import ssl
 
     own = tuple(_state(each) for each in (login.cert_file, login.key_file) if each)

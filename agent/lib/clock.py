@@ -13,17 +13,19 @@ CPUCLOCK_PERTHREAD_MASK; clock_getcpuclockid(3) makes it in the same way)."""
 
 
 def clock() -> Instant:
-    """The current moment, on both clocks."""
+    """Return the current moment, on both clocks."""
     return Instant(time.monotonic(), time.time())
 
 
 def cpu_of_process(pid: int) -> float | None:
-    """Seconds of processor time that a process has used, with all its threads; None if there is no such process."""
+    """Return seconds of processor time that a process has used, with all its threads; None if there is no such
+    process.
+    """
     return _cpu(pid, _PROCESS)
 
 
 def cpu_of_thread(tid: int) -> float | None:
-    """The same of one thread of this process, by its native id.
+    """Return the same of one thread of this process, by its native id.
 
     By its number and not by `pthread_getcpuclockid`, which reads freed memory if the thread has just ended: the kernel
     says that there is none.

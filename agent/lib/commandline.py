@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TextIO
 
 
 def takes_colour(stream: TextIO) -> bool:
-    """Whether this is a terminal that shows colours, and whose user has not refused them (https://no-color.org)."""
+    """Return whether this is a terminal that shows colours, and whose user has not refused them (https://no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in (None, "dumb")
 
 
@@ -119,7 +119,7 @@ NEAR = 0.6
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """What may have been meant, to go behind a message; empty if nothing is near."""
+    """Return what may have been meant, to go behind a message; empty if nothing is near."""
     import difflib  # for who made a mistake only
 
     near = difflib.get_close_matches(word[:100], list(known), 1, NEAR)
@@ -156,7 +156,7 @@ class NoOutput(io.TextIOBase):
     """Stands in for a standard output that was closed before the command began."""
 
     def write(self, text: str) -> int:  # noqa: ARG002 the name is the base class's
-        """Raises OutputError."""
+        """Write the text. Raises OutputError."""
         raise OutputError("standard output is closed; redirect it, at least to /dev/null")
 
 

@@ -9,7 +9,7 @@ from types import ModuleType
 
 
 def modules_in(package: str, folders: Iterable[str], leave_out: Collection[str] = ()) -> Iterator[ModuleType]:
-    """Every module and package in the `folders` (`__path__`) of a package, imported, in the order of their names.
+    """Yield every module and package in the `folders` (`__path__`) of a package, imported, in the order of their names.
 
     Those named in `leave_out` are not imported.
     """

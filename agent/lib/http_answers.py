@@ -134,7 +134,7 @@ class AnswerReader:
 
 
 def _headers(lines: list[bytes]) -> tuple[dict[str, str], bool]:
-    """The headers, and whether the end of the body is doubtful; a line that is not a header is skipped."""
+    """Return the headers, and whether the end of the body is doubtful; a line that is not a header is skipped."""
     headers: dict[str, str] = {}
     doubtful, last = False, ""
     for line in lines:
@@ -160,13 +160,15 @@ def _headers(lines: list[bytes]) -> tuple[dict[str, str], bool]:
 
 
 def _closes(headers: Mapping[str, str], old: bool) -> bool:
-    """Whether the server closes the connection after this answer; with HTTP/1.0 it does unless it says otherwise."""
+    """Return whether the server closes the connection after this answer; with HTTP/1.0 it does unless it says
+    otherwise.
+    """
     wishes = {wish.strip().lower() for wish in headers.get("connection", "").split(",")}
     return "close" in wishes or (old and "keep-alive" not in wishes)
 
 
 def _framing_of(status: int, headers: Mapping[str, str]) -> tuple[_Framing, bool]:
-    """How the body ends (RFC 9112, 6.3), and whether that is in doubt."""
+    """Return how the body ends (RFC 9112, 6.3), and whether that is in doubt."""
     codings = [each.strip().lower() for each in headers.get("transfer-encoding", "").split(",")]
     length = headers.get("content-length")
     if status in _BODYLESS:
@@ -264,7 +266,7 @@ class _Chunked:
 
 
 def _line(buffer: bytearray) -> bytes | None:
-    """The first line of the buffer, without its end; None while it is incomplete. Raises HttpError."""
+    """Return the first line of the buffer, without its end; None while it is incomplete. Raises HttpError."""
     end = buffer.find(b"\n", 0, MOST_CHUNK_LINE)
     if end < 0:
         if len(buffer) >= MOST_CHUNK_LINE:

@@ -66,7 +66,7 @@ class HttpClient:
         self._link.abort()
 
     def masked(self, text: str) -> str:
-        """Text from the server, without what it repeats of the target's path and the login."""
+        """Return text from the server, without what it repeats of the target's path and the login."""
         return self._link.masked(text, self._target.path)
 
     def _see_to_what_was_kept(self) -> None:
@@ -76,7 +76,7 @@ class HttpClient:
                 self._link.advance()
 
     def _find(self) -> Place:
-        """The server, with its current addresses. Raises HttpError."""
+        """Return the server, with its current addresses. Raises HttpError."""
         target = self._target
         try:
             found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
@@ -112,6 +112,6 @@ class HttpClient:
 
 
 def _address(found: tuple[object, ...]) -> str:
-    """The address as text; a link-local IPv6 address with its interface."""
+    """Return the address as text; a link-local IPv6 address with its interface."""
     scope = found[3] if len(found) == 4 else 0
     return f"{found[0]}%{scope}" if scope and "%" not in str(found[0]) else str(found[0])

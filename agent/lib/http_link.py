@@ -55,7 +55,7 @@ class HttpRequest:
     body: bytes = b""
 
     def written(self, host: str, login: Mapping[str, str]) -> bytes:
-        """The request as it is sent. Raises ValueError for a path that would split the request line."""
+        """Return the request as it is sent. Raises ValueError for a path that would split the request line."""
         if _PATH.fullmatch(self.path) is None:
             raise ValueError("a path is printable ASCII without spaces")
         lines = [
@@ -158,7 +158,7 @@ class HttpLink:
                 socket.socket.shutdown(held, socket.SHUT_RDWR)  # TLS's own method must not be called in another thread
 
     def masked(self, text: str, path: str) -> str:
-        """Text from the server, without what it repeats of a secret path and of the login."""
+        """Return text from the server, without what it repeats of a secret path and of the login."""
         return masked(text, secrets_of(path, self._authorization))
 
     def _go_on(self, step: Callable[[], HttpAnswer | None]) -> HttpAnswer | None:
@@ -186,7 +186,7 @@ class HttpLink:
             step = self._connect
 
     def _is_outdated(self) -> bool:
-        """Whether the server may have closed the kept connection without having seen the request."""
+        """Return whether the server may have closed the kept connection without having seen the request."""
         unanswered = not self._reader.begun and self._stage in (_Stage.SENDING, _Stage.READING)
         return self._kept and unanswered and not self._aborted
 
@@ -323,7 +323,7 @@ class HttpLink:
 
 
 def _wanted(error: OSError, blocked: int = 0) -> int:
-    """What to wait for before going on; TLS may have to send or read first. Raises any other error again."""
+    """Return what to wait for before going on; TLS may have to send or read first. Raises any other error again."""
     if blocked and isinstance(error, (BlockingIOError, InterruptedError)):
         return blocked
     try:

@@ -32,7 +32,7 @@ def check_login(username: str, password_file: str | None, bearer_token_file: str
 
 
 def authorization(username: str, password_file: str | None, bearer_token_file: str | None) -> dict[str, str]:
-    """The header to log in with, if any. Raises ValueError for a file that cannot be used."""
+    """Return the header to log in with, if any. Raises ValueError for a file that cannot be used."""
     if bearer_token_file:
         token = secret(bearer_token_file)
         if not token.isascii():
@@ -45,7 +45,7 @@ def authorization(username: str, password_file: str | None, bearer_token_file: s
 
 
 def certificates(file: str) -> str:
-    """The certificates of a file, as TLS takes them. Raises ReadError.
+    """Return the certificates of a file, as TLS takes them. Raises ReadError.
 
     The library would open the file itself, and wait forever if it is a pipe without a writer.
     """
@@ -53,7 +53,7 @@ def certificates(file: str) -> str:
 
 
 def secret(file: str) -> str:
-    """The password or token that a file holds, and nothing else. Raises ValueError."""
+    """Return the password or token that a file holds, and nothing else. Raises ValueError."""
     text = read_text(file, SECRET).strip("\r\n")
     if not text or not text.isprintable():
         raise ValueError(f"{file}: must contain exactly one line of text")
@@ -61,7 +61,8 @@ def secret(file: str) -> str:
 
 
 def shown_url(url: str) -> str:
-    """A URL that anyone may see: its path is replaced by a mark that distinguishes it from others of the same host.
+    """Return a URL that anyone may see: its path is replaced by a mark that distinguishes it from others of the same
+    host.
 
     Of one without a scheme HOST:PORT is shown; all of anything else is hidden, because it may be a secret in a wrong
     place.
@@ -85,7 +86,7 @@ def _digest(text: str) -> str:
 
 
 def secrets_of(path: str, headers: Mapping[str, str]) -> tuple[str, ...]:
-    """What must not be repeated of a request: the parts of its path, and its login in every form."""
+    """Return what must not be repeated of a request: the parts of its path, and its login in every form."""
     found = {path, *path.split("/")}
     kind, _, login = headers.get("Authorization", "").partition(" ")
     found.add(login)
@@ -95,7 +96,7 @@ def secrets_of(path: str, headers: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def masked(text: str, secrets: Iterable[str]) -> str:
-    """A text without these secrets."""
+    """Return a text without these secrets."""
     for each in secrets:
         text = text.replace(each, MASK)
     return text
@@ -135,7 +136,7 @@ class HttpLogin:
         return bool(self.username or self.bearer_token_file)
 
     def authorization(self) -> dict[str, str]:
-        """The header to log in with, if any. Raises ValueError for a file that cannot be used."""
+        """Return the header to log in with, if any. Raises ValueError for a file that cannot be used."""
         return authorization(self.username, self.password_file, self.bearer_token_file)
 
 
@@ -187,7 +188,7 @@ WANTED = "give http://HOST:PORT or https://HOST:PORT, with a path if needed"
 
 
 def split_url(url: str) -> SplitResult:
-    """The parts of a URL, if it can be used; an error never shows a password."""
+    """Return the parts of a URL, if it can be used; an error never shows a password."""
     if not url.isascii() or not url.isprintable() or " " in url:
         raise ValueError("url: must be printable ASCII without spaces; write anything else as %XX")
     if "?" in url or "#" in url:

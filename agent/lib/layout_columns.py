@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def picker(places: Sequence[int]) -> Callable[[Sequence[T]], tuple[T, ...]]:
-    """A function that picks the items at these positions from a sequence, in that order and in one step of C."""
+    """Return a function that picks the items at these positions from a sequence, in that order and in one step of C."""
     if len(places) > 1:
         return itemgetter(*places)
     return lambda items: tuple(items[place] for place in places)
@@ -29,7 +29,7 @@ class RoundMemo(Generic[K, T]):
         self._made: list[T] = []
 
     def of(self, objects: Sequence[K]) -> list[T]:
-        """What was made of each object, in their order; the same list again for the same objects."""
+        """Return what was made of each object, in their order; the same list again for the same objects."""
         objects = tuple(objects)
         if objects != self._objects:
             known = self._known

@@ -92,7 +92,7 @@ class LogOnce:
             self._log.log(level, text, *args, exc_info=error, extra={"facts": facts})
 
     def over(self, key: Hashable, text: str = "", *args: object, facts: Mapping[str, object] = _NO_FACTS) -> None:
-        """A problem is over; the text is logged if it stood."""
+        """End a problem; the text is logged if it stood."""
         if key in self._standing:
             del self._standing[key]
             if text:

@@ -45,12 +45,12 @@ class Progress:
             self._write(f"{self._what}: {share} {where()}".rstrip()[:78])
 
     def reached(self, share: float) -> None:
-        """This share of everything is done, 0 to 1: for what counts its steps itself."""
+        """Note that this share of everything is done, 0 to 1: for what counts its steps itself."""
         if self._is_due():
             self._write(f"{self._what}: {share:.0%}")
 
     def grown(self, size: Callable[[], str]) -> None:
-        """A piece is written to a file that is this large now."""
+        """Note that a piece is written to a file that is this large now."""
         if self._is_due():
             self._write(f"{self._what}: {size()}")
 

@@ -32,13 +32,13 @@ class DamagedError(ValueError):
 
 
 def seal(form: str, *body: Buffer) -> bytes:
-    """The parts of a body below a line with the name of its form and its checksum."""
+    """Return the parts of a body below a line with the name of its form and its checksum."""
     checksum = reduce(lambda so_far, part: zlib.crc32(part, so_far), body, 0)
     return b"".join((f"{form} {checksum:08x}\n".encode("ascii"), *body))
 
 
 def unseal(form: str, content: bytes) -> bytes:
-    """The body of sealed content. Raises DamagedError for another form, or if a byte has changed."""
+    """Return the body of sealed content. Raises DamagedError for another form, or if a byte has changed."""
     head, _, body = content.partition(b"\n")
     name, _, checksum = head.decode("ascii", "replace").partition(" ")
     if name != form:
@@ -95,7 +95,7 @@ def _sync(folder: Path) -> None:
 
 
 def read_whole(path: Path) -> bytes:
-    """The content of a file.
+    """Return the content of a file.
 
     Raises OSError if there is none or it cannot be read, and DamagedError for what the agent cannot have written: a
     file that is too large, or not a regular one.
@@ -174,7 +174,7 @@ class StateFiles:
             log.warning("state not written within %.0f s; stopping without it", seconds)
 
     def states(self) -> list[FileState]:
-        """The state of each file. For any thread."""
+        """Return the state of each file. For any thread."""
         with self._work:
             now = self._mono()
             waiting = {path: max(now - since, 0.0) for path, since in self._since.items()}

@@ -48,7 +48,10 @@ class ReadError(ValueError):
 
 
 def read_text(path: Path | str, most: int, *, handed: bool = False) -> str:
-    """The text of a file of at most `most` bytes, without a byte order mark. Raises ReadError; see `read_bytes`."""
+    """Return the text of a file of at most `most` bytes, without a byte order mark.
+
+    Raises ReadError; see `read_bytes`.
+    """
     content = read_bytes(path, most, handed=handed)
     try:
         return content.decode("utf-8").removeprefix("\ufeff")
@@ -59,7 +62,7 @@ def read_text(path: Path | str, most: int, *, handed: bool = False) -> str:
 
 
 def read_bytes(path: Path | str, most: int, *, handed: bool = False) -> bytes:
-    """The content of a file of at most `most` bytes. Raises ReadError.
+    """Return the content of a file of at most `most` bytes. Raises ReadError.
 
     With `handed`, `/dev/stdin` and `/dev/fd/N` may be a pipe, which is read to its end. Anything else that is not a
     regular file is refused unread, except /dev/null, which stands for an empty file.
@@ -85,13 +88,15 @@ def read_bytes(path: Path | str, most: int, *, handed: bool = False) -> bytes:
 
 
 def descriptor_of(path: Path | str) -> int | None:
-    """The descriptor of this process that a path names, if any: `/dev/stdin`, or what a shell makes of `<(...)`."""
+    """Return the descriptor of this process that a path names, if any: `/dev/stdin`, or what a shell makes of
+    `<(...)`.
+    """
     match = _HANDED.fullmatch(str(path))
     return None if match is None else int(match[1] or 0)
 
 
 def _is_pipe(fd: int) -> bool:
-    """Whether a descriptor is a pipe, which may have been passed on to be read once, to its end."""
+    """Return whether a descriptor is a pipe, which may have been passed on to be read once, to its end."""
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(fd)
 
@@ -107,7 +112,7 @@ def _refuse(path: Path | str, status: os.stat_result) -> None:
 
 
 def _read(path: Path | str, given: int | None, most: int) -> bytes | None:
-    """The content; None if the file changed meanwhile. Raises OSError and ReadError.
+    """Return the content; None if the file changed meanwhile. Raises OSError and ReadError.
 
     A descriptor is used as it is, from its beginning: opening it by its path would need more permissions.
     """
@@ -127,13 +132,13 @@ def _read(path: Path | str, given: int | None, most: int) -> bytes | None:
 
 
 def _drain(path: Path | str, given: int, most: int) -> bytes:
-    """All data from a pipe."""
+    """Return all data from a pipe."""
     os.set_blocking(given, True)
     return _up_to(path, given, most, 0)
 
 
 def _up_to(path: Path | str, fd: int, most: int, expected: int) -> bytes:
-    """All data up to the limit. If as many bytes come as are expected, they are in memory only once."""
+    """Return all data up to the limit. If as many bytes come as are expected, they are in memory only once."""
     pieces, left = [], most + 1 if expected <= most else 0
     while left and (data := os.read(fd, min(left, max(expected + 1, _CHUNK)))):
         pieces.append(data)

@@ -44,7 +44,7 @@ class Part(Protocol):
 
 
 def _nothing() -> None:
-    """The work of a thread that is done."""
+    """Do the work of a thread that is done: nothing."""
 
 
 class ThreadState(NamedTuple):
@@ -193,7 +193,7 @@ class Threads:
             kept.look(now, away)
 
     def states(self) -> list[ThreadState]:
-        """One state for each name that there is or was."""
+        """Return one state for each name that there is or was."""
         with self._lock:
             states = {name: ThreadState(name, True, restarts) for name, restarts in self._restarts.items()}
             for kept in self._kept:
@@ -203,12 +203,14 @@ class Threads:
         return list(states.values())
 
     def troubles(self) -> dict[str, str]:
-        """What is wrong with the threads of each name, in words, vital or not; those that are well are left out."""
+        """Return what is wrong with the threads of each name, in words, vital or not; those that are well are left
+        out.
+        """
         with self._lock:
             return {each.name: each.trouble for each in self._kept if each.trouble}
 
     def trouble(self) -> str:
-        """What is wrong with a vital thread, in words; empty while all are well."""
+        """Return what is wrong with a vital thread, in words; empty while all are well."""
         with self._lock:
             return next(
                 (f"thread {each.name} {each.trouble}" for each in self._kept if each.vital and each.trouble), ""

@@ -9,7 +9,7 @@ MOST = 400
 
 
 def one_line(text: str, most: int = MOST) -> str:
-    """A text in which anything that would break a line or a terminal is escaped, cut after `most` characters."""
+    """Return a text in which anything that would break a line or a terminal is escaped, cut after `most` characters."""
     cut = text[: most + 1]
     if not cut.isprintable():
         cut = "".join(each if each.isprintable() else _escaped(each) for each in cut)
@@ -17,7 +17,7 @@ def one_line(text: str, most: int = MOST) -> str:
 
 
 def shown(value: object, most: int = 80) -> str:
-    """A value as quoted in a message."""
+    """Return a value as quoted in a message."""
     if isinstance(value, str):
         return repr(value[: most + 1]) if len(value) <= most else f"{value[:most]!r}..."
     if isinstance(value, (dict, list)):
@@ -48,7 +48,7 @@ class UserError(Exception):
 
 
 def utc(wall: float) -> str:
-    """Seconds since the epoch as a UTC time to the second; the bare number for one that no calendar has."""
+    """Return seconds since the epoch as a UTC time to the second; the bare number for one that no calendar has."""
     try:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(wall))
     except (ValueError, OverflowError, OSError):

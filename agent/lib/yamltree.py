@@ -108,7 +108,7 @@ class YamlTree(NamedTuple):
 
 
 def load(text: str, bounds: Bounds) -> Any:
-    """What a text means to Python, see `plain`. Raises YamlError."""
+    """Return what a text means to Python, see `plain`. Raises YamlError."""
     return plain(compose(text, bounds).root)
 
 
@@ -124,12 +124,12 @@ def compose(text: str, bounds: Bounds, *, lone: bool = True) -> YamlTree:
 
 
 def is_null(node: Node) -> bool:
-    """Whether there is nothing, or null."""
+    """Return whether there is nothing, or null."""
     return isinstance(node, YamlScalar) and (node.tag == "!!null" or (node.tag == PLAIN and node.text in NULLS))
 
 
 def pairs_of(node: YamlMapping, refuse: Refuse) -> Iterator[tuple[YamlScalar, Node]]:
-    """The pairs of a mapping: its own, and then those that it merges and does not have itself.
+    """Yield the pairs of a mapping: its own, and then those that it merges and does not have itself.
 
     Of two that it merges the first counts. What is merged may merge others in its turn.
     """
@@ -170,7 +170,8 @@ def _sources(value: Node, refuse: Refuse) -> list[YamlMapping]:
 
 
 def plain(node: Node | None, path: str = "") -> Any:
-    """The tree as dictionaries, lists, texts, numbers, truths and None, with merges carried out. Raises YamlError.
+    """Return the tree as dictionaries, lists, texts, numbers, truths and None, with merges carried out. Raises
+    YamlError.
 
     A date stays a text, and so does a number in base 60. `path` is the tree's place, for error messages.
     """
@@ -251,7 +252,7 @@ def _events(text: str) -> Iterator[yaml.Event]:
 
 
 def _said(error: yaml.YAMLError, text: str) -> YamlError:
-    """The parser's complaint in one line, with its place."""
+    """Return the parser's complaint in one line, with its place."""
     mark, context = getattr(error, "problem_mark", None), getattr(error, "context", None)
     problem = getattr(error, "problem", None) or str(error)
     line = min(mark.line + 1, text.rstrip("\n").count("\n") + 1) if mark else 1
@@ -325,7 +326,9 @@ class _Composer:
         return YamlTree(None if is_empty else root, rest)
 
     def _rest(self, event: Any) -> int:
-        """The line of anything after a document except ends, beginnings, comments and spaces; 0 if there is nothing."""
+        """Return the line of anything after a document except ends, beginnings, comments and spaces; 0 if there is
+        nothing.
+        """
         line = int(event.start_mark.line)
         for number, text in enumerate(self._text.split("\n")[line:], line + 1):
             bare = _MARK.sub("", text).strip()
@@ -443,7 +446,7 @@ def _line(event: Any) -> int:
 
 
 def _tag(event: Any, line: int) -> str:
-    """The tag in its short form; empty if there is none, or only `!`."""
+    """Return the tag in its short form; empty if there is none, or only `!`."""
     tag = event.tag
     if tag is None or tag == "!":
         return ""

@@ -30,7 +30,7 @@ Plain = str | int | float | bool | None
 
 
 def resolve(text: str, tag: str = "") -> Plain:
-    """What a plain scalar stands for. Raises ValueError for a whole number of more than 64 bits."""
+    """Return what a plain scalar stands for. Raises ValueError for a whole number of more than 64 bits."""
     if text in NULLS:
         return None
     if text in _TRUTHS:
@@ -44,7 +44,9 @@ def resolve(text: str, tag: str = "") -> Plain:
 
 
 def fits(text: str, tag: str) -> bool:
-    """Whether a text can have this tag, if it is YAML's own; any text may have no tag, or one that is not YAML's."""
+    """Return whether a text can have this tag, if it is YAML's own; any text may have no tag, or one that is not
+    YAML's.
+    """
     if not tag.startswith("!!") or tag == "!!str":
         return True
     if tag == "!!null":

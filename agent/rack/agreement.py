@@ -44,7 +44,7 @@ class PeerClock:
 
 
 def own_lead(offsets: Sequence[float]) -> float | None:
-    """Seconds that our clock is ahead of the others', by the median of theirs; None if there is no other.
+    """Return seconds that our clock is ahead of the others', by the median of theirs; None if there is no other.
 
     Of two in the middle, the one closer to our clock counts: of three clocks the two that agree are right.
     """
@@ -76,7 +76,7 @@ class Absences:
         self._nameless += [now] * (nameless - len(self._nameless))
 
     def silent(self, now: float) -> int | None:
-        """How many have been missing for long; None until this agent has watched for long enough to know."""
+        """Return how many have been missing for long; None until this agent has watched for long enough to know."""
         if self._began is None or now - self._began < GRACE_SECONDS:
             return None
         return sum(1 for since in (*self._since.values(), *self._nameless) if now - since >= GRACE_SECONDS)
@@ -103,5 +103,5 @@ def differing(own: Mapping[str, float], others: Iterable[Mapping[str, float]]) -
 
 
 def most_nodes(own: int, others: Iterable[Mapping[str, float]]) -> int:
-    """How many nodes the rack has: the largest number that any agent reports."""
+    """Return how many nodes the rack has: the largest number that any agent reports."""
     return max([own, *(int(told[NODES]) for told in others if NODES in told)])

@@ -49,12 +49,14 @@ class Curve:
 
 
 def through(hold: float, load: float, seconds: float, instant: float = inf) -> Curve:
-    """The curve that carries `hold` forever, and opens at `load` after `seconds` from cold."""
+    """Return the curve that carries `hold` forever, and opens at `load` after `seconds` from cold."""
     return Curve(hold, seconds / log(load**2 / (load**2 - hold**2)), instant)
 
 
 def electronic(long_delay: float = LONG_DELAY_SECONDS) -> Curve:
-    """A trip unit whose long delay is set to this many seconds at 6 times its rating; the earliest within tolerance."""
+    """Return a trip unit whose long delay is set to this many seconds at 6 times its rating; the earliest within
+    tolerance.
+    """
     return through(1.05, 6.0, 0.8 * long_delay)
 
 
@@ -69,18 +71,23 @@ CLASSES = {
 
 
 def warmed(curve: Curve, heat: float, load: float, seconds: float) -> float:
-    """The heat after `seconds` at a load. It stops at 1: a breaker that still carries power then has not opened."""
+    """Return the heat after `seconds` at a load.
+
+    It stops at 1: a breaker that still carries power then has not opened.
+    """
     end = (load / curve.hold) ** 2
     return min(end + (heat - end) * exp(-max(seconds, 0.0) / curve.constant), 1.0)
 
 
 def unknown_heat(curve: Curve, load: float) -> float:
-    """The heat assumed of a breaker that was not watched, at its present load: rather warm, but short of opening."""
+    """Return the heat assumed of a breaker that was not watched, at its present load: rather warm, but short of
+    opening.
+    """
     return (min(load, FORMER_LOAD) / curve.hold) ** 2
 
 
 def trip_seconds(curve: Curve, heat: float, load: float) -> float | None:
-    """How long until it opens if the load stays; None if it never does."""
+    """Return how long until it opens if the load stays; None if it never does."""
     if load >= curve.instant:
         return 0.0
     end = (load / curve.hold) ** 2
@@ -129,7 +136,7 @@ class KeptBreaker(msgspec.Struct, frozen=True):
     share: float
 
     def is_of(self, breaker: Breaker) -> bool:
-        """Whether this was saved for `breaker`, and has possible values."""
+        """Return whether this was saved for `breaker`, and has possible values."""
         curve = breaker.curve
         same = (self.hold, self.constant, self.rating, self.share) == (
             curve.hold, curve.constant, breaker.rating, breaker.share,
@@ -182,7 +189,10 @@ class Heats:
         return True
 
     def look(self, watts: float | None, now: float) -> list[State]:
-        """All breakers, at the rack's power and a monotonic time. While it is not known, the last power is assumed."""
+        """Return all breakers, at the rack's power and a monotonic time.
+
+        While it is not known, the last power is assumed.
+        """
         seconds = 0.0 if self._at is None else now - self._at
         self._at = now
         found = []
@@ -198,14 +208,14 @@ class Heats:
         return found
 
     def worth_keeping(self, wall: float) -> bytes | None:
-        """What to save, if it has changed since the last save, or that was long ago."""
+        """Return what to save, if it has changed since the last save, or that was long ago."""
         written = self._written
         changed = any(abs(heat - written.get(name, (9.0, 0.0))[0]) > WORTH for name, (heat, _) in self._known.items())
         late = bool(self._known) and abs(wall - self._written_at) >= AT_LEAST_SECONDS
         return self.kept(wall) if changed or late else None
 
     def kept(self, wall: float) -> bytes:
-        """All that is known, to be saved."""
+        """Return all that is known, to be saved."""
         self._written, self._written_at = dict(self._known), wall
         found = {
             each.name: KeptBreaker(

@@ -64,7 +64,7 @@ Entry = HostEntry | FileEntry
 
 
 def parse_entry(text: str, folder: Path) -> Entry:
-    """An entry of `rack.peers`; relative paths start at `folder`. Raises ValueError with the remedy."""
+    """Return an entry of `rack.peers`; relative paths start at `folder`. Raises ValueError with the remedy."""
     _refuse_credentials(text)
     if text.startswith(DNS):
         return parse_address(text[len(DNS) :], many=True)
@@ -99,7 +99,7 @@ def show_address(host: str, port: int) -> str:
 
 
 def read_file(path: Path) -> tuple[HostEntry, ...]:
-    """The targets of a file in Prometheus's file_sd format, JSON or YAML. Raises ReadError or ValueError."""
+    """Return the targets of a file in Prometheus's file_sd format, JSON or YAML. Raises ReadError or ValueError."""
     groups = _load(textfile.read_text(path, textfile.PEERS))
     if not isinstance(groups, list):
         raise ValueError("must be a list of groups, such as [{targets: ['node1:19400']}]")
@@ -138,13 +138,13 @@ _Stamp = tuple[int, int, int]
 
 
 def resolve(host: str, port: int) -> tuple[str, ...]:
-    """The addresses of a name, in the order in which they should be tried. Raises OSError."""
+    """Return the addresses of a name, in the order in which they should be tried. Raises OSError."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(str(each[4][0]) for each in found))
 
 
 def is_literal(host: str) -> bool:
-    """Whether a host is an address already."""
+    """Return whether a host is an address already."""
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, host.partition("%")[0])

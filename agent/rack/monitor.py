@@ -130,7 +130,7 @@ class RackMonitor:
                 self._meter.note(snapshot.at.wall, found.value, dict(found.labels).get("source", ""))
 
     def report(self) -> bytes | None:
-        """The answer to peers; None if there is no rack."""
+        """Return the answer to peers; None if there is no rack."""
         now = self._clock()
         with self._lock:
             if not self._member.rack:
@@ -149,7 +149,7 @@ class RackMonitor:
         )  # fmt: skip
 
     def frame(self, now: Instant) -> Frame:
-        """The rack's own series. They change with each second and each answer, and are not made more often."""
+        """Return the rack's own series. They change with each second and each answer, and are not made more often."""
         with self._lock:
             if not self._options.adds_up:
                 return self._configured.frame(now)
@@ -159,14 +159,16 @@ class RackMonitor:
             return self._made[1]
 
     def foreign(self, now: Instant) -> tuple[Reading, ...]:
-        """What each other node reports, under the labels of a scrape of that node: its power and its limits."""
+        """Return what each other node reports, under the labels of a scrape of that node: its power and its limits."""
         with self._lock:
             latest = self._ledger.latest(now.wall)
             power = [Reading(series, latest[run]) for run, series in self._peers.power_series() if run in latest]
             return (*power, *self._foreign_limits.readings(self._peers.reports()))
 
     def is_my_turn(self, service: str) -> bool:
-        """Whether this agent is the one to ask a service that serves the rack; for any thread, about once a second."""
+        """Return whether this agent is the one to ask a service that serves the rack; for any thread, about once a
+        second.
+        """
         now = self._clock()
         with self._lock:
             if not self._is_settled(now):
@@ -220,12 +222,12 @@ class RackMonitor:
         return made + self._breakers(total, counted, now)
 
     def _rack_domains(self) -> RackDomains:
-        """The NVLink domains of all nodes that answer, this one included."""
+        """Return the NVLink domains of all nodes that answer, this one included."""
         others = ((report.instance, report.domains) for report in self._peers.reports())
         return add_up(((self._member.instance, self._domains), *others))
 
     def _breakers(self, total: Sum | None, expected: int, now: Instant) -> list[Reading]:
-        """The breakers' state; missing nodes are assumed to draw as much as those that report.
+        """Return the breakers' state; missing nodes are assumed to draw as much as those that report.
 
         `expected` comes from our own configuration or count: a number that only a peer reports must not heat a breaker.
         """
@@ -248,7 +250,7 @@ class RackMonitor:
         self._excess += 1
 
     def _knows_its_size(self) -> bool:
-        """Whether the number of the rack's nodes is known: one without known peers is not a rack of one."""
+        """Return whether the number of the rack's nodes is known: one without known peers is not a rack of one."""
         known = self._options.nodes_expected is not None or any(True for _ in self._peers.others())
         if known == self._lonely:
             self._lonely = not known
@@ -266,7 +268,7 @@ class RackMonitor:
         return Tally(name for name in named if name)
 
     def _silent(self, total: Sum | None, expected: int, now: Instant) -> int | None:
-        """How many of the expected nodes have been missing from the sum for long."""
+        """Return how many of the expected nodes have been missing from the sum for long."""
         present = frozenset[str]() if total is None else total.nodes
         missing = self._peers.missing(present)
         if self._member.run not in present:
@@ -276,7 +278,7 @@ class RackMonitor:
         return None if silent is None else max(min(silent, expected - len(present)), 0)
 
     def _told_limits(self, now: Instant) -> dict[str, float]:
-        """Our limits, with the number of nodes as soon as it is known."""
+        """Return our limits, with the number of nodes as soon as it is known."""
         limits = self._options.limits
         if self._options.adds_up and NODES not in limits and self._is_settled(now) and self._peers.nodes > 1:
             limits[NODES] = float(self._peers.nodes)
@@ -332,7 +334,7 @@ class RackMonitor:
             poller.stop()
 
     def _is_settled(self, now: Instant) -> bool:
-        """Whether all peers were asked once: before, a silent peer looks like one that was never asked."""
+        """Return whether all peers were asked once: before, a silent peer looks like one that was never asked."""
         if not self._options.entries:
             return True
         if self._settled_by is None:
@@ -340,7 +342,7 @@ class RackMonitor:
         return (self._finder.looked and self._peers.tried) or now.mono > self._settled_by
 
     def _find_power(self, frames: Sequence[Frame]) -> Reading | None:
-        """The node's power, measured rather than estimated."""
+        """Return the node's power, measured rather than estimated."""
         found = None
         places_of = self._power_places.of([frame.layout for frame in frames])
         for (layout, values), places in zip(frames, places_of, strict=True):

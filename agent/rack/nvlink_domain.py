@@ -44,7 +44,7 @@ class DomainCensus:
         self._places = RoundMemo(_places)
 
     def of(self, frames: Sequence[Frame]) -> tuple[DomainShare, ...]:
-        """The shares of a snapshot; none if the node has no fabric."""
+        """Return the shares of a snapshot; none if the node has no fabric."""
         found: Counter[tuple[str, str]] = Counter()
         places_of = self._places.of([frame.layout for frame in frames])
         for (_, values), places in zip(frames, places_of, strict=True):
@@ -61,7 +61,7 @@ class RackDomains(NamedTuple):
 
 
 def add_up(told: Iterable[tuple[str, Iterable[DomainShare]]]) -> RackDomains:
-    """What nodes tell, by the name that each gives itself; nodes of one name count together."""
+    """Return what nodes tell, by the name that each gives itself; nodes of one name count together."""
     joined: Counter[tuple[str, str, str]] = Counter()
     unjoined: Counter[str] = Counter()
     for node, shares in told:
@@ -73,7 +73,7 @@ def add_up(told: Iterable[tuple[str, Iterable[DomainShare]]]) -> RackDomains:
 
 
 def _places(layout: Layout) -> tuple[tuple[int, tuple[str, str]], ...]:
-    """Where a layout has what tells a domain, and which."""
+    """Return where a layout has what tells a domain, and which."""
     found = []
     for place, series in enumerate(layout.series):
         if series.metric is FABRIC_INFO:

@@ -93,7 +93,7 @@ class Report(msgspec.Struct, frozen=True):
     equipment: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=MOST_EQUIPMENT)] = ()
 
     def seconds(self) -> list[tuple[int, float]]:
-        """Each second whose power is known."""
+        """Return each second whose power is known."""
         first = self.last - len(self.watts) + 1
         return [(second, watts) for second, watts in enumerate(self.watts, first) if watts is not None]
 
@@ -111,7 +111,7 @@ def encode(report: Report) -> bytes:
 
 
 def decode(body: bytes) -> Report:
-    """A peer's report. Raises GarbageError. Unknown keys come from later versions, and are ignored."""
+    """Return a peer's report. Raises GarbageError. Unknown keys come from later versions, and are ignored."""
     try:
         report = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

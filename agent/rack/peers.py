@@ -123,11 +123,11 @@ class Peers:
         return 1 + unknown + len({peer.run for peer in others if peer.run is not None})
 
     def others(self) -> Iterator[Peer]:
-        """All peers but this node itself."""
+        """Return all peers but this node itself."""
         return (peer for peer in self._peers.values() if not peer.own)
 
     def missing(self, present: Collection[str]) -> list[str]:
-        """The other nodes whose run is not among these, each once and under the name of its target."""
+        """Return the other nodes whose run is not among these, each once and under the name of its target."""
         found: dict[str, str] = {}
         for peer in self.others():
             if peer.run is None or peer.run not in present:
@@ -135,26 +135,26 @@ class Peers:
         return list(found.values())
 
     def reports(self) -> list[Report]:
-        """The last report of each agent that answers."""
+        """Return the last report of each agent that answers."""
         runs = {peer.run for peer in self.others() if peer.up}
         return [report for run, report in self._told.items() if run in runs]
 
     def source(self, run: str) -> str | None:
-        """What measures the power of a run's node, by its last answer."""
+        """Return what measures the power of a run's node, by its last answer."""
         report = self._told.get(run)
         return None if report is None else report.source
 
     def own_lead(self) -> float | None:
-        """Seconds that our clock is ahead of those of the peers that answer; None if none does."""
+        """Return seconds that our clock is ahead of those of the peers that answer; None if none does."""
         heard = {peer.run: peer.clock.offset for peer in self.others() if peer.up}
         return own_lead([offset for offset in heard.values() if offset is not None])
 
     def power_series(self) -> Iterator[tuple[str, Series]]:
-        """The series of node power of each agent that answered, with its run."""
+        """Return the series of node power of each agent that answered, with its run."""
         return iter(self._series.items())
 
     def _objection(self, peer: Peer, report: Report, sent: Instant, received: Instant) -> tuple[PeerFault | None, str]:
-        """Why an answer does not count; None if it does."""
+        """Return why an answer does not count; None if it does."""
         member = self._member
         if (report.rack, report.cluster) != (member.rack, member.cluster):
             theirs = f"rack {report.rack!r}" + (f" of cluster {report.cluster!r}" if report.cluster else "")
@@ -241,5 +241,5 @@ class Peers:
 
 
 def _shown(detail: str) -> str:
-    """Text from outside, as one short line."""
+    """Return text from outside, as one short line."""
     return "".join(each if each.isprintable() else "?" for each in detail[:_SHOWN])

@@ -203,7 +203,7 @@ class Poller:
             self._rests[name] = self._judge.failed(self._peers[name], fault, detail)
 
     def _survive(self, error: Exception) -> None:
-        """A defect in this code must not end polling for good: start from scratch with the next round."""
+        """Start from scratch with the next round: a defect in this code must not end polling."""
         text = f"{type(error).__name__}: {error}"
         if text != self._broken:
             log.error("polling the peers failed; continuing with the next round", exc_info=error)

@@ -46,7 +46,9 @@ class NodeMeter:
         self._held = (at, watts)
 
     def told(self, now: float) -> tuple[int, tuple[float | None, ...]]:
-        """The last second that has ended, and the power in the last seconds up to it; None where it is not known."""
+        """Return the last second that has ended, and the power in the last seconds up to it; None where it is not
+        known.
+        """
         last = self._settle(now)
         return last, tuple(self._seconds.get(second) for second in range(last - METERED_SECONDS + 1, last + 1))
 
@@ -117,11 +119,12 @@ class PowerLedger:
         self._nodes.pop(node, None)
 
     def latest(self, now: float) -> dict[str, float]:
-        """The last power of each node, unless that is too old to say anything about the present."""
+        """Return the last power of each node, unless that is too old to say anything about the present."""
         return {node: self._nodes[node][second] for node, second in self._newest(now).items()}
 
     def add_up(self, now: float) -> Sum | None:
-        """The newest second for which all nodes that are not too far behind have a value; None if no node has any.
+        """Return the newest second for which all nodes that are not too far behind have a value; None if no node has
+        any.
 
         Seconds are given in order, unless the clock is set back.
         """
@@ -140,7 +143,7 @@ class PowerLedger:
         return {node: known[second] for node, known in self._nodes.items() if second in known}
 
     def _newest(self, now: float) -> dict[str, int]:
-        """The newest second of each node that is not too far behind; the others are forgotten.
+        """Return the newest second of each node that is not too far behind; the others are forgotten.
 
         So are seconds in the future: the clock was set back, and their values are from before.
         """

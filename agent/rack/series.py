@@ -28,12 +28,12 @@ class RackSeries:
         self._before, self._series = self._series, {}
 
     def of_excess(self, name: str, count: int) -> list[Reading]:
-        """Seconds in which this node, by its own name, drew more than was counted, if there were any."""
+        """Return seconds in which this node, by its own name, drew more than was counted, if there were any."""
         labels = (("peer", name), ("reason", PeerFault.EXCESS.value))
         return [self._reading("peer_failures_total", count, labels)] if count else []
 
     def of_peers(self, peers: Iterable[Peer]) -> list[Reading]:
-        """The outcome of asking each peer; one that was not asked yet has no readings."""
+        """Return the outcome of asking each peer; one that was not asked yet has no readings."""
         made = []
         for peer in peers:
             if peer.tried:
@@ -44,7 +44,7 @@ class RackSeries:
         return made
 
     def of_sum(self, total: Sum | None, expected: int, nameplate: float | None) -> list[Reading]:
-        """The rack's power: as reported, and with the nameplate of a node for each that is silent."""
+        """Return the rack's power: as reported, and with the nameplate of a node for each that is silent."""
         reporting = 0 if total is None else len(total.nodes)
         silent = max(expected - reporting, 0)
         made = [self._reading("nodes_reporting", reporting)]
@@ -57,29 +57,29 @@ class RackSeries:
         return made
 
     def of_count(self, expected: int) -> Reading:
-        """How many nodes there should be."""
+        """Return how many nodes there should be."""
         return self._reading("nodes_expected", expected)
 
     def of_sources(self, sources: Mapping[str, int]) -> list[Reading]:
-        """The sources of the power in the sum, and how many nodes have each."""
+        """Return the sources of the power in the sum, and how many nodes have each."""
         return [self._reading("source_nodes", count, (("source", name),)) for name, count in sorted(sources.items())]
 
     def of_silence(self, nodes: int | None) -> list[Reading]:
-        """How many nodes have been missing for long, once that can be known."""
+        """Return how many nodes have been missing for long, once that can be known."""
         return [] if nodes is None else [self._reading("nodes_silent", nodes)]
 
     def of_clock(self, lead: float | None) -> list[Reading]:
-        """How far our clock is from the others'."""
+        """Return how far our clock is from the others'."""
         return [] if lead is None else [self._reading("clock_lead_seconds", round(lead, 3) + 0.0)]
 
     def of_settings(self, differing: Mapping[str, bool]) -> list[Reading]:
-        """Whether the agents are configured alike."""
+        """Return whether the agents are configured alike."""
         return [
             self._reading("setting_differs", int(differs), (("setting", name),)) for name, differs in differing.items()
         ]
 
     def of_breakers(self, states: Iterable[State]) -> list[Reading]:
-        """How loaded and how warm each breaker is, and when it opens, if it does at this load."""
+        """Return how loaded and how warm each breaker is, and when it opens, if it does at this load."""
         made = []
         for state in states:
             labels = (("feed", state.breaker.name),)
@@ -90,11 +90,11 @@ class RackSeries:
         return made
 
     def of_failover(self, watts: float | None) -> list[Reading]:
-        """What the rack may draw when as many power shelves have failed as it tolerates."""
+        """Return what the rack may draw when as many power shelves have failed as it tolerates."""
         return [] if watts is None else [self._reading("failover_limit_watts", watts)]
 
     def of_domains(self, domains: RackDomains) -> list[Reading]:
-        """How many GPUs of each node are in which NVLink domain, and in none."""
+        """Return how many GPUs of each node are in which NVLink domain, and in none."""
         made = []
         for (node, cluster, clique), gpus in domains.joined.items():
             labels = (("peer", node), ("cluster_uuid", cluster), ("clique", clique))
@@ -120,7 +120,7 @@ class ConfiguredRack:
         self._frame = Framer().frame(self.readings)
 
     def frame(self, now: Instant) -> Frame:
-        """The same frame at any moment."""
+        """Return the same frame at any moment."""
         del now
         return self._frame
 
@@ -145,7 +145,7 @@ class Limits:
         self._series: dict[tuple[str, str, str], Series] = {}
 
     def readings(self, reports: Iterable[Report]) -> list[Reading]:
-        """The limits, under the labels that a scrape gives the series of the agent that reports them."""
+        """Return the limits, under the labels that a scrape gives the series of the agent that reports them."""
         made, known = [], self._series
         self._series = {}  # those that no agent reports any more are forgotten
         for report in reports:

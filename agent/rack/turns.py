@@ -26,7 +26,7 @@ class Turns:
         self._until: dict[str, float] = {}
 
     def is_mine(self, service: str, others: Iterable[str], now: float) -> bool:
-        """Whether to ask `service` now, where these others that could ask it are heard."""
+        """Return whether to ask `service` now, where these others that could ask it are heard."""
         heard = self._heard.setdefault(service, {})
         heard.update((name, now) for name in others if name != self._own)
         self._heard[service] = heard = _fresh(heard, now)
@@ -37,7 +37,7 @@ class Turns:
 
 
 def chosen(service: str, agents: Iterable[str]) -> str:
-    """The agent that asks a service, of these by name."""
+    """Return the agent that asks a service, of these by name."""
     return max(agents, key=lambda name: (_rank(service, name), name))
 
 

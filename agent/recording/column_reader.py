@@ -79,7 +79,8 @@ class ColumnTrack:
         self.ticks, self._rows = ticks, None if len(rows) == self._height == rows[-1] + 1 else rows
 
     def columns(self, chosen: SelectedColumns) -> list[float | tuple[float, ...]]:
-        """The values of each chosen series in the snapshots that have it; one number if it did not change in the block.
+        """Return the values of each chosen series in the snapshots that have it; one number if it did not change in the
+        block.
 
         Raises ValueError for a value that is not finite.
         """
@@ -97,7 +98,7 @@ class ColumnBlock:
     """Some snapshots one after the other. `walls` and `monos` are their times in seconds, `header` is the segment's."""
 
     def __init__(self, header: RecordingHeader, payload: bytes, definitions: ReadDefinitions) -> None:
-        """Raises ValueError, TypeError or LookupError for what makes no sense."""
+        """Read the payload. Raises ValueError, TypeError or LookupError for what makes no sense."""
         self.header = header
         self._definitions = definitions
         outline = BlockOutline(payload)
@@ -129,12 +130,12 @@ class ColumnBlock:
         return float(self.walls[-1])
 
     def reports(self) -> Iterator[tuple[BackendReport, ...]]:
-        """Each list of reports that occurs in the block; their durations and calls are 0."""
+        """Return each list of reports that occurs in the block; their durations and calls are 0."""
         return map(self._definitions.reports, self._lists)
 
 
 def _behind(body: bytes, at: int, width: int, height: int) -> int:
-    """The place behind a track of which nothing is wanted."""
+    """Return the place behind a track of which nothing is wanted."""
     changes = body[at : at + width]
     moving = changes.count(1)
     after = at + width + VALUE * (width - moving + moving * height)
@@ -166,14 +167,14 @@ def _show(tracks: dict[int, ColumnTrack], outline: BlockOutline) -> None:
 
 @lru_cache(maxsize=1024)
 def _rows(fresh: str) -> Sequence[int]:
-    """Which row each snapshot has, of marks of those that have the next one."""
+    """Return which row each snapshot has, of marks of those that have the next one."""
     if fresh[:1] == "0":
         raise ValueError("a snapshot that has the row before the first")
     return tuple(row - 1 for row in accumulate(map(int, fresh)))
 
 
 def joined(tracks: Sequence[ColumnTrack], counts: Sequence[int], chosen: SelectedColumns) -> Iterator[Held]:
-    """The columns of blocks one after the other that all have this layout, as `ColumnTrack.columns`.
+    """Yield the columns of blocks one after the other that all have this layout, as `ColumnTrack.columns`.
 
     `counts` are the numbers of the blocks' snapshots.
     """
@@ -193,7 +194,7 @@ def joined(tracks: Sequence[ColumnTrack], counts: Sequence[int], chosen: Selecte
 
 
 def blocks(recording: Recording, segments: list[int] | None = None) -> Iterator[ColumnBlock]:
-    """The blocks of a recording, or of those segments that begin at these bytes. As `Recording.recorded`."""
+    """Return the blocks of a recording, or of those segments that begin at these bytes. As `Recording.recorded`."""
     return recording.pieces(_opened_block, segments)
 
 

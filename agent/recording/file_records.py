@@ -55,7 +55,7 @@ class FileRecord(NamedTuple):
 
 
 def encode_record(kind: bytes, payload: bytes) -> bytes:
-    """A record as it stands in the file."""
+    """Return a record as it stands in the file."""
     return _HEAD.pack(kind, len(payload), _checksum(kind, payload)) + payload
 
 
@@ -64,7 +64,7 @@ def _checksum(kind: bytes, payload: bytes) -> int:
 
 
 def records(file: BinaryIO, start: int, end: int, preamble: int | None = None) -> Iterator[FileRecord]:
-    """The records from byte `start` to `end`. Raises BrokenRecordError, and OSError.
+    """Yield the records from byte `start` to `end`. Raises BrokenRecordError, and OSError.
 
     With `preamble`, no more than this many bytes of each block are read, whose checksum is not looked at: this is how a
     long recording is surveyed quickly.
@@ -91,7 +91,7 @@ def _check_start(begin: bytes, at: int) -> None:
 
 
 def _record(file: BinaryIO, begin: bytes, at: int, end: int, preamble: int | None) -> tuple[FileRecord, int]:
-    """A record whose first bytes are known, and where the next one begins."""
+    """Return a record whose first bytes are known, and where the next one begins."""
     if len(begin) < HEAD_BYTES:
         raise BrokenRecordError(at, "ends in the middle of a record", torn=True)
     kind, length, checksum = _HEAD.unpack(begin[:HEAD_BYTES])
@@ -110,7 +110,7 @@ def _record(file: BinaryIO, begin: bytes, at: int, end: int, preamble: int | Non
 
 
 def next_segment(file: BinaryIO, after: int, end: int) -> int | None:
-    """The first byte behind `after` at which a segment begins; None if no segment follows. Raises OSError."""
+    """Return the first byte behind `after` at which a segment begins; None if no segment follows. Raises OSError."""
     at = after + 1
     while at < end:
         file.seek(at)
@@ -123,7 +123,7 @@ def next_segment(file: BinaryIO, after: int, end: int) -> int | None:
 
 
 def inflated(payload: bytes, most: int) -> bytes:
-    """What was compressed into a payload, if it is no more than `most` bytes. Raises ValueError."""
+    """Return what was compressed into a payload, if it is no more than `most` bytes. Raises ValueError."""
     expander = zlib.decompressobj()
     try:
         content = expander.decompress(payload, most)
@@ -139,7 +139,9 @@ VALUE = 8
 
 
 def pack_columns(rows: Sequence[Sequence[float]]) -> bytes:
-    """Rows of equal width: a byte for each column, 1 where it changes; the constants; and the columns that change."""
+    """Return rows of equal width: a byte for each column, 1 where it changes; the constants; and the columns that
+    change.
+    """
     height, width = len(rows), len(rows[0])
     step = VALUE * height
     columns = struct.pack(f"<{width * height}d", *chain.from_iterable(zip(*rows, strict=True)))
@@ -151,7 +153,10 @@ def pack_columns(rows: Sequence[Sequence[float]]) -> bytes:
 
 
 def unpack_columns(data: bytes, at: int, width: int, height: int) -> tuple[Iterator[tuple[float, ...]], int]:
-    """Rows that were packed at a place of the data, one after the other, and the place behind. Raises ValueError."""
+    """Return rows that were packed at a place of the data, one after the other, and the place behind.
+
+    Raises ValueError.
+    """
     changes = data[at : at + width]
     moving = changes.count(1)
     still = changes.count(0)
@@ -211,7 +216,7 @@ def encoded(header: RecordingHeader) -> bytes:
 
 
 def decoded(payload: bytes) -> RecordingHeader:
-    """The header in a payload; members that this version does not know are passed over. Raises ValueError."""
+    """Return the header in a payload; members that this version does not know are passed over. Raises ValueError."""
     if len(payload) > HEADER_BYTES:
         raise ValueError("its header is too long")
     try:

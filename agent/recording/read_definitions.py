@@ -163,7 +163,7 @@ class ReadDefinitions:
         return tuple(_at(self._reports, number) for number in numbers)
 
     def reports(self, number: int) -> tuple[BackendReport, ...]:
-        """A list of reports; their durations and calls are 0."""
+        """Return a list of reports; their durations and calls are 0."""
         if number != self._last[0]:
             wanted = self._lists[number]
             if sum(len(absences) for _, _, _, runs in wanted for absences, _, _ in runs) > GAPS:

@@ -57,7 +57,7 @@ class SegmentPacker:
         self._clear()
 
     def begin(self) -> bytes:
-        """The segment's first bytes."""
+        """Return the segment's first bytes."""
         return START + encode_record(HEADER, encoded(self._header))
 
     @property
@@ -95,7 +95,7 @@ class SegmentPacker:
         self._ticks.append([known, "".join(fresh)])
 
     def pack(self) -> bytes:
-        """The records of what was added since the last call; empty if nothing was."""
+        """Return the records of what was added since the last call; empty if nothing was."""
         if not self._times:
             return b""
         definitions = self._definitions.drain()
@@ -160,7 +160,7 @@ class RecordingFile:
     """A recording that is being written. After an error it takes nothing more, and what was written stays."""
 
     def __init__(self, path: Path, header: RecordingHeader, redaction: Redaction | None = None) -> None:
-        """Creates the file. Raises RecordingError where there is one of that name, or none can be made."""
+        """Create the file. Raises RecordingError where there is one of that name, or none can be made."""
         self.path = path
         self.snapshots = 0
         """Those in the file; what waits for its block is not counted."""

@@ -103,7 +103,7 @@ class Recording:
     """
 
     def __init__(self, path: Path | str) -> None:
-        """Opens the file and reads its first header. Raises RecordingError if it is no recording."""
+        """Open the file and read its first header. Raises RecordingError if it is no recording."""
         self.path = Path(path)
         self.problems: list[str] = []
         self._file, self._end = _opened(self.path)
@@ -126,15 +126,17 @@ class Recording:
         self._file.close()
 
     def snapshots(self) -> Iterator[Snapshot]:
-        """All snapshots, in the order of the file. Raises RecordingError if the disk does not give it."""
+        """Return all snapshots, in the order of the file. Raises RecordingError if the disk does not give it."""
         return (each.snapshot for each in self.recorded())
 
     def recorded(self, segments: list[int] | None = None) -> Iterator[RecordedSnapshot]:
-        """All snapshots with their headers; of these segments only, if their first bytes are given. As `snapshots`."""
+        """Return all snapshots with their headers; of these segments only, if their first bytes are given. As
+        `snapshots`.
+        """
         return self.pieces(_snapshots_of, segments)
 
     def pieces(self, opener: Opener[_P], segments: list[int] | None = None) -> Iterator[_P]:
-        """What an opener makes of all blocks, or of those in these segments. As `recorded`."""
+        """Yield what an opener makes of all blocks, or of those in these segments. As `recorded`."""
         known = KnownDefinitions()
         self._given, self._last = 0, None
         for start in [0] if segments is None else segments:
@@ -145,7 +147,9 @@ class Recording:
                 known = reader.known
 
     def survey(self) -> list[SegmentSpan]:
-        """The segments, found without decompressing their blocks: a second for a recording of days. As `snapshots`."""
+        """Return the segments, found without decompressing their blocks: a second for a recording of days. As
+        `snapshots`.
+        """
         spans: list[SegmentSpan] = []
         at: int | None = 0
         while at is not None:
@@ -164,7 +168,7 @@ class Recording:
         return spans
 
     def _whole(self, reader: _SegmentReader[_P], at: int) -> Generator[_P, None, int | None]:
-        """What is whole from a byte on. Returns where to go on behind damage; None at the end."""
+        """Yield what is whole from a byte on. Returns where to go on behind damage; None at the end."""
         place = at
         try:
             for record in records(self._file, at, self._end):
@@ -251,7 +255,7 @@ class _SegmentReader(Generic[_P]):
         return self.only and self._begun
 
     def take(self, record: FileRecord) -> Iterator[_P]:
-        """What the opener makes of a record."""
+        """Yield what the opener makes of a record."""
         if record.kind is None:
             if self._begun:
                 self._definitions = ReadDefinitions(self.known)
@@ -293,7 +297,7 @@ class BlockOutline:
 
 
 def track_width(kind: str, number: int, definitions: ReadDefinitions) -> int:
-    """Columns of a track. Raises LookupError."""
+    """Return columns of a track. Raises LookupError."""
     return len(definitions.layouts[number]) if kind == "L" else 2 * len(definitions.reports(number))
 
 
@@ -361,7 +365,7 @@ def _header_of(record: FileRecord) -> RecordingHeader:
 
 
 def _opened(path: Path) -> tuple[BinaryIO, int]:
-    """The file and its length. Never waits for a writer of a pipe. Raises RecordingError."""
+    """Return the file and its length. Never waits for a writer of a pipe. Raises RecordingError."""
     shown = one_line(str(path), 4096)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
@@ -375,7 +379,7 @@ def _opened(path: Path) -> tuple[BinaryIO, int]:
 
 
 def by_time(recordings: Iterable[Recording]) -> Iterator[RecordedSnapshot]:
-    """The snapshots of all, the earliest first. A file may hold several nodes: `cat a b` makes such a one.
+    """Return the snapshots of all, the earliest first. A file may hold several nodes: `cat a b` makes such a one.
 
     One block of each node is held at a time. Raises RecordingError.
     """
@@ -389,7 +393,7 @@ def by_time(recordings: Iterable[Recording]) -> Iterator[RecordedSnapshot]:
 
 
 def _in_order(spans: Iterable[SegmentSpan]) -> list[int]:
-    """Where the segments of one node begin, the earliest first."""
+    """Return where the segments of one node begin, the earliest first."""
     return [span.at for span in sorted(spans, key=lambda span: (span.first or 0.0, span.at))]
 
 

@@ -17,8 +17,8 @@ KEPT = frozenset(
     """
     action alertname alertstate architecture backend board_id board_part cause chassis circuit clique component
     compute_capability compute_instance connector controller detector device dimm distance domain driver_version
-    expectation fan feed file firmware_version form_factor gpu gpu_instance grade hca_type high kernel kind lane layer
-    level line link
+    expectation fan feed file firmware_version form_factor fstype gpu gpu_instance grade hca_type held high kernel kind
+    lane layer level line link
     link_layer loop low machine media metric mig minor mode model notifier numa_node outcome part part_number pci port
     problem process profile push python reason recorded resource rule_group scenario scheduler sensor setting severity
     shared side slot socket source split state sxid symbols thread type unit vbios vendor version xid
@@ -59,7 +59,7 @@ class Redaction:
         self._finder: re.Pattern[str] | None = None
 
     def pseudonym(self, kind: str, original: str) -> str:
-        """What stands for an original of this kind; what is empty stays so."""
+        """Return what stands for an original of this kind; what is empty stays so."""
         if not original:
             return ""
         import hmac  # it brings OpenSSL, a mebibyte that the daemon need not have
@@ -80,7 +80,7 @@ class Redaction:
         return made
 
     def entity(self, entity: Entity) -> Entity:
-        """An entity without what identifies it; its place on the node stays."""
+        """Return an entity without what identifies it; its place on the node stays."""
         if isinstance(entity, Gpu):
             return replace(entity, uuid=self.pseudonym("uuid", entity.uuid))
         if isinstance(entity, NvLink):
@@ -92,7 +92,7 @@ class Redaction:
         return Backend(self.text(entity.name)) if isinstance(entity, Backend) else entity
 
     def labels(self, labels: Labels) -> Labels:
-        """Labels with what stands for their values."""
+        """Return labels with what stands for their values."""
         return tuple((name, value if name in KEPT else self._value(name, value)) for name, value in labels)
 
     def text(self, text: str) -> str:
@@ -107,7 +107,7 @@ class Redaction:
         return text
 
     def header(self, header: RecordingHeader) -> RecordingHeader:
-        """A header without the node's name and the job; of the command, only the program is kept."""
+        """Return a header without the node's name and the job; of the command, only the program is kept."""
         program = header.command[:1] and (header.command[0].rpartition("/")[2],)
         return replace(
             header,

@@ -55,7 +55,7 @@ class WrittenDefinitions:
         return sum(map(len, self._numbers.values())) > ENOUGH
 
     def drain(self) -> bytes:
-        """What was defined since the last call, as a payload; empty if nothing was."""
+        """Return what was defined since the last call, as a payload; empty if nothing was."""
         fresh = {kind: items for kind, items in self._fresh.items() if items}
         if not fresh:
             return b""
@@ -63,7 +63,7 @@ class WrittenDefinitions:
         return zlib.compress(json.dumps(fresh, separators=(",", ":")).encode(), LEVEL)
 
     def layout(self, layout: Layout) -> int:
-        """The number of a layout."""
+        """Return the number of a layout."""
         number = self._numbers["layouts"].get(layout)
         if number is not None:
             return number
@@ -71,7 +71,7 @@ class WrittenDefinitions:
         return self._define("layouts", layout, _in_runs(series))
 
     def reports(self, reports: Sequence[BackendReport]) -> int:
-        """The number of a list of reports, apart from their durations and calls."""
+        """Return the number of a list of reports, apart from their durations and calls."""
         numbers = tuple(self._report(each) for each in reports)
         known = self._numbers["lists"].get(numbers)
         return self._define("lists", numbers, list(numbers)) if known is None else known
@@ -152,7 +152,7 @@ class WrittenDefinitions:
 
 
 def _in_runs(numbers: Sequence[int]) -> list[int]:
-    """Numbers that follow each other as a first one and how many: most of a layout is new with it."""
+    """Return numbers that follow each other as a first one and how many: most of a layout is new with it."""
     runs: list[int] = []
     for number in numbers:
         if runs and number == runs[-2] + runs[-1]:

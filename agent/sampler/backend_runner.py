@@ -95,7 +95,7 @@ class Runner:
         return now - self._asked.get(lane, -inf) >= 0.95 * self.backend.shortest
 
     def take(self) -> list[Read]:
-        """The reads that have ended since the last call."""
+        """Return the reads that have ended since the last call."""
         ended = []
         while self._finished:
             ended.append(self._finished.popleft())

@@ -252,7 +252,7 @@ class _Lane:
         return kept
 
     def _grown(self, at: float, values: Values, gaps: list[Gap]) -> Values:
-        """The values, with those of counters as they should be shown."""
+        """Return the values, with those of counters as they should be shown."""
         plan = self._plan
         raws = plan.pick_counted(values)
         shown = plan.counters.feed(at, raws)
@@ -268,7 +268,9 @@ class _Lane:
         return kept
 
     def _made_of(self, at: float, values: Values, longest: float) -> Values:
-        """What is computed from the values: lowest, mean and highest of each rolling column, and busy seconds."""
+        """Return what is computed from the values: lowest, mean and highest of each rolling column, and busy
+        seconds.
+        """
         plan = self._plan
         made: list[Values] = []
         rolling = self.memory.rolling
@@ -299,7 +301,7 @@ class _Lane:
 
 
 def _where(column: Values, statistic: Values) -> Values:
-    """A statistic, only for series that have a value now."""
+    """Return a statistic, only for series that have a value now."""
     return [None if value is None else each for value, each in zip(column, statistic, strict=True)]
 
 
@@ -322,7 +324,7 @@ class Conditioner:
                 lane.set_window(window)
 
     def pass_on(self, key: object, at: float, frame: Frame, lane: Lane, period: float) -> tuple[Frame, list[Gap]]:
-        """The readings to show for those read at `at`, and a gap for each that was left out.
+        """Return the readings to show for those read at `at`, and a gap for each that was left out.
 
         `key` names the channel and lane. Only the fast lane has rolling statistics: those of four values a minute are
         not worth showing.

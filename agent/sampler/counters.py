@@ -31,7 +31,7 @@ class Counter:
         self.shown: float = 0
 
     def feed(self, at: float, raw: float) -> float | None:
-        """The value to show for a raw one read at `at` (monotonic seconds); None if it is suspect."""
+        """Return the value to show for a raw one read at `at` (monotonic seconds); None if it is suspect."""
         # The usual case first: a node has hundreds of counters, and each comes here at every tick.
         if self._raw is None or 0 <= raw - self._raw <= self.fastest * (at - self._at + 1.0):
             return self._accept(at, raw)
@@ -87,8 +87,8 @@ class Counters:
         self._at = 0.0
 
     def feed(self, at: float, raws: Raws) -> Raws:
-        """The values to show for raw ones read at `at`: `raws` itself if they are the same. The value is None for a
-        counter without a raw value, and for one that is suspect.
+        """Return the values to show for raw ones read at `at`: `raws` itself if they are the same. The value is None
+        for a counter without a raw value, and for one that is suspect.
         """
         before = self._raws
         if before is not None and (raws == before or (None not in raws and self._follow(at, raws, before))):

@@ -20,7 +20,7 @@ from agent.sampler.presence import Inventory, Presence, stranger
 def recognise(
     unidentified: Sequence[Unidentified], absent: Sequence[GpuIdentity]
 ) -> tuple[dict[str, Unidentified], list[Unidentified]]:
-    """The unidentified GPU that each absent one must be, by UUID, and those that must be unknown GPUs.
+    """Return the unidentified GPU that each absent one must be, by UUID, and those that must be unknown GPUs.
 
     `absent` are the GPUs of the inventory that the driver does not name. The driver counts GPUs along the bus, so an
     unidentified GPU with the index of an absent one is that one; of the others, as many are known GPUs as are absent.
@@ -116,7 +116,7 @@ class Devices:
         self._tell_strangers(strangers)
 
     def nobody(self) -> str:
-        """Why a worker shows no channel at all; empty if it shows any."""
+        """Return why a worker shows no channel at all; empty if it shows any."""
         if self.channels or not self._open:
             return ""
         examples = "; ".join(f"GPU {each.index}: {each.detail}" for each in self._unidentified[:EXAMPLES])
@@ -152,16 +152,16 @@ class Devices:
         self._presence.forget(known)
 
     def in_trouble(self, channel: str) -> bool:
-        """Whether the device's last answer was an error."""
+        """Return whether the device's last answer was an error."""
         return channel in self._trouble
 
     def expects(self, channel: str, now: float, patience: float) -> bool:
-        """Whether the channel answered lately, so that a tick may wait for it."""
+        """Return whether the channel answered lately, so that a tick may wait for it."""
         at = self._presence.last_good(channel)
         return channel not in self._trouble and (at is None or now - at <= patience)
 
     def trouble(self, channel: str, since: float, now: float, patience: float) -> Trouble | None:
-        """Why the readings of a device are not shown any more; `since` is when it was last read, in any lane."""
+        """Return why the readings of a device are not shown any more; `since` is when it was last read, in any lane."""
         if channel in self._trouble or channel not in self.channels:
             return self._why_down(channel, now, patience)
         at = self._presence.last_good(channel)
@@ -171,7 +171,7 @@ class Devices:
         return None
 
     def unseen(self, now: float, patience: float) -> list[Gap]:
-        """A gap with the reason for each GPU that never gave a sample, since it has no reading to withdraw."""
+        """Return a gap with the reason for each GPU that never gave a sample, since it has no reading to withdraw."""
         gaps = [Gap(AGE, stranger(each), each.reason, each.detail) for each in self._presence.strangers]
         for identity in self._inventory.gpus.values():
             gpu = identity.gpu
@@ -182,7 +182,7 @@ class Devices:
         return gaps
 
     def _why_down(self, channel: str, now: float, patience: float) -> Trouble | None:
-        """What is known of why a device gives nothing; None if its first sample may still come."""
+        """Return what is known of why a device gives nothing; None if its first sample may still come."""
         if channel in self._trouble:
             return self._trouble[channel]
         if channel not in self.channels:

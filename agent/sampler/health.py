@@ -83,7 +83,7 @@ class MissingMetrics:
         self._made: tuple[Mapping[str, tuple[Gap, ...]], Frame] = ({}, EMPTY_FRAME)
 
     def gather(self, sources: list[Source]) -> tuple[Mapping[str, tuple[Gap, ...]], Frame]:
-        """All gaps by backend, and their coldplate_metric_missing; one series for all links of a GPU."""
+        """Return all gaps by backend, and their coldplate_metric_missing; one series for all links of a GPU."""
         if sources != self._sources:
             gaps: dict[str, tuple[Gap, ...]] = {}
             for backend, some in sources:
@@ -92,7 +92,7 @@ class MissingMetrics:
         return self._made
 
     def _readings(self, sources: Sequence[Source]) -> Iterator[Reading]:
-        """Each series once: two lanes of a device may miss the same metric."""
+        """Return each series once: two lanes of a device may miss the same metric."""
         seen: dict[Series, None] = {}
         for _, gaps in sources:
             for gap in gaps:
@@ -206,7 +206,7 @@ class Health:
         record.outcome, record.detail, record.reason = Outcome.FAILED, detail, Reason.TIMEOUT
 
     def unheard(self) -> dict[str, list[Gap]]:
-        """A gap for each backend that fails and has never given a reading that could be missing."""
+        """Return a gap for each backend that fails and has never given a reading that could be missing."""
         return {
             name: [Gap(AGE, Backend(name), record.reason, record.detail)]
             for name, record in self._records.items()
@@ -226,7 +226,7 @@ class Health:
             record.slowest[sample.channel] = sample.duration
 
     def opened(self, backend: str) -> None:
-        """A worker opened its source again: forget the durations of its devices from before."""
+        """Forget, as a worker opened its source again, the durations of its devices from before."""
         self.outcome(backend, Outcome.OK, "")
         self._records[backend].slowest.clear()
 
@@ -238,7 +238,7 @@ class Health:
             record.reads[outcome.value] += 1
 
     def reports(self, gaps: Mapping[str, tuple[Gap, ...]]) -> tuple[BackendReport, ...]:
-        """One report for each backend; `gaps` by backend."""
+        """Return one report for each backend; `gaps` by backend."""
         return tuple(
             BackendReport(name, record.outcome, record.took, record.detail, gaps.get(name, ()), record.calls)
             for name, record in sorted(self._records.items())
@@ -251,6 +251,6 @@ class Health:
         return record
 
     def frame(self, now: float, facts: LoopFacts, settings: Settings) -> Frame:
-        """The series of each backend, and those of the sampling loop and its worker."""
+        """Return the series of each backend, and those of the sampling loop and its worker."""
         of_backends = (each for record in self._records.values() for each in record.readings(now))
         return self._own.frame((*of_backends, *facts.readings(settings)))

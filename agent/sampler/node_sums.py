@@ -35,7 +35,7 @@ DEFAULT = Coefficients()
 
 
 def estimate(powers: Sequence[float | None], of: Coefficients) -> Reading | None:
-    """The node's power from that of each of its GPUs, in watts; None unless all of them are known.
+    """Return the node's power from that of each of its GPUs, in watts; None unless all of them are known.
 
     A sum without one of the GPUs would be too low, just when something is wrong with the node.
     """
@@ -119,7 +119,7 @@ class NodeSums:
         self._framer = Framer()
 
     def frame(self, frames: Sequence[Frame]) -> Frame:
-        """The sums of what these frames hold; nothing of what no GPU tells."""
+        """Return the sums of what these frames hold; nothing of what no GPU tells."""
         layouts = tuple(map(itemgetter(0), frames))
         if layouts != self._layouts:
             self._find(layouts)
@@ -190,7 +190,7 @@ _READ = frozenset(metric for metric, _, _ in (*_NODE, *_JOB))
 def _sums_of(
     job: Labels, held: Mapping[Entity, Where], found: Mapping[Metric, Mapping[Entity, Where]]
 ) -> Iterator[_Sum]:
-    """Those of one job, of the GPUs that it holds whole and alone."""
+    """Yield those of one job, of the GPUs that it holds whole and alone."""
     yield _Sum(Series(_WHOLE, Node(), job), len, tuple(held.values()))
     for metric, row, made in _JOB:
         of = tuple(at for gpu, at in found.get(metric, {}).items() if gpu in held)

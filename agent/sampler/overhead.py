@@ -153,7 +153,7 @@ class OverheadGovernor:
         self._changed_at = at
 
     def _mean(self, span: float) -> float | None:
-        """The share of one core over so many seconds, or over all that are known if these are fewer."""
+        """Return the share of one core over so many seconds, or over all that are known if these are fewer."""
         if len(self._looks) < 2:
             return None
         last = self._looks[-1]

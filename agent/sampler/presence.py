@@ -61,7 +61,7 @@ class Inventory:
             self._save()
 
     def find(self, device: str) -> Gpu | None:
-        """The GPU with this UUID, or with a slot that begins with this, `0000:1b:00`."""
+        """Return the GPU with this UUID, or with a slot that begins with this, `0000:1b:00`."""
         for slot, identity in self.gpus.items():
             if identity.gpu.uuid == device or (":" in device and slot.startswith(device.lower())):
                 return identity.gpu
@@ -136,7 +136,7 @@ EXPECTED = Series(BY_NAME["coldplate_gpus_expected"], Node())
 
 
 def stranger(missing: Unidentified) -> Gpu:
-    """A GPU of which only the index is known."""
+    """Return a GPU of which only the index is known."""
     return Gpu(missing.index, "")
 
 

@@ -30,7 +30,7 @@ class Bucket(NamedTuple):
     counts: Counts
 
     def with_other(self, other: Bucket) -> Bucket:
-        """The statistics of both stretches together."""
+        """Return the statistics of both stretches together."""
         return Bucket(
             tuple(map(min, self.lowest, other.lowest)),
             tuple(map(max, self.highest, other.highest)),

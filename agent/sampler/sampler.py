@@ -59,13 +59,13 @@ class Block:
 
 
 def withdrawn(block: Block, at: float, reason: Reason, detail: str) -> Block:
-    """The block after a failed read at `at`: its readings are now gaps, with the newest reason."""
+    """Return the block after a failed read at `at`: its readings are now gaps, with the newest reason."""
     layout = block.frame.layout if len(block.frame.layout) else block.withdrawn
     return Block(at, EMPTY_FRAME, missed(layout, reason, detail), layout)
 
 
 def missed(layout: Layout, reason: Reason, detail: str) -> list[Gap]:
-    """A gap for each metric of these series.
+    """Return a gap for each metric of these series.
 
     What the agent computes from a missing metric, such as its rolling mean, gets no gap of its own.
     """
@@ -78,7 +78,7 @@ def missed(layout: Layout, reason: Reason, detail: str) -> list[Gap]:
 
 
 def gaps_for(block: Block, reason: Reason, detail: str) -> list[Gap]:
-    """The gaps of a block that is not shown any more: those for its readings, and its own."""
+    """Return the gaps of a block that is not shown any more: those for its readings, and its own."""
     return missed(block.frame.layout, reason, detail) + list(block.gaps)
 
 
@@ -148,7 +148,7 @@ class Sampler:
         self._gpus.refused(reason, detail)
 
     def pause(self, detail: str) -> None:
-        """The devices are released for a while on request; they come back as a worker shows them again."""
+        """Release the devices for a while on request; they come back as a worker shows them again."""
         self._gpus.pause(detail)
         self._processes.clear()
         self.health.outcome(self.devices, Outcome.ABSENT, detail)
@@ -195,7 +195,9 @@ class Sampler:
         self._blocks["agent", "", Lane.SLOW] = Block(at, self._own_framer.frame(readings), ())
 
     def processes(self) -> dict[Gpu, Sequence[GpuProcess]]:
-        """The compute processes of every GPU in the inventory; none for one that does not answer. For any thread."""
+        """Return the compute processes of every GPU in the inventory; none for one that does not answer. For any
+        thread.
+        """
         listed = self.listed_processes()
         return {each.gpu: listed.get(each.gpu, ()) for each in list(self.inventory.gpus.values())}
 
@@ -219,15 +221,15 @@ class Sampler:
             self._lateness, self._late_at = max(seconds, 0.0), now
 
     def _device_patience(self, now: float) -> float:
-        """Seconds after which a device that has given no sample counts as silent."""
+        """Return seconds after which a device that has given no sample counts as silent."""
         return self.settings.patience(Lane.FAST) + self._slack(now)
 
     def _slack(self, now: float) -> float:
-        """Seconds that a sample may be older because the agent was late."""
+        """Return seconds that a sample may be older because the agent was late."""
         return self._lateness if now - self._late_at <= self.settings.patience(Lane.FAST) else 0.0
 
     def snapshot(self, now: Instant, facts: LoopFacts, told: Sequence[Frame] = ()) -> Snapshot:
-        """The node as known now, with the frames of other parts of the agent as they are."""
+        """Return the node as known now, with the frames of other parts of the agent as they are."""
         self._sequence += 1
         frames: list[Frame] = []
         missing: list[Source] = []
@@ -266,11 +268,11 @@ class Sampler:
         return Snapshot(self._sequence, now, tuple(frames), self.health.reports(gaps_of))
 
     def expects(self, channel: str, now: float) -> bool:
-        """Whether the channel answered lately, so that a tick may wait for it."""
+        """Return whether the channel answered lately, so that a tick may wait for it."""
         return self._gpus.expects(channel, now, self._device_patience(now))
 
     def has_answered(self, channel: str) -> bool:
-        """Whether every lane of a device has been read, or its last word was an error."""
+        """Return whether every lane of a device has been read, or its last word was an error."""
         lanes = (Lane.FAST, Lane.SLOW, Lane.COLD)
         return self._gpus.in_trouble(channel) or all((self.devices, channel, lane) in self._blocks for lane in lanes)
 
@@ -288,7 +290,7 @@ class Sampler:
         return self._gpus.identities
 
     def _in_known_series(self, key: Key, frame: Frame) -> Frame:
-        """The same frame, in the series of the one before it if they are equal.
+        """Return the same frame, in the series of the one before it if they are equal.
 
         A worker that was started again makes series of its own. With those that are known, nobody has to look at them
         again, and the history does not hold each of them once for every worker that there was.
@@ -311,7 +313,9 @@ class Sampler:
     def _withdrawn(
         self, key: Key, block: Block, now: float, devices: dict[str, Trouble | None], silent: Mapping[str, str]
     ) -> Trouble | None:
-        """Why a block's readings are not shown any more, or None; `devices` collects the verdict on each device."""
+        """Return why a block's readings are not shown any more, or None; `devices` collects the verdict on each
+        device.
+        """
         backend, channel, lane = key
         if backend in silent:
             return Trouble(Reason.TIMEOUT, silent[backend])
@@ -327,7 +331,7 @@ class Sampler:
         return None
 
     def _patience(self, backend: str, lane: Lane) -> float:
-        """Seconds after which a backend's last read no longer says anything about the present."""
+        """Return seconds after which a backend's last read no longer says anything about the present."""
         patience = self._patiences.get((backend, lane))
         if patience is None:
             patience = max(self.settings.patience(lane), 3 * self.paces.get(backend, 0.0))
@@ -368,7 +372,7 @@ class Sampler:
         return []
 
     def _gpu_power(self, now: float, patience: float) -> list[float | None]:
-        """The power of each GPU in the inventory; None where it is not known now."""
+        """Return the power of each GPU in the inventory; None where it is not known now."""
         conditioner = self._conditioners.get(self.devices)
         noted = conditioner.noted[GPU_POWER] if conditioner is not None else {}
         power: list[float | None] = []

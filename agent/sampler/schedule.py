@@ -41,13 +41,13 @@ class Settings:
     """What rules read, which limits how far lanes can be slowed down."""
 
     def period(self, lane: Lane) -> float:
-        """Seconds between two samples of a lane; events come with the fast one."""
+        """Return seconds between two samples of a lane; events come with the fast one."""
         if lane is Lane.SLOW:
             return self.slow
         return self.cold if lane is Lane.COLD else self.fast
 
     def patience(self, lane: Lane) -> float:
-        """Seconds after which a lane's last sample no longer says anything about the present."""
+        """Return seconds after which a lane's last sample no longer says anything about the present."""
         if lane is Lane.SLOW:
             return 2 * self.slow + self.deadline
         if lane is Lane.COLD:
@@ -64,7 +64,9 @@ SAMPLES = 4.0
 
 
 def steps_of(settings: Settings) -> tuple[Settings, ...]:
-    """The settings of each step: the first are those given, and each next one has longer periods in some lane."""
+    """Return the settings of each step: the first are those given, and each next one has longer periods in some
+    lane.
+    """
     if settings.cpu_budget == inf:
         return (settings,)
     ranges = settings.ranges
@@ -82,12 +84,12 @@ def steps_of(settings: Settings) -> tuple[Settings, ...]:
 
 
 def slowest(settings: Settings) -> Settings:
-    """The settings of the last step."""
+    """Return the settings of the last step."""
     return steps_of(settings)[-1]
 
 
 def _limit(period: float, longest: float, shortest_range: float) -> float:
-    """The longest period of a lane; never a shorter one than is configured."""
+    """Return the longest period of a lane; never a shorter one than is configured."""
     return max(period, min(longest, shortest_range / SAMPLES))
 
 
@@ -128,7 +130,7 @@ class Schedule:
             self._due = {lane: min(due, self._hastened) for lane, due in self._due.items()}
 
     def take(self, now: float) -> tuple[Lane, ...]:
-        """The lanes due at the tick that begins now."""
+        """Return the lanes due at the tick that begins now."""
         period = self._settings.fast
         late = int((now - self._next) / period)
         self.missed += max(late, 0)

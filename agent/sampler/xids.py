@@ -81,7 +81,7 @@ class XidLog:
 
 
 def _meaning(xid: Xid) -> dict[str, object]:
-    """What the code is called and what it asks for, which those who read logs would otherwise look up."""
+    """Return what the code is called and what it asks for, which those who read logs would otherwise look up."""
     row = TRIAGE.get(xid.code)
     if row is None:
         return {"action": ACTIONS[XidClass.LOOK]}
@@ -130,7 +130,7 @@ class XidLedger:
         self._once = LogOnce(log)
 
     def inventory_changed(self) -> None:
-        """The inventory may have changed; counters at 0 of a GPU that it forgot are forgotten, too."""
+        """Note that the inventory may have changed; counters at 0 of a GPU that it forgot are forgotten, too."""
         self._frame = None
         known = {identity.gpu for identity in self._inventory.gpus.values()}
         self._counts = {kind: count for kind, count in self._counts.items() if count or kind[0] in known}
@@ -167,24 +167,19 @@ class XidLedger:
         self._log.tell(now)
 
     def frame(self) -> Frame:
-        """The counters of every known GPU, and when each code that occurred was last seen."""
+        """Return the counters of every known GPU, and when each code that occurred was last seen."""
         if self._frame is None:
             self._frame = self._framer.frame(self._make_rows())
         return self._frame
 
     def _device(self, device: str) -> Gpu:
-        """The GPU; one that was never enumerated is shown under the driver's name for it."""
+        """Return the GPU; one that was never enumerated is shown under the driver's name for it."""
         known = self._inventory.find(device) or self._strangers.get(device)
         if known is None:
             full = len(self._strangers) >= STRANGERS
             known = Gpu("unknown", OTHER if full else device)
             if full:
-                self._once.problem(
-                    "full",
-                    "%s",
-                    f"XID errors of more than {STRANGERS} unknown devices are counted together",
-                    level=logging.ERROR,
-                )
+                self._tell_full(f"XID errors of more than {STRANGERS} unknown devices are counted together")
             else:
                 self._strangers[device] = known
         return known
@@ -195,9 +190,7 @@ class XidLedger:
             return kind
         own = self._codes.get(gpu, 0)
         if own >= CODES or len(self._last) >= KINDS:
-            self._once.problem(
-                "full", "%s", f"too many different XIDs; new ones are counted as {OTHER!r}", level=logging.ERROR
-            )
+            self._tell_full(f"too many different XIDs; new ones are counted as {OTHER!r}")
             return gpu, OTHER
         self._codes[gpu] = own + 1
         return kind
@@ -238,7 +231,7 @@ class _Unpaired:
         self._held = 0
 
     def second(self, gpu: Gpu, xid: Xid) -> bool:
-        """Whether this is the second report of an error; if not, it is kept until that comes."""
+        """Return whether this is the second report of an error; if not, it is kept until that comes."""
         key = (gpu, xid.code)
         reporter, walls = self._waiting.pop(key, (xid.reporter, deque()))
         while walls and walls[0] < xid.wall - PAIRING_SECONDS:

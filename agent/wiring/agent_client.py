@@ -49,7 +49,10 @@ TIMEOUT_SECONDS = 3.0
 
 
 def target_of(text: str, login: Mapping[str, Any] | None = None) -> HttpTarget:
-    """The agent of this name or URL, by https if the login has something of TLS. Raises ValueError with the remedy."""
+    """Return the agent of this name or URL, by https if the login has something of TLS.
+
+    Raises ValueError with the remedy.
+    """
     scheme = "https" if login and any(login.get(key) for key in TLS_KEYS) else "http"
     url = text if "://" in text else f"{scheme}://{text}"
     if "://" not in text and not _has_port(text):
@@ -61,7 +64,7 @@ def target_of(text: str, login: Mapping[str, Any] | None = None) -> HttpTarget:
 
 
 def name_of_target(target: HttpTarget) -> str:
-    """What a line calls it: its host, with the port where that is not the usual one."""
+    """Return what a line calls it: its host, with the port where that is not the usual one."""
     host = f"[{target.host}]" if ":" in target.host else target.host
     return host if target.port == PORT else f"{host}:{target.port}"
 
@@ -88,7 +91,7 @@ class SnapshotReader:
         self._series: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
 
     def read(self, body: bytes) -> tuple[Snapshot, float]:
-        """The snapshot and its age in seconds. Metrics that this program does not know are left out.
+        """Return the snapshot and its age in seconds. Metrics that this program does not know are left out.
 
         Raises AgentResponseError.
         """
@@ -125,7 +128,7 @@ def _series(row: Metric, labels: Mapping[str, Any]) -> Series | None:
 
 
 def _entity(kind: type, labels: Mapping[str, Any]) -> Entity | None:
-    """What the labels name; None where they name nothing of this kind."""
+    """Return what the labels name; None where they name nothing of this kind."""
     if kind is Node:
         return Node()
     try:
@@ -159,7 +162,7 @@ def _reports(reports: list[dict[str, Any]], gaps: list[dict[str, Any]]) -> Itera
 
 
 def read_history(body: bytes) -> list[PastMoment]:
-    """The moments of `/api/v1/history`, the oldest first. Raises AgentResponseError."""
+    """Return the moments of `/api/v1/history`, the oldest first. Raises AgentResponseError."""
     data = _data(body)
     try:
         walls = [_number(each) for each in data["timestamps"]]
@@ -185,7 +188,7 @@ def _parts(columns: list[tuple[Layout, list[float | None]]], place: int) -> Iter
 
 
 def read_alerts(body: bytes) -> list[Alert]:
-    """The alerts of `/api/v1/alerts`, as in Prometheus's own API. Raises AgentResponseError."""
+    """Return the alerts of `/api/v1/alerts`, as in Prometheus's own API. Raises AgentResponseError."""
     try:
         return [_alert(each) for each in _data(body)["alerts"] if each["state"] in _PHASES]
     except (KeyError, TypeError, AttributeError) as error:
@@ -207,7 +210,9 @@ def _alert(told: Mapping[str, Any]) -> Alert:
 
 
 def _wall(text: str) -> float:
-    """Seconds since the epoch of a time in UTC as the API writes it, with any number of digits behind the second."""
+    """Return seconds since the epoch of a time in UTC as the API writes it, with any number of digits behind the
+    second.
+    """
     whole, _, fraction = text.removesuffix("Z").partition(".")
     try:
         return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
@@ -235,7 +240,7 @@ def _data(body: bytes) -> dict[str, Any]:
 
 
 def _number(value: object) -> float:
-    """A finite number. Raises TypeError."""
+    """Return a finite number. Raises TypeError."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= _LARGEST:
         raise TypeError(f"{value!r} is no number")
     return float(value)

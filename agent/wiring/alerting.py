@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from pathlib import Path
+from typing import Protocol
 
 from agent.catalogue import BY_NAME
 from agent.config.checks import base_url
@@ -15,6 +16,7 @@ from agent.config.schema import Config, ConfigError, ReceiverConfig
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
 from agent.daemon.rule_manager import AlertingSettings, RuleManager
+from agent.lib.discovery import modules_in
 from agent.lib.http_target import HttpTarget
 from agent.lib.state_files import StateFiles, clear_unfinished
 from agent.lib.threads import Threads
@@ -22,14 +24,13 @@ from agent.model import Instant, Lane, Reading
 from agent.sampler.schedule import Ranges
 from agent.wiring.identity import drill_file, external_labels, external_url, source_of, target_labels
 from agent.wiring.logins import login_of
-from alerts import packs
+from alerts import notify, packs
 from alerts.engine import Ruleset
 from alerts.group_evaluator import TemplateContext
 from alerts.notify.delivery import HttpReceiver
 from alerts.notify.journal import find_journal
 from alerts.notify.log import LogReceiver
 from alerts.notify.receiver import Receiver
-from alerts.notify.receiver_kinds import RECEIVERS, ReceiverKind
 from alerts.overrides import OverrideError, apply
 from alerts.packs import lead_to
 from alerts.promql import Selector
@@ -38,8 +39,31 @@ from alerts.rulefile import RuleFile, RuleFileError, RuleGroup, TooManyRulesErro
 from alerts.windows.needs import selectors_of
 
 
+class ReceiverKind(Protocol):
+    """The type of RECEIVER: a class of receivers. `name` is the key below `notify` with their addresses."""
+
+    @property
+    def name(self) -> str: ...
+
+    def __call__(
+        self, target: HttpTarget, clock: Callable[[], Instant], external_url: str, *, threads: Threads
+    ) -> HttpReceiver:
+        """Return a receiver; `external_url` is the address of coldplate's own pages. Raises ValueError."""
+        ...
+
+
+def _discover() -> tuple[ReceiverKind, ...]:
+    modules = modules_in(notify.__name__, notify.__path__)
+    return tuple(module.RECEIVER for module in modules if hasattr(module, "RECEIVER"))
+
+
+RECEIVERS = _discover()
+
+
 def ranges_of(groups: Iterable[RuleGroup]) -> Ranges:
-    """What the rules of these groups read of our metrics; instant selectors see each series as long as it is shown."""
+    """Return what the rules of these groups read of our metrics; instant selectors see each series as long as it is
+    shown.
+    """
     shortest: dict[Lane, float] = {}
     for group in groups:
         for rule in group.rules:
@@ -51,7 +75,7 @@ def ranges_of(groups: Iterable[RuleGroup]) -> Ranges:
 
 
 def _lanes(selector: Selector) -> set[Lane]:
-    """The lanes of all metrics that a selector may select."""
+    """Return the lanes of all metrics that a selector may select."""
     name = wanted_name(selector.matchers)
     if name is not None:
         return {BY_NAME[name].lane} if name in BY_NAME else set()
@@ -77,7 +101,7 @@ class Receivers:
         self._known: dict[Key, HttpReceiver] = {}
 
     def make(self, config: Config, external_url: str) -> tuple[Receiver, ...]:
-        """The receivers that the configuration names. Raises ConfigError."""
+        """Return the receivers that the configuration names. Raises ConfigError."""
         notify = config.notify
         keys = [key for kind in RECEIVERS for key in _keys(kind, getattr(notify, kind.name), external_url)]
         made = {key: self._known.get(key) or self._begin(key) for key in keys}
@@ -111,7 +135,7 @@ def _keys(kind: ReceiverKind, config: ReceiverConfig, external_url: str) -> list
 
 
 def load_rules(config: Config, folder: Path) -> Ruleset:
-    """The configured rules with the configured changes; relative paths start at `folder`. Raises ConfigError."""
+    """Return the configured rules with the configured changes; relative paths start at `folder`. Raises ConfigError."""
     return Ruleset(
         load_files(config, folder),
         config.rules.interval,
@@ -122,7 +146,7 @@ def load_rules(config: Config, folder: Path) -> Ruleset:
 
 @with_places
 def load_files(config: Config, folder: Path) -> tuple[RuleFile, ...]:
-    """The rule files with the configured changes. Raises ConfigError."""
+    """Return the rule files with the configured changes. Raises ConfigError."""
     rules = config.rules
     try:
         files = packs.load_all(rules.files, folder, rules.interval)
@@ -172,7 +196,7 @@ def make_rule_manager(
     threads: Threads,
     now: Callable[[], Instant],
 ) -> RuleManager:
-    """The rule manager, with what an earlier run saved if there is a state directory."""
+    """Return the rule manager, with what an earlier run saved if there is a state directory."""
     path = drill_file(config, "alerts.state")
     if path is None:
         store = None

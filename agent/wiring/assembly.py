@@ -38,7 +38,9 @@ flight_log = logging.getLogger("coldplate.flight")
 
 
 def make_flight_recorder(config: Config, threads: Threads) -> FlightRecorder | None:
-    """None where none is wanted, where its files have no place, and in a replay: what it shows is recorded already."""
+    """Return None where none is wanted, where its files have no place, and in a replay: what it shows is recorded
+    already.
+    """
     recorder = config.recorder
     if recorder.flight == 0 or not recorder.dump_on or is_replay(config):
         return None

@@ -47,7 +47,7 @@ class CommandLineOptions:
 
 
 def add_config_file(parser: argparse.ArgumentParser) -> None:
-    """The option that names the configuration file."""
+    """Add the option that names the configuration file."""
     parser.add_argument(
         "--config.file",
         dest="config_file",
@@ -58,7 +58,7 @@ def add_config_file(parser: argparse.ArgumentParser) -> None:
 
 
 def add_roots(parser: argparse.ArgumentParser) -> None:
-    """The options that say where the kernel's file systems are."""
+    """Add the options that say where the kernel's file systems are."""
     for name in ("sysfs", "procfs"):
         parser.add_argument(
             f"--path.{name}",
@@ -71,7 +71,7 @@ def add_roots(parser: argparse.ArgumentParser) -> None:
 
 
 def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
-    """The options of commands that read devices; `level` is the least severe log line that they print."""
+    """Add the options of commands that read devices; `level` is the least severe log line that they print."""
     add_config_file(parser)
     parser.add_argument(
         "--backend",
@@ -94,7 +94,7 @@ def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
 
 
 def read_file(arguments: argparse.Namespace, *, again: bool = False) -> Config:
-    """The file's configuration; `again` when it was read before, which a pipe cannot be. Raises ConfigError.
+    """Return the file's configuration; `again` when it was read before, which a pipe cannot be. Raises ConfigError.
 
     The path of its web configuration file is absolute: many commands ask there how the agent is reached.
     """
@@ -113,7 +113,7 @@ def read_file(arguments: argparse.Namespace, *, again: bool = False) -> Config:
 
 
 def folder_of(arguments: argparse.Namespace) -> Path:
-    """Where relative paths of the configuration begin: beside it, or here if it comes through a pipe."""
+    """Return where relative paths of the configuration begin: beside it, or here if it comes through a pipe."""
     from agent.lib.textfile import descriptor_of
 
     file = arguments.config_file or DEFAULT_FILE
@@ -121,7 +121,7 @@ def folder_of(arguments: argparse.Namespace) -> Path:
 
 
 def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config:
-    """The file's configuration with the command line laid over it. Raises UserError."""
+    """Return the file's configuration with the command line laid over it. Raises UserError."""
     import msgspec
 
     from agent.config.checks import check_url_path
@@ -160,7 +160,7 @@ def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config
 
 
 def _laid_over(config: Config, **sections: Section) -> Config:
-    """The configuration with other sections; its source knows which keys are no longer those of the file."""
+    """Return the configuration with other sections; its source knows which keys are no longer those of the file."""
     import msgspec
 
     replaced = {
@@ -174,7 +174,9 @@ def _laid_over(config: Config, **sections: Section) -> Config:
 
 
 def _whose(text: str) -> tuple[Path, str | None]:
-    """A recording and the node of it that is meant: FILE#NODE, or a file whose name may have such a sign itself."""
+    """Return a recording and the node of it that is meant: FILE#NODE, or a file whose name may have such a sign
+    itself.
+    """
     name, _, node = text.rpartition("#")
     if not (name and node) or os.path.lexists(text):
         return Path(text).absolute(), None
@@ -182,7 +184,7 @@ def _whose(text: str) -> tuple[Path, str | None]:
 
 
 def _replay(arguments: argparse.Namespace, replay: ReplayConfig) -> ReplayConfig:
-    """How to replay, with the command line laid over it. Raises UserError."""
+    """Return how to replay, with the command line laid over it. Raises UserError."""
     import msgspec
 
     from agent.lib.wording import one_line
@@ -201,7 +203,7 @@ def _replay(arguments: argparse.Namespace, replay: ReplayConfig) -> ReplayConfig
 
 
 def read_options(arguments: argparse.Namespace) -> CommandLineOptions:
-    """What the command line decides alone."""
+    """Return what the command line decides alone."""
     return CommandLineOptions(
         arguments.sysfs,
         arguments.procfs,
@@ -212,5 +214,5 @@ def read_options(arguments: argparse.Namespace) -> CommandLineOptions:
 
 
 def scenario_of(config: Config) -> str | None:
-    """The scenario's name or file, None unless the devices are synthetic."""
+    """Return the scenario's name or file, None unless the devices are synthetic."""
     return (config.backends.scenario or DEFAULT_SCENARIO) if config.backends.devices == "synthetic" else None

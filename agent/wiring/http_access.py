@@ -28,7 +28,7 @@ _INLINE = {"password": "password_file", "credentials": "credentials_file"}
 
 
 def add_http_config(parser: argparse.ArgumentParser) -> None:
-    """The option that names the file."""
+    """Add the option that names the file."""
     parser.add_argument(
         OPTION,
         dest="http_config_file",
@@ -39,13 +39,13 @@ def add_http_config(parser: argparse.ArgumentParser) -> None:
 
 
 def given_login(arguments: argparse.Namespace) -> dict[str, Any] | None:
-    """What the option's file says, as `HttpLogin` takes it; None without the option. Raises UserError."""
+    """Return what the option's file says, as `HttpLogin` takes it; None without the option. Raises UserError."""
     file: Path | None = getattr(arguments, "http_config_file", None)
     return None if file is None else read_login(file)
 
 
 def read_login(file: Path) -> dict[str, Any]:
-    """The login in a file; relative paths in it start at its folder. Raises UserError."""
+    """Return the login in a file; relative paths in it start at its folder. Raises UserError."""
     from agent.lib import textfile, yamltree
 
     try:

@@ -18,7 +18,7 @@ def node_name(config: Config) -> str:
 
 
 def target_labels(config: Config) -> Labels:
-    """The labels that a Prometheus server would give this agent, so that rules see the same here as there."""
+    """Return the labels that a Prometheus server would give this agent, so that rules see the same here as there."""
     from alerts.promql.labels import make_labels  # loads all of PromQL, which commands without rules can do without
 
     return make_labels({"instance": instance(config), "job": SCRAPE_JOB})
@@ -31,20 +31,20 @@ def instance(config: Config) -> str:
 
 
 def external_url(config: Config) -> str:
-    """Where the agent's own pages are."""
+    """Return where the agent's own pages are."""
     from agent.wiring.own_agent import serves_tls
 
     return f"{'https' if serves_tls(config) else 'http'}://{instance(config)}"
 
 
 def external_labels(config: Config) -> dict[str, str]:
-    """The labels that alerts get when they leave the node: cluster, rack, and what the configuration adds."""
+    """Return the labels that alerts get when they leave the node: cluster, rack, and what the configuration adds."""
     node = {"cluster": config.node.cluster or "", "rack": config.node.rack or config.rack.name or ""}
     return {name: value for name, value in {**node, **config.notify.labels}.items() if value}
 
 
 def source_of(config: Config) -> str:
-    """Which devices alerts are about: those of a drill are not the node's."""
+    """Return which devices alerts are about: those of a drill are not the node's."""
     backends = config.backends
     if backends.devices == "replay":
         return f"replay {backends.replay.file or ''}"
@@ -52,12 +52,12 @@ def source_of(config: Config) -> str:
 
 
 def rack_name(config: Config) -> str:
-    """The rack that feeds this node; empty if not configured."""
+    """Return the rack that feeds this node; empty if not configured."""
     return config.rack.name or config.node.rack or ""
 
 
 def title(config: Config) -> str:
-    """The node's name, rack and cluster, for people."""
+    """Return the node's name, rack and cluster, for people."""
     rack = config.node.rack or config.rack.name
     parts = [node_name(config), f"rack {rack}" if rack else "", config.node.cluster or ""]
     return ", ".join(part for part in parts if part)
@@ -67,7 +67,9 @@ STATE_DIRECTORY = Path("/var/lib/coldplate")
 
 
 def state_file(config: Config, name: str) -> Path | None:
-    """The path of a state file: in `state_dir`, systemd's state directory, or the default one; None without any."""
+    """Return the path of a state file: in `state_dir`, systemd's state directory, or the default one; None without
+    any.
+    """
     if config.state_dir is not None:
         return Path(config.state_dir) / name
     given = os.environ.get("STATE_DIRECTORY", "").split(":")[0]
@@ -77,6 +79,6 @@ def state_file(config: Config, name: str) -> Path | None:
 
 
 def drill_file(config: Config, name: str) -> Path | None:
-    """The same for files that a drill has, too: it writes nothing to the node's own state unless told to."""
+    """Return the same for files that a drill has, too: it writes nothing to the node's own state unless told to."""
     is_drill = config.backends.devices in ("synthetic", "replay")
     return None if is_drill and config.state_dir is None else state_file(config, name)

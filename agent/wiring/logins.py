@@ -12,5 +12,5 @@ LOGIN = LoginConfig.__struct_fields__
 
 
 def login_of(config: LoginConfig | OtlpConfig) -> dict[str, Any]:
-    """The keys of every HTTP client, as `HttpLogin` takes them."""
+    """Return the keys of every HTTP client, as `HttpLogin` takes them."""
     return {name: value for name, value in msgspec.structs.asdict(config).items() if name in LOGIN}

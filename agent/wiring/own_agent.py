@@ -26,7 +26,7 @@ class OwnAgent(NamedTuple):
 
 
 def own_agent(config: Config, given: Mapping[str, Any] | None = None) -> OwnAgent:
-    """The agent with this configuration; `given` is how to log in, if not as a peer of the rack would."""
+    """Return the agent with this configuration; `given` is how to log in, if not as a peer of the rack would."""
     file, encrypted = _web_file(config)
     scheme = "https" if encrypted else "http"
     places = [place for place in map(listen_address, config.web.listen) if place[1]] or [("", DEFAULT_PORT)]
@@ -34,12 +34,15 @@ def own_agent(config: Config, given: Mapping[str, Any] | None = None) -> OwnAgen
 
 
 def serves_tls(config: Config) -> bool:
-    """Whether the agent with this configuration speaks TLS. Where this process may not read the file, it will."""
+    """Return whether the agent with this configuration speaks TLS.
+
+    Where this process may not read the file, it will.
+    """
     return _web_file(config)[1]
 
 
 def _web_file(config: Config) -> tuple[WebFile | None, bool]:
-    """What the web configuration file says, if this process can read it, and whether it asks for TLS."""
+    """Return what the web configuration file says, if this process can read it, and whether it asks for TLS."""
     if config.web.config_file is None:
         return None, False
     from exporters.protection.web_file import read_web_file

@@ -31,7 +31,7 @@ FORM = "coldplate-rack/1"
 
 @with_places
 def load_rack(config: Config, folder: Path, patience: float) -> RackOptions:
-    """The rack's part of the configuration; relative paths start at `folder`. Raises ConfigError."""
+    """Return the rack's part of the configuration; relative paths start at `folder`. Raises ConfigError."""
     rack, peer, shelves = config.rack, config.rack.peer, config.rack.shelves
     if len(rack.peers) > MOST:
         raise ConfigError(f"rack.peers: has {len(rack.peers)} entries; the limit is {MOST}, list one rack only")
@@ -62,7 +62,7 @@ def load_rack(config: Config, folder: Path, patience: float) -> RackOptions:
 
 
 def _breaker(name: str, config: BreakerConfig, feeds: Mapping[str, float]) -> Breaker:
-    """A breaker named like a feed carries an even share of the rack: the real share is not known."""
+    """Return a breaker named like a feed carries an even share of the rack: the real share is not known."""
     delay = config.long_delay
     curve = CLASSES[config.kind] if delay is None else electronic(delay)
     if config.share is not None:
@@ -81,7 +81,7 @@ def make_rack_monitor(
     path: Path | None = None,
     put: Callable[[Path, bytes], None] | None = None,
 ) -> RackMonitor:
-    """The rack monitor, with an identity of its own that no other agent and no later run has.
+    """Return the rack monitor, with an identity of its own that no other agent and no later run has.
 
     It takes over what an earlier run saved at `path`; `put` writes there what it saves.
     """

@@ -20,7 +20,7 @@ from agent.wiring.replaying import is_replay
 
 if TYPE_CHECKING:
     from exporters.push.otlp_push import OtlpSettings
-    from exporters.push.push_group import PushGroup
+    from exporters.push.push_queue import PushGroup
     from exporters.push.remote_write import RemoteWriteSettings
 
 MACHINE_ID = Path("/etc/machine-id")
@@ -33,14 +33,17 @@ log = logging.getLogger("coldplate.push")
 def make_pushes(
     config: Config, latest: Callable[[], Snapshot | None], now: Callable[[], Instant], threads: Threads
 ) -> PushGroup | None:
-    """None where nothing is to be pushed. `latest` gives the series that a page would show. Raises ConfigError."""
+    """Return None where nothing is to be pushed.
+
+    `latest` gives the series that a page would show. Raises ConfigError.
+    """
     targets, collector = check_pushes(config)
     if not targets and collector is None:
         return None
     if is_replay(config):
         log.info("push disabled: a replay is not pushed")
         return None
-    from exporters.push.push_group import Push, PushGroup
+    from exporters.push.push_queue import Push, PushGroup
     from exporters.push.remote_write import RemoteWrite
 
     settings = [_remote_write(config, name, target) for name, target in targets.items()]
@@ -53,7 +56,7 @@ def make_pushes(
 
 
 def check_pushes(config: Config) -> tuple[dict[str, HttpTarget], HttpTarget | None]:
-    """Where to push by remote write, by name, and the collector if there is one. Raises ConfigError."""
+    """Return where to push by remote write, by name, and the collector if there is one. Raises ConfigError."""
     otlp = config.push.otlp
     return _remote_write_targets(config), None if otlp is None else _collector(otlp)
 
@@ -76,7 +79,7 @@ def _collector(otlp: OtlpConfig) -> HttpTarget:
 
 
 def _otlp(config: Config, otlp: OtlpConfig, target: HttpTarget) -> OtlpSettings:
-    """Whose metrics they are, by the names of the semantic conventions for resources."""
+    """Return whose metrics they are, by the names of the semantic conventions for resources."""
     from exporters.push.otlp_push import OtlpSettings
 
     resource = {
@@ -91,7 +94,7 @@ def _otlp(config: Config, otlp: OtlpConfig, target: HttpTarget) -> OtlpSettings:
 
 
 def _machine_id() -> dict[str, str]:
-    """The host's id as the conventions want it on Linux; nothing where there is none."""
+    """Return the host's id as the conventions want it on Linux; nothing where there is none."""
     try:
         text = read_text(MACHINE_ID, SECRET).strip()
     except ReadError:

@@ -88,12 +88,12 @@ def steps_of(
 
 
 def rack_options(config: Config, options: CommandLineOptions) -> RackOptions:
-    """The rack's part of the configuration, with the patience of the slowest sampling. Raises ConfigError."""
+    """Return the rack's part of the configuration, with the patience of the slowest sampling. Raises ConfigError."""
     return load_rack(config, options.folder, slowest(load_settings(config)).patience(Lane.FAST))
 
 
 def keys_for_a_restart(old: Section, new: Section, path: str = "") -> list[str]:
-    """Keys that differ but that a reload cannot apply: they determine processes, sockets and files."""
+    """Return keys that differ but that a reload cannot apply: they determine processes, sockets and files."""
     changed = []
     for field in fields_of(type(old)).values():
         before, after = getattr(old, field.attribute), getattr(new, field.attribute)

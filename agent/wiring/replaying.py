@@ -38,18 +38,18 @@ class FasterClock:
 
 
 def is_replay(config: Config) -> bool:
-    """Whether all readings come from a recording."""
+    """Return whether all readings come from a recording."""
     return config.backends.devices == "replay"
 
 
 def clock_of(config: Config) -> Callable[[], Instant]:
-    """The clock by which this agent samples, evaluates its rules and shows ages."""
+    """Return the clock by which this agent samples, evaluates its rules and shows ages."""
     speed = config.backends.replay.speed
     return FasterClock(speed) if is_replay(config) and speed != 1.0 else clock
 
 
 def recording_file(config: Config, folder: Path) -> Path:
-    """The file that is replayed; relative ones begin at `folder`. Raises ConfigError."""
+    """Return the file that is replayed; relative ones begin at `folder`. Raises ConfigError."""
     if config.backends.replay.file is None:
         raise ConfigError("backends.replay.file: is not set; name a recording, or start with --backend replay:FILE")
     return folder / config.backends.replay.file
@@ -57,7 +57,7 @@ def recording_file(config: Config, folder: Path) -> Path:
 
 @with_places
 def replayed_header(config: Config, folder: Path) -> RecordingHeader:
-    """Whose recording it is, after seeing that it can be read. Raises ConfigError."""
+    """Return whose recording it is, after seeing that it can be read. Raises ConfigError."""
     from agent.recording.file_records import RecordingError  # all of this is for replays only
     from agent.recording.recording_reader import Recording
 
@@ -77,7 +77,7 @@ def replayed_header(config: Config, folder: Path) -> RecordingHeader:
 
 
 def make_replayed_node(config: Config, folder: Path, settings: Settings) -> ReplayedNode:
-    """What takes the sampler's place. Raises ConfigError."""
+    """Return what takes the sampler's place. Raises ConfigError."""
     from agent.backends.replay import RecordingPlayer
     from agent.daemon.replayed_node import ReplayedNode
     from agent.recording.recording_reader import Recording

@@ -36,7 +36,7 @@ AUTOMATIC = "nvml"
 
 
 def load_settings(config: Config, ranges: Ranges = Ranges()) -> Settings:  # noqa: B008 - it is frozen
-    """The sampler's part of the configuration; `ranges` is what the rules read."""
+    """Return the sampler's part of the configuration; `ranges` is what the rules read."""
     sampling = config.sampling
     wanted = config.backends.estimate
     return Settings(
@@ -66,7 +66,7 @@ def make_sampling_loop(
     ranges: Ranges = Ranges(),  # noqa: B008 - it is frozen
     is_my_turn: Callable[[str], bool] = lambda _: False,
 ) -> SamplingLoop:
-    """The loop over all configured sources. Raises ConfigError.
+    """Return the loop over all configured sources. Raises ConfigError.
 
     `save` writes the inventory; `pause` knows when the driver is to be released; `now` is the clock. `governing` slows
     lanes down within the `ranges` of the rules. `is_my_turn` says which equipment of the rack to ask; none without it.
@@ -115,18 +115,20 @@ def _gpus_on_bus(config: Config, options: CommandLineOptions) -> int:
 
 
 def family_of(config: Config) -> str:
-    """The family of devices that is read."""
+    """Return the family of devices that is read."""
     devices = config.backends.devices
     return AUTOMATIC if devices in ("auto", "none") else devices
 
 
 def equipment_of(config: Config) -> tuple[str, ...]:
-    """The names of the services that serve the rack: configured ones, or else the scenario's. Raises ConfigError."""
+    """Return the names of the services that serve the rack: configured ones, or else the scenario's. Raises
+    ConfigError.
+    """
     return tuple(config.rack.equipment or _services_of_scenario(config, 0.0))
 
 
 def _services_of_scenario(config: Config, began: float) -> dict[str, Callable[[], RedfishSource]]:
-    """How those of a scenario's rack are opened that began at this monotonic second. Raises ConfigError."""
+    """Return how those of a scenario's rack are opened that began at this monotonic second. Raises ConfigError."""
     if config.backends.devices != "synthetic":
         return {}
     from agent.backends.synthetic import load_scenario
@@ -136,7 +138,9 @@ def _services_of_scenario(config: Config, began: float) -> dict[str, Callable[[]
 
 
 def _supervisor(config: Config, options: CommandLineOptions, began: float) -> Supervisor | None:
-    """The supervisor of the device worker; None if no devices are read. A scenario began at this monotonic second."""
+    """Return the supervisor of the device worker; None if no devices are read. A scenario began at this monotonic
+    second.
+    """
     if config.backends.devices == "none":
         return None
     family = family_of(config)
@@ -152,7 +156,10 @@ def _supervisor(config: Config, options: CommandLineOptions, began: float) -> Su
 
 
 def faults_to_come(scenario: str, wall: float) -> list[str]:
-    """The faults of a scenario that begins at `wall` (seconds since the epoch), with times. Raises ScenarioError."""
+    """Return the faults of a scenario that begins at `wall` (seconds since the epoch), with times.
+
+    Raises ScenarioError.
+    """
     from agent.backends.synthetic.loader import load_scenario
     from agent.backends.synthetic.scenario import announced
 
@@ -161,7 +168,7 @@ def faults_to_come(scenario: str, wall: float) -> list[str]:
 
 @with_places
 def checked_scenario(config: Config) -> str:
-    """The scenario's name or file, after a check that the worker will be able to read it."""
+    """Return the scenario's name or file, after a check that the worker will be able to read it."""
     from agent.backends.synthetic import ScenarioError, load_scenario
 
     name = scenario_of(config) or DEFAULT_SCENARIO

@@ -66,7 +66,7 @@ def load_expected(source: str, folder: Path) -> Expected:
 
 @with_places
 def load_choice(config: Config, folder: Path) -> ExpectationChoice:
-    """What the running agent expects of its node. Raises ConfigError."""
+    """Return what the running agent expects of its node. Raises ConfigError."""
     if config.expectations == AUTO:
         return ExpectationChoice()
     if config.expectations == NONE:

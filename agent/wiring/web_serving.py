@@ -78,7 +78,7 @@ class Protection:
         return self.watch is not None and self.watch.gate.terms.context is not None
 
     def last(self) -> WebReload | None:
-        """How the file was last read; None if there is none."""
+        """Return how the file was last read; None if there is none."""
         return None if self.watch is None else self.watch.last
 
     def refused(self) -> Mapping[str, int]:
@@ -86,7 +86,7 @@ class Protection:
         return {} if self.watch is None else self.watch.gate.refused
 
     def load(self) -> WebTerms | None:
-        """The terms as the files are now. Raises ConfigError."""
+        """Return the terms as the files are now. Raises ConfigError."""
         if self.watch is None:
             return None
         from exporters.protection.web_file import WebFileError
@@ -139,12 +139,15 @@ class Exposed:
         return apply
 
     def latest(self) -> Snapshot | None:
-        """The last snapshot; None before the first one. For any thread."""
+        """Return the last snapshot; None before the first one. For any thread."""
         snapshot = self._hub.latest
         return None if snapshot is None else self._selected(snapshot)
 
     def scraped(self) -> Snapshot | None:
-        """The same with the neighbours' series, which do not depend on the selection. For the server's thread."""
+        """Return the same with the neighbours' series, which do not depend on the selection.
+
+        For the server's thread.
+        """
         whole, neighbours = self._hub.latest, self.neighbours
         if whole is None or neighbours is None:
             return None if whole is None else self._selected(whole)
@@ -164,7 +167,7 @@ class Exposed:
 
 
 def neighbours_of(config: Config) -> Translation | None:
-    """What the configuration asks for under other exporters' names; None if nothing."""
+    """Return what the configuration asks for under other exporters' names; None if nothing."""
     metrics = config.metrics
     if not metrics.compatibility:
         return None
@@ -174,7 +177,7 @@ def neighbours_of(config: Config) -> Translation | None:
 
 
 def with_neighbours(shown: Snapshot, whole: Snapshot, neighbours: Translation) -> Snapshot:
-    """A selection of a snapshot, and the neighbours' series from all of it."""
+    """Return a selection of a snapshot, and the neighbours' series from all of it."""
     return replace(shown, frames=(*shown.frames, *neighbours.frames(whole)))
 
 
@@ -192,7 +195,7 @@ def make_server(
     protection: Protection,
     now: Callable[[], Instant],
 ) -> HttpServer:
-    """The server with all its pages; `now` is the samples' clock. Raises ConfigError."""
+    """Return the server with all its pages; `now` is the samples' clock. Raises ConfigError."""
 
     def health() -> tuple[bool, str]:
         trouble = threads.trouble()

@@ -50,14 +50,19 @@ _OF_SYNTHETIC = frozenset(
 
 
 def rows_of(source: str) -> Mapping[str, Metric]:
-    """The rows by name. `source` is a family of devices; a `synthetic` node has its ports, power, water and jobs."""
+    """Return the rows by name.
+
+    `source` is a family of devices; a `synthetic` node has its ports, power, water and jobs.
+    """
     if source == "synthetic":
         return {row.name: row for row in ROWS if _synthetic(row)}
     return {row.name: row for row in ROWS if _bound(row, source)}
 
 
 def missable(source: str) -> Mapping[str, Metric]:
-    """The rows that the source may report as missing: of jobs, too, if the driver does not say it of processes."""
+    """Return the rows that the source may report as missing: of jobs, too, if the driver does not say it of
+    processes.
+    """
     return {**rows_of(source), **{name: BY_NAME[name] for name in (JOBS, JOB_SM)}}
 
 
@@ -70,7 +75,7 @@ def _bound(row: Metric, source: str) -> bool:
 
 
 def _family(binding: object) -> str | None:
-    """The family of devices that reads a binding; None if none does."""
+    """Return the family of devices that reads a binding; None if none does."""
     if isinstance(binding, DeviceValue):
         return binding.family
     return "nvml" if isinstance(binding, Field | Call | Gpm) else None
@@ -98,7 +103,7 @@ class Entities:
         self._gpus = {(gpu.index, gpu.uuid): gpu for gpu in self._own if gpu is not None}
 
     def of(self, channel: int, parts: Any) -> Entity:
-        """The entity that these parts name. Raises MessageError, or another exception for malformed parts."""
+        """Return the entity that these parts name. Raises MessageError, or another exception for malformed parts."""
         own = self._own[channel]
         kind, *rest = parts
         if kind in ("gpu", "nvlink"):
@@ -170,7 +175,7 @@ class Decoder:
         return {**self._inherited, **{place: layout for place, (_, layout) in self._layouts.items()}}
 
     def decode(self, line: bytes) -> Message | Alive | None:
-        """The message of a line; None if it only changed what is remembered. Raises MessageError."""
+        """Return the message of a line; None if it only changed what is remembered. Raises MessageError."""
         body = unseal(line)
         try:
             kind, *parts = json.loads(body)
@@ -192,7 +197,7 @@ class Decoder:
         return Refusal(False, message_checks.text(detail, message_limits.TEXT))
 
     def _take_hello(self, source: Any, channels: Any, unidentified: Any) -> Hello | None:
-        """A hello is believed when it comes twice in a row; a worker's channels stay, and others may only join them."""
+        """Believe a hello that comes twice in a row; a worker's channels stay, and others may only join them."""
         before, self._said = self._said, [source, channels, unidentified]
         if source != self._source:
             raise MessageError(f"the source is {source!r:.40}, not {self._source}")
@@ -261,7 +266,7 @@ class Decoder:
         self._processes[place] = (message_checks.whole(edition, 2**63), message_checks.processes(rows))
 
     def _xid(self, number: Any, rows: Any) -> tuple[Xid, ...]:
-        """The events of a message: it is numbered, so that one that comes twice counts once."""
+        """Return the events of a message: it is numbered, so that one that comes twice counts once."""
         made = tuple(message_checks.xid(row) for row in message_checks.rows(rows, message_limits.EVENTS))
         if message_checks.whole(number, 2**63) <= self._events:
             raise MessageError("XID errors that were already sent")
@@ -303,7 +308,7 @@ class Decoder:
         return sample
 
     def _remembered(self, place: Place, editions: Any) -> tuple[Layout, tuple[Gap, ...], tuple[GpuProcess, ...] | None]:
-        """The layout, gaps and processes that a sample refers to, if they are the last that were sent."""
+        """Return the layout, gaps and processes that a sample refers to, if they are the last that were sent."""
         layout = self._layouts.get(place, (0, EMPTY_LAYOUT))
         gaps = self._gaps.get(place, (0, ()))
         processes = self._processes.get(place, (0, None))

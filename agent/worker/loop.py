@@ -189,7 +189,7 @@ class WorkerLoop:
                     return
 
     def _broken(self, error: SourceError) -> None:
-        """The library is unusable: a new process must load it again."""
+        """Note that the library is unusable: a new process must load it again."""
         self._leave("failed", str(error), EXIT_SOURCE)
 
     def _leave(self, kind: str, detail: str, status: int) -> None:
@@ -217,6 +217,6 @@ class WorkerLoop:
             os._exit(0)
 
     def _hanging(self, opener: threading.Thread) -> Iterable[str]:
-        """What is hanging: keys of channels, or the source itself while it is being opened."""
+        """Return what is hanging: keys of channels, or the source itself while it is being opened."""
         opening = [self._source.name] if opener.is_alive() and not self._is_open else []
         return [*opening, *self._pool.busy]

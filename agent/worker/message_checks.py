@@ -26,35 +26,35 @@ WALL_SECONDS = 1e11
 
 
 def whole(value: Any, below: int) -> int:
-    """A whole number from 0."""
+    """Return a whole number from 0."""
     if type(value) is not int or not 0 <= value < below:
         raise MessageError(f"not a whole number below {below}: {value!r:.40}")
     return value
 
 
 def moment(value: Any, most: float = 1e15) -> float:
-    """Seconds, finite: any other time would never become old."""
+    """Return seconds, finite: any other time would never become old."""
     if type(value) not in (int, float) or not isfinite(value) or not 0 <= value <= most:
         raise MessageError(f"not a time: {value!r:.40}")
     return float(value)
 
 
 def text(value: Any, limit: int) -> str:
-    """A text that may become a label's value or part of a log line."""
+    """Return a text that may become a label's value or part of a log line."""
     if type(value) is not str or len(value) > limit or not value.isprintable():
         raise MessageError(f"not a text of at most {limit} characters: {value!r:.60}")
     return value
 
 
 def name(value: Any) -> str:
-    """A text that identifies something."""
+    """Return a text that identifies something."""
     if not text(value, message_limits.NAME):
         raise MessageError("an empty name")
     return str(value)
 
 
 def rows(value: Any, most: int) -> list[Any]:
-    """A list with a bound."""
+    """Return a list with a bound."""
     if type(value) is not list or len(value) > most:
         raise MessageError(f"not a list of at most {most} items")
     return value
@@ -65,7 +65,7 @@ def reason(value: Any) -> Reason:
 
 
 def labels(metric: Metric, pairs: Any) -> Labels:
-    """The row's own labels, all of them and in order."""
+    """Return the row's own labels, all of them and in order."""
     if [each[0] for each in pairs] != list(metric.labels):
         raise MessageError(f"{metric.name} has the labels {metric.labels}, not {pairs!r:.80}")
     return tuple(
@@ -74,7 +74,7 @@ def labels(metric: Metric, pairs: Any) -> Labels:
 
 
 def roster(value: Any) -> tuple[tuple[str, GpuIdentity | None], ...]:
-    """The channels, no two of them equal."""
+    """Return the channels, no two of them equal."""
     made = tuple(identity(row) for row in rows(value, message_limits.CHANNELS))
     gpus = [each for _, each in made if each is not None]
     slots = [each.slot for each in gpus if each.slot]
@@ -84,7 +84,7 @@ def roster(value: Any) -> tuple[tuple[str, GpuIdentity | None], ...]:
 
 
 def identity(row: Any) -> tuple[str, GpuIdentity | None]:
-    """A channel's key, and the GPU's identity if it is one."""
+    """Return a channel's key, and the GPU's identity if it is one."""
     if len(rows(row, 7)) == 1:
         return name(row[0]), None
     key, index, uuid, slot, serial, model, facts = row
@@ -95,7 +95,7 @@ def identity(row: Any) -> tuple[str, GpuIdentity | None]:
 
 
 def _facts(pairs: Any) -> Labels:
-    """Facts, which become labels of coldplate_gpu_info: none with the name of its own labels, and each once."""
+    """Return facts, which become labels of coldplate_gpu_info: none with the name of its own labels, and each once."""
     made = tuple((name(known), text(value, message_limits.LABEL)) for known, value in rows(pairs, message_limits.FACTS))
     names = [known for known, _ in made]
     taken = {"gpu", "uuid", *_INFO.labels}
@@ -107,7 +107,7 @@ def _facts(pairs: Any) -> Labels:
 
 
 def unidentified(value: Any) -> tuple[Unidentified, ...]:
-    """The devices that have not identified themselves."""
+    """Return the devices that have not identified themselves."""
     made = []
     for index, why, detail in rows(value, message_limits.CHANNELS):
         made.append(Unidentified(name(index), reason(why), text(detail, message_limits.TEXT)))
@@ -122,7 +122,7 @@ def indexes(channels: Sequence[tuple[str, GpuIdentity | None]], missing: Sequenc
 
 
 def processes(value: Any) -> tuple[GpuProcess, ...] | None:
-    """All processes that compute on a GPU; None if they are not known."""
+    """Return all processes that compute on a GPU; None if they are not known."""
     return None if value is None else tuple(_process(row) for row in rows(value, message_limits.PROCESSES))
 
 
@@ -137,7 +137,7 @@ def _process(row: Any) -> GpuProcess:
 
 
 def xid(row: Any) -> Xid:
-    """One XID error."""
+    """Return one XID error."""
     device, code, wall, reporter, words = row
     if reporter != "nvml":
         raise MessageError(f"a worker cannot have reports from {reporter!r:.20}")

@@ -196,7 +196,7 @@ class ReaderPool:
             self._short = False
 
     def _stuck(self) -> bool:
-        """Whether every reader may be stuck in a channel: as many are being read as there are readers."""
+        """Return whether every reader may be stuck in a channel: as many are being read as there are readers."""
         reading = sum(post.busy for post in self._posts) - len(self._due)
         return reading >= self._readers
 

@@ -203,7 +203,10 @@ class Supervisor:
         return True
 
     def receive(self, now: float) -> list[Message]:
-        """All complete messages that have come. Of a worker that is being ended, only its reason for leaving counts."""
+        """Return all complete messages that have come.
+
+        Of a worker that is being ended, only its reason for leaving counts.
+        """
         messages, self._unread = self._unread, []
         lines = self._process.lines(now) if self._process else []
         self._trust.weigh(sum(map(len, lines)), now)

@@ -63,7 +63,7 @@ class WorkerTrust:
             self.lost = "floods its output"
 
     def wants_anew(self, now: float) -> bool:
-        """Whether to request everything again now; True once for each request."""
+        """Return whether to request everything again now; True once for each request."""
         if not self._anew or (self._asked is not None and now - self._asked < ASK_SECONDS):
             return False
         self._anew, self._asked = False, now

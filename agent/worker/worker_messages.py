@@ -65,13 +65,13 @@ Message = Hello | Refusal | LaneSample | ChannelError | tuple[Xid, ...]
 
 
 def encode(kind: str, *parts: object) -> bytes:
-    """One message as a line."""
+    """Return one message as a line."""
     body = _ENCODE([kind, *parts]).encode()
     return b"%08x %b\n" % (crc32(body), body)
 
 
 def unseal(line: bytes) -> bytes:
-    """The message of a line, without its checksum and its end. Raises MessageError."""
+    """Return the message of a line, without its checksum and its end. Raises MessageError."""
     body = line[9:].removesuffix(b"\n")
     if line[:9] != b"%08x " % crc32(body):
         raise MessageError(f"the checksum is wrong: {line[:60]!r}")
@@ -79,7 +79,7 @@ def unseal(line: bytes) -> bytes:
 
 
 def clean(text: str, limit: int) -> str:
-    """A text that the reader will accept: without unprintable characters, and no longer than the limit."""
+    """Return a text that the reader will accept: without unprintable characters, and no longer than the limit."""
     if len(text) > limit:
         text = text[: limit - 1] + "…"
     return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)

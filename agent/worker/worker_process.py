@@ -58,7 +58,7 @@ class LogRelay:
         self._hand_on(lines)
 
     def close(self) -> None:
-        """The writer is gone: pass on its last output."""
+        """Pass on the last output of a writer that is gone."""
         self._hand_on([self._buffer] if self._buffer else [])
         if self._left_out:
             self._tell()
@@ -106,16 +106,18 @@ class WorkerProcess(Protocol):
     """What to poll for messages."""
 
     def status(self) -> int | None:
-        """How it ended, as subprocess.Popen.returncode; None while it runs."""
+        """Return how it ended, as subprocess.Popen.returncode; None while it runs."""
 
     def order(self, line: bytes) -> bool:
         """Send an order; False if it accepts none."""
 
     def lines(self, now: float) -> list[bytes]:
-        """The complete lines that have come, without their ends; of a line that is too long, what was read of it."""
+        """Return the complete lines that have come, without their ends; of a line that is too long, what was read of
+        it.
+        """
 
     def resident(self) -> int | None:
-        """Bytes of resident memory; None if not known."""
+        """Return bytes of resident memory; None if not known."""
 
     def signal(self, *numbers: int) -> None:
         """Send these signals."""
@@ -200,5 +202,5 @@ class ChildProcess:
 
 
 def said(status: int) -> str:
-    """How a process ended, in words."""
+    """Return how a process ended, in words."""
     return f"was killed: {signal.strsignal(-status) or -status}" if status < 0 else f"ended with status {status}"

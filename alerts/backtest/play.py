@@ -47,14 +47,14 @@ class RecordedRounds:
         self._began = float("-inf")
 
     def begins_anew(self, snapshot: Snapshot) -> bool:
-        """Whether what comes now has nothing to do with what was: after a reboot or a long pause."""
+        """Return whether what comes now has nothing to do with what was: after a reboot or a long pause."""
         if self._last is None:
             return False
         passed = snapshot.at.mono - self._last.at.mono
         return not 0 <= passed <= PAUSE_SECONDS
 
     def take(self, snapshot: Snapshot) -> Iterator[Round]:
-        """The rounds until a snapshot, and its own if it is time for one. One that was there already has none."""
+        """Yield the rounds until a snapshot, and its own if it is time for one. One that was there already has none."""
         at, last = snapshot.at, self._last
         if last is not None and not self.begins_anew(snapshot):
             if (snapshot.sequence, at) == (last.sequence, last.at):
@@ -69,7 +69,7 @@ class RecordedRounds:
             yield Round(snapshot, at)
 
     def _without(self, last: Snapshot, until: float) -> Iterator[Round]:
-        """The rounds of a time without a new snapshot."""
+        """Yield the rounds of a time without a new snapshot."""
         while (at := patient_time(self._began, self._interval, self._period)) < until - _HAIR:
             self._began = at
             yield Round(last, Instant(at, last.at.wall + at - last.at.mono))
@@ -122,7 +122,7 @@ class SpanCollector:
                 spans[alert.labels] = self._span(alert)
 
     def spans(self) -> list[AlertSpan]:
-        """Those that ended and those that are still there, in the order of their beginnings."""
+        """Return those that ended and those that are still there, in the order of their beginnings."""
         found = [*self._done, *(span for spans in self._open.values() for span in spans.values())]
         return sorted(found, key=attrgetter("active_at", "alert", "labels"))
 
@@ -194,11 +194,11 @@ class RulePlay:
         self._engine, self._collector = None, SpanCollector(self._node)
 
     def spans(self) -> list[AlertSpan]:
-        """The alerts so far, in the order of their beginnings."""
+        """Return the alerts so far, in the order of their beginnings."""
         return [*self._earlier, *self._collector.spans()]
 
     def failures(self) -> list[RuleFailures]:
-        """The rules that failed, in the order in which they first did."""
+        """Return the rules that failed, in the order in which they first did."""
         return list(self._failures.values())
 
     def _note(self, group: str, rule: str, at: float, error: str) -> None:
@@ -245,7 +245,7 @@ class _ToldAlerts:
         self._pruned: dict[Layout, tuple[Layout, Callable[[Sequence[float]], tuple[float, ...]]]] = {}
 
     def replaced(self, snapshot: Snapshot, engine: RuleEngine) -> Snapshot:
-        """The snapshot with what the engine says of alerts."""
+        """Return the snapshot with what the engine says of alerts."""
         frames = [self._without(frame) for frame in snapshot.frames]
         own = self._framer.frame(self._readings(engine))
         return replace(snapshot, frames=(*frames, own))

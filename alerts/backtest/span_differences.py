@@ -66,7 +66,7 @@ class SpanDifference:
 def differences(
     old: Iterable[AlertSpan], new: Iterable[AlertSpan], set_labels: Mapping[str, Collection[str]]
 ) -> tuple[list[SpanDifference], int]:
-    """The differences in the order of time, and how many alerts fire in the same way.
+    """Return the differences in the order of time, and how many alerts fire in the same way.
 
     Only what fired counts. `set_labels` has the names of the labels that rules set, by the name of the alert.
     """
@@ -77,7 +77,7 @@ def differences(
 
 
 def labels_set_by(*versions: Ruleset) -> dict[str, frozenset[str]]:
-    """The names of the labels that rules of each name set, in any of the versions."""
+    """Return the names of the labels that rules of each name set, in any of the versions."""
     found: dict[str, frozenset[str]] = {}
     for version in versions:
         for rule in (rule for group in version.groups for rule in group.rules):
@@ -99,7 +99,9 @@ def _by_key(
 
 
 def _pairs(old: Sequence[AlertSpan], new: Sequence[AlertSpan]) -> list[SpanDifference]:
-    """Spans that overlap, two by two in the order of time and those of equal labels first, and those that are alone."""
+    """Return spans that overlap, two by two in the order of time and those of equal labels first, and those that are
+    alone.
+    """
     left, pairs = list(old), []
     alone: list[AlertSpan] = []
     for same_labels, spans in ((True, list(new)), (False, alone)):

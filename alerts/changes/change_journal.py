@@ -166,13 +166,13 @@ class ChangeJournal:
             self._changes.popleft()
 
     def known_since(self, now: float) -> float:
-        """The wall second from which on every change is remembered."""
+        """Return the wall second from which on every change is remembered."""
         began = now if self.began is None else self.began
         is_full = len(self._changes) == MOST
         return max(began, now - KEPT_SECONDS, self._changes[0].at if is_full else began)
 
     def between(self, start: float, end: float) -> Iterator[Change]:
-        """The changes within a span of wall seconds."""
+        """Yield the changes within a span of wall seconds."""
         return (change for change in self._changes if start <= change.at <= end)
 
     def shift(self, seconds: float) -> None:
@@ -232,7 +232,7 @@ class ChangeJournal:
                 del self._wandering[series]
 
     def _note_moment(self, series: Series, moment: float, at: float) -> None:
-        """What happened at a moment that the row itself tells. A start of the agent is told by `began`."""
+        """Note what happened at a moment that the row itself gives. A start of the agent is told by `began`."""
         if self.began is not None and self.began < moment < at + QUIET_SECONDS:  # clocks of others may be ahead
             labels = dict(series.labels)
             text = MOMENTS[series.metric.name].format(**labels)

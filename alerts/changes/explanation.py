@@ -32,7 +32,7 @@ class _Story(NamedTuple):
 
 
 def explain(journal: ChangeJournal, alert: Alert, now: float) -> str:
-    """What changed on the node from two minutes before the alert began until `now`, in wall seconds."""
+    """Return what changed on the node from two minutes before the alert began until `now`, in wall seconds."""
     start = alert.active_at - BEFORE_SECONDS
     known = journal.known_since(now)
     if known > start:
@@ -51,7 +51,7 @@ def explain(journal: ChangeJournal, alert: Alert, now: float) -> str:
 
 
 def _joined(changes: Iterable[Change], labels: dict[str, str]) -> Iterable[_Story]:
-    """The changes by their nearness; the same one of several parts at one time is told once."""
+    """Yield the changes by their nearness; the same one of several parts at one time is told once."""
     open_ones: dict[tuple[int, type, str], _Story] = {}
     done = []
     for change in sorted(changes, key=lambda each: each.at):
@@ -77,12 +77,12 @@ def _nearness(change: Change, labels: dict[str, str]) -> int:
 
 
 def _part(entity: Entity) -> Entity:
-    """The part that alerts are about: of a link its GPU."""
+    """Return the part that alerts are about: of a link its GPU."""
     return entity.gpu if isinstance(entity, NvLink) else entity
 
 
 def _who(entities: Sequence[Entity]) -> str:
-    """The parts in words, with what leads to the words of the change; nothing for the node itself."""
+    """Return the parts in words, with what leads to the words of the change; nothing for the node itself."""
     if isinstance(entities[0], (Gpu, NvLink)):
         gpus = {_part(each).labels[0][1] for each in entities}
         links = f"{_plural('NVLink', entities)} of " if isinstance(entities[0], NvLink) else ""

@@ -3,49 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import floor
 
-from agent.lib.http_target import HttpTarget, split_url
-from agent.lib.threads import Threads
-from agent.model import Instant
-from alerts.notify.delivery import HttpReceiver, Pace, jitter
+from agent.lib.http_target import split_url
+from alerts.notify.delivery import HttpReceiver
 from alerts.notify.receiver import Notice, rfc3339, texts
 
 PATH = "/api/v2/alerts"
 
 
 class Alertmanager(HttpReceiver):
-    """One instance. `external_url` is the address of coldplate's own pages, and the alerts' generatorURL."""
+    """One instance. `external_url` is also the alerts' generatorURL."""
 
     name = "alertmanager"
+    path = PATH
     repeats = True
     expires = True
     compares = True
 
-    def __init__(
-        self,
-        target: HttpTarget,
-        clock: Callable[[], Instant],
-        external_url: str = "",
-        pace: Pace | None = None,
-        *,
-        jitter: Callable[[], float] = jitter,
-        threads: Threads | None = None,
-    ) -> None:
-        if target.path.endswith(("/api/v1/alerts", PATH)):
-            raise ValueError(f"url {target.shown!r}: give Alertmanager's base URL, without /api/...")
-        if external_url:
-            split_url(external_url)  # Alertmanager rejects each alert whose generatorURL is not one
-        super().__init__(target, target.path + PATH, clock, pace, jitter=jitter, threads=threads)
-        self.external_url = external_url
+    def check(self) -> None:
+        if self.target.path.endswith(("/api/v1/alerts", PATH)):
+            raise ValueError(f"url {self.target.shown!r}: give Alertmanager's base URL, without /api/...")
+        if self.external_url:
+            split_url(self.external_url)  # Alertmanager rejects each alert whose generatorURL is not one
 
     def encode(self, notices: Sequence[Notice]) -> bytes:
         now = floor((self._clock().wall + self._server_clock.ahead) * 1000) / 1000
         return json.dumps([self._alert(notice, now) for notice in notices]).encode("ascii")
 
     def _alert(self, notice: Notice, now: float) -> dict[str, object]:
-        """An alert as the API expects it, at second `now` of Alertmanager's clock.
+        """Return an alert as the API expects it, at second `now` of Alertmanager's clock.
 
         If the clock was set back, the end may be in the future. Alertmanager would not take that for an end: it would
         keep the later `endsAt` that it got while the alert fired.

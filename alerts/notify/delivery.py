@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from agent.lib.http_target import HttpTarget
+from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant, Labels, Phase
 from alerts.notify.receiver import Counts, Notice, ReceiverAnswer, ReceiverLink, ServerClock, UnreachableError
@@ -108,7 +109,7 @@ class Pace:
 
 
 def jitter() -> float:
-    """A random number from 0 to 1, without the memory cost of the module `random`."""
+    """Return a random number from 0 to 1, without the memory cost of the module `random`."""
     return int.from_bytes(os.urandom(4), "big") / 0xFFFFFFFF
 
 
@@ -153,6 +154,8 @@ class HttpReceiver:
     """What the HTTP receivers have in common: all but address and encoding. The thread starts with the first notice."""
 
     name = "http"
+    path = ""
+    """What follows the path of the receiver's address."""
     repeats = True
     expires = True
     compares = False
@@ -161,18 +164,21 @@ class HttpReceiver:
     def __init__(
         self,
         target: HttpTarget,
-        path: str,
         clock: Callable[[], Instant],
+        external_url: str = "",
         pace: Pace | None = None,
         *,
         jitter: Callable[[], float] = jitter,
         threads: Threads | None = None,
     ) -> None:
+        """`external_url` is the address of coldplate's own pages. Raises ValueError."""
         pace = pace or Pace()
         self.target = target
+        self.external_url = external_url
+        self.check()
         self.counts = Counts()
         self._clock = clock
-        self._link = ReceiverLink(target, path, lambda: clock().mono)
+        self._link = ReceiverLink(target, target.path + self.path or "/", lambda: clock().mono)
         self._rhythm = _Rhythm(pace, jitter)
         self._wake = threading.Condition()  # guards the queue and what follows
         self._queue = NotificationQueue(pace.capacity, self.expires)
@@ -182,9 +188,12 @@ class HttpReceiver:
         self._threads = threads or Threads()
         self.heir: HttpReceiver | None = None
         """The successor, which takes over what could not be delivered at the end."""
-        self._away = False  # this and the following belong to the thread
+        self._once = LogOnce(log)  # this and the following belong to the thread
         self._server_clock = ServerClock()
         self._refusals: dict[Labels, None] = {}
+
+    def check(self) -> None:
+        """Check the addresses. Raises ValueError."""
 
     def encode(self, notices: Sequence[Notice]) -> bytes:
         raise NotImplementedError
@@ -295,7 +304,7 @@ class HttpReceiver:
         return answer, sent, self._clock()
 
     def _encoded(self, batch: Sequence[Notice]) -> bytes:
-        """The batch with times by the receiver's clock, or by ours if its times cannot be written."""
+        """Return the batch with times by the receiver's clock, or by ours if its times cannot be written."""
         try:
             try:
                 return self.encode(self._server_clock.told(batch))
@@ -327,14 +336,9 @@ class HttpReceiver:
         with self._wake:
             self._rhythm.failed(self._clock().mono)
         self._settle(batch, postponed=True)
-        if not self._away:
-            self._away = True
-            facts = {
-                "notifier": self.name,
-                "url": self.url,
-                "error": self._link.masked(str(error)) or type(error).__name__,
-            }
-            log.warning("cannot deliver alerts; retrying", extra={"facts": facts}, exc_info=None if known else error)
+        why = self._link.masked(str(error)) or type(error).__name__
+        facts = {"notifier": self.name, "url": self.url, "error": why}
+        self._once.problem("away", "cannot deliver alerts; retrying", error=None if known else error, facts=facts)
 
     def _settle(self, batch: list[Notice] | Sequence[Notice], postponed: bool, first: bool = False) -> None:
         """Finish a batch, putting it back into the queue if it is `postponed`."""
@@ -346,9 +350,7 @@ class HttpReceiver:
     def _back(self) -> None:
         """Record that the server has answered."""
         self._rhythm.reached()
-        if self._away:
-            self._away = False
-            log.info("alerts are delivered again", extra={"facts": {"notifier": self.name, "url": self.url}})
+        self._once.over("away", "alerts are delivered again", facts={"notifier": self.name, "url": self.url})
 
     def _tell_clocks(self, ahead: float) -> None:
         facts = {"notifier": self.name, "url": self.url, "ahead": f"{ahead:+.0f}s"}

@@ -210,7 +210,7 @@ def _ms(seconds: float) -> int:
 
 
 def _moved(alert: Alert, seconds: float) -> Alert:
-    """The same incident after the clock was set."""
+    """Return the same incident after the clock was set."""
     fired, resolved = alert.fired_at, alert.resolved_at
     return replace(
         alert,
@@ -227,7 +227,7 @@ _WEIGHT = {Phase.PENDING: 0, Phase.RESOLVED: 1, Phase.FIRING: 2}
 
 
 def _distinct(alerts: Iterable[Alert]) -> Collection[Alert]:
-    """One alert for each label set: two rules may have the same one, which fires while either does."""
+    """Return one alert for each label set: two rules may have the same one, which fires while either does."""
     found: dict[Labels, Alert] = {}
     for alert in alerts:
         other = found.get(alert.labels)
@@ -278,7 +278,7 @@ class _Post:
 
 
 def _with(labels: Labels, external: Labels) -> Labels:
-    """The labels, and those external ones that they lack, in order; an empty label counts as missing."""
+    """Return the labels, and those external ones that they lack, in order; an empty label counts as missing."""
     pairs = {name: value for name, value in external if value}
     pairs.update((name, value) for name, value in labels if value)
     return tuple(sorted(pairs.items()))

@@ -15,7 +15,8 @@ LONGEST_NAME = 64
 
 
 def find_journal(environment: Mapping[str, str], descriptor: int = 2, path: str = SOCKET) -> Journal | None:
-    """The journal, if `descriptor` (standard error) leads there: systemd says so in JOURNAL_STREAM (systemd.exec(5)).
+    """Return the journal, if `descriptor` (standard error) leads there: systemd says so in JOURNAL_STREAM
+    (systemd.exec(5)).
 
     The variable is inherited by what runs under a service but writes elsewhere, hence the comparison.
     """
@@ -28,7 +29,7 @@ def find_journal(environment: Mapping[str, str], descriptor: int = 2, path: str 
 
 
 def field_name(name: str) -> str:
-    """A name as journald accepts it: capitals, digits and underscores, at most 64 characters."""
+    """Return a name as journald accepts it: capitals, digits and underscores, at most 64 characters."""
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in name.upper())[:LONGEST_NAME]
 
 
@@ -47,7 +48,7 @@ class Journal:
 
 
 def _field(name: str, value: str) -> bytes:
-    """A value with line breaks is preceded by its length instead of an equals sign (Native Journal Protocol)."""
+    """Return a value with line breaks is preceded by its length instead of an equals sign (Native Journal Protocol)."""
     data = value.encode("utf-8", "replace")
     if b"\n" in data:
         return b"%b\n%b%b\n" % (name.encode("ascii"), len(data).to_bytes(8, "little"), data)

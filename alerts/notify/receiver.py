@@ -23,6 +23,7 @@ from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFaul
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
+from agent.lib.logs import LogOnce
 from agent.model import Alert, Instant
 
 
@@ -34,13 +35,13 @@ class Notice(NamedTuple):
 
 
 def rfc3339(wall: float) -> str:
-    """A time in UTC with milliseconds, the finest part that Prometheus's own times have."""
+    """Return a time in UTC with milliseconds, the finest part that Prometheus's own times have."""
     moment = datetime.fromtimestamp(round(wall * 1000) / 1000, timezone.utc)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def texts(alert: Alert) -> dict[str, dict[str, str]]:
-    """Labels and annotations for JSON. An empty label counts as missing, for Alertmanager, too."""
+    """Return labels and annotations for JSON. An empty label counts as missing, for Alertmanager, too."""
     return {
         "labels": {name: value for name, value in alert.labels if value},
         "annotations": {name: str(value) for name, value in alert.annotations.items()},
@@ -119,7 +120,7 @@ class ServerClock:
 
     def __init__(self) -> None:
         self.ahead = 0.0
-        self._said = False
+        self._once = LogOnce(log)
 
     def hear(self, date: str, sent: Instant, received: Instant) -> bool:
         """Take in an answer's date, if valid; returns whether what was just sent had wrong times."""
@@ -130,7 +131,7 @@ class ServerClock:
         if abs(ahead) > MOST_SECONDS:
             self._disbelieve(ahead)
             return False
-        self._said = False
+        self._once.over("date")
         before = self.ahead
         if abs(ahead) <= (TOGETHER_SECONDS if before else TOLERANCE_SECONDS):
             ahead = 0.0
@@ -145,20 +146,16 @@ class ServerClock:
 
     def _disbelieve(self, ahead: float) -> None:
         """Log once that an answer's date is ignored."""
-        if not self._said:
-            self._said = True
-            text = (
-                "the receiver's Date header is too far from our clock to be trusted; check both clocks, and any proxy"
-            )
-            log.warning(text, extra={"facts": {"ahead": f"{ahead:+.0f}s", "most": f"{MOST_SECONDS:.0f}s"}})
+        text = "the receiver's Date header is too far from our clock to be trusted; check both clocks, and any proxy"
+        self._once.problem("date", text, facts={"ahead": f"{ahead:+.0f}s", "most": f"{MOST_SECONDS:.0f}s"})
 
     def told(self, notices: Sequence[Notice]) -> Sequence[Notice]:
-        """The notices, with all times by the receiver's clock."""
+        """Return the notices, with all times by the receiver's clock."""
         return [_moved(notice, self.ahead) for notice in notices] if self.ahead else notices
 
 
 def _parsed(date: str) -> float | None:
-    """The time of a `Date`, in the one form that servers may send; None if it has another."""
+    """Return the time of a `Date`, in the one form that servers may send; None if it has another."""
     found = _DATE.fullmatch(date)
     if found is None or found[2].lower() not in _MONTHS:
         return None
@@ -231,7 +228,7 @@ class ReceiverLink:
         self._client.close()
 
     def masked(self, text: str) -> str:
-        """Text from the server, without what it repeats of the path and the login."""
+        """Return text from the server, without what it repeats of the path and the login."""
         return self._client.masked(text)
 
     def abort(self) -> None:

@@ -7,12 +7,10 @@ has no end and is never too old to send.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from agent.lib.http_target import HttpTarget
-from agent.lib.threads import Threads
-from agent.model import Alert, Instant, Labels, Phase
-from alerts.notify.delivery import HttpReceiver, Pace, jitter
+from agent.model import Alert, Labels, Phase
+from alerts.notify.delivery import HttpReceiver
 from alerts.notify.receiver import Notice, rfc3339, texts
 
 NO_TIME = "0001-01-01T00:00:00Z"
@@ -23,7 +21,7 @@ _FNV_PRIME = 0x100000001B3
 
 
 def fingerprint(labels: Labels) -> str:
-    """The alert's identity as Alertmanager writes it: FNV-1a over names and values, each ended by 0xff."""
+    """Return the alert's identity as Alertmanager writes it: FNV-1a over names and values, each ended by 0xff."""
     state = _FNV_OFFSET
     for name, value in sorted(pair for pair in labels if pair[1]):
         for byte in b"%b\xff%b\xff" % (name.encode("utf-8", "replace"), value.encode("utf-8", "replace")):
@@ -32,24 +30,11 @@ def fingerprint(labels: Labels) -> str:
 
 
 class Webhook(HttpReceiver):
-    """One webhook. `external_url` is the address of coldplate's own pages."""
+    """One webhook."""
 
     name = "webhook"
     repeats = False
     expires = False
-
-    def __init__(
-        self,
-        target: HttpTarget,
-        clock: Callable[[], Instant],
-        external_url: str = "",
-        pace: Pace | None = None,
-        *,
-        jitter: Callable[[], float] = jitter,
-        threads: Threads | None = None,
-    ) -> None:
-        super().__init__(target, target.path or "/", clock, pace, jitter=jitter, threads=threads)
-        self.external_url = external_url
 
     def encode(self, notices: Sequence[Notice]) -> bytes:
         alerts = [notice.alert for notice in notices]
@@ -82,7 +67,7 @@ class Webhook(HttpReceiver):
 
 
 def _common(each: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """The pairs that all have in common."""
+    """Return the pairs that all have in common."""
     first, *others = each
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
 

@@ -21,13 +21,12 @@ from alerts.promql.labels import (
 )
 from alerts.promql.query import Query, compile_query
 from alerts.promql.selectors import Selector
-from alerts.promql.storage import STALE, InstantSource, SampleSource, Storage, is_stale
+from alerts.promql.storage import STALE, SampleSource, Storage, is_stale
 from alerts.promql.syntax import count_tokens
 
 __all__ = [
     "STALE",
     "EvaluationError",
-    "InstantSource",
     "Labels",
     "Matcher",
     "PromqlError",

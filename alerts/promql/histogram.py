@@ -68,7 +68,7 @@ class _OfHistograms(VectorPlan):
 
 
 def _bound(text: str) -> float | None:
-    """The bound that a text gives, as Go parses numbers; None if Go would not parse it."""
+    """Return the bound that a text gives, as Go parses numbers; None if Go would not parse it."""
     try:
         if text.strip() != text:
             return None
@@ -101,7 +101,7 @@ def bucket_quantile(share: float, buckets: list[Bucket]) -> float:
 
 
 def _first_of_at_least(rank: float, counts: list[float]) -> int:
-    """The position of the first count that is at least the rank, without looking at the last one.
+    """Return the position of the first count that is at least the rank, without looking at the last one.
 
     Which one is found among NaNs depends on the search: this is Go's.
     """
@@ -127,7 +127,7 @@ def bucket_fraction(lower: float, upper: float, buckets: list[Bucket]) -> float:
 
 
 def _rank(value: float, bounds: list[float], counts: list[float]) -> float:
-    """How many observations are no larger than a value."""
+    """Return how many observations are no larger than a value."""
     below, start = 0.0, -math.inf
     rank = counts[-1]
     for bound, count in zip(bounds, counts, strict=True):

@@ -127,7 +127,7 @@ class _OfVectors(VectorPlan):
 
 
 def _by_signature(elements: Iterable[Element], signature: Callable[[Labels], Labels], side: str) -> dict[int, Element]:
-    """Index the side on which each signature must be unique."""
+    """Return index the side on which each signature must be unique."""
     found: dict[int, Element] = {}
     for element in elements:
         group = signature(element[0])

@@ -71,7 +71,9 @@ def exponential(value: float) -> float:
 
 
 def total(function: Callable[[float], float]) -> Callable[[float], float]:
-    """A trigonometric function for every number: NaN where it has no value, an infinity where that is too large."""
+    """Return a trigonometric function for every number: NaN where it has no value, an infinity where that is too
+    large.
+    """
 
     def everywhere(value: float) -> float:
         try:
@@ -311,7 +313,10 @@ class Date(NamedTuple):
 
 
 def date_of(seconds: float) -> Date:
-    """The date from seconds since the epoch. A number that 64 bits cannot hold becomes their smallest, as on x86-64."""
+    """Return the date from seconds since the epoch.
+
+    A number that 64 bits cannot hold becomes their smallest, as on x86-64.
+    """
     whole = int(seconds) if -(2.0**63) <= seconds < 2.0**63 else _SMALLEST
     days, second = divmod((whole + _EPOCH_DAY * _DAY_SECONDS) % 2**64, _DAY_SECONDS)
     cycle, day_of_cycle = divmod(days, _CYCLE_DAYS)

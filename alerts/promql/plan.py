@@ -59,7 +59,7 @@ class Steps:
 
 
 def lacks_nothing(matchers: tuple[Matcher, ...], budget: Budget) -> bool:
-    """The answer for a source that does not know which series it has: any may exist."""
+    """Return the answer for a source that does not know which series it has: any may exist."""
     del matchers, budget
     return False
 
@@ -95,7 +95,7 @@ class Matrix(NamedTuple):
     marked: bool
 
     def is_empty(self) -> bool:
-        """Whether there is no sample; this uses the windows up."""
+        """Return whether there is no sample; this uses the windows up."""
         if self.marked:
             return not any(without_markers(times, values)[0] for _, times, values in self.windows)
         return not any(times for _, times, _ in self.windows)
@@ -141,7 +141,7 @@ class _SeriesPlan:
         return False
 
     def is_barren(self, moment: EvaluationContext) -> bool:
-        """Whether it gives no elements and no error, because it reads no existing series. Raises LimitError."""
+        """Return whether it gives no elements and no error, because it reads no existing series. Raises LimitError."""
         del moment
         return False
 
@@ -253,7 +253,7 @@ class ForeignDerivation:
         self._memory: Memory[int, tuple[Labels, Labels]] = _NOTHING
 
     def all(self, labels: list[Labels], *, lasting: bool) -> list[Labels]:
-        """The function's result for each; remembered if the label sets are `lasting` objects. Raises LimitError.
+        """Return the function's result for each; remembered if the label sets are `lasting` objects. Raises LimitError.
 
         Many are computed at once: most of a large vector's cost is in its labels.
         """

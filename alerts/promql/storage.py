@@ -148,18 +148,6 @@ class SampleSource(Protocol):
         """
 
 
-class InstantSource(SampleSource, Protocol):
-    """A source that can also give only the newest sample, which saves an instant selector its window."""
-
-    def newest(
-        self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
-    ) -> list[Newest]:
-        """Return label set, time and value of the newest sample of each series, for start < time <= end.
-
-        The elements count as held. Raises LimitError if they are more than the budget has.
-        """
-
-
 def to_milliseconds(at: float) -> int:
     """Return a time in whole milliseconds."""
     return round(at * 1000)
@@ -201,7 +189,10 @@ def windows_of(found: Sequence[Sampled], start: float, end: float, budget: Budge
 
 
 def newest_of(found: Sequence[Sampled], start: float, end: float, budget: Budget | None) -> list[Newest]:
-    """Return what `InstantSource.newest` returns for these series."""
+    """Return label set, time and value of the newest sample of each series, for start < time <= end.
+
+    The elements count as held. Raises LimitError if they are more than the budget has.
+    """
     budget = budget or Budget()
     budget.hold(ELEMENT * len(found))
     newest: list[Newest] = []
@@ -272,7 +263,7 @@ class Storage:
     def newest(
         self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
     ) -> list[Newest]:
-        """Return the newest samples of the series that match (see `InstantSource`)."""
+        """Return the newest samples of the series that match (see `newest_of`)."""
         return newest_of(self._index.matching(matchers, budget), start, end, budget)
 
     def drop_before(self, at: float) -> None:

@@ -155,7 +155,9 @@ class Program:
         return Subject(self._compiled, text, self._fit(text).encode())
 
     def _fit(self, text: str) -> str:
-        """The text as Go would see it: what is not a character, as in file names that are not UTF-8, becomes U+FFFD."""
+        """Return the text as Go would see it: what is not a character, as in file names that are not UTF-8, becomes
+        U+FFFD.
+        """
         if len(text) > self._longest:
             raise TextTooLongError(f"the text of {len(text)} characters is too long; the limit is {self._longest}")
         return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
@@ -205,6 +207,6 @@ class Subject:
 
 
 def _reason(error: Exception) -> str:
-    """The library's own words, which it gives as bytes."""
+    """Return the library's own words, which it gives as bytes."""
     reason = error.args[0] if error.args else ""
     return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)

@@ -53,7 +53,7 @@ def words_of(pattern: str) -> list[str] | None:
 
 
 def is_list_of_words(pattern: str) -> bool:
-    """Whether a pattern has no special character except `|`."""
+    """Return whether a pattern has no special character except `|`."""
     return _WORDS.fullmatch(pattern) is not None
 
 

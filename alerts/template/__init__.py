@@ -47,7 +47,10 @@ class Template:
         return ()
 
     def render(self, root: Root, ask: Ask, budget: Budget | None = None, at: float = 0.0) -> str:  # noqa: ARG002
-        """The text for one alert at a wall second. Raises RenderError, and LimitError if the budget is used up."""
+        """Return the text for one alert at a wall second.
+
+        Raises RenderError, and LimitError if the budget is used up.
+        """
         return self._plain
 
 
@@ -86,12 +89,14 @@ _parsed = lru_cache(maxsize=MAX_PARSED)(parse)
 
 
 def _name_of(alert: str) -> str:
-    """The name that Prometheus gives to the templates of an alert."""
+    """Return the name that Prometheus gives to the templates of an alert."""
     return f"__alert_{alert}"
 
 
 def broken_template(source: str, alert: str, error: TemplateError) -> Template:
-    """A group's label that is not a valid template: as in Prometheus, it is read, and fails, when an alert fires."""
+    """Return a group's label that is not a valid template: as in Prometheus, it is read, and fails, when an alert
+    fires.
+    """
     return _OfAlert(source, alert, (), (str(error),), error.there)
 
 

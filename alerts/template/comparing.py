@@ -9,7 +9,7 @@ from alerts.template.values import Element, RenderError, Root, Typed, Value, typ
 
 
 def _kind(value: Value) -> str:
-    """The family of a basic type, empty of any other."""
+    """Return the family of a basic type, empty of any other."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
@@ -20,7 +20,7 @@ def _kind(value: Value) -> str:
 
 
 def equal(left: Value, *others: Value) -> bool:
-    """Whether a value equals one of the others. Raises RenderError with Go's words."""
+    """Return whether a value equals one of the others. Raises RenderError with Go's words."""
     if not others:
         raise RenderError("missing argument for comparison")
     return any(_is_equal(left, right) for right in others)
@@ -36,7 +36,7 @@ def _is_equal(left: Value, right: Value) -> bool:
 
 
 def _is_same(left: Value, right: Value) -> bool:
-    """Whether two values without a basic type are the same."""
+    """Return whether two values without a basic type are the same."""
     if left is None or right is None:
         return left is right
     if _family(left) != _family(right):
@@ -53,7 +53,7 @@ def _family(value: Value) -> str:
 
 
 def less(left: Value, right: Value) -> bool:
-    """Whether a value is less than another. Raises RenderError with Go's words."""
+    """Return whether a value is less than another. Raises RenderError with Go's words."""
     kinds = _kind(left), _kind(right)
     if not all(kinds):
         raise RenderError("invalid type for comparison")

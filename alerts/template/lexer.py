@@ -39,14 +39,14 @@ class Token(NamedTuple):
 
 
 def place(source: str, at: int) -> str:
-    """An offset as line and column, for messages."""
+    """Return an offset as line and column, for messages."""
     line = source.count("\n", 0, at) + 1
     column = at - source.rfind("\n", 0, at)
     return f"column {column}" if "\n" not in source.strip("\n") else f"line {line}, column {column}"
 
 
 def tokens(source: str) -> Iterator[Token]:
-    """The tokens of a template, one of kind `eof` last. Raises TemplateError where no valid token follows."""
+    """Yield the tokens of a template, one of kind `eof` last. Raises TemplateError where no valid token follows."""
     if len(source) > LONGEST_TEMPLATE:
         raise TemplateError(f"has {len(source)} characters; the limit is {LONGEST_TEMPLATE}")
     position, trim = 0, False
@@ -74,7 +74,7 @@ def tokens(source: str) -> Iterator[Token]:
 
 
 def _comment(source: str, start: int, inner: int) -> tuple[int, bool]:
-    """Where a comment ends, and whether it trims what follows."""
+    """Return where a comment ends, and whether it trims what follows."""
     close = source.find("*/", inner + 2)
     if close < 0:
         raise TemplateError(f"{place(source, start)}: the comment is not closed; end it with */}}}}")
@@ -187,7 +187,7 @@ class _Action:
 
 
 def _is_of_a_name(letter: str) -> bool:
-    """Whether a character can be in a name."""
+    """Return whether a character can be in a name."""
     if letter.isascii():
         return letter.isalnum() or letter == "_"
     category = unicodedata.category(letter)

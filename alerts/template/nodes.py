@@ -167,7 +167,7 @@ Located = Union[Operand, CommandNode, ActionNode, TemplateNode]
 
 
 def written(node: Located) -> str:
-    """A node as Go writes it, regardless of its original spaces."""
+    """Return a node as Go writes it, regardless of its original spaces."""
     if isinstance(node, ActionNode):
         return f"{{{{{written(node.pipeline)}}}}}"
     if isinstance(node, TemplateNode):

@@ -49,7 +49,7 @@ def _wrong(text: str, why: str) -> ValueError:
 
 
 def whole(text: str) -> int | None:
-    """A whole number, perhaps with the prefix of a base; None if the text is not one."""
+    """Return a whole number, perhaps with the prefix of a base; None if the text is not one."""
     match = _WHOLE.fullmatch(text)
     if match is None or len(text) > _LONGEST:
         return None
@@ -59,7 +59,7 @@ def whole(text: str) -> int | None:
 
 
 def constant(text: str) -> tuple[int | float | complex | None, int | None]:
-    """A constant's value, and its value as a whole number if it has one. Raises ValueError.
+    """Return a constant's value, and its value as a whole number if it has one. Raises ValueError.
 
     The value of a whole number that does not fit into Go's int is None: using it is an error of the rendering.
     """
@@ -101,7 +101,7 @@ _EXPONENT = 1074
 
 
 def special(value: float) -> str | None:
-    """The text of a float that has no digits."""
+    """Return the text of a float that has no digits."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -110,7 +110,7 @@ def special(value: float) -> str | None:
 
 
 def spelled(value: float, letter: str, precision: int | None) -> str:
-    """A finite float in one of the forms f, e, E, g, G, b, x and X; no more digits than it needs."""
+    """Return a finite float in one of the forms f, e, E, g, G, b, x and X; no more digits than it needs."""
     if letter in "gG" and precision is None:
         text = shortest(value)
         return text.upper() if letter == "G" else text
@@ -151,7 +151,7 @@ def shortest(value: float) -> str:
 
 
 def _binary(value: float) -> str:
-    """A whole mantissa and the power of 2."""
+    """Return a whole mantissa and the power of 2."""
     exponent = math.frexp(value)[1] - _MANTISSA
     if value == 0 or exponent < -_EXPONENT:
         exponent = -_EXPONENT
@@ -159,7 +159,7 @@ def _binary(value: float) -> str:
 
 
 def _hexadecimal(value: float, precision: int | None) -> str:
-    """A mantissa from 1 on, in hexadecimal digits, and the power of 2."""
+    """Return a mantissa from 1 on, in hexadecimal digits, and the power of 2."""
     sign = "-" if math.copysign(1.0, value) < 0 else ""
     if value == 0:
         digits, exponent = 0, 0
@@ -184,7 +184,7 @@ def _hexadecimal(value: float, precision: int | None) -> str:
 
 
 def exact(digits: str, letter: str, precision: int | None) -> str:
-    """A float without its sign, as written with `#`: with a point, and with trailing zeros."""
+    """Return a float without its sign, as written with `#`: with a point, and with trailing zeros."""
     is_hexadecimal = letter in "xX"
     marks = "pP" if is_hexadecimal else "eE"
     cut = next((at for at, mark in enumerate(digits) if mark in marks), len(digits))
@@ -205,7 +205,7 @@ _SMALL = ("", "m", "u", "n", "p", "f", "a", "z", "y")
 
 
 def number(value: Value) -> float:
-    """The argument of a function for numbers as a float; it may be given as text."""
+    """Return the argument of a function for numbers as a float; it may be given as text."""
     if type(value) is str:
         try:
             return parse_float(value)
@@ -293,13 +293,13 @@ def humanize_percentage(given: Value) -> str:
 
 
 def humanize_timestamp(given: Value) -> str:
-    """Seconds since the epoch as a date in UTC, in Go's notation."""
+    """Return seconds since the epoch as a date in UTC, in Go's notation."""
     value = number(given)
     return str(moment(value)) if math.isfinite(value) else _four(value)
 
 
 def moment(seconds: float) -> Moment:
-    """The time at this many seconds after the epoch."""
+    """Return the time at this many seconds after the epoch."""
     try:
         return to_moment(seconds)
     except OverflowError:
@@ -315,7 +315,7 @@ _LONGEST_NUMBER = 20
 
 
 def span_of(text: str) -> float:
-    """Seconds of a duration. Raises RenderError."""
+    """Return seconds of a duration. Raises RenderError."""
     if text == "0":
         return 0.0
     if not text:

@@ -48,7 +48,7 @@ class Parsed(NamedTuple):
 
 
 def parse(source: str, name: str = "") -> Parsed:
-    """The nodes of a template; `name` is its own. Raises TemplateError."""
+    """Return the nodes of a template; `name` is its own. Raises TemplateError."""
     return _Parser(source, name).template()
 
 
@@ -97,7 +97,7 @@ class _Parser:
         return self._ahead[ahead]
 
     def _skip(self) -> Token:
-        """The next token that is not a space; it is not consumed."""
+        """Return the next token that is not a space; it is not consumed."""
         while self._peek().kind == "space":
             self._next()
         return self._peek()
@@ -125,7 +125,7 @@ class _Parser:
         self._define(name, self._apart(opening), opening)
 
     def _apart(self, opening: Token) -> Body:
-        """The nodes up to the end of a definition, which cannot see the variables around it."""
+        """Return the nodes up to the end of a definition, which cannot see the variables around it."""
         outside = self._variables, self._ranges
         self._variables, self._ranges = ["$"], 0
         self._deeper(opening.at)
@@ -145,7 +145,7 @@ class _Parser:
     # nodes
 
     def _nodes(self, opening: Token) -> tuple[Body, Token]:
-        """Nodes up to an `else` or `end`, and its token."""
+        """Return nodes up to an `else` or `end`, and its token."""
         nodes: list[Node] = []
         while self._skip().kind != "eof":
             node = self._node()
@@ -155,7 +155,7 @@ class _Parser:
         raise self._error(opening, f"{{{{ {opening.text} }}}} is not closed; end it with {{{{ end }}}}")
 
     def _node(self) -> Node | Token:
-        """A node; for an `else` or `end`, its token."""
+        """Return a node; for an `else` or `end`, its token."""
         token = self._take()
         if token.kind == "plain":
             return TextNode(token.at, token.text)

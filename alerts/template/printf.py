@@ -62,7 +62,7 @@ PLAIN = Flags()
 
 
 def sprint(values: Sequence[Value]) -> str:
-    """The values, with a space between two neighbours if neither is a text."""
+    """Return the values, with a space between two neighbours if neither is a text."""
     pieces = []
     for position, value in enumerate(values):
         if position and not isinstance(value, str) and not isinstance(values[position - 1], str):
@@ -72,13 +72,13 @@ def sprint(values: Sequence[Value]) -> str:
 
 
 def sprintln(values: Sequence[Value]) -> str:
-    """The values, with a space between all, and a line break."""
+    """Return the values, with a space between all, and a line break."""
     pieces = [piece for value in values for piece in (" ", argument(value, "v", PLAIN))]
     return joined((*pieces[1:], "\n"))
 
 
 def show(value: Value) -> str:
-    """A value as an action prints it."""
+    """Return a value as an action prints it."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -87,7 +87,7 @@ def show(value: Value) -> str:
 
 
 def sprintf(text: str, values: Sequence[Value]) -> str:
-    """The text with its verbs replaced. Raises RenderError if one is too wide."""
+    """Return the text with its verbs replaced. Raises RenderError if one is too wide."""
     return joined(_Format(text, values).pieces())
 
 
@@ -222,7 +222,7 @@ class _Format:
         return is_number
 
     def _star(self) -> int | None:
-        """A width given as an argument: None if that is invalid, _NONE if there is no star."""
+        """Return a width given as an argument: None if that is invalid, _NONE if there is no star."""
         if self._text[self._at : self._at + 1] != "*":
             return _NONE
         self._at += 1
@@ -239,7 +239,7 @@ _DIGITS = tuple("0123456789")
 
 
 def argument(value: Value, verb: str, flags: Flags) -> str:
-    """One argument, written by a verb."""
+    """Return one argument, written by a verb."""
     if value is None:
         return _padded("<nil>", flags) if verb in "Tv" else f"%!{verb}(<nil>)"
     if verb == "T":
@@ -287,7 +287,7 @@ def _nil(verb: str) -> str:
 
 
 def _bad(value: Value, verb: str, flags: Flags) -> str:
-    """The text for a value that does not suit the verb: with the flags, but without methods."""
+    """Return the text for a value that does not suit the verb: with the flags, but without methods."""
     bare = int(value) if isinstance(value, Typed) else value
     return f"%!{verb}({type_name(value)}={argument(bare, 'v', flags)})"
 

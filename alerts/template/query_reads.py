@@ -135,7 +135,7 @@ _MOST = 20
 
 
 def mistakes(source: str, parsed: Parsed) -> tuple[str, ...]:
-    """What is wrong, each mistake with its place."""
+    """Return what is wrong, each mistake with its place."""
     found: list[str] = []
     for at, problem in _TemplateReader(parsed).problems():
         found.append(f"{place(source, at)}: {problem}")

@@ -22,7 +22,7 @@ BYTES = range(0xDC80, 0xDD00)
 
 
 def octets(text: str) -> bytes:
-    """A text's bytes, which Go counts."""
+    """Return a text's bytes, which Go counts."""
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -30,12 +30,12 @@ def octets(text: str) -> bytes:
 
 
 def from_octets(raw: bytes) -> str:
-    """The text of bytes."""
+    """Return the text of bytes."""
     return raw.decode("utf-8", "surrogateescape")
 
 
 def printable(text: str) -> str:
-    """A text without bytes that are not UTF-8, as JSON shows it."""
+    """Return a text without bytes that are not UTF-8, as JSON shows it."""
     return text if text.isascii() else _HALVES.sub("\ufffd", text)
 
 
@@ -60,20 +60,20 @@ def _written(letter: str, quote: str, ascii_only: bool) -> str:
 
 
 def can_backquote(text: str) -> bool:
-    """Whether a text can be written in backquotes."""
+    """Return whether a text can be written in backquotes."""
     return all((letter >= " " or letter == "\t") and letter not in "`\x7f\ufeff" and ord(letter) not in BYTES
                for letter in text)  # fmt: skip
 
 
 def unquoted(source: str) -> str:
-    """The value of a text in double quotes or backquotes. Raises ValueError with Go's words."""
+    """Return the value of a text in double quotes or backquotes. Raises ValueError with Go's words."""
     if source[0] == "`":
         return source[1:-1].replace("\r", "")
     return _joined(_pieces(source[1:-1], '"'))
 
 
 def character(source: str) -> int:
-    """The code of a character in single quotes. Raises ValueError."""
+    """Return the code of a character in single quotes. Raises ValueError."""
     pieces = list(_pieces(source[1:-1], "'"))
     if len(pieces) != 1:
         raise ValueError(f"malformed character constant: {source}")
@@ -88,7 +88,7 @@ def _joined(pieces: Iterator[str | int]) -> str:
 
 
 def _pieces(inner: str, quote: str) -> Iterator[str | int]:
-    """The characters of a quoted text; a byte given by its number stays a number."""
+    """Yield the characters of a quoted text; a byte given by its number stays a number."""
     at = 0
     while at < len(inner):
         letter = inner[at]

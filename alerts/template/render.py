@@ -94,7 +94,7 @@ class TemplateSource:
 
 
 def render(parsed: Parsed, source: TemplateSource, root: Root, ask: Ask, *, budget: Budget, at: float = 0.0) -> str:
-    """The text of a template at a time. Raises RenderError, and LimitError when the budget is used up."""
+    """Return the text of a template at a time. Raises RenderError, and LimitError when the budget is used up."""
     renderer = _Renderer(parsed.defined, source, root, ask, budget=budget, at=at)
     try:
         return renderer.text(parsed.body)
@@ -434,7 +434,9 @@ class _Renderer:
         return function.call(*((self._budget.spend, *values) if function.watched else values))
 
     def _argument(self, node: Operand, kind: str, dot: Value | Boxed) -> Value:
-        """The value of an argument; `kind` is the type that the function expects, empty if there is no function."""
+        """Return the value of an argument; `kind` is the type that the function expects, empty if there is no
+        function.
+        """
         self._node = node
         if isinstance(node, DotNode):
             return self._valid(dot, kind)
@@ -459,7 +461,7 @@ class _Renderer:
         raise self._error(f"can't handle {written(node)} for arg of type {kind}")
 
     def _valid(self, given: Value | Boxed, kind: str) -> Value:
-        """A value in the form in which a function takes it: converted where Go would convert it."""
+        """Return a value in the form in which a function takes it: converted where Go would convert it."""
         value = unboxed(given)
         if kind in ("interface {}", "any", ""):
             return value

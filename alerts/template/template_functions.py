@@ -111,7 +111,7 @@ _OF_WORDS = frozenset(("Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl
 
 
 def _title(text: str) -> str:
-    """The first letter of each word as a capital, the others unchanged, as in Prometheus since 3.3."""
+    """Return the first letter of each word as a capital, the others unchanged, as in Prometheus since 3.3."""
     found, begun = [], False
     for index, letter in enumerate(text):
         if letter.islower() or letter.isupper() or letter.istitle():
@@ -350,12 +350,11 @@ FUNCTIONS: Mapping[str, Called] = {
 
 
 def names_of() -> list[str]:
-    """The names of all functions."""
+    """Return the names of all functions."""
     return list(FUNCTIONS)
 
 
 INT, SPAN, TIME = "int", "time.Duration", "time.Time"
-_DAY = 86_400 * 10**9
 
 
 def _int64(value: int) -> Typed:

@@ -128,7 +128,7 @@ def truth(value: Value) -> bool:
 
 
 def joined(pieces: Iterable[str]) -> str:
-    """Texts joined. Raises RenderError if the result is unreasonably long."""
+    """Return texts joined. Raises RenderError if the result is unreasonably long."""
     kept = []
     left = LONGEST_TEXT
     for piece in pieces:
@@ -239,7 +239,10 @@ def _fraction(value: int, unit: int) -> str:
 
 
 def to_moment(seconds: float) -> Moment:
-    """The time at this many seconds after the epoch, to the millisecond. Raises ValueError with Prometheus's words."""
+    """Return the time at this many seconds after the epoch, to the millisecond.
+
+    Raises ValueError with Prometheus's words.
+    """
     if not math.isfinite(seconds):
         raise ValueError("value is NaN or Inf")
     if not -_LONGEST <= seconds * 1e9 <= _LONGEST:
@@ -250,7 +253,9 @@ def to_moment(seconds: float) -> Moment:
 
 
 def to_span(seconds: float) -> Span:
-    """The duration of this many seconds; what 64 bits cannot hold becomes the smallest one, as in Go on x86-64."""
+    """Return the duration of this many seconds; what 64 bits cannot hold becomes the smallest one, as in Go on
+    x86-64.
+    """
     nanoseconds = seconds * 1e9
     return Span(int(nanoseconds) if abs(nanoseconds) < _LONGEST else -_LONGEST)
 

@@ -63,7 +63,7 @@ class Samples:
 
 
 def series(text: str) -> Labels:
-    """The labels of an input series: as a metric, but with something in it, and no space before the brace."""
+    """Return the labels of an input series: as a metric, but with something in it, and no space before the brace."""
     text = text.strip()
     if not text or re.match(rf"{_NAME}\s+\{{", text):
         raise ValueError(f"series: {shown(text)} is not a series; write a name with labels, such as {_EXAMPLE}")
@@ -71,7 +71,7 @@ def series(text: str) -> Labels:
 
 
 def metric(text: str) -> Labels:
-    """The labels of a metric, its name among them; none of an empty text. Raises ValueError with the remedy."""
+    """Return the labels of a metric, its name among them; none of an empty text. Raises ValueError with the remedy."""
     match = _METRIC.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{shown(text)} is not a series; write a name with labels, such as {_EXAMPLE}")
@@ -104,7 +104,7 @@ def _unquoted(text: str) -> str:
 
 
 def values(text: str) -> Samples:
-    """The samples of a series. Raises ValueError with the remedy."""
+    """Return the samples of a series. Raises ValueError with the remedy."""
     return Samples(map(_run, text.split()))
 
 

@@ -22,7 +22,7 @@ from alerts.unittests.unit_test_file import AlertCase, Document, ExpectedAlert, 
 
 
 def of_alerts(expected: Sequence[ExpectedAlert], got: Sequence[ExpectedAlert]) -> list[str]:
-    """Lines about the alerts that are missing, unexpected, or annotated otherwise."""
+    """Return lines about the alerts that are missing, unexpected, or annotated otherwise."""
     missing = list((Counter(expected) - Counter(got)).elements())
     unexpected = list((Counter(got) - Counter(expected)).elements())
     lines: list[str] = []
@@ -54,7 +54,7 @@ def _of_annotations(expected: Mapping[str, str], got: Mapping[str, str]) -> Iter
 
 
 def of_samples(expected: Sequence[tuple[Labels, float]], got: Sequence[tuple[Labels, float]]) -> list[str]:
-    """Lines about the samples that are missing, unexpected, or of another value."""
+    """Return lines about the samples that are missing, unexpected, or of another value."""
     lines = []
     wanted, came = dict(expected), dict(got)
     for labels in sorted({*wanted, *came}):
@@ -92,7 +92,7 @@ class Failed:
 
 
 def run(document: Document, files: Sequence[RuleFile]) -> list[Failed]:
-    """What does not hold; nothing when all is well."""
+    """Return what does not hold; nothing when all is well."""
     return [failed for test in document.tests for failed in _Run(document, files, test).failures()]
 
 

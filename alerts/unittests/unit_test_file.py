@@ -113,7 +113,9 @@ class Document:
 
 
 def load(path: Path, *, handed: bool = False) -> Document:
-    """The tests of a file; `handed` allows a pipe of the command line (see `read_text`). Raises TestFileError."""
+    """Return the tests of a file; `handed` allows a pipe of the command line (see `read_text`). Raises
+    TestFileError.
+    """
     reader = Reader(str(path))
     document: Document | None = None
     with contextlib.suppress(TooManyError):
@@ -149,7 +151,7 @@ class _UnitTestLoader:
         return Document(str(self._path), files, unmatched, interval, tuple(order), tuple(tests))
 
     def _rule_files(self, node: Node | None) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-        """The rule files, relative to the test file; names may be patterns."""
+        """Return the rule files, relative to the test file; names may be patterns."""
         found: list[Path] = []
         unmatched = []
         for item in self._reader.items(node, "rule_files"):
@@ -244,7 +246,7 @@ def _texts(reader: Reader, node: Node | None, where: str) -> dict[str, str]:
 
 
 def _number(text: str) -> float:
-    """A number as YAML writes them."""
+    """Return a number as YAML writes them."""
     if not text:
         return 0.0
     if _FLOAT.fullmatch(text):

@@ -38,7 +38,7 @@ class Archive(NamedTuple):
 
 
 def encode(at: float, source: str, series: Iterable[ArchivedSeries]) -> bytes:
-    """The content of the file."""
+    """Return the content of the file."""
     kept = list(series)
     rows = [[each.labels, each.live, len(each.times)] for each in kept]
     head = json.dumps({"at": at, "source": source, "order": sys.byteorder, "series": rows})
@@ -48,7 +48,7 @@ def encode(at: float, source: str, series: Iterable[ArchivedSeries]) -> bytes:
 
 
 def decode(content: bytes) -> Archive:
-    """The decoded content of the file. Raises DamagedError."""
+    """Return the decoded content of the file. Raises DamagedError."""
     head, _, samples = unseal(FORM, content).partition(b"\n")
     try:
         document = json.loads(head)

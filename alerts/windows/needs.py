@@ -56,7 +56,9 @@ class Needs:
                     self._by_name.setdefault(wanted_name(selector.matchers), []).append(need)
 
     def history_of(self, labels: Labels) -> float | None:
-        """Seconds for which all samples of a series are needed, 0 for only the newest one; None if no rule reads it."""
+        """Return seconds for which all samples of a series are needed, 0 for only the newest one; None if no rule reads
+        it.
+        """
         return max((need.history for need in self._reading(labels)), default=None)
 
     def costliest(self, series: Iterable[Labels], price: Callable[[float], int]) -> tuple[Rule, float] | None:
@@ -83,13 +85,13 @@ class Needs:
         self.refused[rule] = reason
 
     def _reading(self, labels: Labels) -> Iterator[_Need]:
-        """The needs of rules that read a series."""
+        """Yield the needs of rules that read a series."""
         for need in self._candidates(label_value(labels, METRIC_NAME)):
             if need.rule not in self.refused and _matches(need.selector.matchers, labels):
                 yield need
 
     def _candidates(self, name: str) -> list[_Need]:
-        """The selectors that may select a series of this name. There are many series, but few names."""
+        """Return the selectors that may select a series of this name. There are many series, but few names."""
         found = self._wanting.get(name)
         if found is None:
             only_name = make_labels({}, name)
@@ -105,7 +107,10 @@ class Needs:
 
 
 def _matches(matchers: tuple[Matcher, ...], labels: Labels) -> bool:
-    """Whether a rule may read a series. If finding out would take too long, it may, and the rule itself will fail."""
+    """Return whether a rule may read a series.
+
+    If finding out would take too long, it may, and the rule itself will fail.
+    """
     try:
         return match_all(matchers, labels)
     except LimitError:
@@ -118,7 +123,7 @@ def range_of(selector: Selector, group: RuleGroup) -> float:
 
 
 def selectors_of(rule: Rule) -> Iterator[Selector]:
-    """The selectors of a rule's own query, and those of its templates' queries."""
+    """Yield the selectors of a rule's own query, and those of its templates' queries."""
     yield from rule.query.selectors
     if isinstance(rule, AlertingRule):
         for _, template in (*rule.labels, *rule.annotations):

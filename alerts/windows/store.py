@@ -282,7 +282,7 @@ class Windows:
     def newest(
         self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
     ) -> list[Newest]:
-        """See `alerts.promql.storage.InstantSource`."""
+        """See `alerts.promql.storage.newest_of`."""
         found = self._index.matching(matchers, budget)
         self._catch_up(found)
         return newest_of(found, start, end, budget)
@@ -303,7 +303,7 @@ class Windows:
             window.times = array("d", (to_milliseconds(time + seconds) / 1000 for time in window.times))
 
     def kept(self) -> Iterator[ArchivedSeries]:
-        """All series, for the archive."""
+        """Yield all series, for the archive."""
         self._catch_up(self._index)
         for window in self._index:
             yield ArchivedSeries(window.labels, window.live, window.times, window.values)
@@ -328,13 +328,15 @@ class Windows:
             self.shift(step)
 
     def _meet(self, series: Series, target: Mapping[str, str]) -> _Window | None:
-        """The window of a series that was not looked up since the rules were loaded, or since there was no room."""
+        """Return the window of a series that was not looked up since the rules were loaded, or since there was no
+        room.
+        """
         labels = make_labels({**dict(series.all_labels), **target}, series.metric.name)
         window = self._sampled[series] = self._window(labels)
         return window
 
     def _window(self, labels: Labels) -> _Window | None:
-        """The window of a label set; None if no rule reads it, or there is no room."""
+        """Return the window of a label set; None if no rule reads it, or there is no room."""
         window = self._index.get(labels)
         if window is not None or labels in self._refused:
             return window

@@ -12,7 +12,7 @@ PORT = {"instance": "Node", "device": "Device", "port": "Port"}
 
 
 def per_port(operator: str, expr: str) -> str:
-    """One value for each port."""
+    """Return one value for each port."""
     return f"{operator} by (instance, device, port) ({expr})"
 
 
@@ -48,7 +48,7 @@ UNREADABLE = (
 
 
 def per_device(expr: str) -> str:
-    """One value for each Ethernet port."""
+    """Return one value for each Ethernet port."""
     return f"max by (instance, device) ({expr})"
 
 

@@ -21,7 +21,7 @@ LOST = ((0, "lost", "red"), (1, "up", "green"))
 
 
 def share(expr: str, of: str) -> str:
-    """Each GPU's value as a share of the job's; a lost one has a bar without a value."""
+    """Return each GPU's value as a share of the job's; a lost one has a bar without a value."""
     return f"{per_gpu('max', expr)} / scalar({of}) or {HELD} * NaN"
 
 

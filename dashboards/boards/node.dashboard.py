@@ -14,7 +14,7 @@ RATE = "[$__rate_interval]"
 
 
 def per_gpu(operator: str, expr: str) -> str:
-    """One value for each GPU of the node."""
+    """Return one value for each GPU of the node."""
     return f"{operator} by (gpu) ({expr})"
 
 

@@ -27,7 +27,7 @@ NONE = (("green", None), ("red", 1))
 
 
 def not_ok(state: str) -> str:
-    """The states of parts that are not ok, as numbers."""
+    """Return the states of parts that are not ok, as numbers."""
     words = (("warning", 1), ("critical", 2), ("unavailable", 3))
     return " or ".join(f'({state}{{state="{word}"}} == 1) * {number}' for word, number in words)
 

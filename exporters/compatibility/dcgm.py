@@ -185,7 +185,7 @@ NOT_SERVED = (
 
 
 def labelling(facts: KnownNode, series: Series, name: str) -> Labels | None:  # noqa: ARG001 every profile gets it
-    """The labels of a GPU's series, in the order of render_metrics.go. An empty one is left out."""
+    """Return the labels of a GPU's series, in the order of render_metrics.go. An empty one is left out."""
     gpu = series.entity
     if not isinstance(gpu, Gpu):
         return None
@@ -208,7 +208,7 @@ def labelling(facts: KnownNode, series: Series, name: str) -> Labels | None:  # 
 
 
 def _job(job: Mapping[str, str]) -> Labels:
-    """The pod as the kubelet names it, or the job of any other scheduler."""
+    """Return the pod as the kubelet names it, or the job of any other scheduler."""
     pod = tuple((name, job.get(name, "")) for name in ("container", "namespace", "pod"))
     scheduled = job.get("job_id", "") if job.get("scheduler") != "kubernetes" else ""
     return (*pod, ("hpc_job", scheduled))

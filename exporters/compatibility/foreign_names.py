@@ -136,7 +136,7 @@ def counter(name: str, help: str, *terms: Term, digits: Digits = Digits.ALL, not
 
 
 def written_bus_id(slot: str) -> str:
-    """A PCI bus id as NVIDIA's tools write it, `00000000:1B:00.0`, of `0000:1b:00.0`; empty if unknown."""
+    """Return a PCI bus id as NVIDIA's tools write it, `00000000:1B:00.0`, of `0000:1b:00.0`; empty if unknown."""
     domain, colon, rest = slot.partition(":")
     return f"{domain.zfill(8)}:{rest}".upper() if colon else ""
 
@@ -145,7 +145,9 @@ _LONGEST_SUM = 2
 
 
 def our_words(name: ForeignName) -> str:
-    """A query for the neighbour's value; for one that is put together of many series, the row that they are of."""
+    """Return a query for the neighbour's value; for one that is put together of many series, the row that they are
+    of.
+    """
     if name.newest:
         return name.terms[-1].row
     if len(name.terms) > _LONGEST_SUM:

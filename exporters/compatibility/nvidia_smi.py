@@ -21,7 +21,7 @@ _INFO_LABELS = ("compute_cap", "driver_version", "index", "name", "pci_bus_id", 
 
 
 def _plain(what: str, row: str, *labels: str) -> ForeignName:
-    """A value that both have in the same unit. Its HELP text is the field of nvidia-smi, more or less."""
+    """Return a value that both have in the same unit. Its HELP text is the field of nvidia-smi, more or less."""
     return gauge(f"nvidia_smi_{what}", what.replace("_", " "), Term(row, labels))
 
 
@@ -134,7 +134,9 @@ NOT_SERVED = (
 
 
 def labelling(facts: KnownNode, series: Series, name: str) -> Labels | None:  # noqa: ARG001 every profile gets them
-    """The GPU's UUID in lower case and without its prefix, and the XID's code; on the info series, what is known."""
+    """Return the GPU's UUID in lower case and without its prefix, and the XID's code; on the info series, what is
+    known.
+    """
     gpu = series.entity
     if not isinstance(gpu, Gpu):
         return None

@@ -109,7 +109,7 @@ NOT_SERVED = (
 
 
 def labelling(facts: KnownNode, series: Series, name: str) -> Labels | None:
-    """The host's name; for a GPU also its index, model and UUID, and for a part of the host the part's name."""
+    """Return the host's name; for a GPU also its index, model and UUID, and for a part of the host the part's name."""
     host = ("hostname", facts.host)
     entity = series.entity
     if isinstance(entity, Gpu):

@@ -37,7 +37,7 @@ _NAMES = (
 
 
 def labelling(facts: KnownNode, series: Series, name: str) -> Labels | None:
-    """The attributes of a component, in the conventions' order. An empty one is left out."""
+    """Return the attributes of a component, in the conventions' order. An empty one is left out."""
     gpu, row = series.entity, series.metric.name
     if isinstance(gpu, Node) and name == "hw_host_power_watts":
         return (("hw_id", facts.host),)

@@ -52,7 +52,7 @@ class Growth:
         self._past = new
 
     def per_second(self, layout: Layout, place: int) -> float | None:
-        """How much the counter at a place of a layout grew in a second; None until it was seen twice."""
+        """Return how much the counter at a place of a layout grew in a second; None until it was seen twice."""
         seen = self._past.get(layout) or ()
         if len(seen) < 2:
             return None
@@ -129,7 +129,7 @@ class _Recipe:
         return not self._columns and not self._others
 
     def frame(self, frame: Frame) -> Frame:
-        """The neighbour's series of a frame."""
+        """Return the neighbour's series of a frame."""
         values = tuple(chain.from_iterable(each.values(frame.values) for each in self._columns))
         if not self._others:
             return Frame(self._fixed, values)
@@ -168,7 +168,7 @@ class _Recipe:
 
 
 def _newest(layout: Layout, output: _Output, values: tuple[float, ...]) -> float | None:
-    """The label of the series with the highest value, as a number; 0 if there is none."""
+    """Return the label of the series with the highest value, as a number; 0 if there is none."""
     told = [
         (values[place], dict(layout.series[place].labels).get(output.name.newest, ""))
         for place, term in output.parts
@@ -213,7 +213,7 @@ class Translation:
             self._growth.observe(snapshot)
 
     def frames(self, snapshot: Snapshot) -> tuple[Frame, ...]:
-        """The neighbours' series; the same objects again for the same snapshot."""
+        """Return the neighbours' series; the same objects again for the same snapshot."""
         if self._last[0] is not snapshot:
             layouts = [frame.layout for frame in snapshot.frames]
             told = tuple(chain.from_iterable(self._informants.of(layouts)))
@@ -243,7 +243,7 @@ class Translation:
 
 
 def _output(name: ForeignName, series: Series, places: dict[Term, list[int]]) -> _Output | None:
-    """The series if all its terms are there; of two that would be the same series, the first counts."""
+    """Return the series if all its terms are there; of two that would be the same series, the first counts."""
     if name.newest:
         every = [_Part(place, term) for term, found in places.items() for place in found]
         return _Output(name, series, tuple(every), ()) if name.terms[0] in places else None

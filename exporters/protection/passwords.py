@@ -82,7 +82,7 @@ class PasswordChecks:
             self._thread.join(patience)
 
     def check(self, users: Mapping[str, str], header: str, peer: str) -> Answer | None:
-        """None if a request with this Authorization header may go on; else its answer, or a promise of it."""
+        """Return None if a request with this Authorization header may go on; else its answer, or a promise of it."""
         login = login_of(header)
         if login is None:
             return DENIED
@@ -127,7 +127,7 @@ class PasswordChecks:
         return doubt.answer
 
     def _next(self) -> _Doubt | None:
-        """The first of the address whose turn it is; the others of that address wait for its next turn."""
+        """Return the first of the address whose turn it is; the others of that address wait for its next turn."""
         with self._lock:
             while self._waiting:
                 peer, mine = self._waiting.popitem(last=False)
@@ -154,7 +154,7 @@ class PasswordChecks:
         return right
 
     def _mark(self, *parts: str | bytes) -> bytes:
-        """What a login is remembered by: it says nothing of the password without this process's secret."""
+        """Return what a login is remembered by: it says nothing of the password without this process's secret."""
         mark = hashlib.blake2b(key=self._secret, digest_size=32)
         for part in parts:
             data = part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
@@ -162,7 +162,9 @@ class PasswordChecks:
         return mark.digest()
 
     def _decoy(self, users: Mapping[str, str], user: str) -> str:
-        """A hash that no password has, for an unknown user: always the same one, as costly as that of some user."""
+        """Return a hash that no password has, for an unknown user: always the same one, as costly as that of some
+        user.
+        """
         costs = sorted(hashed.rpartition("$")[0].rpartition("$")[2] for hashed in users.values())
         chosen = int.from_bytes(self._mark("cost", user)[:8], "big") % len(costs)
         return f"$2b${costs[chosen]}${_FILLING}"

@@ -23,7 +23,10 @@ _KINDS = frozenset({"DNS", "email", "IP Address", "URI"})
 
 
 def make_context(tls: ServerTls, path: Path) -> tuple[ssl.SSLContext, bytes]:
-    """A server's context by these settings of the file at `path`, and the chain that it shows. Raises WebFileError."""
+    """Return a server's context by these settings of the file at `path`, and the chain that it shows.
+
+    Raises WebFileError.
+    """
 
     def fail(key: str, problem: str) -> NoReturn:
         raise WebFileError(f"{path}: tls_server_config.{key}: {problem}")
@@ -100,7 +103,7 @@ def _pem(key: str, text: str, file: str, fail: Callable[[str, str], NoReturn]) -
 
 
 def names_of(certificate: Mapping[str, Any] | None) -> set[str]:
-    """The alternative names of a client's certificate, as `ssl` decodes it; addresses in their shortest form."""
+    """Return the alternative names of a client's certificate, as `ssl` decodes it; addresses in their shortest form."""
     given = (certificate or {}).get("subjectAltName", ())
     return {_shortest(value) if kind == "IP Address" else value for kind, value in given if kind in _KINDS}
 

@@ -112,7 +112,7 @@ class TlsTransport:
         raise HandshakeRefusedError(f"TLS: {text}") from None
 
     def _decrypted(self) -> tuple[bytes, bool]:
-        """All that can be decrypted now, and whether the client has said farewell."""
+        """Return all that can be decrypted now, and whether the client has said farewell."""
         pieces = []
         try:
             while data := self._tls.read(CHUNK):

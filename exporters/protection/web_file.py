@@ -98,7 +98,7 @@ class SectionReader:
                 self.fail(one_line(key, 80), f"unknown key; {hint}")
 
     def section(self, key: str) -> SectionReader:
-        """The mapping below a key."""
+        """Return the mapping below a key."""
         return SectionReader(f"{self._name}.{key}".lstrip("."), self._node(key), self._fail)
 
     def text(self, key: str) -> str:
@@ -107,7 +107,7 @@ class SectionReader:
         return "" if node is None else self._scalar(key, node)
 
     def texts(self, key: str) -> tuple[str, ...] | None:
-        """A list of strings; None if there is none."""
+        """Return a list of strings; None if there is none."""
         node = self._node(key)
         if node is None or yamltree.is_null(node):
             return None
@@ -116,18 +116,18 @@ class SectionReader:
         return tuple(self._scalar(key, each) for each in node.items)
 
     def word(self, key: str, known: Collection[str]) -> str:
-        """One of these words; empty if there is none."""
+        """Return one of these words; empty if there is none."""
         node = self._node(key)
         if node is None or yamltree.is_null(node):
             return ""
         return self._known(key, self._scalar(key, node), known)
 
     def words(self, key: str, known: Collection[str]) -> tuple[str, ...]:
-        """A list of such words."""
+        """Return a list of such words."""
         return tuple(self._known(key, each, known) for each in self.texts(key) or ())
 
     def truth(self, key: str, default: bool) -> bool:
-        """True or false."""
+        """Return true or false."""
         value = self._plain(key)
         if value is None:
             return default
@@ -136,7 +136,7 @@ class SectionReader:
         return value
 
     def whole(self, key: str) -> int:
-        """A whole number; 0 if there is none."""
+        """Return a whole number; 0 if there is none."""
         value = self._plain(key)
         if value is None:
             return 0
@@ -145,7 +145,7 @@ class SectionReader:
         return value
 
     def duration(self, key: str) -> float:
-        """Seconds of a duration as Go writes it (`1m30s`), or of a number of nanoseconds; 0 if there is none."""
+        """Return seconds of a duration as Go writes it (`1m30s`), or of a number of nanoseconds; 0 if there is none."""
         value = self._plain(key)
         if value is None:
             return 0.0
@@ -158,11 +158,11 @@ class SectionReader:
         return -seconds if match[1] == "-" else seconds
 
     def pairs(self, key: str) -> dict[str, str]:
-        """A mapping of strings."""
+        """Return a mapping of strings."""
         return self.section(key).all_pairs()
 
     def all_pairs(self) -> dict[str, str]:
-        """The whole section as a mapping of strings."""
+        """Return the whole section as a mapping of strings."""
         return {key: self._scalar(key, node) for key, (_, node) in self._nodes.items()}
 
     def _node(self, key: str) -> Node | None:
@@ -257,7 +257,7 @@ class WebFile:
 
 
 def read_web_file(path: Path) -> WebFile:
-    """The file's content; relative paths in it start at its folder. Raises WebFileError."""
+    """Return the file's content; relative paths in it start at its folder. Raises WebFileError."""
     try:
         text = textfile.read_text(path, MOST_FILE)
     except textfile.ReadError as error:
@@ -267,7 +267,7 @@ def read_web_file(path: Path) -> WebFile:
 
 
 def parse_web_file(text: str, path: Path) -> WebFile:
-    """The content of a text that stands in a file. Raises WebFileError."""
+    """Return the content of a text that stands in a file. Raises WebFileError."""
 
     def fail(key: str, problem: str, line: int = 0) -> NoReturn:
         place = f"{path}:{line}" if line else f"{path}"

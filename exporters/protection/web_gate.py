@@ -49,7 +49,7 @@ class WebTerms:
 
 
 def load_terms(path: Path) -> WebTerms:
-    """The terms by a web configuration file. Raises WebFileError."""
+    """Return the terms by a web configuration file. Raises WebFileError."""
     stamps = stamps_of(path)
     file = read_web_file(path)
     if file.tls is None:
@@ -62,7 +62,7 @@ def load_terms(path: Path) -> WebTerms:
 
 
 def stamps_of(*files: Path | str) -> Stamps:
-    """What changes with each file, or with what a link leads to; None for one that is not there."""
+    """Return what changes with each file, or with what a link leads to; None for one that is not there."""
     return tuple(map(_stamp, files))
 
 
@@ -132,7 +132,7 @@ class WebGate:
         self.refused[reason] += 1
 
     def _takes(self, rate: RateLimit) -> bool:
-        """Whether a request fits into the rate; if so, it counts."""
+        """Return whether a request fits into the rate; if so, it counts."""
         now = self._clock()
         if self._limit != rate:
             self._limit, self._tokens, self._filled = rate, float(rate.burst), now

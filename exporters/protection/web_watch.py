@@ -81,7 +81,9 @@ class WebWatch:
             self._thread.join(patience)
 
     def load(self) -> WebTerms:
-        """The terms as the files are now, not enforced yet; that there are none is noted. Raises WebFileError."""
+        """Return the terms as the files are now, not enforced yet; that there are none is noted. Raises
+        WebFileError.
+        """
         try:
             return load_terms(self.path)
         except WebFileError as error:

@@ -33,13 +33,13 @@ class TornRecordError(ValueError):
 
 
 def sealed(request: WriteRequest) -> bytes:
-    """A request as it stands in the file."""
+    """Return a request as it stands in the file."""
     rest = _REST.pack(len(request.body), request.wall, request.samples)
     return _BEGIN.pack(MAGIC, _checksum(rest, request.body)) + rest + request.body
 
 
 def read_record(descriptor: int, at: int) -> WriteRequest | None:
-    """The record at a byte of an open file; None at its end. Raises TornRecordError, and OSError."""
+    """Return the record at a byte of an open file; None at its end. Raises TornRecordError, and OSError."""
     head = os.pread(descriptor, HEAD_BYTES, at)
     if not head:
         return None
@@ -132,7 +132,7 @@ class DiskBuffer:
         return dropped
 
     def head(self) -> WriteRequest | None:
-        """The oldest request that is not sent; None if there is none. Raises OSError."""
+        """Return the oldest request that is not sent; None if there is none. Raises OSError."""
         while self._head is None and self._segments:
             segment = self._segments[0]
             if self._at >= segment.bytes:
@@ -149,7 +149,7 @@ class DiskBuffer:
         return self._head
 
     def advance(self) -> None:
-        """The head has been sent, or is not to be sent any more. Raises OSError."""
+        """Note that the head has been sent, or is not to be sent any more. Raises OSError."""
         head, self._head = self._head, None
         if head is None:
             return
@@ -191,7 +191,7 @@ class DiskBuffer:
             self._read = -1
 
     def _read_at(self, segment: BufferSegment) -> WriteRequest:
-        """The next record of the first segment. Raises TornRecordError, and OSError."""
+        """Return the next record of the first segment. Raises TornRecordError, and OSError."""
         if self._read < 0:
             self._read = os.open(self._path(segment), os.O_RDONLY | os.O_CLOEXEC)
         request = read_record(self._read, self._at)
@@ -245,7 +245,7 @@ class DiskBuffer:
             self._at = sent
 
     def _survey(self, number: int, path: Path, start: int) -> BufferSegment:
-        """What a segment has from a byte on. A torn record, and what is behind it, is left out."""
+        """Return what a segment has from a byte on. A torn record, and what is behind it, is left out."""
         segment = BufferSegment(number, start)
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -262,7 +262,7 @@ class DiskBuffer:
         return segment
 
     def _read_sent(self) -> tuple[int, int]:
-        """The number of the first segment, and up to which byte it has been sent."""
+        """Return the number of the first segment, and up to which byte it has been sent."""
         try:
             content = (self.folder / _SENT).read_bytes()[: _SENT_FORM.size + 1]
         except FileNotFoundError:

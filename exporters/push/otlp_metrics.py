@@ -52,7 +52,7 @@ class MetricsMaker:
         """When counters were first seen, in nanoseconds since the epoch."""
 
     def make(self, snapshot: Snapshot, age: float, wall: float) -> MetricsData:
-        """Everything that the snapshot has at its time, and its age in seconds at the wall second `wall`."""
+        """Return everything that the snapshot has at its time, and its age in seconds at the wall second `wall`."""
         layouts = tuple(frame.layout for frame in snapshot.frames)
         if layouts != self._layouts:
             self._columns, self._layouts = _laid_out(layouts), layouts
@@ -64,7 +64,7 @@ class MetricsMaker:
         return self._whole([*made, *self._metrics(self._age, (age,), round(wall * _NANO))])
 
     def only_age(self, age: float, wall: float) -> MetricsData:
-        """How old the last snapshot is: what can be told while there is no newer one."""
+        """Return how old the last snapshot is: what can be told while there is no newer one."""
         return self._whole(self._metrics(self._age, (age,), round(wall * _NANO)))
 
     def _metrics(self, columns: Iterable[_Column], values: Sequence[float], at: int) -> list[Metric]:
@@ -94,7 +94,7 @@ def _laid_out(layouts: Sequence[Layout]) -> list[_Column]:
 
 
 def _columns(series: Sequence[Series], places: Sequence[int]) -> list[_Column]:
-    """Series and the places of their values, by metric. Several of our rows may be one metric there."""
+    """Return series and the places of their values, by metric. Several of our rows may be one metric there."""
     found: dict[str, _Column] = {}
     for each, place in zip(series, places, strict=True):
         name = name_of(each.metric)

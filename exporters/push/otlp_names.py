@@ -103,7 +103,7 @@ CONVENTIONS = {
 
 
 def name_of(row: Metric) -> OtlpName:
-    """What a row is called."""
+    """Return what a row is called."""
     known = CONVENTIONS.get(row.name)
     if known is not None:
         return known
@@ -112,7 +112,7 @@ def name_of(row: Metric) -> OtlpName:
 
 
 def attributes_of(series: Series, name: OtlpName) -> dict[str, str]:
-    """The attributes of a series under that name; under its own name it keeps its labels."""
+    """Return the attributes of a series under that name; under its own name it keeps its labels."""
     if series.metric.name not in CONVENTIONS:
         return {label: value for label, value in labels_of(series) if value}
     renamed = dict(name.renamed)
@@ -121,7 +121,7 @@ def attributes_of(series: Series, name: OtlpName) -> dict[str, str]:
 
 
 def _component(series: Series, sensor: str) -> dict[str, str]:
-    """Which component of the host it is. A GPU is known by its UUID, a port by device and port."""
+    """Return which component of the host it is. A GPU is known by its UUID, a port by device and port."""
     entity = series.entity
     if isinstance(entity, IbPort):
         return {"hw.id": f"{entity.device}/{entity.port}", "hw.name": entity.device}

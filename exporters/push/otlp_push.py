@@ -138,7 +138,10 @@ class OtlpPush:
 
 
 def _exporter(target: HttpTarget) -> OTLPMetricExporter:
-    """The official exporter. Raises ValueError for a file with a password or token that cannot be used, and OSError."""
+    """Return the official exporter.
+
+    Raises ValueError for a file with a password or token that cannot be used, and OSError.
+    """
     return OTLPMetricExporter(
         endpoint=target.url,
         certificate_file=target.ca_file,

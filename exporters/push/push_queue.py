@@ -15,10 +15,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.logs import LogOnce
+from agent.lib.threads import CLOSING_SECONDS, Threads
 from agent.model import Frame, Instant, Labels
 from exporters.push.disk_buffer import DiskBuffer
 from exporters.push.write_request import WriteRequest
@@ -53,7 +54,7 @@ class PushSeries:
         self._own = OwnSeries()
 
     def frame(self, now: Instant) -> Frame:
-        """The figures as they are now. For any thread."""
+        """Return the figures as they are now. For any thread."""
         return self._own.frame(reading for push in self._pushes for reading in _readings(push, now))
 
 
@@ -85,7 +86,7 @@ CATCH_UP = 10
 
 
 def jitter() -> float:
-    """A random number from 0 to 1, without the memory cost of the module `random`."""
+    """Return a random number from 0 to 1, without the memory cost of the module `random`."""
     return os.urandom(1)[0] / 255
 
 
@@ -104,12 +105,12 @@ class PushPace:
         return self._failures > 0
 
     def answered(self, now: float) -> None:
-        """The receiver took a request, or refused it for what is in it."""
+        """Note that the receiver took a request, or refused it for what is in it."""
         self._failures = 0
         self.not_before = now + self._interval / CATCH_UP
 
     def failed(self, now: float, wish: float = 0.0) -> None:
-        """The receiver could not take a request. `wish` is how many seconds it asked us to wait."""
+        """Note that the receiver could not take a request. `wish` is how many seconds it asked us to wait."""
         pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._failures, 30), LONGEST_PAUSE_SECONDS)
         self._failures += 1
         pause *= 0.5 + 0.5 * self._jitter()
@@ -169,7 +170,7 @@ class PushQueue:
             self._tell()
 
     def head(self, wall: float) -> WriteRequest | None:
-        """The oldest request that is not sent, and not too old at a wall second; None if there is none."""
+        """Return the oldest request that is not sent, and not too old at a wall second; None if there is none."""
         with self._lock:
             self._land()
             self._expire(wall)
@@ -179,7 +180,7 @@ class PushQueue:
             return self._in_flight
 
     def done(self, request: WriteRequest) -> None:
-        """A request has been sent or refused, and is not to be sent again."""
+        """Note that a request has been sent or refused, and is not to be sent again."""
         with self._lock:
             self._in_flight = self._undecided = None
             if self._memory and self._memory[0] is request:
@@ -268,3 +269,36 @@ class PushQueue:
             self._once.over("loss")
         oldest = self._disk.oldest if self._disk is not None and on_disk else None
         self._figures.oldest = self._memory[0].wall if oldest is None and self._memory else oldest
+
+
+class Push(Protocol):
+    """One receiver and what is needed to push to it."""
+
+    @property
+    def figures(self) -> PushFigures: ...
+
+    def start(self) -> None: ...
+
+    def stop(self, seconds: float) -> None: ...
+
+
+class PushGroup:
+    """Starts and ends them, the ends at the same time, and makes their frame."""
+
+    def __init__(self, pushes: Sequence[Push], threads: Threads) -> None:
+        self.pushes, self._threads = tuple(pushes), threads
+        self._series = PushSeries([each.figures for each in pushes])
+
+    def start(self) -> None:
+        for each in self.pushes:
+            each.start()
+
+    def stop(self, seconds: float = CLOSING_SECONDS) -> None:
+        """End all of them, each in so many seconds at most for each of its threads."""
+        ends = [self._threads.begin("push-end", partial(each.stop, seconds)) for each in self.pushes]
+        for each in ends:
+            each.join(3 * seconds)
+
+    def frame(self, now: Instant) -> Frame:
+        """Return what they tell of themselves. For any thread."""
+        return self._series.frame(now)

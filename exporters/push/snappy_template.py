@@ -25,7 +25,7 @@ _pack_double: Callable[[float], bytes] = Struct("<d").pack
 
 
 def varint(number: int) -> bytes:
-    """A number as Protocol Buffers and Snappy write it."""
+    """Return a number as Protocol Buffers and Snappy write it."""
     made = bytearray()
     while number > 0x7F:
         made.append(number & 0x7F | 0x80)
@@ -82,7 +82,7 @@ class SnappyTemplate:
         self._length += len(piece)
 
     def number(self) -> None:
-        """A place for 8 bytes; the next part of the template begins behind it."""
+        """Add a place for 8 bytes; the next part of the template begins behind it."""
         self._end_copy()
         self._end_literal(len(_GAP))
         self._parts.append(bytes(self._done))
@@ -90,7 +90,7 @@ class SnappyTemplate:
         self._length += len(_GAP)
 
     def stamp(self) -> None:
-        """A place for the stamp: the first holds it, the others copy it."""
+        """Add a place for the stamp: the first holds it, the others copy it."""
         if self._stamp_at is not None:
             self._end_copy()
             self._repeat(self._length - self._stamp_at, self._stamp_bytes)
@@ -103,7 +103,7 @@ class SnappyTemplate:
             self._done.clear()
 
     def finish(self) -> CompressedMessage:
-        """The message. It has a stamp behind its first number, and nothing may be added to it any more."""
+        """Return the message. It has a stamp behind its first number, and nothing may be added to it any more."""
         self._end_copy()
         self._end_literal(0)
         first, second, *others = (*self._parts, bytes(self._done))
@@ -144,7 +144,7 @@ class CompressedMessage:
         self.length = length
 
     def fill(self, stamp: bytes, numbers: Iterable[float]) -> bytes:
-        """The message with these in it."""
+        """Return the message with these in it."""
         packed: Iterator[bytes] = map(_pack_double, numbers)
         first = (self._first, next(packed), self._second, stamp)
         *between, last = self._others
@@ -152,7 +152,7 @@ class CompressedMessage:
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """How many bytes at the beginning are the same."""
+    """Return how many bytes at the beginning are the same."""
     return next(
         (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
     )

@@ -88,5 +88,5 @@ class WriteLink:
 
 
 def wished(text: str) -> float:
-    """Seconds of a Retry-After header; 0 for anything but a number of seconds."""
+    """Return seconds of a Retry-After header; 0 for anything but a number of seconds."""
     return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0.0

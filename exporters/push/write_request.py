@@ -55,7 +55,7 @@ class RequestWriter:
         self._age_message = _message([self._age])
 
     def write(self, snapshot: Snapshot, age: float) -> list[WriteRequest]:
-        """Everything that the snapshot has, and its age in seconds; series that are gone end with it."""
+        """Return everything that the snapshot has, and its age in seconds; series that are gone end with it."""
         layouts = tuple(frame.layout for frame in snapshot.frames)
         made = [] if layouts == self._layouts else self._lay_out(layouts, snapshot.at.wall)
         values = (*self._pick(tuple(chain.from_iterable(frame.values for frame in snapshot.frames))), age)
@@ -67,11 +67,11 @@ class RequestWriter:
         return made
 
     def only_age(self, age: float, wall: float) -> WriteRequest:
-        """How old the last snapshot is at a wall second: what can be told while there is no newer one."""
+        """Return how old the last snapshot is at a wall second: what can be told while there is no newer one."""
         return WriteRequest(wall, 1, self._age_message.fill(_stamp(wall), (age,)))
 
     def end(self, wall: float) -> list[WriteRequest]:
-        """The end of every series, at an orderly end of the agent."""
+        """Return the end of every series, at an orderly end of the agent."""
         gone = [*self._known.values(), self._age]
         self._known, self._layouts = {}, ()
         return list(_ends(gone, wall))
@@ -94,7 +94,10 @@ class RequestWriter:
         return list(_ends([pieces for pieces in before.values() if pieces not in left], wall))
 
     def _pieces(self, series: Series) -> Pieces:
-        """Labels in the order of their names. Those that the target has, too, are renamed as a scrape renames them."""
+        """Return labels in the order of their names.
+
+        Those that the target has, too, are renamed as a scrape renames them.
+        """
         own = {"__name__": series.metric.name, **{name: value for name, value in labels_of(series) if value}}
         labels = dict(self._labels)
         for name, value in own.items():
@@ -122,7 +125,9 @@ def _message(encoded: Iterable[Pieces]) -> CompressedMessage:
 
 
 def _label(name: str, value: str) -> Pieces:
-    """A label; that of the metric's name, which is the longest, in parts of which most are alike in all series."""
+    """Return a label; that of the metric's name, which is the longest, in parts of which most are alike in all
+    series.
+    """
     head, text = _text(b"\x0a", name), _text(b"\x12", value)
     begin = b"\x0a" + varint(len(head) + len(text))
     if name != "__name__":
@@ -137,7 +142,10 @@ def _text(tag: bytes, text: str) -> bytes:
 
 
 def _stamp(wall: float) -> bytes:
-    """The time's field. It has as many bytes as ever, by leading zeros, which a reader of Protocol Buffers accepts."""
+    """Return the time's field.
+
+    It has as many bytes as ever, by leading zeros, which a reader of Protocol Buffers accepts.
+    """
     left = min(max(round(wall * 1000), 0), _LATEST)
     made = bytearray(_TIME)
     for _ in range(_TIME_BYTES - 1):

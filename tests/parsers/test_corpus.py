@@ -13,9 +13,8 @@ from types import FrameType
 import pytest
 
 from tests.lab.fuzz.mutating import Mutator
-from tests.lab.fuzz.target import ROOT, Target
+from tests.lab.fuzz.target import ROOT, Target, attempt
 from tests.lab.fuzz.targets import TARGETS
-from tests.lab.fuzz.trial import attempt
 
 MUTATIONS = 12
 """Changed inputs for each target, always the same: `make fuzz` is for more."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.generate.completion import FILES, script
+from tests.lab.generate.command_line import SCRIPTS, script
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,9 +20,9 @@ def shell(name: str) -> str:
     return found
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_what_is_installed_is_what_the_command_line_says(name: str) -> None:
-    committed = (ROOT / "packaging/completion" / FILES[name]).read_text()
+    committed = (ROOT / "packaging/completion" / SCRIPTS[name]).read_text()
     assert committed == script(name), "run `make generate`"
 
 
@@ -59,6 +59,6 @@ def test_bash_completes(tmp_path: Path) -> None:
 
 
 def test_zsh_reads_what_is_written_for_it() -> None:
-    command = [shell("zsh"), "-n", str(ROOT / "packaging/completion" / FILES["zsh"])]
+    command = [shell("zsh"), "-n", str(ROOT / "packaging/completion" / SCRIPTS["zsh"])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -11,8 +11,7 @@ import pytest
 
 from agent.cli import make_parser
 from agent.lib.commandline import Parser
-from tests.lab.generate.command_tree import tree_of
-from tests.lab.generate.manual_page import pages
+from tests.lab.generate.command_line import pages, tree_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "packaging/man"

@@ -12,9 +12,8 @@ from alerts.rulefile import RuleFile
 from tests.lab.score import document
 from tests.lab.score.__main__ import PAGE, alerts_of
 from tests.lab.score.expectations import EXPECTED
-from tests.lab.score.inputs import digest
 from tests.lab.score.play import Play, load_pack
-from tests.lab.score.plays import of_name, refuse_gaps
+from tests.lab.score.plays import digest, of_name, refuse_gaps
 from tests.lab.score.scoring import judge
 
 STALE = "docs/dev/detection.md was not made of these rules, scenarios and expectations: run make score"

@@ -35,7 +35,7 @@ class EquipmentBackend:
         self._series: dict[tuple[Metric, CoolingComponent, str], Series] = {}
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
-        """The state of every detector and fan, and all values. Raises AbsentError where there are none."""
+        """Return the state of every detector and fan, and all values. Raises AbsentError where there are none."""
         calls = self._paced.poll(now.mono)
         seen = self._paced.value
         if self._paced.absence:
@@ -76,7 +76,9 @@ class EquipmentBackend:
         )
 
     def _shown_once(self) -> list[Metric]:
-        """The rows that are missing now: those that there have been, or the leak detectors if nothing ever was."""
+        """Return the rows that are missing now: those that there have been, or the leak detectors if nothing ever
+        was.
+        """
         seen = {metric for metric, _, _ in self._series if metric not in (LEAK_STATE, FAN_STATE)}
         return [row for row in ROWS if row in seen] or [LEAK_STATE]
 

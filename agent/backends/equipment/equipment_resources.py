@@ -41,7 +41,7 @@ class CoolingComponent(NamedTuple):
 
 
 def parse_leak_state(document: dict[str, Any]) -> str | None:
-    """What a leak detector says; None if none is fitted there.
+    """Return what a leak detector says; None if none is fitted there.
 
     Its word counts only while it is enabled: one that is switched off or broken, or that says what no schema knows, is
     unavailable.
@@ -57,7 +57,7 @@ def parse_leak_state(document: dict[str, Any]) -> str | None:
 
 
 def listed_detectors(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The detectors that a LeakDetection resource lists within itself, in groups, by name."""
+    """Yield the detectors that a LeakDetection resource lists within itself, in groups, by name."""
     for number_of_group, group in enumerate(as_list(document.get("LeakDetectorGroups"))):
         detectors = as_list(group.get("Detectors")) if isinstance(group, dict) else []
         title = group.get("GroupName") if isinstance(group, dict) else None
@@ -67,7 +67,7 @@ def listed_detectors(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, 
 
 
 def parse_connector(document: dict[str, Any]) -> dict[Metric, float]:
-    """The values of a CoolantConnector, those that it has."""
+    """Return the values of a CoolantConnector, those that it has."""
     status = document.get("Status")
     if isinstance(status, dict) and status.get("State") not in _DETECTOR_WORKS:
         return {}
@@ -76,14 +76,14 @@ def parse_connector(document: dict[str, Any]) -> dict[Metric, float]:
 
 
 def name_in(document: dict[str, Any], member: str, otherwise: str) -> str:
-    """The name that a document gives itself, as a label's value."""
+    """Return the name that a document gives itself, as a label's value."""
     said = document.get(member)
     name = said if isinstance(said, str) and said.isprintable() and said.strip() else otherwise
     return name.strip()[:LONGEST_NAME]
 
 
 def resource_id(path: str) -> str:
-    """The last part of a resource's path, which is its Id by the specification."""
+    """Return the last part of a resource's path, which is its Id by the specification."""
     return path.rstrip("/").rpartition("/")[2]
 
 
@@ -95,8 +95,8 @@ _WORSE = ("ok", UNAVAILABLE, "warning", "critical")
 
 
 def parse_status(document: dict[str, Any] | None, *, spare: bool = False) -> str | None:
-    """What its Status says; unavailable for a document or Status that could not be read, None if it has no such part or
-    Status.
+    """Return what its Status says; unavailable for a document or Status that could not be read, None if it has no such
+    part or Status.
 
     Health counts even where the part is off: a pump that failed is often both. One that may be a `spare` is well where
     it is off and in good health.
@@ -122,23 +122,23 @@ def parse_status(document: dict[str, Any] | None, *, spare: bool = False) -> str
 
 
 def worst_state(*states: str | None) -> str | None:
-    """The worst of what is known of one part."""
+    """Return the worst of what is known of one part."""
     return max((state for state in states if state is not None), key=_WORSE.index, default=None)
 
 
 def detector_state(document: dict[str, Any] | None) -> str | None:
-    """What a leak detector says; one that cannot be read is never dry."""
+    """Return what a leak detector says; one that cannot be read is never dry."""
     return UNAVAILABLE if document is None else parse_leak_state(document)
 
 
 def level_state(document: dict[str, Any] | None) -> str | None:
-    """How a reservoir is: by its level as the unit judges it, and by its Status."""
+    """Return how a reservoir is: by its level as the unit judges it, and by its Status."""
     level = None if document is None else document.get("FluidLevelStatus")
     return worst_state(parse_status(document), None if level is None else _HEALTHS.get(str(level), UNAVAILABLE))
 
 
 def redundancies(document: dict[str, Any], member: str) -> Iterator[tuple[str, str]]:
-    """The redundancy groups that a document lists under `member`, one or several, with their states."""
+    """Yield the redundancy groups that a document lists under `member`, one or several, with their states."""
     found = document.get(member)
     for place, group in enumerate(as_list(found) if isinstance(found, list) else [found]):
         if not isinstance(group, dict):
@@ -149,7 +149,7 @@ def redundancies(document: dict[str, Any], member: str) -> Iterator[tuple[str, s
 
 
 def is_redundancy_enabled(group: dict[str, Any]) -> bool:
-    """Whether the group is meant to be redundant: one that is switched off lost nothing."""
+    """Return whether the group is meant to be redundant: one that is switched off lost nothing."""
     status = group.get("Status")
     state = status.get("State") if isinstance(status, dict) else None
     return state != _OFF and group.get("RedundancyType") != "NotRedundant"
@@ -172,14 +172,14 @@ BLIND_FAN = FanReading(UNAVAILABLE, {})
 
 
 def parse_fan(document: dict[str, Any]) -> FanReading | None:
-    """A fan's own document; None if none is fitted there."""
+    """Return a fan's own document; None if none is fitted there."""
     speed = document.get("SpeedPercent")
     excerpt = speed if isinstance(speed, dict) else {"Reading": speed}
     return _fan(document, excerpt.get("Reading"), excerpt.get("SpeedRPM"))
 
 
 def parse_fan_list(document: dict[str, Any]) -> Iterator[tuple[str, FanReading]]:
-    """The fans that a Thermal document lists, by name."""
+    """Yield the fans that a Thermal document lists, by name."""
     for place, each in enumerate(as_list(document.get("Fans"))):
         if not isinstance(each, dict):
             continue
@@ -190,13 +190,13 @@ def parse_fan_list(document: dict[str, Any]) -> Iterator[tuple[str, FanReading]]
 
 
 def parse_intake_temperature(document: dict[str, Any]) -> float | None:
-    """The temperature in degrees Celsius that a ThermalMetrics document sums up for the intake."""
+    """Return the temperature in degrees Celsius that a ThermalMetrics document sums up for the intake."""
     summary = document.get("TemperatureSummaryCelsius")
     return as_number(summary.get("Intake")) if isinstance(summary, dict) else None
 
 
 def parse_intake_sensors(document: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    """The sensors at the intake that a Thermal document lists, by name, in degrees Celsius."""
+    """Yield the sensors at the intake that a Thermal document lists, by name, in degrees Celsius."""
     for place, each in enumerate(as_list(document.get("Temperatures"))):
         if isinstance(each, dict) and each.get("PhysicalContext") == "Intake" and _works(each):
             value = as_number(each.get("ReadingCelsius"))
@@ -205,7 +205,9 @@ def parse_intake_sensors(document: dict[str, Any]) -> Iterator[tuple[str, float]
 
 
 def _fan(document: dict[str, Any], percent: Any, turns: Any) -> FanReading | None:
-    """What a fan says that has these speeds: nothing if it is not known to work, and unavailable if it says nothing."""
+    """Return what a fan says that has these speeds: nothing if it is not known to work, and unavailable if it says
+    nothing.
+    """
     status = document.get("Status")
     if isinstance(status, dict) and status.get("State") == "Absent":
         return None
@@ -216,7 +218,7 @@ def _fan(document: dict[str, Any], percent: Any, turns: Any) -> FanReading | Non
 
 
 def _works(document: dict[str, Any]) -> bool:
-    """Whether what it reads counts: unless its State says otherwise. A reading has no need of a Health."""
+    """Return whether what it reads counts: unless its State says otherwise. A reading has no need of a Health."""
     status = document.get("Status")
     return status is None or (isinstance(status, dict) and status.get("State") in _FAN_WORKS)
 

@@ -31,7 +31,7 @@ OpenService = Callable[[], RedfishSource]
 
 
 def services_of(rack: RackConfig) -> dict[str, HttpTarget]:
-    """The services that are configured, by name. Raises ConfigError."""
+    """Return the services that are configured, by name. Raises ConfigError."""
     found = {}
     for name, wanted in rack.equipment.items():
         try:
@@ -43,7 +43,7 @@ def services_of(rack: RackConfig) -> dict[str, HttpTarget]:
 
 
 def over_http(targets: Mapping[str, HttpTarget], clock: Callable[[], float]) -> dict[str, OpenService]:
-    """How each of these services is opened. `clock` gives monotonic seconds."""
+    """Return how each of these services is opened. `clock` gives monotonic seconds."""
     return {name: partial(RedfishService, target, PATIENCE_SECONDS, clock) for name, target in targets.items()}
 
 
@@ -88,7 +88,7 @@ class RackEquipmentBackend:
         self._series: dict[tuple[Metric, Labels], Series] = {}
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
-        """All that is known of the services whose turn it is; nothing of the others."""
+        """Return all that is known of the services whose turn it is; nothing of the others."""
         readings: list[Reading] = []
         gaps: list[Gap] = []
         calls = 0

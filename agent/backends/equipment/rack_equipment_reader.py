@@ -53,7 +53,10 @@ class RackEquipmentReader(RedfishReader):
         """Every part that ever was there, with what it said last."""
 
     def look(self) -> EquipmentPollResult:
-        """Everything, as it is now. Raises DeviceError if the service does not answer, or serves nothing of a rack."""
+        """Return everything, as it is now.
+
+        Raises DeviceError if the service does not answer, or serves nothing of a rack.
+        """
         now = self._clock()
         ask = RedfishPoll(self._service, self._clock, now + ROUND_SECONDS)
         if self._found is None or now >= self._search_at:
@@ -80,7 +83,7 @@ class RackEquipmentReader(RedfishReader):
         self._service.close()
 
     def _search(self, ask: RedfishPoll) -> list[PartResource]:
-        """The documents of every unit that the service has, up to a bound. Raises DeviceError."""
+        """Return the documents of every unit that the service has, up to a bound. Raises DeviceError."""
         root = ask.read(ROOT)
         if root is None:
             raise DeviceError(Reason.MALFORMED, "; ".join(ask.problems))

@@ -84,7 +84,7 @@ _MAGNUS = (17.62, 243.12)
 
 
 def cooling_documents_of(path: str, ask: RedfishPoll) -> Iterator[PartResource]:
-    """The documents of the unit at `path`: its own, and those of its parts. Raises DeviceError."""
+    """Yield the documents of the unit at `path`: its own, and those of its parts. Raises DeviceError."""
     unit = resource_id(path)[:LONGEST_NAME]
     document = ask.at(path)
     yield PartResource(EquipmentPart(unit, "unit", unit), path)
@@ -112,7 +112,7 @@ def _of_cooling_unit(part: EquipmentPart, document: dict[str, Any] | None) -> Re
 
 
 def _of_connector(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
-    """A connector's state counts as well: one that fails has no values, and must not be taken for an idle one."""
+    """Count a connector's state as well: one that fails has no values, and must not be taken for an idle one."""
     state = parse_status(document)
     kind = f"{part.kind}-connector"
     labels = (("loop", part.kind), ("connector", part.name))
@@ -182,7 +182,9 @@ COOLING_READERS: dict[str, Callable[[EquipmentPart, dict[str, Any] | None], Reso
 
 
 def dew_point(air: float | None, humidity: float | None) -> float | None:
-    """The dew point in °C, of air at °C and relative humidity from 0 to 1; None where the formula does not hold."""
+    """Return the dew point in °C, of air at °C and relative humidity from 0 to 1; None where the formula does not
+    hold.
+    """
     if air is None or humidity is None or not -45 <= air <= 60 or not 0 < humidity <= 1:
         return None
     slope, base = _MAGNUS
@@ -210,7 +212,7 @@ _LINES = ("Line1", "Line2", "Line3")
 
 
 def power_documents_of(path: str, kind: str, ask: RedfishPoll) -> Iterator[PartResource]:
-    """The documents of the unit at `path`, its supplies among them. Raises DeviceError.
+    """Yield the documents of the unit at `path`, its supplies among them. Raises DeviceError.
 
     A unit lists its power supplies itself, or in the PowerSubsystem of the chassis that it links to, or that it is.
     """
@@ -229,7 +231,7 @@ def power_documents_of(path: str, kind: str, ask: RedfishPoll) -> Iterator[PartR
 def chassis_documents_of(
     chassis: str | None, bare: Sequence[str], known: Collection[str], ask: RedfishPoll
 ) -> Iterator[PartResource]:
-    """The documents of power supplies in the chassis of this collection, of which nothing is `known`.
+    """Yield the documents of power supplies in the chassis of this collection, of which nothing is `known`.
 
     They belong to the shelf without supplies (`bare`) that has the chassis's Id, or that is the only one; else the
     chassis is a power shelf itself. Raises DeviceError.
@@ -260,7 +262,7 @@ def _supplies_of(unit: str, document: dict[str, Any], ask: RedfishPoll) -> Itera
 
 
 def _subsystem_of(document: dict[str, Any], ask: RedfishPoll) -> str | None:
-    """The PowerSubsystem of a unit that is a chassis, or else of the first chassis that it links to."""
+    """Return the PowerSubsystem of a unit that is a chassis, or else of the first chassis that it links to."""
     own = link_path(document.get("PowerSubsystem"))
     if own is not None:
         return own
@@ -294,7 +296,7 @@ def _of_distribution(_: EquipmentPart, document: dict[str, Any] | None) -> Resou
 
 
 def _of_circuit(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
-    """An input is dead where its voltage says so, whatever its health; a branch, where its breaker does."""
+    """Judge an input dead where its voltage says so, whatever its health; a branch, where its breaker does."""
     told = document or {}
     volts = as_number(told.get("Voltage"))
     dead = "critical" if part.kind == "mains" and volts is not None and abs(volts) < DEAD_VOLTS else None
@@ -308,7 +310,7 @@ def _of_circuit(part: EquipmentPart, document: dict[str, Any] | None) -> Resourc
 
 
 def _currents(labels: Labels, told: dict[str, Any]) -> Iterator[tuple[Metric, Labels, float | None]]:
-    """The current of each line of a circuit of several, or its one current, and what it is rated for."""
+    """Yield the current of each line of a circuit of several, or its one current, and what it is rated for."""
     lines = told.get("PolyPhaseCurrentAmps")
     found = {line: as_number(lines.get(line)) for line in _LINES} if isinstance(lines, dict) else {}
     if not any(value is not None for value in found.values()):
@@ -319,7 +321,7 @@ def _currents(labels: Labels, told: dict[str, Any]) -> Iterator[tuple[Metric, La
 
 
 def _of_supply(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
-    """A supply whose input is lost fails, even if it is in order itself (PowerSupply.LineInputStatus)."""
+    """Return a supply whose input is lost fails, even if it is in order itself (PowerSupply.LineInputStatus)."""
     told = document or {}
     line = told.get("LineInputStatus")
     fed = _INPUTS.get(line) if isinstance(line, str) else None

@@ -19,5 +19,5 @@ __all__ = ["HostBackend", "make_backend", "parse_pressure"]
 
 
 def make_backend(context: BackendContext) -> HostBackend | None:
-    """The host's backend, also beside synthetic devices, unless the configuration excludes it."""
+    """Return the host's backend, also beside synthetic devices, unless the configuration excludes it."""
     return HostBackend(str(context.procfs), str(context.sysfs)) if context.config.backends.host else None

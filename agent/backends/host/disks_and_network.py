@@ -33,14 +33,14 @@ class Mount(NamedTuple):
 
 
 def all_mounts(procfs: str) -> list[Mount]:
-    """The mounts in the kernel's order. Raises OSError."""
+    """Return the mounts in the kernel's order. Raises OSError."""
     lines = _content(f"{procfs}/self/mounts").split(b"\n")
     fields = ([_plain(field) for field in line.split(b" ", 3)[:3]] for line in lines)
     return [Mount(*each) for each in fields if len(each) == 3]
 
 
 def block_mounts(procfs: str) -> list[Mount]:
-    """The mounts with a device behind them, and those of ZFS, in the kernel's order. Raises OSError."""
+    """Return the mounts with a device behind them, and those of ZFS, in the kernel's order. Raises OSError."""
     types = _on_devices(_content(f"{procfs}/filesystems"))
     return [mount for mount in all_mounts(procfs) if mount.device not in ("", "none") and mount.fstype in types]
 
@@ -51,7 +51,7 @@ def _on_devices(filesystems: bytes) -> set[str]:
 
 
 def _content(path: str) -> bytes:
-    """A file's complete lines, as many as fit into the limit."""
+    """Return a file's complete lines, as many as fit into the limit."""
     with Path(path).open("rb") as file:
         content = file.read(LIST_BYTES)
     return content[: content.rfind(b"\n") + 1]
@@ -93,7 +93,7 @@ class DiskAndNetworkGroups:
         self._sysfs = sysfs
 
     def groups(self, book: SeriesCache) -> list[ReadingGroup]:
-        """The groups that are read separately, without filesystems: their mount points must be found first."""
+        """Return the groups that are read separately, without filesystems: their mount points must be found first."""
         return [
             ReadingGroup(f"{self._procfs}/diskstats", self._disks, DISK, book),
             ReadingGroup(f"{self._procfs}/net/dev", self._network, tuple(row for row, _ in NETWORK), book),
@@ -133,7 +133,7 @@ class MountPoints:
         self._procfs = procfs
 
     def read(self) -> list[str] | Exception:
-        """The mount points, or why they are not known."""
+        """Return the mount points, or why they are not known."""
         try:
             return self._chosen()
         except OSError as error:
@@ -156,7 +156,7 @@ class MountPoints:
 
 
 def filesystem(mountpoint: str, book: SeriesCache) -> ReadingGroup:
-    """One filesystem, as statvfs describes it."""
+    """Return one filesystem, as statvfs describes it."""
 
     def take(figures: GroupReadings) -> None:
         usage = psutil.disk_usage(mountpoint)

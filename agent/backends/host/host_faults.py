@@ -33,7 +33,7 @@ DEAD = frozenset({errno.ESTALE, errno.ENOTCONN, errno.ESHUTDOWN, errno.EIO, errn
 STUCK_SECONDS = 120.0
 """Seconds without running from which a process in uninterruptible sleep counts as stuck: as the kernel's hung tasks."""
 KERNEL_THREAD = 0x200000
-"""PF_KTHREAD in the flags of proc(5): threads of some drivers wait so for work, and hold nobody up."""
+"""PF_KTHREAD in the flags of proc(5): threads of some drivers wait so for work."""
 MAX_REMEMBERED = 4096
 MANAGER = "nv-fabricmanage"
 """Fabric Manager's program, by the 15 characters that the kernel keeps."""
@@ -99,7 +99,7 @@ class HostFaultGroups:
         self.mono = 0.0
 
     def groups(self, book: SeriesCache) -> list[ReadingGroup]:
-        """The groups that are read separately."""
+        """Return the groups that are read separately."""
         return [
             ReadingGroup(f"{self._procfs}: processes", self._stuck, (STUCK,), book),
             ReadingGroup(f"{self._procfs}/{SWITCHES}", self._fabric_manager, (FABRIC_MANAGER,), book),
@@ -123,7 +123,9 @@ class HostFaultGroups:
         os.stat(f"{self._procfs}/1/stat")  # noqa: PTH116 - no Path is needed
 
     def _blocked(self) -> bool:
-        """Whether any task is in uninterruptible sleep now, which the kernel counts: mostly not, and all is said."""
+        """Return whether any task is in uninterruptible sleep now, which the kernel counts: mostly not, and all is
+        said.
+        """
         with open(f"{self._procfs}/stat", "rb") as file:  # noqa: PTH123 - no Path is needed
             for line in file:
                 if line.startswith(b"procs_blocked"):
@@ -131,7 +133,7 @@ class HostFaultGroups:
         raise ValueError(f"{self._procfs}/stat has no line procs_blocked")
 
     def _asleep(self) -> Iterator[tuple[tuple[str, str], _Sleeper]]:
-        """Each process in uninterruptible sleep, by number and start; since now if it ran since the last look."""
+        """Yield each process in uninterruptible sleep, by number and start; since now if it ran since the last look."""
         for pid in filter(str.isdigit, list_names(self._procfs)):
             try:
                 fields = text(f"{self._procfs}/{pid}/stat").rpartition(")")[2].split()

@@ -40,7 +40,7 @@ MOST_DIMMS = 512
 
 
 def parse_pressure(content: str) -> dict[str, float]:
-    """Seconds stalled by kind, from a file of /proc/pressure, which counts microseconds."""
+    """Return seconds stalled by kind, from a file of /proc/pressure, which counts microseconds."""
     stalled = {}
     for line in content.splitlines():
         kind, *fields = line.split()
@@ -58,7 +58,7 @@ class KernelGroups:
         self._boot: float | None = None
 
     def groups(self, book: SeriesCache) -> list[ReadingGroup]:
-        """The groups that are read separately."""
+        """Return the groups that are read separately."""
         at = self._procfs
         groups = [
             ReadingGroup(f"{at}/stat", self._cpu_times, (CPU,), book),

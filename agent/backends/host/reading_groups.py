@@ -14,7 +14,7 @@ SERIES = 8_192
 
 
 def gap_reason(error: Exception) -> Reason:
-    """Why a group of figures is absent, from the error that its reading raised."""
+    """Return why a group of figures is absent, from the error that its reading raised."""
     code = error.errno if isinstance(error, OSError) else None
     if code in (errno.ENOENT, errno.ENOTDIR, errno.EOPNOTSUPP, errno.ENOSYS):
         return Reason.UNSUPPORTED  # EOPNOTSUPP: a kernel that was started with psi=0
@@ -76,7 +76,7 @@ class ReadingGroup:
         self._of = of
 
     def read(self) -> GroupReadings:
-        """The figures; if anything goes wrong, a gap for each row and no partial figures.
+        """Return the figures; if anything goes wrong, a gap for each row and no partial figures.
 
         Catches whatever psutil raises for unexpected content: a file with too few fields is a TypeError.
         """

@@ -14,6 +14,6 @@ __all__ = ["InfinibandBackend", "make_backend"]
 
 
 def make_backend(context: BackendContext) -> InfinibandBackend | None:
-    """The ports' backend, unless the configuration excludes it or the ports are synthetic."""
+    """Return the ports' backend, unless the configuration excludes it or the ports are synthetic."""
     wanted = context.config.backends.infiniband and not context.synthetic
     return InfinibandBackend(context.sysfs) if wanted else None

@@ -39,7 +39,9 @@ SAMPLED = (Lane.FAST, Lane.SLOW)
 
 
 def descriptor_budget() -> int:
-    """How many may be kept open: half of the process's limit; the rest is for connections and everything else."""
+    """Return how many may be kept open: half of the process's limit; the rest is for connections and everything
+    else.
+    """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft // 2, DESCRIPTORS)
 
@@ -133,7 +135,7 @@ class PortReadPlan:
 
 
 def _depths(ports: Collection[RdmaPort]) -> dict[RdmaPort, int]:
-    """How many levels of its rows each port shows: every port gets a level before any port gets the next."""
+    """Return how many levels of its rows each port shows: every port gets a level before any port gets the next."""
     depths = dict.fromkeys(ports, 0)
     room = SERIES - sum(port.shape.sizes[0] for port in ports)
     for depth in (1, 2):
@@ -176,7 +178,10 @@ def describe(
 
 
 def _of(port: RdmaPort, answers: list[Answer], paths: list[str]) -> Reading | Gap:
-    """A fact that cannot be read is an empty label. If none can be read, or an unknown one hangs, the row is a gap."""
+    """Return a fact that cannot be read is an empty label.
+
+    If none can be read, or an unknown one hangs, the row is a gap.
+    """
     for place, (answer, path) in enumerate(zip(answers, paths, strict=True)):
         if isinstance(answer, str):
             port.facts[path] = answer

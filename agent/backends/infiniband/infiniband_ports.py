@@ -46,7 +46,7 @@ class PortMetrics:
 
 
 def shape_of(present: frozenset[str], usable: frozenset[str]) -> PortMetrics:
-    """The shape of a port with these files; `usable` are those of `competing_files` that hold a number."""
+    """Return the shape of a port with these files; `usable` are those of `competing_files` that hold a number."""
     catalogued = []
     for row in FILES:
         files = _candidates(row, present)
@@ -63,7 +63,7 @@ def shape_of(present: frozenset[str], usable: frozenset[str]) -> PortMetrics:
 
 
 def competing_files(present: frozenset[str]) -> list[str]:
-    """The files that compete for a row with another one."""
+    """Return the files that compete for a row with another one."""
     files = [_candidates(row, present) for row in FILES]
     return [each.path for group in files if len(group) > 1 for each in group]
 
@@ -110,7 +110,7 @@ class RdmaPort:
         self._info: Series | None = None
 
     def of(self, lane: Lane) -> Iterator[SysfsAttribute]:
-        """The attributes that are read in a lane."""
+        """Return the attributes that are read in a lane."""
         return (each for each in self.attributes.values() if each.series.metric.lane is lane)
 
     def adopt(self, depth: int, pread: Pread) -> None:
@@ -125,7 +125,7 @@ class RdmaPort:
             self.attributes[path] = known
 
     def info(self, facts: Labels) -> Series:
-        """The info series with these facts; the same object while they are the same."""
+        """Return the info series with these facts; the same object while they are the same."""
         if self._info is None or self._info.labels != facts:
             self._info = Series(INFO, self.entity, facts)
         return self._info
@@ -163,7 +163,7 @@ class ClassDirectory:
         self.path = path
 
     def read(self) -> list[str] | OSError:
-        """The names of the devices."""
+        """Return the names of the devices."""
         try:
             return list_names(self.path)
         except OSError as error:
@@ -180,7 +180,7 @@ class DeviceDirectory:
         self.path = f"{device}/ports"
 
     def read(self) -> DeviceListing | OSError:
-        """What was found, or the error if the ports cannot be listed."""
+        """Return what was found, or the error if the ports cannot be listed."""
         try:
             ports = list_names(self.path)
         except OSError as error:
@@ -260,7 +260,9 @@ class PortDiscovery:
         return forgot or bool(changed) or ignored != self.ignored, gaps
 
     def _devices(self, mono: float) -> list[str] | None:
-        """The names of the devices; None if they cannot be listed but ports are known, which report themselves."""
+        """Return the names of the devices; None if they cannot be listed but ports are known, which report
+        themselves.
+        """
         ((answer,),) = self._relay.round([DeviceReads("", [ClassDirectory(self._root)])], mono)
         if isinstance(answer, list):
             return answer
@@ -316,7 +318,7 @@ class PortDiscovery:
         return changed
 
     def _port(self, device: str, number: str) -> RdmaPort | None:
-        """The port; None if there are too many already, or if another one has the same labels."""
+        """Return the port; None if there are too many already, or if another one has the same labels."""
         entity = IbPort(printable(device), printable(number))
         port = self.ports.get(entity)
         if port is None and len(self.ports) < MAX_PORTS:

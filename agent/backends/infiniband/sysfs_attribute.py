@@ -52,7 +52,7 @@ class InvalidSysfsValueError(ValueError):
 
 
 def reason_of(error: OSError) -> Reason:
-    """What a failed read means. An errno that is not in the table (EIO, ENODEV, ...) is a lost device."""
+    """Return what a failed read means. An errno that is not in the table (EIO, ENODEV, ...) is a lost device."""
     return _REASONS.get(error.errno or 0, Reason.LOST)
 
 
@@ -67,7 +67,7 @@ def why(error: OSError) -> str:
 
 
 def parse_counter(raw: bytes) -> int:
-    """A counter of up to 64 bits."""
+    """Return a counter of up to 64 bits."""
     text = raw.strip()
     if text.isdigit() and len(text) < SIZE:
         value = int(text)
@@ -77,7 +77,7 @@ def parse_counter(raw: bytes) -> int:
 
 
 def parse_state_code(raw: bytes) -> int:
-    """The code of a state: `4: ACTIVE` is 4."""
+    """Return the code of a state: `4: ACTIVE` is 4."""
     text = raw.strip()
     found = _CODE.match(text)
     if found is None:
@@ -86,7 +86,7 @@ def parse_state_code(raw: bytes) -> int:
 
 
 def parse_rate(raw: bytes) -> int:
-    """A rate in bytes per second: `400 Gb/sec (4X NDR)` is 50,000,000,000."""
+    """Return a rate in bytes per second: `400 Gb/sec (4X NDR)` is 50,000,000,000."""
     text = raw.strip()
     found = _RATE.match(text)
     if found is None:
@@ -165,7 +165,7 @@ class SysfsAttribute:
         self._reading = Reading(series, 0)
 
     def read(self) -> Reading | Gap:
-        """The value, or why there is none."""
+        """Return the value, or why there is none."""
         try:
             raw = self._pread(self.fd, SIZE, 0) if self.fd >= 0 else self._open()
         except OSError as error:
@@ -184,7 +184,7 @@ class SysfsAttribute:
         return self._reading
 
     def gap(self, reason: Reason, why: str) -> Gap:
-        """The absence of this file's value."""
+        """Return the absence of this file's value."""
         return Gap(self.series.metric, self.series.entity, reason, f"{self.path}: {why}")
 
     def release(self) -> None:
@@ -209,7 +209,10 @@ class SysfsAttribute:
         return content
 
     def _reason(self, error: OSError) -> Reason:
-        """Why the file could not be read. If the port exists but the file does not, the driver does not offer it."""
+        """Return why the file could not be read.
+
+        If the port exists but the file does not, the driver does not offer it.
+        """
         if error.errno == errno.ENOENT and os.path.isdir(self.path.rpartition("/")[0]):  # noqa: PTH112 - Path's may raise
             return Reason.UNSUPPORTED
         return reason_of(error)
@@ -225,7 +228,7 @@ class SysfsTextFile:
         self._pread = pread
 
     def read(self) -> str | OSError:
-        """Its text without the white space around it."""
+        """Return its text without the white space around it."""
         try:
             fd = os.open(self.path, FLAGS)
             try:

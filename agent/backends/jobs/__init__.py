@@ -10,7 +10,7 @@ __all__ = ["SOURCES", "JobsBackend", "check_jobs", "make_backend"]
 
 
 def make_backend(context: BackendContext) -> JobsBackend | None:
-    """The jobs backend, if GPUs of this node are read and a source of jobs is configured. Raises ConfigError."""
+    """Return the jobs backend, if GPUs of this node are read and a source of jobs is configured. Raises ConfigError."""
     config = context.config
     if not (context.has_driver and config.jobs.sources):
         return None

@@ -87,13 +87,13 @@ class CgroupOwner:
 
 
 def paths(text: str) -> tuple[str, ...]:
-    """The distinct paths in a /proc/PID/cgroup, in its order."""
+    """Return the distinct paths in a /proc/PID/cgroup, in its order."""
     found = (line.split(":", 2) for line in text.split("\n", MAX_LINES)[:MAX_LINES])
     return tuple(dict.fromkeys(fields[2][:MAX_PATH] for fields in found if len(fields) == 3))
 
 
 def parse_cgroup(text: str, schedulers: Sequence[Scheduler] = SCHEDULERS) -> CgroupOwner:
-    """What the text of /proc/PID/cgroup says, by the shapes of these schedulers, the most trusted first."""
+    """Return what the text of /proc/PID/cgroup says, by the shapes of these schedulers, the most trusted first."""
     known = paths(text)
     for scheduler in schedulers:
         match = _first(scheduler.shapes, known)
@@ -113,13 +113,15 @@ def parse_cgroup(text: str, schedulers: Sequence[Scheduler] = SCHEDULERS) -> Cgr
 
 
 def _first(patterns: Sequence[re.Pattern[str]], known: Sequence[str], of_users: bool = False) -> re.Match[str] | None:
-    """The first match among the paths outside users' parts of the tree, or, with `of_users`, inside them."""
+    """Return the first match among the paths outside users' parts of the tree, or, with `of_users`, inside them."""
     wanted = [path for path in known if bool(_OF_USERS.search(path)) is of_users]
     return next((match for pattern in patterns for path in wanted if (match := pattern.search(path))), None)
 
 
 def _container(known: Sequence[str], home: str) -> CgroupOwner | None:
-    """The container that a path names; below a user's part of the tree it is that user's, below a unit that unit's."""
+    """Return the container that a path names; below a user's part of the tree it is that user's, below a unit that
+    unit's.
+    """
     for of_users in (False, True):
         for engine, pattern in CONTAINERS:
             match = _first((pattern,), known, of_users)
@@ -139,12 +141,12 @@ def _container(known: Sequence[str], home: str) -> CgroupOwner | None:
 
 
 def _roots_own(match: re.Match[str]) -> bool:
-    """Whether only root could have created the matching cgroup."""
+    """Return whether only root could have created the matching cgroup."""
     return all(_ABOVE.fullmatch(part) for part in match.string[: match.start()].split("/")[1:])
 
 
 def _home(known: Sequence[str], schedulers: Sequence[Scheduler]) -> str:
-    """The scheduler whose daemons started the process: what they start stays below their unit."""
+    """Return the scheduler whose daemons started the process: what they start stays below their unit."""
     if any(_OF_USERS.search(path) for path in known):
         return ""
     for scheduler in schedulers:
@@ -163,7 +165,7 @@ def _uid(match: re.Match[str]) -> int | None:
 
 
 def _unit(path: str) -> str:
-    """The innermost unit or transient scope that was started for this work; "" if there is none."""
+    """Return the innermost unit or transient scope that was started for this work; "" if there is none."""
     owner = _USER.search(path)
     for part in reversed(path.split("/")):
         if _TRANSIENT.fullmatch(part):
@@ -179,7 +181,7 @@ def _unit(path: str) -> str:
 
 
 def _plain(path: str) -> bool:
-    """Whether a path is one of those in which a process of a login session may be."""
+    """Return whether a path is one of those in which a process of a login session may be."""
     return path in ("", "/") or bool(_LOGIN.search(path)) or bool(_unit_host(path))
 
 

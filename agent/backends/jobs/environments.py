@@ -86,7 +86,7 @@ NAME_TIMEOUT_SECONDS = 0.5
 
 
 def system_name(uid: int) -> str:
-    """The name in the system's user database. Raises KeyError if it has none."""
+    """Return the name in the system's user database. Raises KeyError if it has none."""
     return pwd.getpwuid(uid).pw_name
 
 
@@ -109,7 +109,7 @@ class UserNames:
         self._idle.set()
 
     def name(self, uid: int, mono: float) -> str:
-        """The user's name, or "" if it is not known, or not yet."""
+        """Return the user's name, or "" if it is not known, or not yet."""
         with self._lock:
             name, until = self._names.get(uid, ("", -inf))
             if mono < until or uid in self._wanted:

@@ -39,7 +39,7 @@ class GpuSlot(NamedTuple):
 
 
 def mig_slots(readings: Iterable[Reading]) -> dict[str, GpuSlot]:
-    """The slot of each MIG device by its UUID, from coldplate_gpu_mig_info in a snapshot."""
+    """Return the slot of each MIG device by its UUID, from coldplate_gpu_mig_info in a snapshot."""
     found = {}
     for reading in readings:
         if reading.series.metric.name == "coldplate_gpu_mig_info":
@@ -72,7 +72,9 @@ class GpuSlots:
         return bool(self._divided)
 
     def find(self, name: str) -> GpuSlot | None:
-        """The slot of an index, UUID, MIG UUID or device plugin's id, with or without a shared replica's number."""
+        """Return the slot of an index, UUID, MIG UUID or device plugin's id, with or without a shared replica's
+        number.
+        """
         name = name.partition("::")[0]
         slot = self._slots.get(name)
         if slot is None and (match := _GKE.fullmatch(name)):
@@ -84,7 +86,7 @@ class GpuSlots:
         return slot
 
     def of_process(self, gpu: Gpu, instance: int | None) -> GpuSlot:
-        """Where a process computes, according to the driver."""
+        """Return where a process computes, according to the driver."""
         if instance is not None:
             return GpuSlot(gpu, str(instance))
         return GpuSlot(gpu, UNKNOWN if gpu in self._divided else WHOLE)
@@ -179,7 +181,7 @@ class AllocationTable:
         return over
 
     def summaries(self) -> dict[Key, JobAllocation]:
-        """Each job with its GPUs and processes; what is known of a job on one slot counts for all."""
+        """Return each job with its GPUs and processes; what is known of a job on one slot counts for all."""
         found: dict[Key, JobAllocation] = {}
         for slot, holdings in self.slots.items():
             for key, holding in holdings.items():
@@ -237,7 +239,9 @@ class PodNames:
                 board.add(slot, job, holding.pids)
 
     def _learn(self, board: AllocationTable, pods: Pods, hosts: Mapping[int, str]) -> None:
-        """A privileged pod may use GPUs that it was not given: it must not be named after the pods that own them."""
+        """Learn names, though a privileged pod may use GPUs that it was not given: it must not be named after the
+        pods that own them.
+        """
         claims: dict[str, dict[Claim, PodDevice]] = {}
         for slot, holdings in board.slots.items():
             for holding in holdings.values():
@@ -257,7 +261,7 @@ class PodNames:
 
 
 def pod_job(pod: PodDevice, container: str) -> Job:
-    """A pod as a job: `namespace/name`, which also identifies a pod without any process."""
+    """Return a pod as a job: `namespace/name`, which also identifies a pod without any process."""
     namespace, name = to_label_value(pod.namespace), to_label_value(pod.pod)
     return Job(
         KUBERNETES, f"{namespace}/{name}", name=name, namespace=namespace, pod=name, container=to_label_value(container)
@@ -284,7 +288,9 @@ def add_mapped(board: AllocationTable, mapped: Mapping[GpuSlot, Sequence[Job]]) 
 
 
 def _pod_of(slot: GpuSlot, host: str, pods: Pods) -> PodDevice | None:
-    """The pod of a process on this slot: the only one there, else the one that the process's host is named after."""
+    """Return the pod of a process on this slot: the only one there, else the one that the process's host is named
+    after.
+    """
     here = {(each.namespace, each.pod): each for each in pods.get(slot, ())}
     if len(here) == 1:
         return next(iter(here.values()))

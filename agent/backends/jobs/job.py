@@ -45,7 +45,7 @@ _TEXTS = tuple(field.name for field in fields(Job) if field.type == "str" and fi
 
 
 def merge_jobs(job: Job, other: Job) -> Job:
-    """The job, completed with what only the other knows, and with the earlier of their starts."""
+    """Return the job, completed with what only the other knows, and with the earlier of their starts."""
     changes: dict[str, str | float] = {
         name: getattr(other, name) for name in _TEXTS if not getattr(job, name) and getattr(other, name)
     }
@@ -55,7 +55,7 @@ def merge_jobs(job: Job, other: Job) -> Job:
 
 
 def to_label_value(text: str) -> str:
-    """A text of unknown origin as the value of a label: bounded, and without control characters."""
+    """Return a text of unknown origin as the value of a label: bounded, and without control characters."""
     text = text[:LONGEST]
     return text if text.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in text)
 
@@ -64,7 +64,7 @@ _ID = re.compile(r"[\w.@+:/\\\[\]{}(),=~#%^-]+")
 
 
 def is_invalid_job_id(text: str) -> bool:
-    """Whether a text cannot be the id of a job: too long, empty, or with characters that no scheduler uses.
+    """Return whether a text cannot be the id of a job: too long, empty, or with characters that no scheduler uses.
 
     If it were shown, a text that any user may have chosen would become a label.
     """

@@ -29,7 +29,7 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def read_file(path: str, most: int) -> bytes:
-    """The file's content, at most `most` bytes of it. Raises OSError."""
+    """Return the file's content, at most `most` bytes of it. Raises OSError."""
     fd = os.open(path, _FLAGS)
     try:
         parts = []
@@ -63,7 +63,7 @@ class TimedReader:
         self.mono = 0.0
 
     def __call__(self, path: str, most: int) -> bytes:
-        """The file's content. Raises OSError."""
+        """Return the file's content. Raises OSError."""
         folder = path.rpartition("/")[0]
         ((answer,),) = self._relay.round([DeviceReads(folder, [_FileContent(path, most, self._read_file)])], self.mono)
         if isinstance(answer, UnansweredRead):
@@ -73,7 +73,7 @@ class TimedReader:
         return answer
 
     def names(self, directory: str) -> DirectoryListing:
-        """What there is in a directory. Raises OSError."""
+        """Return what there is in a directory. Raises OSError."""
         ((answer,),) = self._relay.round([DeviceReads(directory, [_DirectoryRead(directory)])], self.mono)
         if isinstance(answer, UnansweredRead):
             raise TimeoutError(errno.ETIMEDOUT, answer.detail)
@@ -161,7 +161,7 @@ def read_minors(procfs: str, read: TimedReader) -> dict[int, str]:
 
 
 def facts(content: bytes) -> dict[str, str]:
-    """The lines `Name: value` of such a file."""
+    """Return the lines `Name: value` of such a file."""
     lines = (line.partition(":") for line in content.decode("utf-8", "replace").splitlines())
     return {name.strip(): value.strip() for name, colon, value in lines if colon}
 
@@ -201,7 +201,7 @@ class MappingFiles:
         self.reads = 0
 
     def entries(self) -> list[MappingEntry]:
-        """Every line of every file, in the order of the directories and then of the names."""
+        """Return every line of every file, in the order of the directories and then of the names."""
         self.seen = self.failed = False
         found: dict[MappingEntry, None] = {}
         for directory in self._directories:
@@ -238,7 +238,7 @@ class MappingFiles:
 
 
 def parse(path: str, device: str, content: bytes) -> Iterator[MappingEntry]:
-    """The entries of one file. A line is a job id, and after a blank perhaps a user number."""
+    """Yield the entries of one file. A line is a job id, and after a blank perhaps a user number."""
     for line in content.decode("utf-8", "replace").splitlines()[:MAX_LINES]:
         words = line.split()
         if words:
@@ -247,7 +247,7 @@ def parse(path: str, device: str, content: bytes) -> Iterator[MappingEntry]:
 
 
 def scheduler_of(job: str) -> str:
-    """Whose job it is: the files do not say, but Slurm's ids are numbers and those of PBS name its server."""
+    """Return whose job it is: the files do not say, but Slurm's ids are numbers and those of PBS name its server."""
     number, dot, server = job.partition(".")
     if number.replace("_", "").isdigit() and not dot:
         return "slurm"

@@ -56,7 +56,7 @@ class JobEnergy:
             self._started.pop(key, None)
 
     def total(self, key: Key) -> float | None:
-        """Joules of a job so far; None for one that never had a GPU with a counter to itself."""
+        """Return joules of a job so far; None for one that never had a GPU with a counter to itself."""
         return self._totals.get(key)
 
     def started(self, key: Key) -> float | None:

@@ -68,7 +68,7 @@ def refuse_unknown(sources: Sequence[str], trust_environment: Sequence[str]) -> 
 
 
 def is_wanted(source: str, sources: Sequence[str]) -> bool:
-    """Whether this source is asked if `sources` are configured."""
+    """Return whether this source is asked if `sources` are configured."""
     return ALL in sources or source in sources
 
 
@@ -166,7 +166,7 @@ class JobsBackend:
         self._shown = JobSeries()
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - it has one lane
-        """Who holds the GPUs now. Nothing in a process or a file makes it raise."""
+        """Return who holds the GPUs now. Nothing in a process or a file makes it raise."""
         self._reader.mono = now.mono
         running = self._processes()
         latest = list(self._readings())
@@ -308,7 +308,9 @@ class JobsBackend:
         return pods
 
     def _ask_kubelet(self, mono: float) -> Sequence[PodDevice]:
-        """The pods that the kubelet lists, or listed a moment ago: while it restarts, pods keep their devices."""
+        """Return the pods that the kubelet lists, or listed a moment ago: while it restarts, pods keep their
+        devices.
+        """
         if self._kubelet is None:
             return ()
         try:

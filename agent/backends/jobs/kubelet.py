@@ -55,7 +55,7 @@ class Kubelet:
         self._failures: type[Exception] = OSError
 
     def devices(self) -> list[PodDevice] | None:
-        """The GPUs that pods hold; None on a node without a kubelet. Raises KubeletError."""
+        """Return the GPUs that pods hold; None on a node without a kubelet. Raises KubeletError."""
         socket = self._reachable()
         if socket != self._socket:
             self.close()
@@ -80,7 +80,9 @@ class Kubelet:
             channel.close()
 
     def _reachable(self) -> str:
-        """The first socket that may be used; "" if none exists. Raises KubeletError if access to all is denied."""
+        """Return the first socket that may be used; "" if none exists. Raises KubeletError if access to all is
+        denied.
+        """
         refusal = ""
         for path in self._sockets:
             try:
@@ -122,7 +124,7 @@ class Kubelet:
 
 
 def _failure(socket: str, error: Any) -> str:
-    """What a failed call says (grpc.RpcError, which is a Call as well)."""
+    """Return what a failed call says (grpc.RpcError, which is a Call as well)."""
     return f"{socket}: {METHOD}: {error.code().name}: {error.details()}"
 
 
@@ -148,7 +150,7 @@ class KubeletCache:
         self._pods, self._at, self._doubted = tuple(pods), mono, False
 
     def doubt(self) -> None:
-        """The kubelet went away or was restarted: its first answer may be incomplete."""
+        """Note that the kubelet went away or was restarted: its first answer may be incomplete."""
         self._doubted = True
 
     def early(self, pods: Sequence[PodDevice], mono: float) -> bool:
@@ -156,11 +158,11 @@ class KubeletCache:
         return self._doubted and not pods and bool(self.within(mono))
 
     def within(self, mono: float) -> Sequence[PodDevice]:
-        """The pods of the last answer, unless it is too old by now."""
+        """Return the pods of the last answer, unless it is too old by now."""
         if mono - self._at > KEEP_SECONDS:
             self._pods = ()
         return self._pods
 
     def promise(self, mono: float) -> str:
-        """What is shown meanwhile, as the end of a message."""
+        """Return what is shown meanwhile, as the end of a message."""
         return f"; the last known pods are shown for up to {KEEP_SECONDS:.0f} s" if self.within(mono) else ""

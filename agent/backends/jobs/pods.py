@@ -42,7 +42,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def fields_of(data: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """The number and content of each field that holds bytes: a text or a message. Raises ProtobufError."""
+    """Yield the number and content of each field that holds bytes: a text or a message. Raises ProtobufError."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -64,7 +64,7 @@ def fields_of(data: memoryview) -> Iterator[tuple[int, memoryview]]:
 
 
 def read_text(data: memoryview) -> str:
-    """A string field. Raises ProtobufError."""
+    """Return a string field. Raises ProtobufError."""
     try:
         return str(data, "utf-8")
     except UnicodeDecodeError as error:
@@ -104,7 +104,7 @@ def is_gpu(resource: str) -> bool:
 
 
 def pod_devices(answer: bytes) -> list[PodDevice]:
-    """The GPUs of a ListPodResourcesResponse. Raises ProtobufError."""
+    """Return the GPUs of a ListPodResourcesResponse. Raises ProtobufError."""
     found: list[PodDevice] = []
     for number, pod in fields_of(memoryview(answer)):
         if number == RESPONSE_PODS:
@@ -151,7 +151,7 @@ def _read_container(data: memoryview, namespace: str, pod: str, found: list[PodD
 
 
 def _claimed(claim: memoryview) -> list[str]:
-    """The GPUs of a DynamicResource, as NVIDIA's driver calls them."""
+    """Return the GPUs of a DynamicResource, as NVIDIA's driver calls them."""
     found = []
     for number, resource in fields_of(claim):
         if number == CLAIM_RESOURCES:
@@ -188,7 +188,7 @@ PodName = tuple[str, str]
 
 
 def parse_directory(name: str) -> tuple[str, PodDevice] | None:
-    """The uid, and a pod that holds nothing; None for a name of another form."""
+    """Return the uid, and a pod that holds nothing; None for a name of another form."""
     namespace, _, rest = name.partition("_")
     pod, _, uid = rest.partition("_")
     if not (namespace and pod and uid) or "_" in uid:
@@ -215,7 +215,7 @@ class PodLogDirectories:
         """Why the directory may not be listed, and the remedy; "" if it may, or is not there."""
 
     def names(self, uids: Collection[str]) -> Mapping[str, PodDevice]:
-        """The pods of those uids that are known. What is not asked for is forgotten."""
+        """Return the pods of those uids that are known. What is not asked for is forgotten."""
         self._names = {uid: pod for uid, pod in self._names.items() if uid in uids}
         if len(self._names) < len(uids):
             self._look(uids)
@@ -260,7 +260,7 @@ class PodDeviceOwners:
 
     @staticmethod
     def contested(listed: Sequence[PodDevice]) -> set[PodName]:
-        """The pods that are listed with a device that another pod is listed with, too."""
+        """Return the pods that are listed with a device that another pod is listed with, too."""
         by_device: dict[str, set[PodName]] = {}
         for each in listed:
             if not each.shareable:
@@ -270,7 +270,7 @@ class PodDeviceOwners:
     def present(
         self, listed: Sequence[PodDevice], working: Collection[PodName], born: Mapping[PodName, float]
     ) -> list[PodDevice]:
-        """The pods that hold their devices now.
+        """Return the pods that hold their devices now.
 
         `working` are pods that have processes on a GPU; `born` is when pods were created, as far as that is known. If
         nothing decides between two pods, both stay.

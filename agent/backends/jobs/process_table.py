@@ -29,7 +29,7 @@ class ProcStat:
 
 
 def parse_stat(data: bytes) -> ProcStat:
-    """The text of /proc/PID/stat. Raises ValueError."""
+    """Return the text of /proc/PID/stat. Raises ValueError."""
     head, _, tail = data.rpartition(b")")  # the command may hold parentheses and blanks
     command = head.partition(b"(")[2].decode("utf-8", "replace")
     fields = tail.split()
@@ -42,7 +42,7 @@ def parse_stat(data: bytes) -> ProcStat:
 
 
 def parse_uid(data: bytes) -> int:
-    """The real user id in a /proc/PID/status. Raises ValueError."""
+    """Return the real user id in a /proc/PID/status. Raises ValueError."""
     return _number_after(data, b"Uid:")
 
 
@@ -76,16 +76,16 @@ class JobResolver:
         self._keys = frozenset(name.encode("ascii") for each in schedulers for name in each.variables)
 
     def known(self, environ: bytes) -> dict[str, str]:
-        """The schedulers' variables in a /proc/PID/environ, as the values of labels."""
+        """Return the schedulers' variables in a /proc/PID/environ, as the values of labels."""
         found = job_variables(environ, self._keys).items()
         return {key.decode("ascii"): to_label_value(value.decode("utf-8", "replace")) for key, value in found}
 
     def named(self, where: CgroupOwner) -> Job | None:
-        """The job that the cgroup names by itself; None if it is not a scheduler's."""
+        """Return the job that the cgroup names by itself; None if it is not a scheduler's."""
         return Job(where.scheduler, where.id) if where.scheduler in self._by_name else None
 
     def job(self, where: CgroupOwner, env: Mapping[str, str], own: str) -> Job | None:
-        """The job of a process in this cgroup; None if no scheduler claims it.
+        """Return the job of a process in this cgroup; None if no scheduler claims it.
 
         A job named by the cgroup takes facts only from an environment that names the same job. A job named only by the
         environment is believed below the scheduler's own daemons. `own` distinguishes a cluster that a user runs there
@@ -150,7 +150,7 @@ class GpuProcessFacts:
 
 
 def _owner(where: CgroupOwner, uid: int) -> int | None:
-    """The user's number. A container has users of its own, whose numbers say nothing about the node's."""
+    """Return the user's number. A container has users of its own, whose numbers say nothing about the node's."""
     if where.contained:
         return None
     return uid if where.uid is None else where.uid
@@ -197,7 +197,7 @@ class ProcessTable:
         self.reads = 0
 
     def look(self, pids: Iterable[int], mono: float) -> dict[int, GpuProcessFacts]:
-        """Those of the processes that can be seen; the others are noted. What is not asked for is forgotten."""
+        """Return those of the processes that can be seen; the others are noted. What is not asked for is forgotten."""
         self.refused, self.late = {}, {}
         self._boot = None  # it moves when the clock is set
         known: dict[int, GpuProcessFacts] = {}
@@ -229,7 +229,9 @@ class ProcessTable:
         return {pid: self._named(process, mono) for pid, process in known.items()}
 
     def _named(self, process: GpuProcessFacts, mono: float) -> GpuProcessFacts:
-        """The process with its user's name as it is known now: a directory server may have been unreachable before."""
+        """Return the process with its user's name as it is known now: a directory server may have been unreachable
+        before.
+        """
         job, owner = process.job, process.owner
         if job is None or owner is None:
             return process
@@ -275,7 +277,7 @@ class ProcessTable:
         )
 
     def _job(self, pid: int, stat: ProcStat, where: CgroupOwner, env: dict[str, str], uid: int) -> Job | None:
-        """The first candidate with a valid id: nothing that a user writes can hide what the cgroup says."""
+        """Return the first candidate with a valid id: nothing that a user writes can hide what the cgroup says."""
         named = self._belief.named(where)
         plain = self._plain(pid, stat, where, uid) if named is None else None
         # A Ray cluster belongs to its user: to that user's container or unit, or else to the user alone.
@@ -290,7 +292,10 @@ class ProcessTable:
         return self._bare(pid, stat, uid) if self._plain_too else None
 
     def _plain(self, pid: int, stat: ProcStat, where: CgroupOwner, uid: int) -> Job:
-        """The job of a process that no scheduler started. A unit may run processes of many users: each has a job."""
+        """Return the job of a process that no scheduler started.
+
+        A unit may run processes of many users: each has a job.
+        """
         if where.scheduler == "session":
             if where.strange:
                 text = to_label_value(where.strange)
@@ -311,7 +316,7 @@ class ProcessTable:
             self._problems.note(problem, text)
 
     def _session(self, pid: int, stat: ProcStat) -> int:
-        """The session that a process was started in: torchrun gives each rank a session of its own."""
+        """Return the session that a process was started in: torchrun gives each rank a session of its own."""
         if stat.session != pid or stat.parent <= 1:
             return stat.session
         try:
@@ -323,7 +328,9 @@ class ProcessTable:
         return stat.session if unrelated or parent.session <= 1 else parent.session
 
     def _dated(self, job: Job, stat: ProcStat) -> Job:
-        """The job with its start: the process's own, or an earlier one in its environment, if the node was up then."""
+        """Return the job with its start: the process's own, or an earlier one in its environment, if the node was up
+        then.
+        """
         began = self._began(stat)
         if job.started is not None and self._boot is not None and job.started < self._boot:
             job = replace(job, started=None)

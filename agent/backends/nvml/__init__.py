@@ -9,5 +9,5 @@ __all__ = ["NvmlSource", "make_source"]
 
 
 def make_source(options: SourceOptions) -> NvmlSource:
-    """The GPUs of this node."""
+    """Return the GPUs of this node."""
     return NvmlSource(wall=options.wall)

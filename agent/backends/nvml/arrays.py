@@ -34,7 +34,7 @@ _FAULTS: dict[int, SlotError] = {}
 
 
 def slot_error(code: int) -> SlotError:
-    """The fault for a return code; made once, because a failing field fails in every sample."""
+    """Return the fault for a return code; made once, because a failing field fails in every sample."""
     fault = _FAULTS.get(code)
     if fault is None:
         fault = _FAULTS[code] = SlotError(reason_of(code), describe(code), code)
@@ -80,7 +80,10 @@ class FieldArray:
             self._u32[i * self._WORDS + 1] = scope
 
     def decode(self) -> Sequence[Slot]:
-        """The value of each slot, or why there is none. Decoded at once if all are good and of the usual types."""
+        """Return the value of each slot, or why there is none.
+
+        Decoded at once if all are good and of the usual types.
+        """
         words = self._u32.tolist()
         kinds = words[6::10]
         if kinds == self._kinds and not any(words[7::10]):
@@ -155,7 +158,7 @@ class GpmArray:
         self._f64[3 + index * 5 + 1] = value
 
     def decode(self) -> Sequence[Slot]:
-        """The value of each metric, or why there is none."""
+        """Return the value of each metric, or why there is none."""
         count = len(self.ids)
         codes = self._u32[7 : 7 + 10 * count : 10].tolist()
         values: Sequence[float] = self._f64[4 : 4 + 5 * count : 5].tolist()
@@ -180,7 +183,7 @@ class ScaledColumns:
         self._series = tuple(series for _, _, series in rows)
 
     def readings(self, slots: Sequence[Slot]) -> Iterator[Reading] | None:
-        """The readings, from one number for each series; None if any number is missing."""
+        """Return the readings, from one number for each series; None if any number is missing."""
         if SlotError in map(type, slots):
             return None
         return readings_of(self._series, map(truediv, map(mul, slots, self._multipliers), self._divisors))

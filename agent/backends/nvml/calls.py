@@ -69,7 +69,7 @@ def factors(scale: float) -> tuple[float, float]:
 
 
 def arguments(name: str, labels: tuple[str, ...]) -> tuple[object, ...]:
-    """The arguments after the device with which a binding with these labels calls the function."""
+    """Return the arguments after the device with which a binding with these labels calls the function."""
     spec = SPECS[name]
     return (spec.domains[labels[0]],) if spec.domains else spec.args
 
@@ -142,7 +142,7 @@ def one_hot(metric: Metric, entity: Entity, names: tuple[str, ...]) -> CodeTable
 
 
 def field_codes(field: int, metric: Metric, entity: Entity) -> CodeTable | None:
-    """The code table of a field that gives a code; None for one that gives a number."""
+    """Return the code table of a field that gives a code; None for one that gives a number."""
     if field == nvml.FI_DEV_GET_GPU_RECOVERY_ACTION:
         return one_hot(metric, entity, RECOVERY_ACTIONS)
     if field == nvml.FI_DEV_NVLINK_GET_STATE:
@@ -152,7 +152,7 @@ def field_codes(field: int, metric: Metric, entity: Entity) -> CodeTable | None:
 
 
 def fabric_codes(metric: Metric, entity: Entity) -> CodeTable:
-    """The code table of the fabric state."""
+    """Return the code table of the fabric state."""
     return one_hot(metric, entity, FABRIC_STATES)
 
 

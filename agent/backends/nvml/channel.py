@@ -42,7 +42,7 @@ class FabricHealth:
         ]
 
     def read(self, mask: int, readings: list[Reading], gaps: list[Gap]) -> None:
-        """What the driver does not report is left out, and a newer driver's code is neither a problem nor none."""
+        """Leave out what the driver does not report; a newer driver's code is neither a problem nor none."""
         told: list[Reading] = []
         unknown: list[str] = []
         for aspect, problems in self._aspects:
@@ -79,7 +79,7 @@ class FabricReader:
         self._info: dict[tuple[str, int], Reading] = {}
 
     def read(self, readings: list[Reading], gaps: list[Gap]) -> None:
-        """The state and the health, and the domain once the registration is completed."""
+        """Read the state and the health, and the domain once the registration is completed."""
         if self._absent:
             gaps.extend(self._absent)
             return
@@ -126,7 +126,7 @@ class FabricReader:
 
 
 def cluster_text(digits: str) -> str:
-    """The cluster's UUID as people write it; empty for the all-zero one of a stand-alone HGX board."""
+    """Return the cluster's UUID as people write it; empty for the all-zero one of a stand-alone HGX board."""
     if not digits.strip("0"):
         return ""
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
@@ -259,7 +259,7 @@ class ProcessReader:
         """Time of the newest utilization sample that was read, in microseconds."""
 
     def read(self, gaps: list[Gap]) -> tuple[GpuProcess, ...] | None:
-        """All processes, in the order of their ids; None and a gap if they cannot be listed."""
+        """Return all processes, in the order of their ids; None and a gap if they cannot be listed."""
         if self._refusal is not None:
             gaps.append(self._refusal)
             return None
@@ -363,7 +363,7 @@ class NvmlGpuChannel:
         return BackendSample(readings, (*plan.gaps, *gaps) if gaps else plan.gaps, (), self._device.calls, processes)
 
     def _refuse_denied(self, lane: Lane, plan: LanePlan, readings: list[Reading]) -> None:
-        """A GPU that denies every value is out of order as a whole."""
+        """Raise DeviceError for a GPU that denies every value: it is out of order as a whole."""
         if lane is Lane.FAST and not readings and any(gap.reason is Reason.DENIED for gap in plan.gaps):
             raise DeviceError(Reason.DENIED, f"the driver denies access to GPU {self._gpu.index}; run as root or "
                               "give the agent access to /dev/nvidia*")  # fmt: skip

@@ -69,7 +69,7 @@ class CallThreads:
         return True
 
     def is_out(self, name: str) -> bool:
-        """Whether the call of that name has not returned yet."""
+        """Return whether the call of that name has not returned yet."""
         return name in self._out
 
     @property
@@ -177,7 +177,7 @@ def describe(code: int) -> str:
 
 
 def reason_of(code: int) -> Reason:
-    """Why a reading is absent when its call ended with this code."""
+    """Return why a reading is absent when its call ended with this code."""
     return _REASONS.get(code, Reason.MALFORMED)
 
 

@@ -138,7 +138,7 @@ class FieldBatch:
 
 
 def fetch(device: GpuHandle, pairs: Sequence[Pair]) -> dict[Pair, Slot]:
-    """Each pair's value or fault, for probing: if the driver refuses the batch, it is asked for halves of it."""
+    """Return each pair's value or fault, for probing: if the driver refuses the batch, it is asked for halves of it."""
     if not pairs:
         return {}
     array = FieldArray(pairs)
@@ -204,7 +204,7 @@ class GpmSampler:
         device.call("nvmlGpmSampleGet", self._spare)
 
     def read(self, device: GpuHandle, now: Instant, readings: list[Reading], gaps: list[Gap]) -> None:
-        """The newest means; nothing before the second sample. Raises DeviceError or SourceError."""
+        """Read the newest means; nothing before the second sample. Raises DeviceError or SourceError."""
         if self._at is None or now.mono - self._at >= INTERVAL_SECONDS:
             self._shown = self._advance(device, now)
         readings.extend(self._shown[0])

@@ -40,13 +40,13 @@ ARCHITECTURES = {
 
 
 def slot_of(bus_id: str) -> str:
-    """The PCI bus id as Linux writes it: NVML's `00000000:1B:00.0` is `0000:1b:00.0`."""
+    """Return the PCI bus id as Linux writes it: NVML's `00000000:1B:00.0` is `0000:1b:00.0`."""
     domain, _, rest = bus_id.partition(":")
     return f"{int(domain, 16):04x}:{rest.lower()}"
 
 
 def identify(driver: Driver, index: int) -> tuple[object, GpuIdentity]:
-    """The handle and the identity of the GPU at `index`.
+    """Return the handle and the identity of the GPU at `index`.
 
     Raises DriverError if the GPU cannot be distinguished from others (no handle or no UUID) or is lost before all is
     read, and SourceError if the driver is gone. Any other fact that cannot be read is empty.
@@ -78,7 +78,7 @@ def identify(driver: Driver, index: int) -> tuple[object, GpuIdentity]:
 
 
 def _lasting_handle(driver: Driver, uuid: str, handle: object) -> object:
-    """The handle by UUID: indexes change when GPUs are lost or hidden, the UUID does not."""
+    """Return the handle by UUID: indexes change when GPUs are lost or hidden, the UUID does not."""
     try:
         return driver.call("nvmlDeviceGetHandleByUUID", uuid)
     except DriverError as error:
@@ -190,7 +190,7 @@ class GpuEnumerator:
             self._counted = now
 
     def roster(self) -> Roster:
-        """The GPUs that have joined, in the order of joining, and those that have not."""
+        """Return the GPUs that have joined, in the order of joining, and those that have not."""
         with self._lock:
             late = [channel for channel in self._channels.values() if channel not in self._joined]
             self._joined += tuple(late)

@@ -73,7 +73,7 @@ class NvmlSource:
         return self._enlistment.channels
 
     def roster(self, now: Instant) -> Roster:
-        """The GPUs that have identified themselves, and those that have not. Raises SourceError."""
+        """Return the GPUs that have identified themselves, and those that have not. Raises SourceError."""
         if self._enlistment is None:
             return Roster(())
         self._enlistment.tend(now.mono)

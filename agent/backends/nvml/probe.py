@@ -51,14 +51,16 @@ class MetricRequest(NamedTuple):
 
 
 def lane_of(metric: Metric, binding: NvmlBinding) -> Lane:
-    """The lane in which this binding is read."""
+    """Return the lane in which this binding is read."""
     if isinstance(binding, Call) and binding.lane is not None:
         return binding.lane
     return metric.lane
 
 
 def metric_requests(rows: Iterable[Metric] = ROWS) -> tuple[MetricRequest, ...]:
-    """Every want of the rows that NVML serves, in the rows' order; bindings with equal labels are alternatives."""
+    """Return every want of the rows that NVML serves, in the rows' order; bindings with equal labels are
+    alternatives.
+    """
     found: list[MetricRequest] = []
     for row in rows:
         if row.entity not in (Gpu, NvLink):
@@ -308,7 +310,7 @@ class Prober:
 
 
 def _by_generation(metric: Metric) -> bool:
-    """Whether different generations of NVLink count this by different types."""
+    """Return whether different generations of NVLink count this by different types."""
     return metric.entity is NvLink or any(isinstance(each, Field) and each.per_link for each in metric.origin)
 
 
@@ -322,5 +324,5 @@ def _source(binding: NvmlBinding) -> str:
 
 
 def _permanent(slot: Slot) -> SlotError | None:
-    """The fault, if it will not go away while the library is open."""
+    """Return the fault, if it will not go away while the library is open."""
     return slot if isinstance(slot, SlotError) and slot.code in PERMANENT_CODES else None

@@ -57,14 +57,14 @@ class PynvmlDriver:
             raise DriverError(name, NOT_SUPPORTED) from None
 
     def _plain(self, name: str) -> Callable[..., Any]:
-        """A function whose answer is a plain value already."""
+        """Return a function whose answer is a plain value already."""
         function = getattr(self._nvml, name, None)
         if function is None:
             raise DriverError(name, FUNCTION_NOT_FOUND)
         return self._table.setdefault(name, function)
 
     def _pointer(self, name: str) -> Callable[..., int]:
-        """The C function itself, checked, without the wrapper that builds its arguments on every call."""
+        """Return the C function itself, checked, without the wrapper that builds its arguments on every call."""
         find, check = self._nvml._nvmlGetFunctionPointer, self._nvml._nvmlCheckReturn
 
         def checked(*args: Any) -> int:

@@ -58,7 +58,7 @@ Slot = list[int | float] | int
 
 
 def field_slots(array: FieldArray) -> list[Slot]:
-    """What the library wrote: [type, value], or the field's error code."""
+    """Return what the library wrote: [type, value], or the field's error code."""
     slots: list[Slot] = []
     for i in range(array.count):
         kind, code = struct.unpack_from("<II", array.buffer, i * RECORD + 24)
@@ -85,7 +85,7 @@ def gpm_results(array: GpmArray) -> list[list[int | float]]:
 
 
 def gpm_samples(array: GpmArray) -> tuple[int, int]:
-    """The addresses of the earlier and the later sample."""
+    """Return the addresses of the earlier and the later sample."""
     earlier, later = struct.unpack_from("<QQ", array.buffer, 8)
     return earlier, later
 
@@ -132,7 +132,7 @@ class Pseudonyms:
         return self._known[original]
 
     def of(self, call: str, value: Any) -> Any:
-        """An argument or the answer of an NVML call, without identifying parts."""
+        """Return an argument or the answer of an NVML call, without identifying parts."""
         if isinstance(value, dict):
             cluster = value.get("cluster_uuid")
             if isinstance(cluster, str) and cluster.strip("0"):
@@ -271,7 +271,7 @@ class RecordingDriver:
         return self._tokens[key]
 
     def text(self, provenance: Mapping[str, Any], shown: Mapping[str, Sequence[str]]) -> str:
-        """The whole trace. Raises IdentifierLeakError."""
+        """Return the whole trace. Raises IdentifierLeakError."""
         head = json.loads(self._names.scrub(json.dumps({"trace": FORMAT, **provenance})))
         text = "\n".join([json.dumps(head), *self.lines, json.dumps({"shown": shown})]) + "\n"
         left = self._names.left_in(text)
@@ -374,7 +374,7 @@ def _thaw(value: Any) -> Any:
 
 
 def _question(name: str, args: Sequence[Any]) -> object:
-    """A request, without the buffer for the answer and without the time to wait."""
+    """Return a request, without the buffer for the answer and without the time to wait."""
     if name == "nvmlGpmSampleFree":
         return name
     if name in (TAKE, "nvmlEventSetWait_v2"):

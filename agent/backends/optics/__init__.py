@@ -22,7 +22,7 @@ __all__ = ["OpticsBackend", "make_backend"]
 
 
 def make_backend(context: BackendContext) -> OpticsBackend | None:
-    """The ports' physical layer, unless the configuration excludes it or another node is shown."""
+    """Return the ports' physical layer, unless the configuration excludes it or another node is shown."""
     wanted = context.config.backends.optics and context.has_own_hardware
     return OpticsBackend(context.sysfs) if wanted else None
 
@@ -49,7 +49,7 @@ class OpticsBackend:
         """Whether both other parts were absent when they were last read."""
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:
-        """The modules in the cold lane, else both other parts.
+        """Return the modules in the cold lane, else both other parts.
 
         Raises AbsentError if the node has neither, and DeviceError if what it has cannot be read.
         """
@@ -80,7 +80,7 @@ class OpticsBackend:
         return BackendSample(readings, gaps, calls=calls)
 
     def _read_modules(self, now: Instant) -> BackendSample:
-        """The modules. A node without ports may have adapters with sensors: only without either is it absent."""
+        """Return the modules. A node without ports may have adapters with sensors: only without either is it absent."""
         try:
             return self._transceivers.read(now.mono)
         except AbsentError:

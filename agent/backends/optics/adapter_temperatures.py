@@ -40,7 +40,7 @@ class AdapterSensor:
     """The temperature that the driver calls critical, which does not change."""
 
     def read(self) -> Reading | RequestFailure:
-        """The temperature, or why there is none."""
+        """Return the temperature, or why there is none."""
         try:
             said = text(self.path)
         except OSError as error:
@@ -58,7 +58,7 @@ class SensorDiscovery:
         self.path = f"{sysfs}/class/{{{','.join(_CLASSES)}}}/*/device/hwmon"
 
     def read(self) -> dict[str, list[AdapterSensor]]:
-        """The sensors of each adapter, by the adapter's name."""
+        """Return the sensors of each adapter, by the adapter's name."""
         found: dict[str, list[AdapterSensor]] = {}
         left = SENSORS
         for name, hardware in self._adapters():
@@ -69,7 +69,7 @@ class SensorDiscovery:
         return found
 
     def _adapters(self) -> Iterator[tuple[str, str]]:
-        """Names and folders of the adapters, each once. Virtual functions have no sensors of their own."""
+        """Yield names and folders of the adapters, each once. Virtual functions have no sensors of their own."""
         seen = set()
         for kind in _CLASSES:
             folder = f"{self._sysfs}/class/{kind}"
@@ -92,7 +92,10 @@ class AdapterTemperatures:
         self._due = float("-inf")
 
     def read(self, mono: float) -> BackendSample:
-        """All temperatures. Raises AbsentError if no adapter has a sensor, and DeviceError if that cannot be known."""
+        """Return all temperatures.
+
+        Raises AbsentError if no adapter has a sensor, and DeviceError if that cannot be known.
+        """
         if mono >= self._due:
             ((found,),) = self._relay.round([DeviceReads("list of sensors", [self._search])], mono)
             if isinstance(found, UnansweredRead):
@@ -117,7 +120,7 @@ class AdapterTemperatures:
 
 
 def _sensors_of(name: str, hardware: str) -> Iterator[AdapterSensor]:
-    """Each sensor of an adapter once, by its label; two with the same label keep their number beside it."""
+    """Yield each sensor of an adapter once, by its label; two with the same label keep their number beside it."""
     taken = set()
     for chip in _listed(f"{hardware}/hwmon"):
         folder = f"{hardware}/hwmon/{chip}"
@@ -140,7 +143,7 @@ def _sensors_of(name: str, hardware: str) -> Iterator[AdapterSensor]:
 
 
 def _limit_in(path: str) -> float | None:
-    """A limit in degrees; None if there is none. A driver says 0 for a module that states none."""
+    """Return a limit in degrees; None if there is none. A driver says 0 for a module that states none."""
     with suppress(OSError):
         said = text(path)
         if _MILLIDEGREES.fullmatch(said) and int(said) > 0:
@@ -149,7 +152,7 @@ def _limit_in(path: str) -> float | None:
 
 
 def _listed(folder: str) -> list[str]:
-    """The names in a folder; none if it cannot be listed."""
+    """Return the names in a folder; none if it cannot be listed."""
     try:
         return list_names(folder)
     except OSError:

@@ -37,7 +37,7 @@ class PortDirectory:
         self.path = f"{sysfs}/class/net"
 
     def read(self) -> list[str] | OSError:
-        """The names of all Ethernet ports of hardware, in order."""
+        """Return the names of all Ethernet ports of hardware, in order."""
         try:
             found = list_names(self.path)
         except OSError as error:
@@ -74,7 +74,7 @@ class PortList:
         return max(len(self._ports) - PORTS, 0)
 
     def find_ports(self, mono: float) -> list[str]:
-        """The ports that are asked; those of the last time while sysfs does not answer.
+        """Return the ports that are asked; those of the last time while sysfs does not answer.
 
         Raises AbsentError without ports, and DeviceError.
         """
@@ -93,7 +93,7 @@ class PortList:
         return self._ports[:PORTS]
 
     def find_family(self, mono: float) -> int:
-        """The number. Raises AbsentError without the kernel's interface, and DeviceError."""
+        """Return the number. Raises AbsentError without the kernel's interface, and DeviceError."""
         if self._family is None:
             ((answer,),) = self._relay.round(
                 [DeviceReads("number of the family", [FamilyRequest(self._connect)])], mono

@@ -93,7 +93,7 @@ class EthtoolRequest:
     more: tuple[bytes, ...] = ()
 
     def ask(self, connect: Connect, family: int, device: str) -> list[PortValue]:
-        """What the kernel says about a port. Raises as `send_request`."""
+        """Return what the kernel says about a port. Raises as `send_request`."""
         told = send_for_port(
             connect, family, (self.command, self.answer), *self.more,
             header=self.header, flags=self.flags, device=device,
@@ -104,7 +104,7 @@ class EthtoolRequest:
 def send_for_port(
     connect: Connect, family: int, commands: tuple[int, int], *more: bytes, header: int, flags: int, device: str
 ) -> Attributes:
-    """The answer to a question about a port. `commands` are the numbers of both. Raises as `send_request`."""
+    """Return the answer to a question about a port. `commands` are the numbers of both. Raises as `send_request`."""
     name = os.fsencode(device)
     about = nest(header, attribute(_DEVICE_NAME, name + b"\0"), u32(_FLAGS, flags))
     told = send_request(connect, family, *commands, _VERSION, about, *more)
@@ -131,7 +131,7 @@ def _read_fec(attributes: Attributes) -> Iterator[PortValue]:
 
 
 def _read_lanes(total: Metric, lane: Metric, content: bytes) -> Iterator[PortValue]:
-    """The counter of the port, and those of its lanes behind it; no content if the driver does not count."""
+    """Yield the counter of the port, and those of its lanes behind it; no content if the driver does not count."""
     count, odd = divmod(len(content), _COUNTER_BYTES)
     if odd or count > MOST_LANES + 1:
         raise NetlinkFormatError(f"{len(content)} bytes of counters")
@@ -246,7 +246,7 @@ class FamilyRequest:
         self._connect = connect
 
     def read(self) -> int | RequestFailure | None:
-        """None if the kernel has no such family."""
+        """Return None if the kernel has no such family."""
         try:
             return resolve_family(self._connect, FAMILY)
         except FileNotFoundError:
@@ -256,7 +256,7 @@ class FamilyRequest:
 
 
 def explain_failure(error: OSError | NetlinkFormatError) -> RequestFailure:
-    """What an error means, with the remedy where there is one."""
+    """Return what an error means, with the remedy where there is one."""
     if isinstance(error, NetlinkFormatError):
         return RequestFailure(Reason.MALFORMED, f"the kernel's answer cannot be understood: {error}")
     if isinstance(error, TimeoutError):
@@ -295,7 +295,7 @@ class MissingPortMetrics:
         self._missing.setdefault((row, reason), []).append(told)
 
     def gaps(self) -> Iterator[Gap]:
-        """One for each row and reason; it names one port, and how many there are."""
+        """Yield one for each row and reason; it names one port, and how many there are."""
         for (row, reason), told in self._missing.items():
             if reason is not Reason.UNSUPPORTED or row not in self._given:
                 more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""

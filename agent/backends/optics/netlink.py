@@ -46,50 +46,53 @@ class NetlinkMessage(NamedTuple):
     payload: bytes
 
     def errno(self) -> int:
-        """What a message of the type ERROR reports; 0 is an acknowledgement. Raises NetlinkFormatError."""
+        """Return what a message of the type ERROR reports; 0 is an acknowledgement. Raises NetlinkFormatError."""
         if len(self.payload) < _ERRNO.size:
             raise NetlinkFormatError(f"an error message of {len(self.payload)} bytes")
         return -int(_ERRNO.unpack_from(self.payload)[0])
 
     def command(self) -> int:
-        """Which generic message it is. Raises NetlinkFormatError."""
+        """Return which generic message it is. Raises NetlinkFormatError."""
         if len(self.payload) < _GENERIC_HEADER.size:
             raise NetlinkFormatError(f"a generic message of {len(self.payload)} bytes")
         return int(_GENERIC_HEADER.unpack_from(self.payload)[0])
 
     def attributes(self) -> Iterator[tuple[int, bytes]]:
-        """The attributes of a generic message. Raises NetlinkFormatError."""
+        """Return the attributes of a generic message. Raises NetlinkFormatError."""
         return attributes_in(self.payload[_GENERIC_HEADER.size :])
 
 
 def attribute(number: int, payload: bytes) -> bytes:
-    """One attribute, with what fills it up."""
+    """Return one attribute, with what fills it up."""
     return _ATTRIBUTE.pack(_ATTRIBUTE.size + len(payload), number) + payload + bytes(-len(payload) % _ALIGN)
 
 
 def nest(number: int, *attributes: bytes) -> bytes:
-    """An attribute that holds others."""
+    """Return an attribute that holds others."""
     return attribute(number | _NEST, b"".join(attributes))
 
 
 def u8(number: int, value: int) -> bytes:
-    """An attribute that holds a small number."""
+    """Return an attribute that holds a small number."""
     return attribute(number, bytes((value,)))
 
 
 def u32(number: int, value: int) -> bytes:
-    """An attribute that holds a number."""
+    """Return an attribute that holds a number."""
     return attribute(number, struct.pack("=I", value))
 
 
 def question(family: int, command: int, version: int, sequence: int, *attributes: bytes) -> bytes:
-    """A generic message to the kernel."""
+    """Return a generic message to the kernel."""
     payload = _GENERIC_HEADER.pack(command, version, 0) + b"".join(attributes)
     return _MESSAGE.pack(_MESSAGE.size + len(payload), family, REQUEST, sequence, 0) + payload
 
 
 def messages_in(datagram: bytes) -> Iterator[NetlinkMessage]:
-    """The messages of one datagram. Raises NetlinkFormatError where one is cut off or has an impossible length."""
+    """Yield the messages of one datagram.
+
+    Raises NetlinkFormatError where one is cut off or has an impossible length.
+    """
     at = 0
     while at < len(datagram):
         if len(datagram) - at < _MESSAGE.size:
@@ -102,7 +105,7 @@ def messages_in(datagram: bytes) -> Iterator[NetlinkMessage]:
 
 
 def attributes_in(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Numbers and contents of the attributes in a message or nest. Raises NetlinkFormatError."""
+    """Yield numbers and contents of the attributes in a message or nest. Raises NetlinkFormatError."""
     at = count = 0
     while len(data) - at >= _ATTRIBUTE.size:
         length, number = _ATTRIBUTE.unpack_from(data, at)
@@ -118,7 +121,7 @@ def attributes_in(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def whole_number(content: bytes) -> int:
-    """An unsigned number of one, two, four or eight bytes. Raises NetlinkFormatError."""
+    """Return an unsigned number of one, two, four or eight bytes. Raises NetlinkFormatError."""
     layout = _NUMBERS.get(len(content))
     if layout is None:
         raise NetlinkFormatError(f"a number of {len(content)} bytes")
@@ -153,7 +156,7 @@ Connect = Callable[[], NetlinkSocket]
 
 
 def connect_netlink() -> NetlinkSocket:
-    """A socket to generic netlink, whose answers are waited for ANSWER_SECONDS. Raises OSError."""
+    """Return a socket to generic netlink, whose answers are waited for ANSWER_SECONDS. Raises OSError."""
     opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _GENERIC)
     opened.settimeout(ANSWER_SECONDS)
     return opened
@@ -162,7 +165,7 @@ def connect_netlink() -> NetlinkSocket:
 def send_request(
     connect: Connect, family: int, command: int, answer: int, version: int, *attributes: bytes
 ) -> list[tuple[int, bytes]]:
-    """The attributes of the message `answer` with which the kernel answers `command`.
+    """Return the attributes of the message `answer` with which the kernel answers `command`.
 
     Raises OSError with what the kernel refuses it with, TimeoutError if it says nothing, and NetlinkFormatError.
     """
@@ -181,7 +184,10 @@ def send_request(
 
 
 def resolve_family(connect: Connect, name: str) -> int:
-    """The number that this kernel gave to a generic family. Raises as `send_request`; FileNotFoundError without."""
+    """Return the number that this kernel gave to a generic family.
+
+    Raises as `send_request`; FileNotFoundError without.
+    """
     wanted = attribute(_FAMILY_NAME, name.encode() + b"\0")
     told = dict(send_request(connect, _CONTROLLER, _GET_FAMILY, _NEW_FAMILY, _CONTROLLER_VERSION, wanted))
     if _FAMILY_ID not in told:
@@ -190,7 +196,7 @@ def resolve_family(connect: Connect, name: str) -> int:
 
 
 def _heard(talk: NetlinkSocket) -> Iterator[NetlinkMessage]:
-    """The first messages that belong to the question."""
+    """Yield the first messages that belong to the question."""
     seen = 0
     while seen < MOST_MESSAGES:
         datagram = talk.recv(LONGEST)

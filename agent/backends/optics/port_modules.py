@@ -49,7 +49,7 @@ class ModuleEeprom:
         self._device = device
 
     def __call__(self, span: ModuleSpan) -> bytes:
-        """Raises OSError with what the kernel refuses it with, and NetlinkFormatError."""
+        """Ask the kernel. Raises OSError with what the kernel refuses it with, and NetlinkFormatError."""
         wanted = (
             u32(_OFFSET, span.offset),
             u32(_LENGTH, span.length),
@@ -136,7 +136,7 @@ class TransceiverReader:
         self._ports: dict[str, PortModule] = {}
 
     def read(self, mono: float) -> BackendSample:
-        """What all modules said last. Raises AbsentError without ports or without the kernel's interface."""
+        """Return what all modules said last. Raises AbsentError without ports or without the kernel's interface."""
         try:
             ports = self._census.find_ports(mono)
             family = self._census.find_family(mono)
@@ -182,12 +182,12 @@ class TransceiverReader:
         return sum(map(len, cards.values()))
 
     def _card_of(self, port: str) -> str:
-        """The card that a port is on: its PCI device without the function."""
+        """Return the card that a port is on: its PCI device without the function."""
         return _FUNCTION.sub("", os.path.realpath(f"{self._sysfs}/class/net/{port}/device"))
 
 
 def _readings_of(device: str, said: ModuleReading) -> Iterator[Reading]:
-    """Every row that the module gives."""
+    """Yield every row that the module gives."""
     identity, values, limits = said.known.identity, said.values, said.known.limits
     media = "copper" if identity.copper else "optical"
     yield _reading(rows.INFO, device, 1, ("form_factor", identity.form_factor), ("media", media),
@@ -247,7 +247,7 @@ def _reading(row: Metric, device: str, value: float, *labels: tuple[str, str]) -
 
 
 def _lacking(said: ModuleReading) -> Iterator[tuple[Metric, RequestFailure]]:
-    """The rows that a module should give and does not, and why."""
+    """Yield the rows that a module should give and does not, and why."""
     if said.values.trouble:
         yield rows.RECEIVE_LOWEST, RequestFailure(Reason.LOST, said.values.trouble)
     if isinstance(said.known.limits, RequestFailure):

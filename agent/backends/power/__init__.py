@@ -50,7 +50,7 @@ LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("power"))
 
 
 def make_backend(context: BackendContext) -> PowerBackend | None:
-    """The node's power, unless no source of it is configured or the node is synthetic. Raises ConfigError."""
+    """Return the node's power, unless no source of it is configured or the node is synthetic. Raises ConfigError."""
     wanted = context.config.backends
     if context.synthetic or not set(wanted.power) - {"estimate"}:
         return None
@@ -68,7 +68,7 @@ def _redfish(context: BackendContext) -> RedfishPower | None:
 
 
 def bmc_of(wanted: BackendsConfig) -> HttpTarget | None:
-    """The BMC to ask, if one is configured. Raises ConfigError."""
+    """Return the BMC to ask, if one is configured. Raises ConfigError."""
     if wanted.redfish is None or "redfish" not in wanted.power:
         return None
     from agent.backends.redfish_service import target_of
@@ -83,11 +83,14 @@ class PowerSource(PollableSource, Protocol):
     """One way to learn the power of the whole node."""
 
     def watts(self) -> float:
-        """The power now. Raises AbsentError if this node has no such source, and DeviceError if it does not answer."""
+        """Return the power now.
+
+        Raises AbsentError if this node has no such source, and DeviceError if it does not answer.
+        """
 
 
 def plausible_watts(source: PowerSource) -> float:
-    """What it answers. Raises DeviceError as well where that cannot be: a node that runs this code draws power.
+    """Return what it answers. Raises DeviceError as well where that cannot be: a node that runs this code draws power.
 
     Some controllers answer 0 when they do not measure.
     """
@@ -134,7 +137,7 @@ class PowerBackend:
         self._looked_for = f"no RAPL domain {rapl.pattern}" if "rapl" in order else ""
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
-        """The node's power, if a source answers, and its parts.
+        """Return the node's power, if a source answers, and its parts.
 
         Raises AbsentError when this node has none of the sources.
         """
@@ -175,7 +178,7 @@ class PowerBackend:
         self._relay.close()
 
     def _ask(self, mono: float) -> tuple[PolledSource[float] | None, int]:
-        """The first source with a value, and how many reads were made to find it."""
+        """Return the first source with a value, and how many reads were made to find it."""
         asked = 0
         for paced in self._paced:
             asked += paced.poll(mono)
@@ -185,7 +188,7 @@ class PowerBackend:
 
     @staticmethod
     def _missing(preferred: Sequence[PolledSource[float]], winner: PolledSource[float] | None) -> list[Gap]:
-        """Why sources did not answer: all of them if none did, else those that were configured by name."""
+        """Return why sources did not answer: all of them if none did, else those that were configured by name."""
         return [
             Gap(NODE_POWER, Node(), paced.fault.reason, f"{paced.source.name}: {paced.fault.detail}")
             for paced in preferred

@@ -55,7 +55,7 @@ class HwmonMeterFiles:
         self.path = path
 
     def read(self) -> list[HwmonMeter] | DeviceError:
-        """The meters (none if it is another kind of device), or why they are not known."""
+        """Return the meters (none if it is another kind of device), or why they are not known."""
         try:
             if _name_in(f"{self.path}/name") != "power_meter":
                 return []
@@ -73,7 +73,7 @@ class HwmonMeterFiles:
 
 
 def _channels(folder: str, suffix: str) -> list[str]:
-    """The power channels that have a file in the folder with this suffix."""
+    """Return the power channels that have a file in the folder with this suffix."""
     try:
         found = [_POWER.fullmatch(name) for name in list_names(folder)]
     except OSError:
@@ -82,7 +82,7 @@ def _channels(folder: str, suffix: str) -> list[str]:
 
 
 def _name_in(path: str) -> str:
-    """The file's content; empty if there is no such file. Raises DeviceError for any other reason."""
+    """Return the file's content; empty if there is no such file. Raises DeviceError for any other reason."""
     try:
         return read_text(path)
     except DeviceError as error:
@@ -92,7 +92,7 @@ def _name_in(path: str) -> str:
 
 
 def _oem_label(device: str, channel: str) -> str:
-    """The name in `CHANNEL_label`, or in `CHANNEL_oem_info` beside it or with the ACPI device."""
+    """Return the name in `CHANNEL_label`, or in `CHANNEL_oem_info` beside it or with the ACPI device."""
     for name in (f"{channel}_label", f"{channel}_oem_info", f"device/{channel}_oem_info"):
         if _name_in(f"{device}/{name}"):
             return read_name(f"{device}/{name}")
@@ -100,7 +100,7 @@ def _oem_label(device: str, channel: str) -> str:
 
 
 def part_series(label: str) -> Series | None:
-    """The series of a part, from the meter's name; None if the name is not that of a part."""
+    """Return the series of a part, from the meter's name; None if the name is not that of a part."""
     match = _PART.fullmatch(label)
     if match is None:
         return None
@@ -135,7 +135,7 @@ class HwmonPower:
         """Nothing is held open between reads."""
 
     def watts(self) -> float:
-        """The reading of the one meter that measures the node. Raises AbsentError or DeviceError."""
+        """Return the reading of the one meter that measures the node. Raises AbsentError or DeviceError."""
         # Beside meters of parts, one with an unknown name is more likely another part than the whole.
         has_parts = any(meter.series for meter in self._meters)
         read = zip(self._meters, self._answers, strict=True)
@@ -151,7 +151,7 @@ class HwmonPower:
         return answer * MICRO
 
     def parts(self, now: Instant) -> BackendSample:
-        """The named meters. All meters are looked for and read here, so this is called before `watts`."""
+        """Return the named meters. All meters are looked for and read here, so this is called before `watts`."""
         if now.mono >= self._rescan:
             self._scan(now.mono)
             self._rescan = now.mono + (RESCAN_TROUBLED_SECONDS if self._gaps else RESCAN_SECONDS)

@@ -39,7 +39,7 @@ class PowerReading(NamedTuple):
 
 
 def parse_power_reading(response: bytes) -> PowerReading:
-    """The response with its completion code. Raises DeviceError if it is a refusal or malformed.
+    """Return the response with its completion code. Raises DeviceError if it is a refusal or malformed.
 
     Bytes: 0 completion code, 1 group extension 0xDC, then little-endian 2 current, 4 minimum, 6 maximum,
     8 average (watts), 10 time stamp, 14 statistics period (milliseconds), 18 power reading state.
@@ -60,7 +60,7 @@ class IpmiTransport(Protocol):
     """A way to ask the controller of this node for its power reading."""
 
     def power_reading(self) -> bytes:
-        """The response, completion code first. Raises OSError, TimeoutError among them."""
+        """Return the response, completion code first. Raises OSError, TimeoutError among them."""
 
     def close(self) -> None:
         """Release the device; may be called more than once."""
@@ -71,7 +71,7 @@ def open_transport(
     opener: Callable[[str], IpmiTransport] = open_device,
     broker: BrokerClient | None = None,
 ) -> IpmiTransport:
-    """The kernel's IPMI device, or the broker if only that may open it.
+    """Return the kernel's IPMI device, or the broker if only that may open it.
 
     Raises AbsentError if this node has none, OSError if it cannot be opened.
     """

@@ -69,7 +69,7 @@ class RaplZoneFiles:
         self.path = path
 
     def read(self) -> RaplZone | DeviceError:
-        """The zone, or why it cannot be known."""
+        """Return the zone, or why it cannot be known."""
         try:
             return RaplZone(read_name(f"{self.path}/name"), read_number(f"{self.path}/max_energy_range_uj"))
         except DeviceError as error:
@@ -92,7 +92,7 @@ class RaplEnergy:
         self._rescan = float("-inf")
 
     def read(self, now: Instant) -> BackendSample:
-        """Every domain's energy. A zone that hangs affects only itself."""
+        """Return every domain's energy. A zone that hangs affects only itself."""
         if now.mono >= self._rescan:
             self._scan(now.mono)
             self._rescan = now.mono + (RESCAN_TROUBLED_SECONDS if self._gaps else RESCAN_SECONDS)
@@ -155,7 +155,7 @@ class RaplEnergy:
 
 
 def _row(zone: str, nested: bool) -> Metric:
-    """The row of a zone. In sysfs memory is below its package, but the package's energy does not include it.
+    """Return the row of a zone. In sysfs memory is below its package, but the package's energy does not include it.
 
     Source: Intel's Software Developer's Manual, volume 3, "RAPL domains".
     """

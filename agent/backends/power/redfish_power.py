@@ -28,7 +28,7 @@ GPU_BASEBOARD = "HGX_"
 
 
 def consumed_watts(document: Any) -> float | None:
-    """The power that a Power or an EnvironmentMetrics resource reports; None if it reports none."""
+    """Return the power that a Power or an EnvironmentMetrics resource reports; None if it reports none."""
     if not isinstance(document, dict):
         return None
     control = as_list(document.get("PowerControl"))
@@ -38,7 +38,7 @@ def consumed_watts(document: Any) -> float | None:
 
 
 def is_node(chassis: dict[str, Any]) -> bool:
-    """Whether a chassis may be the whole node, rather than a part of one or an enclosure of several."""
+    """Return whether a chassis may be the whole node, rather than a part of one or an enclosure of several."""
     kind = chassis.get("ChassisType")
     name = chassis.get("Id")
     return not (kind in PARTS | BEYOND if isinstance(kind, str) else False) and not (
@@ -58,13 +58,13 @@ class RedfishPower:
     patience = 10.0
 
     def __init__(self, target: HttpTarget, chassis: str | None, clock: Callable[[], float]) -> None:
-        """The target's timeout is how long the service may be silent. `clock` gives monotonic seconds."""
+        """Take a target, whose timeout is how long the service may be silent. `clock` gives monotonic seconds."""
         self._chassis = chassis
         self._service = RedfishService(target, self.patience, clock)
         self._resource: str | None = None
 
     def watts(self) -> float:
-        """The reading, after a search for its resource if that is not known yet."""
+        """Return the reading, after a search for its resource if that is not known yet."""
         try:
             if self._resource is None:
                 self._resource = self._find()

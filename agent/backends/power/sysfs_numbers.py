@@ -15,7 +15,7 @@ LATE = frozenset({errno.EBUSY, errno.ENODATA, errno.ETIMEDOUT, errno.EAGAIN})
 
 
 def read_text(path: str) -> str:
-    """The file's text without white space around it. Raises DeviceError naming the file."""
+    """Return the file's text without white space around it. Raises DeviceError naming the file."""
     try:
         return text(path)
     except OSError as error:
@@ -23,7 +23,7 @@ def read_text(path: str) -> str:
 
 
 def read_name(path: str) -> str:
-    """The words that name a device. Raises DeviceError naming the file."""
+    """Return the words that name a device. Raises DeviceError naming the file."""
     name = read_text(path)
     if not name or len(name) > 64 or not name.isprintable():
         raise DeviceError(Reason.MALFORMED, f"{path}: {name[:40]!a} is not a valid name")
@@ -31,7 +31,7 @@ def read_name(path: str) -> str:
 
 
 def read_number(path: str) -> int:
-    """A whole number that is not negative. Raises DeviceError naming the file."""
+    """Return a whole number that is not negative. Raises DeviceError naming the file."""
     said = read_text(path)
     if not (said.isascii() and said.isdigit() and len(said) <= 20):
         raise DeviceError(Reason.MALFORMED, f"{path}: {said[:40]!a} is not a whole number")
@@ -45,7 +45,7 @@ class NumberFile:
         self.path = path
 
     def read(self) -> int | DeviceError:
-        """The number, or why there is none."""
+        """Return the number, or why there is none."""
         try:
             return read_number(self.path)
         except DeviceError as error:
@@ -60,7 +60,7 @@ class DirectoryEntries:
         self._prefix = prefix
 
     def read(self) -> list[str] | DeviceError:
-        """The paths of the entries, in order; none if there is no such directory."""
+        """Return the paths of the entries, in order; none if there is no such directory."""
         try:
             return [f"{self.path}/{name}" for name in list_names(self.path) if name.startswith(self._prefix)]
         except OSError as error:

@@ -11,5 +11,5 @@ __all__ = ["Scenario", "ScenarioError", "SyntheticSource", "load_scenario", "mak
 
 
 def make_source(options: SourceOptions) -> SyntheticSource:
-    """The node of a scenario. Raises ScenarioError."""
+    """Return the node of a scenario. Raises ScenarioError."""
     return SyntheticSource(load_scenario(options.scenario), options.epoch)

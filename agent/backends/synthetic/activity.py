@@ -22,7 +22,7 @@ _MASK = (1 << 64) - 1
 
 
 def hash64(*parts: int) -> int:
-    """A 64-bit hash of whole numbers (the finaliser of splitmix64, once for each part)."""
+    """Return a 64-bit hash of whole numbers (the finaliser of splitmix64, once for each part)."""
     state = 0x9E3779B97F4A7C15
     for part in parts:
         state = (state + part * 0xD1342543DE82EF95 + 0x9E3779B97F4A7C15) & _MASK
@@ -33,12 +33,12 @@ def hash64(*parts: int) -> int:
 
 
 def uniform(*parts: int) -> float:
-    """A number from 0 to 1 (not 1 itself), the same for the same parts."""
+    """Return a number from 0 to 1 (not 1 itself), the same for the same parts."""
     return (hash64(*parts) >> 11) * 2.0**-53
 
 
 def uniform_signed(*parts: int) -> float:
-    """A number from -1 to 1, the same for the same parts."""
+    """Return a number from -1 to 1, the same for the same parts."""
     return 2.0 * uniform(*parts) - 1.0
 
 
@@ -99,7 +99,7 @@ Levels = tuple[float, ...]
 
 
 def levels(values: dict[int, float]) -> Levels:
-    """The levels with these values, 0 elsewhere."""
+    """Return the levels with these values, 0 elsewhere."""
     return tuple(values.get(channel, 0.0) for channel in range(WIDTH))
 
 
@@ -131,7 +131,7 @@ class ActivityCycle:
         return self.pieces[bisect_right(self._starts, x % self.period) - 1]
 
     def integral(self, x: float) -> list[float]:
-        """What has accumulated since the cycle's origin, for each channel."""
+        """Return what has accumulated since the cycle's origin, for each channel."""
         turns, piece, into = self.locate(x)
         return [
             turns * each + before + rate * into
@@ -139,13 +139,13 @@ class ActivityCycle:
         ]
 
     def added(self, base: list[float], x: float) -> list[float]:
-        """`base` plus the integral: the two in one pass, because it is done at every read."""
+        """Return `base` plus the integral: the two in one pass, because it is done at every read."""
         turns, piece, into = self.locate(x)
         parts = zip(base, self.total, self._prefix[piece], self.pieces[piece], strict=True)
         return [start + turns * each + before + rate * into for start, each, before, rate in parts]
 
     def added_of(self, base: list[float], x: float, channels: tuple[int, ...]) -> list[float]:
-        """The same for some channels only."""
+        """Return the same for some channels only."""
         turns, piece, into = self.locate(x)
         total, prefix, level = self.total, self._prefix[piece], self.pieces[piece]
         return [base[c] + turns * total[c] + prefix[c] + level[c] * into for c in channels]
@@ -156,7 +156,6 @@ CAPPED = 0.90  # from this share of the limit on, the software power cap holds t
 WAITING = 0.22  # of the power limit: a kernel that spins on a flag
 TURN_SECONDS = 20.0  # of work and waiting, for those who wait for a straggler
 CONTEXT = 0.16  # of the power limit: a process that launches nothing
-PIPELINE_RAILS = 2
 
 Shares = tuple[float, float, float, float]
 """NVLink and fabric traffic as shares of the bandwidth: NVLink and fabric while computing, then while exchanging."""
@@ -219,15 +218,15 @@ class Worker:
         return ActivityCycle([(60.0, levels({POWER: watts, IDLE: 1.0, CLOCK: machine.clock_idle}))])
 
     def off(self) -> ActivityCycle:
-        """A GPU that is no longer there."""
+        """Return a GPU that is no longer there."""
         return ActivityCycle([(60.0, levels({}))])
 
     def allocated(self, busy: float = 0.0) -> ActivityCycle:
-        """A process holds the GPU and hardly uses it."""
+        """Return the work of a process that holds the GPU and hardly uses it."""
         return ActivityCycle([(60.0, self._little(busy))])
 
     def spinning(self) -> ActivityCycle:
-        """A collective waits for a peer: a kernel runs all the time and does nothing."""
+        """Return a collective waits for a peer: a kernel runs all the time and does nothing."""
         return ActivityCycle([(60.0, self._spin())])
 
     def _spin(self) -> Levels:
@@ -240,7 +239,7 @@ class Worker:
         )  # fmt: skip
 
     def work(self, kind: str, job: ScenarioJob, parameters: Mapping[str, float], gpu: int) -> ActivityCycle:
-        """The cycle of a phase of that kind."""
+        """Return the cycle of a phase of that kind."""
         if kind == "training":
             return ActivityCycle(self._iteration(job, parameters, gpu))
         if kind == "inference":
@@ -289,7 +288,9 @@ class Worker:
         ]
 
     def _inference(self, parameters: Mapping[str, float]) -> ActivityCycle:
-        """Requests come in bursts of uneven length: decoding, which is bound by memory, and short prefills."""
+        """Return the work of requests that come in bursts of uneven length: decoding, which is bound by memory, and
+        short prefills.
+        """
         load, pieces = parameters["load"], []
         for burst in range(6):
             length = 1.0 + 4.0 * uniform(*self._key, 21, burst)
@@ -309,13 +310,13 @@ class Worker:
         return ActivityCycle(pieces)
 
     def _starved(self, parameters: Mapping[str, float]) -> ActivityCycle:
-        """A short burst of compute for each batch that arrives, then waiting for the next one."""
+        """Return a short burst of compute for each batch that arrives, then waiting for the next one."""
         busy = parameters["utilization"]
         burst = self.level(0.85, memory=0.5, sm=0.9, occupancy=0.4, tensor=0.5, dram=0.45, pcie=(0.004, 0.35))
         return ActivityCycle([(4.0 * busy, burst), (4.0 * (1.0 - busy), self._little(0.0, pcie=(0.002, 0.40)))])
 
     def stalled(self, writer: bool, window: tuple[float, float], job: ScenarioJob, gpu: int) -> ActivityCycle:
-        """A checkpoint that one rank writes while the others wait for it: `window` is (every, takes)."""
+        """Return a checkpoint that one rank writes while the others wait for it: `window` is (every, takes)."""
         every, takes = window
         stall = self._little(0.01, pcie=(0.10, 0.002)) if writer else self._spin()
         return ActivityCycle([(takes, stall), (every - takes, self._compute(0.985, 1.0, job, gpu))])
@@ -334,7 +335,7 @@ RATES = (TENSOR, DRAM, NVLINK_TX, NVLINK_RX, FABRIC_TX, FABRIC_RX)
 def slowed(
     cycle: ActivityCycle, power: float, clock: float, reason: int | None = None, floor: float = 0.0
 ) -> ActivityCycle:
-    """The same kernels at lower clocks: `reason` is the channel that shows why; None shows no reason.
+    """Return the same kernels at lower clocks: `reason` is the channel that shows why; None shows no reason.
 
     The utilization stays as it is, because the kernels still run all the time: they only take longer.
     """
@@ -371,7 +372,7 @@ def _lowered(
 
 
 def capped(cycle: ActivityCycle, watts: float) -> ActivityCycle:
-    """The same work under a lower power limit."""
+    """Return the same work under a lower power limit."""
 
     def lower(level: Levels) -> Levels:
         if level[POWER] <= CAP * watts:

@@ -30,15 +30,15 @@ class CoolantLoop:
         self._pumps = [fault for fault in scenario.faults if fault.kind == "pump-failure"]
 
     def warmth(self, t: float) -> float:
-        """Degrees above what comes in while all is well."""
+        """Return degrees above what comes in while all is well."""
         return sum(_warmth(fault, t) for fault in self._warm)
 
     def failed(self, t: float) -> set[str]:
-        """The pumps that do not work at `t`."""
+        """Return the pumps that do not work at `t`."""
         return {fault.part for fault in self._pumps if fault.window.holds(t)}
 
     def flow(self, t: float) -> float:
-        """The flow, as a share of what it is rated for."""
+        """Return the flow, as a share of what it is rated for."""
         failed = self.failed(t)
         if not failed:
             return FLOW
@@ -46,7 +46,7 @@ class CoolantLoop:
 
 
 def warmed(machine: MachineType, faults: Iterable[ScenarioFault]) -> float:
-    """Degrees by which the GPUs get warmer in the end, while these faults hold."""
+    """Return degrees by which the GPUs get warmer in the end, while these faults hold."""
     faults = list(faults)
     warm = sum(fault.parameters["degrees"] for fault in faults if fault.kind == "coolant-warm")
     stands = _stands(machine, {fault.part for fault in faults if fault.kind == "pump-failure"})
@@ -58,7 +58,7 @@ def _stands(machine: MachineType, failed: set[str]) -> bool:
 
 
 def _warmth(fault: ScenarioFault, t: float) -> float:
-    """Degrees that one fault adds, which the loop takes on and loses slowly."""
+    """Return degrees that one fault adds, which the loop takes on and loses slowly."""
     begun = fault.window.begun(t)
     if begun is not None:
         return fault.parameters["degrees"] * (1.0 - exp((begun - t) / WATER_TAU))

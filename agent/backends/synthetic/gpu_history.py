@@ -74,7 +74,7 @@ class Director:
         self._cycles: dict[tuple[int, ...], ActivityCycle] = {}
 
     def job_at(self, t: float) -> ScenarioJob | None:
-        """The job that holds the GPU."""
+        """Return the job that holds the GPU."""
         return next((job for job in self._jobs if job.window.holds(t)), None)
 
     def next_edge(self, t: float) -> float:
@@ -87,7 +87,7 @@ class Director:
         return min((window.next_edge(t) for window in windows), default=inf)
 
     def memory_share(self, t: float) -> float:
-        """The share of its memory that the GPU's job holds: it grows while the job is loading."""
+        """Return the share of its memory that the GPU's job holds: it grows while the job is loading."""
         job = self.job_at(t)
         if job is None:
             return 0.0
@@ -97,7 +97,7 @@ class Director:
         return job.memory
 
     def regime(self, t: float) -> Regime:
-        """The GPU's regime at `t`, which holds until the next edge."""
+        """Return the GPU's regime at `t`, which holds until the next edge."""
         job = self.job_at(t)
         phase = _phase_at(job, t) if job is not None else None
         holding = [(number, fault) for number, fault in self._faults if fault.window.holds(t)]
@@ -132,7 +132,7 @@ class Director:
         )
 
     def healthy(self, t: float) -> ActivityCycle:
-        """The GPU's cycle at `t` if there were no fault."""
+        """Return the GPU's cycle at `t` if there were no fault."""
         job = self.job_at(t)
         return self._base(job, _phase_at(job, t) if job is not None else None, [], [])
 
@@ -212,7 +212,7 @@ class Segment:
         self._offset: list[float] = []
 
     def _steady_swing(self) -> list[float]:
-        """The temperature at the start of each piece, once the swing of the cycle has settled."""
+        """Return the temperature at the start of each piece, once the swing of the cycle has settled."""
         swing, factor = 0.0, 1.0
         for target, duration in zip(self._targets, self.cycle.durations, strict=True):
             keep = exp(-duration / TAU_SECONDS)
@@ -246,7 +246,7 @@ class Segment:
         return self._settled(t) + self._coefficient * exp((self.start - t) / TAU_SECONDS)
 
     def mean_temperature(self, t: float) -> float:
-        """The temperature without the swing of the cycle, which decides on throttling."""
+        """Return the temperature without the swing of the cycle, which decides on throttling."""
         target, excess = self.mean
         return target + excess * exp((self.start - t) / TAU_SECONDS)
 
@@ -282,7 +282,7 @@ class Track:
 
     @staticmethod
     def _history(seed: int, gpu: int) -> list[float]:
-        """Initial counters: on a machine that has been up for a while they are not zero."""
+        """Return initial counters: on a machine that has been up for a while they are not zero."""
         initial = [0.0] * ch.WIDTH
         initial[ch.POWER] = 1e8 * (1.0 + uniform(seed, gpu, 2))
         for channel in range(ch.NVLINK_TX, ch.FABRIC_RX + 1):
@@ -292,25 +292,25 @@ class Track:
         return initial
 
     def memory_used(self, t: float) -> float:
-        """Bytes of device memory in use at `t`."""
+        """Return bytes of device memory in use at `t`."""
         usable = self._machine.memory - self._machine.reserved
         return (self.director.memory_share(t) * usable) // (2 * MIB) * (2 * MIB)
 
     def totals(self, t: float) -> list[float]:
-        """The integral of each channel up to `t`; joules in POWER."""
+        """Return the integral of each channel up to `t`; joules in POWER."""
         return self._segment(t).totals(t, self._ripple.integral(t))
 
     def sums(self, t: float, channels: tuple[int, ...]) -> list[float]:
-        """The integrals of some channels up to `t`; POWER, the only one with noise, must not be among them."""
+        """Return the integrals of some channels up to `t`; POWER, the only one with noise, must not be among them."""
         return self._segment(t).sums(t, channels)
 
     def levels(self, t: float) -> Levels:
-        """The level of each channel at `t`, without noise."""
+        """Return the level of each channel at `t`, without noise."""
         segment = self._segment(t)
         return segment.cycle.at(t - segment.origin)
 
     def power(self, t: float) -> float:
-        """Watts at `t`: the derivative of the energy."""
+        """Return watts at `t`: the derivative of the energy."""
         segment = self._segment(t)
         return segment.cycle.at(t - segment.origin)[ch.POWER] + segment.ripple * self._ripple.value(t)
 
@@ -332,7 +332,9 @@ class Track:
         return last
 
     def _first(self) -> Segment:
-        """The first segment: the node has been doing its work for long and is in balance; a fault at 0 begins there."""
+        """Return the first segment: the node has been doing its work for long and is in balance; a fault at 0 begins
+        there.
+        """
         heat = self._machine.inlet + self._resistance * self.director.healthy(0.0).mean_power
         segment = self._build(0.0, list(self._initial), heat, heat)
         segment.settle()
@@ -354,7 +356,7 @@ class Track:
         return segment
 
     def _throttled(self, regime: Regime, inlet: float, resistance: float, mean: float) -> tuple[ActivityCycle, float]:
-        """The cycle that the heat allows, and the temperature at which it will be cut further."""
+        """Return the cycle that the heat allows, and the temperature at which it will be cut further."""
         machine, cycle = self._machine, regime.cycle
         wanted = inlet + resistance * cycle.mean_power
         if wanted <= machine.sw_slowdown or mean < machine.sw_slowdown - 1e-3:

@@ -48,7 +48,7 @@ class ScenarioError(Exception):
 
 
 def load_scenario(name_or_path: str, machine: MachineType | None = None) -> Scenario:
-    """A shipped scenario by its name, or a file: anything with a slash, or that ends in .yaml or .yml.
+    """Return a shipped scenario by its name, or a file: anything with a slash, or that ends in .yaml or .yml.
 
     With `machine` it is played on that one, and not on its own. Raises ScenarioError.
     """
@@ -63,7 +63,7 @@ def load_scenario(name_or_path: str, machine: MachineType | None = None) -> Scen
 
 
 def shipped_scenarios() -> list[tuple[str, str]]:
-    """The name and the description of every shipped scenario."""
+    """Return the name and the description of every shipped scenario."""
     return [(name, load_scenario(name).description) for name in _shipped_names()]
 
 
@@ -72,7 +72,7 @@ def _shipped_names() -> list[str]:
 
 
 def parsed(path: Path) -> object:
-    """What is in a file, as plain values. Raises ScenarioError."""
+    """Return what is in a file, as plain values. Raises ScenarioError."""
     try:
         return yamltree.load(textfile.read_text(path, textfile.SCENARIO), yamltree.Bounds(depth=16))
     except textfile.ReadError as error:
@@ -91,7 +91,7 @@ class ScenarioReader:
         raise ScenarioError(f"{self._file}: {one_line(path)}: {one_line(problem)}")
 
     def mapping(self, raw: object, path: str, known: Iterable[str], required: Iterable[str] = ()) -> dict[str, object]:
-        """A mapping with only known keys, and all of the required ones."""
+        """Return a mapping with only known keys, and all of the required ones."""
         if not isinstance(raw, dict):
             self.fail(path or "the file", f"expected a mapping of keys, found {shown(raw)}")
         known = tuple(known)
@@ -129,7 +129,7 @@ class ScenarioReader:
         return None if keys.get(key) is None else self.number(keys, key, path, Parameter(span, None))
 
     def scenario(self, name: str, raw: object, machine: MachineType | None = None) -> Scenario:
-        """The whole file, on its own machine or on another."""
+        """Return the whole file, on its own machine or on another."""
         known = ("description", "topology", "seed", "jobs", "faults", "expect")
         keys = self.mapping(raw, "", known, ("description", "topology"))
         topology = str(self.value(keys, "topology", "", Parameter(choice(TOPOLOGIES), None)))
@@ -156,14 +156,14 @@ class ScenarioReader:
         )
 
     def seed(self, keys: Mapping[str, object]) -> int:
-        """The seed; 1 if there is none."""
+        """Return the seed; 1 if there is none."""
         seed = keys.get("seed", 1)
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             self.fail("seed", f"expected a whole number from 0, found {shown(seed)}")
         return seed
 
     def job(self, raw: object, path: str, machine: MachineType) -> ScenarioJob:
-        """A job on GPUs of this machine."""
+        """Return a job on GPUs of this machine."""
         words = ("name", "user", "scheduler", "account", "partition")
         known = ("id", "gpus", "phases", "start", "end", "parallelism", "memory", *words)
         keys = self.mapping(raw, path, known, ("id", "gpus", "phases"))
@@ -192,7 +192,7 @@ class ScenarioReader:
         )
 
     def _phases(self, raw: object, path: str, start: float) -> tuple[tuple[ScenarioPhase, ...], float | None]:
-        """The phases one after the other, and when the last one ends (None: never)."""
+        """Return the phases one after the other, and when the last one ends (None: never)."""
         items, phases, at = self.sequence(raw, path), [], start
         if not items:
             self.fail(path, "a job needs at least one phase")
@@ -217,7 +217,7 @@ class ScenarioReader:
         return str(self.value(item, "kind", path, Parameter(choice(known), None)))
 
     def fault(self, raw: object, path: str, machine: MachineType) -> ScenarioFault:
-        """A fault of this machine."""
+        """Return a fault of this machine."""
         name = self._kind(raw, path, FAULTS)
         kind = FAULTS[name]
         targets = [word for target in kind.targets for word in target.split("|")]
@@ -246,7 +246,7 @@ class ScenarioReader:
         )
 
     def _gpus_of(self, kind: str, keys: Mapping[str, object], path: str, machine: MachineType) -> tuple[int, ...]:
-        """The GPUs that a fault is done to; what befalls the coolant reaches all of them."""
+        """Return the GPUs that a fault is done to; what befalls the coolant reaches all of them."""
         if kind in OF_COOLANT:
             return self.gpus("all", path, machine)
         return self.gpus(keys["gpu"], f"{path}.gpu", machine) if "gpu" in keys else ()
@@ -269,7 +269,7 @@ class ScenarioReader:
         return str(self.value(keys, "port", path, Parameter(choice(machine.ports), None)))
 
     def _part(self, key: str, keys: Mapping[str, object], path: str, machine: MachineType) -> str:
-        """The name of a part that only some machines have."""
+        """Return the name of a part that only some machines have."""
         parts = PARTS[key](machine)
         if not parts:
             self.fail(f"{path}.{key}", f"{machine.name} has none")

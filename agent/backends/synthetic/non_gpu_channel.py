@@ -60,7 +60,7 @@ class TrayWater:
         ]
 
     def readings(self, t: float) -> Iterator[Reading]:
-        """What the detectors and the connectors say at `t`."""
+        """Yield what the detectors and the connectors say at `t`."""
         for leaks, states in self._detectors:
             said = leak_said(leaks, t)
             for state, series in states:
@@ -72,7 +72,7 @@ class TrayWater:
                     yield Reading(series, values[row])
 
     def _values(self, t: float) -> dict[Metric, float]:
-        """Those of one connector; all have the same share of the node's heat."""
+        """Return those of one connector; all have the same share of the node's heat."""
         share = 1.0 / len(self._connectors)
         rated = self._machine.rated_flow * share
         flow = self._loop.flow(t)
@@ -89,7 +89,7 @@ class TrayWater:
 
 
 def heat_of(machine: MachineType, tracks: Sequence[Track], t: float) -> float:
-    """Watts that a node gives to its coolant."""
+    """Return watts that a node gives to its coolant."""
     return sum(track.power(t) + machine.module_power for track in tracks)
 
 
@@ -99,7 +99,7 @@ def rise_of(heat: float, flow: float) -> float:
 
 
 def leak_said(faults: Sequence[ScenarioFault], t: float) -> str:
-    """What a detector says to which these are done."""
+    """Return what a detector says to which these are done."""
     return max((_said(fault, t) for fault in faults), key=WORST_LAST.__getitem__, default="ok")
 
 
@@ -132,7 +132,9 @@ class PlacedJob:
         self._energy = _series("coldplate_job_energy_joules_total", Node(), facts)
 
     def readings(self, t: float, now: Instant) -> list[Reading]:
-        """The job's readings `t` seconds into the scenario: none unless it is running. `now` is the same moment."""
+        """Return the job's readings `t` seconds into the scenario: none unless it is running. `now` is the same
+        moment.
+        """
         begin = self._job.window.at
         if not self._job.window.holds(t):
             return []
@@ -180,7 +182,7 @@ class NonGpuChannel:
         feed: XidFeed,
         waiting: Mapping[int, GpuIdentity],
     ) -> None:
-        """`waiting` are the GPUs, by number, that have no identity yet, and so no series by name."""
+        """Take a scenario; `waiting` are the GPUs, by number, that have no identity yet, and so no series by name."""
         machine = scenario.topology
         self._epoch, self._feed = epoch, feed
         self._waiting = waiting
@@ -204,7 +206,7 @@ class NonGpuChannel:
         ]
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:
-        """What the node shows at `now`, apart from its GPUs."""
+        """Return what the node shows at `now`, apart from its GPUs."""
         t = max(0.0, now.mono - self._epoch)
         self._feed.advance(t, now)
         self._gate.source(t)
@@ -236,12 +238,12 @@ class NodePowerModel:
         self._noise = hash64(scenario.seed, 61)
 
     def watts(self, t: float) -> float:
-        """What a sensor shows `t` seconds into the scenario."""
+        """Return what a sensor shows `t` seconds into the scenario."""
         wobble = 2.0 * (hash64(self._noise, int(t)) & 0xFFFF) / 65535.0 - 1.0
         return round(self.drawn(t) * (1.0 + BMC_NOISE * wobble) / BMC_STEP) * BMC_STEP
 
     def drawn(self, t: float) -> float:
-        """What is drawn, without the sensor's noise."""
+        """Return what is drawn, without the sensor's noise."""
         machine = self._machine
         total = machine.base_power
         for track in self._tracks:

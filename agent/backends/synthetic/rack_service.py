@@ -32,18 +32,18 @@ class RedfishTree:
         self.add(root, {})
 
     def add(self, path: str, document: Document) -> str:
-        """A document of its own; returns its path."""
+        """Return a document of its own; returns its path."""
         self.documents[path] = {"@odata.id": path, **document}
         return path
 
     def part(self, owner: str, member: str, document: Document) -> str:
-        """A document that another one links to as its `member`; returns its path."""
+        """Return a document that another one links to as its `member`; returns its path."""
         path = f"{owner.rstrip('/')}/{member}"
         self.documents[owner][member] = {"@odata.id": path}
         return self.add(path, document)
 
     def collection(self, owner: str, member: str, documents: Mapping[str, Document]) -> str:
-        """A collection of documents, by their Ids, that another one links to; returns its path."""
+        """Return a collection of documents, by their Ids, that another one links to; returns its path."""
         path = self.part(owner, member, {})
         links = [{"@odata.id": self.add(f"{path}/{each}", document)} for each, document in documents.items()]
         self.documents[path]["Members"] = links
@@ -51,12 +51,12 @@ class RedfishTree:
 
 
 def status(health: str = OK) -> Document:
-    """A part that is switched on, and how it is."""
+    """Return a part that is switched on, and how it is."""
     return {"Status": {"State": "Enabled", "Health": health}}
 
 
 def excerpt(value: float, digits: int = 1) -> Document:
-    """A sensor's reading, as precise as a controller gives it."""
+    """Return a sensor's reading, as precise as a controller gives it."""
     return {"Reading": round(value, digits)}
 
 
@@ -92,7 +92,7 @@ class RackCooling:
         }
 
     def add_to(self, tree: RedfishTree, root: str, t: float) -> None:
-        """The unit's documents at `t`."""
+        """Add the unit's documents at `t`."""
         equipment = tree.part(root, "ThermalEquipment", {})
         group = redundancy("Pumps", 1, len(self._plant.pumps), CRITICAL if self._loop.failed(t) else OK)
         unit = {"Id": "1", "EquipmentType": "CDU", **status(), "PumpRedundancy": [group]}
@@ -123,7 +123,7 @@ class RackCooling:
         }
 
     def _add_loops(self, tree: RedfishTree, path: str, t: float) -> None:
-        """The loop to the rack, and the one of the facility, which carries the same heat."""
+        """Add the loop to the rack, and the one of the facility, which carries the same heat."""
         warmth, share = self._loop.warmth(t), self._loop.flow(t)
         flow = share * self._plant.rated_flow
         supply, rise = self._inlet + warmth, rise_of(self._heat(t), flow)
@@ -140,7 +140,7 @@ class RackCooling:
         tree.collection(path, "PrimaryCoolantConnectors", {"1": primary})
 
     def _detector(self, name: str, t: float) -> Document:
-        """A detector; one that is unavailable is switched on and says nothing that a schema knows."""
+        """Return a detector; one that is unavailable is switched on and says nothing that a schema knows."""
         return {**status(), "DetectorState": _DETECTOR_SAYS.get(leak_said(self._leaks[name], t), "Unknown")}
 
 
@@ -169,7 +169,7 @@ class RackPower:
         self._failed = [fault for fault in scenario.faults if fault.kind == "supply-failure"]
 
     def add_to(self, tree: RedfishTree, root: str, t: float) -> None:
-        """The shelves' documents at `t`: those whose feed is there share the load evenly."""
+        """Add the shelves' documents at `t`: those whose feed is there share the load evenly."""
         plant = self._plant
         lost = {fault.part for fault in self._lost if fault.window.holds(t)}
         feeds = {str(number + 1): plant.feeds[number % len(plant.feeds)] for number in range(plant.shelves)}
@@ -231,7 +231,7 @@ class SyntheticService:
         self._made: tuple[float, RedfishTree] | None = None
 
     def get(self, path: str) -> dict[str, Any]:
-        """One document. Raises DeviceError."""
+        """Return one document. Raises DeviceError."""
         t = max(0.0, self._age() // RENEWED_SECONDS * RENEWED_SECONDS)
         if self._made is None or self._made[0] != t:
             tree = RedfishTree(ROOT)
@@ -243,7 +243,7 @@ class SyntheticService:
         return document
 
     def error(self, reason: Reason, path: str, text: str) -> DeviceError:
-        """What is wrong with one of its documents."""
+        """Return what is wrong with one of its documents."""
         return DeviceError(reason, f"synthetic {self._name}{path}: {text}")
 
     def close(self) -> None:
@@ -252,7 +252,7 @@ class SyntheticService:
 
 
 def services_of_scenario(scenario: Scenario, age: Callable[[], float]) -> dict[str, Callable[[], SyntheticService]]:
-    """How each service of the scenario's rack is opened, by its name; none for a scenario without a rack.
+    """Return how each service of the scenario's rack is opened, by its name; none for a scenario without a rack.
 
     `age` gives the seconds since the scenario began.
     """

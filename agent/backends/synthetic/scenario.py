@@ -22,7 +22,7 @@ class Window:
     repeat: float | None = None
 
     def started(self, t: float) -> int:
-        """How often it has begun by `t`."""
+        """Return how often it has begun by `t`."""
         if t < self.at - EDGE:
             return 0
         return 1 if self.repeat is None else floor((t - self.at + EDGE) / self.repeat) + 1
@@ -39,7 +39,7 @@ class Window:
         return self.begun(t) is not None
 
     def elapsed(self, t: float) -> float:
-        """The time, up to `t`, in which it held."""
+        """Return the time, up to `t`, in which it held."""
         times = self.started(t)
         if not times:
             return 0.0
@@ -48,7 +48,7 @@ class Window:
         return now if self.duration is None else (times - 1) * self.duration + min(now, self.duration)
 
     def next_edge(self, t: float) -> float:
-        """The first moment after `t` at which it begins or ends."""
+        """Return the first moment after `t` at which it begins or ends."""
         times = self.started(t)
         if not times:
             return self.at

@@ -51,7 +51,7 @@ class PhaseKind(NamedTuple):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint at what was meant, or the list of choices."""
+    """Return a hint at what was meant, or the list of choices."""
     from difflib import get_close_matches  # only a mistake pays for the import
 
     choices = sorted(known)
@@ -67,7 +67,7 @@ _QUANTITY = re.compile(r"\s*([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0
 
 
 def quantity(units: dict[str, float], example: str, low: float = 0.0, high: float = 1e15) -> Parser:
-    """Reads a number, or a number with one of these units; a bare number is in base units."""
+    """Return a parser of a number, or a number with one of these units; a bare number is in base units."""
 
     def parse(raw: object) -> float:
         if isinstance(raw, bool) or not isinstance(raw, (int, float, str)):
@@ -96,7 +96,7 @@ degrees = quantity({"C": 1.0}, "5", high=60.0)
 
 
 def whole(low: int, high: int) -> Parser:
-    """Reads a whole number in a range."""
+    """Return a parser of a whole number in a range."""
 
     def parse(raw: object) -> float:
         if isinstance(raw, bool) or not isinstance(raw, int) or not low <= raw <= high:
@@ -107,21 +107,21 @@ def whole(low: int, high: int) -> Parser:
 
 
 def flag(raw: object) -> float:
-    """Reads true or false."""
+    """Read true or false."""
     if not isinstance(raw, bool):
         raise ValueError(f"expected true or false, found {shown(raw)}")
     return float(raw)
 
 
 def text(raw: object) -> str:
-    """Reads a word; a number is taken as written."""
+    """Read a word; a number is taken as written."""
     if isinstance(raw, bool) or not isinstance(raw, (str, int)):
         raise ValueError(f"expected text, found {shown(raw)}")
     return str(raw)
 
 
 def choice(known: Iterable[str]) -> Parser:
-    """Reads one of these words."""
+    """Return a parser of one of these words."""
     words = tuple(known)
 
     def parse(raw: object) -> str:

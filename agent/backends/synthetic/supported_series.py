@@ -59,40 +59,40 @@ class Offer(NamedTuple):
 
 
 def measured(row: Metric) -> bool:
-    """Whether a device gives the row, rather than the agent computing it."""
+    """Return whether a device gives the row, rather than the agent computing it."""
     return row.lane is not Lane.EVENT and not all(isinstance(each, Derived) for each in row.origin)
 
 
 def gpu_offers(machine: MachineType) -> Iterator[Offer]:
-    """What a GPU of this machine shows, except the series of each link: see `link_offers`."""
+    """Yield what a GPU of this machine shows, except the series of each link: see `link_offers`."""
     for row in ROWS:
         if row.entity is Gpu and measured(row) and row.name not in ELSEWHERE and not unoffered(row, machine):
             yield from _expand(row, machine)
 
 
 def link_offers(machine: MachineType) -> Iterator[Offer]:
-    """What each NVLink shows."""
+    """Yield what each NVLink shows."""
     for row in ROWS:
         if row.entity is NvLink and measured(row) and not unoffered(row, machine):
             yield from _expand(row, machine)
 
 
 def port_offers() -> Iterator[Offer]:
-    """What each InfiniBand port shows. A synthetic node does not have the counters of kernels before 4.5."""
+    """Yield what each InfiniBand port shows. A synthetic node does not have the counters of kernels before 4.5."""
     for row in ROWS:
         if row.entity is IbPort and port_offered(row):
             yield Offer(row, (), row.lane)
 
 
 def port_offered(row: Metric) -> bool:
-    """Whether a synthetic port shows the row."""
+    """Return whether a synthetic port shows the row."""
     if row.name.startswith("coldplate_infiniband_legacy_"):
         return False
     return measured(row) or row.name in PORT_DERIVED
 
 
 def gpu_gaps(gpu: Gpu, machine: MachineType, lane: Lane) -> tuple[Gap, ...]:
-    """What this machine's GPUs do not offer in a lane."""
+    """Return what this machine's GPUs do not offer in a lane."""
     return tuple(
         Gap(row, gpu, Reason.UNSUPPORTED, detail)
         for row in ROWS
@@ -102,7 +102,7 @@ def gpu_gaps(gpu: Gpu, machine: MachineType, lane: Lane) -> tuple[Gap, ...]:
 
 
 def unoffered(row: Metric, machine: MachineType) -> str:
-    """Why GPUs of this machine do not offer the row; empty when they do."""
+    """Return why GPUs of this machine do not offer the row; empty when they do."""
     name = row.name
     if not machine.gpm and any(isinstance(each, Gpm) for each in row.origin):
         return f"nvmlGpmQueryDeviceSupport: {machine.model} has no GPM, which needs Hopper or newer"
@@ -147,14 +147,14 @@ _LINK_ERRORS = {
 
 
 def _of_version(binding: Field | Call | Gpm, machine: MachineType) -> bool:
-    """Whether the machine's NVLinks have this error counter; true for everything else."""
+    """Return whether the machine's NVLinks have this error counter; true for everything else."""
     if not isinstance(binding, Field) or binding.id not in _LINK_ERRORS:
         return True
     return (binding.id > nvml.FI_DEV_NVLINK_ERROR_DL_CRC) == (machine.nvlink_version >= BLACKWELL_ERRORS)
 
 
 def constant(row: Metric, machine: MachineType, key: Key) -> float:
-    """The value of a series that the model does not vary."""
+    """Return the value of a series that the model does not vary."""
     facts = {
         ("coldplate_gpu_memory_total_bytes",): machine.memory,
         ("coldplate_gpu_memory_reserved_bytes",): machine.reserved,

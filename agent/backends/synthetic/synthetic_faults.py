@@ -49,7 +49,7 @@ class ReadGate:
             raise SourceError("nvmlInit_v2: Driver Not Loaded (synthetic fault driver-unloaded)")
 
     def silence(self, t: float) -> DeviceError | None:
-        """Why the device does not identify itself at `t`; None if it does. Never blocks."""
+        """Return why the device does not identify itself at `t`; None if it does. Never blocks."""
         if any(fault.window.holds(t) for fault in self._lost):
             return DeviceError(Reason.LOST, "nvmlDeviceGetHandleByIndex_v2: GPU is lost (synthetic fault lost)")
         if any(fault.window.holds(t) for fault in self._hangs):
@@ -86,7 +86,7 @@ class ReadingCorruptor:
         return [fault for fault in self._faults if fault.window.holds(t)] if self._faults else ()
 
     def readings(self, readings: Sequence[Reading], t: float) -> tuple[Sequence[Reading], list[Gap]]:
-        """The readings that are left, and the gaps in place of the others."""
+        """Return the readings that are left, and the gaps in place of the others."""
         gaps: list[Gap] = []
         for fault in self.active(t):
             readings = list(_spoilt(readings, fault, gaps))
@@ -222,7 +222,7 @@ class SwitchErrors:
                 self._faults.setdefault(Series(row, Node(), _labels(fault)), []).append(fault)
 
     def readings(self, t: float) -> Iterator[Reading]:
-        """What was counted by `t`, in seconds of the scenario."""
+        """Yield what was counted by `t`, in seconds of the scenario."""
         for series, faults in self._faults.items():
             count = sum(fault.window.started(t) * fault.parameters["times"] for fault in faults)
             if count:
@@ -277,7 +277,9 @@ class XidFeed:
                 self._queue.put(event)
 
     def wait(self, timeout: float) -> list[Xid]:
-        """What has happened: returns at once if anything has, else after at most `timeout` seconds, or when closed."""
+        """Return what has happened: returns at once if anything has, else after at most `timeout` seconds, or when
+        closed.
+        """
         events: list[Xid] = []
         try:
             # On Python 3.10 a get with a timeout of 0 may wait forever.
@@ -298,7 +300,7 @@ _NEXT_SECONDS = 1e-3
 
 
 def _first_after(window: Window, t: float) -> float:
-    """The first moment at or after `t` at which the window begins."""
+    """Return the first moment at or after `t` at which the window begins."""
     times = window.started(t)
     if times == 0:
         return window.at
@@ -323,7 +325,7 @@ def _code(fault: ScenarioFault) -> int | None:
 
 
 def _text(code: int, words: str) -> str:
-    """What a log line says; that of NVLink 5 in the driver's form, if the scenario says how grave it is."""
+    """Return what a log line says; that of NVLink 5 in the driver's form, if the scenario says how grave it is."""
     row = TRIAGE.get(code)
     if row is None:
         return ""

@@ -125,7 +125,7 @@ class SyntheticGpuChannel:
         return fixed
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:
-        """What the GPU shows at `now`."""
+        """Return what the GPU shows at `now`."""
         t = max(0.0, now.mono - self._epoch)
         self._feed.advance(t, now)
         self._gate.device(t)
@@ -147,7 +147,7 @@ class SyntheticGpuChannel:
         return processes_of(self._scenario, self._track.director.job_at(t), self._number, self._memory(t)[0])
 
     def _in_clique(self, reading: Reading, t: float) -> Reading:
-        """The reading, or the GPU's place in its domain as a fault has it."""
+        """Return the reading, or the GPU's place in its domain as a fault has it."""
         if reading.metric is FABRIC_INFO:
             for fault in self._cliques:
                 if fault.window.holds(t):

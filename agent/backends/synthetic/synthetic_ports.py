@@ -66,7 +66,7 @@ def error_rates(loss: float, lanes: int, bits: float) -> LinkErrorRates:
 
 
 def _tail(mean: float) -> float:
-    """How often there are more wrong symbols than can be corrected, by Poisson."""
+    """Return how often there are more wrong symbols than can be corrected, by Poisson."""
     terms = (mean**count / factorial(count) for count in range(CORRECTABLE + 1, CORRECTABLE + 40))
     return exp(-mean) * sum(terms)
 
@@ -94,14 +94,14 @@ class OpticalLoss:
         return error_rates(self._loss * share, len(self.lanes), bits)
 
     def decibels(self, t: float) -> float:
-        """What is lost at `t`."""
+        """Return what is lost at `t`."""
         begun = self.window.begun(t)
         if begun is None:
             return 0.0
         return self._loss * (min(1.0, (t - begun) / self._ramp) if self._ramp else 1.0)
 
     def errors(self, t: float) -> LinkErrorRates:
-        """All that it has brought by `t`."""
+        """Return all that it has brought by `t`."""
         times = self.window.started(t)
         if not times:
             return self._sums[0]
@@ -112,7 +112,7 @@ class OpticalLoss:
         return _added(self._since(min(now, length)), self._since(length), times - 1.0)
 
     def _since(self, seconds: float) -> LinkErrorRates:
-        """The errors of the first seconds of an occurrence."""
+        """Return the errors of the first seconds of an occurrence."""
         if seconds >= self._ramp:
             return _added(self._sums[-1], self._after, seconds - self._ramp)
         step = bisect_right(self._times, seconds) - 1
@@ -158,7 +158,7 @@ class SyntheticOptic:
         self._series: dict[tuple[Metric, Labels], Series] = {}
 
     def readings(self, lane: Lane, t: float) -> Iterator[Reading]:
-        """What the port shows at `t`."""
+        """Yield what the port shows at `t`."""
         if lane is Lane.SLOW:
             yield from self._link(t)
         elif lane is Lane.COLD and not self._is_out(t):
@@ -294,7 +294,7 @@ class SyntheticPort:
         self._seen: Traffic = self._wanted(0.0)
 
     def readings(self, lane: Lane, t: float) -> tuple[list[Reading], list[Gap]]:
-        """What the port shows at `t`."""
+        """Return what the port shows at `t`."""
         values = self._fast(t) if lane is Lane.FAST else self._slow_values(t) if lane is Lane.SLOW else _COLD
         get = values.get
         found = [Reading(series, get(suffix, 0.0)) for suffix, series in self._series.get(lane, ())]
@@ -304,7 +304,7 @@ class SyntheticPort:
         return found, []
 
     def _wanted(self, t: float) -> Traffic:
-        """What the GPUs on this rail have needed to send and receive so far."""
+        """Return what the GPUs on this rail have needed to send and receive so far."""
         sent = received = 0.0
         for track in self._tracks:
             out, into = track.sums(t, _WAYS)
@@ -316,7 +316,7 @@ class SyntheticPort:
         return not any(fault.window.holds(t) for fault in self._down)
 
     def _traffic(self, t: float) -> Traffic:
-        """Bytes sent and received: what the GPUs needed while the port was up."""
+        """Return bytes sent and received: what the GPUs needed while the port was up."""
         if not self._down:
             wanted = self._wanted(t)
             first = self._carried

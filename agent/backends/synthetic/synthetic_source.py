@@ -39,7 +39,7 @@ class SyntheticSource:
         self._joined: tuple[Channel, ...] = ()
 
     def open(self, now: Instant) -> Sequence[Channel]:
-        """The channels. XID errors from before `now` are not reported."""
+        """Return the channels. XID errors from before `now` are not reported."""
         t = max(0.0, now.mono - self._epoch)
         self._gate.source(t)
         scenario = self._scenario
@@ -52,7 +52,10 @@ class SyntheticSource:
         return self._joined
 
     def roster(self, now: Instant) -> Roster:
-        """The GPUs that have joined. One that hangs or is lost while it is identified joins when that is over."""
+        """Return the GPUs that have joined.
+
+        One that hangs or is lost while it is identified joins when that is over.
+        """
         t = max(0.0, now.mono - self._epoch)
         self._joined += self._arrivals(t)
         missing = []
@@ -63,7 +66,7 @@ class SyntheticSource:
         return Roster(self._joined, tuple(missing))
 
     def is_hanging(self, channel: Channel, now: Instant) -> bool:
-        """Whether a read of the channel would not return: for callers that cannot leave a thread behind."""
+        """Return whether a read of the channel would not return: for callers that cannot leave a thread behind."""
         if not self._hangs or channel.identity is None:
             return False
         number = int(channel.identity.gpu.index)
@@ -98,7 +101,7 @@ class SyntheticSource:
 
 
 def identity_of(scenario: Scenario, number: int) -> GpuIdentity:
-    """What the GPU of this number says of itself."""
+    """Return what the GPU of this number says of itself."""
     machine = scenario.topology
     digits = f"{hash64(scenario.seed, number, 71):016x}{hash64(scenario.seed, number, 72):016x}"
     uuid = f"GPU-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
@@ -112,7 +115,7 @@ def identity_of(scenario: Scenario, number: int) -> GpuIdentity:
 
 
 def _facts(machine: MachineType, number: int) -> Labels:
-    """The further labels of coldplate_gpu_info that a real GPU has, too."""
+    """Return the further labels of coldplate_gpu_info that a real GPU has, too."""
     return (
         ("driver_version", DRIVER),
         ("vbios", "96.00.99.00.01"),
@@ -129,12 +132,12 @@ SETTLING_SECONDS = 20.0
 
 
 def settled_at(scenario: Scenario) -> float:
-    """Seconds from the scenario's beginning until the last of its faults has shown."""
+    """Return seconds from the scenario's beginning until the last of its faults has shown."""
     return max((fault.window.at for fault in scenario.faults), default=0.0) + SETTLING_SECONDS
 
 
 def past_xids(scenario: Scenario, t: float, now: Instant) -> list[Xid]:
-    """The XIDs of the first `t` seconds, as the kernel log of such a node would have them at `now`."""
+    """Return the XIDs of the first `t` seconds, as the kernel log of such a node would have them at `now`."""
     uuids = tuple(identity_of(scenario, number).gpu.uuid for number in range(scenario.topology.gpus))
     feed = XidFeed(scenario, uuids, 0.0)
     feed.advance(t, now)

@@ -49,7 +49,7 @@ ASIDE = ("driver", "xids", "agent", "alerts")
 
 
 def add_arguments(parser: Parser) -> None:
-    """What to judge, by what, and how to say it."""
+    """Add what to judge, by what, and how to say it."""
     parser.misused = UNKNOWN
     add_sources(parser, "error")
     add = parser.add_argument
@@ -146,7 +146,7 @@ def _refuse_contradictions(arguments: argparse.Namespace) -> None:
 
 
 def _remote_evidence(arguments: argparse.Namespace, until: float) -> CheckEvidence:
-    """What the agent at --url reports by a monotonic second. Raises UserError if it reports nothing."""
+    """Return what the agent at --url reports by a monotonic second. Raises UserError if it reports nothing."""
     from agent.commands.check.remote_node import query_node
     from agent.wiring.agent_client import target_of
 
@@ -175,7 +175,7 @@ def _learn(evidence: CheckEvidence, target: str) -> int:
 
 
 def _chosen(only: list[str], skip: list[str]) -> frozenset[str]:
-    """The names of the checks to make. Raises UserError."""
+    """Return the names of the checks to make. Raises UserError."""
     from agent.health.examination import CHECKS
 
     known = [*(check.name for check in CHECKS), *ASIDE]
@@ -189,7 +189,7 @@ def _chosen(only: list[str], skip: list[str]) -> frozenset[str]:
 
 
 def _seconds(option: str, text: str | None) -> float | None:
-    """A duration of the command line; a plain number is seconds. Raises UserError."""
+    """Return a duration of the command line; a plain number is seconds. Raises UserError."""
     from agent.config.quantities import duration
 
     if text is None:

@@ -21,12 +21,12 @@ TOLD = 3
 
 
 def status_of(judgement: CheckResult) -> int:
-    """The exit status."""
+    """Return the exit status."""
     return STATUSES[worst(judgement.findings)]
 
 
 def as_text(judgement: CheckResult, verbose: bool) -> str:
-    """The summary line, and a line for each finding that is not ok, or for every one."""
+    """Return the summary line, and a line for each finding that is not ok, or for every one."""
     lines = [_summary(judgement)]
     if judgement.note:
         lines.append(f"({one_line(judgement.note)})")
@@ -36,7 +36,7 @@ def as_text(judgement: CheckResult, verbose: bool) -> str:
 
 
 def as_json(judgement: CheckResult) -> str:
-    """The same as an object: verdict, exit status, expectations, and every finding."""
+    """Return the same as an object: verdict, exit status, expectations, and every finding."""
     document: dict[str, object] = {
         "verdict": worst(judgement.findings).value,
         "exit_status": status_of(judgement),
@@ -58,7 +58,7 @@ def as_json(judgement: CheckResult) -> str:
 
 
 def _summary(judgement: CheckResult) -> str:
-    """The line that a scheduler shows. What follows its bar are the counts, as performance data."""
+    """Return the line that a scheduler shows. What follows its bar are the counts, as performance data."""
     findings = by_rank(judgement.findings)
     counts = {verdict: sum(each.verdict is verdict for each in findings) for verdict in Verdict}
     judged = len(findings) - counts[Verdict.SKIPPED]
@@ -84,5 +84,5 @@ def _cut(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """One line without a bar, after which a monitoring system would read performance data."""
+    """Return one line without a bar, after which a monitoring system would read performance data."""
     return one_line(text, 4000).replace("|", "/")

@@ -74,7 +74,7 @@ class AgentAlerts(NamedTuple):
 
 
 def query_agent(agent: OwnAgent, until: float) -> AgentAlerts:
-    """What the agent is alarmed about, by a monotonic second. The first address that answers is believed.
+    """Return what the agent is alarmed about, by a monotonic second. The first address that answers is believed.
 
     Alerts of the rack as a whole are left out: they say nothing about this node.
     """
@@ -117,7 +117,7 @@ class _AlertsPage(TypedDict):
 
 
 def read_kernel_log() -> tuple[Sequence[Xid] | None, str]:
-    """The XIDs since boot, or None and why the kernel log cannot be read."""
+    """Return the XIDs since boot, or None and why the kernel log cannot be read."""
     try:
         reader = KmsgReader(KERNEL_LOG, whole=True)
     except OSError as error:
@@ -155,7 +155,7 @@ class CheckResult:
 
 
 def deadline(timeout: float) -> float:
-    """The monotonic second until which answers are waited for, of `timeout` seconds since the process began."""
+    """Return the monotonic second until which answers are waited for, of `timeout` seconds since the process began."""
     now = clock().mono
     age = STARTING_SECONDS
     with contextlib.suppress(OSError, ValueError, IndexError):
@@ -174,7 +174,10 @@ def expectations_of(source: str, folder: Path) -> Expected | None:
 
 
 def age_scenario(options: CommandLineOptions, config: Config, at: float | None) -> CommandLineOptions:
-    """The options, with the scenario `at` seconds old, or as old as it takes its faults to show. Raises ConfigError."""
+    """Return the options, with the scenario `at` seconds old, or as old as it takes its faults to show.
+
+    Raises ConfigError.
+    """
     if scenario_of(config) is None:
         if at is not None:
             raise ConfigError("--at: needs --scenario")
@@ -216,7 +219,7 @@ def collect_evidence(
     agent: str,
     given: Mapping[str, Any] | None = None,
 ) -> CheckEvidence:
-    """Everything at the same time, by a monotonic second. `agent` is none, or another word. Raises ConfigError.
+    """Return everything at the same time, by a monotonic second. `agent` is none, or another word. Raises ConfigError.
 
     `given` is how to log in to the agent, if not as a peer of the rack does.
     """
@@ -237,7 +240,9 @@ def collect_evidence(
 def evaluate(
     evidence: CheckEvidence, names: Collection[str], wanted: Expected | None, *, needs_agent: bool
 ) -> CheckResult:
-    """The findings of the checks with these names; `wanted` is None if the GPUs decide what the node should be."""
+    """Return the findings of the checks with these names; `wanted` is None if the GPUs decide what the node should
+    be.
+    """
     view = view_of(evidence.snapshot, evidence.devices)
     expected = wanted or expected_of(view)
     findings = [
@@ -264,7 +269,7 @@ def learn_expectations(evidence: CheckEvidence) -> NodeExpectations:
 
 
 def agent_findings(told: AgentAlerts, required: bool) -> list[HealthFinding]:
-    """What the running agent says: whether it answers, if it has to, and what it is alarmed about."""
+    """Return what the running agent says: whether it answers, if it has to, and what it is alarmed about."""
     if told.firing is None:
         remedy = "systemctl status coldplate; or leave it out with --agent none"
         missing = HealthFinding("agent", Verdict.CRITICAL, "the agent answers", told.why, remedy)
@@ -281,7 +286,7 @@ def agent_findings(told: AgentAlerts, required: bool) -> list[HealthFinding]:
 
 
 def _sample(config: Config, options: CommandLineOptions, until: float) -> CheckEvidence:
-    """What the devices show by a monotonic second. Raises ConfigError."""
+    """Return what the devices show by a monotonic second. Raises ConfigError."""
     from agent.daemon.hub import Hub
     from agent.daemon.sampling import Teller
     from agent.rack.series import ConfiguredRack
@@ -322,7 +327,9 @@ def _driver(view: SeenNode, expected: Expected, evidence: CheckEvidence) -> Heal
 
 
 def _patient(finding: HealthFinding, view: SeenNode, evidence: CheckEvidence) -> HealthFinding:
-    """A GPU of which nothing is known but its silence is not lost yet if it was hardly given the time to answer."""
+    """Return a GPU of which nothing is known but its silence is not lost yet if it was hardly given the time to
+    answer.
+    """
     patience = max(ANSWERING_SECONDS, ANSWERING_SHARE * evidence.opening)
     if finding.name != "gpus-present" or finding.is_met is not False or evidence.waited >= patience:
         return finding

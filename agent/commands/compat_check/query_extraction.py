@@ -159,7 +159,7 @@ class _DashboardVisitor:
 
 
 def variable_query(place: str, text: str) -> ExtractedQuery | None:
-    """What a variable asks for; None if no metric is named, as in `label_values(instance)`."""
+    """Return what a variable asks for; None if no metric is named, as in `label_values(instance)`."""
     function = _QUERY_FUNCTIONS.fullmatch(text)
     if function is None:
         return ExtractedQuery(place, text)
@@ -174,14 +174,14 @@ def variable_query(place: str, text: str) -> ExtractedQuery | None:
 
 
 def _source(node: dict[str, Any]) -> str:
-    """The kind of a node's data source, if it says so."""
+    """Return the kind of a node's data source, if it says so."""
     source = node.get("datasource")
     kind = source.get("type") if isinstance(source, dict) else source
     return kind.lower() if isinstance(kind, str) else ""
 
 
 def _rules(document: Any) -> Iterator[ExtractedQuery]:
-    """The rules of a rule file, of a PrometheusRule, or of a list of them."""
+    """Yield the rules of a rule file, of a PrometheusRule, or of a list of them."""
     if not isinstance(document, dict):
         return
     items = document.get("items")

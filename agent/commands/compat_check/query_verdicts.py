@@ -91,7 +91,7 @@ def evaluate_query(query: ExtractedQuery, recorded: Collection[str] = ()) -> Que
 
 
 def _spare(choices: Sequence[Choice], found: AbstractSet[str]) -> Iterator[str]:
-    """Names that are one side of an `or` whose other side is all there."""
+    """Yield names that are one side of an `or` whose other side is all there."""
     for choice in choices:
         for side, other in (choice, choice[::-1]):
             if side and side <= found:
@@ -108,7 +108,7 @@ def _metrics(selector: NamedSelector, recorded: Collection[str]) -> Iterator[Met
 
 
 def verdict_on(name: str, recorded: Collection[str] = ()) -> MetricVerdict:
-    """Where a metric of that name is."""
+    """Return where a metric of that name is."""
     row = BY_NAME.get(name)
     if row is not None:
         hint = f"not by default: metrics: {{include: [{name}]}}" if profile_of(row) > Profile.DEFAULT else ""
@@ -142,7 +142,7 @@ def _unknown(name: str) -> str:
 
 
 def _any_of(pattern: Matcher) -> MetricVerdict:
-    """Where the metrics are whose names match a regular expression: the first table that has one."""
+    """Return where the metrics are whose names match a regular expression: the first table that has one."""
     shown = f"{{__name__=~{pattern.value!r}}}"
     if any(map(pattern.matches, BY_NAME)):
         return MetricVerdict(shown, OURS)
@@ -153,12 +153,12 @@ def _any_of(pattern: Matcher) -> MetricVerdict:
 
 
 def _wanted(matcher: Matcher) -> bool:
-    """Whether a matcher leaves out series without the label."""
+    """Return whether a matcher leaves out series without the label."""
     return OPEN not in matcher.value and not matcher.matches("")
 
 
 def labels_on(metric: MetricVerdict) -> frozenset[str] | None:
-    """The labels that the metric's series may have; None if that is not known."""
+    """Return the labels that the metric's series may have; None if that is not known."""
     row = BY_NAME.get(metric.name)
     if row is not None and row.name not in _ANY_LABEL:
         return frozenset(labels_of(row)) | _OF_TARGETS
@@ -174,7 +174,7 @@ def _label_remarks(metric: MetricVerdict, labels: Sequence[str]) -> Iterator[str
 
 
 def _group_remarks(metrics: Sequence[MetricVerdict], labels: Sequence[str]) -> Iterator[str]:
-    """A label to group or join by must be on at least one metric; the query does not say on which."""
+    """Find labels to group or join by that are on no metric; the query does not say on which."""
     known = [(each, labels_on(each)) for each in metrics]
     if not known or any(has is None for _, has in known):
         return
@@ -184,7 +184,7 @@ def _group_remarks(metrics: Sequence[MetricVerdict], labels: Sequence[str]) -> I
 
 
 def _better(metric: MetricVerdict, label: str) -> str:
-    """What to use instead, by the profile's table."""
+    """Return what to use instead, by the profile's table."""
     profile = PROFILES.get(metric.source)
     better = profile.renamed.get(label) if profile is not None else _OURS_FOR.get(label)
     if better is None:
@@ -216,7 +216,7 @@ class CheckedFile(NamedTuple):
 
 
 def profiles_of(files: Sequence[CheckedFile]) -> list[str]:
-    """The profiles that the queries need, in the order of the table."""
+    """Return the profiles that the queries need, in the order of the table."""
     sources = {each.source for file in files for query in file.queries for each in query.metrics}
     return [word for word in PROFILES if word in sources]
 
@@ -231,7 +231,7 @@ def word_for(query: QueryVerdict) -> str:
 
 
 def lines(files: Sequence[CheckedFile], coloured: bool) -> Iterator[str]:
-    """What a person reads."""
+    """Yield what a person reads."""
     for file in files:
         name = one_line(file.name, _LONGEST)
         if file.problem:
@@ -269,7 +269,7 @@ def _metric(metric: MetricVerdict) -> str:
 
 
 def document(files: Sequence[CheckedFile]) -> str:
-    """The same in JSON."""
+    """Return the same in JSON."""
     listed = [
         {
             "file": file.name,

@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _node(arguments: argparse.Namespace) -> DoctorNode:
-    """The node with its configuration; what is wrong with the file is a finding, and no reason to stop."""
+    """Return the node with its configuration; what is wrong with the file is a finding, and no reason to stop."""
     from agent.commands.doctor.doctor_node import DoctorNode
     from agent.config.schema import Config
     from agent.lib.clock import clock

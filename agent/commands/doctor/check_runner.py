@@ -18,7 +18,7 @@ READERS = 64
 
 
 def examine(node: DoctorNode, patience: float = PATIENCE_SECONDS) -> list[DoctorFinding]:
-    """All findings, in the order of the subjects."""
+    """Return all findings, in the order of the subjects."""
     subjects = {
         rank: checks
         for module in modules_in(all_checks.__name__, all_checks.__path__)

@@ -44,7 +44,7 @@ class DoctorCheck:
     run: Callable[[], Iterable[DoctorFinding]]
 
     def read(self) -> list[DoctorFinding]:
-        """What is found there; what may not be read is a finding as well."""
+        """Return what is found there; what may not be read is a finding as well."""
         try:
             return list(self.run())
         except OSError as error:
@@ -64,21 +64,21 @@ class FindingFactory:
         return DoctorFinding(self._subject, DoctorVerdict.OK, found)
 
     def warn(self, found: str, remedy: str) -> DoctorFinding:
-        """The agent misses something, or may."""
+        """Return the agent misses something, or may."""
         return DoctorFinding(self._subject, DoctorVerdict.WARN, found, remedy)
 
     def fail(self, found: str, remedy: str) -> DoctorFinding:
-        """The agent cannot do its work, or a part of it that was asked for."""
+        """Say that the agent cannot do its work, or a part of it that was asked for."""
         return DoctorFinding(self._subject, DoctorVerdict.FAIL, found, remedy)
 
     def check(
         self, path: object, look: Callable[P, Iterable[DoctorFinding]], *args: P.args, **kwargs: P.kwargs
     ) -> DoctorCheck:
-        """A check of this subject: `look` is called with the arguments."""
+        """Return a check of this subject: `look` is called with the arguments."""
         return DoctorCheck(self._subject, str(path), partial(look, *args, **kwargs))
 
     def constant(self, path: object, *findings: DoctorFinding) -> DoctorCheck:
-        """What is known without looking."""
+        """Return what is known without looking."""
         return DoctorCheck(self._subject, str(path), lambda: findings)
 
 
@@ -88,7 +88,7 @@ LONGEST = 1000
 
 
 def worst(findings: Iterable[DoctorFinding]) -> DoctorVerdict:
-    """The verdict on all of them."""
+    """Return the verdict on all of them."""
     found = {each.verdict for each in findings}
     return next((each for each in (DoctorVerdict.FAIL, DoctorVerdict.WARN) if each in found), DoctorVerdict.OK)
 
@@ -107,6 +107,6 @@ def lines(findings: Sequence[DoctorFinding], coloured: bool) -> Iterator[str]:
 
 
 def document(findings: Sequence[DoctorFinding]) -> str:
-    """The same in JSON."""
+    """Return the same in JSON."""
     listed = [{**asdict(each), "verdict": each.verdict.value} for each in findings]
     return json.dumps({"verdict": worst(findings).value, "findings": listed}, indent=2)

@@ -43,7 +43,7 @@ class AgentUser:
     """Whether permissions do not count for it."""
 
     def may(self, want: int, status: os.stat_result) -> bool:
-        """Whether it may READ, WRITE or both, by the mode alone: lists of access are not looked at."""
+        """Return whether it may READ, WRITE or both, by the mode alone: lists of access are not looked at."""
         if self.overrides:
             return True
         mode = stat.S_IMODE(status.st_mode)
@@ -55,7 +55,7 @@ class AgentUser:
 
 
 def user_of_status(text: str) -> AgentUser | None:
-    """The user of a process by its /proc/PID/status (proc(5)); None for a text that does not say."""
+    """Return the user of a process by its /proc/PID/status (proc(5)); None for a text that does not say."""
     fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     try:
         uid = int(fields["Uid"].split()[1])
@@ -67,7 +67,7 @@ def user_of_status(text: str) -> AgentUser | None:
 
 
 def user_of_accounts(passwd: Iterable[str], group: Iterable[str]) -> AgentUser:
-    """The unit's user by the lines of /etc/passwd and /etc/group; a dynamic one where it has no account."""
+    """Return the unit's user by the lines of /etc/passwd and /etc/group; a dynamic one where it has no account."""
     entry = next((line.split(":") for line in passwd if line.startswith(f"{USER}:")), [])
     if len(entry) < 4 or not (entry[2].isdigit() and entry[3].isdigit()):
         return AgentUser("a dynamic user", None)
@@ -77,7 +77,7 @@ def user_of_accounts(passwd: Iterable[str], group: Iterable[str]) -> AgentUser:
 
 
 def current_user() -> AgentUser:
-    """Who runs doctor."""
+    """Return who runs doctor."""
     uid = os.geteuid()
     return AgentUser("this user", uid, frozenset({os.getegid(), *os.getgroups()}), uid == 0)
 
@@ -135,7 +135,7 @@ class RunningAgent:
     gaps: tuple[JsonGap, ...] = ()
 
     def values(self, metric: str) -> list[float]:
-        """All values of a metric."""
+        """Return all values of a metric."""
         return [each.value for each in self.readings.get(metric, ()) if each.value is not None]
 
     @property
@@ -149,7 +149,7 @@ class RunningAgent:
         return "coldplate_devices_paused_until_timestamp_seconds" in self.readings
 
     def label_values(self, metric: str, label: str, value: float) -> Iterator[str]:
-        """The label's value of each series that has this value."""
+        """Return the label's value of each series that has this value."""
         return (each.labels.get(label, "") for each in self.readings.get(metric, ()) if each.value == value)
 
 
@@ -168,7 +168,7 @@ def fetch_snapshot(target: HttpTarget, mono: Callable[[], float]) -> tuple[Runni
 
 
 def parse_snapshot(body: bytes, where: str) -> tuple[RunningAgent | None, str]:
-    """The snapshot in an answer of `where`."""
+    """Return the snapshot in an answer of `where`."""
     try:
         told: Any = msgspec.json.decode(body, type=_Envelope).data
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -188,7 +188,7 @@ TABLE = 1 << 24
 
 
 def whole(path: Path, most: int = TABLE) -> str:
-    """The text of a file, however many reads that takes: procfs gives a page at a time. Raises OSError."""
+    """Return the text of a file, however many reads that takes: procfs gives a page at a time. Raises OSError."""
     parts: list[bytes] = []
     with path.open("rb", buffering=0) as file:
         while most > 0 and (part := file.read(min(most, 1 << 16))):
@@ -260,7 +260,7 @@ class DoctorNode:
         return self.unit_file(UNIT)
 
     def unit_file(self, name: str) -> Path | None:
-        """The file of a unit of this name."""
+        """Return the file of a unit of this name."""
         places = (self.root / folder / name for folder in UNIT_FOLDERS)
         return next((path for path in places if os.path.lexists(path)), None)
 

@@ -42,7 +42,7 @@ BUFFER = 2**20
 
 
 def add_arguments(parser: Parser) -> None:
-    """The recordings, what of them, and where to and how."""
+    """Add the recordings, what of them, and where to and how."""
     parser.add_argument("recordings", nargs="+", type=Path, metavar="RECORDING", help="file of coldplate record, or of "
                         "the flight recorder")  # fmt: skip
     parser.add_argument(
@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _write(
     recordings: list[Recording], selection: ExportSelection, style: str, out: Path | None, config: Config
 ) -> None:
-    """Raises RecordingError and OSError."""
+    """Write the file. Raises RecordingError and OSError."""
     from agent.commands.export.export_formats import SelectedSnapshots
     from agent.lib.clock import clock
     from agent.lib.progress import Progress
@@ -130,7 +130,7 @@ class _GrowingFile(io.FileIO):
 
 
 def _created(path: Path) -> int:
-    """A new file. Raises RecordingError."""
+    """Return a new file. Raises RecordingError."""
     from agent.recording.file_records import RecordingError
 
     try:
@@ -164,7 +164,7 @@ def _write_text(snapshots: SelectedSnapshots, style: str, out: TextIO, config: C
 
 
 def _selection(arguments: argparse.Namespace) -> ExportSelection:
-    """What the command line asks for. Raises ConfigError."""
+    """Return what the command line asks for. Raises ConfigError."""
     from agent.commands.export.export_formats import ExportSelection
     from agent.config.quantities import duration
     from agent.config.schema import ConfigError

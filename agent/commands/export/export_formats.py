@@ -36,7 +36,7 @@ class ExportSelection:
     step: float = 0.0
 
     def wants(self, metric: str) -> bool:
-        """Whether series of this name are exported."""
+        """Return whether series of this name are exported."""
         return not self.metrics or any(fnmatchcase(metric, pattern) for pattern in self.metrics)
 
 
@@ -70,7 +70,7 @@ class SelectedSnapshots:
         self._parts: dict[str, tuple[list[Layout], list[_Part]]] = {}
 
     def __iter__(self) -> Iterator[SelectedSnapshot]:
-        """Raises RecordingError if the disk does not give a recording."""
+        """Read the snapshots. Raises RecordingError if the disk does not give a recording."""
         selection = self._selection
         last: dict[str, float] = {}
         for header, snapshot in by_time(self._recordings):
@@ -93,7 +93,7 @@ class SelectedSnapshots:
             yield frame if layout is frame.layout else Frame(layout, pick(frame.values))
 
     def _look_up(self, layouts: Sequence[Layout]) -> list[_Part]:
-        """What is wanted of each frame of a snapshot; a series that comes twice counts where it came first."""
+        """Return what is wanted of each frame of a snapshot; a series that comes twice counts where it came first."""
         seen: set[Series] = set()
         parts = []
         for layout in layouts:
@@ -163,7 +163,7 @@ def write_openmetrics(
 
 
 def _families(lines: Iterable[_NodeSeries]) -> list[list[_NodeSeries]]:
-    """The series by family, in the order of a page."""
+    """Return the series by family, in the order of a page."""
     lines = list(lines)
     by_name: dict[str, list[_NodeSeries]] = {}
     for line in lines:
@@ -175,7 +175,7 @@ def _families(lines: Iterable[_NodeSeries]) -> list[list[_NodeSeries]]:
 def _parts(
     families: Sequence[Sequence[_NodeSeries]], counts: dict[_NodeSeries, int], samples: int
 ) -> Iterator[list[list[_NodeSeries]]]:
-    """Families, and parts of them, that are written in one pass."""
+    """Yield families, and parts of them, that are written in one pass."""
     part: list[list[_NodeSeries]] = []
     room = samples
     for lines in families:
@@ -236,7 +236,7 @@ COLUMNS = ("time", "node", "metric", "labels", "value")
 
 
 def rows_of(snapshots: SelectedSnapshots) -> Iterator[ExportRow]:
-    """Every value. Raises RecordingError."""
+    """Yield every value. Raises RecordingError."""
     known: dict[Layout, list[tuple[str, str]]] = {}
     for node, wall, frames in snapshots:
         for layout, values in frames:
@@ -280,7 +280,7 @@ def write_wide(snapshots: SelectedSnapshots, out: TextIO) -> None:
 
 
 def write_json_lines(snapshots: SelectedSnapshots, out: TextIO) -> None:
-    """A JSON object in a line for each value; `time` is in seconds since the epoch. Raises RecordingError."""
+    """Write a JSON object in a line for each value; `time` is in seconds since the epoch. Raises RecordingError."""
     known: dict[tuple[str, Layout], list[str]] = {}
     for node, wall, frames in snapshots:
         start = f'{{"time":{wall:.3f},'

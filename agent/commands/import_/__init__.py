@@ -33,7 +33,7 @@ EXIT_FAILED = 1
 
 
 def add_arguments(parser: Parser) -> None:
-    """The log or the server, and what is to be known of them."""
+    """Add the log or the server, and what is to be known of them."""
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("log", nargs="?", type=Path, metavar="LOG", help="file of nvidia-smi --query-gpu")
     source.add_argument("--prometheus", metavar="URL", help="Prometheus server to ask")
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write(arguments: argparse.Namespace, problems: ImportProblems) -> int:
-    """How many snapshots were written."""
+    """Return how many snapshots were written."""
     from agent.commands.import_.import_columns import SnapshotMaker
     from agent.lib.clock import clock
     from agent.lib.progress import Progress
@@ -114,7 +114,7 @@ def _write(arguments: argparse.Namespace, problems: ImportProblems) -> int:
 
 
 def _period(arguments: argparse.Namespace, first: list[NodeSampleSet]) -> float:
-    """Seconds between two snapshots: those of the query, or those between the first lines of the log."""
+    """Return seconds between two snapshots: those of the query, or those between the first lines of the log."""
     if arguments.prometheus:
         return _interval(arguments)
     if len(first) < 2:
@@ -124,7 +124,7 @@ def _period(arguments: argparse.Namespace, first: list[NodeSampleSet]) -> float:
 
 
 def _ticks(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[NodeSampleSet]:
-    """What is imported. Raises ConfigError, UnsuitableLogError and OSError."""
+    """Yield what is imported. Raises ConfigError, UnsuitableLogError and OSError."""
     import socket
     from datetime import timezone
 

@@ -80,22 +80,22 @@ class ImportProblems:
 
 
 def factor_of(metric: Metric, unit: str) -> float | None:
-    """What turns a value of that unit into one of the metric's; None if the unit is not known."""
+    """Return what turns a value of that unit into one of the metric's; None if the unit is not known."""
     return FACTORS.get(metric.unit, {}).get(unit)
 
 
 def is_index(text: str) -> bool:
-    """Whether a text is a GPU's number on its node."""
+    """Return whether a text is a GPU's number on its node."""
     return text.isascii() and text.isdigit() and len(text) <= _INDEX_DIGITS
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can be a UUID or a bus address: what a label may hold."""
+    """Return whether a text can be a UUID or a bus address: what a label may hold."""
     return text.isprintable() and len(text) <= _NAME_CHARACTERS
 
 
 def gpu_up_reading(gpu: Gpu) -> Reading:
-    """A GPU that another program could read was there."""
+    """Return a GPU that another program could read was there."""
     return Reading(Series(UP, gpu), 1.0)
 
 
@@ -109,7 +109,7 @@ class SnapshotMaker:
         self._last: float | None = None
 
     def make(self, tick: ImportedSample) -> Snapshot | None:
-        """The snapshot; None where time did not go on."""
+        """Return the snapshot; None where time did not go on."""
         missing = 0
         if self._last is not None:
             passed = tick.wall - self._last

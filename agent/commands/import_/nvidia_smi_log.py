@@ -124,7 +124,7 @@ class _Header:
 def ticks(
     lines: Iterable[str], zone: tzinfo | None, problems: ImportProblems, only: str | None = None
 ) -> Iterator[ImportedSample]:
-    """What was logged, a tick for each pass over the GPUs. Timestamps without a zone are local ones in `zone`.
+    """Yield what was logged, a tick for each pass over the GPUs. Timestamps without a zone are local ones in `zone`.
 
     `only` is the index of the GPU that all lines are about where they do not say it. Raises UnsuitableLogError, at the
     first line if it is no header.
@@ -188,7 +188,7 @@ def _moment(text: str, zone: tzinfo | None) -> float:
 
 
 def _gpu(header: _Header, cells: list[str], order: dict[str, str]) -> Gpu:
-    """The GPU of a line; without an index they are numbered as they come. Raises ValueError."""
+    """Return the GPU of a line; without an index they are numbered as they come. Raises ValueError."""
     uuid = cells[header.places["uuid"]].strip() if "uuid" in header.places else ""
     if not is_name(uuid):
         raise ValueError(f"{shown(uuid)} is no UUID")
@@ -224,7 +224,7 @@ def _readings(header: _Header, cells: list[str], gpu: Gpu, line: int, problems: 
 
 
 def _reasons(text: str, gpu: Gpu) -> Iterator[Reading]:
-    """The reasons of a number in hexadecimal; none where it is a text in brackets."""
+    """Yield the reasons of a number in hexadecimal; none where it is a text in brackets."""
     try:
         bits = int(text, 16)
     except ValueError:

@@ -57,7 +57,7 @@ class NodeSampleSet(NamedTuple):
 def node_ticks(
     target: HttpTarget, asked: HistoryQuery, clock: Callable[[], float], problems: ImportProblems
 ) -> Iterator[NodeSampleSet]:
-    """What the nodes had, hour by hour, and in each of them node by node. Raises UnsuitableLogError."""
+    """Yield what the nodes had, hour by hour, and in each of them node by node. Raises UnsuitableLogError."""
     client = HttpClient(target, AnswerBounds(ANSWER), clock)
     known: dict[tuple[tuple[str, str], ...], tuple[str, Series, float] | None] = {}
     try:
@@ -128,7 +128,7 @@ def _result(client: HttpClient, target: HttpTarget, asked: HistoryQuery, clock: 
 
 
 def _meaning(metric: Mapping[str, str], problems: ImportProblems) -> tuple[str, Series, float] | None:
-    """The node, the series there, and the factor to its unit; None for what is not ours."""
+    """Return the node, the series there, and the factor to its unit; None for what is not ours."""
     name = metric.get("__name__", "")
     row, factor, given = BY_NAME.get(name), 1.0, dict(metric)
     if row is None and name in ALIASES:
@@ -149,7 +149,7 @@ def _meaning(metric: Mapping[str, str], problems: ImportProblems) -> tuple[str, 
 
 
 def _entity(row: Metric, given: Mapping[str, str]) -> Entity | None:
-    """What the series is about, by its labels."""
+    """Return what the series is about, by its labels."""
     try:
         if row.entity is Gpu:
             return Gpu(given["gpu"], given["uuid"])
@@ -165,7 +165,7 @@ def _entity(row: Metric, given: Mapping[str, str]) -> Entity | None:
 
 
 def _labels(row: Metric, entity: Entity, given: Mapping[str, str]) -> Labels:
-    """The series' own labels in their order; those of the scrape are left out, but where a row has any."""
+    """Return the series' own labels in their order; those of the scrape are left out, but where a row has any."""
     own = [label for label in labels_of(row) if label not in dict(entity.labels)]
     if own:
         return tuple((label, given[label]) for label in own if label in given)

@@ -105,17 +105,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _is_asked() -> bool:
-    """Whether the environment asks for a recording, and this is the first task of the node."""
+    """Return whether the environment asks for a recording, and this is the first task of the node."""
     wanted = os.environ.get(WANTED, "").strip().lower() not in NO
     return wanted and all(os.environ.get(each, "0") == "0" for each in RANKS)
 
 
 def _key() -> bytes:
-    """The key of pseudonyms: the same on all nodes of a job if its launch sets one, else for this recording alone."""
+    """Return the key of pseudonyms: the same on all nodes of a job if its launch sets one, else for this recording
+    alone.
+    """
     return os.environb.get(KEY.encode()) or os.urandom(32)
 
 
 def complain(text: str) -> None:
-    """A line on standard error, which may be closed."""
+    """Print a line on standard error, which may be closed."""
     if sys.stderr is not None:
         print(f"coldplate: {text}", file=sys.stderr, flush=True)

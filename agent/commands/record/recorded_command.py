@@ -84,7 +84,7 @@ class RecordedCommand:
     """A command that runs. Orphans of it become our children, so that they are still found."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        """Starts it. Raises StartError."""
+        """Start the command. Raises StartError."""
         adopt_orphans()
         try:
             self.pid = os.posix_spawnp(words[0], list(words), os.environ, setsigmask=(), setsigdef=DEFAULTS)
@@ -101,7 +101,7 @@ class RecordedCommand:
                 os.kill(self.pid, number)
 
     def status(self) -> int | None:
-        """Its exit status as a shell gives it; None while it runs."""
+        """Return its exit status as a shell gives it; None while it runs."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         if pid == 0:
             return None
@@ -176,7 +176,7 @@ class CommandProcesses:
         self._frame = EMPTY_FRAME
 
     def frame(self, now: Instant) -> Frame:
-        """What is known of them; looks through /proc when it is time."""
+        """Return what is known of them; looks through /proc when it is time."""
         if not self._began:
             self._began = now.mono
         if now.mono >= self._next:
@@ -224,7 +224,7 @@ class CommandProcesses:
 
 
 def parse(data: bytes) -> ProcessStat:
-    """The content of /proc/PID/stat. Raises ValueError and IndexError."""
+    """Return the content of /proc/PID/stat. Raises ValueError and IndexError."""
     head, _, tail = data.rpartition(b")")  # the name may hold parentheses
     fields = tail.split()
     ticks = int(fields[11]) + int(fields[12])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
+from typing import Any
 
-from agent.commands.render.documents import add_to as add_documents
 from agent.commands.render.fleet_files import add_dashboards, add_rules
 from agent.lib.commandline import INVALID, Parser
+from agent.lib.wording import UserError
 
 HELP = "write the metrics reference, a configuration file, rule files or dashboards"
 DESCRIPTION = "Write what is generated from the metric catalogue, the rules or the configuration."
@@ -18,7 +21,7 @@ EXIT_STATUSES = {0: "written", 1: "standard output could not be written", **INVA
 
 
 def add_arguments(parser: Parser) -> None:
-    """What to write; each has options of its own."""
+    """Add what to write; each has options of its own."""
     kinds = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     for add in (add_documents, add_rules, add_dashboards):
         add(kinds)
@@ -28,3 +31,46 @@ def run(arguments: argparse.Namespace) -> int:
     """Write what is asked for. Raises UserError."""
     status: int = arguments.render(arguments)
     return status
+
+
+DOCUMENTS = {
+    "metrics": ("the reference of all metrics, in Markdown", "docs/metrics.md"),
+    "config-file": ("a configuration file with every default", "/etc/coldplate/coldplate.yaml"),
+}
+
+
+def add_documents(kinds: Any) -> None:
+    """Add a parser for each document."""
+    for name, (what, example) in DOCUMENTS.items():
+        parser = kinds.add_parser(
+            name,
+            help=f"write {what}",
+            description=f"Write {what}.",
+            examples=((f"coldplate render {name} --output {example}", what),),
+            exit_statuses={0: "written", 1: "standard output could not be written", **INVALID},
+        )
+        parser.add_argument("--output", type=Path, metavar="FILE", help="write to this file instead of standard output")
+        parser.set_defaults(render=_render_document)
+
+
+def _render_document(arguments: argparse.Namespace) -> int:
+    """Write the text that is asked for. Raises UserError."""
+    text, out = _document(arguments.what), arguments.output
+    if out is None:
+        sys.stdout.write(text)
+        return 0
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"--output: {out}: {error.strerror}") from error
+    return 0
+
+
+def _document(what: str) -> str:
+    if what == "config-file":
+        from agent.config.default_file import default_file
+
+        return default_file()
+    from exporters.metrics_document import render
+
+    return render()

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def add_directory(parser: argparse.ArgumentParser) -> None:
-    """The option that names it, which must be given."""
+    """Add the option that names it, which must be given."""
     parser.add_argument(
         "--output", type=Path, metavar="DIR", required=True, help="directory for the files; it is created if missing"
     )
 
 
 def refuse_no_directory(out: Path) -> None:
-    """Raises UserError for a path where something else is."""
+    """Raise UserError for a path where something else is."""
     if os.path.exists(out) and not os.path.isdir(out):  # noqa: PTH110, PTH112 - unlike Path's, these never raise
         raise UserError(f"--output: {out} is not a directory; name one (it is created if missing)")
 
@@ -83,7 +83,7 @@ def render_rules(arguments: argparse.Namespace) -> int:
 
 
 def _for_servers(files: Sequence[RuleFile], arguments: argparse.Namespace) -> Sequence[RuleFile]:
-    """The files as they are asked for. Raises UserError."""
+    """Return the files as they are asked for. Raises UserError."""
     from alerts import durations, server_files
 
     shard, least = arguments.for_shard, arguments.min_interval
@@ -99,7 +99,7 @@ def _for_servers(files: Sequence[RuleFile], arguments: argparse.Namespace) -> Se
 
 
 def render_rule_files(files: Sequence[RuleFile], out: Path) -> int:
-    """Writes rule files into a directory, one for each source, and prints their names. The exit status.
+    """Write rule files into a directory, one for each source; print their names, return the exit status.
 
     Raises UserError, before anything is written, if a file of that name was not written by this command.
     """
@@ -122,7 +122,7 @@ def render_rule_files(files: Sequence[RuleFile], out: Path) -> int:
 
 
 def _names(files: Sequence[RuleFile]) -> list[str]:
-    """A name for each file: its own, with a number if that name is taken."""
+    """Return a name for each file: its own, with a number if that name is taken."""
     names: list[str] = []
     for file in files:
         path = Path(file.path)
@@ -183,7 +183,7 @@ def add_dashboards(kinds: Any) -> None:
 
 
 def render_dashboards(arguments: argparse.Namespace) -> int:
-    """Writes the dashboards into the directory and prints their names. The exit status. Raises UserError."""
+    """Write the dashboards into the directory, print their names, and return the exit status. Raises UserError."""
     from agent.lib.state_files import replace_file
     from dashboards.relabel import PREFIX, SiteNames, dashboards
 

@@ -88,7 +88,7 @@ EXIT_UNREADABLE = 1
 
 
 def add_arguments(parser: Parser) -> None:
-    """The recordings, the rules, and what to compare them with."""
+    """Add the recordings, the rules, and what to compare them with."""
     parser.add_argument("recordings", nargs="+", type=Path, metavar="RECORDING", help="file of coldplate record, or of "
                         "the flight recorder; each node is played by itself")  # fmt: skip
     for name, words in (
@@ -137,7 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _versions(arguments: argparse.Namespace, config: Config) -> list[Ruleset]:
-    """The rules that are asked for, and those to compare them with. Raises ConfigError and RuleLoadError."""
+    """Return the rules that are asked for, and those to compare them with. Raises ConfigError and RuleLoadError."""
     from agent.wiring.alerting import load_rules
 
     rules = load_files(arguments.rules, config) if arguments.rules else load_rules(config, folder_of(arguments))

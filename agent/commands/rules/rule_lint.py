@@ -48,7 +48,7 @@ _STEMS = [name.removeprefix(PREFIX) for name in BY_NAME]
 
 
 def lint_file(file: RuleFile, shown: Profile = Profile.DEFAULT) -> Iterator[Problem]:
-    """A problem for each doubtful expression, in the order of the rules; none makes the file invalid.
+    """Yield a problem for each doubtful expression, in the order of the rules; none makes the file invalid.
 
     `shown` is the profile of the pages that a server scrapes.
     """
@@ -60,7 +60,9 @@ def lint_file(file: RuleFile, shown: Profile = Profile.DEFAULT) -> Iterator[Prob
 
 
 def too_long_ranges(file: RuleFile) -> Iterator[Problem]:
-    """A problem for each rule whose range a node has no memory for: the daemon loads the file and refuses that rule."""
+    """Yield a problem for each rule whose range a node has no memory for: the daemon loads the file and refuses that
+    rule.
+    """
     for group in file.groups:
         for rule in group.rules:
             worst = 0.0
@@ -76,7 +78,7 @@ def too_long_ranges(file: RuleFile) -> Iterator[Problem]:
 
 
 def lint_query(query: Query, recorded: Container[str] = (), shown: Profile = Profile.DEFAULT) -> Iterator[str]:
-    """A sentence for each doubtful part; `recorded` are names of metrics that rules record."""
+    """Yield a sentence for each doubtful part; `recorded` are names of metrics that rules record."""
     for selector in query.selectors:
         name = wanted_name(selector.matchers) or ""
         if name in recorded:
@@ -96,7 +98,7 @@ def lint_query(query: Query, recorded: Container[str] = (), shown: Profile = Pro
 
 
 def _of_neighbours(name: str) -> Iterator[str]:
-    """Names of other exporters, which a page has where they are asked for, and a rule on the node never finds."""
+    """Yield names of other exporters, which a page has where they are asked for, and a rule on the node never finds."""
     verdict = verdict_on(name)
     theirs = PROFILES.get(verdict.source)
     if theirs is not None:
@@ -124,7 +126,7 @@ def _of_growth(tree: Expression) -> Iterator[str]:
 
 
 def _of_values(row: Metric, matchers: Iterable[Matcher]) -> Iterator[str]:
-    """Values that the row's label never has, if the row's origins list all of them."""
+    """Yield values that the row's label never has, if the row's origins list all of them."""
     named: list[tuple[str, ...]] = [getattr(each, "labels", ()) for each in row.origin]
     if not row.labels or not all(len(each) == len(row.labels) for each in named):
         return

@@ -41,7 +41,7 @@ class NodePower(Protocol):
     """What the rack asks its nodes."""
 
     def watts(self, t: float) -> float:
-        """The power of the node at a second of the simulation."""
+        """Return the power of the node at a second of the simulation."""
 
 
 class SimulatedRack:
@@ -70,17 +70,17 @@ class SimulatedRack:
         return min((each for each in begun if each is not None), default=None)
 
     def times_down(self, name: str, t: float) -> int:
-        """How often the node has gone down by `t`."""
+        """Return how often the node has gone down by `t`."""
         return sum(each.window.started(t) for each in self._outages[name])
 
     def frame(self, t: int) -> Frame:
-        """What every node of the rack shows of it at this second."""
+        """Return what every node of the rack shows of it at this second."""
         if self._made is None or self._made[0] != t:
             self._made = (t, self._framer.frame(self._readings(t)))
         return self._made[1]
 
     def peers(self, name: str, t: int) -> list[Reading]:
-        """What a node reports of the others."""
+        """Return what a node reports of the others."""
         return [
             Reading(series, 1.0 if self.down(other, t) is None else 0.0)
             for other, series in self._peers.items()
@@ -170,7 +170,7 @@ class SimulatedAgent:
         self._read.update(dict.fromkeys(due, t))
 
     def _enlisted(self, now: Instant) -> tuple[SyntheticSource, Roster]:
-        """The source, opened if it is not, and its devices. Raises SourceError."""
+        """Return the source, opened if it is not, and its devices. Raises SourceError."""
         source = self._source
         if source is None:
             source = SyntheticSource(self._plan.scenario, 0.0)
@@ -229,11 +229,14 @@ class SimulatedNode:
         rack.add_node(plan.name, self)
 
     def watts(self, t: float) -> float:
-        """The power of the node at a second of the simulation."""
+        """Return the power of the node at a second of the simulation."""
         return self._draw.watts(t)
 
     def is_down(self, t: float) -> bool:
-        """Whether the node answers at `t`. Once it has come back, it has another agent, which knows of nothing."""
+        """Return whether the node answers at `t`.
+
+        Once it has come back, it has another agent, which knows of nothing.
+        """
         if self._rack.down(self.plan.name, t) is not None:
             return True
         agents = 1 + self._rack.times_down(self.plan.name, t)

@@ -107,7 +107,7 @@ def link_waiting_nodes(span: Span) -> None:
 
 
 def _halting(draft: NodeDraft, job: ScenarioJob) -> Iterator[ScenarioFault]:
-    """The faults of a node for which the job waits."""
+    """Yield the faults of a node for which the job waits."""
     for fault in draft.faults:
         if fault.kind in AWAITED and not set(job.gpus).isdisjoint(fault.gpus):
             yield fault
@@ -118,7 +118,9 @@ def _halting(draft: NodeDraft, job: ScenarioJob) -> Iterator[ScenarioFault]:
 def _awaited_by(
     name: str, sources: Iterable[tuple[ScenarioFault, Mapping[str, tuple[int, ...]]]]
 ) -> Iterator[ScenarioFault]:
-    """What a node waits for: what other nodes have, and its own straggler, for which its own GPUs wait no less."""
+    """Yield what a node waits for: what other nodes have, and its own straggler, for which its own GPUs wait no
+    less.
+    """
     for fault, holders in sources:
         own = holders.get(name, ())
         if len(holders) > (name in holders) or fault.kind == "straggler":
@@ -137,7 +139,7 @@ class NodeSelectors:
         self._racks = {rack.name: rack for rack in racks}
 
     def find(self, keys: Mapping[str, object], path: str) -> list[NodeDraft]:
-        """The nodes that the keys `node` and `rack` name: one of the two has to be there."""
+        """Return the nodes that the keys `node` and `rack` name: one of the two has to be there."""
         given = [word for word in ("node", "rack") if word in keys]
         if len(given) != 1:
             self._reader.fail(path, "names no place; give node or rack" if not given else "name node or rack, not both")
@@ -148,7 +150,7 @@ class NodeSelectors:
         return [self.drafts[node] for name in names for node in self._racks[name].nodes]
 
     def nodes(self, raw: object, path: str) -> list[NodeDraft]:
-        """The nodes that a value means."""
+        """Return the nodes that a value means."""
         return [self.drafts[name] for name in self._names(raw, path, self.drafts, "node")]
 
     def _names(self, raw: object, path: str, known: Mapping[str, object], what: str) -> list[str]:
@@ -201,7 +203,7 @@ class RackPlan:
 
 
 def build_nodes(plans: Sequence[RackPlan]) -> tuple[list[NodeDraft], list[SiteRack], list[RackPlan]]:
-    """The nodes, the racks, and the plan of each node, in the order of the plans."""
+    """Return the nodes, the racks, and the plan of each node, in the order of the plans."""
     drafts: list[NodeDraft] = []
     racks: list[SiteRack] = []
     planned: list[RackPlan] = []
@@ -256,7 +258,7 @@ def build_site(
     cluster: str, seed: int, drafts: Sequence[NodeDraft], racks: Sequence[SiteRack], *, spans: Sequence[Span],
     outages: Sequence[Outage],
 ) -> SimulatedSite:  # fmt: skip
-    """The site, once all jobs and faults are in place."""
+    """Return the site, once all jobs and faults are in place."""
     for span in spans:
         link_waiting_nodes(span)
     nodes = (SiteNode(draft.name, draft.rack, _scenario(draft, seed, number)) for number, draft in enumerate(drafts))

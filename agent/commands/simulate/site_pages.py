@@ -42,7 +42,7 @@ class NodePage:
         self._selection = SeriesSelection(profile)
 
     def pieces(self, fmt: Format, now: float) -> Iterator[bytes]:
-        """The page at second `now` of the simulation, piece by piece."""
+        """Yield the page at second `now` of the simulation, piece by piece."""
         agent = self.node.agent
         if agent is not self._agent:
             self._agent, self._encoder = agent, Encoder()
@@ -136,7 +136,7 @@ class SitePages:
         return self._queue.get(rendering, gzipped, lambda body: Response(HTTPStatus.OK, body, fmt.value, headers))
 
     def _discovery(self, request: Request) -> Answer:
-        """Targets as Prometheus's http_sd_configs read them, at the address at which this request came in."""
+        """Return targets as Prometheus's http_sd_configs read them, at the address at which this request came in."""
         asked = request.headers.get("host", "")
         host = asked if _HOST.fullmatch(asked) else self.address
         if self._found is None or self._found[0] != host:

@@ -38,7 +38,7 @@ _WEIGHTED = re.compile(r"(.+)=([0-9]+(?:\.[0-9]+)?)")
 
 
 def document(arguments: argparse.Namespace) -> dict[str, object]:
-    """What a file would say that describes the same site. Raises UserError."""
+    """Return what a file would say that describes the same site. Raises UserError."""
     nodes, width = arguments.nodes or 8, arguments.nodes_per_rack or 4
     full, rest = divmod(nodes, width)
     rack = {} if arguments.rack_budget is None else {"power_budget": arguments.rack_budget}
@@ -62,7 +62,7 @@ def _weighted(text: str) -> dict[str, object]:
 
 
 def _fault(text: str) -> dict[str, object]:
-    """A fault such as straggler@node17/3,at=2m: its kind, its node or rack, its GPU or port, and its keys."""
+    """Return a fault such as straggler@node17/3,at=2m: its kind, its node or rack, its GPU or port, and its keys."""
     match = _FAULT.fullmatch(text)
     if match is None:
         raise UserError(
@@ -102,7 +102,7 @@ Keys = Mapping[str, object]
 
 
 def read_site(path: Path) -> SimulatedSite:
-    """The site of a file. Raises ScenarioError."""
+    """Return the site of a file. Raises ScenarioError."""
     return SiteReader(str(path), path.parent).site(parsed(path))
 
 
@@ -116,7 +116,7 @@ class SiteReader(ScenarioReader):
         self._scenarios: dict[tuple[str, str], Scenario] = {}
 
     def site(self, raw: object) -> SimulatedSite:
-        """The whole site."""
+        """Return the whole site."""
         known = ("description", "cluster", "seed", "topology", "scenario", "nodes_per_job", "racks", "jobs", "faults")
         keys = self.mapping(raw, "", known, ("racks",))
         cluster = str(self.value(keys, "cluster", "", Parameter(text, "sim")))
@@ -161,7 +161,7 @@ class SiteReader(ScenarioReader):
         )
 
     def _shares(self, raw: object, path: str, topology: MachineType) -> Iterator[ScenarioShare]:
-        """The scenarios that are dealt out: one by its name, or a list with weights."""
+        """Yield the scenarios that are dealt out: one by its name, or a list with weights."""
         if isinstance(raw, str):
             yield ScenarioShare(self._named(raw, path, topology))
             return
@@ -178,7 +178,7 @@ class SiteReader(ScenarioReader):
             )
 
     def _named(self, name: str, path: str, topology: MachineType) -> Scenario:
-        """A scenario on this machine, read once."""
+        """Return a scenario on this machine, read once."""
         key = (name, topology.name)
         if key not in self._scenarios:
             is_file = name.endswith((".yaml", ".yml")) or "/" in name
@@ -189,7 +189,7 @@ class SiteReader(ScenarioReader):
         return self._scenarios[key]
 
     def _placed_job(self, raw: object, path: str, places: NodeSelectors) -> Span:
-        """A job, on the nodes that it names: their other work is what other jobs give them."""
+        """Return a job, on the nodes that it names: their other work is what other jobs give them."""
         if not isinstance(raw, dict) or "nodes" not in raw:
             self.fail(f"{path}.nodes", "is missing: name the nodes of the job, or all")
         rest = {key: value for key, value in raw.items() if key != "nodes"}
@@ -206,7 +206,7 @@ class SiteReader(ScenarioReader):
         return span
 
     def _placed_fault(self, raw: object, path: str, places: NodeSelectors) -> Iterator[Outage]:
-        """A fault at the nodes that it names. Some take whole nodes from the site: these are given back."""
+        """Yield a fault at the nodes that it names. Some take whole nodes from the site: these are given back."""
         if not isinstance(raw, dict):
             self.fail(path, f"expected a mapping of keys, found {shown(raw)}")
         kind = str(self.value(raw, "kind", path, Parameter(choice((*_LOSSES, *FAULTS)), None)))

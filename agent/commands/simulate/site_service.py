@@ -72,7 +72,9 @@ def serve(arguments: argparse.Namespace) -> int:
 
 
 def _announcing(step: Callable[[], None], nodes: int) -> Callable[[], None]:
-    """The step of a progress that only a terminal shows, with a line of the log after this many nodes elsewhere."""
+    """Return the step of a progress that only a terminal shows, with a line of the log after this many nodes
+    elsewhere.
+    """
     if sys.stderr.isatty():
         return step
     made = count(1)
@@ -87,7 +89,7 @@ def _announcing(step: Callable[[], None], nodes: int) -> Callable[[], None]:
 
 
 def describe(arguments: argparse.Namespace) -> SimulatedSite:
-    """The site of the file, or that of the options. Raises UserError."""
+    """Return the site of the file, or that of the options. Raises UserError."""
     try:
         if arguments.file is None:
             return SiteReader("the command line", Path()).site(document(arguments))
@@ -103,7 +105,7 @@ def describe(arguments: argparse.Namespace) -> SimulatedSite:
 
 
 def upcoming_faults(site: SimulatedSite, began: int) -> Iterator[str]:
-    """A line for each loss of nodes and each fault of a node, as many as a person reads."""
+    """Yield a line for each loss of nodes and each fault of a node, as many as a person reads."""
     lines = chain(
         (f"{_named(each.nodes)}: {line}" for each in site.outages for line in _announced(each, site, began)),
         (f"{node.name}: {line}" for node in site.nodes for line in announced(node.scenario, began)),
@@ -123,7 +125,7 @@ def _named(nodes: Collection[str]) -> str:
 
 
 def make_nodes(site: SimulatedSite, stride: int, began: int) -> list[SimulatedNode]:
-    """The nodes of a site whose simulation begins at `began`, in seconds since the epoch."""
+    """Return the nodes of a site whose simulation begins at `began`, in seconds since the epoch."""
     racks = {rack.name: SimulatedRack(rack, site.outages, began) for rack in site.racks}
     return [SimulatedNode(plan, racks[plan.rack], stride, began) for plan in site.nodes]
 

@@ -129,7 +129,7 @@ def _need_rich() -> None:
 
 
 def _two_samples(sources: NodeSources, interval: float) -> ScreenData:
-    """The nodes after two samples of each: rates need two."""
+    """Return the nodes after two samples of each: rates need two."""
     from agent.commands.top.screen.view_builder import ViewKeeper
     from agent.lib.clock import clock
 

@@ -46,7 +46,7 @@ def show_live(arguments: argparse.Namespace, config: Config, options: CommandLin
 
 
 def _show(arguments: argparse.Namespace, sources: NodeSources, pipe: WakePipe) -> int:
-    """Imports what draws only now: the devices are being opened meanwhile."""
+    """Import what draws only now: the devices are being opened meanwhile."""
     from rich.console import Console
 
     from agent.commands.top.screen.key_input import UiState

@@ -73,7 +73,7 @@ class NodeSources:
             end()
 
     def _attach(self) -> bool:
-        """Whether an agent runs here and answers; it is asked from then on."""
+        """Return whether an agent runs here and answers; it is asked from then on."""
         name, own = node_name(self._config), own_agent(self._config, self._given)
         for url in own.urls:
             poll = AgentClient(name, HttpTarget(url, timeout=ATTACH_SECONDS, **own.login), clock, with_past=False)
@@ -105,7 +105,7 @@ class NodeSources:
         self.add_new_peers()
 
     def _is_this_node(self, peer: PeerTarget) -> bool:
-        """Whether a peer is this node, which is shown anyway: peers may be listed once for the whole rack."""
+        """Return whether a peer is this node, which is shown anyway: peers may be listed once for the whole rack."""
         names = {node_name(self._config), socket.gethostname()}
         ports = {listen.rpartition(":")[2] for listen in self._config.web.listen}
         return (peer.host in names or peer.host.partition(".")[0] in names) and str(peer.port) in ports
@@ -118,7 +118,7 @@ class NodeSources:
 
 
 def _short(peer: PeerTarget) -> str:
-    """What a line calls a peer."""
+    """Return what a line calls a peer."""
     return peer.name.removesuffix(":19400")
 
 

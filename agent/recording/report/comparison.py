@@ -80,7 +80,7 @@ _OF_GPUS: tuple[tuple[str, str, _Of], ...] = (
 
 
 def comparison(one: RecordedRun, other: RecordedRun) -> list[ComparedFigure]:
-    """The figures of two runs that can be set against each other."""
+    """Return the figures of two runs that can be set against each other."""
     rows = [ComparedFigure("duration", "s", one.span, other.span)]
     rows.append(ComparedFigure("GPUs", "", float(len(one.gpus())), float(len(other.gpus()))))
     for name, unit, of in _OF_GPUS:
@@ -117,7 +117,7 @@ def _step(run: RecordedRun) -> float | None:
 
 
 def comparison_card(one: RecordedRun, other: RecordedRun, style: TextStyle) -> list[str]:
-    """The comparison on a terminal."""
+    """Return the comparison on a terminal."""
     lines: list[str] = []
     for letter, run in (("A", one), ("B", other)):
         lines += style.wrapped(f"{letter}: {', '.join(one_line(file, 200) for file in run.files)}", later="   ")
@@ -167,7 +167,7 @@ def _only(one: RecordedRun, other: RecordedRun, style: TextStyle) -> Iterator[st
 
 
 def comparison_document(one: RecordedRun, other: RecordedRun, rows: Sequence[ComparedFigure]) -> dict[str, Any]:
-    """The comparison for programs. Shares are ratios; what was not seen is null."""
+    """Return the comparison for programs. Shares are ratios; what was not seen is null."""
     return {
         "version": 1,
         "one": {"files": one.files, "problems": one.problems},

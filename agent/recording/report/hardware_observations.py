@@ -17,7 +17,7 @@ _HARMLESS = {str(code) for code in codes_of(XidClass.NOTE, XidClass.APPLICATION,
 
 
 def hardware_observations(run: RecordedRun) -> Iterator[Observation]:
-    """What is to be said of the hardware."""
+    """Yield what is to be said of the hardware."""
     yield from _xids(run)
     for gpu in run.gpus():
         yield from _memory(gpu)

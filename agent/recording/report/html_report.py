@@ -62,7 +62,7 @@ def html_report(
     alerts: Sequence[AlertSummary],
     rules: AlertsHeading = WHILE_RECORDED,
 ) -> str:
-    """The page. Whatever a recording calls things is escaped."""
+    """Return the page. Whatever a recording calls things is escaped."""
     names = [one_line(file.rpartition("/")[2], 100) for file in run.files[:4]]
     title = f"Report on {', '.join(names)}{' and others' if len(run.files) > len(names) else ''}"
     body = [*_head(run, title), *_remarks(found), *_plots(run, found, alerts), *_tables(run), *_alerts(alerts, rules)]
@@ -150,7 +150,7 @@ def _spans(alerts: Sequence[AlertSummary]) -> list[tuple[float, float, str]]:
 
 
 def _styles(titles: Sequence[str], meant: set[str]) -> dict[str, str]:
-    """The class of each line: a colour, or a quiet one if others are meant."""
+    """Return the class of each line: a colour, or a quiet one if others are meant."""
     if meant:
         order = iter(range(_COLOURS))
         return {title: f"l{next(order)}" if title in meant else "quiet" for title in titles}
@@ -158,7 +158,7 @@ def _styles(titles: Sequence[str], meant: set[str]) -> dict[str, str]:
 
 
 def _envelopes(figures: Sequence[object]) -> list[Envelope] | None:
-    """The envelopes of figures; None if one was not seen."""
+    """Return the envelopes of figures; None if one was not seen."""
     made = [figure.envelope for figure in figures if isinstance(figure, GaugeStatistic | CounterStatistic)]
     told = [envelope for envelope in made if envelope is not None and envelope.mean is not None]
     return told if told and len(told) == len(figures) else None

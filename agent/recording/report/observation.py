@@ -42,7 +42,7 @@ def format_gpus(gpus: Iterable[GpuFacts]) -> str:
 
 
 def ranges(indexes: Sequence[str]) -> str:
-    """Numbers that follow each other as ranges: `0-3, 7`."""
+    """Return numbers that follow each other as ranges: `0-3, 7`."""
     if not all(index.isdecimal() and len(index) < 9 for index in indexes):
         return ", ".join(one_line(index, 32) for index in indexes)
     texts = []
@@ -54,7 +54,7 @@ def ranges(indexes: Sequence[str]) -> str:
 
 
 def span_text(seconds: float) -> str:
-    """A length of time for people: `12 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
+    """Return a length of time for people: `12 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
     if seconds < 10 and seconds != int(seconds):
         return f"{seconds:.1f} s"
     whole = round(seconds)

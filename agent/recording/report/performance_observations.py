@@ -31,7 +31,7 @@ _GIB = 2.0**30
 
 
 def slowness_observations(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
-    """What is to be said of GPUs that belong together."""
+    """Yield what is to be said of GPUs that belong together."""
     yield from _uneven(gpus)
     yield from _slow_silicon(gpus)
     yield from _throttled(gpus)
@@ -127,7 +127,7 @@ _REMEDY = {
 
 
 def _stalled(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
-    """All at full utilization and next to no power: a collective that does not end."""
+    """Yield all at full utilization and next to no power: a collective that does not end."""
     grid = gpus[0].node.grid
     busy = [gpu.means(chosen.UTILIZATION) for gpu in gpus]
     power = [(gpu.means(chosen.POWER), gpu.power_limit) for gpu in gpus]
@@ -199,13 +199,13 @@ def _memory_share(gpu: GpuFacts) -> float | None:
 
 
 def _io_wait(gpus: Sequence[GpuFacts]) -> float | None:
-    """The largest share of time in which tasks of one of the nodes waited for storage."""
+    """Return the largest share of time in which tasks of one of the nodes waited for storage."""
     found = [gpu.node.growth(chosen.PRESSURE, Node(), (("resource", "io"),)) for gpu in gpus]
     return max((one.rate for one in found if one is not None and one.rate is not None), default=None)
 
 
 def _processor_share(gpus: Sequence[GpuFacts]) -> float | None:
-    """The largest share of time in which the processors of one of the nodes were busy."""
+    """Return the largest share of time in which the processors of one of the nodes were busy."""
     nodes = {gpu.node.name: gpu.node for gpu in gpus}.values()
     return max((share for node in nodes if (share := node.processor_share()) is not None), default=None)
 
@@ -236,14 +236,14 @@ _LIMITS = "Activities are means over whole samples: phases that follow each othe
 
 
 def workload_observations(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
-    """What is to be said of the work of GPUs that belong together."""
+    """Yield what is to be said of the work of GPUs that belong together."""
     yield from _bound(gpus)
     yield from _capped(gpus)
     yield from _steps(gpus)
 
 
 def bound_by(sm: float, tensor: float, dram: float) -> tuple[str, str]:
-    """What limits work with these activities of multiprocessors, tensor cores and memory: a kind, and words."""
+    """Return what limits work with these activities of multiprocessors, tensor cores and memory: a kind, and words."""
     if dram >= DRAM_BOUND and dram >= tensor:
         return "memory-bound", (
             "the work is limited by memory bandwidth, of which about 80% is the most that can be had. Larger batches, "
@@ -322,7 +322,7 @@ _LOOKED_AT = 4
 
 
 def step_of(gpus: Sequence[GpuFacts]) -> tuple[StepTime, str, int] | None:
-    """The step time of a job, in what it shows, and in how many of its GPUs alike; None unless most agree."""
+    """Return the step time of a job, in what it shows, and in how many of its GPUs alike; None unless most agree."""
     some = gpus[:: max(1, len(gpus) // _LOOKED_AT)][:_LOOKED_AT]
     for name, words in _SIGNALS:
         signals = [gpu.node.signals.get((name, gpu.gpu, ())) for gpu in some]
@@ -342,7 +342,7 @@ _BY_WORK_ALONE = frozenset({"latency-bound", "neither-bound", "mixed", "compute-
 
 
 def all_observations(run: RecordedRun) -> list[Observation]:
-    """What stands out, the most serious first; empty if nothing does."""
+    """Return what stands out, the most serious first; empty if nothing does."""
     found = list(hardware_observations(run))
     for _, gpus in run.groups():
         slow = list(slowness_observations(gpus))

@@ -30,21 +30,22 @@ class TextStyle:
         self._colour = colour
 
     def heading(self, text: str) -> list[str]:
-        """A heading behind an empty line."""
+        """Return a heading behind an empty line."""
         return ["", *(f"\x1b[1m{line}\x1b[0m" if self._colour else line for line in self.wrapped(text))]
 
     def marked(self, text: str, rank: str) -> str:
-        """A word that is about a fault, or about lost time."""
+        """Return a word that is about a fault, or about lost time."""
         code = {"fault": "31;1", "slow": "33;1"}.get(rank)
         return f"\x1b[{code}m{text}\x1b[0m" if self._colour and code else text
 
     def wrapped(self, text: str, first: str = "", later: str = "") -> list[str]:
-        """A paragraph, with what its first line and the others begin with."""
+        """Return a paragraph, with what its first line and the others begin with."""
         lines = textwrap.wrap(text, self.width - len(later), break_on_hyphens=False) or [""]
         return [(first if place == 0 else later) + line for place, line in enumerate(lines)]
 
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-        """Columns to the right below their heads, the first one to the left; a list of each row where it does not fit.
+        """Return columns to the right below their heads, the first one to the left; a list of each row where it does
+        not fit.
 
         A head may have two lines.
         """
@@ -83,7 +84,7 @@ class ReportTable(NamedTuple):
 
 
 def activity_table(run: RecordedRun) -> ReportTable:
-    """What each GPU did."""
+    """Return what each GPU did."""
     heads = ("GPU", "util\nmean", "\np5-p95", "SM\nmean", "tensor\nmean", "DRAM\nmean", "mem GiB\npeak",
              "power W\nmean", "\npeak", "temp C\nmean", "\npeak")  # fmt: skip
     return ReportTable(heads, [_activity(gpu) for gpu in run.gpus()[:MOST_ROWS]], _left_out(len(run.gpus()), "GPUs"))
@@ -109,7 +110,7 @@ def _hours(seconds: float) -> str:
 
 
 def loss_table(run: RecordedRun) -> ReportTable:
-    """What each GPU took, lost and moved."""
+    """Return what each GPU took, lost and moved."""
     heads = ("GPU", "energy\nkWh", "throttled\nseconds", "at power\nlimit", "NVLink GB/s\nmean", "\npeak",
              "PCIe GB/s\nmean", "\npeak", "seen\nseconds")  # fmt: skip
     gpus = run.gpus()[:MOST_ROWS]
@@ -126,14 +127,14 @@ def loss_table(run: RecordedRun) -> ReportTable:
 
 
 def port_table(run: RecordedRun) -> ReportTable:
-    """What each InfiniBand port moved, in GB/s."""
+    """Return what each InfiniBand port moved, in GB/s."""
     heads = ("port", "sent\nmean", "\npeak", "received\nmean", "\npeak", "peak of\nrate", "\nerrors")
     rows = [_port(node, port, named=len(run.nodes) > 1) for node, port in run.ports()[:MOST_ROWS]]
     return ReportTable(heads, rows, _left_out(len(run.ports()), "ports"))
 
 
 def node_table(run: RecordedRun) -> ReportTable:
-    """What each node did besides."""
+    """Return what each node did besides."""
     heads = ("node", "recorded\nseconds", "CPU\nbusy", "waiting\nfor I/O", "power W\nmean", "\npeak", "\nsource")
     return ReportTable(heads, [_node(node) for node in run.nodes[:MOST_ROWS]], _left_out(len(run.nodes), "nodes"))
 
@@ -170,7 +171,7 @@ def _losses(gpu: GpuFacts) -> list[str]:
 
 
 def throttled_seconds(gpu: GpuFacts) -> float | None:
-    """Seconds with clocks reduced for the longest of the reasons that are not normal; None if unknown."""
+    """Return seconds with clocks reduced for the longest of the reasons that are not normal; None if unknown."""
     told = [seconds for reason, (seconds, _, _) in gpu.throttled().items() if reason not in NORMAL_REASONS]
     return max(told, default=None)
 
@@ -243,7 +244,7 @@ def report_card(
     style: TextStyle,
     rules: AlertsHeading = WHILE_RECORDED,
 ) -> list[str]:
-    """The lines of the card. `rules` says whose alerts they are."""
+    """Return the lines of the card. `rules` says whose alerts they are."""
     lines = list(_head(run, style))
     lines += [*style.heading("What stands out"), *_remarks(found, style)]
     if run.gpus():
@@ -269,7 +270,7 @@ def _head(run: RecordedRun, style: TextStyle) -> Iterator[str]:
 
 
 def run_lines(run: RecordedRun) -> Iterator[str]:
-    """What was recorded, in a few lines: nodes, time, command, jobs."""
+    """Yield what was recorded, in a few lines: nodes, time, command, jobs."""
     nodes = (
         f"{len(run.nodes)} nodes" if len(run.nodes) > 1 else one_line(run.nodes[0].name, 64) or "node without a name"
     )

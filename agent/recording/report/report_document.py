@@ -50,7 +50,7 @@ PLAYED_NOW = AlertsHeading("What the rules say of the recording", "No alert woul
 
 
 def recorded_alerts(run: RecordedRun) -> list[AlertSummary]:
-    """The alerts that the nodes' own agents fired while they were recorded, in the order of time."""
+    """Return the alerts that the nodes' own agents fired while they were recorded, in the order of time."""
     found = []
     for node in run.nodes:
         for labels, state in node.states(chosen.ALERT, Node()):
@@ -102,7 +102,7 @@ _COUNTED = {"xids": chosen.XIDS, "ecc_errors": chosen.ECC, "nvlink_errors": chos
 
 
 def report_document(run: RecordedRun, found: Sequence[Observation], alerts: Sequence[AlertSummary]) -> dict[str, Any]:
-    """The document. What was not seen is null and never 0; `seconds` say over how long a figure is."""
+    """Return the document. What was not seen is null and never 0; `seconds` say over how long a figure is."""
     return {
         "version": VERSION,
         "files": run.files,

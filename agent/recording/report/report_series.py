@@ -46,11 +46,10 @@ AGREEMENT = 0.05
 
 
 class StepTime(NamedTuple):
-    """A step in seconds, the autocorrelation there (at most 1), the number of windows, and how many agree on it."""
+    """A step in seconds, the autocorrelation there (at most 1), and the number of windows."""
 
     seconds: float
     clarity: float
-    agreeing: int
     windows: int
 
 
@@ -95,7 +94,7 @@ class StepSampler:
 
 
 def period_of(samples: Sequence[float]) -> tuple[float, float] | None:
-    """The period of a signal in samples, and its autocorrelation there; None if none is clear."""
+    """Return the period of a signal in samples, and its autocorrelation there; None if none is clear."""
     count = len(samples)
     longest = count // LEAST_PERIODS
     if longest <= SHORTEST:
@@ -137,7 +136,7 @@ def step_time(signal: StepSampler) -> StepTime | None:
     near = [each for each in found if abs(each[0] - middle) <= AGREEMENT * middle]
     if 2 * len(near) <= windows:
         return None
-    return StepTime(median(each[0] for each in near), median(each[1] for each in near), len(near), windows)
+    return StepTime(median(each[0] for each in near), median(each[1] for each in near), windows)
 
 
 UTILIZATION = "coldplate_gpu_utilization_ratio"
@@ -205,7 +204,7 @@ if not _MAKERS.keys() <= BY_NAME.keys():
 
 
 def figure_of(series: Series, grid: TimeGrid) -> SeriesStatistic | None:
-    """What to keep of a series; None if nothing is."""
+    """Return what to keep of a series; None if nothing is."""
     name = series.metric.name
     if name == CLOCK:
         return _gauge(grid, series) if series.labels == SM_CLOCK else None
@@ -214,6 +213,6 @@ def figure_of(series: Series, grid: TimeGrid) -> SeriesStatistic | None:
 
 
 def signal_of(series: Series, snapshots: int) -> StepSampler | None:
-    """What to keep of a series to find the steps of a job in it; None if they do not show in it."""
+    """Return what to keep of a series to find the steps of a job in it; None if they do not show in it."""
     name = series.metric.name
     return StepSampler(snapshots, counts=name == NVLINK_OUT) if name in _STEPPING else None

@@ -56,7 +56,7 @@ class NodeFacts:
     """Why a metric that some GPU or port lacks is absent, as its source said last."""
 
     def gauge(self, name: str, entity: Entity, labels: Labels = ()) -> GaugeStatistic | None:
-        """A gauge of an entity; None if it was never seen."""
+        """Return a gauge of an entity; None if it was never seen."""
         figure = self.figures.get((name, entity, labels))
         return figure if isinstance(figure, GaugeStatistic) else None
 
@@ -66,16 +66,16 @@ class NodeFacts:
         return gauge.summary() if gauge is not None else None
 
     def growth(self, name: str, entity: Entity, labels: Labels = ()) -> CounterStatistic | None:
-        """A counter of an entity; None if it was not seen twice."""
+        """Return a counter of an entity; None if it was not seen twice."""
         figure = self.figures.get((name, entity, labels))
         return figure if isinstance(figure, CounterStatistic) and figure.seconds else None
 
     def states(self, name: str, entity: Entity) -> Iterator[tuple[Labels, StateStatistic]]:
-        """The states of a metric of an entity by their labels."""
+        """Return the states of a metric of an entity by their labels."""
         return self._all(name, entity, StateStatistic)
 
     def growths(self, name: str, entity: Entity) -> Iterator[tuple[Labels, CounterStatistic]]:
-        """The counters of a metric of an entity by their labels, those that were seen twice."""
+        """Return the counters of a metric of an entity by their labels, those that were seen twice."""
         return ((labels, figure) for labels, figure in self._all(name, entity, CounterStatistic) if figure.seconds)
 
     def _all(self, name: str, entity: Entity, kind: type[_F]) -> Iterator[tuple[Labels, _F]]:
@@ -84,17 +84,17 @@ class NodeFacts:
                 yield labels, figure
 
     def processor_share(self) -> float | None:
-        """The share of time in which its processors were busy; None where that was not seen."""
+        """Return the share of time in which its processors were busy; None where that was not seen."""
         modes = {dict(labels).get("mode"): counter.growth for labels, counter in self.growths(chosen.CPU, Node())}
         whole = sum(modes.values())
         return 1 - (modes.get("idle", 0.0) + modes.get("iowait", 0.0)) / whole if whole else None
 
     def ports(self) -> list[IbPort]:
-        """Its InfiniBand ports."""
+        """Return its InfiniBand ports."""
         return [port for port in self.entities(IbPort) if isinstance(port, IbPort)]
 
     def entities(self, kind: type) -> list[Entity]:
-        """The GPUs, ports or links of which something was seen."""
+        """Return the GPUs, ports or links of which something was seen."""
         return sorted({holder for _, holder, _ in self.figures if isinstance(holder, kind)}, key=_order)
 
 
@@ -111,22 +111,22 @@ class GpuFacts:
         self.title = gpu.index if alone else f"{node.name}/{gpu.index}"
 
     def summary(self, name: str, labels: Labels = ()) -> GaugeSummary | None:
-        """The summary of a gauge."""
+        """Return the summary of a gauge."""
         return self.node.summary(name, self.gpu, labels)
 
     def mean(self, name: str, labels: Labels = ()) -> float | None:
-        """The mean of a gauge over time."""
+        """Return the mean of a gauge over time."""
         gauge = self.node.gauge(name, self.gpu, labels)
         return gauge.envelope.mean if gauge is not None else None
 
     def means(self, name: str, labels: Labels = ()) -> list[float | None] | None:
-        """The means of a gauge, or of the rate of a counter, in the parts of the grid."""
+        """Return the means of a gauge, or of the rate of a counter, in the parts of the grid."""
         figure = self.node.figures.get((name, self.gpu, labels))
         envelope = figure.envelope if isinstance(figure, GaugeStatistic | CounterStatistic) else None
         return envelope.means() if envelope is not None else None
 
     def growth(self, name: str, labels: Labels = ()) -> CounterStatistic | None:
-        """A counter."""
+        """Return a counter."""
         return self.node.growth(name, self.gpu, labels)
 
     @property
@@ -148,7 +148,7 @@ class GpuFacts:
         return sum(figure.seconds - figure.on for _, figure in self.node.states(chosen.GPU_UP, self.gpu))
 
     def energy(self) -> tuple[float, float, str] | None:
-        """Joules, over how many seconds, and whether they are of the `counter` or integrated from `power`."""
+        """Return joules, over how many seconds, and whether they are of the `counter` or integrated from `power`."""
         counter = self.growth(chosen.ENERGY)
         if counter is not None:
             return counter.growth, counter.seconds, "counter"
@@ -156,14 +156,16 @@ class GpuFacts:
         return (power.mean * power.seconds, power.seconds, "power") if power is not None else None
 
     def state_seconds(self) -> dict[str, float]:
-        """Seconds by what the GPU did, as its agent counted them; empty if that was not recorded."""
+        """Return seconds by what the GPU did, as its agent counted them; empty if that was not recorded."""
         return {
             dict(labels).get("state", ""): counter.growth
             for labels, counter in self.node.growths(chosen.STATE_SECONDS, self.gpu)
         }
 
     def throttled(self) -> dict[str, tuple[float, float, str]]:
-        """Seconds with reduced clocks by reason, over how many, and whether the `driver` counted or `samples` did."""
+        """Return seconds with reduced clocks by reason, over how many, and whether the `driver` counted or `samples`
+        did.
+        """
         found = {
             dict(labels).get("reason", ""): (figure.on, figure.seconds, "samples")
             for labels, figure in self.node.states(chosen.THROTTLE_ACTIVE, self.gpu)
@@ -173,7 +175,7 @@ class GpuFacts:
         return found
 
     def capped(self) -> tuple[float, float, str] | None:
-        """The share of time at the power limit, over how many seconds, and who says so.
+        """Return the share of time at the power limit, over how many seconds, and who says so.
 
         The `driver` or its `samples` show when the limit held the clocks; else the `power` does, from 97 % of it on.
         """
@@ -186,7 +188,7 @@ class GpuFacts:
         return power.share_from(0.97 * limit), sum(power.envelope.seconds), "power"
 
     def job(self) -> JobIdentity | None:
-        """The job that held it for the longest time; None if none did."""
+        """Return the job that held it for the longest time; None if none did."""
         held = [
             (figure.on, labels)
             for labels, figure in self.node.states(chosen.HOLDER, self.gpu)
@@ -213,7 +215,7 @@ class RecordedRun:
     problems: list[str]
 
     def gpus(self) -> list[GpuFacts]:
-        """All GPUs, node by node."""
+        """Return all GPUs, node by node."""
         alone = len(self.nodes) == 1
         return [
             GpuFacts(node, gpu, alone=alone)
@@ -223,7 +225,7 @@ class RecordedRun:
         ]
 
     def ports(self) -> list[tuple[NodeFacts, IbPort]]:
-        """All InfiniBand ports, node by node."""
+        """Return all InfiniBand ports, node by node."""
         return [(node, port) for node in self.nodes for port in node.ports()]
 
     def groups(self) -> list[tuple[JobIdentity | None, list[GpuFacts]]]:
@@ -277,7 +279,7 @@ class Imbalance:
 
 
 def imbalance_of(gpus: Sequence[GpuFacts]) -> Imbalance | None:
-    """How uneven the work of these GPUs was; None of fewer than two, or of less than a minute."""
+    """Return how uneven the work of these GPUs was; None of fewer than two, or of less than a minute."""
     columns: Columns = {gpu.title: means for gpu in gpus if (means := gpu.means(chosen.UTILIZATION)) is not None}
     grid = gpus[0].node.grid
     wanted = min(WINDOW_SECONDS, grid.width * grid.count)
@@ -329,7 +331,7 @@ def _shares_of_limit(gpu: GpuFacts) -> Means:
 
 
 def _busy_power(told: dict[str, float], powers: Columns, first: int, parts: int, high: float) -> Iterator[float]:
-    """The power of the GPUs that are busy in a window, as shares of their limits."""
+    """Yield the power of the GPUs that are busy in a window, as shares of their limits."""
     for title, value in told.items():
         if value >= high - 0.2 and (share := _mean(powers[title], first, parts)) is not None:
             yield share
@@ -341,13 +343,13 @@ def _mean(values: Means, first: int, parts: int) -> float | None:
 
 
 def busy_parts(gpus: Sequence[GpuFacts]) -> list[int]:
-    """The parts of the grid in which all of these GPUs were at least half busy: where they can be compared."""
+    """Return the parts of the grid in which all of these GPUs were at least half busy: where they can be compared."""
     busy = [means for gpu in gpus if (means := gpu.means(chosen.UTILIZATION)) is not None]
     return [part for part, some in enumerate(zip(*busy)) if all(used is not None and used >= 0.5 for used in some)]  # noqa: B905 one grid
 
 
 def mean_in(gpu: GpuFacts, parts: Sequence[int], name: str, labels: Labels = ()) -> float | None:
-    """The mean of a gauge in parts of the grid; None if it was seen in none of them."""
+    """Return the mean of a gauge in parts of the grid; None if it was seen in none of them."""
     values = gpu.means(name, labels)
     some = [value for part in parts if (value := values[part]) is not None] if values is not None else []
     return fmean(some) if some else None

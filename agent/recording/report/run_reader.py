@@ -47,7 +47,7 @@ class _RunPiece(NamedTuple):
 
 
 def read_run(recordings: Sequence[Recording], progress: Progress = lambda _: None) -> RecordedRun:
-    """What these recordings say. Raises RecordingError if there is no snapshot in them."""
+    """Return what these recordings say. Raises RecordingError if there is no snapshot in them."""
     pieces = [
         _RunPiece(recording, span, span.first, span.last)
         for recording in recordings
@@ -77,12 +77,12 @@ def read_run(recordings: Sequence[Recording], progress: Progress = lambda _: Non
 
 
 def interval_of(header: RecordingHeader) -> float:
-    """Seconds between two snapshots; 1 where the header says what cannot be."""
+    """Return seconds between two snapshots; 1 where the header says what cannot be."""
     return header.interval if 0 < header.interval <= _LONGEST_INTERVAL_SECONDS else 1.0
 
 
 def _once(problems: Sequence[str]) -> list[str]:
-    """The survey and the reading find the same problem, and the reading describes it better."""
+    """Return the survey and the reading find the same problem, and the reading describes it better."""
     stems = [problem.partition("; read on from")[0] for problem in problems]
     return [
         problem
@@ -220,7 +220,7 @@ class _NodeReader:
 
 
 def _is_measured(held: Held) -> bool:
-    """Whether devices can have given this: a file may hold any number, and sums of the largest are infinite."""
+    """Return whether devices can have given this: a file may hold any number, and sums of the largest are infinite."""
     if isinstance(held, float):
         return -LARGEST < held < LARGEST
     return min(held) > -LARGEST and max(held) < LARGEST
@@ -229,7 +229,7 @@ def _is_measured(held: Held) -> bool:
 def _in_order(
     columns: Iterable[_Column],
 ) -> Iterator[_Column]:
-    """Each figure once, with its values in the order of time: a series may change from one layout to another."""
+    """Yield each figure once, with its values in the order of time: a series may change from one layout to another."""
     found: dict[int, list[_Column]] = {}
     for column in columns:
         found.setdefault(id(column[0]), []).append(column)

@@ -33,7 +33,7 @@ class TimeGrid:
     count: int
 
     def part(self, wall: float) -> int:
-        """The part in which a wall second is; the first or the last one for what is outside."""
+        """Return the part in which a wall second is; the first or the last one for what is outside."""
         return min(max(int((wall - self.start) / self.width), 0), self.count - 1)
 
     def parts(self, walls: Sequence[float]) -> Iterator[tuple[int, int, int]]:
@@ -50,7 +50,7 @@ class TimeGrid:
 
 
 def grid_over(start: float, end: float, interval: float, parts: int = PARTS) -> TimeGrid:
-    """A grid over these wall seconds, with parts no shorter than the interval of the snapshots, in seconds."""
+    """Return a grid over these wall seconds, with parts no shorter than the interval of the snapshots, in seconds."""
     span = max(end - start, 0.0) + interval
     width = max(interval, span / parts)
     return TimeGrid(start, width, max(1, min(parts, ceil(span / width - 1e-9))))
@@ -122,7 +122,7 @@ class Envelope:
         self.seconds[part] += seconds
 
     def means(self) -> list[float | None]:
-        """The mean of each part."""
+        """Return the mean of each part."""
         return [total / seconds if seconds else None for total, seconds in zip(self._totals, self.seconds, strict=True)]
 
     @property
@@ -186,7 +186,7 @@ class GaugeStatistic:
             self._seen, self._scale = coarser, scale / 2
 
     def quantile(self, share: float) -> float:
-        """The value below which this share of the samples is; to the fineness of `_SCALE`."""
+        """Return the value below which this share of the samples is; to the fineness of `_SCALE`."""
         numbers = sorted(self._seen)
         wanted = share * self._seen.total()
         passed = accumulate(self._seen[number] for number in numbers)
@@ -194,7 +194,7 @@ class GaugeStatistic:
         return number / self._scale
 
     def share_from(self, value: float) -> float:
-        """The share of the samples that are at least this value."""
+        """Return the share of the samples that are at least this value."""
         least = int(value * self._scale)
         return sum(times for number, times in self._seen.items() if number >= least) / self._seen.total()
 
@@ -211,7 +211,7 @@ class CounterStatistic:
     """A counter: how much it grew, over how many seconds, and if wanted the rate over time.
 
     A counter that falls starts again there: its growth in that step is unknown, and not counted.
-    `first_at` and `last_at` are the wall seconds at which it first and last grew.
+    `first_at` is the wall second at which it first grew.
     """
 
     def __init__(self, grid: TimeGrid | None, *, born_at_zero: bool = False) -> None:
@@ -219,7 +219,6 @@ class CounterStatistic:
         self.growth = 0.0
         self.seconds = 0.0
         self.first_at: float | None = None
-        self.last_at: float | None = None
         self.envelope = Envelope(grid) if grid is not None else None
         self._last: tuple[float, float] | None = None
         self._born_at_zero = born_at_zero
@@ -269,15 +268,9 @@ class CounterStatistic:
             self.envelope.add(part, min(some), max(some), sum(grown[start:behind]), sum(seconds[start:behind]))
 
     def _note(self, stretch: SnapshotRange, grown: Sequence[float]) -> None:
-        """When it grew."""
-        if grown[-1] > 0:
-            last = len(grown) - 1
-        else:
-            last = next((place for place in range(len(grown) - 1, -1, -1) if grown[place] > 0), -1)
-        if last >= 0:
-            self.last_at = stretch.walls[last]
-            if self.first_at is None:
-                self.first_at = next(stretch.walls[place] for place, more in enumerate(grown) if more > 0)
+        """When it first grew."""
+        if self.first_at is None:
+            self.first_at = next((wall for wall, more in zip(stretch.walls, grown, strict=True) if more > 0), None)
 
     def _step(self, stretch: SnapshotRange, tick: int, value: float) -> None:
         mono, wall = stretch.monos[tick], stretch.walls[tick]
@@ -289,9 +282,8 @@ class CounterStatistic:
                 self.seconds += seconds
                 if self.envelope is not None:
                     self.envelope.add(stretch.grid.part(wall), grown / seconds, grown / seconds, grown, seconds)
-                if grown > 0:
-                    self.last_at = wall
-                    self.first_at = wall if self.first_at is None else self.first_at
+                if grown > 0 and self.first_at is None:
+                    self.first_at = wall
         self._last = (value, mono)
 
     @property
@@ -337,7 +329,7 @@ class StateStatistic:
             self._step(stretch.walls[tick], stretch.steps[tick], value)
 
     def _goes_on(self, stretch: SnapshotRange) -> bool:
-        """Whether what was on until the snapshot before is on in all of these without a break."""
+        """Return whether what was on until the snapshot before is on in all of these without a break."""
         steps = stretch.steps
         return (
             self._until is not None

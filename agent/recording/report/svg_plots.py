@@ -30,11 +30,11 @@ class PlotCurve:
     style: str
 
     def means(self) -> list[float | None]:
-        """The mean of each part of the grid; None where one of the envelopes has none."""
+        """Return the mean of each part of the grid; None where one of the envelopes has none."""
         return [_sum(values) for values in zip(*(each.means() for each in self.envelopes), strict=True)]
 
     def extremes(self) -> Iterator[tuple[float, float] | None]:
-        """The lowest and the highest value in each part; of several envelopes the sums, which bound the truth."""
+        """Yield the lowest and the highest value in each part; of several envelopes the sums, which bound the truth."""
         for part in range(self.envelopes[0].grid.count):
             if all(each.seconds[part] for each in self.envelopes):
                 yield sum(each.lows[part] for each in self.envelopes), sum(each.highs[part] for each in self.envelopes)
@@ -52,7 +52,7 @@ def plot(
     grid: TimeGrid, curves: Sequence[PlotCurve], drawn: Sequence[PlotCurve], scale: float, *, unit: str,
     most: float | None, spans: Sequence[tuple[float, float, str]],
 ) -> str:  # fmt: skip
-    """One plot as an SVG element; titles must be escaped already.
+    """Return one plot as an SVG element; titles must be escaped already.
 
     All `curves` make the band, those `drawn` have lines. Values are divided by `scale`; `most` is the end of the axis
     if it is known, in the shown unit. `spans` are wall seconds, from and until, that are marked, and what they are.
@@ -146,7 +146,7 @@ def _marks(place: _PlotArea, spans: Sequence[tuple[float, float, str]]) -> Itera
 
 
 def _axis_end(highest: float) -> float:
-    """The end of an axis that holds a value: a round number."""
+    """Return the end of an axis that holds a value: a round number."""
     if highest <= 0:
         return 1.0
     power = 10.0 ** floor(log10(highest))

@@ -16,7 +16,7 @@ __all__ = ["count_tokens", "parse"]
 
 
 def parse(text: str) -> Expression:
-    """The tree of a query. Raises PromqlError, with Prometheus's words if it has any for the error."""
+    """Return the tree of a query. Raises PromqlError, with Prometheus's words if it has any for the error."""
     try:
         return Grammar(text).query()
     except FlawError as flaw:

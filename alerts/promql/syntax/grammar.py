@@ -65,7 +65,7 @@ class Grammar:
         self._flaw: FlawError | None = None
 
     def query(self) -> Expression:
-        """The tree of the whole text. Raises FlawError."""
+        """Return the tree of the whole text. Raises FlawError."""
         cursor = self._cursor
         if cursor.kind == "end of input":
             raise FlawError(0, "no expression found in input")

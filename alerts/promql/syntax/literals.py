@@ -29,22 +29,22 @@ _CONTROLS = {"a": b"\a", "b": b"\b", "f": b"\f", "n": b"\n", "r": b"\r", "t": b"
 
 
 def quoted(text: str) -> str:
-    """A text in double quotes, for errors."""
+    """Return a text in double quotes, for errors."""
     return json.dumps(readable(text), ensure_ascii=False)
 
 
 def readable(text: str) -> str:
-    """A text of a query in printable form: U+FFFD stands for bytes that are not UTF-8."""
+    """Return a text of a query in printable form: U+FFFD stands for bytes that are not UTF-8."""
     return text if is_text(text) else text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def is_text(text: str) -> bool:
-    """Whether a text is UTF-8, and so can be a label's name or value: its escapes may make any bytes."""
+    """Return whether a text is UTF-8, and so can be a label's name or value: its escapes may make any bytes."""
     return text.isascii() or not _BYTES.search(text)
 
 
 def number_value(written: str) -> float:
-    """The value of a number without a sign: `1_000`, `0x1F`, `017` (octal), `.5`, `1e3`, `Inf`, `NaN`."""
+    """Return the value of a number without a sign: `1_000`, `0x1F`, `017` (octal), `.5`, `1e3`, `Inf`, `NaN`."""
     value = float(written) if written.isdigit() and written[0] != "0" else _unusual(written)
     if math.isinf(value) and written[0] in "0123456789.":
         raise ValueError(f"error parsing number: strconv.ParseFloat: parsing {quoted(written)}: value out of range")
@@ -67,7 +67,7 @@ def _unusual(written: str) -> float:
 
 
 def duration_value(written: str) -> float:
-    """The seconds of a duration such as `1h30m`: whole numbers with units, the largest first."""
+    """Return the seconds of a duration such as `1h30m`: whole numbers with units, the largest first."""
     total, before = 0, -1
     if written.startswith("."):
         raise ValueError(f"not a valid duration string: {quoted(written)}")
@@ -87,7 +87,7 @@ def duration_value(written: str) -> float:
 
 
 def nanoseconds(seconds: float) -> int:
-    """A number of seconds as a duration in nanoseconds: 64 bits hold about 292 years."""
+    """Return a number of seconds as a duration in nanoseconds: 64 bits hold about 292 years."""
     if seconds != seconds:
         return -_SIGNED_LIMIT  # the result on x86-64; only an offset can be NaN
     scaled = seconds * 1e9
@@ -97,7 +97,7 @@ def nanoseconds(seconds: float) -> int:
 
 
 def unquoted(written: str) -> str:
-    """The text between quotes with its escapes resolved, as in Go: `\\x` and octal ones are single bytes.
+    """Return the text between quotes with its escapes resolved, as in Go: `\\x` and octal ones are single bytes.
 
     Bytes that are not UTF-8 are kept as Python keeps those of file names, as halves of surrogate pairs.
     """

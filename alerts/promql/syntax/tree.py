@@ -157,7 +157,9 @@ Expression = Union[
 
 
 def parts_of(tree: Expression) -> Iterator[Expression]:
-    """Every node of a tree, in the order of the text as far as possible; without recursion, since trees may be deep."""
+    """Yield every node of a tree, in the order of the text as far as possible; without recursion, since trees may be
+    deep.
+    """
     waiting: list[Expression] = [tree]
     while waiting:
         node = waiting.pop()

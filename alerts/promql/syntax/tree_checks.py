@@ -99,7 +99,9 @@ _NUMERIC = (ValueType.SCALAR, ValueType.VECTOR)
 
 
 def check_selector(node: VectorSelector) -> FlawError | None:
-    """A selector names a metric once, or has a matcher that rejects the empty text: it never selects everything."""
+    """Return a selector names a metric once, or has a matcher that rejects the empty text: it never selects
+    everything.
+    """
     if not node.name:
         if any(not matcher.matches("") for matcher in node.matchers):
             return None
@@ -112,7 +114,7 @@ def check_selector(node: VectorSelector) -> FlawError | None:
 
 
 def check_subquery(node: Subquery) -> FlawError | None:
-    """A subquery evaluates an instant vector."""
+    """Return a subquery evaluates an instant vector."""
     found = node.inner.value_type
     if found is ValueType.VECTOR:
         return None
@@ -154,7 +156,7 @@ def check_binary(node: BinaryExpr) -> FlawError | None:
 
 
 def check_aggregate(node: AggregateExpr) -> FlawError | None:
-    """An aggregation takes an instant vector; its parameter is a number, or a text for `count_values`."""
+    """Check that an aggregation takes an instant vector; its parameter is a number, or a text for `count_values`."""
     wanted = ValueType.STRING if node.operator == "count_values" else ValueType.SCALAR
     flaw = _wrong_type(node.operand, ValueType.VECTOR, "aggregation expression")
     if flaw is None and node.parameter is not None:
@@ -163,7 +165,7 @@ def check_aggregate(node: AggregateExpr) -> FlawError | None:
 
 
 def check_call(node: FunctionCall) -> FlawError | None:
-    """A call has the function's number of arguments, of the right types."""
+    """Check that a call has the function's number of arguments, of the right types."""
     signature = SIGNATURES[node.name]
     flaw = _wrong_count(node, signature)
     context = f'call to function "{node.name}"'

@@ -69,6 +69,12 @@ class ProductCopy:
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
         return done.stdout
 
+    def made(self, part: str) -> str:
+        """A part of a document as tests/lab/generate makes it."""
+        return self.python(
+            "-c", f"from tests.lab.generate import {part.partition('.')[0]} as it; print(it.{part.partition('.')[2]})"
+        )
+
     def touches_what_is_said_of(self, addition: str) -> None:
         """Hold what was touched against the table of docs/dev/architecture.md, both ways."""
         named = table()[addition]

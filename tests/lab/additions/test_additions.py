@@ -219,11 +219,9 @@ from alerts.notify.delivery import HttpReceiver
 
 class Pager(HttpReceiver):
     name = "pager"
+    path = "/page"
     repeats = False
     expires = False
-
-    def __init__(self, target, clock, external_url="", *, threads=None):
-        super().__init__(target, "/page", clock, threads=threads)
 
     def encode(self, notices):
         return "\\n".join(dict(notice.alert.labels)["alertname"] for notice in notices).encode()
@@ -260,7 +258,7 @@ def test_a_notifier(product: ProductCopy, serve: Serve, tmp_path: Path) -> None:
         "agent/config/schema.py", "    webhook: ReceiverConfig", "    pager: ReceiverConfig = ReceiverConfig()\n"
     )
     product.touches_what_is_said_of("a notifier")
-    assert "`notify.pager.urls`" in product.run("render", "configuration")
+    assert "`notify.pager.urls`" in product.made("configuration_table.table()")
     (tmp_path / "r.yml").write_text('groups: [{name: g, rules: [{alert: Always, expr: "vector(1)"}]}]\n')
     with Pagers() as pagers:
         thread = threading.Thread(target=pagers.serve_forever, daemon=True)
@@ -338,7 +336,7 @@ SCENARIO = "description: Nothing at all happens.\ntopology: dgx-h100\n"
 def test_a_scenario(product: ProductCopy) -> None:
     product.add("agent/backends/synthetic/scenarios/nothing.yaml", SCENARIO)
     product.touches_what_is_said_of("a scenario")
-    assert "Nothing at all happens." in product.run("render", "scenarios")
+    assert "Nothing at all happens." in product.made("scenario_document._shipped()")
     assert 'coldplate_synthetic_info{scenario="nothing"}' in product.run("once", "--scenario", "nothing")
 
 
@@ -348,7 +346,7 @@ KEY = '    loudness: Annotated[int, Key("How loud.", least="0", most="11")] = 3\
 def test_a_configuration_key(product: ProductCopy, tmp_path: Path) -> None:
     product.edit("agent/config/schema.py", "    per_gpu: Annotated", KEY)
     product.touches_what_is_said_of("a configuration key")
-    assert "`backends.estimate.loudness`" in product.run("render", "configuration")
+    assert "`backends.estimate.loudness`" in product.made("configuration_table.table()")
     assert re.search(r"loudness: 3\b", product.run("render", "config-file"))
     (tmp_path / "c.yaml").write_text("backends: {estimate: {loudness: 12}}\n")
     refused = (

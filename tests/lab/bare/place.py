@@ -1,8 +1,9 @@
-"""Where the project is tried: in a bare root as one of two users, or on this machine with one of its Pythons."""
+"""What is tried: this checkout, as somebody else would get it."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,11 +12,76 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.lab.bare.checkout import Checkout
 from tests.lab.bare.machine import Machine
 from tests.lab.bare.outcome import Outcome
 from tests.lab.bare.roots import Roots
-from tests.lab.bring.archive import Archive
+from tests.lab.bring.archive import Archive, ShortageError
+
+
+class Checkout:
+    """The last commit of a repository; where there is no repository, the files but for what .gitignore names."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._commit = self._git("rev-parse", "HEAD")
+
+    @property
+    def title(self) -> str:
+        if not self._commit:
+            return "the files that are here: this is no git checkout"
+        dirty = self._git("status", "--porcelain", "--untracked-files=normal")
+        return self._git("log", "-1", "--format=%h %s", self._commit) + (
+            "\nNOT tried are the uncommitted changes in\n" + dirty if dirty else ""
+        )  # fmt: skip
+
+    def put(self, folder: Path) -> None:
+        """Its files, without a repository, in a new folder."""
+        if not self._commit:
+            ignored = [line.strip("/") for line in (self._root / ".gitignore").read_text(encoding="utf-8").split()]
+            shutil.copytree(self._root, folder, symlinks=True, ignore=shutil.ignore_patterns(".git", *ignored))
+            return
+        folder.mkdir(parents=True)
+        with subprocess.Popen(["git", "archive", self._commit], cwd=self._root, stdout=subprocess.PIPE) as archive:
+            subprocess.run(["tar", "-x", "--no-same-owner", "-C", str(folder)], stdin=archive.stdout, check=True)
+        if archive.returncode != 0:
+            raise ShortageError(f"git archive {self._commit} failed")
+
+    def _git(self, *arguments: str) -> str:
+        """What git says, or nothing where there is no git or no repository that it would touch."""
+        if shutil.which("git") is None or not (self._root / ".git").exists():
+            return ""
+        done = subprocess.run(["git", *arguments], cwd=self._root, capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+
+SUPPORTED = tuple(f"3.{minor}" for minor in range(10, 15))
+
+
+def installed() -> dict[str, Path]:
+    """One by each supported minor version, as far as there is one: on the PATH, or where pyenv keeps them."""
+    found: dict[str, Path] = {}
+    kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+    for minor in SUPPORTED:
+        candidates = [
+            shutil.which(f"python{minor}"),
+            *(str(each) for each in sorted(kept.glob(f"{minor}.*/bin/python{minor}"))),
+        ]
+        for each in (Path(candidate) for candidate in candidates if candidate):
+            if version(each) == minor:
+                found[minor] = each
+                break
+    return found
+
+
+def version(python: Path) -> str:
+    """What it says of itself, since a shim is there for versions that are not."""
+    try:
+        done = subprocess.run([str(python), "--version"], capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    told = re.match(r"Python (3\.\d+)\.", done.stdout)
+    return told[1] if told else ""
+
 
 TRIED = Path(__file__).with_name("inside.py")
 ENTER = Path(__file__).with_name("enter.sh")

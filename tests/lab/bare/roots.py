@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.lab.bare.machine import Machine
-from tests.lab.bring.archive import Archive
-from tests.lab.bring.shortage import ShortageError
+from tests.lab.bring.archive import Archive, ShortageError
 
 README_NAMES = ("python3", "make")
 STALE = 14 * 86400

@@ -10,8 +10,7 @@ import pytest
 
 from tests.lab.bare.machine import merged
 from tests.lab.bare.outcome import Outcome, table
-from tests.lab.bare.place import changes, surroundings
-from tests.lab.bare.pythons import SUPPORTED
+from tests.lab.bare.place import SUPPORTED, changes, surroundings
 from tests.lab.bare.roots import README_NAMES
 
 REPOSITORY = Path(__file__).resolve().parents[3]

@@ -10,20 +10,27 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from tests.lab.bench import abuse, encoder, memory, rules, sampling, scrapes
-from tests.lab.bench.machine import description, peers
-from tests.lab.bench.report import CannotRunError, Line, Progress, Section, Verdict, stop_on_signals, table
+from tests.lab.bench import rules, sampling, scrapes
+from tests.lab.bench.report import (
+    CannotRunError,
+    Line,
+    Progress,
+    Section,
+    Verdict,
+    description,
+    peers,
+    stop_on_signals,
+    table,
+)
 from tests.lab.bench.rig import QUICK, Pace, Rig
 
 MEASUREMENTS: dict[str, Callable[[Rig], Section]] = {
     "sampling": sampling.every_second,
     "fast": sampling.ten_times_a_second,
-    "memory": memory.resident,
+    "memory": sampling.resident,
     "scrapes": scrapes.beside_node_exporter,
     "unscraped": scrapes.once_a_second,
     "rules": rules.whole_pack,
-    "encoder": encoder.beside_prometheus_client,
-    "abuse": abuse.under_abuse,
 }
 
 

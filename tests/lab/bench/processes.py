@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -127,6 +128,17 @@ def _mappings(smaps: str) -> list[tuple[str, str, str]]:
 
 def _kilobytes(text: str, key: str) -> int:
     return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith(key))
+
+
+PRIORITY = 5
+"""Of the daemon, among real-time programs: a scraper is elsewhere, and does not take its processor."""
+
+
+def prefer(pid: int, priority: int = PRIORITY) -> None:
+    """Run a process whenever it wants to, where that is allowed."""
+    with suppress(PermissionError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            os.sched_setscheduler(int(task.name), os.SCHED_FIFO, os.sched_param(priority))
 
 
 class Peak:

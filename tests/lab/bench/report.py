@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import re
+import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from importlib import metadata
+from pathlib import Path
 
 
 class Verdict(Enum):
@@ -111,3 +118,24 @@ def stop_on_signals() -> None:
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
+
+
+def description() -> str:
+    """The machine, for who reads the figures."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.partition(":")[2].strip() for line in lines if "model name" in line), "unknown")
+    load = ", ".join(f"{each:.2f}" for each in os.getloadavg())
+    return (
+        f"{os.cpu_count()} processors ({model}), Linux {platform.release()}, "
+        f"Python {platform.python_version()}; load average at the end {load}"
+    )
+
+
+def peers() -> str:
+    """The peers and their versions."""
+    found = {each.name: each.version for each in metadata.distributions(name="nvitop-exporter")}
+    program = shutil.which("prometheus-node-exporter")
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False) if program else None
+    version = re.search(r"version ([0-9.]+)", done.stdout + done.stderr) if done else None
+    exporter = version[1] if version else "(missing)"
+    return f"beside nvitop-exporter {found.get('nvitop-exporter', '(missing)')}, node_exporter {exporter}"

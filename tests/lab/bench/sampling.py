@@ -1,4 +1,4 @@
-"""What sampling costs while nobody scrapes: once a second beside nvitop-exporter, and ten times a second."""
+"""What sampling costs while nobody scrapes: once a second beside nvitop-exporter, ten times a second; and memory."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import time
 from itertools import pairwise
 
 from tests.lab.bench import client
-from tests.lab.bench.node import traffic
-from tests.lab.bench.processes import cpu_seconds
+from tests.lab.bench.processes import MIB, cpu_seconds, memory_of_their_own, proportional_memory
 from tests.lab.bench.report import (
     CannotRunError,
     Line,
@@ -16,11 +15,12 @@ from tests.lab.bench.report import (
     at_least,
     at_most,
     count,
+    mebibytes,
     milliseconds,
     percent,
     times,
 )
-from tests.lab.bench.rig import Rig
+from tests.lab.bench.rig import Rig, traffic
 
 AGAINST_NVITOP = 0.5
 SERIES = 1_200
@@ -143,3 +143,38 @@ def _soundness(series: dict[str, float]) -> tuple[Line, ...]:
     lost = sum(rejected.values())
     verdict = Verdict.MISSED if lost else Verdict.MET
     return (Line("  readings and messages refused as garbage", count(lost) + why, "0", verdict),)
+
+
+MEMORY_LIMIT = 40.0
+SCRAPES = 100
+PATHS = ("/", "/api/v1/snapshot", "/-/ready")
+
+
+def resident(rig: Rig) -> Section:
+    """PSS of main and worker, settled, scraped in text and OpenMetrics, plain and gzipped, other pages once."""
+    with rig.coldplate() as daemon:
+        rig.wait(rig.pace.warm, "memory: coldplate settles")
+        before = sum(map(proportional_memory, daemon.pids)) / MIB
+        rig.progress.say(f"memory: {SCRAPES} scrapes in four formats ...")
+        kinds = [
+            client.request(daemon.address, accept, gzip)
+            for accept in (client.OPENMETRICS, client.TEXT)
+            for gzip in (True, False)
+        ]
+        for number in range(SCRAPES):
+            client.scrape(daemon.address, kinds[number % len(kinds)])
+            time.sleep(0.1)
+        for path in PATHS:
+            client.scrape(daemon.address, client.request(daemon.address, "*/*", path=path))
+        time.sleep(1.0)
+        main, worker = (proportional_memory(pid) / MIB for pid in daemon.pids)
+        alone = memory_of_their_own(daemon.pids) / MIB
+        series = len(client.values_of(daemon.page()))
+    lines = (
+        at_most("PSS, main + worker", main + worker, MEMORY_LIMIT, mebibytes),
+        Line("  main, worker", f"{mebibytes(main)}, {mebibytes(worker)}"),
+        Line("  before the first scrape", mebibytes(before)),
+        at_most("as if no other process shared a page with them", alone, MEMORY_LIMIT, mebibytes),
+        Line("  for each series on the page", f"{alone * 1024 / series:.1f} KiB"),
+    )
+    return Section(f"Memory, after {SCRAPES} scrapes in text and OpenMetrics, plain and gzipped", lines)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 import time
-from contextlib import ExitStack
 
 from tests.lab.bench import client
 from tests.lab.bench.processes import cpu_seconds, thread_cpu
-from tests.lab.bench.report import CannotRunError, Line, Section, Verdict, at_most, milliseconds, times
+from tests.lab.bench.report import Line, Section, at_most, milliseconds, times
 from tests.lab.bench.rig import Daemon, Rig
 
 LATENCY = 1 / 5
@@ -83,74 +82,43 @@ def once_a_second(rig: Rig) -> Section:
     made, then no page was made of them.
     """
     seconds = rig.pace.unscraped
-    with ExitStack() as stack:
-        peer: tuple[int, client.Address] | None = None
-        try:
-            peer = stack.enter_context(rig.node_exporter())
-        except CannotRunError as error:
-            rig.progress.say(str(error))
-        daemon = stack.enter_context(rig.coldplate())
+    with rig.node_exporter() as (peer, peer_address), rig.coldplate() as daemon:
         rig.wait(min(rig.pace.warm, 4.0), "unscraped pages: coldplate settles")
         first = client.values_of(daemon.page())["coldplate_ticks_total"]
         time.sleep(0.5)
         threads, cpu = thread_cpu(daemon.pids[0]), cpu_seconds(daemon.pids)
         rig.wait(seconds, "unscraped pages: nobody scrapes")
-        quiet, quiet_cpu = thread_cpu(daemon.pids[0]), cpu_seconds(daemon.pids)
+        quiet, idle = _spent(daemon, threads), (cpu_seconds(daemon.pids) - cpu) / seconds
         snapshots = client.values_of(daemon.page())["coldplate_ticks_total"] - first
         time.sleep(0.5)
-        return _scraped(rig, daemon, peer, (threads, quiet, quiet_cpu - cpu), snapshots)
-
-
-def _scraped(
-    rig: Rig,
-    daemon: Daemon,
-    peer: tuple[int, client.Address] | None,
-    quiet: tuple[dict[int, float], dict[int, float], float],
-    snapshots: float,
-) -> Section:
-    number = max(4, int(rig.pace.unscraped))
-    rig.progress.say(f"unscraped pages: {number} scrapes, one a second ...")
-    before, cpu, began = thread_cpu(daemon.pids[0]), cpu_seconds(daemon.pids), time.monotonic()
-    peer_cpu = cpu_seconds([peer[0]]) if peer else 0.0
-    ours, theirs = [], []
-    for scraped in range(number):
-        ours.append(client.scrape(daemon.address, client.request(daemon.address)).seconds)
-        time.sleep(0.5)
-        if peer:
-            theirs.append(client.scrape(peer[1], client.request(peer[1])).seconds)
-        time.sleep(max(0.0, began + (scraped + 1) * 1.01 - time.monotonic()))
-    after = thread_cpu(daemon.pids[0])
-    peer_cost = (cpu_seconds([peer[0]]) - peer_cpu) / number if peer else 0.0
-    took = time.monotonic() - began
-    total = (cpu_seconds(daemon.pids) - cpu) / took
-    server = max(
-        before,
-        key=lambda thread: (after[thread] - before[thread]) - (quiet[1].get(thread, 0.0) - quiet[0].get(thread, 0.0)),
-    )
-    page = (after[server] - before[server]) / number
-    unscraped = (quiet[1][server] - quiet[0][server]) / max(1.0, snapshots)
-    lines = [
+        number = max(4, int(seconds))
+        rig.progress.say(f"unscraped pages: {number} scrapes, one a second ...")
+        threads, cpu, began = thread_cpu(daemon.pids[0]), cpu_seconds(daemon.pids), time.monotonic()
+        peer_cpu, ours, theirs = cpu_seconds([peer]), list[float](), list[float]()
+        for scraped in range(number):
+            ours.append(client.scrape(daemon.address, client.request(daemon.address)).seconds)
+            time.sleep(0.5)
+            theirs.append(client.scrape(peer_address, client.request(peer_address)).seconds)
+            time.sleep(max(0.0, began + (scraped + 1) * 1.01 - time.monotonic()))
+        busy, peer_cost = _spent(daemon, threads), (cpu_seconds([peer]) - peer_cpu) / number
+        total = (cpu_seconds(daemon.pids) - cpu) / (time.monotonic() - began)
+    server = max(busy, key=lambda thread: busy[thread] - quiet.get(thread, 0.0))
+    page, unscraped = busy[server] / number, quiet.get(server, 0.0) / max(1.0, snapshots)
+    p99 = client.highest_hundredth(ours) / client.highest_hundredth(theirs)
+    lines = (
         at_most(f"serving thread, unscraped, for each of {snapshots:.0f} snapshots", unscraped / page, IDLE, times),
         at_most("CPU for a scrape that renders: that thread's", page, FRESH, milliseconds),
-        Line("  whole agent, scraped once a second, of unscraped", times(total / (quiet[2] / rig.pace.unscraped))),
-        Line(
-            "  latency of a scrape that renders, p50, highest",
-            f"{milliseconds(client.middle(ours))}, {milliseconds(max(ours))}",
-        ),
-    ]
-    if peer:
-        lines += [
-            at_most(
-                "latency of a scrape that renders, of node_exporter's, p99",
-                client.highest_hundredth(ours) / client.highest_hundredth(theirs),
-                LATENCY,
-                times,
-            ),
-            Line("  p50", times(client.middle(ours) / client.middle(theirs))),
-            Line("CPU of a scrape that renders, of node_exporter's", times(page / peer_cost)),
-        ]
-    else:
-        lines.append(Line("of node_exporter's", "it is not installed", "", Verdict.NOT_RUN))
-    return Section(
-        f"A page that nobody asks for is not made; {number} scrapes, one a second, each of a fresh page", tuple(lines)
-    )
+        Line("  whole agent, scraped once a second, of unscraped", times(total / idle)),
+        Line("  latency of a scrape that renders, p50, highest",
+             f"{milliseconds(client.middle(ours))}, {milliseconds(max(ours))}"),
+        at_most("latency of a scrape that renders, of node_exporter's, p99", p99, LATENCY, times),
+        Line("  p50", times(client.middle(ours) / client.middle(theirs))),
+        Line("CPU of a scrape that renders, of node_exporter's", times(page / peer_cost)),
+    )  # fmt: skip
+    title = f"A page that nobody asks for is not made; {number} scrapes, one a second, each of a fresh page"
+    return Section(title, lines)
+
+
+def _spent(daemon: Daemon, before: dict[int, float]) -> dict[int, float]:
+    """CPU time of each thread of the main process since `before`."""
+    return {thread: used - before.get(thread, 0.0) for thread, used in thread_cpu(daemon.pids[0]).items()}

@@ -26,12 +26,10 @@ from pathlib import Path
 import psutil
 import trustme
 
-from tests.lab.bench.abuse import PRIORITY, prefer
 from tests.lab.bench.client import highest_hundredth, middle
-from tests.lab.bench.machine import description
-from tests.lab.bench.patience import prefer_this_process
-from tests.lab.bench.processes import cpu_seconds
-from tests.lab.bench.report import Line, Section, Verdict, at_most, mebibytes, milliseconds, table
+from tests.lab.bench.patience import PRIORITY
+from tests.lab.bench.processes import cpu_seconds, prefer
+from tests.lab.bench.report import Line, Section, Verdict, at_most, description, mebibytes, milliseconds, table
 from tests.lab.bench.rig import ROOT
 
 HOST = "127.0.0.1"
@@ -75,7 +73,7 @@ def daemon(folder: Path, name: str, *arguments: str) -> Iterator[tuple[psutil.Pr
     try:
         while (found := re.search(rf"https?://{HOST}:(\d+)/", log.read_text())) is None:
             time.sleep(0.1)
-        prefer(process.pid, PRIORITY)
+        prefer(process.pid)
         yield psutil.Process(process.pid), int(found[1])
     finally:
         process.terminate()
@@ -230,7 +228,7 @@ def settled(process: psutil.Process, port: int, context: ssl.SSLContext | None, 
 
 
 def main(seconds: float) -> int:
-    prefer_this_process()
+    prefer(os.getpid(), PRIORITY)
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         folder = Path(name)
         write_certificates(folder)

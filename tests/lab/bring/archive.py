@@ -1,14 +1,7 @@
-"""Debian packages for this checkout alone: apt's own programs, with all that they keep in one folder of ours.
-
-apt reads the machine's sources, keys, pins, proxies and certificates as always, and judges signatures and checksums. It
-is given lists and downloads of its own, so it works for an ordinary user and on a machine that never ran
-`apt-get update`, and nothing is installed or changed. Hooks of the machine's configuration are left out: they are about
-the machine's own lists.
-"""
+"""The one error of what make needs first."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -17,7 +10,10 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from tests.lab.bring.shortage import ShortageError
+
+class ShortageError(Exception):
+    """Something is not there and cannot be had; the text says what, and what to do."""
+
 
 SETTING = re.compile(r'(Acquire|APT|Dir)\b\S* "[^"]*";')
 HOOK = re.compile(r"::(Pre|Post)-Invoke|Invoke-Success|Install-Pkgs")
@@ -27,9 +23,6 @@ ADDRESS = re.compile(r"^'[^']+' (?P<file>\S+) \d+", re.MULTILINE)
 MIRROR = "http://deb.debian.org/debian"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 NEWEST_SUITE = "sid"
-
-HELD = ".held"
-"""In an unpacked folder: its files and their sizes, in JSON."""
 
 
 class Archive:
@@ -91,7 +84,6 @@ class Archive:
             if done.returncode != 0:
                 file.unlink()  # damaged: the next time brings it anew
                 raise ShortageError(f"{file.name} cannot be unpacked: {done.stderr.strip()}")
-        (part / HELD).write_text(json.dumps({str(each.relative_to(part)): size(each) for each in files_in(part)}))
         shutil.rmtree(folder, ignore_errors=True)
         part.rename(folder)
 
@@ -173,23 +165,6 @@ def newest_sources() -> tuple[str, ...]:
         mirror = next((each for each in done.stdout.split() if each.rstrip("/").endswith("/debian")), MIRROR)
     signed = f" [signed-by={KEYRING}]" if KEYRING.exists() else ""
     return tuple(f"{kind}{signed} {mirror} {NEWEST_SUITE} main" for kind in ("deb", "deb-src"))
-
-
-def whole(folder: Path) -> bool:
-    """Whether a folder is there and nothing of what was unpacked into it is missing or cut short."""
-    try:
-        held = json.loads((folder / HELD).read_text())
-        return all(size(folder / name) == known for name, known in held.items())
-    except (OSError, ValueError):
-        return False
-
-
-def files_in(folder: Path) -> list[Path]:
-    return [Path(inside, name) for inside, _, names in os.walk(folder) for name in names]
-
-
-def size(file: Path) -> int:
-    return file.lstat().st_size
 
 
 def environment(**more: str) -> dict[str, str]:

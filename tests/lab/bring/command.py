@@ -9,12 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.lab.bring.archive import Archive
+from tests.lab.bring.archive import Archive, ShortageError
 from tests.lab.bring.deployers import Deployers
 from tests.lab.bring.environment import Environment
-from tests.lab.bring.newest import NewestPrometheus
-from tests.lab.bring.programs import PACKAGERS, Programs
-from tests.lab.bring.shortage import ShortageError
+from tests.lab.bring.programs import PACKAGERS, NewestPrometheus, Programs
 from tests.lab.bring.wheels import Wheelhouse
 
 ROOT = Path(__file__).resolve().parents[3]

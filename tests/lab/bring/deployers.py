@@ -18,8 +18,8 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.lab.bring.archive import ShortageError
 from tests.lab.bring.programs import run
-from tests.lab.bring.shortage import ShortageError
 
 LOCKED = Path("tests", "deployers.txt")
 """Ansible and the schemas, with all that they need."""

@@ -17,18 +17,13 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.lab.bring.archive import Archive, whole
-from tests.lab.bring.shortage import ShortageError
+from tests.lab.bring.archive import Archive, ShortageError
 
 TOOLS = "tools"
 """What make and the tests use beside the product, in the versions and with the hashes of `LOCKED`."""
 LOCKED = Path("tests", "tools.txt")
 DEVELOPMENT = ("dashboards", "kubernetes", "otlp", "top", TOOLS)
-EXTRAS = {
-    "run": ("top",),
-    "dev": DEVELOPMENT,
-    "bench": (*DEVELOPMENT, "bench"),
-}
+EXTRAS = {"run": ("top",), "dev": DEVELOPMENT, "bench": (*DEVELOPMENT, "bench")}
 """The extras of the project that each purpose needs, and whether the tools."""
 WHEELS = Path("/usr/share/python-wheels")
 """Where Debian keeps the pip that its venv module would copy."""
@@ -136,7 +131,7 @@ class Environment:
     def _fetched_wheel(self) -> Path:
         tree = self._root / ".programs" / "unpacked" / "python3-pip-whl"
         try:
-            if not whole(tree):
+            if not tree.is_dir():
                 self._archive.unpack(self._archive.fetch("python3-pip-whl"), tree)
             return next(tree.glob("usr/share/python-wheels/pip-*.whl"))
         except (ShortageError, StopIteration) as error:

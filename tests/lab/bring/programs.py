@@ -11,14 +11,14 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from tests.lab.bring import wrappers
-from tests.lab.bring.archive import Archive, whole
-from tests.lab.bring.shortage import ShortageError
+from tests.lab.bring.archive import Archive, ShortageError, newest_sources
 
 RECENT = (3, 5)
 """The version of Prometheus whose language is spoken here; a later one of 3 will do."""
@@ -187,7 +187,7 @@ class Programs:
         for last, packages in ((each is program.packages[-1], each) for each in program.packages):
             tree = self._folder / "unpacked" / packages[0]
             try:
-                if not whole(tree):
+                if not tree.is_dir():
                     files = self._archive.fetch(*packages, dependencies=program.dependencies)
                     print(f"unpacking {', '.join(packages)} into .programs ...", flush=True)
                     self._archive.unpack(files, tree, MACHINES_OWN)
@@ -198,3 +198,62 @@ class Programs:
             except ShortageError:
                 if last:
                     raise
+
+
+PACKAGE = "prometheus"
+SCRIPTS = PurePosixPath("promql/promqltest/testdata")
+"""Where the scripts are in Prometheus's source."""
+
+
+class NewestPrometheus:
+    """Programs in `folder`/usr/bin, and scripts in `folder`/scripts/RELEASE."""
+
+    def __init__(self, folder: Path, archive: Archive | None = None, wanted: tuple[Program, ...] = RECENT_ONES) -> None:
+        self._folder = folder
+        self._archive = archive or Archive(folder / "apt", newest_sources)
+        self._wanted = wanted
+
+    def provide(self) -> int:
+        """Find or bring all; 1 where a program is missing. Scripts that are missing are named, and are no failure."""
+        if (missing := self._scripts()) is not None:
+            print(f"missing: Prometheus's test scripts ({missing}); they are left out", file=sys.stderr)
+        return self.provide_programs(strict=True)
+
+    def provide_programs(self, *, strict: bool) -> int:
+        """Find or bring the programs alone; 1 where one is missing and `strict`."""
+        return Programs(self._folder, self._archive, self._wanted).provide(strict=strict)
+
+    def provide_engines(self, *, strict: bool) -> int:
+        """Find or bring what a fleet runs on: VictoriaMetrics, its scraper and evaluator, and an Alertmanager."""
+        return Programs(self._folder, self._archive, ENGINES).provide(strict=strict)
+
+    def _scripts(self) -> ShortageError | OSError | tarfile.TarError | None:
+        """The reason that there are none, or nothing."""
+        place = self._folder / "scripts"
+        if place.is_dir():
+            return None
+        part = place.with_name("scripts.part")
+        shutil.rmtree(part, ignore_errors=True)
+        try:
+            with tarfile.open(self._archive.source(PACKAGE)) as archive:
+                _unpack(archive, part)
+            part.rename(place)
+        except (ShortageError, OSError, tarfile.TarError) as error:
+            return error
+        return None
+
+
+def _unpack(archive: tarfile.TarFile, folder: Path) -> None:
+    """Write the scripts, below the name of the release; nothing else of the archive, and nothing outside the folder."""
+    found = False
+    for member in archive:
+        path = PurePosixPath(member.name)
+        held = archive.extractfile(member) if member.isfile() else None
+        if held is None or path.suffix != ".test" or path.parts[1:-1] != SCRIPTS.parts or ".." in path.parts:
+            continue
+        release = folder / path.parts[0].strip("/.")
+        release.mkdir(parents=True, exist_ok=True)
+        (release / path.name).write_bytes(held.read())
+        found = True
+    if not found:
+        raise ShortageError(f"the source of {PACKAGE} holds no test scripts")

@@ -23,10 +23,9 @@ from pathlib import Path
 import pytest
 
 from tests.lab.bring import deployers
-from tests.lab.bring.archive import Archive, whole
+from tests.lab.bring.archive import Archive
 from tests.lab.bring.command import main
 from tests.lab.bring.programs import Program, Programs, compiles, is_recent
-from tests.lab.bring.shortage import ShortageError
 from tests.servers import need
 
 SINGLE = Path(__file__).with_name("self_unpacking.py")
@@ -207,14 +206,6 @@ def test_an_unusable_environment_is_made_again(made: Checkout, kind: str) -> Non
     assert not (made.venv / "mark").exists()
 
 
-def test_another_python_of_the_same_version_counts_only_where_one_is_named(made: Checkout) -> None:
-    made.rewrite(python=f"{sys.version_info[0]}.{sys.version_info[1]}.99")
-    assert made.provide() == 0
-    assert (made.venv / "mark").exists()
-    assert made.provide("run", "named") == 0
-    assert not (made.venv / "mark").exists()
-
-
 def test_without_a_network_pips_words_and_one_line_are_printed_and_what_was_there_works(
     made: Checkout, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -240,14 +231,6 @@ def test_a_python_whose_pip_is_a_package_of_its_own_gets_that_package(
     mirror.add("ca-certificates", {"usr/share/ca-certificates/mozilla/A.crt": "a certificate"})
     assert fresh.provide() == 0
     assert fresh.works()
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_checkout_that_may_not_be_written_is_one_line(fresh: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
-    fresh.root.chmod(0o555)
-    assert fresh.provide() == 1
-    fresh.root.chmod(0o755)
-    assert "writ" in one_line(capsys)
 
 
 # -- .programs --------------------------------------------------------------------------------------------------------
@@ -298,20 +281,6 @@ def test_what_the_machine_lacks_is_unpacked_once_and_its_own_is_preferred(
     assert not brought.ours.exists()
 
 
-@pytest.mark.parametrize("harm", ["interrupted", "cut short", "gone"])
-def test_a_damaged_tree_is_fetched_again(brought: Brought, harm: str) -> None:
-    brought.ours.unlink()
-    if harm == "interrupted":
-        brought.tree.rename(brought.tree.with_name("hello.part"))
-    elif harm == "cut short":
-        (brought.tree / "usr/bin/hello").write_text("#!")
-    else:
-        (brought.tree / "usr/bin/hello").unlink()
-    assert not whole(brought.tree)
-    assert brought.provide() == 0
-    assert brought.says() == "unpacked"
-
-
 def test_what_cannot_be_had_is_named_and_fails_only_where_it_must(
     brought: Brought, mirror: Mirror, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -324,21 +293,6 @@ def test_what_cannot_be_had_is_named_and_fails_only_where_it_must(
     assert shutil.which("broken") is None
     assert brought.says() == "unpacked"
     assert brought.provide(absent) == 1
-
-
-def test_a_file_that_is_not_what_was_listed_is_refused(mirror: Mirror, tmp_path: Path) -> None:
-    archive = Archive(tmp_path / "a b" / "apt")
-    hello, world = archive.fetch("hello", dependencies=True)
-    good = hello.read_bytes()
-    hello.write_bytes(good[:100])  # a download that was cut short is repeated
-    assert Archive(archive.folder).fetch("hello") == [hello]
-    assert hello.read_bytes() == good
-    hello.unlink()
-    package = mirror.files / "hello_1_all.deb"
-    package.write_bytes(good[:-1] + b"!")
-    with pytest.raises(ShortageError):
-        Archive(archive.folder).fetch("hello")
-    assert world.exists()
 
 
 def test_a_compiler_without_headers_and_an_old_prometheus_are_of_no_use(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import json
 import shutil
 from pathlib import Path
 
+from tests.lab.bring.archive import ShortageError
 from tests.lab.bring.environment import Environment, write
-from tests.lab.bring.shortage import ShortageError
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 MACHINES = ("x86_64", "aarch64")

@@ -9,7 +9,7 @@ import os
 import re
 from pathlib import Path
 
-from tests.lab.bring.shortage import ShortageError
+from tests.lab.bring.archive import ShortageError
 
 LIBRARY = re.compile(r"\.so(\.\d+)*$")
 HERE = 'here=$(cd "$(dirname "$0")" && pwd)'

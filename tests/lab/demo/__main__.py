@@ -24,10 +24,8 @@ import yaml
 
 from agent.commands.simulate.site_reader import read_site
 from tests.deployment.compose_files import COMPOSE, ROOT, in_checkout, services
-from tests.lab.demo.announcements import Announcement, announcements
-from tests.lab.demo.watch import Watch, minute
-from tests.lab.fleet.engines import Engine, Engines, StartError, program
-from tests.lab.fleet.inbox import Inbox
+from tests.lab.demo.announcements import Announcement, Watch, announcements, minute
+from tests.lab.fleet.engines import Engine, Engines, Inbox, StartError, program
 from tests.servers import fetch
 
 SITE = Path(__file__).parent / "site.yaml"

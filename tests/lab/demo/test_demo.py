@@ -15,8 +15,7 @@ import yaml
 from agent.commands.simulate.site_reader import read_site
 from tests.deployment.compose_files import ROOT
 from tests.lab.demo.__main__ import ROUND_SECONDS, SITE, server_config
-from tests.lab.demo.announcements import EFFECTS, announcements
-from tests.lab.demo.watch import INHIBITION_GRACE_SECONDS, Watch
+from tests.lab.demo.announcements import EFFECTS, INHIBITION_GRACE_SECONDS, Watch, announcements
 from tests.servers import need
 
 LIVE_SECONDS = 150
@@ -70,9 +69,7 @@ def test_each_alert_is_worded_once_and_what_did_not_come_as_well() -> None:
         "minute 1: GpuLost on node2, GPU 3, as announced: Words.",
         "minute 1: GpuXid on node2, not sent because of GpuLost",
     ]
-    assert list(watch.lines(held, 70 + INHIBITION_GRACE_SECONDS)) == [
-        "minute 1: Odd on rack r1, NOT ANNOUNCED: Words.",
-    ]
+    assert list(watch.lines(held, 70 + INHIBITION_GRACE_SECONDS)) == ["minute 1: Odd on rack r1, NOT ANNOUNCED: Words."]
     elsewhere = alert("InfinibandPortDown", 4, instance="node7", device="mlx5_2")
     assert list(watch.lines([*held, elsewhere], 200)) == []
     assert list(watch.lines([*held, elsewhere], 271)) == [

@@ -11,8 +11,7 @@ import random
 import sys
 from collections.abc import Sequence
 
-from tests.lab.bench.machine import description
-from tests.lab.bench.report import CannotRunError, Progress, stop_on_signals
+from tests.lab.bench.report import CannotRunError, Progress, description, stop_on_signals
 from tests.lab.bench.rig import QUICK, ROOT, Pace, Rig
 from tests.lab.drill import reliability
 from tests.lab.drill.measured_fault import MeasuredFault

@@ -20,8 +20,7 @@ from pathlib import Path
 from tests.fakes.firmware.preload import FakeFirmware
 from tests.fakes.nvml import build
 from tests.lab.bench import client
-from tests.lab.bench.abuse import PRIORITY, prefer
-from tests.lab.bench.processes import Program, children
+from tests.lab.bench.processes import Program, children, prefer
 from tests.lab.bench.report import CannotRunError
 from tests.lab.bench.rig import ROOT, Daemon, Rig
 
@@ -147,7 +146,7 @@ class Drill:
 
     def _prefer(self) -> None:
         for pid in self.daemon.pids:
-            prefer(pid, PRIORITY)
+            prefer(pid)
 
     def kill_and_restart(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         """SIGKILL, whatever it is doing, and another daemon in the same place, on another port."""

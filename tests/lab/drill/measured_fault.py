@@ -25,7 +25,7 @@ from tests.lab.drill.drilled_daemon import (
     Drill,
     Page,
 )
-from tests.lab.drill.fault import Fault
+from tests.lab.drill.faults import Fault
 
 NOTICED, BACK = 5.0, 15.0
 MEMORY = 64 * MIB

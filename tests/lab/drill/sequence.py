@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from tests.lab.bench.processes import MIB, Peak
 from tests.lab.bench.rig import Rig
 from tests.lab.drill.drilled_daemon import Page, drilled
-from tests.lab.drill.fault import Fault
-from tests.lab.drill.faults import PLAIN, STARTS, THREADS_SHORTAGE, fallen, restarts
+from tests.lab.drill.faults import PLAIN, STARTS, THREADS_SHORTAGE, Fault, fallen, restarts
 from tests.lab.drill.measured_fault import MEMORY, MeasuredFault, attempt, measure, scraper, settle
 
 Chosen = Callable[[str], bool]

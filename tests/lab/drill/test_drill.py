@@ -13,8 +13,7 @@ from tests.lab.bench.report import CannotRunError, Progress
 from tests.lab.bench.rig import QUICK, Rig
 from tests.lab.drill import reliability
 from tests.lab.drill.drilled_daemon import EVERYTHING, Page, drilled
-from tests.lab.drill.fault import Fault
-from tests.lab.drill.faults import PLAIN, STARTS
+from tests.lab.drill.faults import PLAIN, STARTS, Fault
 from tests.lab.drill.measured_fault import BACK, LATENCY, MEMORY, NOTICED, MeasuredFault
 
 TRIED = ("one GPU hangs", "garbage in all files of a port", "configuration: a FIFO", "the peer answers garbage")

@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.lab.fleet.engines import Engine, Engines, StartError
-from tests.lab.fleet.inbox import Inbox
+from tests.lab.fleet.engines import Engine, Engines, Inbox, StartError
 from tests.lab.fleet.whole_fleet import RACK, RACKS, Fleet, listed
 from tests.servers import fetch
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.deployment.fleet_files import FLEET, ROOT
+from tests.lab.fleet.canned_site import SLOW_GPU, SLOW_RAIL
 from tests.lab.fleet.engines import BROUGHT, Engine, Engines, program
-from tests.lab.fleet.job_faults import SLOW_GPU, SLOW_RAIL
 from tests.servers import fetch, need, need_recent
 
 NODES, PACE, SCRAPE = 128, 3, "5s"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.lab.fleet.scale_study import BEGIN, END, PAGE, put_in
-from tests.lab.fleet.scale_table import SHARD, Figures, table
+from tests.lab.fleet.scale_study import BEGIN, END, PAGE, SHARD, Figures, put_in, table
 
 FIGURES = Figures(
     nodes=1600, samples=2**10, series=2**20, memory=2**30, ingesting=0.5, disk=2.0**20,

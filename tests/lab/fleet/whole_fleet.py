@@ -19,8 +19,7 @@ from typing import Any
 import yaml
 
 from tests.deployment.fleet_files import FLEET, ROOT
-from tests.lab.fleet.engines import Engine, Engines, program
-from tests.lab.fleet.inbox import Inbox
+from tests.lab.fleet.engines import Engine, Engines, Inbox, program
 
 SCRAPE = "5s"
 RACK, RACKS = 4, 4
@@ -49,17 +48,8 @@ class Fleet:
         ]
 
     def _site(self, lost: str, at: float) -> Engine:
-        words = [
-            sys.executable,
-            "-m",
-            "agent.cli",
-            "simulate",
-            "--nodes",
-            str(RACK * RACKS),
-            "--nodes-per-rack",
-            str(RACK),
-        ]
-        words += ["--nodes-per-job", "8", "--rack-budget", "40.8kW", "--cluster", "main"]
+        words = [sys.executable, "-m", "agent.cli", "simulate", "--nodes", str(RACK * RACKS)]
+        words += ["--nodes-per-rack", str(RACK), "--nodes-per-job", "8", "--rack-budget", "40.8kW", "--cluster", "main"]
         words += ["--fault", f"power-loss@{lost},at={at:.0f}s", "--metrics.profile", "lean"]
         return self._engines.start(
             "site", lambda port: [*words, "--web.listen-address", f"127.0.0.1:{port}"], "/-/ready"

@@ -23,8 +23,6 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60.0, help="for each target (%(default)s)")
     parser.add_argument("--executions", type=int, default=1 << 62, help="at most, for each target")
     parser.add_argument("--seed", type=int, help="default: another one each time")
-    parser.add_argument("--keep", type=int, default=0, metavar="N", help="add up to N new inputs of each target to the "
-                        "corpus, those that reach the most lines first")  # fmt: skip
     options = parser.parse_args(arguments)
     if options.seed is None:
         options.seed = random.SystemRandom().randrange(1_000_000)
@@ -34,7 +32,7 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
 def shown(name: str, outcome: Outcome) -> str:
     return (
         f"{name:22} {outcome.executions:9,} {outcome.executions / max(outcome.seconds, 0.001):7.0f}/s "
-        f"{outcome.lines:6,} lines {outcome.steps:7,} steps {outcome.new:4} new {len(outcome.crashes):3} crashes"
+        f"{outcome.steps:7,} steps {len(outcome.crashes):3} crashes"
     )
 
 
@@ -44,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     print(f"seed {options.seed}")
     crashed = False
     for name in options.target:
-        outcome = search(TARGETS[name], options.seed, options.seconds, options.executions, options.keep)
+        outcome = search(TARGETS[name], options.seed, options.seconds, options.executions)
         print(shown(name, outcome), flush=True)
         for path, crash in outcome.crashes:
             crashed = True

@@ -1,47 +1,153 @@
-"""A search in a process of its own, watched from outside: what ends or blocks a process is a finding as well."""
+"""Searches for inputs that crash a target: changes what reached new lines of the product, and goes on from what does.
+
+Each search runs in a child process, which is watched: a crash of a C library ends it, a hang in it is ended.
+"""
 
 from __future__ import annotations
 
 import mmap
 import os
 import pickle
+import random
 import resource
 import select
 import shutil
 import signal
 import struct
+import sys
 import tempfile
+import threading
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
 
-from tests.lab.fuzz.coverage_map import CoverageMap
-from tests.lab.fuzz.engine import LONGEST, Engine, named
-from tests.lab.fuzz.target import CORPUS, ROOT, Target
-from tests.lab.fuzz.trial import Crash, attempt
+from tests.lab.fuzz.mutating import Mutator
+from tests.lab.fuzz.target import CORPUS, ROOT, Crash, Target, attempt
 
-FOUND = ROOT / "build" / "fuzz"
-"""What earlier searches found, by target: the next one begins with it."""
+LONGEST = 16 * 1024
+"""Most bytes of an input: bounds are for the targets' own tests, and a short input is quicker."""
+PRODUCT = tuple(str(ROOT / top) + "/" for top in ("agent", "alerts", "exporters"))
+STALE_CALLS = 3000
+"""A function that showed nothing new for as many calls is traced no more: a search gets faster as it learns."""
 MEMORY = 1 << 30
 """Bytes of address space that a search may take beyond those it begins with."""
 _STAMP = struct.Struct("dI")
 _AREA = 1 << 20
 
-
-@dataclass
-class Outcome:
-    """What a search did and found; each crash with the file that holds its input."""
-
-    executions: int = 0
-    seconds: float = 0.0
-    lines: int = 0
-    steps: int = 0
-    new: int = 0
-    crashes: list[tuple[Path, Crash]] = field(default_factory=list)
+Step = tuple[CodeType, int, int]
 
 
-def search(target: Target, seed: int, seconds: float, executions: int, keep: int) -> Outcome:
-    """Search for some time; crashes are put into the corpus, and so are `keep` of what else was found."""
+class Coverage:
+    """The steps between lines of the product that all inputs so far have taken, by the interpreter's own tracing."""
+
+    def __init__(self) -> None:
+        self.steps: set[Step] = set()
+        self._patience: dict[CodeType, int] = {}
+        self._new: set[Step] = set()
+
+    def run(self, call: Callable[[], object]) -> None:
+        """Call it, and remember what was new; see `take`."""
+        self._new.clear()
+        before = sys.gettrace()
+        sys.settrace(self._enter)
+        threading.settrace(self._enter)
+        try:
+            call()
+        finally:
+            threading.settrace(before)
+            sys.settrace(before)
+
+    def take(self) -> set[Step]:
+        """The steps of the last call that no call before it took."""
+        new = self._new - self.steps
+        self.steps |= new
+        for code, _, _ in new:
+            self._patience[code] = STALE_CALLS
+        return new
+
+    def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
+        code = frame.f_code
+        patience = self._patience.get(code)
+        if patience is None:
+            patience = STALE_CALLS if code.co_filename.startswith(PRODUCT) else 0
+        if not patience:
+            self._patience[code] = 0
+            return None
+        self._patience[code] = patience - 1
+        last, steps, new = 0, self.steps, self._new
+
+        def line(frame: FrameType, event: str, argument: Any) -> Any:
+            nonlocal last
+            if event == "line":
+                step = (code, last, frame.f_lineno)
+                last = frame.f_lineno
+                if step not in steps:
+                    new.add(step)
+            return line
+
+        return line
+
+
+class Engine:
+    """One search; `tell` gets each input first. The same seed and number of executions give the same inputs."""
+
+    def __init__(self, target: Target, seed: int, folder: Path, tell: Callable[[bytes], object] = bytes) -> None:
+        self.target, self.folder, self._tell = target, folder, tell
+        self.coverage = Coverage()
+        self.kept: list[bytes] = []
+        self.crashes: dict[str, Crash] = {}
+        self.executions = 0
+        self._dice = random.Random(f"{seed} {target.name}")
+
+    def search(self, seconds: float, most: int = 1 << 62) -> None:
+        """Use the corpus, then its changes, for as many seconds or executions."""
+        if not self.kept:
+            for _, data in self.target.corpus():
+                self.use(data)
+                self.kept.append(data)
+        # Words of the corpus: what a parser compares with is mostly there.
+        words = {word for data in self.kept[:64] for word in data[:4096].split() if 1 < len(word) < 40}
+        mutator = Mutator(self._dice, [*self.target.words, *sorted(words)[:300]], LONGEST)
+        until, last = time.monotonic() + seconds, self.executions + most
+        while time.monotonic() < until and self.executions < last:
+            data = mutator.changed(self._parent(), self.kept)
+            if self.use(data):
+                self.kept.append(data)
+
+    def use(self, data: bytes) -> set[Step]:
+        """What the input reached for the first time; a crash is remembered once for each place."""
+        self.executions += 1
+        self._tell(data)
+        run = self.target.use
+        crash = attempt(self.target, data, self.folder, lambda: self.coverage.run(lambda: run(data, self.folder)))
+        if crash is None:
+            return self.coverage.take()
+        known = self.crashes.get(crash.where)
+        if known is None or len(data) < len(known.data):
+            self.crashes[crash.where] = crash
+        return set()
+
+    def _parent(self) -> bytes:
+        """Rather one of the last ones, since what they reached has been tried least."""
+        if self._dice.random() < 0.4:
+            return self.kept[-1 - min(int(self._dice.expovariate(0.2)), len(self.kept) - 1)]
+        return self._dice.choice(self.kept)
+
+
+class Outcome(NamedTuple):
+    """What a search did and found; each crash with the file of the corpus that holds its input."""
+
+    seconds: float
+    executions: int
+    steps: int
+    crashes: list[tuple[Path, Crash]]
+
+
+def search(target: Target, seed: int, seconds: float, executions: int) -> Outcome:
+    """Search for some time; inputs that crash are put into the corpus."""
     area = mmap.mmap(-1, _AREA)
     _STAMP.pack_into(area, 0, time.monotonic(), 0)
     reader, writer = os.pipe()
@@ -59,18 +165,12 @@ def search(target: Target, seed: int, seconds: float, executions: int, keep: int
             os._exit(status)
     os.close(writer)
     with os.fdopen(reader, "rb") as source:
-        answer, ended = _watch(child, source.fileno(), area, target)
-    outcome = Outcome(seconds=time.monotonic() - began)
-    if answer:
-        outcome.executions, outcome.lines, outcome.steps, crashes, found = pickle.loads(answer)
-        outcome.new = len(found)
-        _save(FOUND / target.name, found)
-        _save(CORPUS / target.name, _best(target, found, keep))
-    else:
-        _, size = _STAMP.unpack_from(area)
+        told, ended = _watch(child, source.fileno(), area, target)
+    done, steps, crashes = pickle.loads(told) if told else (0, 0, [])
+    if not told:
+        size = _STAMP.unpack_from(area)[1]
         crashes = [Crash(ended, "process", area[_STAMP.size : _STAMP.size + size])]
-    outcome.crashes = [(_save(CORPUS / target.name, [crash.data])[0], crash) for crash in crashes]
-    return outcome
+    return Outcome(time.monotonic() - began, done, steps, [(_save(target, crash.data), crash) for crash in crashes])
 
 
 def _inside(target: Target, seed: int, seconds: float, executions: int, area: mmap.mmap) -> object:
@@ -85,15 +185,11 @@ def _inside(target: Target, seed: int, seconds: float, executions: int, area: mm
         area[_STAMP.size : _STAMP.size + len(kept)] = kept
 
     try:
-        engine = Engine(target, seed, folder / "input")
-        engine.tell(tell)
-        before = FOUND / target.name
-        engine.begin(path.read_bytes() for path in sorted(before.glob("*")) if path.stat().st_size <= LONGEST)
+        engine = Engine(target, seed, folder / "input", tell)
         engine.search(seconds, executions)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    crashes = list(engine.crashes.values())
-    return engine.executions, engine.coverage.lines, len(engine.coverage.steps), crashes, engine.found
+    return engine.executions, len(engine.coverage.steps), list(engine.crashes.values())
 
 
 def _watch(child: int, reader: int, area: mmap.mmap, target: Target) -> tuple[bytes, str]:
@@ -101,8 +197,7 @@ def _watch(child: int, reader: int, area: mmap.mmap, target: Target) -> tuple[by
     patience = 20 * target.seconds + 20
     poll = select.poll()
     poll.register(reader, select.POLLIN)
-    answer, ended = b"", ""
-    heard = 0.0
+    answer, ended, heard = b"", "", 0.0
     while True:
         if poll.poll(500):
             part = os.read(reader, 1 << 20)
@@ -113,43 +208,13 @@ def _watch(child: int, reader: int, area: mmap.mmap, target: Target) -> tuple[by
         elif time.monotonic() - max(heard, _STAMP.unpack_from(area)[0]) > patience:
             os.kill(child, signal.SIGKILL)
             ended = f"blocked the process for {patience:g} s"
-            answer = b""
             break
-    _, status = os.waitpid(child, 0)
-    if os.waitstatus_to_exitcode(status) != 0:
-        return b"", ended or f"ended the process: {os.waitstatus_to_exitcode(status)}"
-    return answer, ended
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return (b"", ended or f"ended the process: {code}") if code != 0 else (answer, "")
 
 
-def _best(target: Target, found: list[bytes], keep: int) -> list[bytes]:
-    """As many inputs as may be kept: each time the one that reaches most of what is not reached yet, for its length."""
-    if not keep:
-        return []
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch, "input")
-
-        def reached(data: bytes) -> set[tuple[str, int]]:
-            fresh = CoverageMap()
-            attempt(target, data, folder, lambda: fresh.run(lambda: target.use(data, folder)))
-            return {(code.co_filename, line) for code, _, line in fresh.take()}
-
-        known: set[tuple[str, int]] = set()
-        for _, data in target.corpus():
-            known |= reached(data)
-        left = {data: reached(data) for data in found if len(data) <= LONGEST // 4}
-    best: list[bytes] = []
-    while left and len(best) < keep:
-        data = max(left, key=lambda each: (len(left[each] - known), -len(each)))
-        if not left[data] - known:
-            break
-        known |= left.pop(data)
-        best.append(data)
-    return best
-
-
-def _save(folder: Path, inputs: list[bytes]) -> list[Path]:
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / named(data) for data in inputs]
-    for path, data in zip(paths, inputs, strict=True):
-        path.write_bytes(data)
-    return paths
+def _save(target: Target, data: bytes) -> Path:
+    path = CORPUS / target.name / sha256(data).hexdigest()[:12]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path

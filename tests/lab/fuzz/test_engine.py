@@ -10,9 +10,8 @@ import pytest
 
 from agent.lib import wording
 from tests.lab.fuzz import search as searching
-from tests.lab.fuzz.engine import Engine
-from tests.lab.fuzz.target import Target
-from tests.lab.fuzz.trial import attempt
+from tests.lab.fuzz.search import Engine
+from tests.lab.fuzz.target import Target, attempt
 
 
 def target(use, **options) -> Target:
@@ -31,7 +30,6 @@ def test_it_goes_on_from_what_reached_new_lines(tmp_path: Path) -> None:
                     raise KeyError("found")
 
     engine = Engine(target(use, words=(b"X", b"Y", b"Z")), 1, tmp_path / "input")
-    engine.begin()
     for _ in range(200):
         if not engine.crashes:
             engine.search(60.0, 20)
@@ -70,8 +68,7 @@ def test_time_memory_and_words_are_bounded(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")  # pytest's workers have threads
 def test_what_ends_the_process_is_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searching, "CORPUS", tmp_path / "corpus")
-    monkeypatch.setattr(searching, "FOUND", tmp_path / "found")
-    outcome = searching.search(target(lambda data, folder: os._exit(7)), 1, 5.0, 10, 0)
+    outcome = searching.search(target(lambda data, folder: os._exit(7)), 1, 5.0, 10)
     ((path, crash),) = outcome.crashes
     assert crash.what == "ended the process: 7"
     assert path.read_bytes() == b"a seed"

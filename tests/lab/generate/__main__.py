@@ -8,14 +8,12 @@ from agent.cli import make_parser
 from exporters import metrics_document
 from tests.lab.generate import (
     alert_tables,
-    completion,
     configuration_table,
-    manual_page,
     migration_document,
     scenario_document,
     xid_texts,
 )
-from tests.lab.generate.command_tree import tree_of
+from tests.lab.generate.command_line import SCRIPTS, pages, script, tree_of
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"
@@ -37,13 +35,13 @@ def main() -> None:
         document = DOCS / name
         document.write_text(splice(document.read_text(encoding="utf-8")), encoding="utf-8")
     xid_texts.write()
-    pages = manual_page.pages(tree_of(make_parser()))
-    for stale in {path.name for path in PAGES.iterdir()} - pages.keys():
+    manual = pages(tree_of(make_parser()))
+    for stale in {path.name for path in PAGES.iterdir()} - manual.keys():
         (PAGES / stale).unlink()
-    for name, text in pages.items():
+    for name, text in manual.items():
         (PAGES / name).write_text(text, encoding="utf-8")
-    for shell, name in completion.FILES.items():
-        (COMPLETION / name).write_text(completion.script(shell), encoding="utf-8")
+    for shell, name in SCRIPTS.items():
+        (COMPLETION / name).write_text(script(shell), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import yaml
 
-from tests.lab.generate import marked, xid_document
+from agent.catalogue.xid_triage import CATALOG, TRIAGE, TriagedXid, XidClass
+from tests.lab.generate import marked
+from tests.lab.generate.xid_texts import ALERTS
 from tests.lab.score.expectations import EXPECTED
 
 RULES = Path(__file__).resolve().parents[3] / "alerts" / "rules"
@@ -18,7 +20,7 @@ SEVERITIES = ("critical", "warning", "info")
 
 def splice(document: str) -> str:
     """Return the document with the current tables in place of its own."""
-    return marked.put(marked.put(document, "alerts", "\n".join(_lines())), "xids", xid_document.render())
+    return marked.put(marked.put(document, "alerts", "\n".join(_lines())), "xids", _xids())
 
 
 def _lines() -> Iterator[str]:
@@ -42,3 +44,17 @@ def _line(name: str, rules: list[dict[str, dict[str, str]]]) -> str:
 def _severity(template: str, query: str) -> str:
     """Return a text with every severity: those of the query if the template takes a label of its result."""
     return query if "$labels" in template and "if" not in template else template
+
+
+_HEAD = "| XID | Name | Class | Action | Alert | Bucket |\n|---|---|---|---|---|---|\n"
+
+
+def _xids() -> str:
+    """What each XID asks for, and the alert about it."""
+    return _HEAD + "".join(_xid(row) for row in TRIAGE.values())
+
+
+def _xid(row: TriagedXid) -> str:
+    alert = "by its log line" if row.triage is XidClass.WORDS else ALERTS[row.triage]
+    bucket = f"`{row.bucket}`" if row.source == CATALOG else "none"
+    return f"| {row.code} | {row.name} | {row.triage.value} | {row.action} | {alert} | {bucket} |\n"

@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,7 @@ from agent.backends.nvml.trace import Pseudonyms
 from agent.model import Instant
 from tests.lab.hardware import apart, steps
 from tests.lab.hardware.findings import STAND_IN, Report, Verdict
-from tests.lab.hardware.load import KINDS
-from tests.lab.hardware.node import Node
-from tests.lab.hardware.session import Plan, Session
-from tests.lab.hardware.spy import TimedDriver
+from tests.lab.hardware.node import Node, TimedDriver
 
 WELL, DIFFERENCE, USAGE, NOTHING = 0, 1, 2, 77
 PROGRAM = "python -m tests.lab.hardware"
@@ -53,47 +49,24 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Check coldplate on this machine's NVIDIA GPUs: its values against nvidia-smi's, the number and "
-        "the time of its driver calls, what an unprivileged user sees, power against energy under load, and what "
-        "sampling costs a workload. It changes no setting, provokes no XID, and puts a load on one GPU only.",
+        "the time of its driver calls, and what an unprivileged user sees. It changes no setting, provokes no XID, and "
+        "loads no GPU.",
         epilog="Exit status: 0 nothing that was checked failed (what was skipped is named), 1 something differs or "
         "failed, 2 a mistake in the command line, 77 nothing was checked: there is no driver or no GPU.",
     )
     add = parser.add_argument
-    add("--quick", action="store_true", help="fewer samples and rounds: about a minute and a half in place of four")
-    add(
-        "--samples",
-        type=int,
-        metavar="N",
-        help="fast samples of each GPU to time and to record (default 40; 15 if quick)",
-    )
+    add("--quick", action="store_true", help="fewer samples")
+    add("--samples", type=int, metavar="N",
+        help="fast samples of each GPU to time and to record (default 40; 15 if quick)")  # fmt: skip
     add("--only", type=_names, default=steps.STEPS, metavar="STEP,...",
         help=f"run these steps only: {', '.join(steps.STEPS)}")  # fmt: skip
     add("--skip", type=_names, default=(), metavar="STEP,...", help="leave these steps out")
     add("--strict", action="store_true", help="a check that is skipped counts as failed (exit status 1)")
-    add("--gpu", type=int, default=0, metavar="N", help="position of the GPU that gets the load (default %(default)s)")
-    add("--load", choices=KINDS, default="auto",
-        help="what makes the load: PyTorch, or a CUDA program by nvcc (default: what works)")  # fmt: skip
-    add("--load-python", metavar="PYTHON", help="a Python that has PyTorch, if this one and python3 have not")
-    add("--load-command", metavar="COMMAND",
-        help="another load; it is called with OUT and SECONDS, see tests/lab/hardware/load.py")  # fmt: skip
-    add("--busy-ok", action="store_true", help="put the load on a GPU that is in use, too")
-    add(
-        "--nvidia-smi",
-        default="nvidia-smi",
-        metavar="PROGRAM",
-        help="the nvidia-smi to compare with (default: on the PATH)",
-    )
-    add(
-        "--record", type=Path, metavar="FILE", help="record every driver call of a few samples as JSON lines, to replay"
-    )
+    add("--nvidia-smi", default="nvidia-smi", metavar="PROGRAM", help="the nvidia-smi to compare with")
+    add("--record", type=Path, metavar="FILE", help="record each driver call of a few samples, to be replayed")
     add("--report", type=Path, metavar="FILE", help="write the report as Markdown to FILE in place of standard output")
     add("--json", type=Path, metavar="FILE", help="write the report as JSON to FILE")
-    add("--date", metavar="TEXT", help="the date for the record (default: today)")
-    add(
-        "--identifiers",
-        action="store_true",
-        help="leave UUIDs, serial numbers and host names in the report as they are",
-    )
+    add("--identifiers", action="store_true", help="keep UUIDs, serial numbers and host names in the report")
     add("--hide-bus-ids", action="store_true", help="replace PCI bus ids as well, in report and trace")
     add("--limit", type=float, default=300.0, metavar="SECONDS",
         help="give up after this long with what was found until then (default %(default)g)")  # fmt: skip
@@ -103,12 +76,9 @@ def _parser() -> argparse.ArgumentParser:
 def _own_command(options: argparse.Namespace) -> str:
     """The command for the record, without paths."""
     parts = [PROGRAM]
-    for name in ("quick", "strict", "busy_ok", "hide_bus_ids"):
-        parts += [f"--{name.replace('_', '-')}"] if getattr(options, name) else []
-    if options.only != steps.STEPS:
-        parts.append(f"--only {','.join(options.only)}")
+    parts += [f"--{name.replace('_', '-')}" for name in ("quick", "strict", "hide_bus_ids") if getattr(options, name)]
+    parts += [f"--only {','.join(options.only)}"] if options.only != steps.STEPS else []
     parts += [f"--skip {','.join(options.skip)}"] if options.skip else []
-    parts += [f"--load {options.load}"] if options.load != "auto" else []
     return " ".join(parts)
 
 
@@ -126,7 +96,7 @@ def _provenance(node: Node, options: argparse.Namespace, stand_in: bool) -> dict
         + (" (as a stand-in library says; no real GPU)" if stand_in else ""),
         "driver": ", ".join(sorted({each.get("driver_version", "?") for each in facts})),
         "VBIOS": ", ".join(sorted({each.get("vbios", "?") for each in facts})),
-        "date": options.date or time.strftime("%Y-%m-%d", time.gmtime()),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "coldplate": __version__,
         "Python": platform.python_version(),
         "kernel": platform.release(),
@@ -151,53 +121,38 @@ def _write(report: Report, options: argparse.Namespace) -> None:
         sys.stdout.flush()
 
 
-class Deadline:
-    """Ends the run with what was found so far when the time is up: a driver may hang, and a thread in it with it."""
+def _start_limit(report: Report, options: argparse.Namespace, step: list[str]) -> threading.Timer:
+    """End the run with what was found so far when the time is up: a driver may hang, and a thread in it with it."""
 
-    def __init__(self, seconds: float, report: Report, options: argparse.Namespace) -> None:
-        self._report = report
-        self._options = options
-        self.step = "opening the GPUs"
-        self._timer = threading.Timer(seconds, self._expire)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def _expire(self) -> None:
-        section = self._report.add("limit", "Time limit")
-        section.failed(self.step, f"not done within {self._options.limit:g} s; what comes after it did not run")
+    def expire() -> None:
+        what = f"not done within {options.limit:g} s; what comes after it did not run"
+        report.add("limit", "Time limit").failed(step[-1], what)
         try:
-            _write(self._report, self._options)
+            _write(report, options)
         finally:
             os._exit(DIFFERENCE)
 
-    def done(self) -> None:
-        self._timer.cancel()
+    timer = threading.Timer(options.limit, expire)
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
-def _run_steps(session: Session, wanted: Sequence[str], deadline: Deadline) -> None:
-    for name in wanted:
-        if name not in steps.RUN:
-            continue
-        say(name)
-        deadline.step = name
-        known = len(session.report.sections)
-        try:
-            steps.RUN[name](session)
-        except Exception as error:
-            # One step that breaks is a finding of its own, and must not hide what the others find.
-            sections = session.report.sections
-            section = sections[-1] if len(sections) > known else session.report.add(name, name)
-            section.failed(name, f"ended with {type(error).__name__}: {error}")
-        for check in session.report.sections[-1].checks:
-            say(session.report.scrub(f"  {check.verdict.value:8} {check.name}: {check.text}")[:200])
+def _run_step(session: steps.Session, name: str) -> None:
+    say(name)
+    sections = session.report.sections
+    known = len(sections)
+    try:
+        steps.RUN[name](session)
+    except Exception as error:
+        # One step that breaks is a finding of its own, and must not hide what the others find.
+        section = sections[-1] if len(sections) > known else session.report.add(name, name)
+        section.failed(name, f"ended with {type(error).__name__}: {error}")
+    for check in sections[-1].checks:
+        say(session.report.scrub(f"  {check.verdict.value:8} {check.name}: {check.text}")[:200])
 
 
-def _plan(options: argparse.Namespace) -> Plan:
-    plan = Plan.quick() if options.quick else Plan()
-    return replace(plan, fast=options.samples, trace=options.samples) if options.samples is not None else plan
-
-
-def _open(options: argparse.Namespace, report: Report) -> Session:
+def _open(options: argparse.Namespace, report: Report) -> steps.Session:
     from agent.backends.nvml.pynvml_driver import PynvmlDriver
 
     base = PynvmlDriver()
@@ -212,14 +167,10 @@ def _open(options: argparse.Namespace, report: Report) -> Session:
     report.provenance = _provenance(node, options, report.stand_in)
     if not options.identifiers:
         report.scrub = names.scrub
-    if not 0 <= options.gpu < len(node.channels):
-        print(f"{PROGRAM}: --gpu {options.gpu}: the GPUs here are 0 to {len(node.channels) - 1}", file=sys.stderr)
-        sys.exit(USAGE)
-    return Session(
-        node, driver, base, report, names, _plan(options), clock, say,
-        gpu=options.gpu, smi=options.nvidia_smi, busy_ok=options.busy_ok,
-        load=(options.load, options.load_python, options.load_command), record=options.record,
-        provenance={"stand_in": report.stand_in, **{key: report.provenance[key] for key in TRACED}},
+    return steps.Session(
+        node, driver, base, report, names, clock, options.samples or (15 if options.quick else 40),
+        options.samples or 20, options.nvidia_smi, options.record,
+        {"stand_in": report.stand_in, **{key: report.provenance[key] for key in TRACED}},
     )  # fmt: skip
 
 
@@ -240,18 +191,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "permissions" in wanted and os.geteuid() == 0:
         say("permissions: the same as nobody")
         nobody = apart.try_apart(apart.NOBODY, clock)
-    report = Report()
-    deadline = Deadline(options.limit, report, options)
+    report, step = Report(), ["opening the GPUs"]
+    limit = _start_limit(report, options, step)
     session = _open(options, report)
     if report.stand_in:
         say(STAND_IN)
     say(f"{report.provenance['GPUs']}, driver {report.provenance['driver']}")
     if "permissions" in wanted:
         steps.permissions(report, mine, nobody)
-    _run_steps(session, wanted, deadline)
-    deadline.step = "closing the library"
+    for name in [each for each in wanted if each in steps.RUN]:
+        step.append(name)
+        _run_step(session, name)
+    step.append("closing the library")
     session.node.close()
-    deadline.done()
+    limit.cancel()
     try:
         _write(report, options)
     except OSError as error:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from agent.backends.nvml import NvmlSource
 from agent.backends.nvml.channel import NvmlGpuChannel
 from agent.backends.nvml.driver import Driver
+from agent.backends.nvml.trace import HANDLES
 from agent.backends.protocol import BackendSample
 from agent.model import GpuIdentity, Instant, Lane
 
@@ -59,3 +61,33 @@ def violations(sample: BackendSample, lane: Lane) -> list[str]:
 def families(samples: Sequence[BackendSample]) -> list[str]:
     """Names of the metrics that have a value."""
     return sorted({reading.metric.name for sample in samples for reading in sample.readings})
+
+
+class Timed(NamedTuple):
+    """One driver call. `place` is what the reader was doing: a lane of a GPU, or nothing."""
+
+    name: str
+    place: tuple[str, str]
+    seconds: float
+    on_device: bool
+
+
+class TimedDriver:
+    """Times the calls of the driver below it, a few microseconds of Python included. Set `place` before reading."""
+
+    def __init__(self, inner: Driver, clock: Callable[[], float]) -> None:
+        self._inner, self._clock = inner, clock
+        self._handles: list[Any] = []
+        self.place = ("", "")
+        self.calls: list[Timed] = []
+
+    def call(self, name: str, *args: Any) -> Any:
+        on_device = bool(args) and args[0] in self._handles
+        began = self._clock()
+        try:
+            answer = self._inner.call(name, *args)
+        finally:
+            self.calls.append(Timed(name, self.place, self._clock() - began, on_device))
+        if name in HANDLES and answer not in self._handles:
+            self._handles.append(answer)
+        return answer

@@ -7,30 +7,42 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agent.backends.nvml.driver import TIMEOUT, Driver, DriverError
-from agent.backends.nvml.trace import IdentifierLeakError, RecordingDriver
+from agent.backends.nvml.trace import IdentifierLeakError, Pseudonyms, RecordingDriver
 from agent.backends.protocol import BackendSample
-from agent.model import Lane
-from tests.lab.hardware import apart, cost, moving
-from tests.lab.hardware.compare import Comparison
+from agent.model import Instant, Lane
+from tests.lab.hardware import apart
+from tests.lab.hardware.compare import Comparison, Smi, SmiError
 from tests.lab.hardware.findings import Report, Section, Table, quantile
-from tests.lab.hardware.load import Loads, NoLoadError
-from tests.lab.hardware.node import FAST_CALLS, LANES, Node, families, violations
-from tests.lab.hardware.session import Session
-from tests.lab.hardware.smi import Smi, SmiError
-from tests.lab.hardware.spy import Timed
+from tests.lab.hardware.node import FAST_CALLS, LANES, Node, Timed, TimedDriver, families, violations
 
-STEPS = ("permissions", "calls", "compare", "events", "trace", "load", "cost")
+STEPS = ("permissions", "calls", "compare", "events", "trace")
 XID_CRITICAL_ERROR = 8
 TRACE_PERIOD = 0.12
 """Seconds between samples: GPM needs more than 0.1."""
-BUSY = 0.10
-"""A GPU used more than this belongs to somebody: no load is put on it."""
+
+
+@dataclass
+class Session:
+    """What the steps of one run share: the opened GPUs, and how many samples to time and to record."""
+
+    node: Node
+    driver: TimedDriver
+    base: Driver
+    report: Report
+    names: Pseudonyms
+    clock: Callable[[], Instant]
+    timed: int = 40
+    traced: int = 20
+    smi: str = "nvidia-smi"
+    record: Path | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)
 
 
 def permissions(report: Report, mine: dict[str, Any], nobody: dict[str, Any] | None) -> None:
@@ -66,7 +78,7 @@ def calls(session: Session) -> None:
         driver.place = ("probe", node.identities[gpu].gpu.index)
         for lane in LANES:
             broken += violations(node.read(gpu, lane), lane) if lane is not Lane.FAST else _calls_of(node, gpu)
-    rounds = session.plan.fast
+    rounds = session.timed
     slow = max(2, rounds // 10)
     for turn in range(rounds):
         for gpu in range(len(node.channels)):
@@ -79,7 +91,7 @@ def calls(session: Session) -> None:
                     broken += violations(sample, lane)
                     if lane is Lane.FAST:
                         counted.append((sample.calls, seen))
-        session.pause(TRACE_PERIOD)
+        time.sleep(TRACE_PERIOD)
     driver.place = ("", "")
     worst = max(seen for _, seen in counted)
     text = f"{worst} at most, in {len(counted)} samples of {len(node.channels)} GPUs"
@@ -126,7 +138,7 @@ def compare(session: Session) -> None:
     if program is None:
         section.skipped("values against nvidia-smi", f"there is no {session.smi} on the PATH")
         return
-    comparison = Comparison(session.node, session.driver, Smi(program), session.pause)
+    comparison = Comparison(session.node, session.driver, Smi(program), time.sleep)
     try:
         comparison.run()
     except SmiError as error:
@@ -180,15 +192,15 @@ def trace(session: Session) -> None:
     if session.record is None:
         section.skipped("trace", "no --record FILE was given")
         return
-    driver = RecordingDriver(session.base, session.mono, session.names)
+    driver = RecordingDriver(session.base, lambda: session.clock().mono, session.names)
     node = Node(driver, session.clock)
     shown: dict[str, list[BackendSample]] = {lane.value: [] for lane in LANES}
     try:
-        for turn in range(session.plan.trace):
+        for turn in range(session.traced):
             for gpu in range(len(node.channels)):
-                for lane in LANES if turn in (0, session.plan.trace - 1) else (Lane.FAST,):
+                for lane in LANES if turn in (0, session.traced - 1) else (Lane.FAST,):
                     shown[lane.value].append(node.read(gpu, lane))
-            session.pause(TRACE_PERIOD)
+            time.sleep(TRACE_PERIOD)
     finally:
         node.close()
     found = {lane: families(samples) for lane, samples in shown.items()}
@@ -201,80 +213,4 @@ def trace(session: Session) -> None:
                         "tests/nvml/traces/ and it is a test")  # fmt: skip
 
 
-def _in_use(session: Session, idle: Sequence[moving.Moment]) -> str | None:
-    used = moving.mean(idle, moving.UTILIZATION)
-    if used is None or used <= BUSY or session.busy_ok:
-        return None
-    return f"the GPU is in use ({used:.0%}): no load is put on somebody's work; --busy-ok does it all the same"
-
-
-def load(session: Session) -> None:
-    """Power, energy, clocks and activity of a GPU that is idle, then loaded."""
-    section = session.report.add("load", "Power, energy, clocks and activity under load")
-    idle = moving.watch(session.node, session.gpu, session.plan.idle, session.mono, session.pause)
-    reason = _in_use(session, idle)
-    if reason is not None:
-        section.skipped("load", reason)
-        return
-    identity = session.node.identities[session.gpu]
-    with tempfile.TemporaryDirectory() as directory:
-        try:
-            running = _loads(session, directory).start(*_target(session), session.plan.loaded + moving.WARM + 30)
-        except NoLoadError as error:
-            section.skipped("load", f"no load could be started: {error}")
-            return
-        session.say(f"load: {running.description}")
-        moments = moving.watch(
-            session.node, session.gpu, session.plan.loaded + moving.WARM, session.mono, session.pause
-        )
-        alive = running.running
-        made = running.stop()
-    if not alive:
-        section.failed("load", f"the load ended by itself after {len(made)} iterations")
-        return
-    section.measured("load", f"GPU {identity.gpu.index}: {running.description}; {len(made)} iterations")
-    warm = moments[0].at + moving.WARM
-    moving.judge(section, idle, [each for each in moments if each.at >= warm], tensor=running.tensor)
-
-
-def _loads(session: Session, directory: str) -> Loads:
-    kind, python, command = session.load
-    return Loads(kind, python, command, Path(directory))
-
-
-def _target(session: Session) -> tuple[str, str]:
-    identity = session.node.identities[session.gpu]
-    return identity.gpu.uuid, dict(identity.facts).get("compute_capability", "")
-
-
-def workload_cost(session: Session) -> None:
-    """What the daemon costs a steady load."""
-    section = session.report.add("cost", "What sampling costs the workload")
-    reason = _in_use(session, moving.watch(session.node, session.gpu, 1.0, session.mono, session.pause))
-    if reason is not None:
-        section.skipped("cost for the workload", reason)
-        return
-    plan = session.plan
-    with tempfile.TemporaryDirectory() as directory:
-        try:
-            seconds = plan.rounds * len(cost.MODES) * (plan.window + cost.STARTS_WITHIN)
-            running = _loads(session, directory).start(*_target(session), seconds)
-        except NoLoadError as error:
-            section.skipped("cost for the workload", f"no load could be started: {error}")
-            return
-        made, windows = [], []
-        try:
-            session.pause(moving.WARM)
-            windows = cost.measure(plan.rounds, plan.window, cost.SETTLE, Path(directory), session.say)
-        except (cost.DaemonError, OSError) as error:
-            section.skipped("cost for the workload", f"the daemon could not be measured: {error}")
-        finally:
-            made = running.stop()
-    if windows:
-        section.measured("load", running.description)
-        cost.tell(section, windows, made)
-
-
-RUN: dict[str, Callable[[Session], None]] = {
-    "calls": calls, "compare": compare, "events": events, "trace": trace, "load": load, "cost": workload_cost,
-}  # fmt: skip
+RUN: dict[str, Callable[[Session], None]] = {"calls": calls, "compare": compare, "events": events, "trace": trace}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.bring.archive import ShortageError
 from tests.lab.bring.environment import Environment
-from tests.lab.bring.shortage import ShortageError
 from tests.lab.bring.wheels import BUILD, PROGRAM, PYTHONS, Wheelhouse
 
 

@@ -15,21 +15,7 @@ END = START + SPACING * (COUNT - 1)
 Points = list[tuple[float, float]]
 # No number so small that it has fewer digits: of those Go takes wrong logarithms on x86-64, and right ones elsewhere.
 _SMALLEST = 3e-300
-_ODD = (
-    math.nan,
-    math.inf,
-    -math.inf,
-    0.0,
-    -0.0,
-    _SMALLEST,
-    1e300,
-    -1e300,
-    1e15,
-    -1e15,
-    9e18,
-    -9.3e18,
-    253402300800.0,
-)
+_ODD = (math.nan, math.inf, -math.inf, 0.0, -0.0, _SMALLEST, 1e300, -1e300, 1e15, -1e15, 9e18, -9.3e18, 253402300800.0)
 
 
 def samples() -> dict[Labels, Points]:

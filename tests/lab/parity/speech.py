@@ -24,24 +24,8 @@ _PATTERNS = (
     ".*", ".+", "a|b", "[0-2]", "n.", "(a|b)?", "k[0-9]+", "", "a|", "^a$", "(?i)A", "\\\\d", "\\xff", "é", ".*\\\\d",
     "[[:alpha:]]", ".*", "a|b", "[0-2]", "n.", "k[0-9]+", "(.*)", "[ab", "x{1001}", "a.*\\xff", "(", "a**",
 )  # fmt: skip
-_DURATIONS = (
-    "15s",
-    "16s",
-    "30s",
-    "1m",
-    "90s",
-    "2m",
-    "5m",
-    "20m",
-    "7ms",
-    "1m30s",
-    "300",
-    "0x1e",
-    "1_5",
-    "0.5",
-    "1e2",
-    "1h",
-)
+_DURATIONS = ("15s", "16s", "30s", "1m", "90s", "2m", "5m", "20m", "7ms", "1m30s", "300", "0x1e", "1_5", "0.5", "1e2",
+              "1h")  # fmt: skip
 _OFFSETS = ("15s", "1m", "-1m", "5m", "0s", "-0", "30", "1h", "-7ms", "1_5", "--5m", "1y", "292y", "NaN")
 _STEPS = ("15s", "20s", "1m", "7s", "90", "", "", "0x1e")
 _NUMBERS = (
@@ -140,17 +124,8 @@ class Speaker:
         """`@` and `offset`; `timed` below `timestamp`, which heeds only one of the two there."""
         at = offset = ""
         if self._chance(0.12):
-            times = (
-                f"{START + 600:.0f}",
-                f"{START + 607.5:.1f}",
-                f"{END:.0f}",
-                "end()",
-                "start()",
-                "0",
-                "-1",
-                "9e15",
-                "1.7e9",
-            )
+            times = (f"{START + 600:.0f}", f"{START + 607.5:.1f}", f"{END:.0f}", "end()", "start()", "0", "-1", "9e15",
+                     "1.7e9")  # fmt: skip
             at = f" @ {self._dice.choice(times)}"
         if self._chance(0.15):
             # The largest ones overflow in subqueries there, and what that gives depends on the rest of the query.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from alerts.rulefile import AlertingRule, RuleFile
@@ -13,9 +13,8 @@ from tests.lab.bench.report import Progress, stop_on_signals
 from tests.lab.score import document
 from tests.lab.score.crew import play_all, work_all
 from tests.lab.score.expectations import EXPECTED
-from tests.lab.score.inputs import digest
 from tests.lab.score.play import load_pack
-from tests.lab.score.plays import PLAYS, Part, ScoreError, parts, refuse_gaps
+from tests.lab.score.plays import PLAYS, Part, ScoreError, digest, parts, refuse_gaps
 from tests.lab.score.scoring import Verdict, problems, problems_of_work
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "dev" / "detection.md"
@@ -40,7 +39,8 @@ def main(arguments: Sequence[str]) -> int:
     except ScoreError as error:
         print(f"score: {error}", file=sys.stderr)
         return 1
-    wanted = [part for part in _parts(parsed.quick) if not parsed.only or part.name in parsed.only]
+    every = parts(1, QUICK) if parsed.quick else parts(PLAYS)
+    wanted = [part for part in every if not parsed.only or part.name in parsed.only]
     try:
         verdicts = _play_all(wanted, parsed.jobs)
         works = [] if parsed.only else list(work_all(parsed.work_hours, parsed.jobs))
@@ -88,10 +88,6 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of processes; give 1 or more")
     return number
-
-
-def _parts(quick: bool) -> Iterator[Part]:
-    return parts(1, QUICK) if quick else parts(PLAYS)
 
 
 def _play_all(wanted: Sequence[Part], jobs: int) -> list[Verdict]:

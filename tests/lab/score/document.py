@@ -129,18 +129,9 @@ def _alerts(verdicts: Sequence[Verdict], alerts: Sequence[str]) -> Iterator[str]
         must = [name for name, each in EXPECTED.items() if any(wanted.alert == alert for wanted in each.must)]
         named = [name for name in played if alert in EXPECTED[name].named]
         wrong = sum(firing.alert == alert for verdict in verdicts for firing in verdict.false_alarms)
-        yield _row(
-            (
-                alert,
-                _where(must, named),
-                f"{sum(hit.after is not None for hit in hits)} of {len(hits)}" if hits else "",
-                _spread(hits),
-                _limit(hits),
-                _others(len(played), len(named)),
-                str(wrong),
-                f"{wrong / days:.1f}",
-            )
-        )
+        recall = f"{sum(hit.after is not None for hit in hits)} of {len(hits)}" if hits else ""
+        fired = (recall, _spread(hits), _limit(hits), _others(len(played), len(named)))
+        yield _row((alert, _where(must, named), *fired, str(wrong), f"{wrong / days:.1f}"))
     yield ""
 
 

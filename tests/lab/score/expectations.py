@@ -100,8 +100,7 @@ EXPECTED: dict[str, Expectation] = {
     "inference-mix": _NOTHING_WRONG,
     "two-jobs": _NOTHING_WRONG,
     "straggler": Expectation(
-        1000,
-        must=(Expected("GpuImbalance", labels={"job_id": "6001", "cause": "uneven"}, within=240),),
+        1000, must=(Expected("GpuImbalance", labels={"job_id": "6001", "cause": "uneven"}, within=240),)
     ),
     "checkpoint-stall": Expectation(
         2200,
@@ -204,16 +203,9 @@ EXPECTED: dict[str, Expectation] = {
         ),
     ),
     "ib-flap": Expectation(
-        700,
-        must=(
-            Expected("InfinibandPortDown", of="port"),
-            Expected("PortFlapping", of="port", occurrence=3),
-        ),
+        700, must=(Expected("InfinibandPortDown", of="port"), Expected("PortFlapping", of="port", occurrence=3))
     ),
-    "ib-symbol-errors": Expectation(
-        900,
-        must=(Expected("InfinibandErrors", 0, of="port", labels={"kind": "symbol"}),),
-    ),
+    "ib-symbol-errors": Expectation(900, must=(Expected("InfinibandErrors", 0, of="port", labels={"kind": "symbol"}),)),
     "optic-decay": Expectation(
         3600,
         must=(

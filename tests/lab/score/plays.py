@@ -7,13 +7,17 @@ moment, by up to ten minutes; where there are none, its jobs begin later, and th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 
+import msgspec
+
 from agent.backends.synthetic import Scenario, load_scenario, shipped_scenarios
 from agent.backends.synthetic.scenario import ScenarioFault, ScenarioJob, Window
+from alerts.rulefile import AlertingRule, RecordingRule, RuleFile
 from tests.lab.score.expectations import EXPECTED, Expectation
 
 PLAYS = 3
@@ -112,3 +116,19 @@ def _begun_later(job: ScenarioJob, later: float, end: float | None) -> ScenarioJ
     phases = tuple(replace(each, window=replace(each.window, at=each.window.at + later)) for each in job.phases)
     start = job.window.at + later
     return replace(job, phases=phases, window=Window(start, None if end is None else end - start))
+
+
+def digest(pack: Iterable[RuleFile]) -> str:
+    """Of everything, in hexadecimal."""
+    plays = [
+        (part.name, part.number, part.seconds, replace(part.scenario(), description="", expect=())) for part in parts()
+    ]
+    rules = [_rule(group.name, group.interval, rule) for file in pack for group in file.groups for rule in group.rules]
+    return sha256(msgspec.json.encode((rules, plays, EXPECTED), order="deterministic")).hexdigest()
+
+
+def _rule(group: str, interval: float | None, rule: AlertingRule | RecordingRule) -> tuple[object, ...]:
+    query = " ".join(rule.expression.split())
+    if isinstance(rule, RecordingRule):
+        return group, interval, rule.name, query, rule.labels
+    return group, interval, rule.name, query, rule.terms.hold, rule.terms.keep

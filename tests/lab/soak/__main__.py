@@ -9,13 +9,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from tests.lab.bench.machine import description
-from tests.lab.bench.report import CannotRunError, Progress, stop_on_signals
+from tests.lab.bench.report import CannotRunError, Progress, description, stop_on_signals
 from tests.lab.bench.rig import ROOT, Pace, Rig
 from tests.lab.drill.reliability import DOCUMENT
-from tests.lab.soak import soak_report
+from tests.lab.soak import growth
 from tests.lab.soak.accelerated import accelerated
-from tests.lab.soak.real_time import Soaked, in_real_time
+from tests.lab.soak.growth import Soaked
+from tests.lab.soak.real_time import in_real_time
 
 SECONDS, HOURS = 5400.0, 12.0
 
@@ -44,9 +44,9 @@ def main(arguments: Sequence[str]) -> int:
         progress.say(f"could not run: {error}")
         return 1
     for name, soaked in found.items():
-        print(soak_report.plain(name, soaked), end="\n\n")
+        print(growth.plain(name, soaked), end="\n\n")
         if not parsed.dry:
-            soak_report.write(name, soaked, description())
+            growth.write(name, soaked, description())
     print(description() if parsed.dry else f"{description()}\nwritten to {DOCUMENT.relative_to(ROOT)}")
     return 1 if any(each.missed() for each in found.values()) else 0
 

@@ -13,6 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.backends.synthetic import Scenario
+from agent.backends.synthetic.loader import load_scenario
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.flight_recorder import FIRING, XID, FlightRecorder, FlightSettings
 from agent.lib.heap import settle_heap
@@ -34,10 +36,7 @@ from tests.asking import ask
 from tests.lab.bench.report import Progress
 from tests.lab.score.play import Play, load_pack
 from tests.lab.soak.churn import rules_of
-from tests.lab.soak.footprint import Footprint, number
-from tests.lab.soak.hours import busy_hours
-from tests.lab.soak.real_time import Soaked
-from tests.lab.soak.trend import Trend
+from tests.lab.soak.growth import Footprint, Soaked, Trend, number
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # of typing only since Python 3.11
@@ -175,3 +174,38 @@ def accelerated(progress: Progress, seconds: int, warm: float = WARM) -> Soaked:
                 progress.say(f"{look // 3600} h of {seconds / 3600:.1f} h; {objects.samples[-1][1]:,.0f} objects")
         told = f"{hours.reloads} reloads, {hours.pages} pages"
     return Soaked(seconds, warm, [objects, *footprint.trends], told)
+
+
+JOB_SECONDS = 600
+GPUS = 8
+
+FAULTS = """\
+faults:
+  - {kind: ib-down, port: mlx5_3, at: 300s, duration: 90s, repeat: 20m}
+  - {kind: hang, gpu: 2, at: 700s, duration: 60s, repeat: 50m}
+  - {kind: xid, gpu: 5, at: 900s, repeat: 15m, code: 31}
+  - {kind: ecc, gpu: 6, at: 400s, duration: 5m, repeat: 30m, corrected_rate: 1}
+  - {kind: nvlink-down, gpu: 1, link: 4, at: 500s, duration: 2m, repeat: 35m}
+  - {kind: missing, gpu: 4, at: 200s, duration: 3m, repeat: 25m, metric: coldplate_gpu_temperature_celsius}
+  - {kind: sentinel, gpu: 3, at: 250s, duration: 3m, repeat: 45m, metric: coldplate_gpu_power_watts}
+"""
+
+
+def busy_hours(folder: Path, seconds: int) -> Scenario:
+    """A job after the other, each with a number of its own, and each GPU lost and back in its turn."""
+    jobs = "".join(map(_job, range(seconds // JOB_SECONDS + 1)))
+    lost = "".join(
+        f"  - {{kind: lost, gpu: {gpu}, at: {180 + 300 * gpu}s, duration: 60s, repeat: 41m}}\n" for gpu in range(GPUS)
+    )
+    path = folder / "busy-hours.yaml"
+    path.write_text(f"description: Hours of changes.\ntopology: dgx-h100\nseed: 1\njobs:\n{jobs}{FAULTS}{lost}")
+    return load_scenario(str(path))
+
+
+def _job(number: int) -> str:
+    start = JOB_SECONDS * number
+    return (
+        f'  - {{id: "{7000 + number}", name: train-{number}, user: u{number}, account: a{number}, partition: h100,\n'
+        f"     gpus: 0-{3 + number % 5}, parallelism: data, memory: 0.8, start: {start}s, end: {start + 540}s,\n"
+        f"     phases: [{{kind: training}}]}}\n"
+    )

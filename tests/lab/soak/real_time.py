@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -14,8 +12,7 @@ from tests.lab.bench import client
 from tests.lab.bench.rig import Rig
 from tests.lab.drill.drilled_daemon import Drill, drilled
 from tests.lab.soak.churn import Churn
-from tests.lab.soak.footprint import Footprint
-from tests.lab.soak.trend import Trend
+from tests.lab.soak.growth import Footprint, Soaked
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # of typing only since Python 3.11
@@ -23,16 +20,8 @@ if TYPE_CHECKING:
 FAST = "100ms"
 KEPT = "recorder: {flight: 2m, keep: 4MiB}\n"
 """So much that the flight recorder is full, and has begun to delete its oldest files, before anything is measured."""
-PATHS = (
-    "/metrics",
-    "/",
-    "/api/v1/snapshot",
-    "/api/v1/rules",
-    "/api/v1/alerts",
-    "/metrics",
-    "/-/healthy",
-    "/api/v1/rack",
-)
+PATHS = ("/metrics", "/", "/api/v1/snapshot", "/api/v1/rules", "/api/v1/alerts", "/metrics", "/-/healthy",
+         "/api/v1/rack")  # fmt: skip
 WARM, CALM = 1 / 3, 0.75
 """Shares of the time: what counts as growth begins after the first. Workers are killed before it and after the second.
 
@@ -40,21 +29,6 @@ So what killed workers leave behind for a while has been there before it counts,
 """
 LOOKS, KILL_EVERY, TELL_EVERY = 1080, 12, 60
 """Changes and looks in all, and after how many a worker is killed, or something is said."""
-
-
-@dataclass(frozen=True, slots=True)
-class Soaked:
-    """What a soak gave: how long it took, from which second on it counts, and what went on meanwhile."""
-
-    seconds: float
-    warm: float
-    trends: Sequence[Trend]
-    told: str
-    troubles: Sequence[str] = ()
-
-    def missed(self) -> list[str]:
-        """What grew beyond its limit, and what else went wrong."""
-        return [trend.what.strip() for trend in self.trends if trend.missed(self.warm)] + list(self.troubles)
 
 
 class Visitors:

@@ -10,11 +10,10 @@ import pytest
 from tests.lab.bench.processes import MIB
 from tests.lab.bench.report import CannotRunError, Progress
 from tests.lab.bench.rig import QUICK, Rig
-from tests.lab.soak import soak_report
+from tests.lab.soak import growth
 from tests.lab.soak.accelerated import LOOK_EVERY, PAGE_EVERY, RELOAD_EVERY, accelerated
-from tests.lab.soak.footprint import MEMORY_LIMIT, mebibytes
-from tests.lab.soak.real_time import Soaked, in_real_time
-from tests.lab.soak.trend import Trend
+from tests.lab.soak.growth import MEMORY_LIMIT, Soaked, Trend, mebibytes
+from tests.lab.soak.real_time import in_real_time
 
 HOUR = 3600
 
@@ -34,7 +33,7 @@ def test_what_grows_by_the_limit_is_missed_and_noise_and_peaks_are_not() -> None
     assert Trend("memory", MEMORY_LIMIT, mebibytes, [(0.0, 1.0)]).missed(0.0)  # one sample shows nothing
     soaked = Soaked(3600.0, 900.0, [_trend(8 * MIB), _trend(0.0)], "9 rounds", ["thread x fell"])
     assert soaked.missed() == ["memory", "thread x fell"]
-    assert soak_report.markdown("a", soaked).count("**missed**") == 2
+    assert growth.markdown("a", soaked).count("**missed**") == 2
 
 
 def test_minutes_at_accelerated_time_look_at_everything() -> None:

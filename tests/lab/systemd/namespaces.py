@@ -1,8 +1,4 @@
-"""The quick machine: a systemd of its own in namespaces, over an overlay on this machine's root.
-
-It shares the kernel, and so the kernel log, with this machine; everything else that it writes is in a temporary
-folder. Whatever happens, its processes, mounts and cgroups go with the process that made it, or with the next run.
-"""
+"""The temporary folder of a machine, which goes with it; or with the next run, where its maker was killed."""
 
 from __future__ import annotations
 
@@ -11,12 +7,79 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.lab.systemd.lines import Report, follow
-from tests.lab.systemd.places import PREFIX, alive, place
+PREFIX = "coldplate-machine."
+FOLDERS = Path("/var/tmp")
+"""Not /tmp, which may be in memory: a machine takes up to a gigabyte."""
+
+
+@contextlib.contextmanager
+def place() -> Iterator[Path]:
+    """A folder of this process's own."""
+    for left in FOLDERS.glob(f"{PREFIX}*"):
+        if not alive(left.name):
+            shutil.rmtree(left, ignore_errors=True)
+    prefix = f"{PREFIX}{os.getpid()}."
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=FOLDERS, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def alive(name: str) -> bool:
+    """Whether the process is there that made what has this name."""
+    return Path("/proc", name.removeprefix(PREFIX).partition(".")[0]).exists()
+
+
+END = "CHECKS-END"
+"""The line with which the checks say that they are through."""
+
+
+@dataclass(slots=True)
+class Report:
+    """Lines by how they begin: `ok`, `FAIL`. `complete` says whether the checks came to their end."""
+
+    lines: list[str] = field(default_factory=list)
+    complete: bool = False
+
+    def add(self, line: str) -> None:
+        if line.startswith(END):
+            self.complete = True
+            return
+        self.lines.append(line)
+        print(line, flush=True)
+
+    def count(self, word: str) -> int:
+        return sum(line.startswith(word) for line in self.lines)
+
+    @property
+    def good(self) -> bool:
+        return self.complete and self.count("FAIL") == 0 and self.count("ok") > 0
+
+
+def follow(path: Path, patience: float, alive: Callable[[], bool]) -> Report:
+    """Read the file as it grows, until its last line, its writer's end or `patience` seconds."""
+    report = Report()
+    until = time.monotonic() + patience
+    at = 0
+    while not report.complete:
+        over = not alive() or time.monotonic() > until
+        text = path.read_bytes()[at:] if path.exists() else b""
+        whole = text.rpartition(b"\n")[0]
+        for line in whole.decode(errors="replace").replace("\r", "").split("\n") if whole else ():
+            report.add(line)
+        at += len(whole) + 1 if whole else 0
+        if over:
+            break
+        time.sleep(0.2)
+    if not report.complete:
+        print("FAIL the machine ended, or ran out of time, before the checks were through", file=sys.stderr)
+    return report
+
 
 WHAT = "systemd in namespaces over an overlay on this machine"
 HERE = Path(__file__).resolve().parent

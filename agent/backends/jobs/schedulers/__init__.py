@@ -13,7 +13,7 @@ from agent.lib.discovery import modules_in
 
 
 def discover(folders: Iterable[str], package: str) -> tuple[Scheduler, ...]:
-    """The scheduler of every module in the folders of a package, the most trusted first."""
+    """Return the scheduler of every module in the folders of a package, the most trusted first."""
     found: list[Scheduler] = [module.SCHEDULER for module in modules_in(package, folders)]
     return tuple(sorted(found, key=lambda scheduler: (scheduler.rank, scheduler.name)))
 

@@ -15,7 +15,7 @@ from agent.backends.jobs.job import Job, Scheduler
 
 
 def flux_job(env: Mapping[str, str], within: str) -> Job | None:
-    """The job of the system's instance: jobs that it starts within itself have the same GPUs."""
+    """Return the job of the system's instance: jobs that it starts within itself have the same GPUs."""
     del within  # no cgroup names it
     path, last = env.get("FLUX_JOB_ID_PATH", ""), env.get("FLUX_JOB_ID", "")
     job = path.strip("/").partition("/")[0] or last

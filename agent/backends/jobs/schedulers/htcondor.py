@@ -16,7 +16,7 @@ _SCRATCH = re.compile(r"/(dir_[0-9]+)(?:/|$)")
 
 
 def condor_job(env: Mapping[str, str], within: str) -> Job | None:
-    """The slot and scratch directory of the environment, as slot1_2/dir_4711."""
+    """Return the slot and scratch directory of the environment, as slot1_2/dir_4711."""
     slot = env.get("_CONDOR_SLOT", "").partition("@")[0]
     scratch = _SCRATCH.search(env.get("_CONDOR_SCRATCH_DIR", ""))
     if not slot or within not in ("", slot):

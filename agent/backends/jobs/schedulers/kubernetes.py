@@ -19,7 +19,8 @@ def _uid(match: re.Match[str]) -> str:
 
 
 def pod_of(env: Mapping[str, str], within: str) -> Job | None:
-    """The pod that the cgroup names, and its Ray cluster, if any: KubeRay writes the cluster's name into its pods.
+    """Return the pod that the cgroup names, and its Ray cluster, if any: KubeRay writes the cluster's name into its
+    pods.
 
     (utils.RAY_CLUSTER_NAME of ray-project/kuberay.) Labels of pods, and with them the queues of Kueue, are known only
     to the API server, which is not asked.

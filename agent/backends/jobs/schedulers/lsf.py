@@ -15,7 +15,7 @@ from agent.backends.jobs.job import Job, Scheduler
 
 
 def lsf_job(env: Mapping[str, str], within: str) -> Job | None:
-    """The LSF job that the environment names; the elements of an array share its LSB_JOBID.
+    """Return the LSF job that the environment names; the elements of an array share its LSB_JOBID.
 
     The element's index counts only if the cgroup does not contain it, and only if it is a number.
     """

@@ -16,7 +16,7 @@ _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 def nomad_job(env: Mapping[str, str], within: str) -> Job | None:
-    """The allocation that the environment names, under the name of its job."""
+    """Return the allocation that the environment names, under the name of its job."""
     job = env.get("NOMAD_ALLOC_ID", "")
     if not job or within not in ("", job):
         return None

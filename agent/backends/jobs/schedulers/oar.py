@@ -14,7 +14,7 @@ from agent.backends.jobs.job import Job, Scheduler
 
 
 def oar_job(env: Mapping[str, str], within: str) -> Job | None:
-    """The OAR job that the environment names."""
+    """Return the OAR job that the environment names."""
     job = env.get("OAR_JOB_ID") or env.get("OAR_JOBID") or ""
     if not job or within not in ("", job):
         return None

@@ -13,7 +13,7 @@ from agent.backends.jobs.job import Job, Scheduler
 
 
 def pbs_job(env: Mapping[str, str], within: str) -> Job | None:
-    """The PBS job that the environment names."""
+    """Return the PBS job that the environment names."""
     job = env.get("PBS_JOBID")
     if not job or within not in ("", job):
         return None

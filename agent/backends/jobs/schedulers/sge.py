@@ -17,12 +17,14 @@ def _unit_task(match: re.Match[str]) -> str:
 
 
 def _numbered(job: str, task: str) -> str:
-    """A job, or the task of an array job, as qstat(1) writes it; outside an array the task is "undefined" or 1."""
+    """Return a job, or the task of an array job, as qstat(1) writes it; outside an array the task is "undefined" or
+    1.
+    """
     return f"{job}.{task}" if task not in ("", "undefined") else job
 
 
 def sge_job(env: Mapping[str, str], within: str) -> Job | None:
-    """The job that the environment names. Others use the name JOB_ID as well, so SGE_ROOT must be there, too."""
+    """Return the job that the environment names. Others use the name JOB_ID as well, so SGE_ROOT must be there, too."""
     job = env.get("JOB_ID", "")
     if not (job.isascii() and job.isdigit() and env.get("SGE_ROOT")):
         return None

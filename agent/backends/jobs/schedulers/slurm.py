@@ -20,13 +20,13 @@ def _seconds(text: str) -> float | None:
 
 
 def _component(env: Mapping[str, str], within: str) -> str:
-    """The number of the heterogeneous job's component that has this id; "" if it is not one."""
+    """Return the number of the heterogeneous job's component that has this id; "" if it is not one."""
     marked = (key.removeprefix(COMPONENT) for key, value in env.items() if within and value == within)
     return next((number for number in marked if number.isdigit()), "")
 
 
 def slurm_job(env: Mapping[str, str], within: str) -> Job | None:
-    """The Slurm job that the environment names.
+    """Return the Slurm job that the environment names.
 
     Each component of a heterogeneous job is a job with an id and a cgroup of its own, but every task finds the first
     one's id in SLURM_JOB_ID (task_state_create in src/slurmd/slurmstepd), and the facts of each in variables that end

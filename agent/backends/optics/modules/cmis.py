@@ -153,7 +153,7 @@ class Cmis:
 
 
 def _lanes_of(head: bytes, upper: bytes, applications: bytes, advertised: bytes) -> tuple[set[int], set[int]]:
-    """The lanes of one bank that its applications use, on the side of the medium and of the host.
+    """Return the lanes of one bank that its applications use, on the side of the medium and of the host.
 
     Byte 210 counts only in a module that lists none: modules are known that set none or all of its bits.
     """
@@ -173,7 +173,7 @@ def _lanes_of(head: bytes, upper: bytes, applications: bytes, advertised: bytes)
 
 
 def _bits_of(mask: int) -> set[int]:
-    """The lanes, from 1, whose bits are set."""
+    """Return the lanes, from 1, whose bits are set."""
     return {lane for lane in range(1, _LANES + 1) if mask >> (lane - 1) & 1}
 
 
@@ -243,12 +243,12 @@ Places = Mapping[int, Mapping[int, VdmSample]]
 
 
 def description_spans(groups: bytes) -> tuple[ModuleSpan, ...]:
-    """The pages of descriptions, of what VDM_GROUPS has."""
+    """Return the pages of descriptions, of what VDM_GROUPS has."""
     return tuple(ModuleSpan(_DESCRIPTIONS + group, _UPPER, _PAGE) for group in range((groups[0] & _MOST_GROUPS) + 1))
 
 
 def find_samples(pages: Sequence[bytes], media: Collection[int], host: Collection[int]) -> Places:
-    """Where the values of each side's lanes are, of what the pages of descriptions have; the first place of each
+    """Return where the values of each side's lanes are, of what the pages of descriptions have; the first place of each
     counts."""
     lanes = {MEDIA: media, HOST: host}
     known: set[VdmSample] = set()
@@ -266,12 +266,15 @@ def find_samples(pages: Sequence[bytes], media: Collection[int], host: Collectio
 
 
 def value_spans(places: Places) -> tuple[ModuleSpan, ...]:
-    """What has these values: of each page the bytes from the first to the last."""
+    """Return what has these values: of each page the bytes from the first to the last."""
     return tuple(ModuleSpan(page, min(at), max(at) + 2 - min(at)) for page, at in places.items())
 
 
 def decode_samples(places: Places, parts: Sequence[bytes]) -> dict[VdmSample, float]:
-    """The ratios that the bytes of `value_spans` mean. An error ratio above 1 is left out: it was not measured."""
+    """Return the ratios that the bytes of `value_spans` mean.
+
+    An error ratio above 1 is left out: it was not measured.
+    """
     found: dict[VdmSample, float] = {}
     for places_of_page, part in zip(places.values(), parts, strict=True):
         first = min(places_of_page)

@@ -66,7 +66,7 @@ class ModuleReading(NamedTuple):
 
 
 def read_module(memory: Memory, known: ModuleFacts | None) -> ModuleReading:
-    """The module behind `memory`, of which `known` was read before. Raises as `memory`, and DeviceError."""
+    """Return the module behind `memory`, of which `known` was read before. Raises as `memory`, and DeviceError."""
     head = _read(memory, HEAD)
     layout = _layout_of(head[0])
     upper = _read(memory, layout.identity)
@@ -108,7 +108,7 @@ def _diagnose(memory: Memory, places: Places | RequestFailure) -> Mapping[VdmSam
 
 
 def _tried(read: Callable[[], _Read]) -> _Read | RequestFailure:
-    """What is read, or why it cannot be, which costs the module nothing else."""
+    """Return what is read, or why it cannot be, which costs the module nothing else."""
     try:
         return read()
     except (OSError, NetlinkFormatError) as error:
@@ -126,7 +126,7 @@ def _layout_of(identifier: int) -> MemoryMap:
 
 
 def _read(memory: Memory, span: ModuleSpan, *, blank: bool = False) -> bytes:
-    """All bytes of a span. Only `blank` ones may be memory that was never written."""
+    """Return all bytes of a span. Only `blank` ones may be memory that was never written."""
     data = memory(span)
     if len(data) != span.length:
         raise malformed(f"{span}: {len(data)} bytes, asked for {span.length}")

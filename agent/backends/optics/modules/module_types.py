@@ -109,12 +109,12 @@ class MemoryMap(Protocol):
     def identify(self, head: bytes, upper: bytes) -> ModuleIdentity: ...
 
     def traits_spans(self, head: bytes, upper: bytes) -> tuple[ModuleSpan, ...]:
-        """What `traits` needs besides."""
+        """Return what `traits` needs besides."""
 
     def traits(self, head: bytes, upper: bytes, parts: Sequence[bytes]) -> ModuleCapabilities: ...
 
     def limits_span(self, head: bytes) -> ModuleSpan | None:
-        """Where the limits are; None if the module has no such page."""
+        """Return where the limits are; None if the module has no such page."""
 
     def limits(self, traits: ModuleCapabilities, page: bytes) -> ModuleLimits: ...
 
@@ -124,12 +124,12 @@ class MemoryMap(Protocol):
 
 
 def malformed(detail: str) -> DeviceError:
-    """The error for memory that cannot be right."""
+    """Return the error for memory that cannot be right."""
     return DeviceError(Reason.MALFORMED, detail)
 
 
 def text_in(data: bytes) -> str:
-    """A text field as a label's value."""
+    """Return a text field as a label's value."""
     return printable(data.strip(_BLANK).decode("ascii", "replace"))
 
 
@@ -139,24 +139,24 @@ def read_u16_array(data: bytes, at: int, count: int) -> tuple[int, ...]:
 
 
 def degrees_in(data: bytes, at: int) -> float | None:
-    """A temperature. Exactly 0 is what a module says that does not measure it."""
+    """Return a temperature. Exactly 0 is what a module says that does not measure it."""
     (steps,) = struct.unpack_from(">h", data, at)
     return steps * DEGREES if steps else None
 
 
 def volts_in(data: bytes, at: int) -> float | None:
-    """A supply voltage. Exactly 0 is none: without one no module would answer."""
+    """Return a supply voltage. Exactly 0 is none: without one no module would answer."""
     (steps,) = read_u16_array(data, at, 1)
     return steps * VOLTS if steps else None
 
 
 def lanes_in(data: bytes, at: int, lanes: Sequence[int], step: float) -> dict[int, float]:
-    """A value for each of these lanes, of which the first is at `at`. 0 is a value: no light, no current."""
+    """Return a value for each of these lanes, of which the first is at `at`. 0 is a value: no light, no current."""
     return {lane: read_u16_array(data, at + 2 * (lane - 1), 1)[0] * step for lane in lanes}
 
 
 def upper_bounds(data: bytes, at: int, step: float, *, signed: bool = False) -> AlarmWarningLimits:
-    """The limits above. Both maps have the order high alarm, low alarm, high warning, low warning."""
+    """Return the limits above. Both maps have the order high alarm, low alarm, high warning, low warning."""
     high, low, warning, _ = struct.unpack_from(">4h" if signed else ">4H", data, at)
     if high <= low:  # never programmed: all zeros or all ones
         return AlarmWarningLimits()
@@ -164,7 +164,7 @@ def upper_bounds(data: bytes, at: int, step: float, *, signed: bool = False) -> 
 
 
 def lower_bounds(data: bytes, at: int, step: float) -> AlarmWarningLimits:
-    """The limits below, in the same order."""
+    """Return the limits below, in the same order."""
     high, low, _, warning = read_u16_array(data, at, 4)
     if high <= low:
         return AlarmWarningLimits()

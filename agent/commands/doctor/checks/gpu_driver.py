@@ -29,7 +29,7 @@ _IN_NAME = re.compile(r"libnvidia-ml\.so\.([0-9]+(?:\.[0-9]+)+)")
 
 
 def driver_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """The module with its GPUs, the library, and Python's binding to it."""
+    """Yield the module with its GPUs, the library, and Python's binding to it."""
     if not node.has_driver:
         why = f"backends.devices is {node.config.backends.devices}"
         yield DRIVER.constant("configuration", DRIVER.ok(f"not needed: {why}"))
@@ -41,7 +41,7 @@ def driver_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
 
 
 def module_version(node: DoctorNode) -> str:
-    """The version of the kernel module; empty where none is loaded. Raises OSError."""
+    """Return the version of the kernel module; empty where none is loaded. Raises OSError."""
     try:
         said = text(node.procfs / "driver/nvidia/version")
     except FileNotFoundError:
@@ -97,7 +97,7 @@ def _library(node: DoctorNode) -> Iterator[DoctorFinding]:
 
 
 def find_library(root: Path) -> Path | None:
-    """Where the loader finds the library, by its cache or in the usual folders. Raises OSError."""
+    """Return where the loader finds the library, by its cache or in the usual folders. Raises OSError."""
     cache = root / "etc/ld.so.cache"
     places = []
     if cache.is_file():
@@ -127,7 +127,7 @@ GPU = re.compile(r"nvidia[0-9]+")
 
 
 def device_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """All of them at once: a node of /dev is looked at, and never opened."""
+    """Yield all of them at once: a node of /dev is looked at, and never opened."""
     if node.has_driver:
         yield DEVICES.check(node.root / "dev", _check_device, node)
 
@@ -160,7 +160,7 @@ KERNEL_LOG_REMEDY = f"in the unit, as in packaging/systemd/coldplate.service: {H
 
 
 def kernel_log_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """One, where GPUs of this node are read."""
+    """Yield one, where GPUs of this node are read."""
     if node.has_driver:
         yield KERNEL_LOG.check(node.root / "dev/kmsg", _check_kernel_log, node)
 
@@ -190,7 +190,7 @@ def _check_kernel_log(node: DoctorNode) -> Iterator[DoctorFinding]:
 
 
 def _is_restricted(node: DoctorNode) -> bool:
-    """Whether it takes CAP_SYSLOG (kernel.dmesg_restrict, Documentation/admin-guide/sysctl/kernel.rst)."""
+    """Return whether it takes CAP_SYSLOG (kernel.dmesg_restrict, Documentation/admin-guide/sysctl/kernel.rst)."""
     try:
         return text(node.procfs / "sys/kernel/dmesg_restrict", 8) == "1"
     except OSError:

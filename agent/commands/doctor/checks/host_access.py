@@ -30,7 +30,7 @@ MAX_ADAPTERS = 256
 
 
 def fabric_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """Each adapter on its own: one whose firmware hangs holds up no other."""
+    """Yield each adapter on its own: one whose firmware hangs holds up no other."""
     folder = node.sysfs / "class/infiniband"
     if not node.config.backends.infiniband:
         yield FABRIC.constant(folder, FABRIC.ok("not read: backends.infiniband is false"))
@@ -97,7 +97,7 @@ def bmc_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
 
 
 def _redfish(node: DoctorNode, target: HttpTarget) -> Iterator[DoctorFinding]:
-    """One question with the login: more wrong ones would have the controller lock the account."""
+    """Yield one question with the login: more wrong ones would have the controller lock the account."""
     client = HttpClient(target, AnswerBounds(body=1 << 20), node.mono)
     try:
         answer = exchange(client, target, CHASSIS, node.mono() + BMC_DEADLINE_SECONDS)
@@ -132,7 +132,7 @@ RAPL_REMEDY = "make install (70-coldplate.rules), then udevadm trigger --action=
 
 
 def rapl_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """One, where it is asked for."""
+    """Yield one, where it is asked for."""
     folder = node.sysfs / "class/powercap"
     if "rapl" in node.config.backends.power:
         yield RAPL.check(folder, _check_rapl, node, folder)
@@ -172,7 +172,7 @@ class KernelTimex(ctypes.Structure):
 
 
 def clock_checks(node: DoctorNode) -> Iterable[DoctorCheck]:  # noqa: ARG001 - the kernel that runs is the only one to ask
-    """One question to the kernel."""
+    """Yield one question to the kernel."""
     yield CLOCK.check("adjtimex", _check_clock)
 
 
@@ -185,7 +185,7 @@ def _check_clock() -> Iterator[DoctorFinding]:
 
 
 def judge_clock(status: int, error: float) -> DoctorFinding:
-    """What the kernel's `status` bits and its largest `error`, in seconds, say."""
+    """Return what the kernel's `status` bits and its largest `error`, in seconds, say."""
     if status & UNSYNCHRONISED:
         remedy = "systemctl enable --now chrony (or systemd-timesyncd); chronyc tracking"
         return CLOCK.warn("not synchronised: the rack's sums and the times of alerts are off", remedy)

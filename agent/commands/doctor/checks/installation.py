@@ -36,7 +36,7 @@ CONFIG = FindingFactory("configuration")
 
 
 def configuration_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """The file itself, and each that it names."""
+    """Yield the file itself, and each that it names."""
     yield CONFIG.check(node.file or "configuration", _check_configuration, node)
     for key, path in sorted(set(named_files(node.config))):
         yield CONFIG.check(path, _check_named_file, node.user, key, Path(path))
@@ -86,7 +86,7 @@ RESTARTS = 3.0
 
 
 def agent_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """One, by what the agent said when it was asked."""
+    """Yield one, by what the agent said when it was asked."""
     yield AGENT.check(node.target.shown, _check_agent, node)
 
 
@@ -144,7 +144,7 @@ SOCKET_UNIT = "coldplate-broker.socket"
 
 
 def unit_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """One, where systemd runs."""
+    """Yield one, where systemd runs."""
     yield UNITS.check(node.root / "run/systemd/system", _check_unit, node)
 
 
@@ -178,7 +178,7 @@ def _check_unit(node: DoctorNode) -> Iterator[DoctorFinding]:
 
 
 def _program(node: DoctorNode, unit: Path) -> Iterator[DoctorFinding]:
-    """What ExecStart= names: an installation that was moved, or whose Python is gone, ends with 203/EXEC."""
+    """Yield what ExecStart= names: an installation that was moved, or whose Python is gone, ends with 203/EXEC."""
     match = _PROGRAM.search(whole(unit))
     program = node.root / match[1].lstrip("/") if match else None
     if program is not None and not (program.exists() and os.access(program, os.X_OK)):
@@ -186,7 +186,7 @@ def _program(node: DoctorNode, unit: Path) -> Iterator[DoctorFinding]:
 
 
 def is_enabled(root: Path, name: str) -> bool:
-    """Whether a target or another unit wants it at boot (systemd.unit(5), .wants)."""
+    """Return whether a target or another unit wants it at boot (systemd.unit(5), .wants)."""
     for folder in UNIT_FOLDERS:
         try:
             wanting = [each for each in list_names(root / folder) if each.endswith((".wants", ".requires"))]
@@ -203,7 +203,7 @@ MIN_FREE_BYTES = 64 << 20
 
 
 def state_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """One."""
+    """Yield one."""
     given = node.config.state_dir
     path = Path(given) if given is not None else node.root / str(STATE_DIRECTORY).lstrip("/")
     yield STATE.check(path, _check_state, node, path)
@@ -248,7 +248,7 @@ SHIPPED = "compare systemctl cat coldplate.service with packaging/systemd/coldpl
 
 
 def sandbox_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """One, by what the running agent said."""
+    """Yield one, by what the running agent said."""
     yield SANDBOX.check(node.target.shown, _check_sandbox, node)
 
 
@@ -266,7 +266,7 @@ def _check_sandbox(node: DoctorNode) -> Iterator[DoctorFinding]:
 
 
 def _denied(view: RunningAgent) -> Iterator[DoctorFinding]:
-    """One finding for each reason, which may hide many metrics."""
+    """Yield one finding for each reason, which may hide many metrics."""
     denied: dict[str, list[JsonGap]] = {}
     for gap in view.gaps:
         if gap.reason == "denied":

@@ -20,7 +20,7 @@ NAMES = frozenset(each.name for each in SCHEDULERS)
 
 
 def scheduler_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """The processes, and the kubelet's sockets where there is one."""
+    """Yield the processes, and the kubelet's sockets where there is one."""
     yield SCHEDULER.check(node.procfs, _check_scheduler, node)
     yield SCHEDULER.check(SOCKETS[0], _kubelet, node)
 
@@ -68,12 +68,10 @@ def _kubelet(node: DoctorNode) -> Iterator[DoctorFinding]:
 
 
 PROCESSES = FindingFactory("processes")
-SEEN = frozenset({"0", "off", "1", "noaccess"})
-"""Values of hidepid= with which /proc/PID is seen (proc(5)); with 1, it cannot be looked into."""
 
 
 def process_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """One, by the options that procfs is mounted with."""
+    """Yield one, by the options that procfs is mounted with."""
     if node.has_driver and node.config.jobs.sources:
         yield PROCESSES.check(node.procfs / "mounts", _check_process, node)
 
@@ -99,7 +97,7 @@ LOST = "job names, accounts and partitions, and power by IPMI, are missing"
 
 
 def broker_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """One: it is asked for the job variables of this very process."""
+    """Yield one: it is asked for the job variables of this very process."""
     if node.config.backends.devices != "synthetic":
         yield BROKER.check(node.root / SOCKET.lstrip("/"), _check_broker, node)
 

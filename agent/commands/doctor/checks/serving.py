@@ -25,14 +25,14 @@ LISTENING, ESTABLISHED = "0A", "01"
 
 
 def port_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """One for each address of the configuration."""
+    """Yield one for each address of the configuration."""
     for _, port in node.listen:
         if port:
             yield PORT.check(f"port {port}", _check_port, node, port)
 
 
 def sockets(node: DoctorNode) -> Iterator[list[str]]:
-    """The lines of both tables in their columns. A table that is not there has none."""
+    """Yield the lines of both tables in their columns. A table that is not there has none."""
     for name in ("tcp", "tcp6"):
         try:
             lines = whole(node.procfs / "net" / name).splitlines()[1:]
@@ -42,7 +42,7 @@ def sockets(node: DoctorNode) -> Iterator[list[str]]:
 
 
 def port_of(address: str) -> int:
-    """The port of ADDRESS:PORT in the tables; it is hexadecimal."""
+    """Return the port of ADDRESS:PORT in the tables; it is hexadecimal."""
     return int(address.rpartition(":")[2], 16)
 
 
@@ -64,7 +64,7 @@ def _check_port(node: DoctorNode, port: int) -> Iterator[DoctorFinding]:
 
 
 def _holder(node: DoctorNode, inodes: set[str]) -> ListedProcess | None:
-    """The process that holds one of these sockets; None where only root may see it."""
+    """Return the process that holds one of these sockets; None where only root may see it."""
     wanted = {f"socket:[{inode}]" for inode in inodes}
     for each in node.processes:
         folder = node.procfs / str(each.pid) / "fd"
@@ -89,7 +89,7 @@ MOST_SHOWN = 4
 
 
 def scrape_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """One, while an agent runs."""
+    """Yield one, while an agent runs."""
     yield SCRAPES.check(node.procfs / "net/tcp", _check_scrape, node)
 
 
@@ -118,7 +118,9 @@ def _check_scrape(node: DoctorNode) -> Iterator[DoctorFinding]:
 
 
 def peer_of(address: str) -> str:
-    """The address of ADDRESS:PORT in the tables: words of four bytes, each in the order of x86-64 and aarch64."""
+    """Return the address of ADDRESS:PORT in the tables: words of four bytes, each in the order of x86-64 and
+    aarch64.
+    """
     words = bytes.fromhex(address.partition(":")[0])
     turned = b"".join(words[at : at + 4][::-1] for at in range(0, len(words), 4))
     if len(turned) == 4:
@@ -161,7 +163,9 @@ def receiver_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
 
 
 def _reach(node: DoctorNode, kind: str, target: HttpTarget) -> Iterator[DoctorFinding]:
-    """A GET changes nothing: an Alertmanager is asked whether it is ready, of a webhook any answer will do."""
+    """Ask with a GET, which changes nothing: an Alertmanager is asked whether it is ready, of a webhook any answer
+    will do.
+    """
     is_alertmanager = kind == "alertmanager"
     client = HttpClient(target, AnswerBounds(body=1 << 20), node.mono)
     request = HttpRequest("GET", f"{target.path}{READY}" if is_alertmanager else target.path or "/")
@@ -198,7 +202,7 @@ RULES = FindingFactory("rules")
 
 
 def rule_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """All files at once, as they are loaded, and what the running agent says of them."""
+    """Yield all files at once, as they are loaded, and what the running agent says of them."""
     yield RULES.check("rules.files", _load, node)
     yield RULES.check(node.target.shown, _running, node)
 

@@ -25,7 +25,7 @@ _FEW = 3
 
 
 def draw(scene: ScreenData, state: UiState, look: TextLayout) -> tuple[list[Text], OnScreen]:
-    """The lines, exactly as many as the terminal has, and what keys act upon."""
+    """Return the lines, exactly as many as the terminal has, and what keys act upon."""
     rows = gpu_table.rows_of(scene.nodes, state)
     if state.is_helping:
         return _fitted(help_lines(look), state, look), _on_screen(rows, (), 0)
@@ -65,7 +65,7 @@ def _nothing(scene: ScreenData, state: UiState) -> str:
 
 
 def _first(rows: Sequence[Row], state: UiState, room: int) -> int:
-    """The first row that is shown: the selected one stays in sight."""
+    """Return the first row that is shown: the selected one stays in sight."""
     place = next((place for place, row in enumerate(rows) if gpu_table.key_of(row) == state.selected), 0)
     return min(max(place - room // 2, 0), max(len(rows) - room, 0))
 
@@ -91,7 +91,7 @@ def _panels(scene: ScreenData, state: UiState, look: TextLayout, room: int | Non
 
 
 def _shares(room: int, wanted: Sequence[int]) -> list[int]:
-    """Lines for each of these panels: each gets two if there are, then the first takes what it can use."""
+    """Return lines for each of these panels: each gets two if there are, then the first takes what it can use."""
     shares = [0] * len(wanted)
     for least in (2, 3, max(wanted, default=0)):
         for place, most in enumerate(wanted):
@@ -135,7 +135,7 @@ BEGIN, END = "\x1b[?2026h", "\x1b[?2026l"
 
 
 def styled(console: Console, line: Text) -> str:
-    """A line with the console's way of colouring: none where NO_COLOR is set or the terminal is dumb."""
+    """Return a line with the console's way of colouring: none where NO_COLOR is set or the terminal is dumb."""
     with console.capture() as capture:
         console.print(line, end="", soft_wrap=True, markup=False, highlight=False, emoji=False)
     return capture.get()
@@ -150,11 +150,11 @@ class Painter:
         self._shown: list[str] = []
 
     def forget(self) -> None:
-        """The screen was changed by others, or has another size: everything is to be drawn again."""
+        """Draw everything again: the screen was changed by others, or has another size."""
         self._shown = []
 
     def paint(self, lines: Sequence[Text]) -> bytes:
-        """What to write so that the screen shows these lines; nothing if it does."""
+        """Return what to write so that the screen shows these lines; nothing if it does."""
         fresh = [styled(self._console, line) for line in lines]
         out = [] if self._shown else ["\x1b[2J"]
         for place, line in enumerate(fresh):

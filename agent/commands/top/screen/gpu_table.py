@@ -48,7 +48,7 @@ def _state(gpu: GpuView) -> str:
 
 
 def _tone_of(gpu: GpuView, *words: str) -> str:
-    """The style of a value that a finding is about."""
+    """Return the style of a value that a finding is about."""
     return next((STYLES[each.tone] for each in gpu.findings if each.word in words), "")
 
 
@@ -90,7 +90,7 @@ def _clock(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
 
 
 def throttled(gpu: GpuView, _look: TextLayout | None = None, _width: int = 0) -> Part:
-    """What reduces its clocks, the worst first; power caps and idling are normal and not coloured."""
+    """Return what reduces its clocks, the worst first; power caps and idling are normal and not coloured."""
     if not gpu.row.up:
         return ABSENT, ""
     found = sorted((THROTTLES.get(each, (Tone.WARN, ""))[0], each) for each in gpu.throttles)
@@ -159,7 +159,9 @@ _STEP = 8
 
 
 def columns_for(rows: Sequence[Row], look: TextLayout, node_width: int) -> list[GpuColumn]:
-    """The columns that the width holds, in their order; what is left over goes to those whose content needs it."""
+    """Return the columns that the width holds, in their order; what is left over goes to those whose content needs
+    it.
+    """
     found = list(COLUMNS)
     if node_width:
         found.insert(1, GpuColumn("NODE", node_width, 0, lambda gpu, _look, _width: (gpu.node, ""), False))
@@ -179,7 +181,7 @@ def columns_for(rows: Sequence[Row], look: TextLayout, node_width: int) -> list[
 
 
 def _wanted(column: GpuColumn, rows: Sequence[Row], look: TextLayout) -> int:
-    """Cells that a column has a use for."""
+    """Return cells that a column has a use for."""
     if not column.most or column.is_chart:
         return column.most
     gpus = [row for row in rows if isinstance(row, GpuView)]
@@ -188,14 +190,14 @@ def _wanted(column: GpuColumn, rows: Sequence[Row], look: TextLayout) -> int:
 
 
 def node_width(nodes: Sequence[NodeView], look: TextLayout) -> int:
-    """Cells for the names of nodes, 0 where there is one node only."""
+    """Return cells for the names of nodes, 0 where there is one node only."""
     if len(nodes) < 2:
         return 0
     return min(max(cell_len(look.glyphs.text(node.name)) for node in nodes), MOST_NODE, max(look.width // 4, 5))
 
 
 def heading(columns: Sequence[GpuColumn], look: TextLayout, sort: Sort) -> Text:
-    """The line above the rows; the column that they are sorted by is underlined."""
+    """Return the line above the rows; the column that they are sorted by is underlined."""
     parts: list[Part] = []
     for column in columns:
         style = f"{HEAD} underline" if column.head.lower() == _HEADS.get(sort, "") else HEAD
@@ -207,7 +209,7 @@ _HEADS = {**{each: each.value for each in Sort}, Sort.TROUBLE: "state", Sort.IND
 
 
 def row_line(row: Row, columns: Sequence[GpuColumn], look: TextLayout, chosen: bool) -> Text:
-    """One row; the selected one in reverse."""
+    """Return one row; the selected one in reverse."""
     if isinstance(row, NodeView):
         line = look.line((f"{look.glyphs.mark(Tone.BAD)} {row.name}  {row.problem}", STYLES[Tone.BAD]))
     else:
@@ -233,7 +235,7 @@ def job_of(row: Row) -> OneJob | None:
 
 
 def rows_of(nodes: Sequence[NodeView], state: UiState) -> list[Row]:
-    """The rows that are asked for, in the order asked for. A node that does not answer is a row, too."""
+    """Return the rows that are asked for, in the order asked for. A node that does not answer is a row, too."""
     found: list[Row] = []
     for node in nodes:
         if node.problem and not isinstance(state.zoom, OneJob) and matches(node, state.filter):
@@ -247,7 +249,7 @@ def _is_of(gpu: GpuView, state: UiState) -> bool:
 
 
 def matches(row: Row, words: str) -> bool:
-    """Whether every word of the filter stands in what the row shows: node, GPU, state, model, job, owner."""
+    """Return whether every word of the filter stands in what the row shows: node, GPU, state, model, job, owner."""
     if isinstance(row, NodeView):
         told = f"{row.name} {row.problem}"
     else:

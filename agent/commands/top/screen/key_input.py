@@ -60,7 +60,7 @@ class KeyReader:
         return bool(self._left)
 
     def feed(self, data: bytes) -> list[Press]:
-        """What the bytes say, with those before."""
+        """Return what the bytes say, with those before."""
         found: list[Press] = []
         data, self._left = self._left + data, b""
         while data:
@@ -73,13 +73,13 @@ class KeyReader:
         return found
 
     def flush(self) -> list[Press]:
-        """What was left as it stands: nothing more came."""
+        """Return what was left as it stands: nothing more came."""
         left, self._left = self._left, b""
         return [KeyPress("escape")] if left.startswith(b"\x1b") else []
 
 
 def _first(data: bytes) -> tuple[Press | None, bytes]:
-    """The first event, None for one that means nothing here, and the bytes behind it."""
+    """Return the first event, None for one that means nothing here, and the bytes behind it."""
     found = _SEQUENCE.match(data)
     if found is not None:
         return _sequence(found), data[found.end() :]
@@ -112,7 +112,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def _is_cut(data: bytes) -> bool:
-    """Whether the bytes are the beginning of one character."""
+    """Return whether the bytes are the beginning of one character."""
     return len(data) < 2 + (data[0] >= 0xE0) + (data[0] >= 0xF0) and all(each & 0xC0 == 0x80 for each in data[1:])
 
 
@@ -182,7 +182,7 @@ class OnScreen:
 
 
 def press(state: UiState, event: Press, screen: OnScreen) -> UiState:
-    """The state after a key, a click or a turn of the wheel."""
+    """Return the state after a key, a click or a turn of the wheel."""
     if isinstance(event, MouseClick):
         return _clicked(state, event, screen)
     if isinstance(event, MouseScroll):
@@ -244,7 +244,7 @@ def _into_job(state: UiState, screen: OnScreen) -> UiState:
 
 
 def _back(state: UiState, _screen: OnScreen) -> UiState:
-    """One step back: out of the zoom, then out of the filter, then out of the selection."""
+    """Return one step back: out of the zoom, then out of the filter, then out of the selection."""
     if state.zoom is not None:
         return replace(state, zoom=None)
     return replace(state, filter="") if state.filter else replace(state, selected=None)

@@ -100,7 +100,7 @@ class TerminalModes:
             raise TerminalGoneError from error
 
     def read(self) -> bytes:
-        """What was typed. Raises TerminalGoneError."""
+        """Return what was typed. Raises TerminalGoneError."""
         try:
             data = os.read(self._source, 4096)
         except OSError as error:
@@ -110,7 +110,7 @@ class TerminalModes:
         return data
 
     def size(self) -> os.terminal_size:
-        """Columns and lines. Raises TerminalGoneError."""
+        """Return columns and lines. Raises TerminalGoneError."""
         try:
             return os.get_terminal_size(self._sink)
         except OSError as error:
@@ -153,7 +153,7 @@ class LiveLoop:
         self.state = UiState()
 
     def run(self, state: UiState) -> int:
-        """The exit status: 0 if the person left, else 128 and the number of the signal."""
+        """Return the exit status: 0 if the person left, else 128 and the number of the signal."""
         self.state = state
         before = {number: signal.signal(number, self._note) for number in _NOTED}
         wakeup = signal.set_wakeup_fd(self._pipe.into, warn_on_full_buffer=False)
@@ -190,7 +190,7 @@ class LiveLoop:
                 drawn, is_stale = self._clock(), False
 
     def _wait(self, seconds: float | None) -> tuple[list[Press], bool]:
-        """What was typed, and whether there is news."""
+        """Return what was typed, and whether there is news."""
         poll = select.poll()
         poll.register(self._source, select.POLLIN)
         poll.register(self._pipe.out, select.POLLIN)

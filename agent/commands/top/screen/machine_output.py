@@ -23,7 +23,7 @@ _VALUES = (
 
 
 def as_json(scene: ScreenData) -> str:
-    """One object: `nodes`, each with its GPUs, ports and alerts, and `troubles`, the worst first. Base units."""
+    """Return one object: `nodes`, each with its GPUs, ports and alerts, and `troubles`, the worst first. Base units."""
     content = {
         "troubles": [{"tone": each.tone.name.lower(), "text": each.text} for each in scene.troubles],
         "nodes": [_node(node) for node in scene.nodes],
@@ -115,7 +115,7 @@ _COLUMNS = ("timestamp", "node", "gpu", "uuid", "state", *_VALUES, "clock_sm_her
 
 
 def as_csv(scene: ScreenData) -> str:
-    """A line of names, and a row for each GPU and each node that does not answer; times in UTC, base units."""
+    """Return a line of names, and a row for each GPU and each node that does not answer; times in UTC, base units."""
     out = io.StringIO()
     writer = csv.DictWriter(out, _COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()

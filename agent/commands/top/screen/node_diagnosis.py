@@ -59,7 +59,7 @@ def _has(gpu: GpuView, *words: str) -> bool:
 
 
 def _jobs(gpus: Sequence[GpuView]) -> dict[Key, list[GpuView]]:
-    """The GPUs that each job holds alone."""
+    """Return the GPUs that each job holds alone."""
     jobs: dict[Key, list[GpuView]] = {}
     for gpu in gpus:
         if gpu.job is not None and gpu.job.get("mig", "0") == "0":
@@ -68,7 +68,7 @@ def _jobs(gpus: Sequence[GpuView]) -> dict[Key, list[GpuView]]:
 
 
 def _of_job(job: Key, members: Sequence[GpuView], gone: Sequence[GpuView], many: bool) -> Iterator[NodeIssue]:
-    """Who holds the job up, and who waits. A GPU that is gone may have lost its job with it: its node decides."""
+    """Yield who holds the job up, and who waits. A GPU that is gone may have lost its job with it: its node decides."""
     behind = [gpu for gpu in members if _has(gpu, BEHIND)]
     waiting = [gpu for gpu in members if _has(gpu, WAITS)]
     places = {gpu.node for gpu in waiting}
@@ -139,7 +139,7 @@ def _name_straggler(waiting: Sequence[GpuView], culprits: Sequence[GpuView], man
 
 
 def _said_again(gpu: GpuView, word: str, text: str) -> list[Finding]:
-    """Its findings, the one of this word in other words."""
+    """Return its findings, the one of this word in other words."""
     return [each._replace(text=text) if each.word == word else each for each in gpu.findings]
 
 
@@ -148,13 +148,13 @@ def _busy(gpus: Sequence[GpuView]) -> str:
 
 
 def _at_low_power(gpus: Sequence[GpuView]) -> str:
-    """What gives a waiting GPU away; GPUs that wait have both values."""
+    """Return what gives a waiting GPU away; GPUs that wait have both values."""
     shares = [gpu.values["power_watts"] / gpu.values["power_limit_watts"] for gpu in gpus]
     return f"{_busy(gpus)} busy at {median(shares):.0%} of {'its' if len(gpus) == 1 else 'their'} power limit"
 
 
 def _of_gpus(gpus: Sequence[GpuView], many: bool) -> Iterator[NodeIssue]:
-    """What is wrong with single GPUs, in as few sentences as name each GPU with all of its troubles."""
+    """Yield what is wrong with single GPUs, in as few sentences as name each GPU with all of its troubles."""
     alike: dict[Finding, list[GpuView]] = {}
     for gpu in gpus:
         for finding in gpu.findings:
@@ -203,7 +203,7 @@ def _add_alerts(node: NodeView) -> None:
 
 
 def _of_alerts(node: NodeView, many: bool) -> Iterator[NodeIssue]:
-    """Alerts that fire, by name: sentences above have said the same of GPUs, but not for how long or how bad."""
+    """Yield alerts that fire, by name: sentences above have said the same of GPUs, but not for how long or how bad."""
     by_name: dict[tuple[Tone, str], int] = {}
     for alert in node.firing:
         by_name[tone_of(alert), alert.rule] = by_name.get((tone_of(alert), alert.rule), 0) + 1

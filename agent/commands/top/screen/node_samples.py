@@ -74,7 +74,7 @@ class SightingBoard:
         return self.look()[0]
 
     def look(self) -> tuple[list[Sighting], dict[str, int]]:
-        """The same, with how many samples or problems of each node there were so far."""
+        """Return the same, with how many samples or problems of each node there were so far."""
         with self._lock:
             return [self._latest[name] for name in self._expected if name in self._latest], dict(self._counts)
 
@@ -139,7 +139,7 @@ class TrafficMeter:
         self._at: float | None = None
 
     def take(self, snapshot: Snapshot) -> Traffic:
-        """What the counters did up to this snapshot; the same snapshot again changes nothing."""
+        """Return what the counters did up to this snapshot; the same snapshot again changes nothing."""
         now = snapshot.at.mono
         if self._at is not None and now < self._at:  # the node's agent or the node itself was restarted
             self._last, self._windows = {}, {}
@@ -174,7 +174,7 @@ class TrafficMeter:
 
 
 def _window(window: deque[tuple[float, float]] | None, reading: Reading, now: float) -> deque[tuple[float, float]]:
-    """The samples of the last minute, with the one that was valid at its beginning."""
+    """Return the samples of the last minute, with the one that was valid at its beginning."""
     if window is None or reading.value < window[-1][1]:
         window = deque()
     window.append((now, reading.value))

@@ -88,7 +88,7 @@ class GpuView:
         return self.values.get(name)
 
     def rate(self, *names: str) -> float | None:
-        """The sum of the rates of these counters, None unless all are known."""
+        """Return the sum of the rates of these counters, None unless all are known."""
         known = [self.rates[name] for name in names if name in self.rates]
         return sum(known) if len(known) == len(names) else None
 
@@ -180,7 +180,7 @@ class NodeView:
 
 
 def whole(pieces: Generator[str, None, Made]) -> Made:
-    """The result of what the page makes in slices; a terminal has nothing to do in between."""
+    """Return the result of what the page makes in slices; a terminal has nothing to do in between."""
     while True:
         try:
             next(pieces)
@@ -190,7 +190,7 @@ def whole(pieces: Generator[str, None, Made]) -> Made:
 
 
 def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> NodeView:
-    """The node as the snapshot shows it; histories, alerts and findings are added by others."""
+    """Return the node as the snapshot shows it; histories, alerts and findings are added by others."""
     found = whole(gather(snapshot))
     view = NodeView(name, origin, snapshot.at.wall)
     gpus: dict[Entity, GpuView] = {row.gpu: GpuView(name, row) for row in whole(landing_gpus.devices(found))}
@@ -280,7 +280,7 @@ def _word(words: Mapping[int, str], code: float | None) -> str:
 
 
 def _called(metric: str, labels: Labels) -> str:
-    """What people call a counter of errors; of a type or reason, with it."""
+    """Return what people call a counter of errors; of a type or reason, with it."""
     word = PORT_ERRORS.get(metric) or GPU_ERRORS[metric]
     which = next((value for name, value in labels if name in ("type", "reason")), "")
     return f"{word} ({which})" if which else word
@@ -343,7 +343,7 @@ class History:
                 line.extendleft(moment.get((name, gpu.row.gpu)) for moment in moments[: MOST - len(line)])
 
     def _before(self, past: Sequence[PastMoment], wall: float) -> Iterator[PastMoment]:
-        """The moments before this one, the newest first."""
+        """Yield the moments before this one, the newest first."""
         for moment in reversed(past):
             if wall - moment.wall >= self._interval * _EARLY:
                 wall = moment.wall

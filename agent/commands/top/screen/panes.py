@@ -36,7 +36,7 @@ NARROW = 40
 
 
 def head_line(nodes: Sequence[NodeView], state: UiState, interval: float, look: TextLayout) -> Text:
-    """Which node or how many, what is in it, and the time of what is shown."""
+    """Return which node or how many, what is in it, and the time of what is shown."""
     parts: list[Part | str] = [("coldplate ", BOLD)]
     if len(nodes) == 1:
         parts += [(f" {nodes[0].name}", BOLD), f"  {_devices(nodes[0])}"]
@@ -56,7 +56,7 @@ def head_line(nodes: Sequence[NodeView], state: UiState, interval: float, look: 
 
 
 def clock_time(wall: float) -> str:
-    """The time of day where the terminal is."""
+    """Return the time of day where the terminal is."""
     return f"{datetime.fromtimestamp(wall, timezone.utc).astimezone():%H:%M:%S}"
 
 
@@ -150,7 +150,7 @@ DESCRIBED = 4
 
 
 def alert_lines(nodes: Sequence[NodeView], wall: float | None, look: TextLayout) -> list[Text]:
-    """Alerts, those that fire first and effects after causes, with their summary where there is room."""
+    """Return alerts, those that fire first and effects after causes, with their summary where there is room."""
     many = len(nodes) > 1
     found = [(node, alert) for node in nodes for alert in node.alerts or ()]
     found.sort(key=lambda each: (each[1].phase is not Phase.FIRING, tone_of(each[1]), each[1].active_at))
@@ -181,7 +181,7 @@ def _alert(node: str, alert: Alert, wall: float | None, look: TextLayout) -> Tex
 
 
 def job_lines(nodes: Sequence[NodeView], wall: float | None, look: TextLayout) -> list[Text]:
-    """A line for each job that holds GPUs here."""
+    """Return a line for each job that holds GPUs here."""
     facts = {key: each for node in nodes for key, each in node.jobs.items()}
     return [
         _job(job, where, gpus, facts.get(_key(job), JobFacts()), wall, look)
@@ -213,7 +213,7 @@ def _job(
 
 
 def port_lines(nodes: Sequence[NodeView], look: TextLayout, only_bad: bool) -> list[Text]:
-    """A line for each port, those in trouble first."""
+    """Return a line for each port, those in trouble first."""
     many = len(nodes) > 1
     found = [(node.name if many else "", port) for node in nodes for port in node.ports]
     found.sort(key=lambda each: min(each[1].tone, Tone.CALM))
@@ -238,7 +238,7 @@ def _port(node: str, port: PortView, look: TextLayout) -> Text:
 
 
 def jobs_of(gpus: Sequence[GpuView], many: bool) -> Iterator[tuple[Mapping[str, str], str, list[GpuView]]]:
-    """Each job with its facts, the GPUs that it holds in short, and those GPUs."""
+    """Yield each job with its facts, the GPUs that it holds in short, and those GPUs."""
     held: dict[tuple[str, str], list[GpuView]] = {}
     facts: dict[tuple[str, str], Mapping[str, str]] = {}
     for gpu in gpus:
@@ -280,7 +280,7 @@ def zoom_lines(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
 
 
 def _alerts(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
-    """The alerts of the GPU, each with what else changed on the node when it began, and where to look."""
+    """Return the alerts of the GPU, each with what else changed on the node when it began, and where to look."""
     lines = []
     for alert in gpu.row.alerts:
         lines += alert_lines([NodeView(node.name, node.origin, alerts=[alert])], node.wall, look)
@@ -324,7 +324,7 @@ def _values(gpu: GpuView, look: TextLayout) -> Iterator[tuple[str, Part]]:
 
 
 def _with_rolling(gpu: GpuView, stem: str, unit: str, factor: float, shown: str) -> str:
-    """The value with the lowest and highest of the last minute."""
+    """Return the value with the lowest and highest of the last minute."""
     now = value_format.plain(gpu.value(f"{stem}_{unit}"), factor, unit=shown)
     low, high = (gpu.value(f"{stem}_{which}_{unit}") for which in ("min", "max"))
     if low is None or high is None:
@@ -333,7 +333,7 @@ def _with_rolling(gpu: GpuView, stem: str, unit: str, factor: float, shown: str)
 
 
 def _grid(values: Sequence[tuple[str, Part]], look: TextLayout) -> list[Text]:
-    """Names and values, in as many columns as there is room for, read downwards."""
+    """Return names and values, in as many columns as there is room for, read downwards."""
     count = max(look.width // GRID_WIDTH, 1)
     width = look.width // count
     height = -(-len(values) // count)
@@ -347,7 +347,7 @@ def _grid(values: Sequence[tuple[str, Part]], look: TextLayout) -> list[Text]:
 
 
 def _chart(title: str, history: Sequence[float | None], most: float, top: str, look: TextLayout) -> list[Text]:
-    """The last samples, the newest at the right, over several lines."""
+    """Return the last samples, the newest at the right, over several lines."""
     if len(history) < 2:
         return []
     shown = list(history[-look.width :])
@@ -359,7 +359,9 @@ def _chart(title: str, history: Sequence[float | None], most: float, top: str, l
 
 
 def _cell(share: float | None, line: int, levels: str) -> str:
-    """One cell of a chart; `line` is counted from below. A zero shows as the lowest level, no value as a blank."""
+    """Return one cell of a chart; `line` is counted from below. A zero shows as the lowest level, no value as a
+    blank.
+    """
     if share is None:
         return " "
     filled = round(min(max(share, 0.0), 1.0) * CHART_LINES * len(levels)) - line * len(levels)
@@ -380,7 +382,7 @@ WORDS = (
 
 
 def help_lines(look: TextLayout) -> list[Text]:
-    """The page, from top to bottom."""
+    """Return the page, from top to bottom."""
     arrows, enter = look.glyphs.arrows, look.glyphs.enter
     keys = (
         (f"{arrows} j k", "select a GPU (also: click, wheel)"),

@@ -32,7 +32,7 @@ class Glyphs:
     is_ascii: bool = False
 
     def mark(self, tone: Tone) -> str:
-        """The sign of a tone: colour is never the only one."""
+        """Return the sign of a tone: colour is never the only one."""
         return self.marks[tone]
 
     def text(self, text: str) -> str:
@@ -51,7 +51,7 @@ class Glyphs:
         return bar + self.track * (width - len(bar))
 
     def sparkline(self, values: Sequence[float | None], most: float, width: int) -> str:
-        """The last values, one in each cell and the newest at the right; a blank for a missing one."""
+        """Return the last values, one in each cell and the newest at the right; a blank for a missing one."""
         shown = [self._level(value, most) for value in values[-width:]] if width > 0 else []
         return "".join(shown).rjust(max(width, 0))
 
@@ -66,7 +66,9 @@ ASCII = Glyphs(("x", "!", ".", " "), "", "#", ".", "_.-=+*#", "-", "C", "Enter",
 
 
 def glyphs_for(encoding: str | None, environment: Mapping[str, str]) -> Glyphs:
-    """Those that an output of this encoding can show, ASCII where the locale is C: Python writes UTF-8 even there."""
+    """Return those that an output of this encoding can show, ASCII where the locale is C: Python writes UTF-8 even
+    there.
+    """
     if next(filter(None, map(environment.get, ("LC_ALL", "LC_CTYPE", "LANG"))), "") in ("C", "POSIX"):
         return ASCII
     try:
@@ -92,7 +94,7 @@ class TextLayout:
     glyphs: Glyphs = UNICODE
 
     def line(self, *parts: Part | str) -> Text:
-        """One line, cut at the width; what others wrote is made harmless here."""
+        """Return one line, cut at the width; what others wrote is made harmless here."""
         text = Text(no_wrap=True, end="")
         left = self.width
         for part in parts:
@@ -150,7 +152,7 @@ def sentence(look: TextLayout, tone: Tone, text: str, most: int = 2) -> Iterator
 
 
 def panel(title: str, lines: Sequence[Text], most: int | None, look: TextLayout) -> list[Text]:
-    """A title and its lines; the last one says how many had no room. Nothing where not even one line fits."""
+    """Return a title and its lines; the last one says how many had no room. Nothing where not even one line fits."""
     if not lines or (most is not None and most < 2):
         return []
     head = look.line((f"{title} ", HEAD), (look.glyphs.rule * max(look.width - len(title) - 1, 0), DIM))

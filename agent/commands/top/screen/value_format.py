@@ -12,12 +12,12 @@ def percent(share: float | None) -> str:
 
 
 def plain(value: float | None, factor: float = 1.0, digits: int = 0, unit: str = "") -> str:
-    """A value times a factor."""
+    """Return a value times a factor."""
     return ABSENT if value is None else f"{value * factor:.{digits}f}{unit}"
 
 
 def of(value: float | None, most: float | None, factor: float = 1.0, unit: str = "") -> str:
-    """A value, of the most that there can be where that is known: 641/700W."""
+    """Return a value, of the most that there can be where that is known: 641/700W."""
     if value is None:
         return ABSENT
     return f"{value * factor:.0f}{unit}" if most is None else f"{value * factor:.0f}/{most * factor:.0f}{unit}"
@@ -35,12 +35,12 @@ def scaled(value: float | None, unit: str = "") -> str:
 
 
 def rate(value: float | None) -> str:
-    """Bytes per second: 12.3GB/s."""
+    """Return bytes per second: 12.3GB/s."""
     return scaled(value, "B/s")
 
 
 def gigabits(value: float | None) -> str:
-    """Bytes per second in the unit of networks, Gb/s, without it."""
+    """Return bytes per second in the unit of networks, Gb/s, without it."""
     if value is None:
         return ABSENT
     shown = value * 8e-9

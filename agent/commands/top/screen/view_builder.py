@@ -39,7 +39,7 @@ class ViewKeeper:
         self._history = History(interval)
 
     def scene(self, sightings: Sequence[Sighting], mono: float, note: str = "") -> ScreenData:
-        """What is shown at a monotonic second; `note` is said of the view itself."""
+        """Return what is shown at a monotonic second; `note` is said of the view itself."""
         nodes = [self._node(each, mono) for each in sightings]
         self._history.take(nodes)
         walls = [node.wall for node in nodes if node.wall is not None]

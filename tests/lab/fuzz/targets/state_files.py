@@ -22,7 +22,7 @@ from agent.daemon.pausing import ANSWER, REQUEST, PauseError, read_answer, read_
 from agent.lib.state_files import DamagedError, seal
 from agent.model import Gap, Gpu, GpuIdentity, Lane, NvLink, Reason, Series
 from agent.recording.column_reader import ColumnBlock
-from agent.recording.file_records import MAGIC, START, RecordingError, records
+from agent.recording.file_records import MAGIC, START, RecordingError
 from agent.recording.file_records import encode_record as record_of
 from agent.recording.recording_file import PREAMBLE
 from agent.recording.recording_reader import Recording
@@ -137,19 +137,6 @@ def mended(data: bytes) -> bytes:
             payload = payload[:at] + zlib.compress(payload[at:])
         out.append(record_of(kind or b"H", payload))
     return b"".join(out)
-
-
-def taken_apart(recording: bytes) -> bytes:
-    """The way back, to make seeds of recordings."""
-    out = []
-    for record in records(io.BytesIO(recording), 0, len(recording)):
-        if record.kind is None:
-            continue
-        at = PREAMBLE.size if record.kind == b"B" else 0
-        packed = record.kind != b"H"
-        body = record.payload[:at] + zlib.decompress(record.payload[at:]) if packed else record.payload
-        out.append(CUT + record.kind + (b"z" if packed else b"-") + body)
-    return b"".join(out)[1:]
 
 
 def use_trace(data: bytes, folder: Path) -> None:
@@ -291,112 +278,32 @@ SMI = (
 )
 
 TARGETS = (
-    Target(
-        "alert-state",
-        ("alerts/alert_state.py", "agent/lib/state_files.py"),
-        use_alert_state,
-        (ALERTS, b""),
-        (DamagedError,),
-        shown=False,
-        words=(b"null", b"[]", b"{}", b"1e999", b"NaN"),
-    ),
-    Target(
-        "windows-archive",
-        ("alerts/windows/archive.py",),
-        use_archive,
-        (WINDOWS,),
-        (DamagedError,),
-        shown=False,
-        words=(b"null", b"-1", b"1e999"),
-    ),
-    Target("inventory", ("agent/sampler/presence.py",), use_inventory, (GPUS, GPUS[1:]), words=(b"null", b"[]", b"{}")),
-    Target(
-        "pause-files",
-        ("agent/daemon/pausing.py",),
-        use_pause,
-        (b'{"until": 1700000000.5, "boot": "x"}', b'{"until": 1700000000, "pid": null}', b"[]"),
-        words=(b"null", b"NaN", b"1e999"),
-    ),
-    Target(
-        "worker-lines",
-        ("agent/worker/decode.py",),
-        use_worker,
-        (WORKER,),
-        words=(b"null", b"1e999", b"NaN", b"[]", b"{}", b"\nS", b'"fast"', b'"slow"', b"-1", b"true"),
-    ),
-    Target(
-        "recordings",
-        (
-            "agent/recording/file_records.py",
-            "agent/recording/recording_reader.py",
-            "agent/recording/file_records.py",
-            "agent/recording/column_reader.py",
-            "agent/recording/file_records.py",
-            "agent/recording/read_definitions.py",
-        ),
-        use_recording,
-        (),
-        (RecordingError,),
-        named=True,
-        words=(b"null", b"1e999", b"-1", b"[]", b"{}", b"H", b"D", b"B"),
-    ),
-    Target(
-        "driver-traces",
-        ("agent/backends/nvml/trace.py",),
-        use_trace,
-        (b'{"trace": 1}\n{"call":"nvmlInit","args":[],"value":null}\n{"shown": {}}\n',),
-        (DriverTraceError,),
-        named=True,
-    ),
-    Target(
-        "driver-answers",
-        (
-            "agent/backends/nvml/fields.py",
-            "agent/backends/nvml/calls.py",
-            "agent/backends/nvml/gpu_enumeration.py",
-        ),
-        use_driver,
-        (H100, b""),
-        (AbsentError, SourceError, DeviceError),
-        seconds=4.0,
-        words=(
-            b'"\\ud800"',
-            b'"\\u0000"',
-            b'{"code": 15}',
-            b"-1",
-            b"18446744073709551615",
-            b"4294967295",
-            b"NaN",
-            b"1e308",
-            b'""',
-            b'"nvmlDevice',
-            *sorted(f'["{name}", '.encode() for name in h100(0).calls if isinstance(name, str)),
-        ),
-    ),
-    Target(
-        "push-buffer",
-        ("exporters/push/disk_buffer.py", "exporters/push/disk_buffer.py"),
-        use_push_buffer,
-        (PUSHED, PUSHED[:-3], b"S\x00body", b"S\x23body", b""),
-        words=(b"cppb", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00"),
-    ),
-    Target(
-        "nvidia-smi-logs",
-        ("agent/commands/import_/nvidia_smi_log.py",),
-        use_smi,
-        (SMI,),
-        (LogFormatError,),
-        words=(
-            b"[N/A]",
-            b"[Not Supported]",
-            b"N/A",
-            b'"',
-            b", ",
-            b"1e999 W",
-            b"nan %",
-            b"kW",
-            b"9999/99/99 99:99:99.999",
-            b"0x1",
-        ),
-    ),
-)
+    Target("alert-state", ("alerts/alert_state.py", "agent/lib/state_files.py"), use_alert_state, (ALERTS, b""),
+           (DamagedError,), shown=False, words=(b"null", b"[]", b"{}", b"1e999", b"NaN")),
+    Target("windows-archive", ("alerts/windows/archive.py",), use_archive, (WINDOWS,), (DamagedError,), shown=False,
+           words=(b"null", b"-1", b"1e999")),
+    Target("inventory", ("agent/sampler/presence.py",), use_inventory, (GPUS, GPUS[1:]),
+           words=(b"null", b"[]", b"{}")),
+    Target("pause-files", ("agent/daemon/pausing.py",), use_pause, (b'{"until": 1700000000.5, "boot": "x"}',
+           b'{"until": 1700000000, "pid": null}', b"[]"), words=(b"null", b"NaN", b"1e999")),
+    Target("worker-lines", ("agent/worker/decode.py",), use_worker, (WORKER,), words=(b"null", b"1e999", b"NaN", b"[]",
+           b"{}", b"\nS", b'"fast"', b'"slow"', b"-1", b"true")),
+    Target("recordings", ("agent/recording/file_records.py", "agent/recording/recording_reader.py",
+           "agent/recording/file_records.py", "agent/recording/column_reader.py", "agent/recording/file_records.py",
+           "agent/recording/read_definitions.py"), use_recording, (), (RecordingError,), named=True, words=(b"null",
+           b"1e999", b"-1", b"[]", b"{}", b"H", b"D", b"B")),
+    Target("driver-traces", ("agent/backends/nvml/trace.py",), use_trace,
+           (b'{"trace": 1}\n{"call":"nvmlInit","args":[],"value":null}\n{"shown": {}}\n',), (DriverTraceError,),
+           named=True),
+    Target("driver-answers", ("agent/backends/nvml/fields.py", "agent/backends/nvml/calls.py",
+           "agent/backends/nvml/gpu_enumeration.py"), use_driver, (H100, b""), (AbsentError, SourceError, DeviceError),
+           seconds=4.0, words=(b'"\\ud800"', b'"\\u0000"', b'{"code": 15}', b"-1", b"18446744073709551615",
+           b"4294967295", b"NaN", b"1e308", b'""', b'"nvmlDevice',
+           *sorted(f'["{name}", '.encode() for name in h100(0).calls if isinstance(name, str)))),
+    Target("push-buffer", ("exporters/push/disk_buffer.py", "exporters/push/disk_buffer.py"), use_push_buffer,
+           (PUSHED, PUSHED[:-3], b"S\x00body", b"S\x23body", b""),
+           words=(b"cppb", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00")),
+    Target("nvidia-smi-logs", ("agent/commands/import_/nvidia_smi_log.py",), use_smi, (SMI,), (LogFormatError,),
+           words=(b"[N/A]", b"[Not Supported]", b"N/A", b'"', b", ", b"1e999 W", b"nan %", b"kW",
+           b"9999/99/99 99:99:99.999", b"0x1")),
+)  # fmt: skip

@@ -8,16 +8,9 @@ import sys
 import time
 import traceback
 
-from inside.checks import CHECKS
-from inside.tools import CheckError, journal
+from inside.tools import CHECKS, CheckError, journal
 
-MODULES = (
-    "start",
-    "doctor",
-    "confined",
-    "reload",
-    "broker",
-)
+MODULES = ("start", "doctor", "confined", "reload", "broker")
 """Each enters its checks into the table, in this order."""
 
 

@@ -6,8 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from inside.checks import check
-from inside.tools import CheckError, sh, unit_file
+from inside.tools import CheckError, check, sh, unit_file
 
 PROBE = Path(__file__).with_name("probe.py")
 FOUND = Path("/var/lib/coldplate/probe")

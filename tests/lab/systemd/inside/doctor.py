@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from inside.checks import check
-from inside.tools import UNIT, CheckError, sh
+from inside.tools import UNIT, CheckError, check, sh
 
 WELL = ("configuration", "agent", "broker", "port", "rules", "state", "unit")
 """Subjects in which nothing may be wrong on a machine that was installed by the book."""

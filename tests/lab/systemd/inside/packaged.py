@@ -7,8 +7,21 @@ import tempfile
 import time
 from pathlib import Path
 
-from inside.checks import check
-from inside.tools import CONFIG, UNIT, CheckError, active, command, configure, main_pid, ready, series, sh, total, until
+from inside.tools import (
+    CONFIG,
+    UNIT,
+    CheckError,
+    active,
+    check,
+    command,
+    configure,
+    main_pid,
+    ready,
+    series,
+    sh,
+    total,
+    until,
+)
 
 PACKAGE = Path("/usr/src/coldplate.deb")
 POLICY = Path("/usr/sbin/policy-rc.d")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from inside.checks import check
-from inside.tools import CheckError, active, configure, journal, main_pid, sh, total, until
+from inside.tools import CheckError, active, check, configure, journal, main_pid, sh, total, until
 
 GOOD = "coldplate_config_last_reload_successful"
 

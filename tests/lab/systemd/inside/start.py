@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from inside.checks import check
 from inside.tools import (
     UNIT,
     CheckError,
     active,
+    check,
     command,
     main_pid,
     one,

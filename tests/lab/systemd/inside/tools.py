@@ -152,3 +152,18 @@ def status(pid: int | str) -> Labels:
     """/proc/PID/status."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
+
+
+Check = Callable[[], str]
+"""Does something and says what it saw. Raises CheckError."""
+CHECKS: list[tuple[str, Check]] = []
+
+
+def check(name: str) -> Callable[[Check], Check]:
+    """Enter a function into the table."""
+
+    def enter(function: Check) -> Check:
+        CHECKS.append((name, function))
+        return function
+
+    return enter

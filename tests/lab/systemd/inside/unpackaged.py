@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from inside.checks import check
 from inside.packaged import PACKAGE, dpkg, stands, state
-from inside.tools import CONFIG, CheckError, configure, main_pid, ready, sh, total, until
+from inside.tools import CONFIG, CheckError, check, configure, main_pid, ready, sh, total, until
 
 PLACES = ("/etc", "/opt", "/usr/bin", "/usr/lib/systemd", "/usr/lib/sysusers.d", "/usr/lib/udev", "/usr/lib/tmpfiles.d",
           "/usr/share/man", "/usr/share/doc", "/usr/share/bash-completion", "/usr/share/zsh",

@@ -1,11 +1,92 @@
-"""Manual pages in the macros of man(7), which groff and mandoc both read. No date: the same source, the same page."""
+"""The manual pages and the completion of the command line."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import shtab
 
 from agent import __version__
-from tests.lab.generate.command_tree import CommandUsage, UsageArgument
+from agent.cli import make_parser
+from agent.lib.commandline import Parser
+
+
+@dataclass(frozen=True, slots=True)
+class UsageArgument:
+    """An option, or a positional argument, which has no `flags`. `metavar` is empty if it takes no value."""
+
+    flags: tuple[str, ...]
+    metavar: str
+    help: str
+    required: bool = False
+    repeats: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CommandUsage:
+    """A command with its actions, which are commands in turn. `words` are how it is called: `coldplate rules check`."""
+
+    words: tuple[str, ...]
+    help: str
+    description: str
+    arguments: tuple[UsageArgument, ...]
+    actions: tuple[CommandUsage, ...]
+    examples: tuple[tuple[str, str], ...]
+    exit_statuses: tuple[tuple[int, str], ...]
+    choose: str = ""
+    """What stands for its actions in a synopsis."""
+
+    @property
+    def name(self) -> str:
+        return " ".join(self.words)
+
+    @property
+    def options(self) -> tuple[UsageArgument, ...]:
+        return tuple(each for each in self.arguments if each.flags)
+
+    @property
+    def places(self) -> tuple[UsageArgument, ...]:
+        """The arguments that are no options."""
+        return tuple(each for each in self.arguments if not each.flags)
+
+
+def tree_of(parser: Parser, what: str = "") -> CommandUsage:
+    """The command that a parser parses; `what` is its line in the help of the one above."""
+    arguments, actions, choose = [], [], ""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            lines = {each.dest: each.help or "" for each in action._choices_actions}
+            actions = [tree_of(each, lines.get(name, "")) for name, each in action.choices.items()]
+            choose = str(action.metavar or "COMMAND")
+        elif action.help != argparse.SUPPRESS:
+            arguments.append(_argument(parser, action))
+    return CommandUsage(
+        tuple(parser.prog.split()),
+        what,
+        parser.description or "",
+        tuple(arguments),
+        tuple(actions),
+        parser.examples,
+        tuple(sorted(parser.exit_statuses.items())),
+        choose,
+    )
+
+
+def _argument(parser: Parser, action: argparse.Action) -> UsageArgument:
+    known: dict[str, Any] = {**vars(action), "prog": parser.prog}
+    metavar = "" if action.nargs == 0 else str(action.metavar or action.dest.upper())
+    return UsageArgument(
+        tuple(action.option_strings),
+        metavar,
+        (action.help or "") % known,
+        action.required if action.option_strings else action.nargs not in ("?", "*", argparse.REMAINDER),
+        action.nargs in ("+", "*", argparse.REMAINDER) or isinstance(action, argparse._AppendAction),
+    )
+
 
 FILES = (
     ("/etc/coldplate/coldplate.yaml", "the configuration, if there is one; every key has a default"),
@@ -100,3 +181,30 @@ def _text(text: str) -> str:
     """A text in which nothing is a request, an escape or a dash of another width."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("`", "\\(ga")
     return f"\\&{escaped}" if escaped.startswith(".") else escaped.replace("~", "\\(ti").replace("^", "\\(ha")
+
+
+SCRIPTS = {"bash": "coldplate.bash", "zsh": "_coldplate"}
+"""The name of each shell's script in packaging/completion."""
+
+
+def script(shell: str) -> str:
+    """Return the script for one of `SCRIPTS`."""
+    parser = make_parser()
+    _prepare(parser)
+    return shtab.complete(parser, shell=shell) + "\n"
+
+
+def _prepare(parser: argparse.ArgumentParser) -> None:
+    """Mark the arguments that are paths, and give each command its line of help where shtab shows its description."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            lines = {each.dest: each.help for each in action._choices_actions}
+            for name, command in action.choices.items():
+                command.description = lines[name]
+                _prepare(command)
+        elif action.nargs != 0 and not action.choices:
+            metavar = str(action.metavar)
+            if "DIR" in metavar:
+                action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+            elif action.type is Path or "FILE" in metavar:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]

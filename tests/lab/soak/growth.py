@@ -1,0 +1,182 @@
+"""What a daemon holds, whether that grows, and the table of it in docs/dev/reliability.md."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+from statistics import median
+
+from tests.lab.bench.processes import MIB, proportional_memory
+from tests.lab.drill.reliability import DOCUMENT, put_between
+
+MOST = 400
+"""Samples through which a line is laid; of more, as many at equal distances."""
+
+
+def slope(samples: Sequence[tuple[float, float]]) -> float:
+    """What a figure grows by in a second: the median of the slopes between any two samples (Theil and Sen's line).
+
+    Up to 29 % of the samples may be far off without turning it; a mean would follow a single peak. 0 of fewer than two.
+    """
+    chosen = samples[:: -(-len(samples) // MOST)] if samples else samples
+    slopes = [(b - a) / (then - at) for (at, a), (then, b) in combinations(chosen, 2) if then > at]
+    return median(slopes) if slopes else 0.0
+
+
+@dataclass(slots=True)
+class Trend:
+    """Samples of one figure by seconds. It may grow by `limit` in all; None where it is only told."""
+
+    what: str
+    limit: float | None
+    show: Callable[[float], str]
+    samples: list[tuple[float, float]] = field(default_factory=list)
+
+    def note(self, at: float, value: float) -> None:
+        self.samples.append((at, value))
+
+    def after(self, warm: float) -> Sequence[tuple[float, float]]:
+        """The samples from this second on."""
+        return [sample for sample in self.samples if sample[0] >= warm]
+
+    def growth(self, warm: float) -> float:
+        """By how much it grew from this second to the last sample, along its line."""
+        samples = self.after(warm)
+        return slope(samples) * (samples[-1][0] - samples[0][0]) if samples else 0.0
+
+    def missed(self, warm: float) -> bool:
+        """Whether it grew beyond its limit, or nobody knows because there are no two samples."""
+        return self.limit is not None and (len(self.after(warm)) < 2 or self.growth(warm) >= self.limit)
+
+
+MEMORY_LIMIT = float(MIB)
+FLAT = 1.0
+"""A count that grows by less has not grown."""
+
+
+def mebibytes(value: float) -> str:
+    return f"{value / MIB:+.2f} MiB"
+
+
+def number(value: float) -> str:
+    return f"{value:+.1f}"
+
+
+class Footprint:
+    """The figures of processes by their names, and of a folder in which they keep their state.
+
+    Memory is what is the process's own and no file's (`Anonymous` of smaps_rollup, proc(5)): everything that a program
+    allocates. PSS is told beside it. It counts the pages of libraries as well, each with its share, and changes with
+    every program of the same libraries that somebody else starts or ends.
+    """
+
+    def __init__(self, pids: Mapping[str, int], state: Path) -> None:
+        self._pids = dict(pids)
+        self._state = state
+        self._memory = {name: Trend(f"memory of {name}", MEMORY_LIMIT, mebibytes) for name in self._pids}
+        self._shares = {name: Trend(f"  PSS of {name}", None, mebibytes) for name in self._pids}
+        self._descriptors = {name: Trend(f"descriptors of {name}", FLAT, number) for name in self._pids}
+        self._threads = {name: Trend(f"threads of {name}", FLAT, number) for name in self._pids}
+        self._files = Trend("state files", FLAT, number)
+        self._bytes = Trend("bytes of the state files", MEMORY_LIMIT, mebibytes)
+
+    @property
+    def trends(self) -> list[Trend]:
+        kinds = (self._memory, self._shares, self._descriptors, self._threads)
+        return [*(trend for kind in kinds for trend in kind.values()), self._files, self._bytes]
+
+    def follow(self, name: str, pid: int) -> None:
+        """From now on the figures of that name are another process's."""
+        self._pids[name] = pid
+
+    def look(self, at: float) -> None:
+        """Note all figures; those of a process that has ended are as they were."""
+        for name, pid in self._pids.items():
+            with suppress(OSError):
+                self._look_at(name, Path(f"/proc/{pid}"), at)
+        sizes = []
+        for folder, _, names in os.walk(self._state):
+            for each in names:
+                with suppress(OSError):  # it was renamed in between
+                    sizes.append((Path(folder) / each).stat().st_size)
+        self._files.note(at, len(sizes))
+        self._bytes.note(at, sum(sizes))
+
+    def _look_at(self, name: str, process: Path, at: float) -> None:
+        memory = _anonymous(process)
+        share = proportional_memory(int(process.name))
+        self._descriptors[name].note(at, len(os.listdir(process / "fd")))
+        self._threads[name].note(at, len(os.listdir(process / "task")))
+        self._memory[name].note(at, memory)
+        self._shares[name].note(at, share)
+
+
+def _anonymous(process: Path) -> float:
+    text = (process / "smaps_rollup").read_text()
+    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Anonymous:")) * 1024.0
+
+
+@dataclass(frozen=True, slots=True)
+class Soaked:
+    """What a soak gave: how long it took, from which second on it counts, and what went on meanwhile."""
+
+    seconds: float
+    warm: float
+    trends: Sequence[Trend]
+    told: str
+    troubles: Sequence[str] = ()
+
+    def missed(self) -> list[str]:
+        """What grew beyond its limit, and what else went wrong."""
+        return [trend.what.strip() for trend in self.trends if trend.missed(self.warm)] + list(self.troubles)
+
+
+BEGINS, ENDS = "<!-- the soak {name} writes from here -->", "<!-- the soak {name} writes to here -->"
+HEAD = ("figure", "when it began to count", "growth", "limit", "")
+
+
+def rows(soaked: Soaked) -> Iterator[tuple[str, ...]]:
+    """One figure after the other, in the order of HEAD; then what else went wrong."""
+    for trend in soaked.trends:
+        yield _row(trend, soaked.warm)
+    for trouble in soaked.troubles:
+        yield (trouble, "", "", "", "**missed**")
+
+
+def _row(trend: Trend, warm: float) -> tuple[str, ...]:
+    samples = trend.after(warm)
+    first = trend.show(samples[0][1]).lstrip("+") if samples else "-"
+    limit = "" if trend.limit is None else f"< {trend.show(trend.limit).lstrip('+')}"
+    verdict = "" if trend.limit is None else "**missed**" if trend.missed(warm) else "met"
+    return (trend.what, first, trend.show(trend.growth(warm)), limit, verdict)
+
+
+def title(name: str, soaked: Soaked) -> str:
+    return f"{soaked.seconds:,.0f} s {name}; counted from {soaked.warm:,.0f} s on; {soaked.told}"
+
+
+def plain(name: str, soaked: Soaked) -> str:
+    """The table for a terminal."""
+    table = [HEAD, *rows(soaked)]
+    widths = [max(len(row[column]) for row in table) for column in range(len(HEAD))]
+    lines = (
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip().replace("**", "")
+        for row in table
+    )
+    return "\n".join((title(name, soaked), *lines))
+
+
+def markdown(name: str, soaked: Soaked) -> str:
+    """The table for a document."""
+    table = [HEAD, ("---",) * len(HEAD), *((row[0].strip(), *row[1:]) for row in rows(soaked))]
+    return f"{title(name, soaked)}:\n\n" + "".join(f"| {' | '.join(row)} |\n" for row in table)
+
+
+def write(name: str, soaked: Soaked, machine: str, document: Path = DOCUMENT) -> None:
+    """Put the table in the place of the one of the same name. Raises ValueError where its marks are missing."""
+    begins, ends = (mark.format(name=name) for mark in (BEGINS, ENDS))
+    put_between(document, begins, ends, f"{machine}\n\n{markdown(name, soaked)}")
