@@ -1,42 +1,113 @@
 """Data for pictures of the dashboards: what a real Prometheus answers to each query of each panel, as one file.
 
 `python -m tests.dashboards.pictures.collect FILE SECONDS`; shoot.mjs beside this file draws it (`make screenshots`).
+Each board shows a small cluster of its own, in which one thing goes wrong on node-17.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from agent.backends.synthetic.loader import SHIPPED
 from tests.dashboards.conftest import NAMES, filled, load
-from tests.dashboards.rig import Server, scraped, values
+from tests.dashboards.pictures.overviews import early
+from tests.dashboards.rig import Server, configuration, daemons
+from tests.servers import free_ports, need
+
+CLUSTERS = {"lost": "gpu-lost", "uneven": "straggler", "feed": "feed-lost", "port": "ib-flap"}
+"""The scenario of node-17 in each cluster."""
+SHOWN = {"agents": "lost", "fleet": "lost", "node": "lost", "job": "uneven", "rack": "feed", "fabric": "port"}
+"""The cluster that each board shows."""
+JOB = "6001"
+"""The job of the scenario straggler."""
+NEIGHBOUR = "healthy-training"
+RACK, BUDGET_KW = "r12", 20
+LASTS = ("duration: 30s, repeat: 120s", "duration: 1h")
+"""The port of ib-flap stays down, so that it is so whenever a picture is taken."""
+_CONFIG = """
+node: {{name: {node}}}
+sampling: {{fast: 1s, slow: 2s, cold: 4s, window: 10s}}
+rack: {{name: {rack}, power_budget: {budget}kW, peers: {peers}}}
+state_dir: {state}
+"""
 
 
-def answers(server: Server, nodes: list[str], seconds: int) -> dict[str, Any]:
-    """Each board with the answers to its queries, by panel and target."""
-    made = {}
-    for name in NAMES:
-        board = load()[name]
-        results: dict[int, dict[str, Any]] = {}
-        for panel in board.panels():
-            for target in panel["targets"]:
-                expr = filled(target["expr"], values(nodes, name))
-                found = server.instant(expr) if target["instant"] else server.range(expr, seconds, 2)
-                results.setdefault(panel["id"], {})[target["refId"]] = found
-        made[name] = {"board": board.json, "results": results}
-    return made
+@contextmanager
+def cluster(name: str, folder: Path) -> Iterator[Server]:
+    """A server that scrapes node-17 and its neighbour. Each cluster has its own: alerts have no label `cluster`."""
+    *ports, own = free_ports(3)
+    running, groups = [], []
+    try:
+        for node, port, played in zip(("node-17", "node-18"), ports, (CLUSTERS[name], NEIGHBOUR), strict=True):
+            place = folder / node
+            (place / "state").mkdir(parents=True)
+            scenario = place / f"{played}.yaml"
+            scenario.write_text(early((SHIPPED / scenario.name).read_text()).replace(*LASTS))
+            peers = json.dumps([f"127.0.0.1:{each}" for each in ports])
+            text = _CONFIG.format(node=node, rack=RACK, budget=BUDGET_KW, peers=peers, state=place / "state")
+            (place / "node.yaml").write_text(text)
+            arguments = ["--web.listen-address", f"127.0.0.1:{port}", "--scenario", str(scenario)]
+            running.append(
+                daemons().RunningDaemon([*arguments, "--config.file", str(place / "node.yaml")], place / "log")
+            )
+            groups.append({"targets": [f"127.0.0.1:{port}"], "labels": {"cluster": "main", "instance": node}})
+        for each in running:
+            each.await_url()
+        config = configuration(folder, [])
+        (folder / "targets" / "nodes.yml").write_text(json.dumps(groups))
+        with prometheus(folder, config, own) as server:
+            yield server
+    finally:
+        for each in running:
+            each.stop()
+
+
+@contextmanager
+def prometheus(folder: Path, config: Path, port: int) -> Iterator[Server]:
+    """A server with this configuration; it is killed at the end, since nobody reads its data again."""
+    command = [
+        need("prometheus"), f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]  # fmt: skip
+    with (folder / "prometheus.log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        yield Server(f"http://127.0.0.1:{port}")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def answers(server: Server, name: str, seconds: int) -> dict[str, Any]:
+    """A board with the answers to its queries, by panel and target, as a person sees it who has chosen the faulty."""
+    board = load()[name]
+    chosen = {"cluster": ".*", "node": "node-17" if name == "node" else ".*", "gpu": ".*", "job": JOB, "rack": RACK}
+    results: dict[int, dict[str, Any]] = {}
+    for panel in board.panels():
+        for target in panel["targets"]:
+            expr = filled(target["expr"], chosen)
+            found = server.instant(expr) if target["instant"] else server.range(expr, seconds, 2)
+            results.setdefault(panel["id"], {})[target["refId"]] = found
+    return {"board": board.json, "results": results}
 
 
 def main() -> None:
-    """Let the nodes run for so many seconds, then ask."""
-    out, seconds = Path(sys.argv[1]), int(sys.argv[2])
-    with tempfile.TemporaryDirectory() as folder, scraped(Path(folder)) as (server, nodes):
-        time.sleep(seconds)
-        out.write_text(json.dumps(answers(server, nodes, seconds)))
+    """Let each cluster run for so many seconds, one after another, then ask; only those named, if any are."""
+    out, seconds, *named = Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]
+    made = {}
+    for each in named or CLUSTERS:
+        with tempfile.TemporaryDirectory() as folder, cluster(each, Path(folder)) as server:
+            time.sleep(seconds)
+            made.update({name: answers(server, name, seconds) for name in NAMES if SHOWN[name] == each})
+    out.write_text(json.dumps(made))
 
 
 if __name__ == "__main__":

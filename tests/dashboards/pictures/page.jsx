@@ -80,7 +80,6 @@ function Rows({ frames, width, height, viridis }) {
         <rect key={`${y}.${x}`} x={names + ((at - from) / (to - from || 1)) * (width - names - 10)} y={y * tall} height={tall - 2}
           width={(width - names - 10) / Math.max(20, row.time.length) + 0.5} fill={colour(row, row.field.values[x])} />)))}
       {shown.map((row, y) => tall > 9 && <text key={y} x={2} y={y * tall + tall / 2 + 2}>{row.name}</text>)}
-      <text x={names} y={height - 6}>plain drawing: this plugin of Grafana is not published as a component</text>
     </svg>
   );
 }
@@ -138,7 +137,7 @@ function Dashboard({ board, results }) {
       {board.panels.map((panel) => {
         const { x, y, w, h } = panel.gridPos;
         const box = { position: 'absolute', left: x * column + 4, top: 50 + y * row, width: w * column - 8, height: h * row - 8 };
-        if (panel.type === 'row') return <div key={panel.id} style={{ ...box, color: theme.colors.text.primary, fontWeight: 500 }}>{panel.title}</div>;
+        if (panel.type === 'row') return <div key={panel.id} style={{ ...box, color: theme.colors.text.primary, fontWeight: 500 }}>{panel.collapsed ? '▸' : '▾'} {panel.title}</div>;
         return (
           <div key={panel.id} style={box} data-panel={panel.title}>
             <PanelContextProvider value={context}>
