@@ -286,7 +286,7 @@ def _variable(variable: BoardVariable) -> Any:
     )
 
 
-_WIDE = {"alertname": 200, "summary": 560, "metric": 340, "cluster_uuid": 320, "instance": 150}
+_WIDE = {"alertname": 210, "metric": 340, "cluster_uuid": 320, "instance": 150, "equipment": 150, "part": 150}
 """Columns with longer texts than the rest, and their widths in pixels."""
 
 
@@ -307,6 +307,8 @@ def _widths(panel: DashboardPanel) -> dict[str, int]:
     needs |= {column.header: _needed(column.header, column.unit or "") for column in panel.columns}
     fixed = {shown: _WIDE[label] for label, shown in panel.labels if label in _WIDE}
     fixed |= {column.header: needs[column.header] for column in panel.columns if column.first}
+    if panel.runbook:  # a table of alerts: what they mean has all the room that the rest leaves
+        return {header: need for header, need in needs.items() if header not in dict(panel.texts)}
     room = panel.width * _SCREEN // COLUMNS - 30
     while True:
         left = {header: need for header, need in needs.items() if header not in fixed}

@@ -22,7 +22,6 @@ SERIOUS = 'type!~"buffer_overrun|receive_.*|transmit_discard|recovery_successful
 FLAPS = per_port("sum", "round(increase(coldplate_infiniband_link_down_events_total[1h]))")
 SYMBOLS = per_port("sum", "round(increase(coldplate_infiniband_symbol_error_total[1h]))")
 RECOVERIES = per_port("sum", "round(increase(coldplate_infiniband_link_error_recovery_total[5m]))")
-WORST = f"(topk(20, {FLAPS} > 0) or topk(20, {SYMBOLS} > 0) or topk(20, {RECOVERIES} > 0))"
 OF_KIND = "port:infiniband_rate_bytes_per_second:board"
 MEDIAN = f"quantile by (instance, board_id) (0.5, {OF_KIND})"
 BEST = f"max_over_time({OF_KIND}[4h])"
@@ -45,6 +44,8 @@ UNREADABLE = (
     'coldplate_metric_missing{metric="coldplate_infiniband_port_up", reason=~"lost|timeout"} == 1 '
     'unless on (instance) (coldplate_backend_up{backend="infiniband"} == 0)'
 )
+DOWN = per_port("max", f"{PORT_DOWN} or {UNREADABLE}")
+WORST = f"(topk(20, {DOWN}) or topk(20, {FLAPS} > 0) or topk(20, {SYMBOLS} > 0) or topk(20, {RECOVERIES} > 0))"
 
 
 def per_device(expr: str) -> str:
@@ -67,7 +68,7 @@ dashboard.row("Is every link up and free of errors?")
 dashboard.add(
     stat("sum(coldplate_infiniband_port_up)", "the number of your ports.", title="Ports up",
         what="InfiniBand ports in the active state.", limits=(("red", None), ("green", 1))),
-    stat(f"count({per_port('max', f'{PORT_DOWN} or {UNREADABLE}')}) or vector(0)", "0.", title="Ports down",
+    stat(f"count({DOWN}) or vector(0)", "0.", title="Ports down",
         what="InfiniBand ports that are down or cannot be read, as InfinibandPortDown counts them: neither spare "
         "ports nor disabled ones.", limits=NONE),
     stat("round(sum(increase(coldplate_infiniband_link_down_events_total[1h])))", "0.", title="Flaps in an hour",
@@ -82,15 +83,16 @@ dashboard.add(
 dashboard.row("Ports to look at first")
 dashboard.add(
     table("Ports with trouble", [
+        TableColumn("State", f"{per_port('max', 'coldplate_infiniband_port_up')} and {WORST}", mapped=UP_DOWN),
         TableColumn("Flaps, 1 h", f"{FLAPS} and {WORST}", unit="short", limits=FEW, decimals=0),
         TableColumn("Symbol errors, 1 h", f"{SYMBOLS} and {WORST}", unit="short", limits=FEW, decimals=0),
         TableColumn("Recoveries, 5 min", f"{RECOVERIES} and {WORST}", unit="short",
             limits=steps("InfinibandErrors.recovery"), decimals=0),
-    ], "empty.", what="Ports that went down, retrained or lost bits; the twenty worst by each.", labels=PORT,
-        links=(("Node", "node"),), size=(12, 9), sort="Flaps, 1 h",
+    ], "empty.", what="Ports that are or went down, retrained or lost bits; the twenty worst by each.", labels=PORT,
+        links=(("Node", "node"),), size=(14, 9), sort="+State",
         rows=WORST),
     state_timeline([(per_port("max", PORT_DOWN), "{{instance}} {{device}}/{{port}}")],
-        "empty: a port has a row only while it is down.", title="Ports that were down", mapped=UP_DOWN, size=(12, 9)),
+        "empty: a port has a row only while it is down.", title="Ports that were down", mapped=UP_DOWN, size=(10, 9)),
     table("Links below their rate", [TableColumn("Rate", f"8 * {SLOW_LINKS}", unit="bps", limits=(("orange", None),)),
         TableColumn("Expected", f"8 * {EXPECTED} and {SLOW_LINKS}", unit="bps")],
         "empty: adapters of one kind run at the same rate.", what="Ports that are up at a lower rate than the others "

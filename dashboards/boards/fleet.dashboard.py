@@ -57,7 +57,8 @@ dashboard.add(
         "almost all of it computing.", title="GPUs of jobs, by what they do",
         what="GPUs that jobs hold whole, by what they do (docs/jobs.md).",
         unit="short", stack=True, few=True, size=(14, 9)),
-    bar_gauge('sort_desc(24 * sum by (state) (avg_over_time(cluster:job_gpu_seconds:rate5m{state!="computing"}[1d])))',
+    bar_gauge("sort_desc(sum by (state) "
+        '(sum_over_time(cluster:job_gpu_seconds:rate5m{state!="computing"}[1d:1m])) / 60)',
         "short bars. Awaited and starved GPUs are a job's matter, throttled and lost ones a node's.",
         title="GPU-hours of the last day that did not compute", legend="{{state}}",
         what="GPU-hours that jobs held and did not compute in, by cause.", unit="short", size=(10, 9)),

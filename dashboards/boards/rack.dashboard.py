@@ -59,8 +59,8 @@ dashboard.add(
         "0 missing.", title="Nodes",
         what="Nodes in the rack's sum, and expected nodes that are not: with one missing, the sum is too low.",
         size=(4, 6)),
-    alerts({"alertname": "Alert", "level": "Level", "feed": "Feed"}, matchers='alertstate="firing", rack="$rack"',
-        what="Alerts about this rack.", size=(24, 7), explained=True),
+    alerts({"alertname": "Alert", "equipment": "Equipment", "part": "Part", "level": "Level", "feed": "Feed"},
+        matchers='alertstate="firing", rack="$rack"', what="Alerts about this rack.", size=(24, 7), explained=True),
 )  # fmt: skip
 dashboard.row("Power against budget")
 dashboard.add(

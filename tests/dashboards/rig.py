@@ -123,7 +123,7 @@ def scraped(folder: Path) -> Iterator[tuple[Server, list[str]]]:
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:
             server = Server(f"http://127.0.0.1:{own}")
-            _await(lambda: bool(server.instant("count(coldplate_gpu_up) == 12")), folder / "prometheus.log")
+            awaited(lambda: bool(server.instant("count(coldplate_gpu_up) == 12")), folder / "prometheus.log")
             yield server, [f"127.0.0.1:{port}" for port in ports]
         finally:
             process.terminate()
@@ -133,8 +133,9 @@ def scraped(folder: Path) -> Iterator[tuple[Server, list[str]]]:
             each.stop()
 
 
-def _await(holds: Callable[[], bool], log: Path) -> None:
-    for _ in range(600):
+def awaited(holds: Callable[[], bool], log: Path, seconds: int = 60) -> None:
+    """Wait until something holds; else what was logged is the error."""
+    for _ in range(10 * seconds):
         try:
             if holds():
                 return

@@ -1,42 +1,142 @@
 """Data for pictures of the dashboards: what a real Prometheus answers to each query of each panel, as one file.
 
-`python -m tests.dashboards.pictures.collect FILE SECONDS`; shoot.mjs beside this file draws it (`make screenshots`).
+`python -m tests.dashboards.pictures.collect FILE SECONDS [CLUSTER ...]`; shoot.mjs beside this file draws it
+(`make screenshots`). Each board shows a small cluster of its own, in which one thing goes wrong on node-17.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from agent.backends.synthetic.loader import SHIPPED
 from tests.dashboards.conftest import NAMES, filled, load
-from tests.dashboards.rig import Server, scraped, values
+from tests.dashboards.pictures.overviews import early
+from tests.dashboards.rig import Server, awaited, configuration, daemons
+from tests.servers import free_ports, need
+
+CLUSTERS = {
+    "lost": ("gpu-lost", "GpuLost"),
+    "uneven": ("straggler", "GpuImbalance"),
+    "feed": ("feed-lost", "RackPowerFeedLost"),
+    "port": ("ib-flap", "InfinibandPortDown"),
+}
+"""The scenario of node-17 in each cluster, and the alert that it leads to."""
+SHOWN = {"agents": "lost", "fleet": "lost", "node": "lost", "job": "uneven", "rack": "feed", "fabric": "port"}
+"""The cluster that each board shows."""
+OPENED = {"rack": "Power shelves and PDUs"}
+"""Collapsed rows that a person opens who reads what fires."""
+JOB = "6001"
+"""The job of the scenario straggler."""
+NEIGHBOUR = "healthy-training"
+WORKED = 30
+"""Seconds of ordinary work before the fault: GpuImbalance asks for them."""
+LONGEST = 600
+"""Seconds until the alert of a cluster."""
+RACK, BUDGET_KW = "r12", 24
+LASTS = ("duration: 30s, repeat: 120s", "duration: 1h")
+"""The port of ib-flap stays down, so that it is so whenever a picture is taken."""
+_CONFIG = """
+node: {{name: {node}}}
+sampling: {{fast: 1s, slow: 2s, cold: 4s, window: 10s}}
+rack: {{name: {rack}, power_budget: {budget}kW, peers: {peers}}}
+state_dir: {state}
+"""
 
 
-def answers(server: Server, nodes: list[str], seconds: int) -> dict[str, Any]:
-    """Each board with the answers to its queries, by panel and target."""
-    made = {}
-    for name in NAMES:
-        board = load()[name]
-        results: dict[int, dict[str, Any]] = {}
-        for panel in board.panels():
-            for target in panel["targets"]:
-                expr = filled(target["expr"], values(nodes, name))
-                found = server.instant(expr) if target["instant"] else server.range(expr, seconds, 2)
-                results.setdefault(panel["id"], {})[target["refId"]] = found
-        made[name] = {"board": board.json, "results": results}
-    return made
+@contextmanager
+def cluster(name: str, folder: Path) -> Iterator[Server]:
+    """A server that scrapes node-17 and its neighbour. Each cluster has its own: alerts have no label `cluster`."""
+    *ports, own = free_ports(3)
+    running, groups = [], []
+    try:
+        for node, port, played in zip(("node-17", "node-18"), ports, (CLUSTERS[name][0], NEIGHBOUR), strict=True):
+            place = folder / node
+            (place / "state").mkdir(parents=True)
+            scenario = place / f"{played}.yaml"
+            scenario.write_text(early((SHIPPED / scenario.name).read_text(), WORKED).replace(*LASTS))
+            peers = json.dumps([f"127.0.0.1:{each}" for each in ports])
+            text = _CONFIG.format(node=node, rack=RACK, budget=BUDGET_KW, peers=peers, state=place / "state")
+            (place / "node.yaml").write_text(text)
+            arguments = ["--web.listen-address", f"127.0.0.1:{port}", "--scenario", str(scenario)]
+            running.append(
+                daemons().RunningDaemon([*arguments, "--config.file", str(place / "node.yaml")], place / "log")
+            )
+            groups.append({"targets": [f"127.0.0.1:{port}"], "labels": {"cluster": "main", "instance": node}})
+        for each in running:
+            each.await_url()
+        config = configuration(folder, [])
+        config.write_text(config.read_text().replace("scrape_interval: 1s", "scrape_interval: 2s"))
+        (folder / "targets" / "nodes.yml").write_text(json.dumps(groups))
+        with prometheus(folder, config, own) as server:
+            yield server
+    finally:
+        for each in running:
+            each.stop()
+
+
+@contextmanager
+def prometheus(folder: Path, config: Path, port: int) -> Iterator[Server]:
+    """A server with this configuration; it is killed at the end, since nobody reads its data again."""
+    command = [
+        need("prometheus"), f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]  # fmt: skip
+    with (folder / "prometheus.log").open("w") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        yield Server(f"http://127.0.0.1:{port}")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def answers(server: Server, name: str, seconds: int) -> dict[str, Any]:
+    """A board with the answers to its queries, by panel and target, as a person sees it who has chosen the faulty."""
+    board = load()[name]
+    chosen = {"cluster": ".*", "node": "node-17" if name == "node" else ".*", "gpu": ".*", "job": JOB, "rack": RACK}
+    results: dict[int, dict[str, Any]] = {}
+    for panel in board.panels():
+        for target in panel["targets"]:
+            expr = filled(target["expr"], chosen)
+            found = server.instant(expr) if target["instant"] else server.range(expr, seconds, 2)
+            results.setdefault(panel["id"], {})[target["refId"]] = found
+    shown = [f"{each.get('label') or key}: {chosen[key]}" for key, each in board.variables().items()
+             if chosen.get(key, ".*") != ".*"]  # fmt: skip
+    return {"board": opened(board.json, OPENED.get(name, "")), "results": results, "chosen": shown}
+
+
+def opened(board: dict[str, Any], title: str) -> dict[str, Any]:
+    """The board with that row open."""
+    panels = []
+    for panel in board["panels"]:
+        open_now = panel["title"] == title
+        panels += [panel | {"collapsed": False}, *panel["panels"]] if open_now else [panel]
+    return board | {"panels": panels}
 
 
 def main() -> None:
-    """Let the nodes run for so many seconds, then ask."""
-    out, seconds = Path(sys.argv[1]), int(sys.argv[2])
-    with tempfile.TemporaryDirectory() as folder, scraped(Path(folder)) as (server, nodes):
-        time.sleep(seconds)
-        out.write_text(json.dumps(answers(server, nodes, seconds)))
+    """Let each cluster run, one after another, until so many seconds after its alert, then ask."""
+    out, seconds, *named = Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]
+    made = {}
+    for each in named or CLUSTERS:
+        with tempfile.TemporaryDirectory() as folder, cluster(each, Path(folder)) as server:
+            began = time.monotonic()
+            fires = f'ALERTS{{alertname="{CLUSTERS[each][1]}", alertstate="firing"}}'
+            awaited(
+                lambda server=server, fires=fires: bool(server.instant(fires)), Path(folder) / "prometheus.log", LONGEST
+            )
+            time.sleep(seconds)
+            lasted = round(time.monotonic() - began)
+            made.update({name: answers(server, name, lasted) for name in NAMES if SHOWN[name] == each})
+    out.write_text(json.dumps(made))
 
 
 if __name__ == "__main__":

@@ -26,9 +26,9 @@ rules: {{files: ["{rules}/*.yml"]}}
 """
 
 
-def early(text: str) -> str:
-    """A scenario whose faults come after five seconds."""
-    return re.sub(r"at: \d+s", "at: 5s", text)
+def early(text: str, seconds: int = 5) -> str:
+    """A scenario whose faults come after so many seconds."""
+    return re.sub(r"\bat: \d+s", f"at: {seconds}s", text)
 
 
 def pages(folder: Path, seconds: float) -> dict[str, str]:

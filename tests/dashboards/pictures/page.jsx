@@ -1,5 +1,5 @@
 // Draws a dashboard with Grafana's own published components: time series, stats, bar gauges, tables and the panel frame.
-// Gauges, heatmaps and state timelines are plugins that are not published: they are drawn here in a plain way, and say so.
+// Gauges, heatmaps and state timelines are plugins that are not published: they are drawn here in a plain way.
 import React from 'react';
 import { createRoot } from 'react-dom/client';
 import {
@@ -80,7 +80,6 @@ function Rows({ frames, width, height, viridis }) {
         <rect key={`${y}.${x}`} x={names + ((at - from) / (to - from || 1)) * (width - names - 10)} y={y * tall} height={tall - 2}
           width={(width - names - 10) / Math.max(20, row.time.length) + 0.5} fill={colour(row, row.field.values[x])} />)))}
       {shown.map((row, y) => tall > 9 && <text key={y} x={2} y={y * tall + tall / 2 + 2}>{row.name}</text>)}
-      <text x={names} y={height - 6}>plain drawing: this plugin of Grafana is not published as a component</text>
     </svg>
   );
 }
@@ -125,7 +124,7 @@ function Viz({ panel, results, width, height, range }) {
   );
 }
 
-function Dashboard({ board, results }) {
+function Dashboard({ board, results, chosen }) {
   const column = 1600 / 24, row = 38;
   const stamps = Object.values(results).flatMap((each) => Object.values(each).flat().flatMap(({ values }) => (values ?? []).map(([at]) => at * 1000)));
   const [from, to] = stamps.length ? [stamps.reduce((a, b) => Math.min(a, b)), stamps.reduce((a, b) => Math.max(a, b))] : [0, 1];
@@ -134,11 +133,13 @@ function Dashboard({ board, results }) {
   const context = { eventsScope: 'page', eventBus: new EventBusSrv(), onSeriesColorChange() {}, onToggleSeriesVisibility() {}, canAddAnnotations: () => false };
   return (
     <div style={{ position: 'relative', width: 1600, height: bottom * row + 60, background: theme.colors.background.canvas }}>
-      <h3 style={{ padding: '12px 8px', color: theme.colors.text.primary }}>{board.title}</h3>
+      <h3 style={{ padding: '12px 8px', color: theme.colors.text.primary }}>{board.title}
+        {chosen.map((each) => <span key={each} style={{ marginLeft: 24, padding: '4px 10px', fontSize: 14, border: `1px solid ${theme.colors.border.medium}` }}>{each}</span>)}
+      </h3>
       {board.panels.map((panel) => {
         const { x, y, w, h } = panel.gridPos;
         const box = { position: 'absolute', left: x * column + 4, top: 50 + y * row, width: w * column - 8, height: h * row - 8 };
-        if (panel.type === 'row') return <div key={panel.id} style={{ ...box, color: theme.colors.text.primary, fontWeight: 500 }}>{panel.title}</div>;
+        if (panel.type === 'row') return <div key={panel.id} style={{ ...box, color: theme.colors.text.primary, fontWeight: 500 }}>{panel.collapsed ? '▸' : '▾'} {panel.title}</div>;
         return (
           <div key={panel.id} style={box} data-panel={panel.title}>
             <PanelContextProvider value={context}>
@@ -154,9 +155,9 @@ function Dashboard({ board, results }) {
 }
 
 const name = new URLSearchParams(location.search).get('board');
-const { board, results } = await (await fetch(`/data/${name}`)).json();
+const { board, results, chosen } = await (await fetch(`/data/${name}`)).json();
 createRoot(document.getElementById('root')).render(
-  <ThemeContext.Provider value={theme}><GlobalStyles /><Dashboard board={board} results={results} /></ThemeContext.Provider>);
+  <ThemeContext.Provider value={theme}><GlobalStyles /><Dashboard board={board} results={results} chosen={chosen} /></ThemeContext.Provider>);
 const tables = board.panels.filter(({ id, type }) => type === 'table' && Object.values(results[id] ?? {}).some((each) => each.length)).length;
 const look = () => {
   const drawn = [...document.querySelectorAll('[role=grid]')].filter((grid) => grid.querySelector('[role=gridcell]')?.innerText);
