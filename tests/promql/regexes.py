@@ -191,7 +191,7 @@ def replaced(given: Sequence[str], pattern: str, replacement: str) -> Found:
         regex = replace_regex(pattern)
         space, budget = LabelSpace(), Budget()
         space.begin(budget)
-        plan = label_replace(space, _Given(elements), "r", replacement, "x", regex)
+        plan = label_replace(space, _Given(elements), target="r", replacement=replacement, source="x", regex=regex)
         found = plan.run(EvaluationContext(Storage(), lambda *_: [], 0, 0, budget))
     except (PromqlError, RegexError, EvaluationError):
         return None
