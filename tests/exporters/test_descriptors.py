@@ -71,7 +71,7 @@ class Child:
         return self._process.stdout.readline().strip()
 
     def client(self) -> http.client.HTTPConnection:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5.0)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30.0)
         self._stack.callback(connection.close)
         return connection
 
