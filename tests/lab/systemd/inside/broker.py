@@ -213,9 +213,11 @@ def costs_nothing_when_it_hangs() -> str:
 
 @check("without the broker")
 def says_what_is_missing_without_it() -> str:
+    # Masked, or the agent that starts would have it started, and could ask it at once about the steps of Slurm's jobs.
     sh("systemctl", "stop", "coldplate-broker.socket")
+    sh("systemctl", "mask", "--runtime", "coldplate-broker.socket")
     sh("systemctl", "restart", "coldplate.service")
-    sh("systemctl", "stop", "coldplate-broker.socket")
+    sh("systemctl", "unmask", "--runtime", "coldplate-broker.socket")
     until("the jobs", lambda: holder(4711) and holder(4712), 30)
     gap = missing().get("coldplate_job_info")
     told = [line for line in journal().splitlines() if "job names: " in line and "broker.sock" in line]
