@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import psutil
 
@@ -17,6 +18,7 @@ from agent.backends.host.reading_groups import GroupReadings, ReadingGroup, Seri
 from agent.backends.sysfs import is_physical_interface
 from agent.catalogue.node import BY_NAME
 
+T = TypeVar("T")
 LIST_BYTES = 4 << 20
 """Bytes of the list of mounts that are read; on a node with hundreds of containers it has some hundred KiB."""
 
@@ -125,34 +127,40 @@ class DiskAndNetworkGroups:
         figures.left_out = len(NETWORK) * max(len(interfaces) - DEVICES, 0)
 
 
-class MountPoints:
-    """Which filesystems are shown: the root, and the first mount of each local block device, shortest paths first."""
+class MountList(Generic[T]):
+    """The mounts that `choose` finds in a procfs, or why they are not known. It may raise OSError."""
 
-    def __init__(self, procfs: str) -> None:
+    def __init__(self, procfs: str, choose: Callable[[str], list[T]]) -> None:
         self.path = f"{procfs}/self/mounts"
         self._procfs = procfs
+        self._choose = choose
 
-    def read(self) -> list[str] | Exception:
-        """Return the mount points, or why they are not known."""
+    def read(self) -> list[T] | Exception:
+        """Return the mounts, or why they are not known."""
         try:
-            return self._chosen()
+            return self._choose(self._procfs)
         except OSError as error:
             return error
 
-    def _chosen(self) -> list[str]:
-        chosen = ["/"]
-        mounts = [
-            mount
-            for mount in block_mounts(self._procfs)
-            if mount.fstype not in READ_ONLY_IMAGES
-            and not any(mount.mountpoint == at or mount.mountpoint.startswith(f"{at}/") for at in FOREIGN_MOUNTS)
-        ]
-        seen = {mount.device for mount in mounts if mount.mountpoint == "/"}
-        for mount in sorted(mounts, key=lambda each: (len(each.mountpoint), each.mountpoint)):
-            if mount.device not in seen:
-                seen.add(mount.device)
-                chosen.append(mount.mountpoint)
-        return chosen
+
+def shown_mount_points(procfs: str) -> list[str]:
+    """Return the filesystems that are shown: the root, and the first mount of each block device, shortest paths first.
+
+    Raises OSError.
+    """
+    chosen = ["/"]
+    mounts = [
+        mount
+        for mount in block_mounts(procfs)
+        if mount.fstype not in READ_ONLY_IMAGES
+        and not any(mount.mountpoint == at or mount.mountpoint.startswith(f"{at}/") for at in FOREIGN_MOUNTS)
+    ]
+    seen = {mount.device for mount in mounts if mount.mountpoint == "/"}
+    for mount in sorted(mounts, key=lambda each: (len(each.mountpoint), each.mountpoint)):
+        if mount.device not in seen:
+            seen.add(mount.device)
+            chosen.append(mount.mountpoint)
+    return chosen
 
 
 def filesystem(mountpoint: str, book: SeriesCache) -> ReadingGroup:

@@ -13,10 +13,11 @@ from agent.backends.host.disks_and_network import (
     MAX_FILESYSTEMS,
     DiskAndNetworkGroups,
     Mount,
-    MountPoints,
+    MountList,
     filesystem,
+    shown_mount_points,
 )
-from agent.backends.host.host_faults import MAX_MOUNTS, MOUNT_UP, HostFaultGroups, NetworkMount, NetworkMounts
+from agent.backends.host.host_faults import MAX_MOUNTS, MOUNT_UP, HostFaultGroups, NetworkMount, network_mounts
 from agent.backends.host.kernel import KernelGroups
 from agent.backends.host.reading_groups import GroupReadings, ReadingGroup, SeriesCache, gap_reason
 from agent.backends.protocol import BackendSample
@@ -78,8 +79,9 @@ class HostBackend:
         ]
         self._faults = HostFaultGroups(procfs, sysfs)
         self._groups = {Lane.SLOW: groups, Lane.COLD: self._faults.groups(self._book)}
-        self._mounts = DeviceReads("mounts", [MountPoints(procfs)])
-        self._network_mounts = DeviceReads("network mounts", [NetworkMounts(procfs)])
+        self._legs = {lane: [DeviceReads(group.path, [group]) for group in some] for lane, some in self._groups.items()}
+        self._mounts = DeviceReads("mounts", [MountList(procfs, shown_mount_points)])
+        self._network_mounts = DeviceReads("network mounts", [MountList(procfs, network_mounts)])
         self._known_mounts: dict[Mount, NetworkMount] = {}
         self._filesystems: dict[str, ReadingGroup] = {}
         self._left_out = 0
@@ -87,10 +89,9 @@ class HostBackend:
     def read(self, lane: Lane, now: Instant) -> BackendSample:
         """Read every group of the lane; a group that fails or hangs becomes one gap for each of its rows."""
         sample = _HostSample()
-        groups = self._groups[lane]
         self._faults.mono = now.mono
-        legs = [DeviceReads(group.path, [group]) for group in groups]
-        for group, (answer,) in zip(groups, self._relay.round(legs, now.mono), strict=True):
+        answers = self._relay.round(self._legs[lane], now.mono)
+        for group, (answer,) in zip(self._groups[lane], answers, strict=True):
             sample.take(answer, group.rows, group.path)
         if lane is Lane.COLD:
             self._read_network_mounts(sample, now.mono)

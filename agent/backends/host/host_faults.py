@@ -66,20 +66,6 @@ class NetworkMount:
         return True
 
 
-class NetworkMounts:
-    """Which network filesystems there are."""
-
-    def __init__(self, procfs: str) -> None:
-        self.path = f"{procfs}/self/mounts"
-        self._procfs = procfs
-
-    def read(self) -> list[Mount] | Exception:
-        try:
-            return network_mounts(self._procfs)
-        except OSError as error:
-            return error
-
-
 class _Sleeper(NamedTuple):
     """Since when a process sleeps without running, in monotonic seconds, and how often it had run by then."""
 
@@ -123,9 +109,7 @@ class HostFaultGroups:
         os.stat(f"{self._procfs}/1/stat")  # noqa: PTH116 - no Path is needed
 
     def _blocked(self) -> bool:
-        """Return whether any task is in uninterruptible sleep now, which the kernel counts: mostly not, and all is
-        said.
-        """
+        """Return whether the kernel counts any task in uninterruptible sleep; mostly it counts none."""
         with open(f"{self._procfs}/stat", "rb") as file:  # noqa: PTH123 - no Path is needed
             for line in file:
                 if line.startswith(b"procs_blocked"):

@@ -44,7 +44,7 @@ from agent.backends.jobs.pods import POD_LOGS as PODS
 from agent.backends.jobs.pods import PodDevice, PodDeviceOwners, PodLogDirectories
 from agent.backends.jobs.process_table import GpuProcessFacts, ProcessTable
 from agent.backends.jobs.schedulers import SCHEDULERS
-from agent.backends.jobs.slurm_steps import SlurmStep, SlurmSteps, granted
+from agent.backends.jobs.slurm_steps import SlurmSteps, gpu_numbers
 from agent.backends.protocol import BackendSample, GpuProcess
 from agent.broker.asking import BrokerClient
 from agent.lib.logs import LogOnce
@@ -223,18 +223,21 @@ class JobsBackend:
     def _add_granted(
         self,
         board: AllocationTable,
-        steps: Mapping[int, SlurmStep],
+        steps: Mapping[int, str],
         known: Mapping[int, GpuProcessFacts],
         devices: GpuSlots,
     ) -> None:
         """Add the jobs to which Slurm gave GPUs on which no process computes."""
+        given = [
+            (process.job, numbers)
+            for pid, variable in steps.items()
+            if (process := known.get(pid)) is not None and process.job is not None and process.job.scheduler == SLURM
+            if (numbers := gpu_numbers(process.variables.get(variable, "")))
+        ]
+        if given:
+            devices.minors = read_minors(self._procfs, self._reader)
         free: dict[GpuSlot, list[Job]] = {}
-        environments = {pid: known[pid].variables for pid in steps if pid in known}
-        for pid, numbers in granted(steps, environments):
-            job = known[pid].job
-            if job is None or job.scheduler != SLURM:
-                continue
-            devices.minors = devices.minors or read_minors(self._procfs, self._reader)
+        for job, numbers in given:
             for number in numbers:
                 slot = devices.find(devices.minors.get(number, ""))
                 if slot is not None and not board.jobs_on(slot):
@@ -294,7 +297,7 @@ class JobsBackend:
         pods: dict[GpuSlot, list[PodDevice]] = {}
         listed = list(listed)
         if any(each.shareable for each in listed):
-            devices.minors = read_minors(self._procfs, self._reader)
+            devices.minors = devices.minors or read_minors(self._procfs, self._reader)
         for each in listed:
             slot = devices.find(each.device)
             if is_invalid_job_id(each.namespace) or is_invalid_job_id(each.pod):

@@ -9,8 +9,7 @@ only. Users can change the environment of their processes, so it counts only for
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from agent.backends.jobs.job_files import TimedReader
 
@@ -23,13 +22,6 @@ _VERSION_1 = re.compile(r"slurm(?:_.*)?")
 _CONTROLLERS = ("cpuset", "devices", "freezer", "memory")
 _WHOLE_JOB = frozenset({"step_batch", "step_interactive"})
 _RANGE = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
-
-
-class SlurmStep(NamedTuple):
-    """A process of a step, and the variable that names the GPUs of that step."""
-
-    pid: int
-    variable: str
 
 
 def gpu_numbers(text: str) -> list[int]:
@@ -51,15 +43,18 @@ class SlurmSteps:
         self._root = root
         self._read = read
 
-    def look(self) -> dict[int, SlurmStep]:
-        """Return one process of each step that runs now, by its number; empty on a node without Slurm's cgroups."""
-        found: dict[int, SlurmStep] = {}
+    def look(self) -> dict[int, str]:
+        """Return one process of each step that runs now, with the variable that names the step's GPUs.
+
+        Empty on a node without Slurm's cgroups.
+        """
+        found: dict[int, str] = {}
         for job in self._jobs():
             for step in self._folders(job, re.compile(r"step_.*"))[:MAX_STEPS]:
                 pid = next(self._processes(step), None)
                 if pid is not None:
                     name = step.rpartition("/")[2]
-                    found[pid] = SlurmStep(pid, JOB_GPUS if name in _WHOLE_JOB else STEP_GPUS)
+                    found[pid] = JOB_GPUS if name in _WHOLE_JOB else STEP_GPUS
         return found
 
     def _jobs(self) -> list[str]:
@@ -89,13 +84,3 @@ class SlurmSteps:
                 except OSError:
                     continue
                 yield from sorted(int(word) for word in words if word.isdigit() and word != b"0")[:1]
-
-
-def granted(
-    steps: Mapping[int, SlurmStep], environments: Mapping[int, Mapping[str, str]]
-) -> Iterator[tuple[int, Iterable[int]]]:
-    """Give the process of each step with the minor numbers of the step's GPUs; `environments` by process."""
-    for pid, step in steps.items():
-        numbers = gpu_numbers(environments.get(pid, {}).get(step.variable, ""))
-        if numbers:
-            yield pid, numbers
