@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.catalogue import nvml_constants as nvml
-from agent.catalogue.bindings import ALL_LINKS, Call, Field
+from agent.catalogue.bindings import ALL_LINKS, Call, Derived, Field
 from agent.model import Gpu, Kind, Lane, Metric, NvLink, Shown, Unit
 
 KIBI = 1024.0
@@ -32,6 +32,16 @@ def _blackwell() -> tuple[Field, ...]:
     return tuple(Field(number, labels=(kind,), per_link=True) for number, kind in types.items())
 
 
+def _traffic(end: str, what: str) -> Metric:
+    """Return the rate at one end of the GPU's links, of which a slow one carries less than the others."""
+    origin = Derived("growth of coldplate_nvlink_transmit_bytes_total and coldplate_nvlink_receive_bytes_total")
+    return Metric(
+        f"coldplate_gpu_nvlink_traffic_{end}_bytes_per_second", Kind.GAUGE, Unit.BYTES, Gpu,
+        f"Payload a second on the {what} loaded of the GPU's NVLinks, sent and received, since the slow sample before.",
+        Lane.SLOW, (origin,), span=(0, 1e13), simulated=(0, 1e11),
+    )  # fmt: skip
+
+
 NVLINK = (
     Metric("coldplate_gpu_nvlink_transmit_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,
            "Payload sent over all NVLinks of the GPU.",
@@ -47,6 +57,8 @@ NVLINK = (
             Field(nvml.FI_DEV_NVLINK_COUNT_RCV_BYTES, scope=ALL_LINKS),
             Field(nvml.FI_DEV_NVLINK_COUNT_RCV_BYTES, per_link=True)),
            span=(0, 2.0**74), simulated=(0, 1e18)),
+    _traffic("lowest", "least"),
+    _traffic("highest", "most"),
     Metric("coldplate_nvlink_transmit_bytes_total", Kind.COUNTER, Unit.BYTES, NvLink,
            "Payload sent over one NVLink.",
            Lane.SLOW,

@@ -38,6 +38,7 @@ from agent.sampler.condition import GPU_POWER, NODE_POWER, Conditioner
 from agent.sampler.devices import Devices, Trouble
 from agent.sampler.health import Health, LoopFacts, MissingMetrics, Overdue, Source
 from agent.sampler.ledger import GpuLedger
+from agent.sampler.link_rates import LinkRates
 from agent.sampler.node_sums import NodeSums, estimate
 from agent.sampler.presence import Inventory, Presence
 from agent.sampler.schedule import Settings
@@ -105,6 +106,7 @@ class Sampler:
         self._estimates = Conditioner(settings.window)
         self._metered = False
         self._layouts: dict[Key, Layout] = {}
+        self._links: dict[str, LinkRates] = {}
         self._blocks: dict[Key, Block] = {}
         self._missing = MissingMetrics()
         self._sums = NodeSums()
@@ -308,6 +310,9 @@ class Sampler:
         if conditioner is None:
             conditioner = self._conditioners[key[0]] = Conditioner(self.settings.window)
         shown, rejected = conditioner.pass_on(key, at, frame, key[2], self.settings.period(key[2]))
+        if key[0] == self.devices and key[2] is Lane.SLOW:
+            links = self._links.setdefault(key[1], LinkRates())
+            shown = links.beside(at, shown, self.settings.slow / 2, self.settings.patience(Lane.SLOW))
         self._blocks[key] = Block(at, shown, [*gaps, *rejected] if rejected else gaps)
 
     def _withdrawn(
@@ -346,6 +351,7 @@ class Sampler:
             del self._blocks[key]
         self._layouts = {key: layout for key, layout in self._layouts.items() if key[1] in known}
         self._processes = {uuid: last for uuid, last in self._processes.items() if uuid in known}
+        self._links = {uuid: rates for uuid, rates in self._links.items() if uuid in known}
         self._gpus.forget(known)
         self.xids.inventory_changed()
 

@@ -166,8 +166,11 @@ NOT_SERVED = (
               "increase(coldplate_gpu_xid_errors_total[5m])"),
     NotServed("DCGM_EXP_GPU_HEALTH_STATUS", "a verdict of DCGM's own; the agent has rules", "coldplate_alert"),
     NotServed("DCGM_EXP_P2P_STATUS", "the agent does not ask for pairs of GPUs", "coldplate_nvlink_up"),
-    NotServed("DCGM_FI_DEV_NVLINK_BANDWIDTH_L0", "the agent reads the sum over all links",
-              "rate(coldplate_gpu_nvlink_transmit_bytes_total[1m])"),
+    NotServed("DCGM_FI_DEV_NVLINK_BANDWIDTH_L0", "a name for each link; here the link is a label",
+              "rate(coldplate_nvlink_transmit_bytes_total[1m])"),
+    *(NotServed(f"DCGM_FI_DEV_NVSWITCH_{what}", "NVML knows no NVSwitches: they answer NSCQ, by way of DCGM, alone",
+                "coldplate_node_nvswitch_sxid_errors_total")
+      for what in ("TEMPERATURE_CURRENT", "LINK_FLIT_ERRORS", "LINK_THROUGHPUT_TX", "LINK_THROUGHPUT_RX")),
     NotServed("DCGM_FI_DEV_RETIRED_SBE", "pages were retired before Ampere; later GPUs remap rows",
               "coldplate_gpu_row_remaps_total"),
     NotServed("DCGM_FI_DEV_RETIRED_DBE", "pages were retired before Ampere; later GPUs remap rows",

@@ -84,6 +84,7 @@ HIGHEST = (
     (r"gpu_\w*temperature\w*_celsius", 115),
     (r"gpu_clock_\w+", 4e9),
     (r"gpu_nvlink_speed_bytes_per_second", 1.8e12),
+    (r"gpu_nvlink_traffic_\w+_bytes_per_second", 200e9),
     (r"gpu_pcie_link_generation(_max)?", 7),
     (r"gpu_pcie_link_width(_max)?", 16),
     (r"gpu_sample_age_seconds", 1e9),
