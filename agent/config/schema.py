@@ -18,6 +18,7 @@ from agent.lib.wording import UserError
 TRIGGERS = ("firing", "xid")
 NEIGHBOURS = ("dcgm", "node_infiniband", "nvitop", "nvidia_smi", "opentelemetry")
 HOSTNAME_LABELS = ("both", "Hostname", "hostname")
+DCGM_LABELS = ("DCGM_FI_DEV_SERIAL", "DCGM_FI_DEV_VBIOS_VERSION")
 POWER_SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
 BREAKERS = ("ul489", "iec60947-2", "iec60898-b", "iec60898-c", "iec60898-d", "electronic")
 POWER_FACTOR = 0.95
@@ -193,6 +194,10 @@ class MetricsConfig(Section, frozen=True):
         str,
         Key("How the dcgm names spell the label with the host's name; both for either.", words=HOSTNAME_LABELS),
     ] = "both"
+    dcgm_labels: Annotated[
+        tuple[str, ...],
+        Key("Labels that the dcgm names have besides.", words=DCGM_LABELS, example="[DCGM_FI_DEV_SERIAL]"),
+    ] = ()
 
 
 class LoginConfig(Section, frozen=True):

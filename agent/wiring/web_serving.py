@@ -173,7 +173,7 @@ def neighbours_of(config: Config) -> Translation | None:
         return None
     from exporters.compatibility.translation import Translation  # its tables are for those who ask for them
 
-    return Translation(metrics.compatibility, node_name(config), metrics.hostname_label)
+    return Translation(metrics.compatibility, node_name(config), metrics.hostname_label, metrics.dcgm_labels)
 
 
 def with_neighbours(shown: Snapshot, whole: Snapshot, neighbours: Translation) -> Snapshot:

@@ -17,15 +17,20 @@ from exporters.compatibility.foreign_names import (
     ForeignProfile,
     KnownNode,
     NotServed,
+    Recent,
     Term,
     counter,
     gauge,
     written_bus_id,
 )
+from exporters.compatibility.recent_growth import WINDOW_SECONDS
 
 _NEAREST, _BELOW = Digits.NEAREST, Digits.BELOW
+FURTHER_LABELS = {"DCGM_FI_DEV_SERIAL": "serial", "DCGM_FI_DEV_VBIOS_VERSION": "vbios"}
+"""Labels that dcgm-exporter has only where its list of counters asks for them, and those of our info series."""
 _LABELS = ("gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_PROFILE", "GPU_I_ID", "Hostname", "hostname",
-           "DCGM_FI_DRIVER_VERSION", "container", "namespace", "pod", "hpc_job")  # fmt: skip
+           *FURTHER_LABELS, "DCGM_FI_DRIVER_VERSION", "window_size_in_ms", "xid", "container", "namespace", "pod",
+           "hpc_job")  # fmt: skip
 
 
 def _percent(name: str, help: str, row: str) -> ForeignName:
@@ -35,6 +40,14 @@ def _percent(name: str, help: str, row: str) -> ForeignName:
 def _violation(what: str, help: str, row: str, *labels: str) -> ForeignName:
     return counter(f"DCGM_FI_DEV_{what}_VIOLATION", f"Throttling duration due to {help} (in ns).",
                    Term(row, labels, NANO), digits=_NEAREST)  # fmt: skip
+
+
+_XID_COUNT = "DCGM_EXP_XID_ERRORS_COUNT"
+
+
+def _xid_count(row: str, recent: Recent, note: str) -> ForeignName:
+    return ForeignName(_XID_COUNT, Kind.COUNTER, "Number of XID errors within the last five minutes.", (Term(row),),
+                       recent=recent, note=note)  # fmt: skip
 
 
 def _ecc(kind: str, scope: str, help: str, row: str, label: str) -> ForeignName:
@@ -135,6 +148,9 @@ COMMON = (
     gauge("DCGM_FI_DEV_POWER_MGMT_LIMIT", "Power limit (in W).", Term("coldplate_gpu_power_limit_watts")),
     gauge("DCGM_FI_DEV_POWER_USAGE_INSTANT", "Instant power draw (in W).",
           Term("coldplate_gpu_power_instant_watts")),
+    _xid_count("coldplate_gpu_xid_errors_total", Recent.SOME,
+               "falls again although its type is counter, as DCGM's; the window is always five minutes"),
+    _xid_count("coldplate_gpu_xids_total", Recent.NONE, "without the label xid: 0 while the GPU has had none"),
 )  # fmt: skip
 """Fields that its list has commented out, or that sites often add."""
 
@@ -162,32 +178,31 @@ NOT_SERVED = (
     NotServed("DCGM_FI_DEV_VGPU_LICENSE_STATUS", "only guests with a vGPU have a licence"),
     NotServed("DCGM_EXP_CLOCK_EVENTS_COUNT", "it counts samples, so it depends on who samples",
               "increase(coldplate_gpu_throttle_seconds_total[5m])"),
-    NotServed("DCGM_EXP_XID_ERRORS_COUNT", "a window belongs into the query",
-              "increase(coldplate_gpu_xid_errors_total[5m])"),
-    NotServed("DCGM_EXP_GPU_HEALTH_STATUS", "a verdict of DCGM's own; the agent has rules", "coldplate_alert"),
+    NotServed("DCGM_EXP_GPU_HEALTH_STATUS", "a verdict of DCGM's own, by its own subsystems; the agent has rules",
+              "coldplate_alert"),
     NotServed("DCGM_EXP_P2P_STATUS", "the agent does not ask for pairs of GPUs", "coldplate_nvlink_up"),
     NotServed("DCGM_FI_DEV_NVLINK_BANDWIDTH_L0", "a name for each link; here the link is a label",
               "rate(coldplate_nvlink_transmit_bytes_total[1m])"),
     *(NotServed(f"DCGM_FI_DEV_NVSWITCH_{what}", "NVML knows no NVSwitches: they answer NSCQ, by way of DCGM, alone",
                 "coldplate_node_nvswitch_sxid_errors_total")
       for what in ("TEMPERATURE_CURRENT", "LINK_FLIT_ERRORS", "LINK_THROUGHPUT_TX", "LINK_THROUGHPUT_RX")),
-    NotServed("DCGM_FI_DEV_RETIRED_SBE", "pages were retired before Ampere; later GPUs remap rows",
-              "coldplate_gpu_row_remaps_total"),
-    NotServed("DCGM_FI_DEV_RETIRED_DBE", "pages were retired before Ampere; later GPUs remap rows",
-              "coldplate_gpu_row_remaps_total"),
-    NotServed("DCGM_FI_DEV_RETIRED_PENDING", "pages were retired before Ampere; later GPUs remap rows",
-              "coldplate_gpu_row_remap_pending"),
+    *(NotServed(f"DCGM_FI_DEV_RETIRED_{what}", "the agent does not read them: GPUs from Ampere on retire no pages, "
+                "but remap rows", instead)
+      for what, instead in (("SBE", "coldplate_gpu_row_remaps_total"), ("DBE", "coldplate_gpu_row_remaps_total"),
+                            ("PENDING", "coldplate_gpu_row_remap_pending"))),
     NotServed("DCGM_FI_DEV_FAN_SPEED", "the agent reads no fans: the GPUs of its nodes have none"),
     NotServed("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "a mask cannot be queried", "coldplate_gpu_throttle_active"),
     NotServed("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "a mask cannot be queried", "coldplate_gpu_throttle_active"),
     NotServed("DCGM_FI_DEV_BRAND", "a label that is off unless configured"),
-    NotServed("DCGM_FI_DEV_SERIAL", "a label that is off unless configured", "coldplate_gpu_info"),
-    NotServed("DCGM_FI_DEV_VBIOS_VERSION", "a label that is off unless configured", "coldplate_gpu_info"),
+    NotServed("DCGM_FI_DEV_SERIAL", "no metric, but a label where `metrics.dcgm_labels` asks for it",
+              "coldplate_gpu_info"),
+    NotServed("DCGM_FI_DEV_VBIOS_VERSION", "no metric, but a label where `metrics.dcgm_labels` asks for it",
+              "coldplate_gpu_info"),
     NotServed("DCGM_FI_NVML_VERSION", "a label that is off unless configured"),
 )  # fmt: skip
 
 
-def labelling(facts: KnownNode, series: Series, name: str) -> Labels | None:  # noqa: ARG001 every profile gets it
+def labelling(facts: KnownNode, series: Series, name: str) -> Labels | None:
     """Return the labels of a GPU's series, in the order of render_metrics.go. An empty one is left out."""
     gpu = series.entity
     if not isinstance(gpu, Gpu):
@@ -204,10 +219,17 @@ def labelling(facts: KnownNode, series: Series, name: str) -> Labels | None:  # 
         ("GPU_I_PROFILE", facts.mig_profiles.get(mig, "")),
         ("GPU_I_ID", own["gpu_instance"] if mig else ""),
         *facts.host_labels,
+        *((name, known.info.get(FURTHER_LABELS[name], "")) for name in FURTHER_LABELS if name in facts.further_labels),
         ("DCGM_FI_DRIVER_VERSION", known.info.get("driver_version", "")),
+        *(_window(own) if name == _XID_COUNT else ()),
         *_job(known.job(own["gpu_instance"] if mig else WHOLE)),
     )
     return tuple(pair for pair in pairs if pair[1])
+
+
+def _window(own: Mapping[str, str]) -> Labels:
+    """Return over which time a count is taken, in milliseconds, and of what."""
+    return (("window_size_in_ms", f"{WINDOW_SECONDS * 1000:.0f}"), ("xid", own.get("xid", "")))
 
 
 def _job(job: Mapping[str, str]) -> Labels:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -26,6 +26,13 @@ class Digits(Enum):
     BELOW = "the whole number below"
 
 
+class Recent(Enum):
+    """When the recent growth of a counter is shown."""
+
+    SOME = "while it is not 0"
+    NONE = "while it is 0"
+
+
 @dataclass(frozen=True, slots=True)
 class Term:
     """A row of ours by name, times a factor. `labels` are the values of the row's own labels, in order; none: any.
@@ -45,6 +52,7 @@ class ForeignName:
 
     It is served only while all its terms have values. `newest` means the label value, as a number, of the series whose
     value is highest, and 0 while `terms` tell that there is none; `label` the value of that label, as a number.
+    `recent` means the growth of its only term within the last minutes, while it is not 0 or while it is 0.
     `note` says in which way it differs from the neighbour's own.
     """
 
@@ -56,15 +64,14 @@ class ForeignName:
     divisor: tuple[Term, ...] = ()
     newest: str = ""
     label: str = ""
+    recent: Recent | None = None
     note: str = ""
 
     @property
     def simple(self) -> Term | None:
         """Its only term, if the value is one of ours times a factor."""
-        one = (
-            len(self.terms) == 1 and not self.divisor and not self.newest and not self.label and not self.terms[0].rate
-        )
-        return self.terms[0] if one else None
+        computed = self.divisor or self.newest or self.label or self.recent or self.terms[0].rate
+        return None if computed or len(self.terms) > 1 else self.terms[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +99,17 @@ class KnownGpu:
 
 @dataclass(frozen=True, slots=True)
 class KnownNode:
-    """What labels are made of. `host_labels` are the host's name under the label names that the configuration says."""
+    """What labels are made of. `host_labels` are the host's name under the label names that the configuration says.
+
+    `further_labels` are the names of labels that are served only where the configuration asks for them.
+    """
 
     host: str
     host_labels: Labels
     gpus: Mapping[Gpu, KnownGpu]
     mig_profiles: Mapping[str, str]
     """By the MIG instance's UUID."""
+    further_labels: Collection[str] = ()
 
     def of(self, gpu: Gpu) -> KnownGpu:
         return self.gpus.get(gpu, _NOTHING)
@@ -150,6 +161,8 @@ def our_words(name: ForeignName) -> str:
     """
     if name.newest:
         return name.terms[-1].row
+    if name.recent:
+        return f"increase({_term(name.terms[0])}[5m])"
     if len(name.terms) > _LONGEST_SUM:
         return name.terms[0].row
     above = _summed(name.terms)

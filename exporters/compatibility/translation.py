@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from operator import mul
 from typing import NamedTuple
@@ -18,7 +19,17 @@ from agent.catalogue import BY_NAME
 from agent.lib.layout_columns import RoundMemo, picker
 from agent.model import EMPTY_FRAME, Frame, Gpu, Labels, Lane, Layout, Metric, Node, Reading, Series, Snapshot, Unit
 from exporters.compatibility import PROFILES
-from exporters.compatibility.foreign_names import WHOLE, Digits, ForeignName, ForeignProfile, KnownGpu, KnownNode, Term
+from exporters.compatibility.foreign_names import (
+    WHOLE,
+    Digits,
+    ForeignName,
+    ForeignProfile,
+    KnownGpu,
+    KnownNode,
+    Recent,
+    Term,
+)
+from exporters.compatibility.recent_growth import RecentGrowth
 
 SPAN_SECONDS = 10.0
 """Seconds over which a rate is taken, once that much has been seen."""
@@ -108,7 +119,7 @@ class _ConvertedColumns:
 class _Recipe:
     """What is made of frames of one layout."""
 
-    def __init__(self, layout: Layout, outputs: Sequence[_Output], growth: Growth) -> None:
+    def __init__(self, layout: Layout, outputs: Sequence[_Output], growth: Growth, recent: RecentGrowth) -> None:
         simple = [each for each in outputs if each.name.simple is not None]
         exact = [each for each in simple if each.name.digits is Digits.ALL]
         groups = ([each for each in exact if each.parts[0].term.factor == 1.0],
@@ -119,7 +130,7 @@ class _Recipe:
             *(_ConvertedColumns(each, digits) for digits, each in rounded.items() if each),
         ]
         self._others = [each for each in outputs if each.name.simple is None]
-        self._source, self._growth = layout, growth
+        self._source, self._growth, self._recent = layout, growth, recent
         fixed = tuple(chain.from_iterable(each.series for each in self._columns))
         self._fixed = Layout(fixed)
         self._layout = self._fixed
@@ -149,6 +160,9 @@ class _Recipe:
     def _value(self, output: _Output, values: tuple[float, ...]) -> float | None:
         if output.name.newest:
             return _newest(self._source, output, values)
+        if output.name.recent:
+            grown = self._recent.of(self._source.series[output.parts[0].place])
+            return grown if (grown > 0) == (output.name.recent is Recent.SOME) else None
         if output.name.label:
             return _number(dict(self._source.series[output.parts[0].place].all_labels).get(output.name.label, ""))
         above = self._sum(output.parts, values)
@@ -189,10 +203,11 @@ class Translation:
     `observe` is for the thread that publishes snapshots, `frames` for the one that renders pages.
     """
 
-    def __init__(self, words: Sequence[str], host: str, host_labels: str = "both") -> None:
+    def __init__(
+        self, words: Sequence[str], host: str, host_labels: str = "both", further_labels: Sequence[str] = ()
+    ) -> None:
         self._profiles = [PROFILES[word] for word in dict.fromkeys(words)]
-        self._host = host
-        self._host_labels: Labels = tuple((name, host) for name in HOST_LABELS[host_labels])
+        named: Labels = tuple((name, host) for name in HOST_LABELS[host_labels])
         self._by_row: dict[str, list[tuple[ForeignProfile, ForeignName, Term]]] = {}
         for profile in self._profiles:
             for name in profile.names:
@@ -200,10 +215,12 @@ class Translation:
                     self._by_row.setdefault(term.row, []).append((profile, name, term))
         self._rows = {name: _row(name) for profile in self._profiles for name in profile.names}
         self._rates = {term.row for users in self._by_row.values() for _, _, term in users if term.rate}
+        self._recent_rows = {name.terms[0].row for profile in self._profiles for name in profile.names if name.recent}
+        self._recent = RecentGrowth(self._recent_rows)
         self._growth = Growth(lambda layout: any(each.metric.name in self._rates for each in layout.series))
         self._informants = RoundMemo[Layout, tuple[Series, ...]](_informants)
         self._told: tuple[Series, ...] | None = None
-        self._facts = KnownNode(host, self._host_labels, {}, {})
+        self._facts = KnownNode(host, named, {}, {}, tuple(further_labels))
         self._plans = RoundMemo[Layout, _Recipe](self._plan)
         self._last: tuple[Snapshot | None, tuple[Frame, ...]] = (None, ())
 
@@ -211,6 +228,8 @@ class Translation:
         """Take note of what rates are made of."""
         if self._rates:
             self._growth.observe(snapshot)
+        if self._recent_rows:
+            self._recent.observe(snapshot)
 
     def frames(self, snapshot: Snapshot) -> tuple[Frame, ...]:
         """Return the neighbours' series; the same objects again for the same snapshot."""
@@ -218,7 +237,7 @@ class Translation:
             layouts = [frame.layout for frame in snapshot.frames]
             told = tuple(chain.from_iterable(self._informants.of(layouts)))
             if told != self._told:
-                self._told, self._facts = told, _facts(self._host, self._host_labels, told)
+                self._told, self._facts = told, _facts(self._facts, told)
                 self._plans = RoundMemo(self._plan)
             plans = zip(self._plans.of(layouts), snapshot.frames, strict=True)
             frames = (plan.frame(frame) for plan, frame in plans if not plan.idle)
@@ -239,7 +258,7 @@ class Translation:
                     found.setdefault((name, labels), {}).setdefault(term, []).append(place)
         made = (_output(name, Series(self._rows[name], Node(), labels), places)
                 for (name, labels), places in found.items())  # fmt: skip
-        return _Recipe(layout, [each for each in made if each is not None], self._growth)
+        return _Recipe(layout, [each for each in made if each is not None], self._growth, self._recent)
 
 
 def _output(name: ForeignName, series: Series, places: dict[Term, list[int]]) -> _Output | None:
@@ -261,7 +280,8 @@ def _informants(layout: Layout) -> tuple[Series, ...]:
     return tuple(series for series in layout.series if series.metric in _INFORMANTS)
 
 
-def _facts(host: str, host_labels: Labels, told: Sequence[Series]) -> KnownNode:
+def _facts(node: KnownNode, told: Sequence[Series]) -> KnownNode:
+    """Return the node with what these info series say."""
     gpus: dict[Gpu, KnownGpu] = {}
     profiles: dict[str, str] = {}
     for series in told:
@@ -275,4 +295,4 @@ def _facts(host: str, host_labels: Labels, told: Sequence[Series]) -> KnownNode:
             profiles[labels.get("mig_uuid", "")] = labels.get("profile", "")
         elif labels.get("shared") != "true":
             gpus[series.entity] = KnownGpu(known.info, {**known.jobs, labels.get("mig", WHOLE): labels})
-    return KnownNode(host, host_labels, gpus, profiles)
+    return replace(node, gpus=gpus, mig_profiles=profiles)

@@ -92,7 +92,8 @@ RATES = {
     "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL": (
         "counter", 1e-6, ("coldplate_gpu_nvlink_transmit_bytes_total", "coldplate_gpu_nvlink_receive_bytes_total")),
 }  # fmt: skip
-OTHERS = {"DCGM_FI_DEV_XID_ERRORS"}
+XID_COUNT = "DCGM_EXP_XID_ERRORS_COUNT"
+OTHERS = {"DCGM_FI_DEV_XID_ERRORS", XID_COUNT}
 
 
 @pytest.mark.parametrize("name", CONTRACT)
@@ -175,7 +176,46 @@ def of_xids(*last: tuple[str, float]) -> Snapshot:
 def test_the_last_xid_is_the_newest_and_0_before_the_first(
     last: tuple[tuple[str, float], ...], expected: dict[str, float]
 ) -> None:
-    assert values(Translation(["dcgm"], "node-1"), of_xids(*last)) == expected
+    assert values(Translation(["dcgm"], "node-1"), of_xids(*last)) == {**expected, XID_COUNT: 0.0}
+
+
+def xid_counts(translation: Translation, mono: float, **counts: float) -> dict[str, float]:
+    """Recent XIDs by their code, where the counters have these values; without a code, under an empty one."""
+    rows = [reading("coldplate_gpu_xid_errors_total", count, GPU, xid=xid[1:]) for xid, count in counts.items()]
+    total = reading("coldplate_gpu_xids_total", sum(counts.values()), GPU)
+    snapshot = snapshot_of(1, Instant(mono, 1.7e9 + mono), [total, *rows])
+    translation.observe(snapshot)
+    told = [each for frame in translation.frames(snapshot) for each in frame.readings if each.metric.name == XID_COUNT]
+    assert {dict(each.labels)["window_size_in_ms"] for each in told} == {"300000"}
+    return {dict(each.labels).get("xid", ""): each.value for each in told}
+
+
+def test_xids_of_the_last_five_minutes_are_counted_by_code_and_a_gpu_without_any_shows_0() -> None:
+    translation = Translation(["dcgm"], "node-1")
+    assert xid_counts(translation, 0.0) == {"": 0}
+    assert xid_counts(translation, 10.0, x13=2) == {"13": 2}, "a code that is new began at 0"
+    assert xid_counts(translation, 200.0, x13=3, x79=1) == {"13": 3, "79": 1}
+    assert xid_counts(translation, 320.0, x13=3, x79=1) == {"13": 1, "79": 1}
+    assert xid_counts(translation, 501.0, x13=3, x79=1) == {"": 0}
+
+
+def test_xids_before_the_first_look_are_not_recent() -> None:
+    translation = Translation(["dcgm"], "node-1")
+    assert xid_counts(translation, 0.0, x13=7) == {"": 0}
+    assert xid_counts(translation, 1.0, x13=8) == {"13": 1}
+
+
+def test_serial_and_firmware_are_labels_where_they_are_asked_for() -> None:
+    facts = {"slot": "0000:1b:00.0", "serial": "1654", "model": "H100", "driver_version": "580", "vbios": "96.00"}
+    snapshot = snapshot_of(1, Instant(1.0, 1.0), [
+        reading("coldplate_gpu_temperature_celsius", 40.0, GPU), reading("coldplate_gpu_info", 1.0, GPU, **facts)
+    ])  # fmt: skip
+    expected = {"DCGM_FI_DEV_SERIAL": "1654", "DCGM_FI_DEV_VBIOS_VERSION": "96.00", "DCGM_FI_DRIVER_VERSION": "580"}
+    for asked in ((), ("DCGM_FI_DEV_SERIAL",), ("DCGM_FI_DEV_SERIAL", "DCGM_FI_DEV_VBIOS_VERSION")):
+        (frame,) = Translation(["dcgm"], "h", "hostname", asked).frames(snapshot)
+        (series,) = frame.layout.series
+        names = (*asked, "DCGM_FI_DRIVER_VERSION")
+        assert series.labels[-len(names) - 1 :] == (("hostname", "h"), *((name, expected[name]) for name in names))
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from agent.catalogue import BY_NAME
-from agent.config.schema import HOSTNAME_LABELS, NEIGHBOURS
+from agent.config.schema import DCGM_LABELS, HOSTNAME_LABELS, NEIGHBOURS
 from agent.model import Instant, Node, Reading
 from exporters.compatibility import PROFILES
+from exporters.compatibility.dcgm import FURTHER_LABELS
 from exporters.compatibility.translation import HOST_LABELS, Translation
 from tests.exporters.conftest import GPU, reading
 from tests.frames import snapshot_of
@@ -49,6 +50,7 @@ def values(word: str, *readings: Reading) -> dict[str, float]:
 def test_the_configuration_offers_every_profile_and_spelling() -> None:
     assert tuple(PROFILES) == NEIGHBOURS
     assert set(HOSTNAME_LABELS) == HOST_LABELS.keys()
+    assert set(DCGM_LABELS) == FURTHER_LABELS.keys()
 
 
 @pytest.mark.parametrize("word", PROFILES)
