@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from agent.backends.host.host_faults import MAX_MOUNTS
 from agent.model import Gap, Instant, Lane, Reason
 
+LEFT_OUT = "coldplate_backend_series_left_out"
 UP, STUCK, MANAGER, PEERMEM = (
     f"coldplate_node_{name}" for name in ("mount_up", "processes_stuck", "fabric_manager_up", "peermem_loaded")
 )
@@ -84,6 +86,15 @@ def test_a_filesystem_whose_server_is_gone_is_down_and_one_that_may_not_be_seen_
     values, _ = look(host)
     assert (values["/a"], values["/b"]) == (0, 0)
     assert not {"/c", "/home"} & values.keys()
+
+
+def test_network_filesystems_beyond_the_limit_are_counted(host: Any, dead: dict[str, Any]) -> None:
+    assert dead == {}
+    host.write("self/mounts", "".join(f"srv:/{n:02} /data/{n:02} nfs4 rw 0 0\n" for n in range(MAX_MOUNTS + 3)))
+    values, _ = look(host)
+    assert sum(name.startswith("/data/") for name in values) == MAX_MOUNTS
+    readings = dict(host.backend.read(Lane.SLOW, Instant(2.0, 1.7e9)).readings)
+    assert {value for series, value in readings.items() if series.metric.name == LEFT_OUT} == {3}
 
 
 def test_a_process_is_stuck_that_does_not_run_for_two_minutes(host: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -83,6 +83,7 @@ class HostBackend:
         self._mounts = DeviceReads("mounts", [MountList(procfs, shown_mount_points)])
         self._network_mounts = DeviceReads("network mounts", [MountList(procfs, network_mounts)])
         self._known_mounts: dict[Mount, NetworkMount] = {}
+        self._mounts_left_out = 0
         self._filesystems: dict[str, ReadingGroup] = {}
         self._left_out = 0
 
@@ -97,6 +98,7 @@ class HostBackend:
             self._read_network_mounts(sample, now.mono)
         else:
             self._read_filesystems(sample, now.mono)
+            sample.left_out += self._mounts_left_out
             self._tell_left_out(sample)
         return BackendSample(sample.readings, list(sample.gaps.values()), calls=sample.calls)
 
@@ -123,6 +125,7 @@ class HostBackend:
         if not isinstance(listed, list):
             sample.take(listed, (MOUNT_UP,), "network mounts")
             return
+        self._mounts_left_out = max(len(listed) - MAX_MOUNTS, 0)
         known = self._known_mounts
         self._known_mounts = {each: known.get(each) or NetworkMount(each) for each in listed[:MAX_MOUNTS]}
         legs = [DeviceReads(f"mount {each.mountpoint}", [item]) for each, item in self._known_mounts.items()]
