@@ -57,6 +57,11 @@ _SXID = re.compile(
     r"nvidia-nvswitch\d+: SXid \(PCI:([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?\): (\d{1,9})\b"
     r"(?!, (?:Severity \d|Data \{))(?:, (Fatal|Non-fatal)\b)?"
 )
+# `NVRM: Attempting to remove device 0000:1b:00.0 with non-zero usage count!` It then waits for that count to be 0.
+_REMOVAL = re.compile(
+    r"NVRM: Attempting to remove device ([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])"
+    r" with non-zero usage count\b"
+)
 _GRADES = {"Fatal": "fatal", "Non-fatal": "nonfatal", None: "unsaid"}
 """The label for what a line says of itself."""
 
@@ -103,6 +108,14 @@ def parse_sxid(message: str) -> SxidRecord | None:
         return None
     pci = f"{_bus(*match.group(1, 2, 3))}.{match.group(4) or '0'}"
     return SxidRecord(pci, int(match.group(5)), _GRADES[match.group(6)])
+
+
+def parse_removal(message: str) -> str | None:
+    """Return the PCI address of a GPU that the kernel waits to remove, `0000:1b:00.0`; None if the line says no such
+    thing.
+    """
+    match = _REMOVAL.match(message)
+    return f"{_bus(*match.group(1, 2, 3))}.{match.group(4)}" if match else None
 
 
 class KernelLogReader(Protocol):
@@ -157,15 +170,24 @@ class KmsgReader:
 
 
 class KmsgBackend:
-    """Follows the kernel log: XIDs become events, SXids become a counter for each NVSwitch and code."""
+    """Follows the kernel log: XIDs become events, SXids become a counter for each NVSwitch and code.
+
+    `removal` is called with the PCI address of a GPU that the kernel waits to remove.
+    """
 
     name = "kmsg"
     lanes = frozenset({Lane.FAST})
     shortest = 1.0
 
-    def __init__(self, path: str = "/dev/kmsg", opener: Callable[[str], KernelLogReader] = KmsgReader) -> None:
+    def __init__(
+        self,
+        path: str = "/dev/kmsg",
+        opener: Callable[[str], KernelLogReader] = KmsgReader,
+        removal: Callable[[str], object] = lambda _: None,
+    ) -> None:
         self._path = path
         self._opener = opener
+        self._removal = removal
         self._reader: KernelLogReader | None = None
         self._read_until = 0.0  # wall time at which the log had been read to its end
         self._kinds: set[tuple[str, str]] = set()
@@ -242,6 +264,10 @@ class KmsgBackend:
             pci, kind = self._kind(sxid)
             series = Series(SXID_ERRORS, Node(), (("pci", pci), ("sxid", kind), ("grade", sxid.grade)))
             self._counts[series] = self._counts.get(series, 0) + 1
+            return
+        slot = parse_removal(record.message)
+        if slot is not None:
+            self._removal(slot)
 
     def _kind(self, sxid: SxidRecord) -> tuple[str, str]:
         """Return the switch and code under which an SXid counts: `other` beyond the limits, whatever the log says."""
@@ -294,5 +320,5 @@ def make_backend(context: BackendContext) -> KmsgBackend | None:
     if not context.has_driver:
         return None
     if is_inherited_kmsg(0):
-        return KmsgBackend("standard input", lambda path: KmsgReader(path, 0))
-    return KmsgBackend()
+        return KmsgBackend("standard input", lambda path: KmsgReader(path, 0), context.announce_removal)
+    return KmsgBackend(removal=context.announce_removal)

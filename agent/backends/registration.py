@@ -30,7 +30,8 @@ class BackendContext:
     `sysfs` and `procfs` are where these are mounted. `gpus` gives those of the inventory, `processes` those that the
     driver saw computing on each, and `readings` all of the last snapshot; these three and `clock` may be called in any
     thread. `is_my_turn` says whether this node is the one of its rack to ask a service that serves the rack, by name.
-    `rack_services` opens those of a synthetic rack, by name.
+    `rack_services` opens those of a synthetic rack, by name. `announce_removal` takes the PCI address of a GPU that the
+    kernel waits to remove.
     """
 
     config: Config
@@ -42,6 +43,7 @@ class BackendContext:
     clock: Callable[[], Instant]
     is_my_turn: Callable[[str], bool] = lambda _: False
     rack_services: Mapping[str, Callable[[], RedfishSource]] = field(default_factory=dict)
+    announce_removal: Callable[[str], object] = lambda _: None
 
     @property
     def synthetic(self) -> bool:

@@ -2,7 +2,8 @@
 
 `coldplate pause` leaves a request in the state directory and waits for the answer, which the daemon writes beside it. A
 thread of its own looks for requests, because the directory may be on a disk that hangs. A request ends at the time it
-names, with the boot in which it was made, and at the latest `LONGEST_SECONDS` after the daemon has seen it.
+names, with the boot in which it was made, and at the latest `LONGEST_SECONDS` after the daemon has seen it. Without a
+request the driver is released for a GPU that the kernel waits to remove (see `removals`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from agent.daemon.removals import GpuRemovals
 from agent.lib import textfile
 from agent.lib.logs import LogOnce
 from agent.lib.state_files import replace_file
@@ -94,9 +96,20 @@ def boot_of(procfs: Path) -> str:
 
 
 class PauseWatch:
-    """Knows until when the driver is to be released. `folder` is the state directory; nobody can ask without one."""
+    """Knows until when the driver is to be released. `folder` is the state directory; nobody can ask without one.
 
-    def __init__(self, folder: Path | None, boot: str, clock: Callable[[], Instant], threads: Threads) -> None:
+    `removals` knows of GPUs for which it is to be released unasked.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        boot: str,
+        clock: Callable[[], Instant],
+        threads: Threads,
+        removals: GpuRemovals | None = None,
+    ) -> None:
+        self._removals = removals
         self._folder = folder
         self._boot = boot
         self._clock = clock
@@ -116,8 +129,27 @@ class PauseWatch:
     @property
     def until(self) -> float | None:
         """The end of the pause, in seconds since the epoch; None while there is none. For any thread."""
+        current = self.current
+        return None if current is None else current[0]
+
+    @property
+    def current(self) -> tuple[float, str] | None:
+        """The end of the pause, and who or what it is for; None without a pause. For any thread."""
+        asked = self._asked_until
+        if asked is not None:
+            return asked, "coldplate pause has released the driver"
+        removal = None if self._removals is None else self._removals.current
+        return None if removal is None else (removal[0], f"the driver is released so that GPU {removal[1]} can go")
+
+    @property
+    def _asked_until(self) -> float | None:
         taken = self._taken
         return None if taken is None or self._clock().mono >= self._ends_at else taken.until
+
+    def make_way(self, slot: str) -> None:
+        """Release the driver for the GPU at this PCI address, which the kernel waits to remove. For any thread."""
+        if self._removals is not None:
+            self._removals.announce(slot)
 
     def tell(self, done: PauseAnswer) -> None:
         """Note how far the pause has come. For any thread."""
@@ -148,7 +180,7 @@ class PauseWatch:
         self._taken = request
 
     def _answer(self, folder: Path) -> None:
-        until, done = self.until, self._done
+        until, done = self._asked_until, self._done
         if until is None:
             if not self._is_cleared:
                 (folder / ANSWER).unlink(missing_ok=True)

@@ -268,14 +268,14 @@ class SamplingLoop:
 
     def _keep_pause(self, supervisor: Supervisor, now: float) -> None:
         """Release the driver while it is requested to be free, and open it again afterwards."""
-        until = None if self._pause is None else self._pause.until
+        until, why = (None if self._pause is None else self._pause.current) or (None, "")
         if until != self._paused_until:
             self._paused_until = until
             if until is None:
                 supervisor.release(now)
             else:
                 supervisor.hold(now)
-                self.sampler.pause(f"coldplate pause has released the driver until {utc(until)}")
+                self.sampler.pause(f"{why} until {utc(until)}")
         if until is not None and self._pause is not None:
             self._pause.tell(PauseAnswer(until, supervisor.pid))
 

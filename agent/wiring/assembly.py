@@ -14,6 +14,7 @@ from agent.daemon.flight_recorder import MAKER, FlightRecorder, FlightSettings
 from agent.daemon.hub import Hub, RecentReadings
 from agent.daemon.pausing import REQUEST, PauseWatch, boot_of
 from agent.daemon.reloading import LastReload, Notifier, Reloader
+from agent.daemon.removals import GpuRemovals
 from agent.daemon.sampling import SourcesPart, Teller
 from agent.daemon.self_report import Readiness, SelfMetrics, Signs
 from agent.daemon.service import Service
@@ -71,7 +72,8 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
     last = LastReload(clock().wall)
     governing, recent = Governing(), RecentReadings()
     request = drill_file(config, REQUEST)
-    pause = PauseWatch(request.parent if request else None, boot_of(options.procfs), clock, threads)
+    removals, boot = GpuRemovals(options.procfs, clock), boot_of(options.procfs)
+    pause = PauseWatch(request.parent if request else None, boot, clock, threads, removals)
 
     files = StateFiles(threads, time.monotonic, time.time)
     protection = protect(config, lambda: clock().wall, threads)

@@ -94,6 +94,7 @@ def make_sampling_loop(
         clock=clock,
         is_my_turn=is_my_turn,
         rack_services=_services_of_scenario(config, began),
+        announce_removal=(lambda _: None) if pause is None else pause.make_way,
     )
     supervisor, backends = _supervisor(config, options, began), make_backends(context)
     return SamplingLoop(

@@ -67,6 +67,10 @@ class Pause:
         self.until: float | None = None
         self.told: list[PauseAnswer] = []
 
+    @property
+    def current(self) -> tuple[float, str] | None:
+        return None if self.until is None else (self.until, "somebody has released the driver")
+
     def tell(self, done: PauseAnswer) -> None:
         self.told.append(done)
 

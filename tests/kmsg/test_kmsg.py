@@ -16,11 +16,13 @@ from agent.backends.kmsg import (
     KmsgBackend,
     KmsgReader,
     parse_record,
+    parse_removal,
     parse_sxid,
     parse_xid,
 )
 from agent.backends.protocol import AbsentError
 from agent.model import Instant, Lane, Reason
+from tests.kmsg.conftest import FakeLog
 
 FELL_OFF = "NVRM: Xid (PCI:0000:1b:00): 79, pid=1234, name=python, GPU has fallen off the bus."
 BOOT = 1_700_000_000.0
@@ -59,6 +61,27 @@ def test_every_known_form_of_an_xid_line_gives_device_and_code(line: str, device
 )
 def test_other_lines_of_the_driver_are_not_xids(line: str) -> None:
     assert parse_xid(line) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "slot"),
+    [
+        ("NVRM: Attempting to remove device 0000:1b:00.0 with non-zero usage count!", "0000:1b:00.0"),
+        ("NVRM: Attempting to remove device 00010000:1B:00.1 with non-zero usage count!", "10000:1b:00.1"),
+        ("NVRM: Attempting to remove device 0000:1b:00.0", None),
+        ("saw NVRM: Attempting to remove device 0000:1b:00.0 with non-zero usage count!", None),
+        ("NVRM: Attempting to remove device ../../x:1b:00.0 with non-zero usage count!", None),
+        (FELL_OFF, None),
+    ],
+)
+def test_a_gpu_that_the_kernel_waits_to_remove_is_known_by_its_address(line: str, slot: str | None) -> None:
+    assert parse_removal(line) == slot
+    announced: list[str] = []
+    log = FakeLog()
+    backend = KmsgBackend(opener=lambda path: log, removal=announced.append)
+    log.write(line)
+    assert backend.read(Lane.FAST, Instant(101.0, BOOT + 101.0)).readings == []
+    assert announced == ([] if slot is None else [slot])
 
 
 def test_an_sxid_is_counted_once_though_three_lines_describe_it(follower) -> None:
