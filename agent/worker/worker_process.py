@@ -91,11 +91,35 @@ class LogRelay:
 
 
 ROOT = str(Path(__file__).resolve().parents[2])
-BOOT = "import sys, runpy; sys.path.insert(0, {root!r}); runpy.run_module('agent.worker', run_name='__main__')"
-"""Runs this very package, isolated: `python -m` would run any `agent` in the current directory."""
+
+
+def boot_of(module: str) -> str:
+    """Return a program that runs a module of this very package: `python -m` would run any `agent` in the current
+    directory.
+    """
+    return f"import sys, runpy; sys.path.insert(0, {ROOT!r}); runpy.run_module({module!r}, run_name='__main__')"
+
+
 MOST_AT_ONCE = 2**18
 """Bytes read from the worker at once: one that writes faster than we read must not keep us here."""
 STANDARD_ERROR = 2
+
+
+def run_module(module: str, seconds: float) -> tuple[int, bytes, bytes]:
+    """Run a module of this package to its end; returns its exit status, standard output and standard error.
+
+    Raises TimeoutError if it takes longer, and OSError.
+    """
+    process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        [sys.executable, "-I", "-c", boot_of(module)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        output, error = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()  # not waited for: a process that hangs in the kernel does not end
+        raise TimeoutError from None
+    return process.returncode, output, error
 
 
 class WorkerProcess(Protocol):
@@ -130,7 +154,7 @@ class ChildProcess:
     """A worker in a process of its own. Raises OSError when none can be started."""
 
     def __init__(self, argument: str) -> None:
-        command = [sys.executable, "-I", "-c", BOOT.format(root=ROOT), argument]
+        command = [sys.executable, "-I", "-c", boot_of("agent.worker"), argument]
         pipe = subprocess.PIPE
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, bufsize=0

@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import stat
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from agent.backends.nvml import NvmlSource
+from agent.backends.nvml.trace import DriverTrace, ReplayDriver
 from agent.commands.doctor import support_bundle
+from agent.model import Instant
 from agent.recording.redaction import Redaction
 from tests import warm
+from tests.fakes.nvml.build import CONTROL, build, command, compiler
 from tests.screen.agents import canned, serving
+from tests.servers import need
 
 CONFIG = """
 node: {name: hostofmine}
@@ -26,11 +32,14 @@ FILES = ("index.json", "snapshot.json", "config.json", "doctor.txt", "doctor.jso
          "recording.coldplate")  # fmt: skip
 
 
-def bundle(tmp_path: Path, *words: str, config: str = CONFIG) -> tuple[Path, warm.Ended]:
+def bundle(
+    tmp_path: Path, *words: str, config: str = CONFIG, environment: Mapping[str, str] | None = None
+) -> tuple[Path, warm.Ended]:
     (tmp_path / "c.yaml").write_text(config)
     file = tmp_path / "b.tar.gz"
     ended = warm.command(
-        ["doctor", "--bundle", str(file), "--bundle-seconds", "1", "--config.file", str(tmp_path / "c.yaml"), *words]
+        ["doctor", "--bundle", str(file), "--bundle-seconds", "1", "--config.file", str(tmp_path / "c.yaml"), *words],
+        environment=environment,
     )
     return file, ended
 
@@ -71,13 +80,43 @@ def test_its_recording_can_be_replayed(tmp_path: Path) -> None:
     assert ended.status == 0 and b"coldplate_gpu_up" in ended.output
 
 
+def test_a_trace_of_driver_calls_is_in_it_that_a_test_can_play(tmp_path: Path) -> None:
+    if compiler() is None:
+        need("a C compiler")
+    library, control = build(tmp_path), tmp_path / "control"
+    command(control, "count 2")
+    environment = {"LD_LIBRARY_PATH": str(library.parent), CONTROL: str(control)}
+    file, ended = bundle(tmp_path, config="backends: {devices: nvml}", environment=environment)
+    assert ended.status == 0, ended.error
+    (tmp_path / "calls.jsonl").write_bytes(contents(file)["driver-calls.jsonl"])
+    trace = DriverTrace(tmp_path / "calls.jsonl")
+    assert trace.provenance["stand_in"] and trace.provenance["GPUs"].startswith("2 x ")
+    assert "coldplate_gpu_power_watts" in trace.shown["fast"]
+    assert b"GPU-c01d97a7" not in contents(file)["driver-calls.jsonl"]
+    source = NvmlSource(ReplayDriver(trace), wall=lambda: 1e9)
+    assert len(source.open(Instant(1.0, 1e9))) == 2
+    source.close()
+
+
+def test_a_driver_that_cannot_be_opened_costs_its_trace_alone(tmp_path: Path) -> None:
+    if compiler() is None:
+        need("a C compiler")
+    library, control = build(tmp_path), tmp_path / "control"
+    command(control, "mismatch")
+    environment = {"LD_LIBRARY_PATH": str(library.parent), CONTROL: str(control)}
+    file, ended = bundle(tmp_path, config="backends: {devices: nvml}", environment=environment)
+    assert ended.status == 0, ended.error
+    entries = {each["file"]: each.get("missing", "") for each in json.loads(contents(file)["index.json"])}
+    assert "NVML cannot be opened" in entries["driver-calls.jsonl"] and entries["doctor.txt"] == ""
+
+
 def test_a_part_that_fails_is_named_and_the_others_are_there(tmp_path: Path) -> None:
     file, ended = bundle(tmp_path, config="rack: {peers: [nameofmine]}")
     files = contents(file)
     missing = {each["file"]: each["missing"] for each in json.loads(files["index.json"]) if "missing" in each}
-    assert missing.keys() == {"snapshot.json", "config.json", "recording.coldplate"}
+    assert missing.keys() == {"snapshot.json", "config.json", "recording.coldplate", "driver-calls.jsonl"}
     assert "cannot be used" in missing["config.json"]
-    assert ended.status == 0 and ended.output.count(b"MISSING: ") == 3
+    assert ended.status == 0 and ended.output.count(b"MISSING: ") == 4
     assert b"rack.peers: cannot be used" in files["doctor.txt"]
     assert not [name for name, content in files.items() if b"nameofmine" in content]
 

@@ -60,7 +60,7 @@ def shown(samples: list[BackendSample]) -> list[object]:
 def record(driver: FakeDriver, path: Path, change: object = None) -> list[BackendSample]:
     recorder = RecordingDriver(driver, Clock().mono, Pseudonyms(("node7.example",)))
     samples = session(recorder, change)
-    recorder.write(path, {"GPUs": "a fake", "command": "on node7.example"}, {"fast": families(samples)})
+    path.write_text(recorder.text({"GPUs": "a fake", "command": "on node7.example"}, {"fast": families(samples)}))
     return samples
 
 
@@ -104,14 +104,13 @@ def test_an_original_gets_the_same_pseudonym_every_time_and_bus_ids_go_when_aske
     assert names.scrub("on 0000:2b:00.0, not 0000:2b:00.01") == "on 0000:02:00.0, not 0000:2b:00.01"
 
 
-def test_a_trace_that_would_leak_is_not_written(tmp_path: Path) -> None:
+def test_a_trace_that_would_leak_is_not_written() -> None:
     names = Pseudonyms()
     recorder = RecordingDriver(FakeDriver(h100()), Clock().mono, names)
     names.learn("GPU-known-original", "", "")
     recorder.lines.append(json.dumps({"call": "x", "args": [], "value": "text about GPU-known-original-and-more"}))
     with pytest.raises(IdentifierLeakError):
-        recorder.write(tmp_path / "t.jsonl", {}, {})
-    assert not (tmp_path / "t.jsonl").exists()
+        recorder.text({}, {})
 
 
 def test_a_lost_gpu_is_replayed_as_lost(tmp_path: Path) -> None:
@@ -123,7 +122,7 @@ def test_a_lost_gpu_is_replayed_as_lost(tmp_path: Path) -> None:
     gpu.failing = LOST
     with pytest.raises(DriverError):
         recorder.call("nvmlDeviceGetTemperatureV", handle, 0)
-    recorder.write(tmp_path / "t.jsonl", {}, {})
+    (tmp_path / "t.jsonl").write_text(recorder.text({}, {}))
     replay = ReplayDriver(DriverTrace(tmp_path / "t.jsonl"))
     again = replay.call("nvmlDeviceGetHandleByIndex_v2", 0)
     with pytest.raises(DriverError) as raised:

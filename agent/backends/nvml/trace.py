@@ -279,12 +279,6 @@ class RecordingDriver:
             raise IdentifierLeakError(f"{len(left)} identifiers of this machine are still in the trace")
         return text
 
-    def write(self, path: Path, provenance: Mapping[str, Any], shown: Mapping[str, Sequence[str]]) -> int:
-        """Write the trace; returns its size in bytes. Raises IdentifierLeakError and OSError."""
-        data = self.text(provenance, shown).encode()
-        path.write_bytes(data)
-        return len(data)
-
 
 FIELDS, GPM, TAKE = "nvmlDeviceGetFieldValues", "nvmlGpmMetricsGet", "nvmlGpmSampleGet"
 

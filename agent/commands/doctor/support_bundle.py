@@ -33,6 +33,7 @@ from agent.lib.wording import UserError, one_line
 from agent.recording.redaction import Redaction
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.identity import node_name
+from agent.worker.worker_process import run_module
 
 FOLDER = "coldplate-bundle"
 MAX_FILE = 64 << 20
@@ -43,6 +44,8 @@ PRIVATE = frozenset({"node", "rack", "labels", "headers", "username", "resource"
 KEPT_WORDS = frozenset({"", "http", "https", "auto", "none"})
 """Values below those keys that are no names."""
 MAX_VERSION_FILE = 4096
+TRACE_SECONDS = 60.0
+"""Seconds after which the process that records driver calls is killed; with 8 GPUs it takes 3."""
 UNUSABLE = "the configuration cannot be used; coldplate doctor reports why"
 
 
@@ -130,7 +133,7 @@ def _parts(
             raise PartError("doctor failed")
         return _json(_redacted(json.loads(doctor_finding.document(findings)), redaction))
 
-    return [
+    parts = [
         BundlePart("snapshot.json", "the running agent's snapshot", lambda: _snapshot(node, redaction)),
         BundlePart("config.json", "the effective configuration without secrets", lambda: _config(node, redaction)),
         BundlePart("doctor.txt", "what doctor reports", doctor_text),
@@ -140,6 +143,9 @@ def _parts(
             "recording.coldplate", f"a recording of {seconds} s", lambda: _recording(seconds, key, node, arguments)
         ),
     ]
+    if node.has_driver and node.config.backends.devices != "replay":
+        parts.append(BundlePart("driver-calls.jsonl", "calls of the NVIDIA driver and its answers", _driver_calls))
+    return parts
 
 
 def _without_value(finding: DoctorFinding, problem: str) -> DoctorFinding:
@@ -226,6 +232,18 @@ def _recording(seconds: int, key: bytes, node: DoctorNode, arguments: argparse.N
         if path.stat().st_size > MAX_FILE:
             raise PartError(f"larger than {MAX_FILE} bytes; record less with --bundle-seconds")
         return path.read_bytes()
+
+
+def _driver_calls() -> bytes:
+    """Return a trace of driver calls, recorded by a process of its own: the driver may hang or crash there."""
+    try:
+        status, output, error = run_module("agent.commands.doctor.driver_calls", TRACE_SECONDS)
+    except TimeoutError:
+        raise PartError(f"the driver did not answer within {TRACE_SECONDS:.0f} s") from None
+    if status != 0:
+        reason = error.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        raise PartError(reason or f"its process ended with status {status}")
+    return output
 
 
 def _json(document: Any) -> bytes:

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from agent.backends.nvml.driver import TIMEOUT, Driver, DriverError
-from agent.backends.nvml.trace import IdentifierLeakError, Pseudonyms, RecordingDriver
+from agent.backends.nvml.trace import IdentifierLeakError, Pseudonyms
 from agent.backends.protocol import BackendSample
+from agent.commands.doctor.driver_calls import record_session
 from agent.model import Instant, Lane
 from tests.lab.hardware import apart
 from tests.lab.hardware.compare import Comparison, Smi, SmiError
 from tests.lab.hardware.findings import Report, Section, Table, quantile
-from tests.lab.hardware.node import FAST_CALLS, LANES, Node, Timed, TimedDriver, families, violations
+from tests.lab.hardware.node import FAST_CALLS, LANES, Node, Timed, TimedDriver, violations
 
 STEPS = ("permissions", "calls", "compare", "events", "trace")
 XID_CRITICAL_ERROR = 8
@@ -192,25 +193,14 @@ def trace(session: Session) -> None:
     if session.record is None:
         section.skipped("trace", "no --record FILE was given")
         return
-    driver = RecordingDriver(session.base, lambda: session.clock().mono, session.names)
-    node = Node(driver, session.clock)
-    shown: dict[str, list[BackendSample]] = {lane.value: [] for lane in LANES}
     try:
-        for turn in range(session.traced):
-            for gpu in range(len(node.channels)):
-                for lane in LANES if turn in (0, session.traced - 1) else (Lane.FAST,):
-                    shown[lane.value].append(node.read(gpu, lane))
-            time.sleep(TRACE_PERIOD)
-    finally:
-        node.close()
-    found = {lane: families(samples) for lane, samples in shown.items()}
-    try:
-        size = driver.write(session.record, session.provenance, found)
+        recorded = record_session(session.base, session.names, session.clock, session.provenance, session.traced)
+        session.record.write_text(recorded.text)
     except (IdentifierLeakError, OSError) as error:
         section.failed("trace", f"not written: {error}")
         return
-    section.ok("trace", f"{len(driver.lines)} calls, {size / 1000:.0f} kB, in {session.record.name}; keep it under "
-                        "tests/nvml/traces/ and it is a test")  # fmt: skip
+    size = f"{recorded.calls} calls, {len(recorded.text) / 1000:.0f} kB"
+    section.ok("trace", f"{size}, in {session.record.name}; keep it under tests/nvml/traces/ and it is a test")
 
 
 RUN: dict[str, Callable[[Session], None]] = {"calls": calls, "compare": compare, "events": events, "trace": trace}
