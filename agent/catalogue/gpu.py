@@ -263,6 +263,14 @@ FAULTS = (
            Lane.SLOW, (Field(nvml.FI_DEV_GET_GPU_RECOVERY_ACTION),), labels=("action",), span=(0, 1), simulated=(0, 1)),
 )  # fmt: skip
 
+
+def _mig_ratio(name: str, help: str) -> Metric:
+    return Metric(
+        f"coldplate_gpu_mig_{name}_ratio", Kind.GAUGE, Unit.RATIO, Gpu, help, Lane.SLOW,
+        (Call("nvmlGpmMigSampleGet"),), labels=("mig_uuid", "gpu_instance"), span=(0.0, 1.0),
+    )  # fmt: skip
+
+
 MIG = (
     Metric("coldplate_gpu_mig_info", Kind.INFO, Unit.NONE, Gpu,
            "A MIG instance of the GPU; the GPU's own utilization is unavailable while there is one.",
@@ -276,6 +284,11 @@ MIG = (
            "Total device memory of a MIG instance.",
            Lane.SLOW, (Call("nvmlDeviceGetMigDeviceHandleByIndex"),), labels=("mig_uuid", "gpu_instance"),
            span=(0.0, 2.0**44)),
+    _mig_ratio("utilization", "Share of time in which at least one kernel ran on the GPU instance."),
+    _mig_ratio("sm_active", "Share of cycles in which a multiprocessor of the GPU instance had at least one warp, "
+               "mean of all of them."),
+    _mig_ratio("tensor_active", "Share of cycles in which the tensor pipes of the GPU instance were active."),
+    _mig_ratio("dram_active", "Device memory bandwidth that the GPU instance used, as a share of its maximum."),
 )  # fmt: skip
 
 ROWS = PRESENCE + LEDGER + WORK + MEMORY + POWER + THROTTLING + FAULTS + MIG

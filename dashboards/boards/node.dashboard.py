@@ -78,6 +78,15 @@ dashboard.add(
         "near the utilization: kernels fill the GPU. Full utilization with a low value here is a GPU that waits.",
         span=(0, 1)),
 )  # fmt: skip
+dashboard.row("MIG instances", collapsed=True)
+dashboard.add(
+    graph([("coldplate_gpu_mig_sm_active_ratio", "GPU {{gpu}} instance {{gpu_instance}}")],
+        "high on each instance that a job holds; one near 0 is not used.", title="SM active by instance",
+        what="Share of cycles in which multiprocessors of the GPU instance had work (Hopper and newer).",
+        span=(0, 1)),
+    graph([("coldplate_gpu_mig_memory_used_bytes", "GPU {{gpu}} instance {{gpu_instance}}")],
+        "flat while a job runs; steady growth ends in an out-of-memory error.", title="Memory by instance"),
+)  # fmt: skip
 dashboard.row("Power")
 dashboard.add(
     graph([("coldplate_gpu_power_watts"), ("max(coldplate_gpu_power_limit_watts)", "limit")],

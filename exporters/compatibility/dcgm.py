@@ -159,6 +159,15 @@ MIG = (
           Term("coldplate_gpu_mig_memory_used_bytes", factor=MIB), digits=_BELOW),
     gauge("DCGM_FI_DEV_FB_TOTAL", "Total framebuffer memory (in MiB).",
           Term("coldplate_gpu_mig_memory_total_bytes", factor=MIB), digits=_BELOW),
+    gauge("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.",
+          Term("coldplate_gpu_mig_utilization_ratio"), note="from GPM: Hopper and newer"),
+    gauge("DCGM_FI_PROF_SM_ACTIVE", "The ratio of cycles an SM has at least 1 warp assigned.",
+          Term("coldplate_gpu_mig_sm_active_ratio"), note="from GPM: Hopper and newer"),
+    gauge("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "Ratio of cycles the tensor (HMMA) pipe is active.",
+          Term("coldplate_gpu_mig_tensor_active_ratio"), note="from GPM: Hopper and newer"),
+    gauge("DCGM_FI_PROF_DRAM_ACTIVE",
+          "Ratio of cycles the device memory interface is active sending or receiving data.",
+          Term("coldplate_gpu_mig_dram_active_ratio"), note="from GPM: Hopper and newer"),
 )  # fmt: skip
 """Names of the same metrics for a MIG instance, with two more labels."""
 

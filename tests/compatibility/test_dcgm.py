@@ -235,13 +235,16 @@ def test_a_pod_and_a_mig_instance_have_their_labels() -> None:
         reading("coldplate_gpu_job_info", 1.0, GPU, **{**pod, "mig": "2", "pod": "serve-1"}),
         reading("coldplate_gpu_mig_info", 1.0, GPU, **instance, compute_instance="0", profile="1g.10gb"),
         reading("coldplate_gpu_mig_memory_used_bytes", 2.0 * MIB, GPU, **instance),
+        reading("coldplate_gpu_mig_tensor_active_ratio", 0.25, GPU, **instance),
     ])  # fmt: skip
     (frame,) = Translation(["dcgm"], "h", "hostname").frames(snapshot)
     common = {"gpu": "0", "UUID": "GPU-1", "device": "nvidia0", "hostname": "h"}
-    assert {(each.value, tuple(each.labels)) for each in frame.readings} == {
-        (3, tuple({**common, "container": "main", "namespace": "ml", "pod": "train-0"}.items())),
-        (2, (*tuple(common.items())[:3], ("GPU_I_PROFILE", "1g.10gb"), ("GPU_I_ID", "2"), ("hostname", "h"),
-             ("container", "main"), ("namespace", "ml"), ("pod", "serve-1"))),
+    its = (*tuple(common.items())[:3], ("GPU_I_PROFILE", "1g.10gb"), ("GPU_I_ID", "2"), ("hostname", "h"),
+           ("container", "main"), ("namespace", "ml"), ("pod", "serve-1"))  # fmt: skip
+    assert {(each.metric.name, each.value, tuple(each.labels)) for each in frame.readings} == {
+        ("DCGM_FI_DEV_FB_USED", 3, tuple({**common, "container": "main", "namespace": "ml", "pod": "train-0"}.items())),
+        ("DCGM_FI_DEV_FB_USED", 2, its),
+        ("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", 0.25, its),
     }  # fmt: skip
 
 

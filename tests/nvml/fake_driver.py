@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray
 from agent.backends.nvml.driver import DriverError
+from agent.backends.nvml.trace import gpm_samples
 
 ALL = 0xFFFFFFFF
 DOUBLE, U32, ULONG, U64, I64, I32, U16 = range(7)
@@ -77,6 +78,10 @@ class FakeDriver:
         self.others: dict[object, FakeGpu] = {}
         """Further devices by handle: MIG instances."""
         self.samples = 0
+        self.sampled: dict[int, FakeGpu] = {}
+        """What each GPM sample is of: a GPU, or a GPU instance of `instances`."""
+        self.instances: dict[int, FakeGpu] = {}
+        """GPU instances by their id: what GPM says of each, and whether it fails."""
         self.waits: list[int] = []
 
     def call(self, name: str, *args: Any) -> Any:
@@ -93,6 +98,8 @@ class FakeDriver:
         special = getattr(self, f"_{name}", None)
         if special is not None:
             return special(*args)
+        if name == "nvmlGpmMigSampleGet":
+            return self._sample_instance(*args[1:])
         gpu = self._gpu(args[0])
         gpu.hook(name)
         if gpu.failing is not None:
@@ -139,11 +146,18 @@ class FakeDriver:
         self.samples += 1
         return 1000 + self.log.count("nvmlGpmSampleAlloc")
 
+    def _sample_instance(self, instance: int, sample: int) -> Code | None:
+        if instance not in self.instances:
+            return INVALID
+        self.sampled[sample] = self.instances[instance]
+        return self.instances[instance].failing
+
     def _nvmlGpmSampleFree(self, sample: int) -> None:  # noqa: N802
         self.samples -= 1
 
     def _nvmlGpmMetricsGet(self, array: GpmArray) -> None:  # noqa: N802
-        gpm = self.gpus[0].gpm
+        _, later = gpm_samples(array)
+        gpm = self.sampled.get(later, self.gpus[0]).gpm
         for i, metric in enumerate(array.ids):
             answer = gpm.get(metric, UNSUPPORTED)
             code, value = (answer.code, 0.0) if isinstance(answer, Code) else (0, answer)

@@ -7,6 +7,7 @@ import pytest
 from agent.model import Lane, Reason
 from tests.nvml.fake_driver import DENIED, MISSING, NOT_FOUND, UNKNOWN, UNSUPPORTED, FakeDriver, FakeGpu, a100, h100
 from tests.nvml.finding import gaps, values
+from tests.nvml.test_sample import UNCOUNTED
 
 INFO, USED = "coldplate_gpu_mig_info", "coldplate_gpu_mig_memory_used_bytes"
 
@@ -35,6 +36,9 @@ def driver() -> FakeDriver:
     }
     made = FakeDriver(parent)
     made.others = {"one": instance(1), "two": instance(2)}
+    made.instances = {number: FakeGpu(0, "GPU instance") for number in (7, 8)}
+    made.instances[7].gpm = {1: 75.0, 2: 50.0, 5: 25.0, 10: 12.5}
+    made.instances[8].gpm = {1: 0.0, 2: 0.0, 5: 0.0, 10: 3.0}
     return made
 
 
@@ -62,6 +66,13 @@ def test_a_destroyed_instance_is_gone_after_one_gap(opened, driver):
     assert gaps(sample, USED) == []
 
 
+def test_an_instance_destroyed_while_it_is_listed_costs_only_itself(opened, driver):
+    driver.others["two"].calls["nvmlDeviceGetGpuInstanceId"] = NOT_FOUND
+    sample = opened(driver).read(Lane.COLD)
+    assert set(values(sample, INFO)) == {("MIG-1", "7", "0", "1g.10gb")}
+    assert len(gaps(sample, INFO)) == 1
+
+
 def test_a_denied_instance_is_a_gap(opened, driver):
     driver.others["one"].calls["nvmlDeviceGetMemoryInfo_v2"] = DENIED
     sample = opened(driver).read(Lane.SLOW)
@@ -78,7 +89,7 @@ def test_calls_on_instances_are_counted(opened, driver):
     bench = opened(driver)
     bench.read(Lane.SLOW)
     driver.log.clear()
-    assert bench.read(Lane.SLOW).calls == len(driver.log)
+    assert bench.read(Lane.SLOW).calls == len([name for name in driver.log if name not in UNCOUNTED])
 
 
 def test_a_gpu_without_mig_costs_no_call_for_it(opened):
@@ -87,6 +98,116 @@ def test_a_gpu_without_mig_costs_no_call_for_it(opened):
     bench.driver.log.clear()
     bench.read(Lane.COLD)
     assert not [name for name in bench.driver.log if "Mig" in name]
+
+
+BUSY = "coldplate_gpu_mig_utilization_ratio"
+SM, TENSOR, DRAM = (f"coldplate_gpu_mig_{part}_active_ratio" for part in ("sm", "tensor", "dram"))
+SAMPLE = "nvmlGpmMigSampleGet"
+
+
+def test_activity_is_the_mean_of_each_gpu_instance_between_two_slow_reads(opened, driver):
+    bench = opened(driver)
+    assert values(bench.read(Lane.SLOW), SM) == {}
+    sample = bench.read(Lane.SLOW)
+    assert values(sample, BUSY) == {("MIG-1", "7"): 0.75, ("MIG-2", "8"): 0.0}
+    assert values(sample, SM) == {("MIG-1", "7"): 0.5, ("MIG-2", "8"): 0.0}
+    assert values(sample, TENSOR) == {("MIG-1", "7"): 0.25, ("MIG-2", "8"): 0.0}
+    assert values(sample, DRAM) == {("MIG-1", "7"): 0.125, ("MIG-2", "8"): 0.03}
+
+
+def test_compute_instances_share_the_sample_and_the_series_of_their_gpu_instance(opened, driver):
+    driver.gpus[0].calls["nvmlDeviceGetMigDeviceHandleByIndex", 4] = "three"
+    driver.others["three"] = instance(3)
+    driver.others["three"].calls |= {"nvmlDeviceGetGpuInstanceId": 7, "nvmlDeviceGetComputeInstanceId": 1}
+    bench = opened(driver)
+    bench.read(Lane.SLOW)
+    driver.log.clear()
+    sample = bench.read(Lane.SLOW)
+    assert driver.log.count(SAMPLE) == 2
+    assert values(sample, SM) == {("MIG-1", "7"): 0.5, ("MIG-2", "8"): 0.0}
+
+
+def test_an_instance_costs_one_call_more_in_a_slow_read_and_none_in_a_fast_one(opened, driver):
+    bench = opened(driver)
+    bench.read(Lane.SLOW)
+    driver.log.clear()
+    bench.read(Lane.SLOW)
+    assert driver.log.count(SAMPLE) == len(driver.instances)
+    driver.log.clear()
+    bench.read(Lane.FAST)
+    assert not [name for name in driver.log if "Mig" in name]
+
+
+@pytest.mark.parametrize(("code", "reason"), [(UNSUPPORTED, Reason.UNSUPPORTED), (DENIED, Reason.DENIED)])
+def test_an_instance_that_refuses_its_activity_is_asked_once_and_costs_only_itself(opened, driver, code, reason):
+    driver.instances[8].failing = code
+    bench = opened(driver)
+    for _ in range(3):
+        sample = bench.read(Lane.SLOW)
+    assert values(sample, SM) == {("MIG-1", "7"): 0.5}
+    assert [(gap.reason, gap.detail.partition(":")[0]) for gap in gaps(sample, TENSOR)] == [(reason, "MIG-2")]
+    assert values(sample, USED) == {("MIG-1", "7"): 10.0, ("MIG-2", "8"): 20.0}
+    driver.log.clear()
+    bench.read(Lane.SLOW)
+    assert driver.log.count(SAMPLE) == 1
+    assert "nvmlDeviceGetMigDeviceHandleByIndex" not in driver.log
+
+
+def test_a_metric_that_instances_lack_is_absent_and_not_zero(opened, driver):
+    driver.instances[7].gpm[5] = UNSUPPORTED
+    bench = opened(driver)
+    bench.read(Lane.SLOW)
+    sample = bench.read(Lane.SLOW)
+    assert values(sample, TENSOR) == {("MIG-2", "8"): 0.0}
+    assert values(sample, SM)[("MIG-1", "7")] == 0.5
+
+
+def test_samples_of_a_destroyed_instance_are_freed_and_the_others_go_on(opened, driver):
+    bench = opened(driver)
+    bench.read(Lane.SLOW)
+    held = driver.samples
+    del driver.instances[8]
+    driver.others["two"].failing = UNKNOWN
+    driver.gpus[0].calls["nvmlDeviceGetMigDeviceHandleByIndex", 3] = NOT_FOUND
+    sample = bench.read(Lane.SLOW)
+    assert values(sample, SM) == {("MIG-1", "7"): 0.5}
+    assert [gap.detail.partition(":")[0] for gap in gaps(sample, SM)] == ["MIG-2"]
+    sample = bench.read(Lane.SLOW)
+    assert values(sample, SM) == {("MIG-1", "7"): 0.5}
+    assert gaps(sample, SM) == []
+    assert driver.samples == held - 2
+    bench.source.close()
+    assert driver.samples == 0
+
+
+def test_an_instance_that_comes_later_is_read_after_the_next_list(opened, driver):
+    made = driver.instances.pop(8)
+    second = driver.gpus[0].calls.pop(("nvmlDeviceGetMigDeviceHandleByIndex", 3))
+    bench = opened(driver)
+    bench.read(Lane.SLOW)
+    driver.instances[8] = made
+    driver.gpus[0].calls["nvmlDeviceGetMigDeviceHandleByIndex", 3] = second
+    bench.read(Lane.COLD)
+    bench.read(Lane.SLOW)
+    assert values(bench.read(Lane.SLOW), SM) == {("MIG-1", "7"): 0.5, ("MIG-2", "8"): 0.0}
+
+
+def test_gpus_before_hopper_have_no_activity_of_instances(opened, driver):
+    driver.gpus[0].calls["nvmlGpmQueryDeviceSupport"] = 0
+    bench = opened(driver)
+    bench.read(Lane.SLOW)
+    sample = bench.read(Lane.SLOW)
+    assert values(sample, SM) == {}
+    assert {gap.reason for gap in gaps(sample, SM)} == {Reason.UNSUPPORTED}
+    assert SAMPLE not in driver.log
+
+
+def test_a_gpu_whose_own_samples_are_refused_has_those_of_its_instances(opened, driver):
+    """Whether a GPU with MIG enabled may be sampled as a whole is not known; its instances do not depend on it."""
+    driver.gpus[0].calls["nvmlGpmSampleGet"] = UNSUPPORTED
+    bench = opened(driver)
+    bench.read(Lane.SLOW)
+    assert values(bench.read(Lane.SLOW), SM) == {("MIG-1", "7"): 0.5, ("MIG-2", "8"): 0.0}
 
 
 FABRIC, STATE = "coldplate_gpu_fabric_info", "coldplate_gpu_fabric_state"

@@ -208,6 +208,55 @@ def test_what_two_jobs_and_a_client_of_mps_have_of_a_gpu(start: Start) -> None:
     assert told == [[100, 2**30, 0.6], [101, 2**30, 0.3], [102, 2**30, 0.05]]
 
 
+READ_INSTANCES = """
+channel = source.open(now())[1]
+def read():
+    sample = channel.read(Lane.SLOW, now())
+    gone = [[gap.metric.name, gap.reason.value] for gap in sample.gaps if "_mig_" in gap.metric.name]
+    return dict(values={dict(r.labels)["gpu_instance"] + r.metric.name: r.value
+                        for r in sample.readings if "_mig_" in r.metric.name}, gaps=sorted(gone))
+channel.read(Lane.COLD, now())
+read()
+time.sleep(0.13)
+tell(**read())
+heard()
+tell(**read())
+time.sleep(0.13)
+tell(**read())
+source.close()
+"""
+_PERCENT = {"utilization": 1, "sm_active": 2, "tensor_active": 5, "dram_active": 10}
+"""The library gives each GPM metric as its own id above what the control file says."""
+
+
+def activity(told: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in told.items() if name.endswith("_ratio")}
+
+
+def expected(**percents: float) -> dict[str, float]:
+    return {
+        f"{instance[1:]}coldplate_gpu_mig_{part}_ratio": pytest.approx((percent + offset) / 100)
+        for instance, percent in percents.items()
+        for part, offset in _PERCENT.items()
+    }
+
+
+def test_instances_have_the_activity_that_the_library_holds_and_a_vanished_one_costs_only_itself(start: Start) -> None:
+    instances = ["mig 1 1 40", "mig 1 2 0", "mig 1 5 70", "mig 1 7"]
+    child = start(READ_INSTANCES, *instances)
+    told = child.said()
+    assert activity(told["values"]) == expected(i1=40, i2=0, i5=70)
+    refused = [[f"coldplate_gpu_mig_{part}_ratio", "unsupported"] for part in sorted(_PERCENT)]
+    assert told["gaps"] == refused
+    vanished = child.ask(instances[0], *instances[2:])
+    assert activity(vanished["values"]) == expected(i1=40, i5=70)
+    assert sum(1 for name, reason in vanished["gaps"] if name.endswith("_ratio")) == 2 * len(_PERCENT)
+    after = child.said()
+    assert activity(after["values"]) == expected(i1=40, i5=70)
+    assert after["gaps"] == refused
+    assert "7coldplate_gpu_mig_memory_used_bytes" in after["values"]
+
+
 def test_a_name_that_is_no_text_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A board whose memory is damaged may give any bytes; its other facts are still of use."""
     import pynvml

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.nvml.arrays import FieldArray
+from agent.backends.nvml.arrays import FieldArray, GpmArray
 from agent.backends.nvml.driver import DriverError
 from agent.backends.nvml.trace import (
     DriverTrace,
@@ -136,6 +136,35 @@ def test_a_lost_gpu_is_replayed_as_lost(tmp_path: Path) -> None:
     with pytest.raises(DriverError) as raised:
         replay.call("nvmlDeviceGetSomethingNew", again)
     assert raised.value.code == 13
+
+
+def test_samples_of_gpu_instances_are_replayed_apart_from_those_of_the_gpu(tmp_path: Path) -> None:
+    """An instance's id is a number in a trace, although the address of a sample may be the same number."""
+    gpu, parts = h100(), {number: FakeGpu(0, "GPU instance") for number in (1001, 2)}
+    driver = FakeDriver(gpu)
+    driver.instances = parts
+    for number, part in parts.items():
+        part.gpm = {2: number / 100}
+    recorder = RecordingDriver(driver, Clock().mono, Pseudonyms())
+
+    def activity(source: RecordingDriver | ReplayDriver) -> list[object]:
+        handle = source.call("nvmlDeviceGetHandleByIndex_v2", 0)
+        found: list[object] = []
+        for instance in ((), *((number,) for number in parts)):
+            name = "nvmlGpmMigSampleGet" if instance else "nvmlGpmSampleGet"
+            earlier, later = (source.call("nvmlGpmSampleAlloc") for _ in range(2))
+            for sample in (earlier, later):
+                source.call(name, handle, *instance, sample)
+            array = GpmArray([2])
+            source.call("nvmlGpmMetricsGet", array.between(earlier, later))
+            found += array.decode()
+        return found
+
+    told = activity(recorder)
+    assert told == [57.0, 10.01, 0.02]
+    recorder.write(tmp_path / "t.jsonl", {}, {})
+    assert '[{"is":"gpu0"},1001,{"is":"sample2"}]' in (tmp_path / "t.jsonl").read_text()
+    assert activity(ReplayDriver(DriverTrace(tmp_path / "t.jsonl"))) == told
 
 
 @pytest.mark.parametrize(

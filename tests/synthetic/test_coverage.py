@@ -8,6 +8,7 @@ from agent.backends.protocol import BackendSample
 from agent.backends.synthetic.machines import TOPOLOGIES
 from agent.backends.synthetic.supported_series import measured, port_offered
 from agent.catalogue import BY_NAME, ROWS, nvlink_quality
+from agent.catalogue.gpu import MIG
 from agent.catalogue.jobs import FACTS
 from agent.model import Gpu, IbPort, Lane, NvLink, Reason
 from agent.worker.decode import rows_of
@@ -18,9 +19,7 @@ NOT_ON_A_DGX_H100 = {
     "coldplate_nvlink_symbol_errors_total": "from Blackwell on",
     "coldplate_nvlink_effective_errors_total": "from Blackwell on",
     **{row.name: "from Blackwell on" for row in nvlink_quality.ROWS},
-    "coldplate_gpu_mig_info": "MIG is off on synthetic GPUs",
-    "coldplate_gpu_mig_memory_used_bytes": "MIG is off on synthetic GPUs",
-    "coldplate_gpu_mig_memory_total_bytes": "MIG is off on synthetic GPUs",
+    **{row.name: "MIG is off on synthetic GPUs" for row in MIG},
 }
 
 

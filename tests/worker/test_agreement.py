@@ -104,6 +104,7 @@ def mig(gpu: FakeGpu, driver: FakeDriver, uuids: Sequence[str]) -> None:
         }
         gpu.calls["nvmlDeviceGetMigDeviceHandleByIndex", number] = f"instance {number}"
         driver.others[f"instance {number}"] = instance
+        driver.instances[number] = h100(number)
 
 
 def test_what_mig_gives_is_accepted(nvml: Callable[..., Wire]) -> None:
@@ -114,6 +115,7 @@ def test_what_mig_gives_is_accepted(nvml: Callable[..., Wire]) -> None:
     wire.read()
     names = [reading.series.metric.name for each in wire.samples for reading in each.frame.readings]
     assert names.count("coldplate_gpu_mig_info") == 7 * 3
+    assert names.count("coldplate_gpu_mig_sm_active_ratio") == 7 * 2  # from the second read on
     assert wire.errors == []
 
 

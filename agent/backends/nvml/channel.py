@@ -245,12 +245,12 @@ class NvmlGpuChannel:
         if plan.gpm:
             # First, so that `now` is the sample's own time: a slow call before it would shorten its interval.
             plan.gpm.read(self._device, now, readings, gaps)
+        if lane is Lane.SLOW and self._plan.mig:
+            self._mig.read_usage(now, readings, gaps)
         if plan.fields:
             plan.fields.read(self._device, readings, gaps)
         for query in plan.queries:
             query.read(self._device, readings, gaps)
-        if lane is Lane.SLOW and self._plan.mig:
-            self._mig.read_memory(readings, gaps)
         if lane is Lane.COLD:
             self._fabric.read(readings, gaps)
             if self._plan.mig:
@@ -267,6 +267,7 @@ class NvmlGpuChannel:
 
     def close(self) -> None:
         """Free what the library holds for this GPU; may be called more than once."""
+        self._mig.close()
         plan, self._plan = self._plan, None
         sampler = plan.lanes[Lane.FAST].gpm if plan else None
         if sampler is not None:

@@ -162,7 +162,8 @@ INTERVAL_SECONDS = 0.11
 
 
 class GpmSampler:
-    """GPU performance monitoring (Hopper and newer): the mean of an interval between two samples of one GPU.
+    """GPU performance monitoring (Hopper and newer): the mean of an interval between two samples of one GPU, or of a
+    GPU instance (MIG) of it.
 
     One driver call per read takes a sample; the arithmetic between it and the one before is done in the library without
     the device. The device refreshes its counters about every 100 ms and gives zeroes for a shorter interval (NVML
@@ -171,8 +172,11 @@ class GpmSampler:
     Owns two sample buffers of the library, exchanged on each use.
     """
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, instance: int | None = None) -> None:
+        """`instance` is the id of a GPU instance; None samples the whole GPU."""
         self._driver = driver
+        self._call = "nvmlGpmSampleGet" if instance is None else "nvmlGpmMigSampleGet"
+        self._args = () if instance is None else (instance,)
         self._wants: list[tuple[int, float, float, Series]] = []
         self._array: GpmArray | None = None
         self._columns = ScaledColumns(())
@@ -189,6 +193,11 @@ class GpmSampler:
         """Whether both sample buffers were allocated."""
         return self._older is not None and self._spare is not None
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether the newest sample could not be taken, or none was yet."""
+        return self._at is None
+
     def add(self, binding: Gpm, series: Series) -> None:
         self._wants.append((binding.id, *factors(binding.scale), series))
 
@@ -201,7 +210,7 @@ class GpmSampler:
             self._older = self._driver.call("nvmlGpmSampleAlloc")
         if self._spare is None:
             self._spare = self._driver.call("nvmlGpmSampleAlloc")
-        device.call("nvmlGpmSampleGet", self._spare)
+        self._sample(device)
 
     def read(self, device: GpuHandle, now: Instant, readings: list[Reading], gaps: list[Gap]) -> None:
         """Read the newest means; nothing before the second sample. Raises DeviceError or SourceError."""
@@ -210,12 +219,15 @@ class GpmSampler:
         readings.extend(self._shown[0])
         gaps.extend(self._shown[1])
 
+    def _sample(self, device: GpuHandle) -> None:
+        device.call(self._call, *self._args, self._spare)
+
     def _advance(self, device: GpuHandle, now: Instant) -> tuple[list[Reading], list[Gap]]:
         first = self._at is None
         # Until this sample is good there is no start of an interval: counters restart when a GPU is reset.
         self._at = None
         try:
-            device.call("nvmlGpmSampleGet", self._spare)
+            self._sample(device)
             self._older, self._spare = self._spare, self._older
             self._at = now.mono
             return ([], []) if first else self._compute()

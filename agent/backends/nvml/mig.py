@@ -1,7 +1,8 @@
-"""The MIG instances of one GPU: what each is, and its memory."""
+"""The MIG instances of one GPU: what each is, its memory, and the activity of the GPU instance that it is part of."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,19 +10,29 @@ from agent.backends.nvml.arrays import SENTINELS
 from agent.backends.nvml.driver import (
     INVALID_ARGUMENT,
     NOT_FOUND,
+    PERMANENT_CODES,
     Driver,
     DriverError,
     GpuHandle,
     escalate,
     reason_of,
 )
+from agent.backends.nvml.fields import GpmSampler
 from agent.catalogue import metric
-from agent.model import Gap, Gpu, Reading, Reason, Series
+from agent.catalogue import nvml_constants as nvml
+from agent.catalogue.bindings import Gpm
+from agent.model import Gap, Gpu, Instant, Reading, Reason, Series
 
 _MIG_INFO = metric("coldplate_gpu_mig_info")
 _MIG_MEMORY = {
     "used": metric("coldplate_gpu_mig_memory_used_bytes"),
     "total": metric("coldplate_gpu_mig_memory_total_bytes"),
+}
+_MIG_ACTIVITY = {
+    metric("coldplate_gpu_mig_utilization_ratio"): Gpm(nvml.GPM_METRIC_GRAPHICS_UTIL),
+    metric("coldplate_gpu_mig_sm_active_ratio"): Gpm(nvml.GPM_METRIC_SM_UTIL),
+    metric("coldplate_gpu_mig_tensor_active_ratio"): Gpm(nvml.GPM_METRIC_ANY_TENSOR_UTIL),
+    metric("coldplate_gpu_mig_dram_active_ratio"): Gpm(nvml.GPM_METRIC_DRAM_BW_UTIL),
 }
 
 
@@ -29,15 +40,63 @@ _MIG_MEMORY = {
 class _MigInstance:
     device: GpuHandle
     uuid: str
+    gpu_instance: int
     info: Reading
     parts: tuple[tuple[str, Series], ...]
 
 
-class MigReader:
-    """Reads the MIG instances of one GPU on which MIG is enabled: their list (cold lane), and their memory (slow lane).
+class _MigActivity:
+    """Samples the activity of one GPU instance; one that permanently refuses is asked once."""
 
-    Instances come and go while the library is open, so they are listed in each cold sample, and in the next slow one
-    after an instance failed to answer. A GPU without MIG costs no call here.
+    def __init__(self, driver: Driver, parent: GpuHandle, gpu: Gpu, instance: _MigInstance) -> None:
+        self._parent = parent
+        self._gpu = gpu
+        self._uuid = instance.uuid
+        self._sampler = GpmSampler(driver, instance.gpu_instance)
+        labels = (("mig_uuid", instance.uuid), ("gpu_instance", str(instance.gpu_instance)))
+        for row, binding in _MIG_ACTIVITY.items():
+            self._sampler.add(binding, Series(row, gpu, labels))
+        self._probed = False
+        self._refusal: list[Gap] = []
+
+    def read(self, now: Instant, readings: list[Reading], gaps: list[Gap]) -> bool:
+        """Read the means since the read before; False if the instance did not answer, and may be gone."""
+        if self._refusal:
+            gaps.extend(self._refusal)
+            return True
+        try:
+            if not self._probed:
+                self._sampler.probe(self._parent)
+                self._probed = True
+        except DriverError as error:
+            escalate(error)
+            detail = f"{self._uuid}: {error}"
+            absent = [Gap(row, self._gpu, reason_of(error.code), detail) for row in _MIG_ACTIVITY]
+            if error.code in PERMANENT_CODES:
+                self._refusal = absent
+                self.close()
+            gaps.extend(absent)
+            return False
+        own: list[Gap] = []
+        self._sampler.read(self._parent, now, readings, own)
+        gaps.extend(Gap(gap.metric, gap.entity, gap.reason, f"{self._uuid}: {gap.detail}") for gap in own)
+        return not self._sampler.interrupted
+
+    def close(self) -> None:
+        """Free the samples; may be called more than once."""
+        try:
+            self._sampler.close()
+        except DriverError:
+            return  # the library that owned the samples is gone, and the samples with it
+
+
+class MigReader:
+    """Reads the MIG instances of one GPU on which MIG is enabled: their list (cold lane), their memory and activity
+    (slow lane).
+
+    The driver measures the activity of a GPU instance, which its compute instances share: one sample and one series
+    each, with the UUID of its first MIG device. Instances come and go while the library is open, so they are listed in
+    each cold sample, and in the next slow one after an instance failed to answer. A GPU without MIG costs no call here.
     """
 
     def __init__(self, driver: Driver, parent: GpuHandle, gpu: Gpu) -> None:
@@ -45,17 +104,34 @@ class MigReader:
         self._parent = parent
         self._gpu = gpu
         self._instances: tuple[_MigInstance, ...] | None = None
+        self._activity: dict[tuple[int, str], _MigActivity] = {}
+        """By GPU instance and the UUID of its first MIG device."""
 
     def read_info(self, readings: list[Reading], gaps: list[Gap]) -> None:
         """List the instances again, with what each is."""
         self._list(gaps)
         readings.extend(each.info for each in self._instances or ())
 
-    def read_memory(self, readings: list[Reading], gaps: list[Gap]) -> None:
-        """Each instance's memory."""
+    def read_usage(self, now: Instant, readings: list[Reading], gaps: list[Gap]) -> None:
+        """Each GPU instance's activity, first so that `now` is the time of its sample, and each instance's memory."""
         if self._instances is None:
             self._list(gaps)
-        for instance in self._instances or ():
+        instances = self._instances
+        if instances is None:
+            return
+        answered = [activity.read(now, readings, gaps) for activity in self._activity.values()]
+        if not all(answered):
+            self._instances = None
+        self._read_memory(instances, readings, gaps)
+
+    def close(self) -> None:
+        """Free what the library holds for the instances; may be called more than once."""
+        for activity in self._activity.values():
+            activity.close()
+        self._activity = {}
+
+    def _read_memory(self, instances: Iterable[_MigInstance], readings: list[Reading], gaps: list[Gap]) -> None:
+        for instance in instances:
             try:
                 answer = self._ask(instance.device, "nvmlDeviceGetMemoryInfo_v2")
             except DriverError as error:
@@ -78,14 +154,23 @@ class MigReader:
             for index in range(self._parent.call("nvmlDeviceGetMaxMigDeviceCount")):
                 handle = self._handle(index)
                 if handle is not None:
-                    found.append(self._identify(GpuHandle(self._driver, handle)))
+                    found.extend(self._identified(GpuHandle(self._driver, handle), gaps))
         except DriverError as error:
             escalate(error)
-            gaps.extend(
-                Gap(row, self._gpu, reason_of(error.code), str(error)) for row in (_MIG_INFO, *_MIG_MEMORY.values())
-            )
+            gaps.extend(self._absent(error))
             return
         self._instances = tuple(found)
+        self._follow(found)
+
+    def _follow(self, found: Iterable[_MigInstance]) -> None:
+        """Sample the GPU instances that were found, those already known further on, and free the samples of others."""
+        known, self._activity = self._activity, {}
+        for gpu_instance, first in {each.gpu_instance: each for each in reversed(tuple(found))}.items():
+            key = (gpu_instance, first.uuid)
+            activity = known.pop(key, None)
+            self._activity[key] = activity or _MigActivity(self._driver, self._parent, self._gpu, first)
+        for gone in known.values():
+            gone.close()
 
     def _handle(self, index: int) -> object | None:
         try:
@@ -96,9 +181,23 @@ class MigReader:
             raise
         return handle
 
+    def _identified(self, device: GpuHandle, gaps: list[Gap]) -> Iterable[_MigInstance]:
+        """Return the instance, unless it was destroyed since its handle was read: that affects no other."""
+        try:
+            return (self._identify(device),)
+        except DriverError as error:
+            escalate(error)
+            gaps.extend(self._absent(error))
+            return ()
+
+    def _absent(self, error: DriverError) -> Iterable[Gap]:
+        rows = (_MIG_INFO, *_MIG_MEMORY.values(), *_MIG_ACTIVITY)
+        return [Gap(row, self._gpu, reason_of(error.code), str(error)) for row in rows]
+
     def _identify(self, device: GpuHandle) -> _MigInstance:
         uuid = str(self._ask(device, "nvmlDeviceGetUUID"))
-        gpu_instance = str(self._ask(device, "nvmlDeviceGetGpuInstanceId"))
+        number = int(self._ask(device, "nvmlDeviceGetGpuInstanceId"))
+        gpu_instance = str(number)
         compute_instance = str(self._ask(device, "nvmlDeviceGetComputeInstanceId"))
         # "NVIDIA H100 80GB HBM3 MIG 1g.10gb": the profile is what follows the board's name.
         _, _, profile = str(self._ask(device, "nvmlDeviceGetName")).rpartition(" MIG ")
@@ -110,7 +209,7 @@ class MigReader:
         )
         memory = (("mig_uuid", uuid), ("gpu_instance", gpu_instance))
         parts = tuple((part, Series(row, self._gpu, memory)) for part, row in _MIG_MEMORY.items())
-        return _MigInstance(device, uuid, Reading(Series(_MIG_INFO, self._gpu, labels), 1.0), parts)
+        return _MigInstance(device, uuid, number, Reading(Series(_MIG_INFO, self._gpu, labels), 1.0), parts)
 
     def _ask(self, device: GpuHandle, name: str) -> Any:
         """Make a call for an instance; it counts as a call of the GPU that it is part of."""

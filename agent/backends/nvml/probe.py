@@ -78,7 +78,7 @@ FAST_CALLS = 7
 _CLOCK = "nvmlDeviceGetClockInfo"
 _LINK_COUNT: Pair = (nvml.FI_DEV_NVLINK_LINK_COUNT, 0)
 _ELSEWHERE = frozenset(
-    {"nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetGpuFabricInfoV"}
+    {"nvmlDeviceGetMigDeviceHandleByIndex", "nvmlGpmMigSampleGet", "nvmlDeviceGetGpuFabricInfoV"}
 )  # MigReader, FabricReader
 
 

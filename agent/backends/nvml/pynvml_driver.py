@@ -170,6 +170,7 @@ class PynvmlDriver:
         fields = self._pointer("nvmlDeviceGetFieldValues")
         alloc, free = self._pointer("nvmlGpmSampleAlloc"), self._pointer("nvmlGpmSampleFree")
         take, compute = self._pointer("nvmlGpmSampleGet"), self._pointer("nvmlGpmMetricsGet")
+        take_of = self._pointer("nvmlGpmMigSampleGet")
 
         def field_values(device: NvmlHandle, array: FieldArray) -> None:
             fields(device, array.count, array.buffer)
@@ -188,5 +189,6 @@ class PynvmlDriver:
             "nvmlGpmSampleAlloc": sample_alloc,
             "nvmlGpmSampleFree": lambda sample: free(ctypes.c_void_p(sample)),
             "nvmlGpmSampleGet": lambda device, sample: take(device, ctypes.c_void_p(sample)),
+            "nvmlGpmMigSampleGet": lambda device, instance, sample: take_of(device, instance, ctypes.c_void_p(sample)),
             "nvmlGpmMetricsGet": metrics_get,
         }

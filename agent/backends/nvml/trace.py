@@ -177,6 +177,14 @@ HANDLES = frozenset(
 )
 """Calls that answer with a device's handle."""
 
+TAKES = ("nvmlGpmSampleGet", "nvmlGpmMigSampleGet")
+"""Calls that take a sample, which is their last argument: of a GPU, and of a GPU instance."""
+
+
+def sampled_part(device: object, args: Sequence[Any]) -> str:
+    """Return what a sample is of: the device, or its GPU instance, which is the argument between device and sample."""
+    return "/".join(map(str, (device, *args[1:-1])))
+
 
 class IdentifierLeakError(Exception):
     """The trace would contain an identifier; it is not written."""
@@ -212,7 +220,10 @@ class RecordingDriver:
         took = self._clock() - began
         with self._lock:
             line: dict[str, Any] = {"at": round(began - self._began, 6), "us": round(took * 1e6), "call": name}
-            line["args"] = [self._argument(name, each) for each in args if not isinstance(each, FieldArray | GpmArray)]
+            plain = [each for each in args if not isinstance(each, FieldArray | GpmArray)]
+            line["args"] = [self._plain(name, each) for each in plain]
+            if name in (*TAKES, "nvmlGpmSampleFree"):
+                line["args"][-1] = {"is": self._token("sample", plain[-1])}
             array = next((each for each in args if isinstance(each, FieldArray | GpmArray)), None)
             if isinstance(array, FieldArray):
                 line["fields"] = [list(pair) for pair in array.pairs]
@@ -229,14 +240,9 @@ class RecordingDriver:
                 if name == "nvmlDeviceGetHandleByIndex_v2":
                     self._tokens.setdefault(answer, f"gpu{args[0]}")
                 line["value"] = self._answer(name, answer)
-            if name == "nvmlGpmSampleGet":
-                self._devices[int(args[1])] = self._token("gpu", args[0])
+            if name in TAKES:
+                self._devices[int(args[-1])] = sampled_part(self._token("gpu", args[0]), args)
             self.lines.append(json.dumps(line, separators=(",", ":")))
-
-    def _argument(self, call: str, value: Any) -> Any:
-        if call in ("nvmlGpmSampleGet", "nvmlGpmSampleFree") and isinstance(value, int):
-            return {"is": self._token("sample", value)}
-        return self._plain(call, value)
 
     def _answer(self, call: str, value: Any) -> Any:
         if call == "nvmlGpmSampleAlloc":
@@ -280,7 +286,7 @@ class RecordingDriver:
         return text
 
 
-FIELDS, GPM, TAKE = "nvmlDeviceGetFieldValues", "nvmlGpmMetricsGet", "nvmlGpmSampleGet"
+FIELDS, GPM = "nvmlDeviceGetFieldValues", "nvmlGpmMetricsGet"
 
 
 class ReplayDriver:
@@ -333,8 +339,8 @@ class ReplayDriver:
             return self._fields(args[0], args[1])
         if name == GPM:
             return self._gpm(args[0])
-        if name == TAKE:
-            self._samples[args[1]] = args[0]
+        if name in TAKES:
+            self._samples[args[-1]] = sampled_part(args[0], args)
         answer = self._next(_question(name, args))
         if answer is None:
             raise DriverError(name, TIMEOUT if name == "nvmlEventSetWait_v2" else FUNCTION_NOT_FOUND)
@@ -371,6 +377,8 @@ def _question(name: str, args: Sequence[Any]) -> object:
     """Return a request, without the buffer for the answer and without the time to wait."""
     if name == "nvmlGpmSampleFree":
         return name
-    if name in (TAKE, "nvmlEventSetWait_v2"):
+    if name in TAKES:
+        return (name, *args[:-1])
+    if name == "nvmlEventSetWait_v2":
         return name, args[0]
     return (name, *args)

@@ -22,6 +22,8 @@
  *   process N PID   process PID computes on GPU N and holds 1 GiB of its memory (256 of them at most)
  *   client N PID    the same, as a client of an MPS server
  *   sm N PERCENT    the next process of GPU N that has no such line yet runs kernels for so much of the time
+ *   mig N ID [PCT]  MIG is on, and GPU N has GPU instance ID (1 to 7); each of its GPM metrics M is M + PCT percent,
+ *                   and without PCT the driver does not support its GPM
  *   balloon MIB     the process takes so much memory, and more with each call on a GPU
  *   chatter         each call on a GPU writes a thousand lines to standard error
  *   babble          each call on a GPU writes garbage into every pipe that the process can write to, but standard error
@@ -47,12 +49,12 @@
 #include <unistd.h>
 
 enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, DENIED = 4, NOT_FOUND = 6, TOO_SMALL = 7, UNLOADED = 9, TIMEOUT = 10, LOST = 15, MISMATCH = 18 };
-enum { MAX_GPUS = 16, LINKS = 18, MAX_XIDS = 4096, MAX_PROCESSES = 256 };
+enum { MAX_GPUS = 16, MAX_INSTANCES = 8, LINKS = 18, MAX_XIDS = 4096, MAX_PROCESSES = 256 };
 #define API __attribute__((visibility("default")))
 
-typedef struct { int index; } gpu_t;
+typedef struct { int index, instance; } gpu_t; /* instance 0: the whole GPU */
 typedef struct { uint32_t registered; int seen; } events_t;
-typedef struct { double at; } sample_t;
+typedef struct { double at, percent; } sample_t;
 typedef struct {
     uint32_t field, scope;
     int64_t timestamp, latency;
@@ -65,12 +67,14 @@ typedef struct { uint32_t pid; uint64_t memory; uint32_t gpu_instance, compute_i
 typedef struct { uint32_t pid; uint64_t time; uint32_t sm, memory, encoder, decoder; } share_t;
 typedef struct { gpu_t *device; uint64_t type, data; uint32_t gpu_instance, compute_instance; } event_t;
 
-static gpu_t gpus[MAX_GPUS];
+static gpu_t gpus[MAX_GPUS], instances[MAX_GPUS][MAX_INSTANCES];
 typedef struct {
     int count, segv, unloaded, mismatch, resets, hang_init, hang_events, balloon, chatter, babble;
     uint8_t lost[MAX_GPUS], hang[MAX_GPUS], hang_reads[MAX_GPUS], denied[MAX_GPUS], gone[MAX_GPUS], other[MAX_GPUS];
     uint32_t running[MAX_GPUS], pids[MAX_GPUS][MAX_PROCESSES], clients[MAX_GPUS], client_pids[MAX_GPUS][MAX_PROCESSES];
     uint32_t told[MAX_GPUS], percents[MAX_GPUS][MAX_PROCESSES];
+    uint8_t mig[MAX_GPUS], divided[MAX_GPUS][MAX_INSTANCES];
+    double activity[MAX_GPUS][MAX_INSTANCES];
     double frozen;
 } control_t;
 static control_t now_control = { .count = 8, .frozen = -1 };
@@ -93,7 +97,10 @@ static double monotonic(void) {
 /* At the first call: not every compiler knows constructors. */
 static void start(void) {
     started_at = monotonic();
-    for (int i = 0; i < MAX_GPUS; i++) gpus[i].index = i;
+    for (int i = 0; i < MAX_GPUS; i++) {
+        gpus[i].index = i;
+        for (int n = 0; n < MAX_INSTANCES; n++) instances[i][n] = (gpu_t){ i, n };
+    }
 }
 
 /* Seconds on which every value depends. */
@@ -106,8 +113,8 @@ static void parse(FILE *file) {
     int found = 0;
     control_t next = { .count = 8, .frozen = -1 };
     while (fgets(line, sizeof line, file)) {
-        double number = 0;
-        int code = 0, fields = sscanf(line, "%31s %lf %d", word, &number, &code);
+        double number = 0, percent = 0;
+        int code = 0, fields = sscanf(line, "%31s %lf %d %lf", word, &number, &code, &percent);
         int gpu = (int)number & (MAX_GPUS - 1);
         if (fields < 1) continue;
         if (!strcmp(word, "lost")) next.lost[gpu] = 1;
@@ -130,6 +137,11 @@ static void parse(FILE *file) {
         else if (!strcmp(word, "process") && next.running[gpu] < MAX_PROCESSES) next.pids[gpu][next.running[gpu]++] = (uint32_t)code;
         else if (!strcmp(word, "client") && next.clients[gpu] < MAX_PROCESSES) next.client_pids[gpu][next.clients[gpu]++] = (uint32_t)code;
         else if (!strcmp(word, "sm") && next.told[gpu] < MAX_PROCESSES) next.percents[gpu][next.told[gpu]++] = (uint32_t)code;
+        else if (!strcmp(word, "mig")) {
+            int id = code & (MAX_INSTANCES - 1);
+            next.mig[gpu] = next.divided[gpu][id] = 1;
+            next.activity[gpu][id] = fields > 3 ? percent : -1;
+        }
         else if (!strcmp(word, "xid") && found < MAX_XIDS) {
             xid[found].gpu = gpu;
             xid[found++].code = code;
@@ -194,7 +206,9 @@ static void go_mad(void) {
 static int on(const gpu_t *gpu, int is_read) {
     int code = node();
     if (code) return code;
-    if (gpu < gpus || gpu >= gpus + MAX_GPUS) return INVALID;
+    int whole = gpu >= gpus && gpu < gpus + MAX_GPUS, part = gpu >= instances[0] && gpu < instances[MAX_GPUS];
+    if (!whole && !part) return INVALID;
+    if (part && !now_control.divided[gpu->index][gpu->instance]) return NOT_FOUND;
     if (now_control.segv) raise(SIGSEGV);
     go_mad();
     while (now_control.hang[gpu->index] || (is_read && now_control.hang_reads[gpu->index])) {
@@ -348,6 +362,10 @@ API int nvmlDeviceGetUUID(gpu_t *gpu, char *out, uint32_t size) {
     char name[64];
     WHO(gpu);
     uuid_of(gpu->index, name);
+    if (gpu->instance) {
+        memcpy(name, "MIG", 3);
+        name[16] = (char)('0' + gpu->instance); /* MIG-c01d97a7-0001-... */
+    }
     return text(out, size, name);
 }
 API int nvmlDeviceGetSerial(gpu_t *gpu, char *out, uint32_t size) {
@@ -356,7 +374,7 @@ API int nvmlDeviceGetSerial(gpu_t *gpu, char *out, uint32_t size) {
     sprintf(name, "16503230000%02d", board_of(gpu->index));
     return text(out, size, name);
 }
-API int nvmlDeviceGetName(gpu_t *gpu, char *out, uint32_t size) { WHO(gpu); return text(out, size, "NVIDIA H100 80GB HBM3"); }
+API int nvmlDeviceGetName(gpu_t *gpu, char *out, uint32_t size) { WHO(gpu); return text(out, size, gpu->instance ? "NVIDIA H100 80GB HBM3 MIG 1g.10gb" : "NVIDIA H100 80GB HBM3"); }
 API int nvmlDeviceGetVbiosVersion(gpu_t *gpu, char *out, uint32_t size) { WHO(gpu); return text(out, size, "96.00.99.00.01"); }
 API int nvmlDeviceGetBoardPartNumber(gpu_t *gpu, char *out, uint32_t size) { WHO(gpu); return text(out, size, "692-2G520-0200-000"); }
 API int nvmlDeviceGetArchitecture(gpu_t *gpu, uint32_t *out) { WHO(gpu); *out = 9; return OK; }
@@ -387,6 +405,7 @@ API int nvmlDeviceGetFieldValues(gpu_t *gpu, int count, field_t *fields) {
 }
 API int nvmlDeviceGetUtilizationRates(gpu_t *gpu, uint32_t *out) {
     ON(gpu);
+    if (now_control.mig[gpu->index]) return UNSUPPORTED;
     out[0] = (uint32_t)(100 * load_of(gpu->index));
     out[1] = (uint32_t)(60 * load_of(gpu->index));
     return OK;
@@ -442,9 +461,17 @@ API int nvmlDeviceGetCurrPcieLinkWidth(gpu_t *gpu, uint32_t *out) { ON(gpu); *ou
 API int nvmlDeviceGetMaxPcieLinkWidth(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 16; return OK; }
 API int nvmlDeviceGetEccMode(gpu_t *gpu, uint32_t *now, uint32_t *pending) { ON(gpu); *now = *pending = 1; return OK; }
 API int nvmlDeviceGetPcieThroughput(gpu_t *gpu, uint32_t counter, uint32_t *out) { ON(gpu); *out = (uint32_t)((counter + 3) * 1e6 * load_of(gpu->index)); return OK; }
-API int nvmlDeviceGetMigMode(gpu_t *gpu, uint32_t *current, uint32_t *pending) { ON(gpu); *current = *pending = 0; return OK; }
+API int nvmlDeviceGetMigMode(gpu_t *gpu, uint32_t *current, uint32_t *pending) { ON(gpu); *current = *pending = now_control.mig[gpu->index]; return OK; }
 API int nvmlDeviceGetMaxMigDeviceCount(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 7; return OK; }
-API int nvmlDeviceGetMigDeviceHandleByIndex(gpu_t *gpu, uint32_t index, gpu_t **out) { (void)index; (void)out; ON(gpu); return NOT_FOUND; }
+/* Each GPU instance has one compute instance, whose index is the GPU instance's id less one. */
+API int nvmlDeviceGetMigDeviceHandleByIndex(gpu_t *gpu, uint32_t index, gpu_t **out) {
+    ON(gpu);
+    if (index + 1 >= MAX_INSTANCES || !now_control.divided[gpu->index][index + 1]) return NOT_FOUND;
+    *out = &instances[gpu->index][index + 1];
+    return OK;
+}
+API int nvmlDeviceGetGpuInstanceId(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = (uint32_t)gpu->instance; return gpu->instance ? OK : INVALID; }
+API int nvmlDeviceGetComputeInstanceId(gpu_t *gpu, uint32_t *out) { ON(gpu); *out = 0; return gpu->instance ? OK : INVALID; }
 API int nvmlDeviceGetGpuFabricInfoV(gpu_t *gpu, void *out) {
     struct { uint32_t version; uint8_t cluster[16]; uint32_t status, clique, state, health; } *info = out;
     ON(gpu);
@@ -463,17 +490,24 @@ API int nvmlGpmSampleAlloc(sample_t **out) { *out = calloc(1, sizeof **out); ret
 API int nvmlGpmSampleFree(sample_t *sample) { free(sample); return OK; }
 API int nvmlGpmSampleGet(gpu_t *gpu, sample_t *sample) {
     ON(gpu);
-    sample->at = monotonic();
+    *sample = (sample_t){ monotonic(), 20 * load_of(0) };
     return OK;
 }
-/* Metric N is N percent plus a slow wave; an interval of 100 ms or less gives zeroes, as on hardware. */
+API int nvmlGpmMigSampleGet(gpu_t *gpu, uint32_t instance, sample_t *sample) {
+    ON(gpu);
+    if (instance >= MAX_INSTANCES || !now_control.divided[gpu->index][instance]) return INVALID;
+    if (now_control.activity[gpu->index][instance] < 0) return UNSUPPORTED;
+    *sample = (sample_t){ monotonic(), now_control.activity[gpu->index][instance] };
+    return OK;
+}
+/* Metric N of a GPU is N percent plus a slow wave, of an instance as the control file says; an interval of 100 ms or less gives zeroes, as on hardware. */
 API int nvmlGpmMetricsGet(metrics_t *get) {
     if (get->version != 1) return 25;
     int usable = get->second->at - get->first->at > 0.1;
     for (uint32_t i = 0; i < get->count; i++) {
         metric_t *metric = &get->metrics[i];
         metric->code = metric->id < 477 ? OK : INVALID;
-        metric->value = usable ? metric->id + 20 * load_of(0) : 0;
+        metric->value = usable ? metric->id + get->second->percent : 0;
     }
     return OK;
 }

@@ -22,17 +22,16 @@ _PROSE = {
     "dcgm": """\
 The default counters of dcgm-exporter 4.8 and the fields that sites often add are served at once. Labels are `gpu`,
 `UUID`, `pci_bus_id`, `device`, `modelName`, `Hostname` and `hostname` (`metrics.hostname_label`),
-`DCGM_FI_DRIVER_VERSION`, those of `metrics.dcgm_labels`, and `GPU_I_PROFILE` and `GPU_I_ID` for the memory of MIG
-instances. `container`, `namespace`
-and `pod`, or `hpc_job`, come from the agent's own job attribution ([jobs.md](jobs.md)); while several jobs share a
-GPU it has none of them, and `coldplate_gpu_shared_job_info` tells of all. `honor_labels: true` keeps Prometheus from
-renaming them to `exported_pod` and its like. Rates are over the last 10 seconds, and absent until a counter was read
-twice. On a GPU in MIG mode the other series are the GPU's, not repeated for each instance.
+`DCGM_FI_DRIVER_VERSION`, those of `metrics.dcgm_labels`, and for memory and activity of MIG instances `GPU_I_PROFILE`
+and `GPU_I_ID`. `container`, `namespace` and `pod`, or `hpc_job`, come from the agent's own job attribution
+([jobs.md](jobs.md)); while several jobs share a GPU it has none of them, and `coldplate_gpu_shared_job_info` tells of
+all. `honor_labels: true` keeps Prometheus from renaming them to `exported_pod` and its like. Rates are over the last
+10 seconds, and absent until a counter was read twice. On a GPU in MIG mode the other series are the GPU's, not repeated
+for each instance; the activity of an instance is the mean of the slow lane's period.
 
 Differences that remain: `DCGM_FI_DEV_XID_ERRORS` has no labels `err_code` and `err_msg`, and is 0 until the first
-XID; the window of `DCGM_EXP_XID_ERRORS_COUNT` is five minutes
-(`window_size_in_ms`), and begins with the agent; labels that would be empty are left out, which is the same to
-Prometheus.
+XID; the window of `DCGM_EXP_XID_ERRORS_COUNT` is five minutes (`window_size_in_ms`), and begins with the agent; labels
+that would be empty are left out, which is the same to Prometheus.
 
 When dcgm-exporter is off, `nvidia-dcgm` can be stopped as well, if nothing else needs it.
 """,
