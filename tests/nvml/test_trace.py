@@ -162,7 +162,7 @@ def test_samples_of_gpu_instances_are_replayed_apart_from_those_of_the_gpu(tmp_p
 
     told = activity(recorder)
     assert told == [57.0, 10.01, 0.02]
-    recorder.write(tmp_path / "t.jsonl", {}, {})
+    (tmp_path / "t.jsonl").write_text(recorder.text({}, {}))
     assert '[{"is":"gpu0"},1001,{"is":"sample2"}]' in (tmp_path / "t.jsonl").read_text()
     assert activity(ReplayDriver(DriverTrace(tmp_path / "t.jsonl"))) == told
 
