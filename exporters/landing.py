@@ -14,12 +14,15 @@ from itertools import groupby
 from urllib.parse import parse_qs
 
 from agent.catalogue import BY_NAME
+from agent.health import gpu_states, port_states
+from agent.health.gpu_states import ComparedGpus
+from agent.health.port_states import PortState
+from agent.health.seen_node import JOBS, LINK_UP, RECOVERY, XID, SeenGpu, SeenNode
+from agent.health.verdicts import is_bad
 from agent.model import BackendReport, Entity, GroupReport, Outcome, PastMoment, Snapshot
 from exporters import landing_alerts, landing_gpus, landing_parts
 from exporters.landing_alerts import Overview
-from exporters.landing_gpus import GpuRow
-from exporters.landing_readings import Gathered, gather
-from exporters.markup import STYLE, TABLE_END, Tone, badge, cell, cut, escape, row, span, table_head
+from exporters.markup import STYLE, TABLE_END, TONES, Tone, badge, cell, cut, escape, row, span, table_head
 
 _WORDS = {Tone.BAD: "Bad", Tone.WARN: "Degraded", Tone.CALM: "OK", Tone.GOOD: "OK"}
 _MOST_NAMES = 12
@@ -32,8 +35,8 @@ class Grounds:
     sampled: bool
     ready: bool
     readiness: str
-    devices: Sequence[GpuRow]
-    expected: float | None
+    devices: Sequence[SeenGpu]
+    expected: int | None
     overview: Overview | None
     reports: Sequence[BackendReport]
 
@@ -74,7 +77,8 @@ def _troubles(grounds: Grounds) -> Iterator[tuple[Tone, str]]:
     by_word: dict[tuple[Tone, str], list[str]] = {}
     for device in grounds.devices:
         if device.up:
-            for key in dict.fromkeys((each.tone, each.word) for each in device.findings if each.tone <= Tone.WARN):
+            bad = ((TONES[each.verdict], each.word) for each in device.findings if is_bad(each.verdict))
+            for key in dict.fromkeys(bad):
                 by_word.setdefault(key, []).append(device.gpu.index)
     for (tone, what), indexes in by_word.items():
         yield tone, f"{what}: GPU {', '.join(indexes)}"
@@ -90,7 +94,7 @@ def _silent(grounds: Grounds) -> Iterator[tuple[Tone, str]]:
     silent = [device for device in grounds.devices if not device.up and not device.is_paused]
     if paused := [device for device in grounds.devices if device.is_paused and not device.up]:
         yield Tone.WARN, f"GPU {', '.join(each.gpu.index for each in paused)} {paused[0].findings[0].text}"
-    expected = known if grounds.expected is None else int(grounds.expected)
+    expected = known if grounds.expected is None else grounds.expected
     if silent:
         names = ", ".join(f"GPU {each.gpu.index} ({each.word})" for each in silent)
         yield Tone.BAD, f"{known - len(silent)} of {max(known, expected)} GPUs answer, missing: {names}"
@@ -109,6 +113,15 @@ REFRESHES_SECONDS = (0, 2, 10, 60)
 """Seconds after which the page may reload itself; 0 is never."""
 REFRESH_SECONDS = 10
 _MOST_FIELDS = 20
+_ENOUGH_GPUS = 8
+"""GPUs that are judged without a break: about a millisecond."""
+METRICS = (
+    *gpu_states.METRICS, *port_states.METRICS, *landing_parts.METRICS, RECOVERY, LINK_UP, XID, *JOBS,
+    "coldplate_gpu_utilization_ratio", "coldplate_gpu_temperature_celsius", "coldplate_gpu_memory_used_bytes",
+    "coldplate_gpu_memory_total_bytes", "coldplate_node_power_watts", "coldplate_rack_power_watts",
+    "coldplate_rack_power_budget_watts",
+)  # fmt: skip
+"""The metrics that the page shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,21 +164,28 @@ def pieces(facts: Facts) -> Iterator[bytes]:
 
 
 def _document(facts: Facts) -> Iterator[str]:
-    found = yield from gather(facts.snapshot)
-    now = None if facts.snapshot is None else facts.snapshot.at.wall
-    devices = yield from landing_gpus.devices(found)
+    found, now = SeenNode(METRICS), None
+    if facts.snapshot is not None:
+        now = facts.snapshot.at.wall
+        yield from found.look(facts.snapshot)
+    devices = list(found.by_gpu.values())
     yield ""
     alerts = None
     if facts.groups is not None:
         alerts = yield from landing_alerts.look_at(facts.groups, [device.gpu for device in devices])
-    yield from landing_gpus.examine(devices, alerts, now)
+    peers = ComparedGpus(devices)
+    for count, device in enumerate(devices):
+        if count % _ENOUGH_GPUS == 0:
+            yield ""
+        device.alerts = [] if alerts is None else alerts.of_gpu.get(device.gpu, [])
+        peers.judge(device, now)
+    ports = port_states.port_states(found)
     yield ""
     reports = () if facts.snapshot is None else facts.snapshot.reports
-    expected = found.one("coldplate_gpus_expected")
-    grounds = Grounds(now is not None, *facts.readiness, devices, expected, alerts, reports)
+    grounds = Grounds(now is not None, *facts.readiness, devices, found.expected_gpus, alerts, reports)
     yield _head(facts, word(grounds))
     yield banner(grounds)
-    yield _summary(facts, found, devices, alerts)
+    yield _summary(facts, found, devices, ports, alerts)
     rules = "" if alerts is None else landing_alerts.section(alerts, now, facts.runbooks)
     urgent = alerts is not None and alerts.firing > 0
     if urgent:
@@ -176,7 +196,7 @@ def _document(facts: Facts) -> Iterator[str]:
     if not urgent:
         yield rules
     yield landing_parts.jobs_section(found, devices, now)
-    yield landing_parts.fabric_section(found)
+    yield landing_parts.fabric_section(found, ports)
     if reports:
         yield _backends(reports)
     yield _links(facts.pages)
@@ -233,7 +253,11 @@ def _every(seconds: int) -> str:
 
 
 def _summary(
-    facts: Facts, found: Gathered, devices: Sequence[landing_gpus.GpuRow], alerts: landing_alerts.Overview | None
+    facts: Facts,
+    found: SeenNode,
+    devices: Sequence[SeenGpu],
+    ports: Sequence[PortState],
+    alerts: landing_alerts.Overview | None,
 ) -> str:
     ready, text = facts.readiness
     tiles = [("GPUs", _gpus(devices))]
@@ -241,8 +265,8 @@ def _summary(
         tiles.append(("Alerts", landing_alerts.tile(alerts)))
     if jobs := landing_parts.held(devices):
         tiles.append(("Jobs", str(len(jobs))))
-    if ports := landing_parts.ports(found):
-        up = sum(ports.values())
+    if ports:
+        up = sum(port.is_up for port in ports)
         words = f"{up} of {len(ports)} up"
         tiles.append(("InfiniBand", words if up == len(ports) else span(Tone.WARN, words)))
     tiles += _power(found)
@@ -253,7 +277,7 @@ def _summary(
     return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in tiles) + "</dl>\n"
 
 
-def _gpus(devices: Sequence[landing_gpus.GpuRow]) -> str:
+def _gpus(devices: Sequence[SeenGpu]) -> str:
     if not devices:
         return "none"
     if all(device.is_paused for device in devices):
@@ -262,9 +286,9 @@ def _gpus(devices: Sequence[landing_gpus.GpuRow]) -> str:
     return span(Tone.CALM if answering == len(devices) else Tone.BAD, f"{answering} of {len(devices)} answer")
 
 
-def _power(found: Gathered) -> Iterator[tuple[str, str]]:
-    for reading in found.of("coldplate_node_power_watts")[:1]:
-        source = dict(reading.labels).get("source", "")
+def _power(found: SeenNode) -> Iterator[tuple[str, str]]:
+    for reading in found.all("coldplate_node_power_watts")[:1]:
+        source = reading.labels.get("source", "")
         yield "Node power", f"{reading.value / 1e3:.1f} kW <small>{escape(source)}</small>"
     budgets = found.by_entity("coldplate_rack_power_budget_watts")
     for entity, watts in found.by_entity("coldplate_rack_power_watts").items():

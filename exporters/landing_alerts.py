@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 from itertools import islice
 
+from agent.health.verdicts import verdict_of
+from agent.lib.wording import age
 from agent.model import Alert, Gpu, GroupReport, Phase, RuleHealth
-from exporters.markup import ABSENT, TABLE_END, Tone, age, badge, cell, cut, escape, row, span, table_head
+from exporters.markup import ABSENT, TABLE_END, TONES, Tone, badge, cell, cut, escape, row, span, table_head
 
 MAX_ROWS = 50
 MAX_OF_GPU = 4
@@ -24,7 +26,6 @@ _ENOUGH = 250
 
 _ORDER = {Phase.FIRING: 0, Phase.PENDING: 1}
 _SEVERITIES = {"critical": 0, "warning": 1, "info": 2}  # an unknown word may mean anything: in the middle
-_TONES = (Tone.BAD, Tone.WARN, Tone.CALM)
 _NOT_WHERE = frozenset({"alertname", "severity", "instance", "job"})
 """Labels that do not say where on this node: they have a column, or are the same for all."""
 _ELSEWHERE = re.compile(r"(?i:https?)://")
@@ -44,7 +45,7 @@ class Overview:
     rules: int = 0
     failed: int = 0
     worst: list[Alert] = field(default_factory=list)
-    names: dict[Tone, set[str]] = field(default_factory=lambda: {tone: set() for tone in _TONES})
+    names: dict[Tone, set[str]] = field(default_factory=lambda: {tone: set() for tone in Tone})
     of_gpu: dict[Gpu, list[Alert]] = field(default_factory=dict)
 
     @property
@@ -88,10 +89,8 @@ def _active(groups: Iterable[GroupReport], overview: Overview) -> Iterator[Alert
 
 
 def tone_of(alert: Alert) -> Tone:
-    """Return how bad this alert is; the effect of another one is not counted again."""
-    if alert.inhibited_by:
-        return Tone.CALM
-    return _TONES[_SEVERITIES.get(dict(alert.labels).get("severity", ""), 1)]
+    """Return how an alert is shown."""
+    return TONES[verdict_of(alert)]
 
 
 def link(alert: Alert, served: Container[str]) -> str:

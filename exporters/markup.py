@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from enum import IntEnum
 
+from agent.health.verdicts import Verdict
 from exporters.gate import page_headers
 
 
@@ -28,6 +29,12 @@ class Tone(IntEnum):
     def sign(self) -> str:
         return {Tone.BAD: "✖", Tone.WARN: "▲", Tone.CALM: "·", Tone.GOOD: "✔"}[self]
 
+
+TONES = {
+    Verdict.CRITICAL: Tone.BAD, Verdict.WARNING: Tone.WARN, Verdict.UNKNOWN: Tone.CALM, Verdict.SKIPPED: Tone.CALM,
+    Verdict.OK: Tone.GOOD,
+}  # fmt: skip
+"""How a verdict is shown."""
 
 ABSENT = "–"
 """Shown where there is no value: never a 0."""
@@ -86,29 +93,6 @@ def quantity(value: float | None, factor: float, unit: str, most: float | None =
         return ABSENT
     of = "" if most is None else f"<small>/{most * factor:.{digits}f}</small>"
     return f"{value * factor:.{digits}f}{of} {unit}"
-
-
-def age(seconds: float) -> str:
-    """Return a time span in its two largest units; never below zero, even if the wall clock was set back."""
-    minutes, rest = divmod(int(max(0.0, seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days > 0:
-        return f"{days} d {hours} h"
-    if hours > 0:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min" if minutes > 0 else f"{rest} s"
-
-
-def numbers(indexes: list[int]) -> str:
-    """Whole numbers in short form, with runs joined by a dash."""
-    runs: list[list[int]] = []
-    for each in sorted(set(indexes)):
-        if runs and each == runs[-1][1] + 1:
-            runs[-1][1] = each
-        else:
-            runs.append([each, each])
-    return ", ".join(f"{low}" if low == high else f"{low}–{high}" for low, high in runs)
 
 
 STYLE = """

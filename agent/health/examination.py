@@ -66,7 +66,10 @@ def view_of(snapshot: Snapshot, devices: str = "") -> SeenNode:
     """Return the part of a snapshot that the checks read; `devices` is the family of devices in it, where that is
     known.
     """
-    return SeenNode(snapshot, METRICS, devices)
+    view = SeenNode(METRICS, devices)
+    for _ in view.look(snapshot):
+        pass
+    return view
 
 
 def expected_of(view: SeenNode) -> Expected:

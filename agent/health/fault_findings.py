@@ -8,27 +8,23 @@ from dataclasses import replace
 
 from agent.catalogue.xid_triage import ACTIONS, XidClass, called, class_of
 from agent.health.expectations import Expected
-from agent.health.seen_node import INFO, SeenNode, name_of
-from agent.health.verdicts import NOBODY, GpuFact, HealthFinding, Verdict, grouped, rank
-from agent.model import Gpu, Xid
+from agent.health.gpu_facts import NOBODY, GpuFact, grouped
+from agent.health.gpu_states import REMAP_FAILURE, REMAP_PENDING, cause_of
+from agent.health.seen_node import INFO, RECOVERY, THROTTLE, SeenNode, name_of
+from agent.health.verdicts import HealthFinding, Verdict, rank
+from agent.model import Xid
 
-PENDING = "coldplate_gpu_row_remap_pending"
-FAILURE = "coldplate_gpu_row_remap_failure"
-RECOVERY = "coldplate_gpu_recovery_action"
-THROTTLE = "coldplate_gpu_throttle_active"
-METRICS = (PENDING, FAILURE, RECOVERY, THROTTLE)
+METRICS = (REMAP_PENDING, REMAP_FAILURE, RECOVERY, THROTTLE)
 
 XID_VERDICTS = {XidClass.POWER: Verdict.WARNING, XidClass.RESET: Verdict.CRITICAL, XidClass.NODE: Verdict.CRITICAL}
 """How bad it is that an XID of a class was reported since boot; the others ask for nothing on the node."""
-BRAKES = {"hw_thermal_slowdown": "heat", "hw_power_brake": "the power brake"}
-"""Reasons for which the hardware itself slows a GPU down; no healthy load causes one."""
 
 
 def row_remaps(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
     """Return whether no memory row waits for its replacement, or could not be replaced."""
     name, wanted = "row-remaps", "no row remap is pending or has failed"
-    failed = _clear(name, FAILURE, wanted, "failed", verdict=Verdict.CRITICAL, remedy=_REPLACE).judged(view)
-    pending = _clear(name, PENDING, wanted, "pending", verdict=Verdict.WARNING, remedy=_RESET).judged(view)
+    failed = _clear(name, REMAP_FAILURE, wanted, "failed", verdict=Verdict.CRITICAL, remedy=_REPLACE).judged(view)
+    pending = _clear(name, REMAP_PENDING, wanted, "pending", verdict=Verdict.WARNING, remedy=_RESET).judged(view)
     if failed.is_met is False:
         failed = replace(failed, remedy=f"{_REPLACE}: {', '.join(_parts_to_replace(view))}")
     if failed.is_met is False and pending.is_met is False:
@@ -39,7 +35,7 @@ def row_remaps(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: AR
 def _parts_to_replace(view: SeenNode) -> Iterator[str]:
     """Yield each GPU whose row remap failed, as the one who replaces it needs it: with slot and serial number."""
     facts = {each.entity: each.labels for each in view.all(INFO)}
-    for gpu, value in view.of_gpus(FAILURE).items():
+    for gpu, value in view.of_gpus(REMAP_FAILURE).items():
         if value:
             known = [f"{name} {facts[gpu][name]}" for name in ("slot", "serial") if facts.get(gpu, {}).get(name)]
             yield " ".join([name_of(gpu), *known])
@@ -59,11 +55,7 @@ def recovery(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG0
     name, wanted = "recovery-action", "the driver requests no action"
     if not view.answering:
         return HealthFinding(name, Verdict.SKIPPED, wanted, NOBODY)
-    asked = {
-        each.entity: each.labels["action"].replace("_", " ")
-        for each in view.all(RECOVERY)
-        if isinstance(each.entity, Gpu) and each.value and each.labels["action"] != "none"
-    }
+    asked = {gpu.gpu: gpu.action for gpu in view.by_gpu.values() if gpu.action}
     if asked:
         return HealthFinding(name, Verdict.CRITICAL, wanted, grouped(asked), "drain the node, and do what is requested")
     if not view.all(RECOVERY):
@@ -76,11 +68,8 @@ def throttling(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: AR
     name, wanted = "throttling", "no GPU is slowed down by heat or a power brake"
     if not view.answering:
         return HealthFinding(name, Verdict.SKIPPED, wanted, NOBODY)
-    braked: dict[Gpu, str] = {}
-    for each in view.all(THROTTLE):
-        reason = BRAKES.get(each.labels["reason"])
-        if reason is not None and each.value and isinstance(each.entity, Gpu):
-            braked[each.entity] = f"{braked[each.entity]} and {reason}" if each.entity in braked else reason
+    causes = {gpu.gpu: " and ".join(filter(None, map(cause_of, gpu.throttles))) for gpu in view.by_gpu.values()}
+    braked = {gpu: text for gpu, text in causes.items() if text}
     if braked:
         remedy = "check cooling and power supplies of the node; a brake that stays on without cause ends with a reset"
         return HealthFinding(name, Verdict.CRITICAL, wanted, grouped(braked), remedy)

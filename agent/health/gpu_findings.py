@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from agent.health.expectations import Expected
+from agent.health.gpu_facts import NOBODY, UNREAD, GpuFact, gibibytes, grouped, plain, switched
+from agent.health.gpu_states import AGE, LIMIT, LIMIT_DEFAULT, MARGIN
 from agent.health.seen_node import SeenNode, name_of
-from agent.health.verdicts import NOBODY, UNREAD, GpuFact, HealthFinding, Verdict, gibibytes, grouped, plain, switched
+from agent.health.verdicts import HealthFinding, Verdict
 from agent.model import Gpu, Outcome
 
-AGE = "coldplate_gpu_sample_age_seconds"
 MEMORY = "coldplate_gpu_memory_total_bytes"
-LIMIT = "coldplate_gpu_power_limit_watts"
-LIMIT_DEFAULT = "coldplate_gpu_power_limit_default_watts"
-MARGIN = "coldplate_gpu_temperature_margin_celsius"
 ECC = "coldplate_gpu_ecc_enabled"
 PERSISTENCE = "coldplate_gpu_persistence_enabled"
 ALIKE = (

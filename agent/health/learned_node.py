@@ -9,7 +9,9 @@ from typing import Any
 
 from agent.health import gpu_findings, link_findings, port_findings
 from agent.health.expectations import NodeExpectations
-from agent.health.seen_node import SeenNode
+from agent.health.gpu_states import LIMIT, WIDTH
+from agent.health.port_states import PORT_UP, RATE
+from agent.health.seen_node import LINK_UP, SeenNode
 from agent.model import Gpu, NvLink
 
 HEADER = """\
@@ -23,11 +25,11 @@ def learned(view: SeenNode, description: str, margin: float) -> NodeExpectations
 
     Of what differs between its GPUs, the least is taken.
     """
-    links = Counter(each.entity.gpu for each in view.all(link_findings.LINK_UP)
+    links = Counter(each.entity.gpu for each in view.all(LINK_UP)
                     if isinstance(each.entity, NvLink) and each.value)  # fmt: skip
     speeds = [value / links[gpu] for gpu, value in view.of_gpus(link_findings.SPEED).items() if links[gpu]]
-    active = {each.entity for each in view.all(port_findings.PORT_UP) if each.value}
-    rates = [each.value for each in view.all(port_findings.RATE) if each.entity in active]
+    active = {each.entity for each in view.all(PORT_UP) if each.value}
+    rates = [each.value for each in view.all(RATE) if each.entity in active]
     joined = view.of_gpus(link_findings.FABRIC_STATE, state="completed")
     near, distances = port_findings.nearest_adapters(view)
     slots = view.slots()
@@ -37,12 +39,12 @@ def learned(view: SeenNode, description: str, margin: float) -> NodeExpectations
         models=tuple(dict.fromkeys(view.models().values())),
         gpus=len(view.gpus),
         gpu_memory_gib=None if memory is None else floor(memory / 2**30 * 10) / 10,
-        gpu_power_limit_watts=_least(view.of_gpus(gpu_findings.LIMIT)),
+        gpu_power_limit_watts=_least(view.of_gpus(LIMIT)),
         gpu_temperature_margin_celsius=margin,
         ecc=_switch(view.of_gpus(gpu_findings.ECC)),
         persistence=_switch(view.of_gpus(gpu_findings.PERSISTENCE)),
         pcie_generation=_whole(_least(view.of_gpus(link_findings.GENERATION_MAX))),
-        pcie_width=_whole(_least(view.of_gpus(link_findings.WIDTH))),
+        pcie_width=_whole(_least(view.of_gpus(WIDTH))),
         nvlinks=min((links[gpu] for gpu in view.answering), default=0) or None,
         nvlink_gigabytes_per_second=round(min(speeds) / link_findings.GIGABYTE, 3) if speeds else None,
         fabric=True if joined and all(joined.values()) else None,

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from agent.health.expectations import Expected
-from agent.health.seen_node import SeenNode, numbers
-from agent.health.verdicts import NOBODY, UNREAD, GpuFact, HealthFinding, Verdict, grouped
-from agent.model import Gpu, NvLink
+from agent.health.gpu_facts import NOBODY, UNREAD, GpuFact, grouped
+from agent.health.gpu_states import WIDTH
+from agent.health.seen_node import LINK_UP, SeenNode, numbers
+from agent.health.verdicts import HealthFinding, Verdict
+from agent.model import Gpu
 
 GENERATION = "coldplate_gpu_pcie_link_generation"
 GENERATION_MAX = "coldplate_gpu_pcie_link_generation_max"
-WIDTH = "coldplate_gpu_pcie_link_width"
-LINK_UP = "coldplate_nvlink_up"
 SPEED = "coldplate_gpu_nvlink_speed_bytes_per_second"
 FABRIC_STATE = "coldplate_gpu_fabric_state"
 FABRIC_INFO = "coldplate_gpu_fabric_info"
@@ -54,15 +52,15 @@ def nvlinks(view: SeenNode, expected: Expected) -> HealthFinding:
     text = "no NVLink is down" if wanted is None else f"NVLinks of each GPU that are up: {wanted}"
     if not view.answering:
         return HealthFinding("nvlinks", Verdict.SKIPPED, text, NOBODY)
-    up, down = _links(view)
-    if not up and not down:
+    up = {gpu: view.by_gpu[gpu].links_up for gpu in view.answering}
+    down = {gpu: len(view.by_gpu[gpu].links_down) for gpu in view.answering}
+    if not any(up.values()) and not any(down.values()):
         return _no_links(view, wanted, text)
-    down = down if any(up.values()) or wanted else Counter()  # where none is used, nobody has connected them
     unread = [gpu for gpu in view.answering if not up[gpu] and not down[gpu] and view.offers(gpu, LINK_UP)]
     short = {
         gpu: f"{up[gpu]} up" + (f", {down[gpu]} down" if down[gpu] else "")
         for gpu in view.answering
-        if gpu not in unread and (down[gpu] > 0 if wanted is None else up[gpu] < wanted)
+        if gpu not in unread and (view.by_gpu[gpu].is_linked and down[gpu] > 0 if wanted is None else up[gpu] < wanted)
     }
     if short:
         return HealthFinding("nvlinks", Verdict.CRITICAL, text, grouped(short), _LINK_REMEDY)
@@ -70,16 +68,6 @@ def nvlinks(view: SeenNode, expected: Expected) -> HealthFinding:
         why = grouped({gpu: view.why_absent(gpu, LINK_UP) for gpu in unread})
         return HealthFinding("nvlinks", Verdict.UNKNOWN, text, why, UNREAD)
     return HealthFinding("nvlinks", Verdict.OK, text, grouped({gpu: f"{up[gpu]} up" for gpu in view.answering}))
-
-
-def _links(view: SeenNode) -> tuple[Counter[Gpu], Counter[Gpu]]:
-    """By GPU, how many of its links are up and how many down."""
-    up: Counter[Gpu] = Counter()
-    down: Counter[Gpu] = Counter()
-    for each in view.all(LINK_UP):
-        if isinstance(each.entity, NvLink):
-            (up if each.value else down)[each.entity.gpu] += 1
-    return up, down
 
 
 def _no_links(view: SeenNode, wanted: int | None, text: str) -> HealthFinding:
@@ -102,7 +90,7 @@ def nvlink_speed(view: SeenNode, expected: Expected) -> HealthFinding | None:
     text = f"{each:g} GB/s per link"
     if not view.answering:
         return HealthFinding("nvlink-speed", Verdict.SKIPPED, text, NOBODY)
-    up, _ = _links(view)
+    up = {gpu: view.by_gpu[gpu].links_up for gpu in view.answering}
     speeds = {gpu: value / up[gpu] / GIGABYTE for gpu, value in view.of_gpus(SPEED).items() if up[gpu]}
     slow = {gpu: f"{speed:.4g} GB/s" for gpu, speed in speeds.items() if speed < TOLERANCE * each}
     if slow:

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 
 from agent.health.expectations import DISTANCES, Expected
+from agent.health.gpu_facts import NOBODY, UNREAD, grouped
+from agent.health.port_states import LINK_UP, PHYSICAL, PORT_UP, RATE
 from agent.health.seen_node import SeenNode, numbers
-from agent.health.verdicts import NOBODY, UNREAD, HealthFinding, Verdict, grouped
+from agent.health.verdicts import HealthFinding, Verdict
 from agent.model import Gpu, IbPort
 
-PORT_UP = "coldplate_infiniband_port_up"
-PHYSICAL = "coldplate_infiniband_physical_state_id"
-RATE = "coldplate_infiniband_rate_bytes_per_second"
 NEAREST = "coldplate_gpu_nearest_hca_info"
 RACK_NODES = "coldplate_rack_nodes_expected"
 METRICS = (PORT_UP, PHYSICAL, RATE, NEAREST, RACK_NODES)
 GIGABIT = 1e9 / 8
 TOLERANCE = 0.99
-LINK_UP = 5
-"""The physical state of a port with a working cable; the subnet manager makes it active."""
 _REMEDY = "ibstat or ibdev2netdev tells the port's state; check cable, transceiver and the switch's port"
 
 

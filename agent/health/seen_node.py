@@ -1,22 +1,37 @@
-"""A snapshot as the checks look at it: readings by metric and GPU, and why those that are absent are."""
+"""A snapshot as its judges look at it: readings by metric and device, and why those that are absent are."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
+from agent.health.verdicts import GpuFinding, Verdict, rank, verdict_of
 from agent.lib.wording import index_runs
-from agent.model import BackendReport, Entity, Gpu, Reason, Snapshot
+from agent.model import Alert, BackendReport, Entity, Gap, Gpu, IbPort, NvLink, Reason, Snapshot
 
 UP = "coldplate_gpu_up"
 INFO = "coldplate_gpu_info"
 EXPECTED = "coldplate_gpus_expected"
+THROTTLE = "coldplate_gpu_throttle_active"
+SLOWDOWN = "coldplate_gpu_hw_slowdown_active"
+UMBRELLA = "hw_slowdown"
+"""Also stands for heat or brake, which have reasons of their own if the GPU reports them: a separate state."""
+RECOVERY = "coldplate_gpu_recovery_action"
+LINK_UP = "coldplate_nvlink_up"
+XID = "coldplate_gpu_xid_last_timestamp_seconds"
+JOBS = ("coldplate_gpu_job_info", "coldplate_gpu_shared_job_info")
+CLOCKS = ("coldplate_gpu_clock_hertz", "coldplate_gpu_clock_limit_hertz")
 NOT_READ = "no answer yet"
 """Why a reading is absent where nobody gave a reason."""
 _NEVER = {Reason.UNSUPPORTED}
 """Reasons that are no news: the device is not made to tell this."""
+_SILENT = frozenset({Reason.LOST, Reason.TIMEOUT, Reason.PAUSED})
+_ENOUGH = 2000
+"""Readings that are examined without a break: about a third of a millisecond."""
 
 
 class SeenValue(NamedTuple):
@@ -27,44 +42,174 @@ class SeenValue(NamedTuple):
     value: float
 
 
+@dataclass(slots=True)
+class SeenGpu:
+    """A GPU with its readings that have no labels, in base units by metric name; missing ones are absent.
+
+    Of the clocks, `values` has that of the multiprocessors.
+    """
+
+    gpu: Gpu
+    facts: Mapping[str, str] = field(default_factory=dict)
+    values: dict[str, float] = field(default_factory=dict)
+    throttles: list[str] = field(default_factory=list)
+    links_up: int = 0
+    links_down: list[int] = field(default_factory=list)
+    is_linked: bool = False
+    """Whether any NVLink of the node is up; where none is, they are not connected."""
+    xids: list[tuple[float, str]] = field(default_factory=list)
+    jobs: list[Mapping[str, str]] = field(default_factory=list)
+    action: str = ""
+    """What the driver asks for, for people."""
+    silence: Gap | None = None
+    findings: Sequence[GpuFinding] = ()
+    """What is wrong with it, the worst first: by those who judge."""
+    alerts: Sequence[Alert] = ()
+    """Those that fire for it: by those who know them."""
+
+    @property
+    def verdict(self) -> Verdict:
+        told = (*(each.verdict for each in self.findings), *map(verdict_of, self.alerts))
+        return max(told, key=rank, default=Verdict.OK)
+
+    @property
+    def word(self) -> str:
+        """Its state in one word."""
+        if self.findings:
+            return self.findings[0].word
+        if self.alerts:
+            return "alert"
+        return "idle" if "gpu_idle" in self.throttles else "ok"
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether `coldplate pause` has released the driver: that the GPU is not read says nothing about it."""
+        return self.silence is not None and self.silence.reason is Reason.PAUSED
+
+    @property
+    def up(self) -> bool:
+        return self.values.get(UP) == 1
+
+    @property
+    def busy(self) -> float | None:
+        return self.values.get("coldplate_gpu_utilization_ratio")
+
+    @property
+    def only_job(self) -> tuple[str, str] | None:
+        """The job that has the GPU to itself."""
+        if len(self.jobs) != 1 or self.jobs[0].get("mig", "0") != "0":
+            return None
+        return self.jobs[0].get("scheduler", ""), self.jobs[0].get("job_id", "")
+
+
 class SeenNode:
-    """The part of a snapshot that checks read, `metrics` by name. Costs one pass over the series.
+    """The part of a snapshot that is judged, `metrics` by name. Nothing is seen before `look`.
 
     `devices` is the family of devices that is read, where that is known.
     """
 
-    def __init__(self, snapshot: Snapshot, metrics: Iterable[str], devices: str = "") -> None:
-        wanted = {BY_NAME[name] for name in (*metrics, UP, INFO, EXPECTED)}
-        self._seen: dict[str, list[SeenValue]] = defaultdict(list)
-        for layout, values in snapshot.frames:
-            for series, value in zip(layout.series, values, strict=True):
-                if series.metric in wanted:
-                    self._seen[series.metric.name].append(SeenValue(series.entity, dict(series.labels), value))
+    def __init__(self, metrics: Iterable[str], devices: str = "") -> None:
+        self._wanted = {BY_NAME[name] for name in (*metrics, UP, INFO, EXPECTED)}
+        self._devices = devices
+        self._seen: dict[str, list[SeenValue]] = {}
         self._gaps: dict[tuple[str, Entity], str] = {}
         self._unsupported: set[tuple[str, Entity]] = set()
+        self.silent: dict[Entity, Gap] = {}
+        """Why GPUs and ports are silent: the first gap of each that is lost or does not answer."""
+        self.reports: dict[str, BackendReport] = {}
+        self.gpus: list[Gpu] = []
+        """All that are known of: those that answer, those that are lost, those that never said who they are."""
+        self.answering: list[Gpu] = []
+
+    def look(self, snapshot: Snapshot) -> Iterator[str]:
+        """See a snapshot. Costs one pass over the series, and yields empty texts often, as pauses: a node may have
+        20,000.
+        """
+        for layout, values in snapshot.frames:
+            left = zip(layout.series, values, strict=True)
+            while some := list(islice(left, _ENOUGH)):
+                for series, value in some:
+                    if series.metric in self._wanted:
+                        seen = SeenValue(series.entity, dict(series.labels), value)
+                        self._seen.setdefault(series.metric.name, []).append(seen)
+                yield ""
         for report in snapshot.reports:
-            self._take_gaps(report)
-        self.reports: dict[str, BackendReport] = {report.backend: report for report in snapshot.reports}
+            self.reports[report.backend] = report
+            for gap in report.gaps:
+                self._take_gap(gap)
+            yield ""
         presence = [(each.entity, each.value) for each in self.all(UP)]
         self.gpus = [gpu for gpu, _ in presence if isinstance(gpu, Gpu)]
-        """All that are known of: those that answer, those that are lost, those that never said who they are."""
-        self.is_told = bool(self.gpus) or not devices or devices in self.reports
-        """Whether anybody has told of devices yet, if only that there are none."""
-        self.expected_gpus = next((int(each.value) for each in self.all(EXPECTED)), 0)
-        """The number that the agent expects: configured, remembered, or on the PCI bus."""
         self.answering = [gpu for gpu, up in presence if isinstance(gpu, Gpu) and up]
 
-    def _take_gaps(self, report: BackendReport) -> None:
-        for gap in report.gaps:
-            key = (gap.metric.name, gap.entity)
-            if gap.reason in _NEVER:
-                self._unsupported.add(key)
-            else:
-                self._gaps[key] = f"{gap.reason.value}: {gap.detail}" if gap.detail else gap.reason.value
+    def _take_gap(self, gap: Gap) -> None:
+        key = (gap.metric.name, gap.entity)
+        if gap.reason in _NEVER:
+            self._unsupported.add(key)
+        else:
+            self._gaps[key] = f"{gap.reason.value}: {gap.detail}" if gap.detail else gap.reason.value
+        if gap.reason in _SILENT and isinstance(gap.entity, (Gpu, IbPort)):
+            self.silent.setdefault(gap.entity, gap)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether anybody has told of devices yet, if only that there are none."""
+        return bool(self.gpus) or not self._devices or self._devices in self.reports
+
+    @property
+    def expected_gpus(self) -> int | None:
+        """The number that the agent expects: configured, remembered, or on the PCI bus."""
+        return next((int(each.value) for each in self.all(EXPECTED)), None)
 
     def all(self, metric: str) -> list[SeenValue]:
         """Return every reading of a metric."""
         return self._seen.get(metric, [])
+
+    @cached_property
+    def by_gpu(self) -> dict[Entity, SeenGpu]:
+        """The GPUs by index, each with what is seen of it."""
+        found: dict[Entity, SeenGpu] = {}
+        for name, seen in self._seen.items():
+            for entity, labels, value in seen:
+                if isinstance(entity, Gpu) and (not labels or (name in CLOCKS and labels.get("domain") == "sm")):
+                    found.setdefault(entity, SeenGpu(entity)).values[name] = value
+        for each in self.all(INFO):
+            if isinstance(each.entity, Gpu):
+                found.setdefault(each.entity, SeenGpu(each.entity)).facts = each.labels
+        for gpu in found.values():
+            gpu.silence = self.silent.get(gpu.gpu)
+        self._add_states(found)
+        order = sorted(found.values(), key=lambda each: (len(each.gpu.index), each.gpu.index, each.gpu.uuid))
+        return {each.gpu: each for each in order}
+
+    def _add_states(self, found: Mapping[Entity, SeenGpu]) -> None:
+        for link, _, is_up in self.all(LINK_UP):
+            if isinstance(link, NvLink) and (gpu := found.get(link.gpu)) is not None:
+                if is_up:
+                    gpu.links_up += 1
+                else:
+                    gpu.links_down.append(link.link)
+        is_linked = any(gpu.links_up for gpu in found.values())
+        for gpu in found.values():
+            gpu.is_linked = is_linked
+        for name in (THROTTLE, SLOWDOWN, RECOVERY, XID, *JOBS):
+            for entity, labels, value in self.all(name):
+                if (gpu := found.get(entity)) is None:
+                    continue
+                if name == XID:
+                    gpu.xids.append((value, labels["xid"]))
+                elif name in JOBS:
+                    if labels.get("shared") != "true":
+                        gpu.jobs.append(labels)
+                elif name == RECOVERY:
+                    if value and labels["action"] != "none":
+                        gpu.action = labels["action"].replace("_", " ")
+                elif value:
+                    gpu.throttles.append(labels.get("reason", UMBRELLA))
+
+    def by_entity(self, metric: str) -> dict[Entity, float]:
+        """Return the reading of each entity, of a metric with one series of each."""
+        return {each.entity: each.value for each in self.all(metric)}
 
     def of_gpus(self, metric: str, **labels: str) -> dict[Gpu, float]:
         """Return the readings of the GPUs that answer, of one series each, by these labels where there are several."""

@@ -1,18 +1,19 @@
-"""What comparing a node with what it should be comes to: findings, each with a verdict, about one part or all GPUs."""
+"""How bad something is, and what comparing a node with what it should be comes to: findings, each with a verdict."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple, Protocol, TypeVar
 
-from agent.health.seen_node import SeenNode, numbers
-from agent.model import Gpu
+from agent.model import Alert
 
 
 class Verdict(Enum):
-    """How one check ended. `skipped`: this node has no such thing, so there is nothing to judge."""
+    """How one check ended. `skipped`: there is nothing to judge, as the node has no such thing, or its operator chose
+    it so.
+    """
 
     OK = "ok"
     SKIPPED = "skipped"
@@ -22,11 +23,44 @@ class Verdict(Enum):
 
 
 _RANKS = {verdict: number for number, verdict in enumerate(Verdict)}
+_SEVERITIES = {"critical": Verdict.CRITICAL, "warning": Verdict.WARNING, "info": Verdict.SKIPPED}
+
+
+class Judged(Protocol):
+    """Whatever has a verdict."""
+
+    @property
+    def verdict(self) -> Verdict: ...
+
+
+_Judged = TypeVar("_Judged", bound=Judged)
 
 
 def rank(verdict: Verdict) -> int:
     """Return how bad it is: a critical one more than a warning, that more than not knowing."""
     return _RANKS[verdict]
+
+
+def is_bad(verdict: Verdict) -> bool:
+    """Whether it is worth attention."""
+    return verdict in (Verdict.WARNING, Verdict.CRITICAL)
+
+
+def verdict_of(alert: Alert) -> Verdict:
+    """Return how bad an alert is; the effect of another one is not counted again, and an unknown severity may mean
+    anything.
+    """
+    if alert.inhibited_by:
+        return Verdict.SKIPPED
+    return _SEVERITIES.get(dict(alert.labels).get("severity", ""), Verdict.WARNING)
+
+
+class GpuFinding(NamedTuple):
+    """Something that holds a GPU back or makes it suspect, in one word and in a sentence."""
+
+    verdict: Verdict
+    word: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,74 +87,6 @@ def worst(findings: Iterable[HealthFinding]) -> Verdict:
     return Verdict.OK if found is Verdict.SKIPPED else found
 
 
-def by_rank(findings: Iterable[HealthFinding]) -> list[HealthFinding]:
+def by_rank(findings: Iterable[_Judged]) -> list[_Judged]:
     """Return the worst first; those of one verdict in the order in which they came."""
     return sorted(findings, key=lambda each: -rank(each.verdict))
-
-
-NOBODY = "no GPU answers"
-Show = Callable[[float], str]
-
-
-@dataclass(frozen=True, slots=True)
-class GpuFact:
-    """What each GPU should show: the metric, with these labels, for which `is_met` holds.
-
-    `expected` and `remedy` are for people, `show` writes a value for them, `verdict` is that on a GPU which differs.
-    """
-
-    name: str
-    metric: str
-    expected: str
-    is_met: Callable[[float], bool]
-    show: Show
-    verdict: Verdict
-    remedy: str
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-    def judged(self, view: SeenNode) -> HealthFinding:
-        """Return the finding. A GPU that does not answer is not judged: that it is silent is a finding of its own."""
-        if not view.answering:
-            return HealthFinding(self.name, Verdict.SKIPPED, self.expected, NOBODY)
-        values = view.of_gpus(self.metric, **self.labels)
-        differing = {gpu: self.show(value) for gpu, value in values.items() if not self.is_met(value)}
-        if differing:
-            return HealthFinding(self.name, self.verdict, self.expected, grouped(differing), self.remedy)
-        silent = {
-            gpu: view.why_absent(gpu, self.metric)
-            for gpu in view.answering
-            if gpu not in values and view.offers(gpu, self.metric)
-        }
-        if silent:
-            return HealthFinding(self.name, Verdict.UNKNOWN, self.expected, grouped(silent), UNREAD)
-        if not values:
-            return HealthFinding(self.name, Verdict.SKIPPED, self.expected, "these GPUs do not tell it")
-        return HealthFinding(
-            self.name, Verdict.OK, self.expected, grouped({gpu: self.show(v) for gpu, v in values.items()})
-        )
-
-
-UNREAD = "see why it was not read (coldplate once --format json); a longer --timeout may help"
-
-
-def grouped(told: Mapping[Gpu, str]) -> str:
-    """Return what is told of each GPU, once for all GPUs of which it is the same."""
-    groups: dict[str, list[Gpu]] = defaultdict(list)
-    for gpu, text in told.items():
-        groups[text].append(gpu)
-    return "; ".join(f"{numbers(gpus)}: {text}" for text, gpus in groups.items())
-
-
-def gibibytes(value: float) -> str:
-    """Return bytes for people."""
-    return f"{value / 2**30:.1f} GiB"
-
-
-def switched(value: float) -> str:
-    """Return a state for people."""
-    return "on" if value else "off"
-
-
-def plain(value: float) -> str:
-    """Return a count for people."""
-    return f"{value:g}"

@@ -53,3 +53,26 @@ def utc(wall: float) -> str:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(wall))
     except (ValueError, OverflowError, OSError):
         return f"{wall:.0f} s"
+
+
+def age(seconds: float) -> str:
+    """Return a time span in its two largest units; never below zero, even if the wall clock was set back."""
+    minutes, rest = divmod(int(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days > 0:
+        return f"{days} d {hours} h"
+    if hours > 0:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min" if minutes > 0 else f"{rest} s"
+
+
+def short_numbers(indexes: list[int]) -> str:
+    """Whole numbers in short form, with runs joined by a dash."""
+    runs: list[list[int]] = []
+    for each in sorted(set(indexes)):
+        if runs and each == runs[-1][1] + 1:
+            runs[-1][1] = each
+        else:
+            runs.append([each, each])
+    return ", ".join(f"{low}" if low == high else f"{low}–{high}" for low, high in runs)

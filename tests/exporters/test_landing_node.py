@@ -262,6 +262,14 @@ def test_the_links_xids_and_the_recovery_that_the_driver_asks_for_are_shown() ->
     assert banner(text)[2] == ["reset: GPU 6", "link down: GPU 6", "XID: GPU 6"]
 
 
+def test_links_are_no_trouble_where_none_of_the_node_is_up() -> None:
+    """As for `coldplate check` and the alert NvLinkDown: they are not connected."""
+    down = [reading("coldplate_nvlink_up", 0.0, NvLink(GPUS[0], link)) for link in range(18)]
+    text = page([reading("coldplate_gpu_up", 1.0, GPUS[0]), *down])
+    assert banner(text)[1] == "✔ OK"
+    assert "0 of 18 up" in text
+
+
 def test_old_data_and_a_source_that_cannot_be_read_are_shown_first() -> None:
     report = BackendReport("infiniband", Outcome.FAILED, 0.1, detail="no answer")
     text = page(node(), reports=(report,), ready=(False, "the last sample is 40 s old"))

@@ -6,7 +6,7 @@ import pytest
 
 from agent.commands.top.screen.node_samples import Sighting
 from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
-from agent.model import BackendReport, Gpu, Instant, Outcome, Rack, Reading, Snapshot
+from agent.model import BackendReport, Gpu, Instant, Node, Outcome, Rack, Reading, Snapshot
 from exporters.markup import Tone
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
@@ -113,7 +113,7 @@ def test_a_source_that_fails_is_told_with_its_reason_and_one_that_is_absent_is_n
 
 
 def test_fewer_gpus_than_expected_is_bad() -> None:
-    scene = seen(("a", [*busy(0, 1.0, 690.0), reading("coldplate_gpus_expected", 8.0)]))
+    scene = seen(("a", [*busy(0, 1.0, 690.0), reading("coldplate_gpus_expected", 8.0, Node())]))
     assert [each.tone for each in scene.troubles] == [Tone.BAD]
     assert "1 of 8 GPUs are present" in scene.troubles[0].text
 

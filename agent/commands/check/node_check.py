@@ -23,6 +23,7 @@ from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, 
 from agent.health import fault_findings, gpu_findings
 from agent.health.examination import examined, expected_of, view_of
 from agent.health.expectations import GENERIC, ExpectationError, Expected, NodeExpectations
+from agent.health.gpu_states import AGE, MARGIN_CELSIUS
 from agent.health.learned_node import learned
 from agent.health.seen_node import NOT_READ, SeenNode
 from agent.health.verdicts import HealthFinding, Verdict
@@ -135,8 +136,6 @@ GATHERING_SHARE = 0.8
 STARTING_SECONDS = 0.3
 """Seconds since this process began, where they are unknown."""
 LONGEST_START_SECONDS = 5.0
-MARGIN_CELSIUS = 5.0
-"""The least distance to the slowdown that is expected of a node that was learned."""
 ANSWERING_SECONDS = 0.5
 """Seconds after which a GPU that has not answered counts as hanging; a healthy one takes a few milliseconds."""
 ANSWERING_SHARE = 0.5
@@ -334,7 +333,7 @@ def _patient(finding: HealthFinding, view: SeenNode, evidence: CheckEvidence) ->
     if finding.name != "gpus-present" or finding.is_met is not False or evidence.waited >= patience:
         return finding
     silent = [gpu for gpu in view.gpus if gpu not in view.answering]
-    if any(view.why_absent(gpu, gpu_findings.AGE) != NOT_READ for gpu in silent):
+    if any(view.why_absent(gpu, AGE) != NOT_READ for gpu in silent):
         return finding
     return replace(finding, verdict=Verdict.UNKNOWN, remedy=_BUSY)
 

@@ -13,8 +13,9 @@ from agent.commands.top.screen.key_input import GpuKey, OneJob, Sort, UiState
 from agent.commands.top.screen.node_samples import NVLINK, PCIE
 from agent.commands.top.screen.node_view import GpuView, NodeView
 from agent.commands.top.screen.text_layout import ABSENT, BAR, CHOSEN, DIM, HEAD, SPARK, STYLES, Part, TextLayout
-from exporters.landing_gpus import THROTTLES, name_of
-from exporters.markup import Tone
+from agent.health.gpu_states import throttle_verdict
+from exporters.landing_gpus import name_of
+from exporters.markup import TONES, Tone
 
 GIB = 2.0**-30
 THROTTLE_WORDS = {
@@ -49,7 +50,7 @@ def _state(gpu: GpuView) -> str:
 
 def _tone_of(gpu: GpuView, *words: str) -> str:
     """Return the style of a value that a finding is about."""
-    return next((STYLES[each.tone] for each in gpu.findings if each.word in words), "")
+    return next((STYLES[TONES[each.verdict]] for each in gpu.findings if each.word in words), "")
 
 
 def _busy(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
@@ -93,7 +94,7 @@ def throttled(gpu: GpuView, _look: TextLayout | None = None, _width: int = 0) ->
     """Return what reduces its clocks, the worst first; power caps and idling are normal and not coloured."""
     if not gpu.row.up:
         return ABSENT, ""
-    found = sorted((THROTTLES.get(each, (Tone.WARN, ""))[0], each) for each in gpu.throttles)
+    found = sorted((TONES[throttle_verdict(each)], each) for each in gpu.throttles)
     words = [THROTTLE_WORDS.get(each, each) for _, each in found]
     return ", ".join(words) or "nothing", STYLES[found[0][0]] if found else ""
 

@@ -13,6 +13,7 @@ from agent.commands.top.screen.view_builder import ScreenData
 from agent.lib.wording import utc
 from agent.model import Alert
 from exporters.landing_gpus import name_of
+from exporters.markup import TONES
 
 _VALUES = (
     "utilization_ratio", "memory_activity_ratio", "sm_active_ratio", "tensor_active_ratio", "dram_active_ratio",
@@ -67,7 +68,9 @@ def _gpu(gpu: GpuView) -> dict[str, Any]:
         "nvlink_bytes_per_second": gpu.rate(*NVLINK),
         "pcie_bytes_per_second": gpu.rate(*PCIE),
         "jobs": [{**job} for job in gpu.row.jobs],
-        "findings": [{"tone": each.tone.name.lower(), "state": each.word, "text": each.text} for each in gpu.findings],
+        "findings": [
+            {"tone": TONES[each.verdict].name.lower(), "state": each.word, "text": each.text} for each in gpu.findings
+        ],
     }
 
 
@@ -89,7 +92,7 @@ def _port(port: PortView) -> dict[str, Any]:
     return {
         "port": port.name,
         "state": port.word,
-        "speed_bytes_per_second": port.speed,
+        "speed_bytes_per_second": port.state.rate,
         "received_bytes_per_second": port.received,
         "transmitted_bytes_per_second": port.sent,
         "errors_last_minute": {**port.growth},

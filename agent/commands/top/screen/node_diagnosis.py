@@ -1,8 +1,9 @@
 """Why a GPU is slow, as text: pure functions over the GPUs of one node or of many.
 
-What can be seen of a single GPU is found by the page's own examination, with the thresholds of the rules of imbalance.
-Added here is what takes a whole job to see, across nodes too: which GPU the others wait for. A GPU that waits in a
-collective is fully busy at a fraction of its power, so utilization alone names the wrong ones."""
+What can be seen of a single GPU is judged as for the page at `/`. Added here is what takes a whole job to see, across
+nodes too: which GPU the others wait for. A GPU that waits in a collective is fully busy at a fraction of its power, so
+utilization alone names the wrong ones.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +12,15 @@ from dataclasses import dataclass
 from statistics import median
 
 from agent.commands.top.screen.node_view import GpuView, NodeView
+from agent.health.gpu_states import ComparedGpus
+from agent.health.verdicts import GpuFinding, is_bad
+from agent.lib.wording import short_numbers
 from agent.model import Alert, Gpu
-from exporters import landing_gpus
 from exporters.landing_alerts import tone_of
-from exporters.landing_gpus import Finding
-from exporters.markup import Tone, numbers
+from exporters.markup import TONES, Tone
 
 BEHIND, WAITS, SLOWED = "behind", "waits", ("throttled", "slow")
-"""Words of the page's findings."""
+"""Words of findings."""
 RACK_NEAR = 0.95
 """Share of the rack's budget above which its power is shown as trouble."""
 
@@ -38,12 +40,11 @@ def diagnose(nodes: Sequence[NodeView], wall: float | None) -> list[NodeIssue]:
     """Note the findings of every GPU, and list what is wrong with all nodes, the worst first. `wall` in seconds."""
     many = len(nodes) > 1
     gpus = [gpu for node in nodes for gpu in node.gpus]
-    for _ in landing_gpus.examine([gpu.row for gpu in gpus], None, wall):
-        pass
+    peers = ComparedGpus(gpu.row for gpu in gpus)
+    for gpu in gpus:
+        peers.judge(gpu.row, wall)
     for node in nodes:
         _add_alerts(node)
-    for gpu in gpus:
-        gpu.findings = list(gpu.row.findings)
     told: list[NodeIssue] = []
     for job, members in _jobs(gpus).items():
         told += _of_job(job, members, [gpu for gpu in gpus if not (gpu.row.up or gpu.row.is_paused)], many)
@@ -62,8 +63,8 @@ def _jobs(gpus: Sequence[GpuView]) -> dict[Key, list[GpuView]]:
     """Return the GPUs that each job holds alone."""
     jobs: dict[Key, list[GpuView]] = {}
     for gpu in gpus:
-        if gpu.job is not None and gpu.job.get("mig", "0") == "0":
-            jobs.setdefault((gpu.job.get("scheduler", ""), gpu.job.get("job_id", "")), []).append(gpu)
+        if gpu.row.only_job is not None:
+            jobs.setdefault(gpu.row.only_job, []).append(gpu)
     return jobs
 
 
@@ -91,7 +92,7 @@ def _of_job(job: Key, members: Sequence[GpuView], gone: Sequence[GpuView], many:
     _name_straggler(waiting, culprits, many)
     peers = [gpu for gpu in members if gpu not in behind]
     for gpu in behind if peers else ():
-        gpu.findings = _said_again(gpu, BEHIND, f"{_busy([gpu])} busy, its peers {_busy(peers)}")
+        gpu.row.findings = _said_again(gpu, BEHIND, f"{_busy([gpu])} busy, its peers {_busy(peers)}")
 
 
 def _slower_than_peers(what: str, members: Sequence[GpuView], many: bool) -> Iterator[NodeIssue]:
@@ -135,10 +136,10 @@ def _name_straggler(waiting: Sequence[GpuView], culprits: Sequence[GpuView], man
     if not culprits:
         return
     for gpu in waiting:
-        gpu.findings = _said_again(gpu, WAITS, f"waits for {names(culprits, many)}: {_at_low_power([gpu])}")
+        gpu.row.findings = _said_again(gpu, WAITS, f"waits for {names(culprits, many)}: {_at_low_power([gpu])}")
 
 
-def _said_again(gpu: GpuView, word: str, text: str) -> list[Finding]:
+def _said_again(gpu: GpuView, word: str, text: str) -> list[GpuFinding]:
     """Return its findings, the one of this word in other words."""
     return [each._replace(text=text) if each.word == word else each for each in gpu.findings]
 
@@ -155,12 +156,12 @@ def _at_low_power(gpus: Sequence[GpuView]) -> str:
 
 def _of_gpus(gpus: Sequence[GpuView], many: bool) -> Iterator[NodeIssue]:
     """Yield what is wrong with single GPUs, in as few sentences as name each GPU with all of its troubles."""
-    alike: dict[Finding, list[GpuView]] = {}
+    alike: dict[GpuFinding, list[GpuView]] = {}
     for gpu in gpus:
         for finding in gpu.findings:
-            if finding.tone <= Tone.WARN and finding.word not in (BEHIND, WAITS):
+            if is_bad(finding.verdict) and finding.word not in (BEHIND, WAITS):
                 alike.setdefault(finding, []).append(gpu)
-    together: dict[tuple[Key, ...], list[Finding]] = {}
+    together: dict[tuple[Key, ...], list[GpuFinding]] = {}
     members: dict[tuple[Key, ...], list[GpuView]] = {}
     for finding, found in alike.items():
         keys = tuple(gpu.key for gpu in found)
@@ -168,7 +169,8 @@ def _of_gpus(gpus: Sequence[GpuView], many: bool) -> Iterator[NodeIssue]:
         members[keys] = found
     for keys, findings in together.items():
         text = "; ".join(each.text for each in findings)
-        yield NodeIssue(min(each.tone for each in findings), f"{names(members[keys], many)}: {text}", frozenset(keys))
+        tone = min(TONES[each.verdict] for each in findings)
+        yield NodeIssue(tone, f"{names(members[keys], many)}: {text}", frozenset(keys))
 
 
 def _of_node(node: NodeView, many: bool) -> Iterator[NodeIssue]:
@@ -181,7 +183,7 @@ def _of_node(node: NodeView, many: bool) -> Iterator[NodeIssue]:
     for port in node.ports:
         if port.tone <= Tone.WARN:
             grown = ", ".join(f"{amount:.0f} {what}" for what, amount in port.growth.items())
-            detail = f"{grown} in the last minute" if port.word == "errors" else port.state
+            detail = f"{grown} in the last minute" if port.word == "errors" else port.state.link
             yield NodeIssue(port.tone, f"{where}port {port.name} {port.word}" + (f": {detail}" if detail else ""))
     power, budget = node.rack_power, node.rack_budget
     if power is not None and budget and power > RACK_NEAR * budget:
@@ -224,7 +226,7 @@ def names(gpus: Sequence[GpuView], many: bool) -> str:
 
 def _indexes(gpus: Sequence[GpuView]) -> str:
     if all(gpu.index.isascii() and gpu.index.isdigit() for gpu in gpus):
-        return f"GPU {numbers([int(gpu.index) for gpu in gpus])}"
+        return f"GPU {short_numbers([int(gpu.index) for gpu in gpus])}"
     return f"GPU {', '.join(gpu.index for gpu in gpus)}"
 
 

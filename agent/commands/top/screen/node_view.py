@@ -1,6 +1,6 @@
 """Make a view of a node from a snapshot: its GPUs, ports, power, rack and alerts, and the last minutes of each GPU.
 
-A GPU's row, its findings and their thresholds are those of the page at `/`: both show the same of a GPU. What has no
+What is seen of a GPU is what the page at `/` shows of it, judged by the same. What has no
 value is absent from the mappings here, and None in the fields. A sample without a value leaves a hole in a sparkline,
 not a line at zero.
 """
@@ -8,18 +8,16 @@ not a line at zero.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from agent.commands.top.screen.node_samples import GPU_ERRORS, PORT, PORT_ERRORS, STATE_SECONDS, ProcessRow, Traffic
-from agent.model import Alert, BackendReport, Entity, Gpu, IbPort, Labels, Outcome, PastMoment, Phase, Reading, Snapshot
-from exporters import landing_gpus, landing_parts
-from exporters.landing_gpus import Finding, GpuRow
-from exporters.landing_readings import Gathered, gather
-from exporters.markup import Tone
-
-Made = TypeVar("Made")
+from agent.health.port_states import PortState, port_states
+from agent.health.seen_node import SeenGpu, SeenNode
+from agent.health.verdicts import GpuFinding, Verdict
+from agent.model import Alert, BackendReport, Entity, Gpu, Labels, Outcome, PastMoment, Phase, Reading, Snapshot
+from exporters import landing
+from exporters.markup import TONES, Tone
 
 _POWER, _BUDGET = "coldplate_rack_power_watts", "coldplate_rack_power_budget_watts"
 DRIVER = "nvml"
@@ -42,14 +40,13 @@ class GpuView:
     """
 
     node: str
-    row: GpuRow
+    row: SeenGpu
     values: dict[str, float] = field(default_factory=dict)
     rates: dict[str, float] = field(default_factory=dict)
     growth: dict[str, float] = field(default_factory=dict)
     state_seconds: dict[str, float] = field(default_factory=dict)
     busy_history: Sequence[float | None] = ()
     power_history: Sequence[float | None] = ()
-    findings: Sequence[Finding] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -61,8 +58,12 @@ class GpuView:
         return self.row.gpu.index
 
     @property
+    def findings(self) -> Sequence[GpuFinding]:
+        return self.row.findings
+
+    @property
     def tone(self) -> Tone:
-        return min((each.tone for each in self.findings), default=self.row.tone)
+        return TONES[self.row.verdict]
 
     @property
     def doing(self) -> str:
@@ -71,8 +72,7 @@ class GpuView:
 
     @property
     def word(self) -> str:
-        """Its state in one word."""
-        return self.findings[0].word if self.findings else self.row.word
+        return self.row.word
 
     @property
     def job(self) -> Mapping[str, str] | None:
@@ -97,22 +97,26 @@ class GpuView:
 class PortView:
     """One InfiniBand or RoCE port; rates in bytes per second, `growth` as for a GPU."""
 
-    port: IbPort
-    tone: Tone
-    word: str
-    state: str
-    speed: float | None = None
+    state: PortState
     received: float | None = None
     sent: float | None = None
     growth: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        return f"{self.port.device}/{self.port.port}"
+        return f"{self.state.port.device}/{self.state.port.port}"
 
     @property
-    def is_up(self) -> bool:
-        return self.word in ("up", "slow", "errors")
+    def has_errors(self) -> bool:
+        return bool(self.growth) and self.state.verdict is Verdict.OK
+
+    @property
+    def tone(self) -> Tone:
+        return Tone.WARN if self.has_errors else TONES[self.state.verdict]
+
+    @property
+    def word(self) -> str:
+        return "errors" if self.has_errors else self.state.word
 
 
 @dataclass(slots=True)
@@ -179,21 +183,13 @@ class NodeView:
         return None if wanted is None else int(wanted)
 
 
-def whole(pieces: Generator[str, None, Made]) -> Made:
-    """Return the result of what the page makes in slices; a terminal has nothing to do in between."""
-    while True:
-        try:
-            next(pieces)
-        except StopIteration as stop:
-            made: Made = stop.value
-            return made
-
-
 def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> NodeView:
     """Return the node as the snapshot shows it; histories, alerts and findings are added by others."""
-    found = whole(gather(snapshot))
+    found = SeenNode(landing.METRICS)
+    for _ in found.look(snapshot):
+        pass
     view = NodeView(name, origin, snapshot.at.wall)
-    gpus: dict[Entity, GpuView] = {row.gpu: GpuView(name, row) for row in whole(landing_gpus.devices(found))}
+    gpus: dict[Entity, GpuView] = {gpu: GpuView(name, row) for gpu, row in found.by_gpu.items()}
     _add_readings(view, gpus, snapshot)
     for (metric, entity), rate in traffic.rates.items():
         if (gpu := gpus.get(entity)) is not None:
@@ -238,45 +234,24 @@ def _add_one(view: NodeView, reading: Reading) -> None:
     view.rack = labels.get("rack", view.rack)
 
 
-def _add_jobs(view: NodeView, found: Gathered) -> None:
-    def of(labels: Labels) -> JobFacts:
-        named = dict(labels)
-        return view.jobs.setdefault((named.get("scheduler", ""), named.get("job_id", "")), JobFacts())
+def _add_jobs(view: NodeView, found: SeenNode) -> None:
+    def of(labels: Mapping[str, str]) -> JobFacts:
+        return view.jobs.setdefault((labels.get("scheduler", ""), labels.get("job_id", "")), JobFacts())
 
-    for each in found.of("coldplate_job_info"):
-        of(each.labels).labels = dict(each.labels)
-    for each in found.of("coldplate_job_start_timestamp_seconds"):
+    for each in found.all("coldplate_job_info"):
+        of(each.labels).labels = each.labels
+    for each in found.all("coldplate_job_start_timestamp_seconds"):
         of(each.labels).start = each.value
-    for each in found.of("coldplate_job_energy_joules_total"):
+    for each in found.all("coldplate_job_energy_joules_total"):
         of(each.labels).energy = each.value
 
 
-def _ports(found: Gathered, traffic: Traffic) -> Iterator[PortView]:
-    prefix = "coldplate_infiniband_"
-    speeds = found.by_entity(f"{prefix}rate_bytes_per_second")
-    states, physical = (found.by_entity(f"{prefix}{name}") for name in ("state_id", "physical_state_id"))
-    middle = sorted(speeds.values())
-    usual = middle[len(middle) // 2] if middle else 0.0
-    for port, up in landing_parts.ports(found).items():
-        speed = speeds.get(port)
+def _ports(found: SeenNode, traffic: Traffic) -> Iterator[PortView]:
+    for state in port_states(found):
         growth = {_called(name, labels): grown for (name, at, labels), grown in traffic.growth.items()
-                  if at == port and name in PORT_ERRORS and grown > 0}  # fmt: skip
-        tone, word = Tone.GOOD, "up"
-        if not up:
-            asleep = physical.get(port) == landing_parts.DISABLED  # switched off by an operator
-            tone, word = (Tone.CALM, "off") if asleep else (Tone.BAD, "silent" if port in found.silent else "down")
-        elif speed is not None and speed < landing_parts.BELOW_RATE * usual:
-            tone, word = Tone.WARN, "slow"
-        elif growth:
-            tone, word = Tone.WARN, "errors"
-        words = (_word(landing_parts.PORT_STATES, states.get(port)),
-                 _word(landing_parts.PHYSICAL_STATES, physical.get(port)))  # fmt: skip
-        received, sent = (traffic.rates.get((name, port)) for name in PORT)
-        yield PortView(port, tone, word, ", ".join(filter(None, words)), speed, received, sent, growth)
-
-
-def _word(words: Mapping[int, str], code: float | None) -> str:
-    return "" if code is None else words.get(int(code), f"{code:.0f}")
+                  if at == state.port and name in PORT_ERRORS and grown > 0}  # fmt: skip
+        received, sent = (traffic.rates.get((name, state.port)) for name in PORT)
+        yield PortView(state, received, sent, growth)
 
 
 def _called(metric: str, labels: Labels) -> str:

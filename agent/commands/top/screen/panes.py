@@ -26,10 +26,11 @@ from agent.commands.top.screen.text_layout import (
     panel,
     sentence,
 )
+from agent.lib.wording import age, short_numbers
 from agent.model import Alert, Phase
 from exporters.landing_alerts import tone_of
 from exporters.landing_gpus import name_of
-from exporters.markup import Tone, age, numbers
+from exporters.markup import TONES, Tone
 
 NARROW = 40
 """Columns below which nothing but the trouble itself is shown in its line."""
@@ -132,7 +133,7 @@ def _rack(nodes: Sequence[NodeView], look: TextLayout) -> list[Part | str]:
 def _fabric(ports: Sequence[PortView]) -> list[Part | str]:
     if not ports:
         return []
-    up = sum(1 for port in ports if port.is_up)
+    up = sum(1 for port in ports if port.state.is_up)
     bad = any(port.tone <= Tone.WARN for port in ports)
     received, sent = (
         sum(known) if len(known := [rate for rate in rates if rate is not None]) == len(ports) else None
@@ -222,17 +223,17 @@ def port_lines(nodes: Sequence[NodeView], look: TextLayout, only_bad: bool) -> l
 
 def _port(node: str, port: PortView, look: TextLayout) -> Text:
     grown = ", ".join(f"{what} +{amount:.0f}/min" for what, amount in port.growth.items())
-    full = port.received is not None and port.sent is not None and port.speed
-    share = max(port.received or 0.0, port.sent or 0.0) / port.speed if full and port.speed else None
+    full = port.received is not None and port.sent is not None and port.state.rate
+    share = max(port.received or 0.0, port.sent or 0.0) / port.state.rate if full and port.state.rate else None
     return look.line(
         (f"{look.glyphs.mark(port.tone)} ", STYLES[port.tone]),
         f"{node} " if node else "",
         (look.pad(port.name, 10), ""),
         (f" {port.word:<6}", STYLES[port.tone]),
         f" in {value_format.gigabits(port.received):>5} out {value_format.gigabits(port.sent):>5} Gb/s",
-        f" of {value_format.gigabits(port.speed)}" if port.speed is not None else "",
+        f" of {value_format.gigabits(port.state.rate)}" if port.state.rate is not None else "",
         f" {look.glyphs.bar(share, 10)} " if look.width >= 100 and share is not None else "  ",
-        (f"{port.state}  " if port.word not in ("up", "errors") else "", DIM),
+        (f"{port.state.link}  " if port.word not in ("up", "errors") else "", DIM),
         (grown, STYLES[min(port.tone, Tone.WARN)]),
     )
 
@@ -249,7 +250,11 @@ def jobs_of(gpus: Sequence[GpuView], many: bool) -> Iterator[tuple[Mapping[str, 
         indexes = [int(gpu.index) for gpu in held[key] if gpu.index.isascii() and gpu.index.isdigit()]
         nodes = sorted({gpu.node for gpu in held[key]})
         place = f"{nodes[0]} " if many else ""
-        where = f"{place}GPU {numbers(indexes)}" if len(nodes) == 1 else f"{len(held[key])} GPUs of {len(nodes)} nodes"
+        where = (
+            f"{place}GPU {short_numbers(indexes)}"
+            if len(nodes) == 1
+            else f"{len(held[key])} GPUs of {len(nodes)} nodes"
+        )
         yield facts[key], where, held[key]
 
 
@@ -264,7 +269,7 @@ def zoom_lines(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
     lines = [look.line((f"GPU {gpu.index}  ", BOLD), (gpu.word, STYLES[gpu.tone]), (f"  {about}", DIM))]
     lines.append(look.line((gpu.row.gpu.uuid, DIM)))
     for finding in gpu.findings:
-        lines += sentence(look, finding.tone, finding.text)
+        lines += sentence(look, TONES[finding.verdict], finding.text)
     if not gpu.findings:
         lines += sentence(look, Tone.GOOD, "nothing is wrong with this GPU")
     lines += _grid([*_values(gpu, look)], look)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from agent.commands.top.screen.node_diagnosis import NodeIssue, diagnose
 from agent.commands.top.screen.node_samples import Sighting, TrafficMeter
 from agent.commands.top.screen.node_view import History, NodeView, view_of
-from exporters.markup import Tone, age
+from agent.lib.wording import age
+from exporters.markup import Tone
 
 
 @dataclass(frozen=True, slots=True)

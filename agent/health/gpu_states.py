@@ -1,0 +1,160 @@
+"""What can be seen of one GPU at a moment, before a rule's `for` has passed: what holds it back or makes it suspect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from agent.catalogue.xid_triage import called
+from agent.health.seen_node import CLOCKS, SLOWDOWN, THROTTLE, UMBRELLA, SeenGpu
+from agent.health.verdicts import GpuFinding, Verdict, by_rank
+from agent.lib.wording import age, short_numbers
+from agent.model import Reason
+
+
+class ThrottleReason(NamedTuple):
+    """A reason for low clocks: how bad it is, and what it means, in a sentence and in few words."""
+
+    verdict: Verdict
+    text: str = ""
+    cause: str = ""
+
+
+THROTTLES = {
+    "hw_thermal_slowdown": ThrottleReason(
+        Verdict.CRITICAL, "the hardware halves its clocks because of heat", "heat"
+    ),
+    "hw_power_brake": ThrottleReason(
+        Verdict.CRITICAL, "power brake by the node's power supply", "the power brake"
+    ),
+    UMBRELLA: ThrottleReason(Verdict.WARNING, "the hardware slows it down because of heat or power"),
+    "sw_thermal_slowdown": ThrottleReason(Verdict.WARNING, "the driver lowers its clocks because of heat"),
+    **dict.fromkeys(
+        ("sync_boost", "application_clocks", "display_clocks", "sw_power_cap", "gpu_idle"),
+        ThrottleReason(Verdict.SKIPPED),
+    ),
+}  # fmt: skip
+"""Every reason of the driver; those without a text are normal, or intended."""
+
+MARGIN_CELSIUS = 5.0
+"""The least distance to the GPU's own slowdown threshold, as in the rule GpuHot and the shipped expectations."""
+MEMORY_HOT_CELSIUS = 95.0
+"""As in the rule GpuHot, sensor memory."""
+BUSY = 0.7
+BEHIND = 0.5
+"""As in the rules of imbalance: how far below the busiest GPU of its job, if that one is busy."""
+WAITING_POWER = 0.35
+"""Share of the power limit: a GPU that is busy below it waits for others; 150 of 700 W were measured, 690 at work."""
+LOW_CLOCK = 0.75
+RECENT_SECONDS = 3600.0
+"""Seconds for which an XID is a finding."""
+
+REMAP_FAILURE, REMAP_PENDING = "coldplate_gpu_row_remap_failure", "coldplate_gpu_row_remap_pending"
+MARGIN = "coldplate_gpu_temperature_margin_celsius"
+MEMORY_HEAT = "coldplate_gpu_memory_temperature_celsius"
+WIDTH, WIDTH_MAX = "coldplate_gpu_pcie_link_width", "coldplate_gpu_pcie_link_width_max"
+POWER, LIMIT = "coldplate_gpu_power_watts", "coldplate_gpu_power_limit_watts"
+LIMIT_DEFAULT = "coldplate_gpu_power_limit_default_watts"
+AGE = "coldplate_gpu_sample_age_seconds"
+METRICS = (
+    AGE, REMAP_FAILURE, REMAP_PENDING, MARGIN, MEMORY_HEAT, WIDTH, WIDTH_MAX, POWER, LIMIT, LIMIT_DEFAULT,
+    THROTTLE, SLOWDOWN, *CLOCKS,
+)  # fmt: skip
+
+
+class ComparedGpus:
+    """The GPUs of several nodes or one, beside which each of them is judged."""
+
+    def __init__(self, gpus: Iterable[SeenGpu]) -> None:
+        self.busiest: dict[tuple[str, str], float] = {}
+        """By job, the utilization of the busiest of its GPUs."""
+        for gpu in gpus:
+            job = gpu.only_job
+            if job is not None and gpu.busy is not None:
+                self.busiest[job] = max(self.busiest.get(job, 0.0), gpu.busy)
+
+    def judge(self, gpu: SeenGpu, now: float | None) -> None:
+        """Note what is wrong with a GPU at a moment in wall seconds."""
+        gpu.findings = by_rank(self._findings(gpu, now))
+
+    def _findings(self, gpu: SeenGpu, now: float | None) -> Iterator[GpuFinding]:
+        if not gpu.up:
+            yield _silent(gpu)
+        if gpu.action:
+            yield GpuFinding(Verdict.CRITICAL, "reset", f"the driver requests {gpu.action}")
+        if gpu.values.get(REMAP_FAILURE):
+            yield GpuFinding(Verdict.CRITICAL, "memory", "a row remap failed: the GPU must be replaced")
+        if gpu.values.get(REMAP_PENDING):
+            yield GpuFinding(Verdict.WARNING, "memory", "a row remap is pending until a reset of the GPU")
+        if gpu.links_down and gpu.is_linked:
+            yield GpuFinding(Verdict.CRITICAL, "link down", f"NVLink {short_numbers(gpu.links_down)} down")
+        yield from _throttled(gpu)
+        yield from _settings(gpu.values)
+        yield from self._slowness(gpu)
+        for wall, xid in sorted(gpu.xids, reverse=True):
+            if now is not None and now - wall <= RECENT_SECONDS:
+                yield GpuFinding(Verdict.WARNING, "XID", f"XID {called(xid)}, {age(now - wall)} ago")
+
+    def _slowness(self, gpu: SeenGpu) -> Iterator[GpuFinding]:
+        """Yield what only shows while it works: whether it does less than its peers, waits for them, or is slow."""
+        values, busy = gpu.values, gpu.busy
+        if busy is None:
+            return
+        most = self.busiest.get(gpu.only_job, 0.0) if gpu.only_job is not None else 0.0
+        if most >= BUSY and busy < most - BEHIND:
+            text = f"{busy:.0%} busy while another GPU of its job is {most:.0%} busy"
+            yield GpuFinding(Verdict.WARNING, "behind", text)
+        power, limit = values.get(POWER), values.get(LIMIT)
+        if busy < BUSY or power is None or limit is None or any(_throttled(gpu)):
+            return
+        clock, highest = (values.get(name, 0.0) for name in CLOCKS)
+        if power < WAITING_POWER * limit:
+            text = f"busy at {power / limit:.0%} of its power limit: waiting for other GPUs"
+            yield GpuFinding(Verdict.WARNING, "waits", text)
+        elif CLOCKS[0] in values and clock < LOW_CLOCK * highest:
+            yield GpuFinding(Verdict.WARNING, "slow", f"its clock is at {clock / highest:.0%} of the maximum")
+
+
+def _silent(gpu: SeenGpu) -> GpuFinding:
+    detail = "" if gpu.silence is None else gpu.silence.detail
+    if gpu.is_paused:
+        return GpuFinding(Verdict.WARNING, "paused", f"paused: {detail}" if detail else "paused")
+    word = "lost" if gpu.silence is not None and gpu.silence.reason is Reason.LOST else "no answer"
+    parts = [detail if detail.startswith(word) else f"{word}: {detail}" if detail else word]
+    since = gpu.values.get(AGE)
+    if since is not None:
+        parts.append(f"last sample {age(since)} ago")
+    parts += [f"{name} {gpu.facts[name]}" for name in ("slot", "serial") if gpu.facts.get(name)]
+    return GpuFinding(Verdict.CRITICAL, word, "; ".join(parts))
+
+
+def _throttled(gpu: SeenGpu) -> Iterator[GpuFinding]:
+    explained = any(cause_of(reason) for reason in gpu.throttles)
+    for reason in gpu.throttles:
+        known = THROTTLES.get(reason, ThrottleReason(Verdict.WARNING, reason))
+        if known.text and not (reason == UMBRELLA and explained):
+            yield GpuFinding(known.verdict, "throttled", f"{known.text} ({reason})")
+
+
+def cause_of(reason: str) -> str:
+    """Return why the hardware itself slows a GPU down, which no healthy load causes; empty for other reasons."""
+    return THROTTLES[reason].cause if reason in THROTTLES else ""
+
+
+def throttle_verdict(reason: str) -> Verdict:
+    """Return how bad a reason for low clocks is; an unknown one may be bad."""
+    return THROTTLES[reason].verdict if reason in THROTTLES else Verdict.WARNING
+
+
+def _settings(values: Mapping[str, float]) -> Iterator[GpuFinding]:
+    margin, memory = values.get(MARGIN), values.get(MEMORY_HEAT)
+    if margin is not None and margin < MARGIN_CELSIUS:
+        yield GpuFinding(Verdict.WARNING, "hot", f"{margin:.0f} °C below its slowdown threshold")
+    if memory is not None and memory >= MEMORY_HOT_CELSIUS:
+        yield GpuFinding(Verdict.WARNING, "hot", f"its memory is at {memory:.0f} °C")
+    width, lanes = values.get(WIDTH), values.get(WIDTH_MAX)
+    if width is not None and lanes is not None and width < lanes:
+        yield GpuFinding(Verdict.WARNING, "PCIe", f"PCIe runs with {width:.0f} of {lanes:.0f} lanes")
+    limit, default = values.get(LIMIT), values.get(LIMIT_DEFAULT)
+    if limit is not None and default is not None and limit < default:
+        yield GpuFinding(Verdict.SKIPPED, "power limit", f"power limit set to {limit:.0f} of {default:.0f} W")
