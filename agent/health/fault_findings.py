@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from operator import eq
 
 from agent.catalogue.xid_triage import ACTIONS, XidClass, called, class_of
 from agent.health.expectations import Expected
@@ -20,13 +21,13 @@ XID_VERDICTS = {XidClass.POWER: Verdict.WARNING, XidClass.RESET: Verdict.CRITICA
 """How bad it is that an XID of a class was reported since boot; the others ask for nothing on the node."""
 
 
-def row_remaps(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
+def row_remaps(view: SeenNode, expected: Expected) -> HealthFinding | None:
     """Return whether no memory row waits for its replacement, or could not be replaced."""
-    name, wanted = "row-remaps", "no row remap is pending or has failed"
-    failed = _clear(name, REMAP_FAILURE, wanted, "failed", verdict=Verdict.CRITICAL, remedy=_REPLACE).judged(view)
-    pending = _clear(name, REMAP_PENDING, wanted, "pending", verdict=Verdict.WARNING, remedy=_RESET).judged(view)
+    failed, pending = _failed(view, expected), _pending(view, expected)
+    if failed is None or pending is None:
+        return None
     if failed.is_met is False:
-        failed = replace(failed, remedy=f"{_REPLACE}: {', '.join(_parts_to_replace(view))}")
+        failed = replace(failed, remedy=f"{failed.remedy}: {', '.join(_parts_to_replace(view))}")
     if failed.is_met is False and pending.is_met is False:
         return replace(failed, found=f"{failed.found}; {pending.found}")
     return max(failed, pending, key=lambda each: rank(each.verdict))
@@ -41,13 +42,22 @@ def _parts_to_replace(view: SeenNode) -> Iterator[str]:
             yield " ".join([name_of(gpu), *known])
 
 
-def _clear(name: str, metric: str, wanted: str, word: str, *, verdict: Verdict, remedy: str) -> GpuFact:
+def _clear(metric: str, word: str, verdict: Verdict, remedy: str) -> GpuFact:
     """Return a state that should be 0; `word` is for those of which it is not."""
-    return GpuFact(name, metric, wanted, lambda value: not value, lambda v: word if v else "none", verdict, remedy)
+    return GpuFact(
+        "row-remaps", "", metric, lambda _: "no row remap is pending or has failed", eq,
+        lambda value: word if value else "none", verdict, remedy,
+    )  # fmt: skip
 
 
-_REPLACE = "the GPU has no spare row left: drain the node, run the field diagnostics, and have the GPU replaced"
-_RESET = "when the job ends: coldplate pause --for 30m, nvidia-smi --gpu-reset -i GPU, coldplate pause --end"
+_failed = _clear(
+    REMAP_FAILURE, "failed", Verdict.CRITICAL,
+    "the GPU has no spare row left: drain the node, run the field diagnostics, and have the GPU replaced",
+)  # fmt: skip
+_pending = _clear(
+    REMAP_PENDING, "pending", Verdict.WARNING,
+    "when the job ends: coldplate pause --for 30m, nvidia-smi --gpu-reset -i GPU, coldplate pause --end",
+)  # fmt: skip
 
 
 def recovery(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape

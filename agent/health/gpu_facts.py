@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from agent.health.expectations import Expected
 from agent.health.seen_node import SeenNode, numbers
 from agent.health.verdicts import HealthFinding, Verdict
 from agent.model import Gpu
@@ -16,40 +17,43 @@ Show = Callable[[float], str]
 
 @dataclass(frozen=True, slots=True)
 class GpuFact:
-    """What each GPU should show: the metric, with these labels, for which `is_met` holds.
+    """What each GPU should show: a metric for which `is_met` holds, of the value and what is expected.
 
-    `expected` and `remedy` are for people, `show` writes a value for them, `verdict` is that on a GPU which differs.
+    `key` is that of the expectation; without one nothing else than 0 is expected. `expected` and `show` write what is
+    expected and a value for people, `remedy` may have the first in braces, `verdict` is that on a GPU which differs.
     """
 
     name: str
+    key: str
     metric: str
-    expected: str
-    is_met: Callable[[float], bool]
+    expected: Show
+    is_met: Callable[[float, float], bool]
     show: Show
     verdict: Verdict
     remedy: str
-    labels: Mapping[str, str] = field(default_factory=dict)
 
-    def judged(self, view: SeenNode) -> HealthFinding:
+    def __call__(self, view: SeenNode, expected: Expected) -> HealthFinding | None:
         """Return the finding. A GPU that does not answer is not judged: that it is silent is a finding of its own."""
+        wanted = getattr(expected.node, self.key) if self.key else 0.0
+        if wanted is None:
+            return None
+        text = self.expected(wanted)
         if not view.answering:
-            return HealthFinding(self.name, Verdict.SKIPPED, self.expected, NOBODY)
-        values = view.of_gpus(self.metric, **self.labels)
-        differing = {gpu: self.show(value) for gpu, value in values.items() if not self.is_met(value)}
+            return HealthFinding(self.name, Verdict.SKIPPED, text, NOBODY)
+        values = view.of_gpus(self.metric)
+        differing = {gpu: self.show(value) for gpu, value in values.items() if not self.is_met(value, wanted)}
         if differing:
-            return HealthFinding(self.name, self.verdict, self.expected, grouped(differing), self.remedy)
+            return HealthFinding(self.name, self.verdict, text, grouped(differing), self.remedy.format(wanted))
         silent = {
             gpu: view.why_absent(gpu, self.metric)
             for gpu in view.answering
             if gpu not in values and view.offers(gpu, self.metric)
         }
         if silent:
-            return HealthFinding(self.name, Verdict.UNKNOWN, self.expected, grouped(silent), UNREAD)
+            return HealthFinding(self.name, Verdict.UNKNOWN, text, grouped(silent), UNREAD)
         if not values:
-            return HealthFinding(self.name, Verdict.SKIPPED, self.expected, "these GPUs do not tell it")
-        return HealthFinding(
-            self.name, Verdict.OK, self.expected, grouped({gpu: self.show(v) for gpu, v in values.items()})
-        )
+            return HealthFinding(self.name, Verdict.SKIPPED, text, "these GPUs do not tell it")
+        return HealthFinding(self.name, Verdict.OK, text, grouped({gpu: self.show(v) for gpu, v in values.items()}))
 
 
 UNREAD = "see why it was not read (coldplate once --format json); a longer --timeout may help"

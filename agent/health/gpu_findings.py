@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import eq, ge
 
 from agent.health.expectations import Expected
 from agent.health.gpu_facts import NOBODY, UNREAD, GpuFact, gibibytes, grouped, plain, switched
@@ -111,63 +112,30 @@ def _odd(told: dict[Gpu, str], what: str) -> list[str]:
     return [f"{what} {grouped(others)}, not {usual}"] if others else []
 
 
-def memory(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Return whether each GPU has its memory."""
-    least = expected.node.gpu_memory_gib
-    if least is None:
-        return None
-    remedy = "a GPU with less memory than its model has is broken or another model: run the field diagnostics"
-    return GpuFact(
-        "gpu-memory", MEMORY, f"at least {least:g} GiB", lambda value: value >= least * 2**30, gibibytes,
-        Verdict.CRITICAL, remedy,
-    ).judged(view)  # fmt: skip
-
-
-def power_limit(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Return whether no GPU is held below the power that it should be able to draw."""
-    least = expected.node.gpu_power_limit_watts
-    if least is None:
-        return None
-    remedy = f"nvidia-smi -pl {least:g}; if the site limits power, say so in expectations of its own"
-    return GpuFact(
-        "power-limit", LIMIT, f"at least {least:g} W", lambda value: value >= least - 0.5, lambda v: f"{v:g} W",
-        Verdict.WARNING, remedy,
-    ).judged(view)  # fmt: skip
-
-
-def temperature(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Return whether every GPU is far enough below the temperature at which it slows itself down."""
-    least = expected.node.gpu_temperature_margin_celsius
-    if least is None:
-        return None
-    remedy = "check fans, inlet temperature or coolant flow; a single hot GPU may need new thermal paste"
-    return GpuFact(
-        "temperature", MARGIN, f"at least {least:g} °C below the slowdown", lambda value: value >= least,
-        lambda value: f"{value:g} °C left", Verdict.WARNING, remedy,
-    ).judged(view)  # fmt: skip
-
-
-def ecc(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Return whether the memory of every GPU is protected, or is not, as it should be."""
-    remedy = "nvidia-smi -e 1, then reset the GPUs or restart the node"
-    return _switch("ecc", ECC, expected.node.ecc, Verdict.CRITICAL, remedy=remedy, view=view)
-
-
-def persistence(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Return whether the driver stays loaded between jobs, without which each start takes seconds and settings are
-    lost.
-    """
-    remedy = "systemctl enable --now nvidia-persistenced"
-    return _switch("persistence", PERSISTENCE, expected.node.persistence, Verdict.WARNING, remedy=remedy, view=view)
-
-
-def _switch(
-    name: str, metric: str, wanted: bool | None, verdict: Verdict, *, remedy: str, view: SeenNode
-) -> HealthFinding | None:
-    if wanted is None:
-        return None
-    fact = GpuFact(name, metric, switched(wanted), lambda value: bool(value) == wanted, switched, verdict, remedy)
-    return fact.judged(view)
+memory = GpuFact(
+    "gpu-memory", "gpu_memory_gib", MEMORY, "at least {:g} GiB".format, lambda value, least: value >= least * 2**30,
+    gibibytes, Verdict.CRITICAL,
+    "a GPU with less memory than its model has is broken or another model: run the field diagnostics",
+)  # fmt: skip
+power_limit = GpuFact(
+    "power-limit", "gpu_power_limit_watts", LIMIT, "at least {:g} W".format, lambda value, least: value >= least - 0.5,
+    "{:g} W".format, Verdict.WARNING,
+    "nvidia-smi -pl {:g}; if the site limits power, say so in expectations of its own",
+)  # fmt: skip
+temperature = GpuFact(
+    "temperature", "gpu_temperature_margin_celsius", MARGIN, "at least {:g} °C below the slowdown".format, ge,
+    "{:g} °C left".format, Verdict.WARNING,
+    "check fans, inlet temperature or coolant flow; a single hot GPU may need new thermal paste",
+)  # fmt: skip
+ecc = GpuFact(
+    "ecc", "ecc", ECC, switched, eq, switched, Verdict.CRITICAL,
+    "nvidia-smi -e 1, then reset the GPUs or restart the node",
+)  # fmt: skip
+persistence = GpuFact(
+    "persistence", "persistence", PERSISTENCE, switched, eq, switched, Verdict.WARNING,
+    "systemctl enable --now nvidia-persistenced",
+)  # fmt: skip
+"""Whether the driver stays loaded between jobs; else each start takes seconds, and settings are lost."""
 
 
 Judge = Callable[[SeenNode, Expected], "HealthFinding | None"]

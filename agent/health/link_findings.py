@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import ge
+
 from agent.health.expectations import Expected
 from agent.health.gpu_facts import NOBODY, UNREAD, GpuFact, grouped
 from agent.health.gpu_states import WIDTH
@@ -24,26 +26,14 @@ _LINK_REMEDY = (
 _PCIE_REMEDY = "lspci -vv shows LnkSta downgraded; restart the node, then reseat or replace riser, cable or GPU"
 
 
-def pcie_generation(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Return whether GPU and slot are able to run the generation; links fall below it by design while a GPU idles."""
-    wanted = expected.node.pcie_generation
-    if wanted is None:
-        return None
-    return GpuFact(
-        "pcie-generation", GENERATION_MAX, f"generation {wanted}", lambda value: value >= wanted,
-        lambda value: f"generation {value:g}", Verdict.WARNING, _PCIE_REMEDY,
-    ).judged(view)  # fmt: skip
-
-
-def pcie_width(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Return whether all lanes of every GPU are in use."""
-    wanted = expected.node.pcie_width
-    if wanted is None:
-        return None
-    return GpuFact(
-        "pcie-width", WIDTH, f"{wanted} lanes", lambda value: value >= wanted, lambda value: f"{value:g} lanes",
-        Verdict.WARNING, _PCIE_REMEDY,
-    ).judged(view)  # fmt: skip
+pcie_generation = GpuFact(
+    "pcie-generation", "pcie_generation", GENERATION_MAX, "generation {:g}".format, ge, "generation {:g}".format,
+    Verdict.WARNING, _PCIE_REMEDY,
+)  # fmt: skip
+"""Whether GPU and slot are able to run the generation; links fall below it by design while a GPU idles."""
+pcie_width = GpuFact(
+    "pcie-width", "pcie_width", WIDTH, "{:g} lanes".format, ge, "{:g} lanes".format, Verdict.WARNING, _PCIE_REMEDY,
+)  # fmt: skip
 
 
 def nvlinks(view: SeenNode, expected: Expected) -> HealthFinding:
