@@ -10,15 +10,12 @@ from operator import eq
 from agent.catalogue.xid_triage import ACTIONS, XidClass, called, class_of
 from agent.health.expectations import Expected
 from agent.health.gpu_facts import NOBODY, GpuFact, grouped
-from agent.health.gpu_states import REMAP_FAILURE, REMAP_PENDING, cause_of
+from agent.health.gpu_states import REMAP_FAILURE, REMAP_PENDING, XID_VERDICTS, cause_of
 from agent.health.seen_node import INFO, RECOVERY, THROTTLE, SeenNode, name_of
 from agent.health.verdicts import HealthFinding, Verdict, rank
 from agent.model import Xid
 
 METRICS = (REMAP_PENDING, REMAP_FAILURE, RECOVERY, THROTTLE)
-
-XID_VERDICTS = {XidClass.POWER: Verdict.WARNING, XidClass.RESET: Verdict.CRITICAL, XidClass.NODE: Verdict.CRITICAL}
-"""How bad it is that an XID of a class was reported since boot; the others ask for nothing on the node."""
 
 
 def row_remaps(view: SeenNode, expected: Expected) -> HealthFinding | None:

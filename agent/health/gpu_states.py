@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from agent.catalogue.xid_triage import called
+from agent.catalogue.xid_triage import XidClass, called, class_of, codes_of
 from agent.health.seen_node import CLOCKS, SLOWDOWN, THROTTLE, UMBRELLA, SeenGpu
 from agent.health.verdicts import GpuFinding, Verdict, by_rank
 from agent.lib.wording import age, short_numbers
@@ -30,11 +30,16 @@ THROTTLES = {
     UMBRELLA: ThrottleReason(Verdict.WARNING, "the hardware slows it down because of heat or power"),
     "sw_thermal_slowdown": ThrottleReason(Verdict.WARNING, "the driver lowers its clocks because of heat"),
     **dict.fromkeys(
-        ("sync_boost", "application_clocks", "display_clocks", "sw_power_cap", "gpu_idle"),
+        ("sync_boost", "application_clocks", "display_clocks", "sw_power_cap", "gpu_idle", "low_utilization"),
         ThrottleReason(Verdict.SKIPPED),
     ),
 }  # fmt: skip
 """Every reason of the driver; those without a text are normal, or intended."""
+
+XID_VERDICTS = {XidClass.POWER: Verdict.WARNING, XidClass.RESET: Verdict.CRITICAL, XidClass.NODE: Verdict.CRITICAL}
+"""How bad it is that an XID of a class was reported; the others ask for nothing on the node, as far as is known."""
+HARMLESS_XIDS = codes_of(XidClass.NOTE, XidClass.APPLICATION, XidClass.CLEANUP)
+"""XIDs after which the hardware is fine: a program's fault, the end of its process, a note by the driver."""
 
 MARGIN_CELSIUS = 5.0
 """The least distance to the GPU's own slowdown threshold, as in the rule GpuHot and the shipped expectations."""
@@ -93,7 +98,7 @@ class ComparedGpus:
         yield from self._slowness(gpu)
         for wall, xid in sorted(gpu.xids, reverse=True):
             if now is not None and now - wall <= RECENT_SECONDS:
-                yield GpuFinding(Verdict.WARNING, "XID", f"XID {called(xid)}, {age(now - wall)} ago")
+                yield GpuFinding(xid_verdict(xid), "XID", f"XID {called(xid)}, {age(now - wall)} ago")
 
     def _slowness(self, gpu: SeenGpu) -> Iterator[GpuFinding]:
         """Yield what only shows while it works: whether it does less than its peers, waits for them, or is slow."""
@@ -144,6 +149,12 @@ def cause_of(reason: str) -> str:
 def throttle_verdict(reason: str) -> Verdict:
     """Return how bad a reason for low clocks is; an unknown one may be bad."""
     return THROTTLES[reason].verdict if reason in THROTTLES else Verdict.WARNING
+
+
+def xid_verdict(xid: str) -> Verdict:
+    """Return how bad it is that a code was reported; one whose log line decides may be bad."""
+    code = int(xid) if xid.isdecimal() else 0
+    return Verdict.SKIPPED if code in HARMLESS_XIDS else XID_VERDICTS.get(class_of(code), Verdict.WARNING)
 
 
 def _settings(values: Mapping[str, float]) -> Iterator[GpuFinding]:

@@ -262,6 +262,12 @@ def test_the_links_xids_and_the_recovery_that_the_driver_asks_for_are_shown() ->
     assert banner(text)[2] == ["reset: GPU 6", "link down: GPU 6", "XID: GPU 6"]
 
 
+def test_an_xid_of_a_program_is_shown_and_does_not_degrade_the_node() -> None:
+    text = page(node([*gpu(6), reading("coldplate_gpu_xid_last_timestamp_seconds", NOW - 65.0, GPUS[6], xid="13")]))
+    assert banner(text)[1] == "✔ OK"
+    assert "XID 13 (graphics engine exception), 1 min ago" in text
+
+
 def test_links_are_no_trouble_where_none_of_the_node_is_up() -> None:
     """As for `coldplate check` and the alert NvLinkDown: they are not connected."""
     down = [reading("coldplate_nvlink_up", 0.0, NvLink(GPUS[0], link)) for link in range(18)]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agent.catalogue.xid_triage import Grade, XidClass, called, codes_of
+from agent.catalogue.xid_triage import Grade, called
+from agent.health.gpu_states import xid_verdict
+from agent.health.verdicts import Verdict
 from agent.lib.wording import one_line, utc
 from agent.model import Node, NvLink
 from agent.recording.report import report_series as chosen
 from agent.recording.report.observation import FAULT, NOTE, Observation, format_gpus, ranges, span_text
 from agent.recording.report.run_facts import GpuFacts, RecordedRun
 from agent.recording.report.series_statistics import CounterStatistic
-
-_HARMLESS = {str(code) for code in codes_of(XidClass.NOTE, XidClass.APPLICATION, XidClass.CLEANUP)}
-"""XIDs after which the hardware is fine: a program's fault, the end of its process, a note by the driver."""
 
 
 def hardware_observations(run: RecordedRun) -> Iterator[Observation]:
@@ -36,7 +35,9 @@ def _xids(run: RecordedRun) -> Iterator[Observation]:
     first = {code: min(counter.first_at or 0.0 for _, counter in some) for code, some in by_code.items()}
     for code, some in sorted(by_code.items(), key=lambda one: first[one[0]]):
         gpus = [gpu for gpu, _ in some]
-        harmless = code in _HARMLESS or all(_grades(gpu, code) == {Grade.NONFATAL.value} for gpu in gpus)
+        harmless = xid_verdict(code) is Verdict.SKIPPED or all(
+            _grades(gpu, code) == {Grade.NONFATAL.value} for gpu in gpus
+        )
         count = sum(counter.growth for _, counter in some)
         whose = "; it usually comes from the program, or follows another error" if harmless else ""
         yield Observation(

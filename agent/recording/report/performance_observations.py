@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 
+from agent.health.gpu_states import WAITING_POWER, throttle_verdict
+from agent.health.verdicts import is_bad
 from agent.model import Node
 from agent.recording.report import report_series as chosen
 from agent.recording.report.hardware_observations import hardware_observations
@@ -17,10 +19,6 @@ from agent.recording.report.observation import NOTE, RANKS, SLOW, Observation, f
 from agent.recording.report.report_series import StepTime, step_time
 from agent.recording.report.run_facts import GpuFacts, RecordedRun, busy_parts, imbalance_of, mean_in
 
-WAITING_POWER = 0.35
-"""Share of the power limit below which a GPU at full utilization waits: 150 of 700 W were measured, 690 at work."""
-NORMAL_REASONS = frozenset({"gpu_idle", "sw_power_cap", "application_clocks", "display_clocks", "low_utilization"})
-"""Reasons for reduced clocks that an operator requested, or that are normal under full load."""
 THROTTLED = 0.01
 """Share of the time with reduced clocks from which on it is worth a remark."""
 SLOW_CLOCK, SLOW_POWER = 0.9, 0.7
@@ -100,7 +98,7 @@ def _throttled(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     by_reason: dict[str, list[tuple[GpuFacts, float, float, str]]] = {}
     for gpu in gpus:
         for reason, (seconds, over, how) in gpu.throttled().items():
-            if reason not in NORMAL_REASONS and over and seconds / over >= THROTTLED:
+            if is_bad(throttle_verdict(reason)) and over and seconds / over >= THROTTLED:
                 by_reason.setdefault(reason, []).append((gpu, seconds, over, how))
     for reason, found in sorted(by_reason.items()):
         worst = max(found, key=lambda one: one[1] / one[2])

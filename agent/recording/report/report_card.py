@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from agent.catalogue.gpu import STATES
+from agent.health.gpu_states import throttle_verdict
+from agent.health.verdicts import is_bad
 from agent.lib.wording import one_line, utc
 from agent.model import IbPort, Node
 from agent.recording.report import report_series as chosen
 from agent.recording.report.observation import Observation, format_gpus, share_text, span_text
-from agent.recording.report.performance_observations import NORMAL_REASONS
 from agent.recording.report.report_document import WHILE_RECORDED, AlertsHeading, AlertSummary
 from agent.recording.report.run_facts import GpuFacts, JobIdentity, NodeFacts, RecordedRun, imbalance_of
 from agent.recording.report.series_statistics import CounterStatistic
@@ -172,7 +173,7 @@ def _losses(gpu: GpuFacts) -> list[str]:
 
 def throttled_seconds(gpu: GpuFacts) -> float | None:
     """Return seconds with clocks reduced for the longest of the reasons that are not normal; None if unknown."""
-    told = [seconds for reason, (seconds, _, _) in gpu.throttled().items() if reason not in NORMAL_REASONS]
+    told = [seconds for reason, (seconds, _, _) in gpu.throttled().items() if is_bad(throttle_verdict(reason))]
     return max(told, default=None)
 
 
@@ -180,7 +181,7 @@ def _sources(gpu: GpuFacts) -> Iterator[str]:
     energy = gpu.energy()
     if energy is not None:
         yield energy[2]
-    yield from (how for reason, (_, _, how) in gpu.throttled().items() if reason not in NORMAL_REASONS)
+    yield from (how for reason, (_, _, how) in gpu.throttled().items() if is_bad(throttle_verdict(reason)))
 
 
 def _traffic(gpu: GpuFacts, names: tuple[str, str]) -> tuple[str, str]:
