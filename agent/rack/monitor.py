@@ -14,9 +14,10 @@ from dataclasses import replace
 from math import floor
 
 from agent.catalogue.node import NODE_POWER
+from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.layout_columns import RoundMemo
 from agent.lib.threads import Threads
-from agent.model import EMPTY_FRAME, Frame, Framer, Instant, Layout, Reading, Snapshot
+from agent.model import EMPTY_FRAME, Frame, Instant, Layout, Rack, Reading, Snapshot, readings_of
 from agent.rack.agreement import NODES, Absences, differing, most_nodes
 from agent.rack.breakers import Heats
 from agent.rack.finder import Entry, Finder, PeerTarget
@@ -26,7 +27,7 @@ from agent.rack.peers import WELL_SECONDS, Member, Peers
 from agent.rack.poller import Poller
 from agent.rack.power import NodeMeter, PowerLedger, Sum
 from agent.rack.rack_options import RackOptions
-from agent.rack.series import ConfiguredRack, Limits, RackSeries
+from agent.rack.series import ConfiguredRack, RackSeries, limits_of
 from agent.rack.turns import Turns
 
 log = logging.getLogger("coldplate.rack")
@@ -75,7 +76,7 @@ class RackMonitor:
         self._lonely = False
         self._excess, self._excess_at = 0, -WELL_SECONDS
         self._changes = 0
-        self._framer = Framer()
+        self._own = OwnSeries()
         self._made: tuple[tuple[int, int], Frame] = ((0, -1), EMPTY_FRAME)
         self._begin()
         self._look_for(options.entries)
@@ -155,7 +156,7 @@ class RackMonitor:
                 return self._configured.frame(now)
             key = (floor(now.wall), self._changes)
             if self._made[0] != key:
-                self._made = (key, self._framer.frame((*self._configured.readings, *self._make_readings(now))))
+                self._made = (key, self._own.frame((*self._configured.readings, *self._make_readings(now))))
             return self._made[1]
 
     def foreign(self, now: Instant) -> tuple[Reading, ...]:
@@ -163,7 +164,8 @@ class RackMonitor:
         with self._lock:
             latest = self._ledger.latest(now.wall)
             power = [Reading(series, latest[run]) for run, series in self._peers.power_series() if run in latest]
-            return (*power, *self._foreign_limits.readings(self._peers.reports()))
+            limits = self._foreign_limits.frame(limits_of(self._peers.reports(), Rack(self._options.name)))
+            return (*power, *readings_of(limits.layout.series, limits.values))
 
     def is_my_turn(self, service: str) -> bool:
         """Return whether this agent is the one to ask a service that serves the rack; for any thread, about once a
@@ -190,10 +192,9 @@ class RackMonitor:
             self._meet()
             return self._peers.failed(target, fault, detail)
 
-    def _make_readings(self, now: Instant) -> list[Reading]:
+    def _make_readings(self, now: Instant) -> list[OwnReading]:
         options = self._options
         self._meet()
-        self._series.renew()
         last, watts = self._meter.told(now.wall)
         self._note_excess(last, watts[-1], options.cap)
         made = [
@@ -226,7 +227,7 @@ class RackMonitor:
         others = ((report.instance, report.domains) for report in self._peers.reports())
         return add_up(((self._member.instance, self._domains), *others))
 
-    def _breakers(self, total: Sum | None, expected: int, now: Instant) -> list[Reading]:
+    def _breakers(self, total: Sum | None, expected: int, now: Instant) -> list[OwnReading]:
         """Return the breakers' state; missing nodes are assumed to draw as much as those that report.
 
         `expected` comes from our own configuration or count: a number that only a peer reports must not heat a breaker.
@@ -299,7 +300,7 @@ class RackMonitor:
         self._peers = Peers(self._member, self._ledger, self._chance)
         self._bound_peers()
         self._series = RackSeries(self._options.name)
-        self._foreign_limits = Limits(self._options.name)
+        self._foreign_limits = OwnSeries()
         self._absences = Absences()
         self._heats = Heats(self._options.name, self._options.breakers)
 

@@ -1,11 +1,11 @@
-"""The rack's series: makes the readings, each series once."""
+"""Makes the readings of a rack: its own, what is configured of it, and the limits that other agents report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from agent.catalogue import BY_NAME
-from agent.model import Frame, Framer, Instant, Labels, Rack, Reading, Series
+from agent.catalogue.own_series import OwnReading, OwnSeries
+from agent.model import Frame, Instant, Labels, Rack
 from agent.rack.agreement import BUDGET, FEEDS
 from agent.rack.breakers import State
 from agent.rack.nvlink_domain import RackDomains
@@ -14,25 +14,21 @@ from agent.rack.peers import Peer
 from agent.rack.power import Sum
 from agent.rack.rack_options import RackOptions
 
+BUDGET_WATTS, FEED_WATTS = "coldplate_rack_power_budget_watts", "coldplate_rack_feed_limit_watts"
+
 
 class RackSeries:
     """The readings of one rack."""
 
     def __init__(self, name: str) -> None:
         self._rack = Rack(name)
-        self._series: dict[tuple[str, Labels], Series] = {}
-        self._before = self._series
 
-    def renew(self) -> None:
-        """Begin a new frame: series that were not in the one before are forgotten, such as those of peers that left."""
-        self._before, self._series = self._series, {}
-
-    def of_excess(self, name: str, count: int) -> list[Reading]:
+    def of_excess(self, name: str, count: int) -> list[OwnReading]:
         """Return seconds in which this node, by its own name, drew more than was counted, if there were any."""
         labels = (("peer", name), ("reason", PeerFault.EXCESS.value))
         return [self._reading("peer_failures_total", count, labels)] if count else []
 
-    def of_peers(self, peers: Iterable[Peer]) -> list[Reading]:
+    def of_peers(self, peers: Iterable[Peer]) -> list[OwnReading]:
         """Return the outcome of asking each peer; one that was not asked yet has no readings."""
         made = []
         for peer in peers:
@@ -43,7 +39,7 @@ class RackSeries:
                 made.append(self._reading("peer_failures_total", count, labels))
         return made
 
-    def of_sum(self, total: Sum | None, expected: int, nameplate: float | None) -> list[Reading]:
+    def of_sum(self, total: Sum | None, expected: int, nameplate: float | None) -> list[OwnReading]:
         """Return the rack's power: as reported, and with the nameplate of a node for each that is silent."""
         reporting = 0 if total is None else len(total.nodes)
         silent = max(expected - reporting, 0)
@@ -56,29 +52,29 @@ class RackSeries:
             made.append(self._reading("power_conservative_watts", watts))
         return made
 
-    def of_count(self, expected: int) -> Reading:
+    def of_count(self, expected: int) -> OwnReading:
         """Return how many nodes there should be."""
         return self._reading("nodes_expected", expected)
 
-    def of_sources(self, sources: Mapping[str, int]) -> list[Reading]:
+    def of_sources(self, sources: Mapping[str, int]) -> list[OwnReading]:
         """Return the sources of the power in the sum, and how many nodes have each."""
         return [self._reading("source_nodes", count, (("source", name),)) for name, count in sorted(sources.items())]
 
-    def of_silence(self, nodes: int | None) -> list[Reading]:
+    def of_silence(self, nodes: int | None) -> list[OwnReading]:
         """Return how many nodes have been missing for long, once that can be known."""
         return [] if nodes is None else [self._reading("nodes_silent", nodes)]
 
-    def of_clock(self, lead: float | None) -> list[Reading]:
+    def of_clock(self, lead: float | None) -> list[OwnReading]:
         """Return how far our clock is from the others'."""
         return [] if lead is None else [self._reading("clock_lead_seconds", round(lead, 3) + 0.0)]
 
-    def of_settings(self, differing: Mapping[str, bool]) -> list[Reading]:
+    def of_settings(self, differing: Mapping[str, bool]) -> list[OwnReading]:
         """Return whether the agents are configured alike."""
         return [
             self._reading("setting_differs", int(differs), (("setting", name),)) for name, differs in differing.items()
         ]
 
-    def of_breakers(self, states: Iterable[State]) -> list[Reading]:
+    def of_breakers(self, states: Iterable[State]) -> list[OwnReading]:
         """Return how loaded and how warm each breaker is, and when it opens, if it does at this load."""
         made = []
         for state in states:
@@ -89,11 +85,11 @@ class RackSeries:
                 made.append(self._reading("breaker_trip_seconds", state.opens_in, labels))
         return made
 
-    def of_failover(self, watts: float | None) -> list[Reading]:
+    def of_failover(self, watts: float | None) -> list[OwnReading]:
         """Return what the rack may draw when as many power shelves have failed as it tolerates."""
         return [] if watts is None else [self._reading("failover_limit_watts", watts)]
 
-    def of_domains(self, domains: RackDomains) -> list[Reading]:
+    def of_domains(self, domains: RackDomains) -> list[OwnReading]:
         """Return how many GPUs of each node are in which NVLink domain, and in none."""
         made = []
         for (node, cluster, clique), gpus in domains.joined.items():
@@ -103,13 +99,8 @@ class RackSeries:
             made.append(self._reading("nvlink_unjoined_gpus", gpus, (("peer", node),)))
         return made
 
-    def _reading(self, name: str, value: float, labels: Labels = ()) -> Reading:
-        key = (name, labels)
-        series = self._series.get(key) or self._before.get(key)
-        if series is None:
-            series = Series(BY_NAME[f"coldplate_rack_{name}"], self._rack, labels)
-        self._series[key] = series
-        return Reading(series, value)
+    def _reading(self, name: str, value: float, labels: Labels = ()) -> OwnReading:
+        return OwnReading(f"coldplate_rack_{name}", value, labels, self._rack)
 
 
 class ConfiguredRack:
@@ -117,7 +108,7 @@ class ConfiguredRack:
 
     def __init__(self, options: RackOptions) -> None:
         self.readings = tuple(_configured(options)) if options.name else ()
-        self._frame = Framer().frame(self.readings)
+        self._frame = OwnSeries().frame(self.readings)
 
     def frame(self, now: Instant) -> Frame:
         """Return the same frame at any moment."""
@@ -125,39 +116,24 @@ class ConfiguredRack:
         return self._frame
 
 
-def _configured(options: RackOptions) -> Iterator[Reading]:
+def _configured(options: RackOptions) -> Iterator[OwnReading]:
     rack = Rack(options.name)
     if options.budget is not None:
-        yield Reading(Series(BY_NAME["coldplate_rack_power_budget_watts"], rack), options.budget)
+        yield OwnReading(BUDGET_WATTS, options.budget, (), rack)
     if options.nodes_expected is not None:
-        yield Reading(Series(BY_NAME["coldplate_rack_nodes_expected"], rack), options.nodes_expected)
+        yield OwnReading("coldplate_rack_nodes_expected", options.nodes_expected, (), rack)
     if options.nvlink_domains is not None:
-        yield Reading(Series(BY_NAME["coldplate_rack_nvlink_domains_expected"], rack), options.nvlink_domains)
+        yield OwnReading("coldplate_rack_nvlink_domains_expected", options.nvlink_domains, (), rack)
     for feed, limit in options.feeds:
-        yield Reading(Series(BY_NAME["coldplate_rack_feed_limit_watts"], rack, (("feed", feed),)), limit)
+        yield OwnReading(FEED_WATTS, limit, (("feed", feed),), rack)
 
 
-class Limits:
-    """The limits that other agents report, each series once."""
-
-    def __init__(self, name: str) -> None:
-        self._rack = Rack(name)
-        self._series: dict[tuple[str, str, str], Series] = {}
-
-    def readings(self, reports: Iterable[Report]) -> list[Reading]:
-        """Return the limits, under the labels that a scrape gives the series of the agent that reports them."""
-        made, known = [], self._series
-        self._series = {}  # those that no agent reports any more are forgotten
-        for report in reports:
-            for name, watts in (report.limits or {}).items():
-                if name == BUDGET or name.startswith(FEEDS):
-                    key = (report.instance, report.job, name)
-                    series = self._series[key] = known.get(key) or self._make(*key)
-                    made.append(Reading(series, watts))
-        return made
-
-    def _make(self, instance: str, job: str, name: str) -> Series:
-        of = (("instance", instance), ("job", job))
-        if name == BUDGET:
-            return Series(BY_NAME["coldplate_rack_power_budget_watts"], self._rack, of)
-        return Series(BY_NAME["coldplate_rack_feed_limit_watts"], self._rack, (("feed", name[len(FEEDS) :]), *of))
+def limits_of(reports: Iterable[Report], rack: Rack) -> Iterator[OwnReading]:
+    """Yield the limits that agents report, under the labels that a scrape gives the series of each agent."""
+    for report in reports:
+        of = (("instance", report.instance), ("job", report.job))
+        for name, watts in (report.limits or {}).items():
+            if name == BUDGET:
+                yield OwnReading(BUDGET_WATTS, watts, of, rack)
+            elif name.startswith(FEEDS):
+                yield OwnReading(FEED_WATTS, watts, (("feed", name[len(FEEDS) :]), *of), rack)

@@ -18,6 +18,7 @@ from agent.backends.synthetic import SyntheticSource
 from agent.backends.synthetic.gpu_history import Track
 from agent.backends.synthetic.non_gpu_channel import NodePowerModel
 from agent.catalogue import BY_NAME
+from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.commands.simulate.simulated_site import Outage, SiteNode, SiteRack
 from agent.daemon.hub import Hub
 from agent.daemon.reloading import LastReload
@@ -56,7 +57,7 @@ class SimulatedRack:
             RackOptions(plan.name, nodes_expected=len(plan.nodes), budget=plan.budget)
         ).readings
         self._series = RackSeries(plan.name)
-        self._framer = Framer()
+        self._own = OwnSeries()
         self._made: tuple[int, Frame] | None = None
         self._peers = {name: Series(PEER_UP, Rack(plan.name), (("peer", name),)) for name in plan.nodes}
 
@@ -76,7 +77,7 @@ class SimulatedRack:
     def frame(self, t: int) -> Frame:
         """Return what every node of the rack shows of it at this second."""
         if self._made is None or self._made[0] != t:
-            self._made = (t, self._framer.frame(self._readings(t)))
+            self._made = (t, self._own.frame(self._readings(t)))
         return self._made[1]
 
     def peers(self, name: str, t: int) -> list[Reading]:
@@ -87,7 +88,7 @@ class SimulatedRack:
             if other != name
         ]
 
-    def _readings(self, t: int) -> list[Reading]:
+    def _readings(self, t: int) -> list[OwnReading]:
         since = {name: self.down(name, t) for name in self._meters}
         power = {name: meter.watts(t) for name, meter in self._meters.items() if since[name] is None}
         total = Sum(self._began + t, fsum(power.values()), frozenset(power)) if power else None

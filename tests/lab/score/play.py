@@ -22,11 +22,12 @@ from agent.backends.rack_equipment import UNNAMED
 from agent.backends.synthetic import Scenario, SyntheticSource
 from agent.backends.synthetic.rack_service import services_of_scenario
 from agent.catalogue import BY_NAME
+from agent.catalogue.own_series import OwnSeries
 from agent.daemon.reloading import LastReload
 from agent.daemon.sampling import Teller
 from agent.daemon.self_report import SelfMetrics
 from agent.health.examination import ExpectationChoice, ExpectationSeries
-from agent.model import Alert, Framer, Instant, Labels, Lane, Phase, Rack, Reading, Series, Snapshot
+from agent.model import Alert, Frame, Framer, Instant, Labels, Lane, Phase, Rack, Reading, Series, Snapshot, readings_of
 from agent.rack.nvlink_domain import DomainCensus, DomainShare, add_up
 from agent.rack.rack_options import RackOptions
 from agent.rack.series import ConfiguredRack, RackSeries
@@ -81,7 +82,7 @@ class Peers:
         self._nodes = rack.nodes_expected or 1
         self._power = Series(RACK_POWER, Rack(rack.name))
         self._reporting = Series(REPORTING, Rack(rack.name))
-        self._census, self._series = DomainCensus(), RackSeries(rack.name)
+        self._census, self._series, self._own = DomainCensus(), RackSeries(rack.name), OwnSeries()
         self._domains: tuple[DomainShare, ...] = ()
 
     def sum(self, snapshot: Snapshot) -> tuple[Reading, ...]:
@@ -96,7 +97,12 @@ class Peers:
         own = self._census.of(snapshot.frames)
         self._domains = self._domains or own
         others = ((f"node-{number}:19400", self._domains) for number in range(1, self._nodes))
-        return self._series.of_domains(add_up((("node:19400", own), *others)))
+        domains = add_up((("node:19400", own), *others))
+        return _readings(self._own.frame(self._series.of_domains(domains)))
+
+
+def _readings(frame: Frame) -> list[Reading]:
+    return list(readings_of(frame.layout.series, frame.values))
 
 
 def _configured(rack: PlayedRack | None) -> ConfiguredRack:
@@ -207,7 +213,7 @@ class Play:
             self._sampler.xids.enter(event)
         own = self._exposition.readings(self._engine.reports(), self._engine.windows, ())
         equipment = self._equipment.read(Lane.FAST, now).readings
-        rack = self._rack_framer.frame((*self._rack.readings, *self._rack_power, *equipment))
+        rack = self._rack_framer.frame((*_readings(self._rack.frame(now)), *self._rack_power, *equipment))
         told = [self._self_metrics.frame(now), rack, self._expectations.frame(now), self._own_framer.frame(own)]
         told += [teller.frame(now) for teller in self._tellers]
         snapshot = self._latest = self._sampler.snapshot(now, LoopFacts(ticks=self._second + 1, worker_up=True), told)
