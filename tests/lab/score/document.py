@@ -71,8 +71,9 @@ and the maximum from fault to firing. Recall counts each GPU, port and job of ea
 _WORK = """## Jobs
 
 Kinds of work of a job on eight GPUs (`tests/lab/score/work.py`), played with seed 7 through the ledger of GPU-seconds
-and the rules about jobs. Healthy ones: {hours:.0f} node-hours, {wrong} false alarms. If there were none, the rate on
-such work is below {bound:.3f} per node-day with 95% confidence. An evaluation by one rank is an info, as it should be.
+and the rules about jobs (`make score ARGS='--work-hours {each:.3g}'`). Healthy ones: {hours:.0f} node-hours,
+{wrong} false alarms. If there were none, the rate on such work is below {bound:.3f} per node-day with 95% confidence.
+An evaluation by one rank is an info, as it should be.
 """
 
 
@@ -215,7 +216,7 @@ def _jobs(works: Sequence[WorkVerdict]) -> Iterator[str]:
     if not hours:
         return
     wrong = sum(len(each.firings) for each in healthy if each.name not in INFORMED)
-    yield _WORK.format(hours=hours, wrong=wrong, bound=RULE_OF_THREE * 24 / hours)
+    yield _WORK.format(each=hours / len(healthy), hours=hours, wrong=wrong, bound=RULE_OF_THREE * 24 / hours)
     yield from _table("healthy work", "node-hours", "alerts")
     for each in healthy:
         fired = sorted({f"{firing.alert} ({firing.severity})" for firing in each.firings})
