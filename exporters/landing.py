@@ -18,7 +18,7 @@ from agent.health import gpu_states, port_states
 from agent.health.gpu_states import ComparedGpus
 from agent.health.port_states import PortState
 from agent.health.seen_node import JOBS, LINK_UP, RECOVERY, XID, SeenGpu, SeenNode
-from agent.health.verdicts import is_bad
+from agent.health.verdicts import is_bad, power_verdict
 from agent.model import BackendReport, Entity, GroupReport, Outcome, PastMoment, Snapshot
 from exporters import landing_alerts, landing_gpus, landing_parts
 from exporters.landing_alerts import Overview
@@ -294,7 +294,7 @@ def _power(found: SeenNode) -> Iterator[tuple[str, str]]:
     for entity, watts in found.by_entity("coldplate_rack_power_watts").items():
         words = f"{watts / 1e3:.1f}"
         if (budget := budgets.get(entity)) is not None:
-            words = span(Tone.BAD if watts > budget else Tone.CALM, f"{words} of {budget / 1e3:.1f}")
+            words = span(TONES[power_verdict(watts, budget)], f"{words} of {budget / 1e3:.1f}")
         yield f"Rack {escape(' '.join(value for _, value in entity.labels))}", f"{words} kW"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from agent.health.port_states import PortState
 from agent.health.seen_node import SeenGpu, SeenNode
@@ -14,9 +15,10 @@ _FABRIC_HEADS = ("Port", "State", "Rate", "Went down", "Link", "Adapter")
 _NUMERIC = ("Rate", "Went down")
 _DOWNS = "coldplate_infiniband_link_down_events_total"
 _INFO = "coldplate_infiniband_info"
-METRICS = (
-    _DOWNS, _INFO, "coldplate_job_info", "coldplate_job_start_timestamp_seconds", "coldplate_job_energy_joules_total",
-)  # fmt: skip
+_JOB_INFO = "coldplate_job_info"
+_START = "coldplate_job_start_timestamp_seconds"
+_ENERGY = "coldplate_job_energy_joules_total"
+METRICS = (_DOWNS, _INFO, _JOB_INFO, _START, _ENERGY)
 
 
 def fabric_section(found: SeenNode, ports: Sequence[PortState]) -> str:
@@ -58,6 +60,27 @@ _JOB_HEADS = ("Job", "Name", "User", "Account, partition", "GPUs", "Running for"
 _Key = tuple[str, str]
 
 
+@dataclass(slots=True)
+class JobFacts:
+    """A scheduler's facts of a job; `start` in seconds since the epoch, `energy` in joules, None where unknown."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    start: float | None = None
+    energy: float | None = None
+
+
+def job_facts(found: SeenNode) -> dict[_Key, JobFacts]:
+    """Return what schedulers report of each job."""
+    facts: dict[_Key, JobFacts] = {}
+    for each in found.all(_JOB_INFO):
+        facts.setdefault(_key(each.labels), JobFacts()).labels = each.labels
+    for each in found.all(_START):
+        facts.setdefault(_key(each.labels), JobFacts()).start = each.value
+    for each in found.all(_ENERGY):
+        facts.setdefault(_key(each.labels), JobFacts()).energy = each.value
+    return facts
+
+
 def held(devices: Sequence[SeenGpu]) -> dict[_Key, list[SeenGpu]]:
     """Return the GPUs that each job holds, wholly or in part."""
     jobs: dict[_Key, list[SeenGpu]] = {}
@@ -72,20 +95,14 @@ def jobs_section(found: SeenNode, devices: Sequence[SeenGpu], now: float | None)
     jobs = held(devices)
     if not jobs:
         return ""
-    facts = {_key(each.labels): each.labels for each in found.all("coldplate_job_info")}
-    for device in devices:
-        for job in device.jobs:
-            facts.setdefault(_key(job), job)
-    starts = {_key(each.labels): each.value for each in found.all("coldplate_job_start_timestamp_seconds")}
-    energies = {_key(each.labels): each.value for each in found.all("coldplate_job_energy_joules_total")}
-    rows = [_job_row(facts[key], jobs[key], starts.get(key), energies.get(key), now) for key in sorted(jobs)[:MAX_ROWS]]
+    facts = job_facts(found)
+    rows = [_job_row(facts.get(key, JobFacts()), jobs[key], key, now) for key in sorted(jobs)[:MAX_ROWS]]
     more = f"<p>and {len(jobs) - MAX_ROWS} more.</p>\n" if len(jobs) > MAX_ROWS else ""
     return table_head("Jobs", _JOB_HEADS, "cards jobs") + "".join(rows) + TABLE_END + more
 
 
-def _job_row(
-    facts: Mapping[str, str], devices: Sequence[SeenGpu], start: float | None, joules: float | None, now: float | None
-) -> str:
+def _job_row(job: JobFacts, devices: Sequence[SeenGpu], key: _Key, now: float | None) -> str:
+    facts = job.labels or next(each for each in devices[0].jobs if _key(each) == key)
     place = ", ".join(filter(None, (facts.get("account", ""), facts.get("partition", ""))))
     indexes = [int(each.gpu.index) for each in devices if each.gpu.index.isascii() and each.gpu.index.isdigit()]
     cells = (
@@ -94,8 +111,8 @@ def _job_row(
         cell("User", cut(facts.get("user", ""))),
         cell("Account, partition", cut(place)),
         cell("GPUs", short_numbers(indexes) or str(len(devices))),
-        cell("Running for", ABSENT if start is None or now is None else age(now - start)),
-        cell("Energy so far", ABSENT if joules is None else f"{joules / 3.6e6:.2f} kWh"),
+        cell("Running for", ABSENT if job.start is None or now is None else age(now - job.start)),
+        cell("Energy so far", ABSENT if job.energy is None else f"{job.energy / 3.6e6:.2f} kWh"),
     )
     return row(Tone.CALM, "".join(cells))
 

@@ -24,6 +24,8 @@ class Verdict(Enum):
 
 _RANKS = {verdict: number for number, verdict in enumerate(Verdict)}
 _SEVERITIES = {"critical": Verdict.CRITICAL, "warning": Verdict.WARNING, "info": Verdict.SKIPPED}
+NEAR_BUDGET = 0.95
+"""Share of a rack's power budget above which little is left."""
 
 
 class Judged(Protocol):
@@ -53,6 +55,13 @@ def verdict_of(alert: Alert) -> Verdict:
     if alert.inhibited_by:
         return Verdict.SKIPPED
     return _SEVERITIES.get(dict(alert.labels).get("severity", ""), Verdict.WARNING)
+
+
+def power_verdict(watts: float, budget: float) -> Verdict:
+    """Return how bad the power of a rack with this budget is."""
+    if watts > budget:
+        return Verdict.CRITICAL
+    return Verdict.WARNING if watts > NEAR_BUDGET * budget else Verdict.SKIPPED
 
 
 class GpuFinding(NamedTuple):

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from math import sqrt
 from operator import itemgetter
 
-from agent.catalogue import BY_NAME
-from agent.model import EMPTY_LAYOUT, Entity, Frame, Labels, Layout, Series
+from agent.catalogue.own_series import OwnReading, OwnSeries
+from agent.model import Entity, Frame, Labels
 
-_ROW = BY_NAME["coldplate_gpu_lock_step_ratio"]
+_ROW = "coldplate_gpu_lock_step_ratio"
 MEMORY_SECONDS = 300.0
 """Time constant of the correlation: about ten minutes count."""
 LEAST_SECONDS = 60.0
@@ -60,8 +60,7 @@ class LockStep:
 
     def __init__(self) -> None:
         self._moments: dict[Entity, _Moments] = {}
-        self._known: tuple[Entity, ...] = ()
-        self._layout = EMPTY_LAYOUT
+        self._own = OwnSeries()
 
     def count(self, job: Labels, activities: Sequence[tuple[Entity, float]], seconds: float) -> None:
         """Count a moment in which these GPUs of a job were busy; others keep the number that they had."""
@@ -82,11 +81,8 @@ class LockStep:
 
     def frame(self) -> Frame:
         """Return the numbers that are known."""
-        found = {gpu: each.correlation for gpu, each in self._moments.items() if each.is_known}
-        known = tuple(found)
-        if known != self._known:
-            self._known, self._layout = known, Layout(tuple(Series(_ROW, gpu) for gpu in known))
-        return Frame(self._layout, tuple(found.values()))
+        known = ((gpu, each) for gpu, each in self._moments.items() if each.is_known)
+        return self._own.frame(OwnReading(_ROW, each.correlation, (), gpu) for gpu, each in known)
 
 
 def _median_without(ranked: Sequence[float], place: int) -> float:

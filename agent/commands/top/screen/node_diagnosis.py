@@ -13,7 +13,7 @@ from statistics import median
 
 from agent.commands.top.screen.node_view import GpuView, NodeView
 from agent.health.gpu_states import ComparedGpus
-from agent.health.verdicts import GpuFinding, is_bad
+from agent.health.verdicts import GpuFinding, is_bad, power_verdict
 from agent.lib.wording import short_numbers
 from agent.model import Alert, Gpu
 from exporters.landing_alerts import tone_of
@@ -21,8 +21,6 @@ from exporters.markup import TONES, Tone
 
 BEHIND, WAITS, SLOWED = "behind", "waits", ("throttled", "slow")
 """Words of findings."""
-RACK_NEAR = 0.95
-"""Share of the rack's budget above which its power is shown as trouble."""
 
 Key = tuple[str, str]
 
@@ -186,9 +184,10 @@ def _of_node(node: NodeView, many: bool) -> Iterator[NodeIssue]:
             detail = f"{grown} in the last minute" if port.word == "errors" else port.state.link
             yield NodeIssue(port.tone, f"{where}port {port.name} {port.word}" + (f": {detail}" if detail else ""))
     power, budget = node.rack_power, node.rack_budget
-    if power is not None and budget and power > RACK_NEAR * budget:
-        tone = Tone.BAD if power > budget else Tone.WARN
-        yield NodeIssue(tone, f"rack {node.rack} draws {power / budget:.0%} of its power budget")
+    if power is not None and budget and is_bad(power_verdict(power, budget)):
+        yield NodeIssue(
+            TONES[power_verdict(power, budget)], f"rack {node.rack} draws {power / budget:.0%} of its power budget"
+        )
     for report in node.failed:
         yield NodeIssue(Tone.WARN, f"{where}{report.backend} cannot be read: {report.detail or 'no reason given'}")
 

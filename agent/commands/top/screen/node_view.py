@@ -17,6 +17,7 @@ from agent.health.seen_node import SeenGpu, SeenNode
 from agent.health.verdicts import GpuFinding, Verdict
 from agent.model import Alert, BackendReport, Entity, Gpu, Labels, Outcome, PastMoment, Phase, Reading, Snapshot
 from exporters import landing
+from exporters.landing_parts import JobFacts, job_facts
 from exporters.markup import TONES, Tone
 
 _POWER, _BUDGET = "coldplate_rack_power_watts", "coldplate_rack_power_budget_watts"
@@ -120,15 +121,6 @@ class PortView:
 
 
 @dataclass(slots=True)
-class JobFacts:
-    """A scheduler's facts of a job; `start` in seconds since the epoch, `energy` in joules, None where unknown."""
-
-    labels: Mapping[str, str] = field(default_factory=dict)
-    start: float | None = None
-    energy: float | None = None
-
-
-@dataclass(slots=True)
 class NodeView:
     """One node. `problem` says why nothing is known of it, where nothing is.
 
@@ -200,7 +192,7 @@ def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> Nod
             gpu.state_seconds[dict(labels)["state"]] = grown
         elif gpu is not None and metric in GPU_ERRORS:
             gpu.growth[_called(metric, labels)] = grown
-    _add_jobs(view, found)
+    view.jobs = job_facts(found)
     view.gpus = list(gpus.values())
     view.ports = sorted(_ports(found, traffic), key=lambda each: (min(each.tone, Tone.CALM), _natural(each.name)))
     view.failed = [each for each in snapshot.reports if each.outcome is Outcome.FAILED]
@@ -232,18 +224,6 @@ def _add_one(view: NodeView, reading: Reading) -> None:
     if name == "coldplate_node_power_watts":
         view.power_source = labels.get("source", "")
     view.rack = labels.get("rack", view.rack)
-
-
-def _add_jobs(view: NodeView, found: SeenNode) -> None:
-    def of(labels: Mapping[str, str]) -> JobFacts:
-        return view.jobs.setdefault((labels.get("scheduler", ""), labels.get("job_id", "")), JobFacts())
-
-    for each in found.all("coldplate_job_info"):
-        of(each.labels).labels = each.labels
-    for each in found.all("coldplate_job_start_timestamp_seconds"):
-        of(each.labels).start = each.value
-    for each in found.all("coldplate_job_energy_joules_total"):
-        of(each.labels).energy = each.value
 
 
 def _ports(found: SeenNode, traffic: Traffic) -> Iterator[PortView]:

@@ -12,7 +12,7 @@ from agent.commands.top.screen.gpu_table import GIB, throttled
 from agent.commands.top.screen.key_input import UiState
 from agent.commands.top.screen.node_diagnosis import NodeIssue
 from agent.commands.top.screen.node_samples import NVLINK, PCIE
-from agent.commands.top.screen.node_view import GpuView, JobFacts, NodeView, PortView
+from agent.commands.top.screen.node_view import GpuView, NodeView, PortView
 from agent.commands.top.screen.process_list import process_lines
 from agent.commands.top.screen.text_layout import (
     ABSENT,
@@ -26,10 +26,12 @@ from agent.commands.top.screen.text_layout import (
     panel,
     sentence,
 )
+from agent.health.verdicts import power_verdict
 from agent.lib.wording import age, short_numbers
 from agent.model import Alert, Phase
 from exporters.landing_alerts import tone_of
 from exporters.landing_gpus import name_of
+from exporters.landing_parts import JobFacts
 from exporters.markup import TONES, Tone
 
 NARROW = 40
@@ -123,7 +125,7 @@ def _rack(nodes: Sequence[NodeView], look: TextLayout) -> list[Part | str]:
     for name, node in list(racks.items())[:2]:
         power, budget = node.rack_power, node.rack_budget
         share = None if power is None or not budget else power / budget
-        tone = Tone.CALM if share is None or share <= 0.95 else Tone.WARN if share <= 1 else Tone.BAD
+        tone = Tone.CALM if share is None else TONES[power_verdict(share, 1.0)]
         shown = f"{value_format.kilowatts(power)}/{value_format.kilowatts(budget)} kW"
         bar = f" {look.glyphs.bar(share, 8)}" if look.width >= 100 and share is not None else ""
         parts += [(f"  rack {name} ", DIM), (shown + bar, STYLES[tone])]
