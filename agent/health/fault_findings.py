@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from operator import eq
 
@@ -11,7 +11,7 @@ from agent.catalogue.xid_triage import ACTIONS, XidClass, called, class_of
 from agent.health.expectations import Expected
 from agent.health.gpu_facts import NOBODY, GpuFact, grouped
 from agent.health.gpu_states import REMAP_FAILURE, REMAP_PENDING, XID_VERDICTS, cause_of
-from agent.health.seen_node import INFO, RECOVERY, THROTTLE, SeenNode, name_of
+from agent.health.seen_node import RECOVERY, THROTTLE, SeenNode, name_of
 from agent.health.verdicts import HealthFinding, Verdict, rank
 from agent.model import Xid
 
@@ -24,19 +24,12 @@ def row_remaps(view: SeenNode, expected: Expected) -> HealthFinding | None:
     if failed is None or pending is None:
         return None
     if failed.is_met is False:
-        failed = replace(failed, remedy=f"{failed.remedy}: {', '.join(_parts_to_replace(view))}")
+        broken = (view.by_gpu[gpu] for gpu, bad in view.of_gpus(REMAP_FAILURE).items() if bad)
+        parts = (" ".join([name_of(gpu.gpu), *gpu.place]) for gpu in broken)
+        failed = replace(failed, remedy=f"{failed.remedy}: {', '.join(parts)}")
     if failed.is_met is False and pending.is_met is False:
         return replace(failed, found=f"{failed.found}; {pending.found}")
     return max(failed, pending, key=lambda each: rank(each.verdict))
-
-
-def _parts_to_replace(view: SeenNode) -> Iterator[str]:
-    """Yield each GPU whose row remap failed, as the one who replaces it needs it: with slot and serial number."""
-    facts = {each.entity: each.labels for each in view.all(INFO)}
-    for gpu, value in view.of_gpus(REMAP_FAILURE).items():
-        if value:
-            known = [f"{name} {facts[gpu][name]}" for name in ("slot", "serial") if facts.get(gpu, {}).get(name)]
-            yield " ".join([name_of(gpu), *known])
 
 
 def _clear(metric: str, word: str, verdict: Verdict, remedy: str) -> GpuFact:

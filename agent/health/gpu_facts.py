@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
 from agent.health.expectations import Expected
@@ -44,12 +44,7 @@ class GpuFact:
         differing = {gpu: self.show(value) for gpu, value in values.items() if not self.is_met(value, wanted)}
         if differing:
             return HealthFinding(self.name, self.verdict, text, grouped(differing), self.remedy.format(wanted))
-        silent = {
-            gpu: view.why_absent(gpu, self.metric)
-            for gpu in view.answering
-            if gpu not in values and view.offers(gpu, self.metric)
-        }
-        if silent:
+        if silent := unread(view, self.metric, values):
             return HealthFinding(self.name, Verdict.UNKNOWN, text, grouped(silent), UNREAD)
         if not values:
             return HealthFinding(self.name, Verdict.SKIPPED, text, "these GPUs do not tell it")
@@ -57,6 +52,11 @@ class GpuFact:
 
 
 UNREAD = "see why it was not read (coldplate once --format json); a longer --timeout may help"
+
+
+def unread(view: SeenNode, metric: str, seen: Container[Gpu]) -> dict[Gpu, str]:
+    """Return why the others of the GPUs that answer have no reading of a metric, where they should have one."""
+    return {gpu: view.why_absent(gpu, metric) for gpu in view.answering if gpu not in seen and view.offers(gpu, metric)}
 
 
 def grouped(told: Mapping[Gpu, str]) -> str:

@@ -129,8 +129,7 @@ def _silent(gpu: SeenGpu) -> GpuFinding:
     since = gpu.values.get(AGE)
     if since is not None:
         parts.append(f"last sample {age(since)} ago")
-    parts += [f"{name} {gpu.facts[name]}" for name in ("slot", "serial") if gpu.facts.get(name)]
-    return GpuFinding(Verdict.CRITICAL, word, "; ".join(parts))
+    return GpuFinding(Verdict.CRITICAL, word, "; ".join([*parts, *gpu.place]))
 
 
 def _throttled(gpu: SeenGpu) -> Iterator[GpuFinding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import ge
 
 from agent.health.expectations import Expected
-from agent.health.gpu_facts import NOBODY, UNREAD, GpuFact, grouped
+from agent.health.gpu_facts import NOBODY, UNREAD, GpuFact, grouped, unread
 from agent.health.gpu_states import WIDTH
 from agent.health.seen_node import LINK_UP, SeenNode, numbers
 from agent.health.verdicts import HealthFinding, Verdict
@@ -46,17 +46,16 @@ def nvlinks(view: SeenNode, expected: Expected) -> HealthFinding:
     down = {gpu: len(view.by_gpu[gpu].links_down) for gpu in view.answering}
     if not any(up.values()) and not any(down.values()):
         return _no_links(view, wanted, text)
-    unread = [gpu for gpu in view.answering if not up[gpu] and not down[gpu] and view.offers(gpu, LINK_UP)]
+    silent = unread(view, LINK_UP, [gpu for gpu in view.answering if up[gpu] or down[gpu]])
     short = {
         gpu: f"{up[gpu]} up" + (f", {down[gpu]} down" if down[gpu] else "")
         for gpu in view.answering
-        if gpu not in unread and (view.by_gpu[gpu].is_linked and down[gpu] > 0 if wanted is None else up[gpu] < wanted)
+        if gpu not in silent and (view.by_gpu[gpu].is_linked and down[gpu] > 0 if wanted is None else up[gpu] < wanted)
     }
     if short:
         return HealthFinding("nvlinks", Verdict.CRITICAL, text, grouped(short), _LINK_REMEDY)
-    if unread and wanted:
-        why = grouped({gpu: view.why_absent(gpu, LINK_UP) for gpu in unread})
-        return HealthFinding("nvlinks", Verdict.UNKNOWN, text, why, UNREAD)
+    if silent and wanted:
+        return HealthFinding("nvlinks", Verdict.UNKNOWN, text, grouped(silent), UNREAD)
     return HealthFinding("nvlinks", Verdict.OK, text, grouped({gpu: f"{up[gpu]} up" for gpu in view.answering}))
 
 
@@ -85,7 +84,7 @@ def nvlink_speed(view: SeenNode, expected: Expected) -> HealthFinding | None:
     slow = {gpu: f"{speed:.4g} GB/s" for gpu, speed in speeds.items() if speed < TOLERANCE * each}
     if slow:
         return HealthFinding("nvlink-speed", Verdict.WARNING, text, grouped(slow), _LINK_REMEDY)
-    silent = [gpu for gpu in view.answering if gpu not in speeds and up[gpu] and view.offers(gpu, SPEED)]
+    silent = [gpu for gpu in unread(view, SPEED, speeds) if up[gpu]]
     if silent:
         return HealthFinding("nvlink-speed", Verdict.UNKNOWN, text, f"not known of {numbers(silent)}", UNREAD)
     if not speeds:
@@ -105,10 +104,8 @@ def fabric(view: SeenNode, expected: Expected) -> HealthFinding | None:
     apart = {gpu: state.replace("_", " ") for gpu, state in states.items() if state in _NOT_JOINED}
     if apart:
         return HealthFinding(name, Verdict.CRITICAL, text, grouped(apart), _FABRIC_REMEDY)
-    unread = [gpu for gpu in view.answering if gpu not in states and view.offers(gpu, FABRIC_STATE)]
-    if unread:
-        why = grouped({gpu: view.why_absent(gpu, FABRIC_STATE) for gpu in unread})
-        return HealthFinding(name, Verdict.UNKNOWN, text, why, UNREAD)
+    if silent := unread(view, FABRIC_STATE, states):
+        return HealthFinding(name, Verdict.UNKNOWN, text, grouped(silent), UNREAD)
     domains: dict[tuple[str, str], list[Gpu]] = {}
     for each in view.all(FABRIC_INFO):
         if isinstance(each.entity, Gpu) and states.get(each.entity) == "completed":

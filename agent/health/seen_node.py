@@ -95,6 +95,11 @@ class SeenGpu:
         return self.values.get("coldplate_gpu_utilization_ratio")
 
     @property
+    def place(self) -> list[str]:
+        """Where it is and which it is, for who replaces it: slot and serial number, as far as they are known."""
+        return [f"{name} {self.facts[name]}" for name in ("slot", "serial") if self.facts.get(name)]
+
+    @property
     def only_job(self) -> tuple[str, str] | None:
         """The job that has the GPU to itself."""
         if len(self.jobs) != 1 or self.jobs[0].get("mig", "0") != "0":
