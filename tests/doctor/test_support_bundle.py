@@ -44,6 +44,18 @@ def bundle(
     return file, ended
 
 
+def bundle_of_driver(tmp_path: Path, order: str) -> Path:
+    """A bundle of a node whose driver is the stand-in library, which does as it is told."""
+    if compiler() is None:
+        need("a C compiler")
+    library, control = build(tmp_path), tmp_path / "control"
+    command(control, order)
+    environment = {"LD_LIBRARY_PATH": str(library.parent), CONTROL: str(control)}
+    file, ended = bundle(tmp_path, config="backends: {devices: nvml}", environment=environment)
+    assert ended.status == 0, ended.error
+    return file
+
+
 def contents(file: Path) -> dict[str, bytes]:
     with tarfile.open(file) as tar:
         found = {member.name: tar.extractfile(member) for member in tar}
@@ -81,13 +93,7 @@ def test_its_recording_can_be_replayed(tmp_path: Path) -> None:
 
 
 def test_a_trace_of_driver_calls_is_in_it_that_a_test_can_play(tmp_path: Path) -> None:
-    if compiler() is None:
-        need("a C compiler")
-    library, control = build(tmp_path), tmp_path / "control"
-    command(control, "count 2")
-    environment = {"LD_LIBRARY_PATH": str(library.parent), CONTROL: str(control)}
-    file, ended = bundle(tmp_path, config="backends: {devices: nvml}", environment=environment)
-    assert ended.status == 0, ended.error
+    file = bundle_of_driver(tmp_path, "count 2")
     (tmp_path / "calls.jsonl").write_bytes(contents(file)["driver-calls.jsonl"])
     trace = DriverTrace(tmp_path / "calls.jsonl")
     assert trace.provenance["stand_in"] and trace.provenance["GPUs"].startswith("2 x ")
@@ -99,13 +105,7 @@ def test_a_trace_of_driver_calls_is_in_it_that_a_test_can_play(tmp_path: Path) -
 
 
 def test_a_driver_that_cannot_be_opened_costs_its_trace_alone(tmp_path: Path) -> None:
-    if compiler() is None:
-        need("a C compiler")
-    library, control = build(tmp_path), tmp_path / "control"
-    command(control, "mismatch")
-    environment = {"LD_LIBRARY_PATH": str(library.parent), CONTROL: str(control)}
-    file, ended = bundle(tmp_path, config="backends: {devices: nvml}", environment=environment)
-    assert ended.status == 0, ended.error
+    file = bundle_of_driver(tmp_path, "mismatch")
     entries = {each["file"]: each.get("missing", "") for each in json.loads(contents(file)["index.json"])}
     assert "NVML cannot be opened" in entries["driver-calls.jsonl"] and entries["doctor.txt"] == ""
 
