@@ -14,10 +14,9 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from agent import __version__
 from agent.backends.nvml.trace import Pseudonyms
+from agent.commands.doctor.driver_calls import facts_of_trace
 from agent.model import Instant
 from tests.lab.hardware import apart, steps
 from tests.lab.hardware.findings import STAND_IN, Report, Verdict
@@ -25,7 +24,6 @@ from tests.lab.hardware.node import Node, TimedDriver
 
 WELL, DIFFERENCE, USAGE, NOTHING = 0, 1, 2, 77
 PROGRAM = "python -m tests.lab.hardware"
-TRACED = ("GPUs", "driver", "VBIOS", "date", "coldplate", "Python", "command")
 BEGAN = time.monotonic()
 
 
@@ -80,29 +78,6 @@ def _own_command(options: argparse.Namespace) -> str:
     parts += [f"--only {','.join(options.only)}"] if options.only != steps.STEPS else []
     parts += [f"--skip {','.join(options.skip)}"] if options.skip else []
     return " ".join(parts)
-
-
-def _is_stand_in(driver: TimedDriver) -> bool:
-    """Whether the tests' stand-in library answers: it says so in its error texts."""
-    text: Any = driver.call("nvmlErrorString", 999)
-    return "stand-in" in (text.decode() if isinstance(text, bytes) else str(text))
-
-
-def _provenance(node: Node, options: argparse.Namespace, stand_in: bool) -> dict[str, str]:
-    facts = [dict(each.facts) for each in node.identities]
-    models = [each.model or "unknown" for each in node.identities]
-    return {
-        "GPUs": ", ".join(f"{models.count(model)} x {model}" for model in dict.fromkeys(models))
-        + (" (as a stand-in library says; no real GPU)" if stand_in else ""),
-        "driver": ", ".join(sorted({each.get("driver_version", "?") for each in facts})),
-        "VBIOS": ", ".join(sorted({each.get("vbios", "?") for each in facts})),
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "coldplate": __version__,
-        "Python": platform.python_version(),
-        "kernel": platform.release(),
-        "run as": "root" if os.geteuid() == 0 else "an ordinary user",
-        "command": _own_command(options),
-    }
 
 
 def _nothing(reason: str) -> int:
@@ -163,14 +138,19 @@ def _open(options: argparse.Namespace, report: Report) -> steps.Session:
         names.learn(identity.gpu.uuid, identity.serial, dict(identity.facts).get("board_part", ""))
         if options.hide_bus_ids:
             names.hide_slot(identity.slot)
-    report.stand_in = _is_stand_in(driver)
-    report.provenance = _provenance(node, options, report.stand_in)
+    facts = facts_of_trace(node.identities, driver, _own_command(options))
+    report.stand_in = facts["stand_in"]
+    if report.stand_in:
+        facts["GPUs"] += " (as a stand-in library says; no real GPU)"
+    user = "root" if os.geteuid() == 0 else "an ordinary user"
+    report.provenance = {**facts, "kernel": platform.release(), "run as": user}
+    del report.provenance["stand_in"]
     if not options.identifiers:
         report.scrub = names.scrub
     return steps.Session(
         node, driver, base, report, names, clock, options.samples or (15 if options.quick else 40),
         options.samples or 20, options.nvidia_smi, options.record,
-        {"stand_in": report.stand_in, **{key: report.provenance[key] for key in TRACED}},
+        facts,
     )  # fmt: skip
 
 
