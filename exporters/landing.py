@@ -222,7 +222,7 @@ def _head(facts: Facts, word: str) -> str:
 
 
 def _replay(snapshot: Snapshot | None) -> str:
-    """Return whose past it is, where a recording is replayed."""
+    """Return whose past it is, where a recording or a trace is played."""
     layouts = [frame.layout for frame in snapshot.frames] if snapshot is not None else []
     for series in (each for layout in layouts for each in layout.series if each.metric is REPLAY):
         facts = dict(series.labels)

@@ -18,12 +18,13 @@ class SourceOptions:
     """What a family is opened with.
 
     `scenario` and `epoch`, the monotonic second at which it began, are for synthetic devices. `wall` gives seconds
-    since the epoch.
+    since the epoch. `trace` is the file of driver calls to play in place of NVML's library; empty for the library.
     """
 
     scenario: str
     epoch: float
     wall: Callable[[], float]
+    trace: str = ""
 
 
 def make_device_source(family: str, options: SourceOptions) -> DeviceSource:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from agent import backends
 from agent.backends.protocol import BackendProtocol, GpuProcess
 from agent.config.schema import Config
-from agent.config.words import DEVICES
+from agent.config.words import DEVICES, NOT_OF_NODE
 from agent.lib.discovery import modules_in
 from agent.model import Gpu, GpuIdentity, Instant, Reading
 
@@ -46,19 +46,14 @@ class BackendContext:
     announce_removal: Callable[[str], object] = lambda _: None
 
     @property
-    def synthetic(self) -> bool:
-        """Whether the devices are synthetic, which come with their own ports, power, jobs and XIDs."""
-        return self.config.backends.devices == "synthetic"
-
-    @property
     def has_own_hardware(self) -> bool:
-        """Whether what is shown is this node itself, and neither synthetic nor a recording."""
-        return self.config.backends.devices not in ("synthetic", "replay")
+        """Whether what is shown is this node itself: neither synthetic, nor a recording, nor a trace."""
+        return self.config.backends.devices not in NOT_OF_NODE
 
     @property
     def has_driver(self) -> bool:
         """Whether GPUs of this node are read."""
-        return self.config.backends.devices not in ("synthetic", "replay", "none")
+        return self.config.backends.devices not in (*NOT_OF_NODE, "none")
 
 
 def make_backends(context: BackendContext) -> list[BackendProtocol]:

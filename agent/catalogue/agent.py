@@ -73,8 +73,9 @@ SAMPLER = (
            "Present if the devices are synthetic: none of their readings is real.",
            Lane.COLD, (Source("configuration: backends.devices"),), labels=("scenario",), span=(1, 1)),
     Metric("coldplate_replay_info", Kind.INFO, Unit.NONE, Node,
-           "Present if a recording is replayed: no reading is of this moment; the node and when it was recorded.",
-           Lane.COLD, (Source("configuration: backends.replay"),), labels=("node", "recorded"), span=(1, 1)),
+           "Present if a recording or a trace is played: its readings are not of this moment; the node, or the "
+           "trace's file, and when it was recorded.",
+           Lane.COLD, (Source("configuration: backends.devices"),), labels=("node", "recorded"), span=(1, 1)),
     Metric("coldplate_config_last_reload_successful", Kind.STATE, Unit.NONE, Node,
            "1 if the last configuration reload succeeded, 0 if it failed and the previous configuration is in use.",
            Lane.FAST, (Derived("configuration"),), span=(0, 1), simulated=(0, 1)),

@@ -133,6 +133,14 @@ class BackendsConfig(Section, frozen=True):
         Key("With synthetic: a scenario from synthetic.md, or a file.", restart=True, example="straggler"),
     ] = None
     replay: ReplayConfig = ReplayConfig()
+    trace: Annotated[
+        str | None,
+        Key(
+            "With trace: driver calls that stand in for NVML, or a bundle of them (operations.md).",
+            restart=True,
+            example="node7.tar.gz",
+        ),
+    ] = None
     infiniband: Annotated[bool, Key("Whether to read InfiniBand and RoCE ports.", restart=True)] = True
     optics: Annotated[
         bool, Key("Whether to read the physical layer of Ethernet ports, and adapters' heat (ports.md).", restart=True)

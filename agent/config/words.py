@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-DEVICES = ("auto", "nvml", "synthetic", "replay", "none")
+DEVICES = ("auto", "nvml", "synthetic", "replay", "trace", "none")
+NOT_OF_NODE = ("synthetic", "replay", "trace")
+"""Those with which the GPUs that are shown are not this node's."""
 
 
 PROFILES = ("none", "lean", "default", "full")

@@ -33,6 +33,7 @@ from agent.wiring.reconfiguration import Reconfiguration, rack_options, steps_of
 from agent.wiring.replaying import clock_of, is_replay, replayed_header
 from agent.wiring.sources import family_of, faults_to_come, make_sampling_loop
 from agent.wiring.start_checks import check, load_choice
+from agent.wiring.trace_playing import played_trace
 from agent.wiring.web_serving import Exposed, make_server, neighbours_of, protect, urls_of
 
 flight_log = logging.getLogger("coldplate.flight")
@@ -160,6 +161,11 @@ def _announce(config: Config, options: CommandLineOptions) -> None:
         header = replayed_header(config, options.folder)
         facts = {"node": header.node, "recorded": utc(header.wall), "made_by": header.maker}
         log.warning("REPLAY of a recording: nothing it shows is of this moment", extra={"facts": facts})
+    played = played_trace(config, options.folder)
+    if played is not None:
+        log.warning(
+            "TRACE of another machine: the GPUs that are shown are not this node's", extra={"facts": played.facts}
+        )
     scenario = scenario_of(config)
     if scenario is not None:
         log.warning("SYNTHETIC devices: nothing they show is real", extra={"facts": {"scenario": scenario}})

@@ -19,17 +19,18 @@ DEFAULT_FILE = Path("/etc/coldplate/coldplate.yaml")
 DEFAULT_SCENARIO = "healthy-training"
 
 
-REPLAY = "replay:"
-"""What stands before the name of a recording on the command line."""
+REPLAY, TRACE = "replay:", "trace:"
+"""What stands before the name of a recording, and of a trace of driver calls, on the command line."""
 
 
 class Families(tuple[str, ...]):
-    """What --backend takes: the families of devices, and recordings by their names."""
+    """What --backend takes: the families of devices, and recordings and traces by their names."""
 
     __slots__ = ()
 
     def __contains__(self, word: object) -> bool:
-        return super().__contains__(word) or (isinstance(word, str) and word.startswith(REPLAY) and word != REPLAY)
+        is_file = isinstance(word, str) and word.startswith((REPLAY, TRACE)) and word not in (REPLAY, TRACE)
+        return is_file or super().__contains__(word)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,8 @@ def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
         "--backend",
         choices=Families(DEVICES),
         metavar="NAME",
-        help=f"source of GPU readings: {', '.join(DEVICES)}, or replay:FILE[#NODE] for a recording "
-        "(default auto: nvml if a driver is installed)",
+        help=f"source of GPU readings: {', '.join(DEVICES)}, replay:FILE[#NODE] for a recording, or "
+        "trace:FILE for a bundle or trace of doctor (default auto: nvml if a driver is installed)",
     )
     parser.add_argument(
         "--scenario", metavar="NAME|FILE", help="scenario of the synthetic devices; implies --backend synthetic"
@@ -132,12 +133,14 @@ def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config
     devices = arguments.backend or ("synthetic" if arguments.scenario else None)
     if devices is not None:
         scenario = backends.scenario if devices == "synthetic" else None
-        replay = backends.replay
+        replay, trace = backends.replay, backends.trace
+        # Absolute: beside the configuration's folder it would be another file than the one that was named here.
+        if devices.startswith(TRACE):
+            trace, devices = str(Path(devices.removeprefix(TRACE)).absolute()), "trace"
         if devices.startswith(REPLAY):
-            # Beside the configuration's folder it would be another file than the one that was named here.
             file, node = _whose(devices.removeprefix(REPLAY))
             replay, devices = msgspec.structs.replace(replay, file=str(file), node=node), "replay"
-        backends = msgspec.structs.replace(backends, devices=devices, scenario=scenario, replay=replay)
+        backends = msgspec.structs.replace(backends, devices=devices, scenario=scenario, replay=replay, trace=trace)
     if arguments.scenario is not None:
         if backends.devices != "synthetic":
             raise UserError(f"--scenario needs --backend synthetic, not {backends.devices}")

@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 from agent.config.schema import Config
+from agent.config.words import NOT_OF_NODE
 from agent.model import Labels
 
 SCRAPE_JOB = "coldplate"
@@ -46,8 +47,8 @@ def external_labels(config: Config) -> dict[str, str]:
 def source_of(config: Config) -> str:
     """Return which devices alerts are about: those of a drill are not the node's."""
     backends = config.backends
-    if backends.devices == "replay":
-        return f"replay {backends.replay.file or ''}"
+    if backends.devices in ("replay", "trace"):
+        return f"{backends.devices} {(backends.replay.file if backends.devices == 'replay' else backends.trace) or ''}"
     return f"synthetic {backends.scenario or ''}".strip() if backends.devices == "synthetic" else "devices"
 
 
@@ -80,5 +81,5 @@ def state_file(config: Config, name: str) -> Path | None:
 
 def drill_file(config: Config, name: str) -> Path | None:
     """Return the same for files that a drill has, too: it writes nothing to the node's own state unless told to."""
-    is_drill = config.backends.devices in ("synthetic", "replay")
+    is_drill = config.backends.devices in NOT_OF_NODE
     return None if is_drill and config.state_dir is None else state_file(config, name)

@@ -16,7 +16,6 @@ from agent.lib.threads import Threads
 from agent.model import Instant, Snapshot
 from agent.wiring.identity import SCRAPE_JOB, drill_file, instance, node_name
 from agent.wiring.logins import login_of
-from agent.wiring.replaying import is_replay
 
 if TYPE_CHECKING:
     from exporters.push.otlp_push import OtlpSettings
@@ -40,8 +39,8 @@ def make_pushes(
     targets, collector = check_pushes(config)
     if not targets and collector is None:
         return None
-    if is_replay(config):
-        log.info("push disabled: a replay is not pushed")
+    if config.backends.devices in ("replay", "trace"):
+        log.info("push disabled: a %s is not pushed", config.backends.devices)
         return None
     from exporters.push.push_queue import Push, PushGroup
     from exporters.push.remote_write import RemoteWrite

@@ -24,6 +24,7 @@ from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Ranges, Settings
 from agent.wiring.command_line import DEFAULT_SCENARIO, CommandLineOptions, scenario_of
 from agent.wiring.identity import state_file
+from agent.wiring.trace_playing import played_trace
 from agent.worker.supervisor import Supervisor, WorkerOptions
 
 if TYPE_CHECKING:
@@ -76,7 +77,10 @@ def make_sampling_loop(
 
         node = make_replayed_node(config, options.folder, load_settings(config))
         return SamplingLoop(node, None, (), now, hub=hub, tellers=tellers, threads=threads)
-    has_driver = config.backends.devices not in ("synthetic", "none")
+    played = played_trace(config, options.folder)
+    if played is not None:
+        tellers = {**tellers, "saying whose trace is played": played}
+    has_driver = config.backends.devices not in ("synthetic", "trace", "none")
     kept = state_file(config, "inventory.state") if has_driver else None
     if kept is None and has_driver:
         log.info("no state directory: GPUs lost while the agent is down are not detected")
@@ -96,7 +100,8 @@ def make_sampling_loop(
         rack_services=_services_of_scenario(config, began),
         announce_removal=(lambda _: None) if pause is None else pause.make_way,
     )
-    supervisor, backends = _supervisor(config, options, began), make_backends(context)
+    supervisor = _supervisor(config, options, began, "" if played is None else str(played.path))
+    backends = make_backends(context)
     return SamplingLoop(
         sampler,
         supervisor,
@@ -118,7 +123,7 @@ def _gpus_on_bus(config: Config, options: CommandLineOptions) -> int:
 def family_of(config: Config) -> str:
     """Return the family of devices that is read."""
     devices = config.backends.devices
-    return AUTOMATIC if devices in ("auto", "none") else devices
+    return AUTOMATIC if devices in ("auto", "trace", "none") else devices
 
 
 def equipment_of(config: Config) -> tuple[str, ...]:
@@ -138,9 +143,9 @@ def _services_of_scenario(config: Config, began: float) -> dict[str, Callable[[]
     return {**services_of_scenario(load_scenario(checked_scenario(config)), lambda: clock().mono - began)}
 
 
-def _supervisor(config: Config, options: CommandLineOptions, began: float) -> Supervisor | None:
+def _supervisor(config: Config, options: CommandLineOptions, began: float, trace: str) -> Supervisor | None:
     """Return the supervisor of the device worker; None if no devices are read. A scenario began at this monotonic
-    second.
+    second; a trace is a file's path, or empty.
     """
     if config.backends.devices == "none":
         return None
@@ -150,6 +155,7 @@ def _supervisor(config: Config, options: CommandLineOptions, began: float) -> Su
             source=family,
             scenario=checked_scenario(config) if family == "synthetic" else "",
             epoch=began,
+            trace=trace,
             log_level=options.log_level,
             log_format=options.log_format,
         )

@@ -49,7 +49,7 @@ def _confine() -> None:
 
 
 def _source(options: dict[str, object]) -> DeviceSource:
-    given = SourceOptions(str(options["scenario"]), float(str(options["epoch"])), time.time)
+    given = SourceOptions(str(options["scenario"]), float(str(options["epoch"])), time.time, str(options["trace"]))
     return make_device_source(str(options["source"]), given)
 
 

@@ -65,11 +65,14 @@ WEIGH_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """What the worker reads. `epoch` is the monotonic second at which a scenario began."""
+    """What the worker reads. `epoch` is the monotonic second at which a scenario began; `trace` is the file of driver
+    calls that stands in for NVML's library, if any does.
+    """
 
     source: str
     scenario: str = ""
     epoch: float = 0.0
+    trace: str = ""
     log_level: str = "info"
     log_format: str = "logfmt"
 

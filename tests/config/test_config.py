@@ -109,7 +109,7 @@ def test_quantities_take_units() -> None:
         ("sampling: {fast: 10ms}", "c.yaml:1: sampling.fast: 0.01s is out of range; use 100ms to 60s"),
         ("sampling: {fast: 20s}", "c.yaml:1: sampling.slow: is shorter than sampling.fast"),
         ("backends: {devices: amd}", ("c.yaml:1: backends.devices: 'amd' is unknown; "
-                                     "use one of auto, nvml, synthetic, replay, none")),
+                                     "use one of auto, nvml, synthetic, replay, trace, none")),
         ("backends: {power: [psu]}", ("c.yaml:1: backends.power: 'psu' is unknown; "
                                      "use any of redfish, ipmi, hwmon, rapl, estimate")),
         ("rack: {power_budget: 1kW}", ("c.yaml:1: rack.power_budget: needs the rack's name; set rack.name or "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 import tarfile
 from collections.abc import Mapping
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from agent.backends.nvml import NvmlSource
-from agent.backends.nvml.trace import DriverTrace, ReplayDriver
+from agent.backends.nvml.trace_file import DriverTrace
+from agent.backends.nvml.trace_replay import ReplayDriver
 from agent.commands.doctor import support_bundle
 from agent.model import Instant
 from agent.recording.redaction import Redaction
@@ -102,6 +104,32 @@ def test_a_trace_of_driver_calls_is_in_it_that_a_test_can_play(tmp_path: Path) -
     source = NvmlSource(ReplayDriver(trace), wall=lambda: 1e9)
     assert len(source.open(Instant(1.0, 1e9))) == 2
     source.close()
+
+
+GPU_SERIES = re.compile(rb'^(coldplate_(?:gpu|nvlink)_\w+|coldplate_metric_missing)\{(gpu=".*)\} (\S+)$', re.MULTILINE)
+PSEUDONYM = re.compile(rb'(uuid|serial|board_part)="[^"]*"')
+
+
+def gpu_series(page: bytes) -> dict[tuple[bytes, bytes], float]:
+    """The series of a page that are about GPUs, without what a pseudonym replaces."""
+    return {(name, PSEUDONYM.sub(b"", labels)): float(value) for name, labels, value in GPU_SERIES.findall(page)}
+
+
+def test_a_bundle_gives_the_same_page_on_a_machine_without_a_gpu(tmp_path: Path) -> None:
+    file = bundle_of_driver(tmp_path, "count 2")
+    environment = {"LD_LIBRARY_PATH": str(tmp_path), CONTROL: str(tmp_path / "control")}
+    there = warm.command(["once", "--backend", "nvml"], environment=environment)
+    here = warm.command(["once", "--backend", f"trace:{file}"])
+    assert (there.status, here.status, here.error) == (0, 0, b"")
+    own, played = gpu_series(there.output), gpu_series(here.output)
+    assert played.keys() == own.keys() and len(own) > 200
+    constant = [key for key in own if re.search(rb"_(up|info|limit_watts|total_bytes|width_lanes|link_up)$", key[0])]
+    assert [(key, played[key]) for key in constant] == [(key, own[key]) for key in constant] and len(constant) > 40
+    assert b'coldplate_replay_info{node="b.tar.gz",recorded="' in here.output
+    assert b"GPU-c01d97a7" not in here.output and b"GPU-c01d97a7" in there.output
+    unpacked = tmp_path / "calls.jsonl"
+    unpacked.write_bytes(contents(file)["driver-calls.jsonl"])
+    assert gpu_series(warm.command(["once", "--backend", f"trace:{unpacked}"]).output).keys() == own.keys()
 
 
 def test_a_driver_that_cannot_be_opened_costs_its_trace_alone(tmp_path: Path) -> None:

@@ -10,13 +10,12 @@ import pytest
 from agent.backends.nvml.arrays import FieldArray, GpmArray
 from agent.backends.nvml.driver import DriverError
 from agent.backends.nvml.trace import (
-    DriverTrace,
-    DriverTraceError,
     IdentifierLeakError,
     Pseudonyms,
     RecordingDriver,
-    ReplayDriver,
 )
+from agent.backends.nvml.trace_file import DriverTrace, DriverTraceError
+from agent.backends.nvml.trace_replay import ReplayDriver
 from agent.backends.protocol import BackendSample
 from agent.model import Instant
 from tests.lab.hardware.node import LANES, Node, families
@@ -168,10 +167,30 @@ def test_samples_of_gpu_instances_are_replayed_apart_from_those_of_the_gpu(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("{}\n{}\n{}\n", "not a complete trace"), ('{"trace": 1}\nnonsense\n', ":2: is not JSON")]
+    ("text", "words"),
+    [("{}\n{}\n{}\n", ":1: is not the beginning of a complete trace"), ('{"trace": 1}\nnonsense\n', ":2: is not JSON")],
 )
 def test_a_file_that_is_not_a_trace_is_refused_by_name(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text(text)
     with pytest.raises(DriverTraceError, match=words):
         DriverTrace(path)
+
+
+def test_an_event_is_replayed_once_and_then_none_comes(tmp_path: Path) -> None:
+    gpu = h100()
+    driver = FakeDriver(gpu)
+    driver.events = [(f"handle of {gpu.uuid}", 8, 79)]
+    recorder = RecordingDriver(driver, Clock().mono, Pseudonyms())
+    recorder.call("nvmlDeviceGetHandleByIndex_v2", 0)
+    recorder.call("nvmlEventSetWait_v2", recorder.call("nvmlEventSetCreate"), 2000)
+    (tmp_path / "t.jsonl").write_text(recorder.text({}, {}))
+    waits: list[float] = []
+    replay = ReplayDriver(DriverTrace(tmp_path / "t.jsonl"), waits.append)
+    events = replay.call("nvmlEventSetCreate")
+    assert replay.call("nvmlEventSetWait_v2", events, 2000) == ("gpu0", 8, 79)
+    for seconds in (2.0, 0.0):
+        with pytest.raises(DriverError) as raised:
+            replay.call("nvmlEventSetWait_v2", events, round(seconds * 1000))
+        assert raised.value.code == 10
+    assert waits == [2.0, 0.0]

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.nvml.trace import DriverTrace, ReplayDriver
+from agent.backends.nvml.trace_file import DriverTrace
+from agent.backends.nvml.trace_replay import ReplayDriver
 from agent.backends.protocol import BackendSample
 from agent.model import Instant, Kind, Lane, Reason
 from tests.lab.hardware.node import FAST_CALLS, LANES, Node, families, violations

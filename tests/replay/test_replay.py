@@ -210,6 +210,9 @@ def test_the_page_of_a_recording(tmp_path: Path) -> None:
         (["--backend", "replay"], "backends.replay.file: is not set; name a recording, or start with --backend"),
         (["--backend", "replay:/none"], "backends.replay.file: /none: cannot be read: No such file or directory"),
         (["--backend", f"replay:{__file__}"], f"backends.replay.file: {__file__}: is not a recording of coldplate's"),
+        (["--backend", "trace:/none"], "backends.trace: /none: cannot be read: No such file or directory"),
+        (["--backend", f"trace:{__file__}"], f"backends.trace: {__file__}:1: is not JSON: "),
+        (["--backend", "trace"], "backends.trace: is not set; name a trace or a bundle, or start with --backend"),
         (["--backend", "replay:x", "--replay.speed", "fast"], "--replay.speed: fast is not a number from 0.1 to 1000"),
     ],
 )  # fmt: skip

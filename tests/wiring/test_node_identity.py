@@ -81,6 +81,8 @@ def test_the_rack_is_the_one_that_feeds_the_node_and_people_are_shown_its_place(
         ("{}", "devices"),
         ("backends: {devices: none}", "devices"),
         ("backends: {devices: synthetic}", "synthetic"),
+        ("backends: {devices: trace, trace: b.tar.gz}", "trace b.tar.gz"),
+        ("backends: {devices: replay, replay: {file: r}}", "replay r"),
         ("backends: {devices: synthetic, scenario: straggler}", "synthetic straggler"),
     ],
 )
@@ -100,11 +102,12 @@ def test_state_is_kept_where_it_is_told_to_or_where_systemd_says_or_in_the_usual
     assert state_file(config(f"state_dir: {tmp_path}/told"), "x") == tmp_path / "told" / "x"
 
 
+@pytest.mark.parametrize("devices", ["synthetic", "replay", "trace"])
 def test_a_drill_writes_nothing_where_the_nodes_own_agent_does_unless_it_is_told_to(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, devices: str
 ) -> None:
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
-    drill = "backends: {devices: synthetic}"
+    drill = f"backends: {{devices: {devices}}}"
     assert drill_file(config(drill), "x") is None
     assert drill_file(config(f"{{state_dir: {tmp_path}/told, {drill}}}"), "x") == tmp_path / "told" / "x"
     assert drill_file(config("{}"), "x") == tmp_path / "x"

@@ -17,6 +17,7 @@ from agent.wiring import identity
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.sources import load_settings, make_sampling_loop
 
+TRACE = Path(__file__).resolve().parents[1] / "nvml/traces/standin-h100x2.jsonl"
 Make = Callable[[str], SamplingLoop]
 
 
@@ -43,6 +44,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         ("backends: {devices: nvml}", {"host", "infiniband", "kmsg", "optics", "topology", "power", "jobs"}),
         ("backends: {devices: none}", {"host", "infiniband", "optics", "power"}),
         ("backends: {devices: synthetic}", {"host"}),
+        (f"backends: {{devices: trace, trace: {TRACE}}}", {"host"}),
         ("backends: {devices: none, host: false, infiniband: false, optics: false, power: [estimate]}", set()),
         ("{backends: {devices: nvml, power: [rapl]}, jobs: {sources: []}}",
          {"host", "infiniband", "kmsg", "optics", "topology", "power"}),

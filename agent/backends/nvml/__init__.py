@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from agent.backends.device_sources import SourceOptions
 from agent.backends.nvml.nvml_source import NvmlSource
 
@@ -9,5 +11,9 @@ __all__ = ["NvmlSource", "make_source"]
 
 
 def make_source(options: SourceOptions) -> NvmlSource:
-    """Return the GPUs of this node."""
-    return NvmlSource(wall=options.wall)
+    """Return the GPUs of this node, or those of the machine that a trace is of."""
+    if not options.trace:
+        return NvmlSource(wall=options.wall)
+    from agent.backends.nvml.trace_replay import open_trace  # no node needs it that has GPUs
+
+    return NvmlSource(wall=options.wall, load=lambda: open_trace(Path(options.trace)))

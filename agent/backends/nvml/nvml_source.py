@@ -39,14 +39,34 @@ _REMEDIES = {
 }
 
 
+def load_library() -> Driver:
+    """Return the installed library. Raises AbsentError."""
+    # Imported here, because the binding costs memory that only the worker should pay.
+    from agent.backends.nvml.pynvml_driver import PynvmlDriver
+
+    try:
+        return PynvmlDriver()
+    except ImportError as error:
+        raise AbsentError(f"the Python module pynvml is missing ({error}): install nvidia-ml-py") from error
+
+
 class NvmlSource:
-    """Implements `DeviceSource`. `wall` gives the time of an event in seconds since the epoch."""
+    """Implements `DeviceSource`. `wall` gives the time of an event in seconds since the epoch.
+
+    `load` gives the driver where none is given. Raises AbsentError or SourceError.
+    """
 
     name = "nvml"
 
     def __init__(
-        self, driver: Driver | None = None, *, wall: Callable[[], float], patience: float = PATIENCE_SECONDS
+        self,
+        driver: Driver | None = None,
+        *,
+        wall: Callable[[], float],
+        patience: float = PATIENCE_SECONDS,
+        load: Callable[[], Driver] = load_library,
     ) -> None:
+        self._load = load
         self._driver = driver
         self._wall = wall
         self._patience = patience
@@ -62,7 +82,9 @@ class NvmlSource:
         A GPU that has no handle, no UUID or no answer yet is missing from the result, and `roster` asks it again; the
         others are not delayed.
         """
-        driver = self._load()
+        if self._driver is None:
+            self._driver = self._load()
+        driver = self._driver
         count = self._initialise(driver)
         self._watch = XidEventSet(driver, self._wall, self._closing.wait, self._errands)
         self._watch.open()
@@ -88,17 +110,6 @@ class NvmlSource:
             return NvmlGpuChannel(driver, handle, identity, wanted)
 
         return make
-
-    def _load(self) -> Driver:
-        if self._driver is None:
-            # Imported here, because the binding costs memory that only the worker should pay.
-            from agent.backends.nvml.pynvml_driver import PynvmlDriver
-
-            try:
-                self._driver = PynvmlDriver()
-            except ImportError as error:
-                raise AbsentError(f"the Python module pynvml is missing ({error}): install nvidia-ml-py") from error
-        return self._driver
 
     def _initialise(self, driver: Driver) -> int:
         try:

@@ -17,38 +17,12 @@ import re
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray
-from agent.backends.nvml.driver import FUNCTION_NOT_FOUND, NOT_SUPPORTED, TIMEOUT, Driver, DriverError
+from agent.backends.nvml.driver import Driver, DriverError
 
 FORMAT = 1
-
-
-class DriverTraceError(Exception):
-    """The file is not a trace that can be replayed; the text names it and the line."""
-
-
-class DriverTrace:
-    """A trace that was read. Raises DriverTraceError if it is not a trace, and OSError."""
-
-    def __init__(self, path: Path) -> None:
-        lines = []
-        for number, text in enumerate(path.read_bytes().splitlines(), 1):
-            try:
-                line = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                raise DriverTraceError(f"{path}:{number}: is not JSON: {error}") from error
-            if not isinstance(line, dict):
-                raise DriverTraceError(f"{path}:{number}: is not a JSON object")
-            lines.append(line)
-        if len(lines) < 3 or lines[0].get("trace") != FORMAT or "shown" not in lines[-1]:
-            raise DriverTraceError(f"{path}: is not a complete trace of format {FORMAT}; record it again with --record")
-        self.provenance: dict[str, Any] = lines[0]
-        self.shown: dict[str, list[str]] = lines[-1]["shown"]
-        self.calls: list[dict[str, Any]] = lines[1:-1]
-
 
 FORMATS = ("<d", "<I4x", "<Q", "<Q", "<q", "<i4x", "<H6x")
 """How each nvmlValueType_t is stored in the eight bytes of a field's value."""
@@ -177,6 +151,9 @@ HANDLES = frozenset(
 )
 """Calls that answer with a device's handle."""
 
+FIELDS, GPM = "nvmlDeviceGetFieldValues", "nvmlGpmMetricsGet"
+"""Calls that fill an array."""
+WAIT = "nvmlEventSetWait_v2"
 TAKES = ("nvmlGpmSampleGet", "nvmlGpmMigSampleGet")
 """Calls that take a sample, which is their last argument: of a GPU, and of a GPU instance."""
 
@@ -284,101 +261,3 @@ class RecordingDriver:
         if left:
             raise IdentifierLeakError(f"{len(left)} identifiers of this machine are still in the trace")
         return text
-
-
-FIELDS, GPM = "nvmlDeviceGetFieldValues", "nvmlGpmMetricsGet"
-
-
-class ReplayDriver:
-    """Implements `Driver` over a trace, so that a real machine's answers become a test's. Tokens stand for handles.
-
-    Answers are kept by request: a function with its arguments, a field of a device, a GPM metric of a device. Each has
-    its own sequence, which stays at its last answer at the end. So a version of the agent that asks in another order,
-    or for other batches, still gets this machine's answers; what was never asked while recording is `not supported`, or
-    for a function `not found`.
-    """
-
-    def __init__(self, trace: DriverTrace) -> None:
-        self._answers: dict[object, list[Any]] = {}
-        self._at: dict[object, int] = {}
-        self._lock = threading.Lock()
-        self._samples: dict[int, object] = {}
-        self.unknown: set[object] = set()
-        """Requests that were not made while recording."""
-        for line in trace.calls:
-            self._learn(line)
-
-    def _learn(self, line: dict[str, Any]) -> None:
-        name, args = line["call"], tuple(_thaw(each) for each in line["args"])
-        if name == FIELDS and "slots" in line:
-            for pair, slot in zip(line["fields"], line["slots"], strict=True):
-                self._answers.setdefault((args[0], tuple(pair)), []).append(slot)
-        elif name == FIELDS:
-            pairs = tuple(tuple(pair) for pair in line["fields"])
-            self._answers.setdefault((FIELDS, args[0], pairs), []).append(line["code"])
-        elif name == GPM:
-            results = line.get("results", [[line.get("code", 0), 0.0]] * len(line["metrics"]))
-            for metric, result in zip(line["metrics"], results, strict=True):
-                self._answers.setdefault((GPM, line["device"], metric), []).append(result)
-        else:
-            answer = ("code", line["code"]) if "code" in line else ("value", _thaw(line["value"]))
-            self._answers.setdefault(_question(name, args), []).append(answer)
-
-    def _next(self, question: object) -> Any:
-        with self._lock:
-            answers = self._answers.get(question)
-            if answers is None:
-                self.unknown.add(question)
-                return None
-            at = self._at.get(question, 0)
-            self._at[question] = at + 1
-            return answers[min(at, len(answers) - 1)]
-
-    def call(self, name: str, *args: Any) -> Any:
-        if name == FIELDS:
-            return self._fields(args[0], args[1])
-        if name == GPM:
-            return self._gpm(args[0])
-        if name in TAKES:
-            self._samples[args[-1]] = sampled_part(args[0], args)
-        answer = self._next(_question(name, args))
-        if answer is None:
-            raise DriverError(name, TIMEOUT if name == "nvmlEventSetWait_v2" else FUNCTION_NOT_FOUND)
-        kind, value = answer
-        if kind == "code":
-            raise DriverError(name, value)
-        if name == "nvmlGpmSampleAlloc":
-            return int(value.removeprefix("sample")) + 1
-        return value
-
-    def _fields(self, device: object, array: FieldArray) -> None:
-        refused = (FIELDS, device, array.pairs)
-        if refused in self._answers:
-            raise DriverError(FIELDS, self._next(refused))
-        for index, pair in enumerate(array.pairs):
-            slot = self._next((device, pair))
-            fill_slot(array, index, NOT_SUPPORTED if slot is None else slot)
-
-    def _gpm(self, array: GpmArray) -> None:
-        device = self._samples.get(gpm_samples(array)[1])
-        for index, metric in enumerate(array.ids):
-            result = self._next((GPM, device, metric))
-            code, value = (NOT_SUPPORTED, 0.0) if result is None else result
-            array.store(index, int(code), float(value))
-
-
-def _thaw(value: Any) -> Any:
-    if isinstance(value, dict):
-        return value["is"] if set(value) == {"is"} else value
-    return tuple(_thaw(each) for each in value) if isinstance(value, list) else value
-
-
-def _question(name: str, args: Sequence[Any]) -> object:
-    """Return a request, without the buffer for the answer and without the time to wait."""
-    if name == "nvmlGpmSampleFree":
-        return name
-    if name in TAKES:
-        return (name, *args[:-1])
-    if name == "nvmlEventSetWait_v2":
-        return name, args[0]
-    return (name, *args)

@@ -50,9 +50,11 @@ LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("power"))
 
 
 def make_backend(context: BackendContext) -> PowerBackend | None:
-    """Return the node's power, unless no source of it is configured or the node is synthetic. Raises ConfigError."""
+    """Return the node's power, unless no source of it is configured or its GPUs are not this node's. Raises
+    ConfigError.
+    """
     wanted = context.config.backends
-    if context.synthetic or not set(wanted.power) - {"estimate"}:
+    if not context.has_own_hardware or not set(wanted.power) - {"estimate"}:
         return None
     return PowerBackend(wanted.power, str(context.sysfs), redfish=_redfish(context))
 

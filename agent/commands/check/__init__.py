@@ -115,6 +115,8 @@ def _obey(arguments: argparse.Namespace) -> int:
         return _learn(node_check.collect_evidence(config, options, until, "none"), arguments.learn)
     if config.backends.devices == "none":
         names -= {"driver", "xids"}
+    elif config.backends.devices in ("replay", "trace"):
+        names -= {"xids"}  # the kernel log is this node's
     evidence = node_check.collect_evidence(config, options, until, agent, given_login(arguments))
     return _report(evidence, names, expected, arguments, is_required=agent == "required")
 

@@ -19,6 +19,7 @@ import msgspec
 
 from agent.backends.kmsg import KmsgReader, read_xids
 from agent.config.schema import Config, ConfigError
+from agent.config.words import NOT_OF_NODE
 from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, read_request
 from agent.health import fault_findings, gpu_findings
 from agent.health.examination import examined, expected_of, view_of
@@ -223,7 +224,7 @@ def collect_evidence(
     `given` is how to log in to the agent, if not as a peer of the rack does.
     """
     alerts = None if agent == "none" else BackgroundQuery(partial(query_agent, own_agent(config, given), until))
-    is_real = scenario_of(config) is None and config.backends.devices != "none"
+    is_real = config.backends.devices not in (*NOT_OF_NODE, "none")
     kernel_log = BackgroundQuery(read_kernel_log) if is_real else None
     paused = _pause(config, options)
     sampled = replace(_sample(_without_devices(config) if paused else config, options, until), paused=paused)

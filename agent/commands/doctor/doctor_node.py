@@ -18,6 +18,7 @@ import msgspec
 from agent.backends.sysfs import PciDevice, list_names, nvidia_gpus, pci_devices, text
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding
 from agent.config.schema import Config
+from agent.config.words import NOT_OF_NODE
 from agent.lib.http_answers import AnswerBounds, HttpError
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
@@ -252,7 +253,7 @@ class DoctorNode:
     @property
     def has_driver(self) -> bool:
         """Whether GPUs of this node are to be read."""
-        return self.config.backends.devices not in ("synthetic", "none")
+        return self.config.backends.devices not in (*NOT_OF_NODE, "none")
 
     @cached_property
     def unit(self) -> Path | None:

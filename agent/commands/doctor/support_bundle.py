@@ -143,7 +143,7 @@ def _parts(
             "recording.coldplate", f"a recording of {seconds} s", lambda: _recording(seconds, key, node, arguments)
         ),
     ]
-    if node.has_driver and node.config.backends.devices != "replay":
+    if node.has_driver:
         parts.append(BundlePart("driver-calls.jsonl", "calls of the NVIDIA driver and its answers", _driver_calls))
     return parts
 

@@ -85,8 +85,8 @@ class LocalSampler:
 
 
 def _owners(config: Config, options: CommandLineOptions) -> OwnerOf | None:
-    """Return what knows whose a process is; None for a recording. Raises ConfigError."""
-    if config.backends.devices == "replay":
+    """Return what knows whose a process is; None for those of another machine. Raises ConfigError."""
+    if config.backends.devices in ("replay", "trace"):
         return None
     if config.backends.devices == "synthetic":
         return scenario_owners(load_scenario(checked_scenario(config)))

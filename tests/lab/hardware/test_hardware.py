@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.nvml.trace import DriverTrace
+from agent.backends.nvml.trace_file import DriverTrace
 from agent.catalogue import BY_NAME
 from tests.fakes.nvml.build import CONTROL, build, command
 from tests.lab.hardware.compare import judge_number
@@ -40,7 +40,7 @@ def test_every_step_that_needs_no_gpu_runs_over_the_stand_in(tmp_path: Path) -> 
     checks = [each for section in json.loads(report.read_text())["sections"] for each in section["checks"]]
     verdicts = {each["name"]: each["verdict"] for each in checks}
     assert verdicts["at most 7 device calls in a fast sample"] == verdicts["GPU 1 registers for XIDs"] == "ok"
-    assert DriverTrace(trace).provenance["stand_in"] is True
+    assert DriverTrace(trace).provenance["stand_in"] is True and "no real GPU" in DriverTrace(trace).provenance["GPUs"]
     assert "GPU-c01d97a7" not in trace.read_text() + done.stdout + report.read_text()
 
 

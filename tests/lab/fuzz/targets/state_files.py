@@ -13,14 +13,15 @@ from datetime import timezone
 from pathlib import Path
 
 from agent.backends.nvml.nvml_source import NvmlSource
-from agent.backends.nvml.trace import DriverTrace, DriverTraceError
+from agent.backends.nvml.trace_file import DriverTrace, DriverTraceError
+from agent.backends.nvml.trace_replay import ReplayDriver
 from agent.backends.protocol import AbsentError, DeviceError, SourceError
 from agent.catalogue import BY_NAME
 from agent.commands.import_ import nvidia_smi_log
 from agent.commands.import_.import_columns import ImportedSample, ImportProblems, LogFormatError, SnapshotMaker
 from agent.daemon.pausing import ANSWER, REQUEST, PauseError, read_answer, read_request
 from agent.lib.state_files import DamagedError, seal
-from agent.model import Gap, Gpu, GpuIdentity, Lane, NvLink, Reason, Series
+from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, NvLink, Reason, Series
 from agent.recording.column_reader import ColumnBlock
 from agent.recording.file_records import MAGIC, START, RecordingError
 from agent.recording.file_records import encode_record as record_of
@@ -142,7 +143,14 @@ def mended(data: bytes) -> bytes:
 def use_trace(data: bytes, folder: Path) -> None:
     path = folder / "trace.jsonl"
     path.write_bytes(data)
-    DriverTrace(path)
+    source = NvmlSource(ReplayDriver(DriverTrace(path)), wall=lambda: 1e9, patience=0.2)
+    with suppress(AbsentError, SourceError, DeviceError):
+        for channel in source.open(Instant(1.0, 1e9)):
+            for turn in range(2):
+                for lane in Lane:
+                    channel.read(lane, Instant(2.0 + turn, 1e9))
+        source.events(0.0)
+    source.close()
 
 
 class OneGpu(FakeDriver):
@@ -292,9 +300,11 @@ TARGETS = (
            "agent/recording/file_records.py", "agent/recording/column_reader.py", "agent/recording/file_records.py",
            "agent/recording/read_definitions.py"), use_recording, (), (RecordingError,), named=True, words=(b"null",
            b"1e999", b"-1", b"[]", b"{}", b"H", b"D", b"B")),
-    Target("driver-traces", ("agent/backends/nvml/trace.py",), use_trace,
+    Target("driver-traces", ("agent/backends/nvml/trace.py", "agent/backends/nvml/trace_file.py",
+           "agent/backends/nvml/trace_checks.py"), use_trace,
            (b'{"trace": 1}\n{"call":"nvmlInit","args":[],"value":null}\n{"shown": {}}\n',), (DriverTraceError,),
-           named=True),
+           files=("tests/nvml/traces/*.jsonl",), named=True, seconds=4.0, words=(b"null", b"-1", b"NaN", b"1e308",
+           b"[]", b"18446744073709551615", b'{"is":"gpu0"}', b'"code":15', b'"\\ud800"', b"true")),
     Target("driver-answers", ("agent/backends/nvml/fields.py", "agent/backends/nvml/calls.py",
            "agent/backends/nvml/gpu_enumeration.py"), use_driver, (H100, b""), (AbsentError, SourceError, DeviceError),
            seconds=4.0, words=(b'"\\ud800"', b'"\\u0000"', b'{"code": 15}', b"-1", b"18446744073709551615",
