@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import logging
 import os
 import threading
@@ -155,6 +154,8 @@ class PasswordChecks:
 
     def _mark(self, *parts: str | bytes) -> bytes:
         """Return what a login is remembered by: it says nothing of the password without this process's secret."""
+        import hashlib  # brings 0.7 MiB of OpenSSL, which a daemon without passwords does not need
+
         mark = hashlib.blake2b(key=self._secret, digest_size=32)
         for part in parts:
             data = part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part

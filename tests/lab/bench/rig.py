@@ -133,6 +133,8 @@ class Pace:
     """How long things take, in seconds; `scrapes` is a number of scrapes a round and program."""
 
     warm: float = 8.0
+    settle: float = 45.0
+    """Until every lane was read and all series are there: each that comes makes the agent look at all of them again."""
     sampling: float = 60.0
     fast: float = 45.0
     scrapes: int = 200
@@ -142,7 +144,7 @@ class Pace:
     fault: float = 8.0
 
 
-QUICK = Pace(warm=3.0, sampling=8.0, fast=6.0, scrapes=20, rounds=2, unscraped=5.0, repeats=5, fault=2.0)
+QUICK = Pace(warm=3.0, settle=3.0, sampling=8.0, fast=6.0, scrapes=20, rounds=2, unscraped=5.0, repeats=5, fault=2.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def every_second(rig: Rig) -> Section:
         rig.coldplate(judging=False) as daemon,
         rig.coldplate() as judge,
     ):
-        rig.wait(rig.pace.warm, "CPU at 1 s: coldplate and nvitop-exporter settle")
+        rig.wait(rig.pace.settle, "CPU at 1 s: coldplate and nvitop-exporter settle")
         number_of_parts = _parts(rig.pace.sampling)
         began, judged = time.monotonic(), cpu_seconds(judge.pids)
         marks = [(cpu_seconds(daemon.pids), cpu_seconds([peer]))]
