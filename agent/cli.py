@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         abandon_output()
         return 1
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone: nobody to tell
+        sys.stderr.close()  # the reader of the output has exited, so no message can reach it
         return 1
     except OSError as error:
         if error.filename is None:

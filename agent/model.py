@@ -188,7 +188,7 @@ class Metric:
     most by which a counter can grow in a second, in the row's unit, where that is not what is usual for the unit.
     `further_labels` are those that a series has beside `labels` if the device reports them.
     `statistics_shown` is `shown` for the rows of the minimum, mean and maximum of a rolling row, and of a peak. `peak`:
-    a row tells the highest rate at which a counter grew from one sample to the next within the rolling minute.
+    the row is the highest rate at which a counter grew from one sample to the next within the rolling minute.
     """
 
     name: str
@@ -395,7 +395,7 @@ class Snapshot:
     reports: tuple[BackendReport, ...] = ()
 
     def __iter__(self) -> Iterator[Reading]:
-        """Yield all readings, one after the other: for occasional use, since each is made anew."""
+        """Yield all readings, one after the other: for occasional use, since it makes a new object for each."""
         for layout, values in self.frames:
             yield from readings_of(layout.series, values)
 
@@ -466,7 +466,7 @@ class RuleReport(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GroupReport:
-    """The state of one group of rules; `interval` in seconds, `limit` 0 is none."""
+    """The state of one group of rules; `interval` in seconds, `limit` 0 means no limit."""
 
     name: str
     file: str

@@ -196,7 +196,7 @@ class FileReaderPool:
                     work.settle(walk)
 
     def _send(self, work: _ReadRound) -> bool:
-        """Put another reader to work; False if there may be none."""
+        """Start another reader on the round. Return False if all allowed readers hang or a thread cannot be started."""
         reader = _ReaderThread()
         if self._spare:
             self._spare = False

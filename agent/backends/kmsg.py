@@ -74,7 +74,7 @@ class KernelRecord(NamedTuple):
 
 
 class SxidRecord(NamedTuple):
-    """One SXid: the NVSwitch's PCI address, the code, and how grave the line says that it is."""
+    """One SXid: the NVSwitch's PCI address, the code, and the severity that the line states."""
 
     pci: str
     code: int

@@ -149,13 +149,13 @@ class DeviceSource(Protocol):
     name: str
 
     def open(self, now: Instant) -> Sequence[Channel]:
-        """Initialise, enumerate, and return the devices that identified themselves at once; there may be none.
+        """Initialise, enumerate, and return the devices that identified themselves at once; possibly empty.
 
         Raises AbsentError (no driver, no device) or SourceError.
         """
 
     def roster(self, now: Instant) -> Roster:
-        """Return the devices that have joined by now; asks the missing ones again. Never waits for a device. Raises
+        """Return the devices that have joined by now. Retries the missing ones, never waits for a device. Raises
         SourceError.
 
         A channel that was returned once stays, at its position.

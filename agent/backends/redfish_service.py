@@ -188,7 +188,7 @@ class RedfishService:
         try:
             answer = exchange(self._client, self._target, path, self._clock() + self._patience)
         except HttpError as error:
-            if error.kept and error.fault in _BROKEN_OFF:  # try once more, on a new connection
+            if error.kept and error.fault in _BROKEN_OFF:  # retry on a new connection
                 return self._exchange(path)
             reason, remedy = _FAULTS.get(error.fault, (Reason.LOST, ""))
             raise self.error(reason, path, f"{error}{remedy}") from error
@@ -273,7 +273,7 @@ class RedfishPoll:
         return document
 
     def at(self, path: str | None) -> dict[str, Any]:
-        """Return the document at a link; an empty one where there is none."""
+        """Return the document at a link; an empty one if it is missing."""
         return (self.read(path) if path is not None else None) or {}
 
     def members(self, path: str | None) -> list[str]:

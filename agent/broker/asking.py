@@ -24,7 +24,7 @@ class BrokerError(OSError):
 
 
 def explained(error: OSError) -> str:
-    """Return why the broker did not answer, and the remedy if there is one, in words."""
+    """Return a text with the reason why the broker did not answer, and the remedy if one is known."""
     if not isinstance(error, BrokerError):
         return str(error.strerror)
     unreachable = error.errno in (errno.ENOENT, errno.ECONNREFUSED, errno.EACCES, errno.EPERM)

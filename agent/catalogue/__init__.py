@@ -99,5 +99,5 @@ if len(BY_NAME) != len(ROWS):
 
 
 def metric(name: str) -> Metric:
-    """Return the row of that name. Raises KeyError when there is none."""
+    """Return the metric of that name. Raises KeyError for an unknown name."""
     return BY_NAME[name]

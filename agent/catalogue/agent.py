@@ -25,7 +25,7 @@ BACKENDS = (
            "Time that reads of the backend took, by lane: for GPUs nearly all of it is spent in the driver.",
            Lane.FAST, (Derived("monotonic clock"),), labels=("lane",)),
     Metric("coldplate_backend_series_left_out", Kind.GAUGE, Unit.NONE, Backend,
-           "Series that the backend leaves out because they exceed its limit; absent if there are none.",
+           "Series that the backend leaves out because they exceed its limit; absent while it leaves out no series.",
            Lane.SLOW, (Derived("count"),)),
     Metric("coldplate_driver_calls_total", Kind.COUNTER, Unit.NONE, Backend,
            "Driver calls or file reads that the backend made.",

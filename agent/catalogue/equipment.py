@@ -1,4 +1,4 @@
-"""The rows of what cools the node, as its management controller tells it: leak detectors, coolant connectors, fans.
+"""Metrics of node cooling, which the management controller reports: leak detectors, coolant connectors, fans.
 
 Names and units of the sources are those of DMTF's schemas LeakDetector, CoolantConnector, Fan, ThermalMetrics and
 Thermal (Redfish DSP8010).

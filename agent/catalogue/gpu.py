@@ -252,7 +252,7 @@ FAULTS = (
            Lane.EVENT, (Source("NVML event set and /dev/kmsg, merged"),), labels=("xid",),
            span=(0, 1e12), simulated=(0, 1e6), shown=Shown.COUNTED),
     Metric("coldplate_gpu_xid_graded_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
-           "XID errors 144 to 150 (NVLink 5) of which the kernel log says how grave they are: fatal or nonfatal.",
+           "XID errors 144 to 150 (NVLink 5) whose line in the kernel log states a severity: fatal or nonfatal.",
            Lane.EVENT, (Source("/dev/kmsg"),), labels=("xid", "grade"), span=(0, 1e12), simulated=(0, 1e6)),
     Metric("coldplate_gpu_xid_last_timestamp_seconds", Kind.GAUGE, Unit.SECONDS, Gpu,
            "Time at which the driver last reported this XID, in seconds since the epoch.",

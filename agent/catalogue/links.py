@@ -128,9 +128,9 @@ FABRIC_STATES = ("not_supported", "not_started", "in_progress", "completed")
 
 @dataclass(frozen=True, slots=True)
 class FabricAspect:
-    """Some bits of the mask that tells the fabric's health: a code of `width` bits at `shift`.
+    """Some bits of the fabric's health mask: a code of `width` bits at `shift`.
 
-    0 means that the driver cannot tell, `good` that there is no problem, and each code of `bad` is one by its name.
+    0 means unknown to the driver, `good` no problem, and each code of `bad` is a problem with its name.
     """
 
     shift: int

@@ -1,8 +1,8 @@
-"""The rows of an NVLink's physical layer from NVLink 5 on (Blackwell): how many bits arrive wrong, and what mends them.
+"""Metrics of an NVLink's physical layer from NVLink 5 on (Blackwell): bit errors, their correction, retransmission.
 
-Error ratios are the driver's own, which does not say over which time it takes them. In NVIDIA's words effective errors
-are those of packets, and symbol errors those of received symbols. A link mends codewords by forward error correction
-(FEC), and asks for blocks again that it could not mend (PLR, physical layer retransmission).
+Error ratios are computed by the driver, which does not say over which time. NVIDIA calls errors of packets effective
+errors, and errors of received symbols symbol errors. A link corrects codewords by forward error correction (FEC), and
+requests blocks again that it could not correct (PLR, physical layer retransmission).
 """
 
 from __future__ import annotations

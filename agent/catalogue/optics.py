@@ -1,4 +1,4 @@
-"""The rows of the physical layer of Ethernet and RoCE ports, as the kernel's ethtool netlink tells it, and of adapters.
+"""Metrics of the physical layer of Ethernet and RoCE ports, read over the kernel's ethtool netlink, and of adapters.
 
 Counters are the driver's. A codeword ("block") is what forward error correction works on: 5,440 bits with RS-FEC of
 PAM4 links (IEEE 802.3 clause 91 and 119).

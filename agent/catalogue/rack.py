@@ -41,7 +41,7 @@ POWER = (
 
 PEERS = (
     Metric("coldplate_rack_peer_up", Kind.STATE, Unit.NONE, Rack,
-           "1 if the peer's last response was accepted, 0 if there was none or it was rejected.",
+           "1 if the peer's last response was accepted, 0 if it was missing or rejected.",
            Lane.FAST, (Derived("polling of rack.peers"),), labels=("peer",), span=(0, 1), simulated=(0, 1)),
     Metric("coldplate_rack_peer_failures_total", Kind.COUNTER, Unit.NONE, Rack,
            "Failed or rejected responses of the peer: connect, timeout, http, garbage, foreign, clock or excess.",

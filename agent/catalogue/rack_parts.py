@@ -1,4 +1,4 @@
-"""The rows of equipment that serves a rack, as its Redfish services tell: coolant distribution units, shelves and PDUs.
+"""Metrics of rack equipment, read from its Redfish services: coolant distribution units, power shelves and PDUs.
 
 `equipment` is the name that the service has in the configuration, `unit` the Id that a unit has there. Which node asks
 is no label: it may be another one a minute later, and the equipment is the rack's. Names and units of the sources are

@@ -71,7 +71,7 @@ def grade_of(code: int, text: str) -> Grade | None:
 
 
 def _is_fatal(unit: str, is_called_fatal: bool, interrupt: int, status: int) -> bool:
-    """Return the graver of the driver's word and the catalog's line for the error status."""
+    """Return True if the driver or the catalog's line for the error status calls the error fatal."""
     if unit.startswith(_LINK_EVENTS):
         return is_called_fatal and (interrupt >> 20) & 0x3F not in _HARMLESS_DOWNS
     if unit == "RLW_RXPIPE" and status & 0x7:
@@ -92,7 +92,7 @@ JUDGED = "NVIDIA Xid catalog, which names no action: judged from its description
 
 
 class XidClass(Enum):
-    """What a code asks for, the gravest last."""
+    """What a code asks for, in order of severity."""
 
     NOTE = "note"
     APPLICATION = "application"
@@ -131,7 +131,7 @@ class TriagedXid:
 
     @property
     def action(self) -> str:
-        """What to do, in words that fit after a colon."""
+        """What to do: a text that fits after a colon."""
         return self.own_action or ACTIONS[self.triage]
 
 
@@ -280,7 +280,7 @@ def class_of(code: int, text: str = "") -> XidClass:
 
 
 def called(code: int | str) -> str:
-    """Return a code as people read it, `79 (GPU has fallen off the bus)`; the code alone where nobody knows more."""
+    """Return a code as people read it, `79 (GPU has fallen off the bus)`; an unknown code alone."""
     text = str(code)
     row = TRIAGE.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 10 else None
     return text if row is None else f"{text} ({row.name})"

@@ -42,7 +42,7 @@ class Key:
 
     @property
     def range(self) -> str:
-        """The bounds in words; empty if there are none."""
+        """The bounds as a text; empty without bounds."""
         if self.above:
             return f"more than {self.above} and up to {self.most}"
         return f"{self.least} to {self.most}" if self.most else ""

@@ -1,7 +1,7 @@
 """Reads the configuration: one YAML file in which every key is optional.
 
-An unknown key is an error that names file, line, key path and the nearest valid key: a typo that is ignored is a
-threshold that nobody set. A key of a feature that this version does not have is an error that says so. A value of the
+An unknown key is an error that names file, line, key path and the nearest valid key: an ignored typo would silently
+leave the default in place. A key of a feature that this version does not have is an error that says so. A value of the
 wrong type is explained in an operator's terms, with the remedy.
 """
 

@@ -27,8 +27,8 @@ def cpu_of_process(pid: int) -> float | None:
 def cpu_of_thread(tid: int) -> float | None:
     """Return the same of one thread of this process, by its native id.
 
-    By its number and not by `pthread_getcpuclockid`, which reads freed memory if the thread has just ended: the kernel
-    says that there is none.
+    It passes the id to the kernel, which reports an ended thread as an error; `pthread_getcpuclockid` would read freed
+    memory then.
     """
     return _cpu(tid, _THREAD)
 

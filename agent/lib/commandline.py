@@ -46,7 +46,7 @@ INVALID = {MISUSED: "the command line or the configuration is invalid; one line 
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that tells a mistake in one line and suggests the nearest valid word.
+    """A parser that reports a mistake in one line and suggests the nearest valid word.
 
     `examples` are pairs of a whole command line and what it is for; `exit_statuses` has the meaning of each. One that
     `acts` changes something on the node, and is never suggested in place of an unknown word.
@@ -131,7 +131,7 @@ class OutputError(Exception):
 
 
 class Output(io.TextIOWrapper):
-    """Standard output whose errors are told from those of the files that a command writes."""
+    """Standard output that raises OutputError, unlike the files that a command writes."""
 
     def write(self, text: str) -> int:
         """As the base class. Raises OutputError, or BrokenPipeError where the reader has gone."""
@@ -175,7 +175,7 @@ def guard_output() -> None:
 
 
 def abandon_output() -> None:
-    """Let what is still to be written go nowhere: the interpreter would fail on it once more at its end."""
+    """Discard the output that is not written yet; the interpreter would fail again to write it when it exits."""
     if sys.stdout is None or isinstance(sys.stdout, NoOutput):
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -1,4 +1,4 @@
-"""Tells on a terminal how far something has come that takes longer than a second."""
+"""Shows progress on a terminal for work that takes longer than a second."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 PATIENCE_SECONDS = 1.0
-"""Seconds for which nothing is said: most things are done by then."""
+"""Seconds before the first line: most work is done by then."""
 EVERY_SECONDS = 0.2
 """Seconds between two lines."""
 
@@ -15,8 +15,8 @@ EVERY_SECONDS = 0.2
 class Progress:
     """One line that is written over itself and gone at the end; nothing where `stream` is no terminal.
 
-    `now` gives seconds, `total` is the number of steps, 0 where it is unknown, and the time is looked at after `every`
-    so many. Use it in a `with` statement.
+    `now` gives seconds, `total` is the number of steps, 0 if unknown, and the clock is read once in `every` steps. Use
+    it in a `with` statement.
     """
 
     def __init__(

@@ -97,7 +97,7 @@ def _sync(folder: Path) -> None:
 def read_whole(path: Path) -> bytes:
     """Return the content of a file.
 
-    Raises OSError if there is none or it cannot be read, and DamagedError for what the agent cannot have written: a
+    Raises OSError if it is missing or cannot be read, and DamagedError for what the agent cannot have written: a
     file that is too large, or not a regular one.
     """
     try:

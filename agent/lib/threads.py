@@ -66,7 +66,7 @@ class KeptThread:
         self.beats = 0
         self.done = False
         self.trouble = ""
-        """What is wrong with the thread now, in words; empty while it is well."""
+        """A text that says what is wrong with the thread now; empty while it is well."""
         self._work = work
         self._clock = clock
         self._thread: threading.Thread | None = None
@@ -131,7 +131,7 @@ class KeptThread:
             except BaseException as error:  # whatever it is: nothing else would ever report it
                 self._fell(error)
             else:
-                self._work = _nothing  # it may hold what it wrote, for as long as somebody holds this
+                self._work = _nothing  # what it refers to would stay in memory as long as this object
                 self.done = True
                 return
             if self._clock() - began > SOUND_AFTER_SECONDS:
@@ -173,13 +173,13 @@ class Threads:
         process is of no use.
         """
         kept = KeptThread(name, work, patience, vital, self._clock)
-        kept.start()  # before `tend` knows of it, which would start it at the same moment once more
+        kept.start()  # before it is listed: `tend` in another thread would start it a second time
         with self._lock:
             self._kept.append(kept)
         return kept
 
     def tend(self) -> None:
-        """Start threads that could not be started, and look for stuck ones. To be called about once a second."""
+        """Start threads that failed to start, and report stalled ones. Call about once a second."""
         now = self._clock()
         away = now - self._looked_at > AWAY_SECONDS
         self._looked_at = now
@@ -203,14 +203,12 @@ class Threads:
         return list(states.values())
 
     def troubles(self) -> dict[str, str]:
-        """Return what is wrong with the threads of each name, in words, vital or not; those that are well are left
-        out.
-        """
+        """Return what is wrong with the threads of each name, vital or not, without those that are well."""
         with self._lock:
             return {each.name: each.trouble for each in self._kept if each.trouble}
 
     def trouble(self) -> str:
-        """Return what is wrong with a vital thread, in words; empty while all are well."""
+        """Return a text that says what is wrong with a vital thread; empty while all are well."""
         with self._lock:
             return next(
                 (f"thread {each.name} {each.trouble}" for each in self._kept if each.vital and each.trouble), ""

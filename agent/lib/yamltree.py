@@ -226,7 +226,7 @@ def _check_characters(text: str) -> None:
 
 
 def _check_directives(text: str) -> None:
-    """Allow `%YAML 1.1` at the beginning and nothing else: no file of ours needs what such lines can do."""
+    """Allow `%YAML 1.1` at the beginning and nothing else: no file of coldplate needs other directives."""
     if "%" not in text:
         return
     first = _CONTENT.search(text)
@@ -446,7 +446,7 @@ def _line(event: Any) -> int:
 
 
 def _tag(event: Any, line: int) -> str:
-    """Return the tag in its short form; empty if there is none, or only `!`."""
+    """Return the tag in its short form; empty without a tag, or for `!` alone."""
     tag = event.tag
     if tag is None or tag == "!":
         return ""

@@ -20,24 +20,24 @@ KINDS = ("code", "documents", "rules")
 
 WORDS = {
     # pattern, without regard to case: allowed in code, documents, rules
-    r"told": (37, 1, 0),
-    r"tell(s|ing|er|ers)?": (53, 6, 1),
+    r"told": (35, 1, 0),
+    r"tell(s|ing|er|ers)?": (40, 6, 1),
     r"who(m)?ever": (6, 0, 0),
-    r"some(body|one)": (6, 0, 0),
-    r"(nobody|no one)": (15, 3, 1),
+    r"some(body|one)": (5, 0, 0),
+    r"(nobody|no one)": (12, 3, 1),
     r"(any|every)body": (3, 0, 0),
-    r"mend(s|ed|ing)?": (4, 0, 1),
-    r"(is|are|was|be) none": (92, 3, 0),
-    r"of (ours|theirs|yours)": (15, 0, 0),
+    r"mend(s|ed|ing)?": (1, 0, 1),
+    r"(is|are|was|be) none": (66, 1, 0),
+    r"of (ours|theirs|yours)": (13, 0, 0),
     r"let(s|ting)? (it |them )?go": (4, 0, 0),
-    r"anew": (9, 3, 0),
-    r"once more": (5, 0, 0),
-    r"so many": (16, 0, 1),
+    r"anew": (8, 3, 0),
+    r"once more": (2, 0, 0),
+    r"so many": (15, 0, 1),
     r"likewise": (0, 0, 0),
     r"for good": (3, 1, 0),
-    r"in words": (13, 0, 0),
-    r"grave(r|st)?": (6, 2, 0),
-    r"(came|comes?) to(?! (an end|rest)\b)": (6, 0, 0),
+    r"in words": (7, 0, 0),
+    r"grave(r|st)?": (2, 1, 0),
+    r"(came|comes?) to(?! (an end|rest)\b)": (5, 0, 0),
 }
 
 

@@ -35,7 +35,7 @@ class EquipmentBackend:
         self._series: dict[tuple[Metric, CoolingComponent, str], Series] = {}
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
-        """Return the state of every detector and fan, and all values. Raises AbsentError where there are none."""
+        """Return the state of every detector and fan, and all values. Raises AbsentError on a node without them."""
         calls = self._paced.poll(now.mono)
         seen = self._paced.value
         if self._paced.absence:

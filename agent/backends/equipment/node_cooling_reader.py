@@ -103,7 +103,7 @@ class NodeCoolingReader(RedfishReader):
         """The same of fans."""
 
     def look(self) -> NodeCoolingReadings:
-        """Return all parts, as they are now. Raises AbsentError if there are none, and DeviceError."""
+        """Return all parts, as they are now. Raises AbsentError if the node has no such part, and DeviceError."""
         now = self._clock()
         asks, calls = self._asks(), 0
         if self._found is None or now - self._searched_at >= SEARCH_SECONDS:

@@ -48,14 +48,14 @@ def over_http(targets: Mapping[str, HttpTarget], clock: Callable[[], float]) -> 
 
 
 class _AssignedService(NamedTuple):
-    """A service while it is this agent's turn to ask it."""
+    """A service while this agent is the one that polls it."""
 
     watch: RackEquipmentReader
     paced: PolledSource[EquipmentPollResult]
 
 
 class _ServiceReadings(NamedTuple):
-    """What a service's last answer came to, made once for each answer."""
+    """The readings and gaps of a service's last answer, made once for each answer."""
 
     answer: EquipmentPollResult | DeviceError
     readings: tuple[Reading, ...]
@@ -63,9 +63,9 @@ class _ServiceReadings(NamedTuple):
 
 
 class RackEquipmentBackend:
-    """Shows what was last seen of the services whose turn it is. `clock` gives monotonic seconds.
+    """Returns the last readings of the services that this agent polls. `clock` gives monotonic seconds.
 
-    `services` opens each by its name, when its turn begins.
+    `services` opens a service by its name, when this agent begins to poll it.
     """
 
     name = "rack_equipment"

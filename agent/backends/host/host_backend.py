@@ -69,7 +69,7 @@ class HostBackend:
     shortest = 1.0
 
     def __init__(self, procfs: str = "/proc", sysfs: str = "/sys") -> None:
-        # The only way to tell psutil the root is this setting of its module, which applies to the whole process.
+        # psutil takes the root only from this setting of its module, which applies to the whole process.
         psutil.PROCFS_PATH = procfs
         self._book = SeriesCache()
         self._relay = FileReaderPool(self.name, PATIENCE_SECONDS, READERS)

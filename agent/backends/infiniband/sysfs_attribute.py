@@ -1,4 +1,4 @@
-"""One sysfs file of a port: from its bytes to a number, or to the reason why there is none.
+"""One sysfs file of a port: from its bytes to a number, or to the reason of the gap.
 
 A read through an open descriptor costs a tenth of opening (sysfs regenerates the content for a read at offset 0).
 What is not fully understood is rejected: half a number is not a number.
@@ -165,7 +165,7 @@ class SysfsAttribute:
         self._reading = Reading(series, 0)
 
     def read(self) -> Reading | Gap:
-        """Return the value, or why there is none."""
+        """Return the value, or a gap with its reason."""
         try:
             raw = self._pread(self.fd, SIZE, 0) if self.fd >= 0 else self._open()
         except OSError as error:

@@ -165,7 +165,7 @@ def _uid(match: re.Match[str]) -> int | None:
 
 
 def _unit(path: str) -> str:
-    """Return the innermost unit or transient scope that was started for this work; "" if there is none."""
+    """Return the innermost unit or transient scope that was started for this work; "" if the path has no such unit."""
     owner = _USER.search(path)
     for part in reversed(path.split("/")):
         if _TRANSIENT.fullmatch(part):

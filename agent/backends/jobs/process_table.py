@@ -125,9 +125,9 @@ MOST_STRANGE = 64
 
 @dataclass(frozen=True, slots=True)
 class GpuProcessFacts:
-    """One process of a GPU. `job` is None for a program that does not use it; `host` is the host name it was given.
+    """One process of a GPU. `job`: None for a program that does not use the GPU. `host`: its HOSTNAME variable.
 
-    `owner` is the number of its user, None where the node has no name for it.
+    `owner` is the number of its user, None if the node has no name for that user.
     """
 
     pid: int

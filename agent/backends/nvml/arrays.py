@@ -80,7 +80,7 @@ class FieldArray:
             self._u32[i * self._WORDS + 1] = scope
 
     def decode(self) -> Sequence[Slot]:
-        """Return the value of each slot, or why there is none.
+        """Return the value of each slot, or its error.
 
         Decoded at once if all are good and of the usual types.
         """
@@ -158,7 +158,7 @@ class GpmArray:
         self._f64[3 + index * 5 + 1] = value
 
     def decode(self) -> Sequence[Slot]:
-        """Return the value of each metric, or why there is none."""
+        """Return the value of each metric, or its error."""
         count = len(self.ids)
         codes = self._u32[7 : 7 + 10 * count : 10].tolist()
         values: Sequence[float] = self._f64[4 : 4 + 5 * count : 5].tolist()

@@ -40,7 +40,7 @@ class AdapterSensor:
     """The temperature that the driver calls critical, which does not change."""
 
     def read(self) -> Reading | RequestFailure:
-        """Return the temperature, or why there is none."""
+        """Return the temperature, or the failure."""
         try:
             said = text(self.path)
         except OSError as error:
@@ -143,7 +143,7 @@ def _sensors_of(name: str, hardware: str) -> Iterator[AdapterSensor]:
 
 
 def _limit_in(path: str) -> float | None:
-    """Return a limit in degrees; None if there is none. A driver says 0 for a module that states none."""
+    """Return a limit in degrees; None if missing. A driver gives 0 if the module states no limit."""
     with suppress(OSError):
         said = text(path)
         if _MILLIDEGREES.fullmatch(said) and int(said) > 0:

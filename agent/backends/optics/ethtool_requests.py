@@ -275,7 +275,7 @@ class MissingPortMetrics:
     def take(
         self, question: EthtoolRequest, device: str, answer: list[PortValue] | RequestFailure | UnansweredRead
     ) -> None:
-        """Note what a question about a port gave."""
+        """Note the answer to a request about a port."""
         if isinstance(answer, list):
             given = {each.row for each in answer}
             self.give(given)
@@ -290,13 +290,13 @@ class MissingPortMetrics:
         """Note rows that a port has."""
         self._given.update(rows)
 
-    def miss(self, row: Metric, reason: Reason, told: str) -> None:
-        """Note that a port lacks a row; `told` names the port and the reason."""
-        self._missing.setdefault((row, reason), []).append(told)
+    def miss(self, row: Metric, reason: Reason, detail: str) -> None:
+        """Note that a port lacks a row; `detail` names the port and the reason."""
+        self._missing.setdefault((row, reason), []).append(detail)
 
     def gaps(self) -> Iterator[Gap]:
         """Yield one for each row and reason; it names one port, and how many there are."""
-        for (row, reason), told in self._missing.items():
+        for (row, reason), details in self._missing.items():
             if reason is not Reason.UNSUPPORTED or row not in self._given:
-                more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
-                yield Gap(row, Node(), reason, f"{told[0]}{more}")
+                more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
+                yield Gap(row, Node(), reason, f"{details[0]}{more}")

@@ -144,7 +144,7 @@ class HwmonPower:
             raise AbsentError(f"no power meter for the whole node under {self._root}")
         if len(whole) > 1:
             paths = ", ".join(meter.path for meter, _ in whole)
-            raise DeviceError(Reason.UNSUPPORTED, f"cannot tell which meter measures the whole node: {paths}")
+            raise DeviceError(Reason.UNSUPPORTED, f"not known which meter measures the whole node: {paths}")
         ((_, answer),) = whole
         if isinstance(answer, DeviceError):
             raise answer

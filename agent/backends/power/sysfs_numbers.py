@@ -1,4 +1,4 @@
-"""Reads one number or word from sysfs, with the reason if there is none."""
+"""Reads one number or word from sysfs; a failure has its reason."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class NumberFile:
         self.path = path
 
     def read(self) -> int | DeviceError:
-        """Return the number, or why there is none."""
+        """Return the number, or the error."""
         try:
             return read_number(self.path)
         except DeviceError as error:

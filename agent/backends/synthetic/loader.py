@@ -156,7 +156,7 @@ class ScenarioReader:
         )
 
     def seed(self, keys: Mapping[str, object]) -> int:
-        """Return the seed; 1 if there is none."""
+        """Return the seed, by default 1."""
         seed = keys.get("seed", 1)
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             self.fail("seed", f"expected a whole number from 0, found {shown(seed)}")

@@ -1,6 +1,6 @@
 """Kubernetes: the pod's cgroup, as the kubelet makes it with its two cgroup drivers.
 
-pkg/kubelet/cm: pod_container_manager_linux.go and cgroup_manager_linux.go. The pod's uid is all that a cgroup tells;
+pkg/kubelet/cm: pod_container_manager_linux.go and cgroup_manager_linux.go. A cgroup has only the pod's uid;
 its name comes from the directories of its logs or from the kubelet.
 """
 

@@ -2,7 +2,7 @@
 
 Cgroups: /oar/USER_JOB of version 1 (sources/core/tools/job_resource_manager_cgroups.pl of oar-team/oar) and
 /oar.slice/oar-uUSER.slice/oar-uUSER-jJOB.slice of OAR 3, as Alumet's collector knows them, too. Variables: oarsub(1).
-Its jobs are started through an sshd of its own, so that without cgroups nothing tells them from logins.
+OAR starts its jobs through its own sshd, so that without cgroups they look like logins.
 """
 
 from __future__ import annotations

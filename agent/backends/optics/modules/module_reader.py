@@ -38,9 +38,9 @@ Memory = Callable[[ModuleSpan], bytes]
 
 @dataclass(frozen=True, slots=True)
 class ModuleFacts:
-    """What is read once for each module. `limits` may be why there are none; None: it has no such page.
+    """Facts that are read once for each module. `limits` is None if the module has no page of limits.
 
-    `diagnosed` is where its diagnostics are, or why that is not known.
+    `limits` and `diagnosed`, the places of its diagnostics, may be the failure to read them.
     """
 
     layout: MemoryMap
@@ -53,12 +53,12 @@ class ModuleFacts:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing of it must be asked for again."""
+        """Whether no read of it failed, so that none must be repeated."""
         return not isinstance(self.limits, RequestFailure) and not isinstance(self.diagnosed, RequestFailure)
 
 
 class ModuleReading(NamedTuple):
-    """A module, and what it measures now; of its diagnostics perhaps why there are none."""
+    """A module with its present values; `diagnostics` may be the failure to read them."""
 
     known: ModuleFacts
     values: ModuleValues

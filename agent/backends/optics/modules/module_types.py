@@ -139,13 +139,13 @@ def read_u16_array(data: bytes, at: int, count: int) -> tuple[int, ...]:
 
 
 def degrees_in(data: bytes, at: int) -> float | None:
-    """Return a temperature. Exactly 0 is what a module says that does not measure it."""
+    """Return a temperature; None for exactly 0, which a module without a sensor gives."""
     (steps,) = struct.unpack_from(">h", data, at)
     return steps * DEGREES if steps else None
 
 
 def volts_in(data: bytes, at: int) -> float | None:
-    """Return a supply voltage. Exactly 0 is none: without one no module would answer."""
+    """Return a supply voltage; None for exactly 0, since a module without supply would not answer."""
     (steps,) = read_u16_array(data, at, 1)
     return steps * VOLTS if steps else None
 
