@@ -37,7 +37,7 @@ class Saved:
     at: float
     source: str
     records: Records = field(default_factory=dict)
-    told: frozenset[str] = frozenset()
+    notified: frozenset[str] = frozenset()
     """Addresses of the receivers that are notified once, and that had received everything."""
 
     @property
@@ -53,11 +53,12 @@ class Saved:
 
 
 def encode(
-    at: float, source: str, records: Iterable[tuple[str, Identity, AlertRecord]], told: Iterable[str] = ()
+    at: float, source: str, records: Iterable[tuple[str, Identity, AlertRecord]], notified: Iterable[str] = ()
 ) -> bytes:
     """Return the content of a state file."""
     rows = [_row(group, identity, record) for group, identity, record in records]
-    text = json.dumps({"at": at, "source": source, "told": sorted(told), "alerts": rows}, indent=1, ensure_ascii=False)
+    document = {"at": at, "source": source, "told": sorted(notified), "alerts": rows}
+    text = json.dumps(document, indent=1, ensure_ascii=False)
     return seal(FORMAT, text.encode() + b"\n")
 
 
@@ -71,8 +72,8 @@ def decode(content: bytes) -> Saved:
             record = _record(row)
             identity = (str(row["rule"]), _pairs(row["rule_labels"]))
             records.setdefault(str(row["group"]), {}).setdefault(identity, {})[record.alert.labels] = record
-        told = frozenset(str(url) for url in document.get("told", ()))
-        return Saved(float(document["at"]), str(document["source"]), records, told)
+        notified = frozenset(str(url) for url in document.get("told", ()))
+        return Saved(float(document["at"]), str(document["source"]), records, notified)
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         raise DamagedError(f"its content is not understood: {type(error).__name__}: {error}") from error
 

@@ -317,4 +317,4 @@ def _shortened(error: str) -> str:
 
 def _report(work: RecordingRuleEvaluator | AlertingRuleEvaluator) -> RuleReport:
     alerts = work.active if isinstance(work, AlertingRuleEvaluator) else ()
-    return RuleReport(*work.told, work.health, work.error, work.evaluated_at, work.duration, alerts)
+    return RuleReport(*work.constant_report, work.health, work.error, work.evaluated_at, work.duration, alerts)

@@ -114,7 +114,7 @@ def find_causes(firing: Sequence[Labels], rules: Iterable[InhibitRule], external
 
 
 def mark(report: GroupReport, causes: Mapping[Labels, Labels]) -> GroupReport:
-    """Return the report with the name of its cause on each alert that is inhibited; the same one if there is none."""
+    """Return the report with the name of its cause on each alert that is inhibited; the same object if no alert is."""
     if not any(alert.labels in causes for rule in report.rules for alert in rule.alerts):
         return report
     rules = tuple(

@@ -64,7 +64,7 @@ def runbooks() -> dict[str, str]:
 def find(entry: str, base: Path | None) -> list[Path]:
     """Return the files that an entry names: `builtin`, `advice`, a file, or a pattern; relative to `base` if given.
 
-    Raises EntryError if there is none.
+    Raises EntryError if the entry names no file.
     """
     if entry == BUILTIN:
         return builtin_files()
@@ -164,7 +164,7 @@ def _led(rule: Rule, base: str) -> Rule:
 
 
 def _with_link(annotations: Templates, base: str) -> Templates | None:
-    """Return the annotations with another link; None if there is none to change."""
+    """Return the annotations with another link; None if they have no link to change."""
     found = _OF_AN_AGENT.fullmatch(dict(annotations)[ANNOTATION].source) if ANNOTATION in dict(annotations) else None
     if found is None:
         return None

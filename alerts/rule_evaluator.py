@@ -141,7 +141,7 @@ class RuleEvaluator:
         self._kept = samples
 
 
-def _told(rule: Rule) -> tuple[str, bool, str, Labels, Labels, float, float]:
+def _constant_report(rule: Rule) -> tuple[str, bool, str, Labels, Labels, float, float]:
     """Return the constant part of a rule's report: the first fields of `RuleReport`."""
     query = rule.expression.strip()
     if isinstance(rule, RecordingRule):
@@ -172,12 +172,12 @@ def _vector(query: Query, store: SampleStore, stamp: float, budget: Budget) -> S
 class RecordingRuleEvaluator(RuleEvaluator):
     """Evaluates a recording rule."""
 
-    __slots__ = ("_changes", "_limit", "rule", "told")
+    __slots__ = ("_changes", "_limit", "constant_report", "rule")
 
     def __init__(self, rule: RecordingRule, limit: int, ledger: SampleLedger) -> None:
         super().__init__(ledger)
         self.rule = rule
-        self.told = _told(rule)
+        self.constant_report = _constant_report(rule)
         self._limit = limit
         self._changes = (*rule.labels, ("__name__", rule.name))
 
@@ -213,7 +213,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
     An alert that fires gets one more annotation, what `explain` says of it at that moment, and keeps it.
     """
 
-    __slots__ = ("_context", "_explain", "_limit", "_query_offset", "patience", "records", "rule", "told")
+    __slots__ = ("_context", "_explain", "_limit", "_query_offset", "constant_report", "patience", "records", "rule")
 
     def __init__(
         self,
@@ -230,7 +230,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
         has_own = any(name == CHANGES for name, _ in rule.annotations)
         self._explain = None if has_own else explain
         self.rule = rule
-        self.told = _told(rule)
+        self.constant_report = _constant_report(rule)
         self.records: dict[Labels, AlertRecord] = {}
         self.patience: dict[Labels, float] = {}
         self._limit = limit
@@ -272,10 +272,10 @@ class AlertingRuleEvaluator(RuleEvaluator):
         alert = record.alert
         if self._explain is None or alert.phase is not Phase.FIRING or CHANGES in alert.annotations:
             return record
-        told = (
+        earlier = (
             None if before is None or before.alert.phase is not Phase.FIRING else before.alert.annotations.get(CHANGES)
         )
-        text = self._explain(alert, at) if told is None else told
+        text = self._explain(alert, at) if earlier is None else earlier
         return replace(record, alert=replace(alert, annotations={**alert.annotations, CHANGES: text}))
 
     def _kept_of(self, records: dict[Labels, AlertRecord], found: Sequence[Transition]) -> dict[Labels, AlertRecord]:

@@ -134,7 +134,7 @@ def tokens_of(rule: Rule) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RuleGroup:
-    """Rules evaluated in order, at one time. `interval` in seconds is None if the file has none; `limit` 0 is none."""
+    """Rules evaluated in order, at one time. `interval` in seconds, None if the file has none; `limit` 0: no limit."""
 
     name: str
     file: str
@@ -384,7 +384,9 @@ class _RuleFileLoader:
             self._seen[known] = line_of(node)
             return
         if is_alert:
-            text = f"has the name and labels of the alert on line {first}: receivers cannot tell them apart; rename one"
+            text = (
+                f"has the name and labels of the alert on line {first}: receivers take both for one alert; rename one"
+            )
         else:
             text = f"records the same metric with the same labels as line {first}; results may collide"
         self.warn(node, where, text)

@@ -40,7 +40,7 @@ class Problem:
 
 
 class TooManyError(Exception):
-    """A file has so many problems that it is read no further."""
+    """A file has more problems than are reported; the rest of it is not read."""
 
 
 class Reader:
@@ -137,7 +137,7 @@ class Reader:
             return None
 
     def integer(self, node: Node | None, where: str) -> int:
-        """Return a whole number; 0 if there is none. Read as in Prometheus: not in quotes, and without its fraction."""
+        """Return a whole number; 0 for a missing key. Read as in Prometheus: no quotes, without its fraction."""
         if node is None:
             return 0
         text = self.text(node, where)

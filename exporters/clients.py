@@ -58,9 +58,9 @@ def victim(connections: Iterable[Connection], now: float) -> Connection | None:
 
 
 def hoarders(connections: Iterable[Connection], limit: int) -> list[Connection]:
-    """Return the clients to disconnect so that the bodies not taken yet stay within `limit` bytes.
+    """Return the clients to disconnect so that the bodies not sent yet stay within `limit` bytes.
 
-    Clients share a body, so many that read one page cost no more. The newest pages stay, at least one.
+    Clients of one page share its body, which counts once. The newest pages stay, at least one.
     """
     kept: dict[int, int] = {}
     gone = []
@@ -165,8 +165,8 @@ class Clients:
     def serve(self, ready: list[Connection], patience: float) -> None:
         """Serve those that can be read or written, for `patience` seconds; the rest wait for the next turn.
 
-        Who is connected comes before who wants to be: a handshake costs as much as several scrapes, and anybody can ask
-        for one. So a flood of them gets a share of the turn that no scraper notices, but never less than one step.
+        Connected clients come before new ones: a handshake costs as much as several scrapes, and any client can start
+        one. So all handshakes share a small part of the turn, which no scraper notices, but never less than one step.
         """
         until = self._clock() + patience
         connected = [each for each in ready if each.phase is not ConnectionState.SHAKING]

@@ -158,7 +158,7 @@ class Connection:
         """Record that the answer comes later."""
         self.phase = ConnectionState.WAITING
         self.pending = answer
-        self.deadline = now + answer.patience
+        self.deadline = now + answer.timeout
 
     def answer(self, response: Response, now: float) -> None:
         """Queue the response to the request; no further request is read until it has been sent."""

@@ -13,21 +13,21 @@ BUSY = Response(HTTPStatus.SERVICE_UNAVAILABLE, b"the agent is busy: the answer 
 
 
 class Deferred:
-    """The promise of a response.
+    """A response that a handler gives later.
 
-    The client gets `late` if there is no response within `patience`, in seconds. Only the first response counts.
+    The client gets `late` if there is no response within `timeout`, in seconds. Only the first response counts.
     """
 
-    __slots__ = ("_lock", "_response", "_tell", "abandoned", "late", "patience")
+    __slots__ = ("_callback", "_lock", "_response", "abandoned", "late", "timeout")
 
-    def __init__(self, patience: float = 10.0, late: Response = BUSY) -> None:
-        self.patience = patience
+    def __init__(self, timeout: float = 10.0, late: Response = BUSY) -> None:
+        self.timeout = timeout
         self.late = late
         self.abandoned = False
-        """Whether the answer is no longer wanted, so that work on it may stop."""
+        """Whether the client no longer waits for the response, so that work on it may stop."""
         self._lock = threading.Lock()
         self._response: Response | None = None
-        self._tell: Callable[[], None] | None = None
+        self._callback: Callable[[], None] | None = None
 
     @property
     def response(self) -> Response | None:
@@ -40,28 +40,28 @@ class Deferred:
             if self._response is not None:
                 return
             self._response = response
-            tell, self._tell = self._tell, None
-        if tell is not None:
-            tell()
+            callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
 
-    def listen(self, tell: Callable[[], None]) -> None:
-        """Have `tell` called once when there is a response, in the thread that gives it; at once if there is one."""
+    def listen(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once when there is a response, in the thread that gives it; at once if there is one."""
         with self._lock:
             there = self._response is not None
             if not there:
-                self._tell = tell
+                self._callback = callback
         if there:
-            tell()
+            callback()
 
     def abandon(self) -> None:
-        """Say that the answer is no longer wanted.
+        """Note that the client no longer waits, and drop the callback.
 
-        Whoever listens knows this object, and often holds a page: without letting go of it, both would stay until the
-        garbage collector comes by, which in a process that makes little garbage is a matter of hours.
+        The callback's object refers to this one, and often holds a page: the cycle would keep both in memory until the
+        garbage collector runs, which in a process that makes little garbage takes hours.
         """
         self.abandoned = True
         with self._lock:
-            self._tell = None
+            self._callback = None
 
 
 Answer = Union[Response, Deferred]

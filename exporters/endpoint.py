@@ -18,19 +18,19 @@ from exporters.runbook_pages import RunbookPages
 
 @dataclass(frozen=True, slots=True)
 class RouteContext:
-    """What the pages get to know about the daemon.
+    """The functions and facts of the daemon that the pages use.
 
-    `health` gives whether the process works, and what is wrong; `readiness` whether the last sample is fresh, and why
+    `health` returns whether the process works, and what is wrong; `readiness` whether the last sample is fresh, and why
     not. `reload` starts a reload and returns at once; it calls its argument exactly once, in any thread, when the
-    reload is over, with whether it succeeded and a text. It is None if reloading over HTTP is not enabled. `clock` is
-    the clock of the snapshots' `mono`. `synthetic` names the scenario if the devices are not real. `rules` gives the
-    state of every group of rules; it is None if there is no rule engine. `rack` gives the answer to the agents of the
-    rack's other nodes, in JSON; None if no rack is configured. All of them are called in the server's thread and must
-    be quick. `runbooks` has the Markdown of each alert's runbook, by the alert's name. `latest` gives the last sample
-    with the series that a page of metrics shows; `whole` the same with all series, for the overview and viewers, where
-    a series that scrapes leave out must not look missing. It is None if nothing is left out. `history` gives what is
-    remembered of the last minutes, the oldest first; None if nothing ever is. `scraped` gives the last sample as the
-    page of metrics shows it, if that is not `latest`.
+    reload has ended, with its success and a text; None if reloading over HTTP is not enabled. `clock` is the clock of
+    the snapshots' `mono`. `synthetic` names the scenario if the devices are not real. `rules` returns the state of
+    every group of rules; None without a rule engine. `rack` returns the answer to the agents of the rack's other nodes,
+    in JSON; None if no rack is configured. All of them are called in the server's thread and must be quick. `runbooks`
+    has the Markdown of each alert's runbook, by the alert's name. `latest` returns the last sample with the series that
+    a page of metrics shows; `whole` the same with all series, for the overview and viewers, where a series that scrapes
+    exclude must not look missing; None if no series is excluded. `history` returns the samples of the last minutes that
+    are in memory, the oldest first; None if the daemon keeps none. `scraped` returns the last sample as the page of
+    metrics shows it, if that is not `latest`.
     """
 
     latest: Callable[[], Snapshot | None]

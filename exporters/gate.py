@@ -23,13 +23,13 @@ CHUNK = 16 * 1024
 
 
 class ClientTransport(Protocol):
-    """What a connection needs of one. Every method raises OSError for a client that cannot be served any more."""
+    """The transport of one connection. Every method raises OSError for a client that cannot be served any more."""
 
     sock: socket.socket
 
     @property
     def shaking(self) -> bool:
-        """Whether the client has yet to show how, and as whom, it wants to talk."""
+        """Whether the handshake with the client is not complete yet."""
 
     @property
     def blocked(self) -> bool:
@@ -47,11 +47,11 @@ class ClientTransport(Protocol):
         """Take bytes to be sent; returns how many, 0 if none can be taken now."""
 
     def end(self) -> None:
-        """Tell the client that nothing more comes."""
+        """Send the end of the stream."""
 
 
 class HandshakeRefusedError(OSError):
-    """A client may not talk to the server, and has been told so; the text says why."""
+    """The server rejected a client, and has sent it the reason; the text is the reason."""
 
 
 class PlainTransport:

@@ -109,7 +109,7 @@ class RequestReader:
         return len(self._buffer)
 
     def takes_go_ahead(self) -> bool:
-        """Return whether the client must be told that it may send the body (RFC 9110, 10.1.1); true once."""
+        """Return True once if the client waits for `100 Continue` before it sends the body (RFC 9110, 10.1.1)."""
         waits, self._go_ahead = self._go_ahead and self._head is not None, False
         return waits
 
@@ -117,7 +117,7 @@ class RequestReader:
         self._buffer += data
 
     def next(self) -> Request | None:
-        """Return the next complete request, None if there is none yet. Raises RefusedError."""
+        """Return the next request; None while it is not complete. Raises RefusedError."""
         if self._head is None:
             self._read_head()
         head = self._head

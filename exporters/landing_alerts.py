@@ -125,9 +125,7 @@ def tile(overview: Overview) -> str:
 
 
 def section(overview: Overview, now: float | None, served: Container[str]) -> str:
-    """Return the alerts at a moment in wall seconds, which is None before the first sample; `served` as for
-    `runbook`.
-    """
+    """Return the alerts at `now`, in wall seconds, or None before the first sample; `served` as for `runbook`."""
     if overview.worst:
         rows = (_row(alert, now, served) for alert in overview.worst)
         parts = [table_head("Alerts", _HEADS, "cards alerts"), *rows, TABLE_END]

@@ -187,9 +187,9 @@ class Acceptor:
                     return None
 
     def hang_up(self, sock: socket.socket) -> None:
-        """Close a client's socket; its descriptor is kept if there is none in reserve.
+        """Close a client's socket; keep its descriptor if the reserve is empty.
 
-        The descriptor is never free in between: something else in the process may be waiting for one.
+        The descriptor is never free in between: another part of the process may be waiting for one.
         """
         if self._spare is not None or self._filler is None:
             sock.close()

@@ -27,7 +27,7 @@ from exporters.encoder import Format
 from exporters.http_messages import Response
 
 _OPENMETRICS_VERSIONS = frozenset({"", "1.0.0"})
-_TEXT_VERSIONS = frozenset({"", "0.0.4", "1.0.0"})  # 1.0.0 only adds quoted names, and there are none here
+_TEXT_VERSIONS = frozenset({"", "0.0.4", "1.0.0"})  # 1.0.0 only adds quoted names, which coldplate does not use
 
 
 _MOST_WISHES = 32

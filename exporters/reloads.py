@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 Begin = Callable[[Callable[[bool, str], None]], None]
 
 PATIENCE_SECONDS = 60.0
-"""Seconds after which a client is told that the reload is still running."""
+"""Seconds after which a client gets the answer that the reload is still running."""
 
 _MOST = 16
 """Most clients that may wait: they must not take all of the server's slots."""

@@ -34,7 +34,7 @@ class ParameterError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class RuleSelection:
-    """Which rules are asked for; a set that is None restricts nothing."""
+    """Which rules are requested; None instead of a set selects all."""
 
     alerting: bool = True
     recording: bool = True

@@ -1,4 +1,4 @@
-"""The pages below `/runbooks/`: what each alert means and what to do, for someone on call with a phone.
+"""The pages below `/runbooks/`: what each alert means and what to do, readable on the phone of the operator on call.
 
 An alert's `runbook_url` links here. The pages are static text, so they work while a device hangs, and they load nothing
 from elsewhere: the node may be all that is reachable. Of Markdown they understand what runbooks are written in:

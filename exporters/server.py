@@ -136,7 +136,7 @@ class HttpServer:
     # Everything below runs in the server's thread.
 
     def _run(self) -> None:
-        """Serve until told to stop. All state is kept in the object, because this is restarted if it fails."""
+        """Serve until `stop`. All state is kept in the object, because this is restarted if it fails."""
         self._ident = threading.get_ident()
         sound = False
         while not self._stopping.is_set():

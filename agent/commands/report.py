@@ -170,7 +170,7 @@ def _played(files: Sequence[str], rules: Sequence[str]) -> list[AlertSummary] | 
             versions = [load_files(rules, Config())]
             recordings = []
             for file in dict.fromkeys(files):
-                with suppress(RecordingError):  # that is told already
+                with suppress(RecordingError):  # already printed
                     recordings.append(stack.enter_context(Recording(file)))
             replay_recordings(recordings, versions, Config(), nodes)
         except RuleLoadError as error:

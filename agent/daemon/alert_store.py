@@ -24,13 +24,13 @@ WINDOWS_EVERY_SECONDS = 15.0
 
 
 class Loaded(NamedTuple):
-    """What became of those alerts of an earlier run that the engine did not take over.
+    """What the start must know of an earlier run beside the alerts that the engine restored.
 
-    `lost` are those that fired and that no rule watches any more; `told` are the receivers that knew everything.
+    `lost` are alerts that fired and that no rule watches any more; `notified` are the receivers that knew every state.
     """
 
     lost: tuple[Alert, ...]
-    told: frozenset[str]
+    notified: frozenset[str]
 
 
 class AlertStateStore:
@@ -43,7 +43,7 @@ class AlertStateStore:
         self._files = files
         self._alerts_at = self._windows_at = 0.0
         self._count = 0
-        self._told: Collection[str] = ()
+        self._notified: Collection[str] = ()
 
     def load(self, engine: RuleEngine, now: Instant) -> Loaded:
         """Give the engine what an earlier run saved, unless it is too old to mean anything."""
@@ -60,44 +60,45 @@ class AlertStateStore:
         if not self._is_ours(saved.source, down):
             log.warning("saved alerts are too old to restore: %.0f minutes", down / 60)
             firing = [record.alert for _, _, record in saved.all() if record.alert.phase is Phase.FIRING]
-            return Loaded(tuple(firing), saved.told)
+            return Loaded(tuple(firing), saved.notified)
         lost = engine.restore(saved, now)
         self._count = sum(1 for _ in engine.remembered())
         facts = {"alerts": self._count, "of": saved.count, "down": f"{max(down, 0.0):.1f}s"}
         log.info("alerts restored", extra={"facts": facts})
-        return Loaded(tuple(lost), saved.told)
+        return Loaded(tuple(lost), saved.notified)
 
     def _is_ours(self, source: str, down: float) -> bool:
         return source == self._source and down <= alert_state.OUTAGE_TOLERANCE_SECONDS
 
-    def after(self, engine: RuleEngine, done: Sequence[Evaluation], now: Instant, told: Collection[str]) -> None:
-        """Write what changed in a round. `told` are the receivers that are notified once and have nothing queued."""
+    def after(self, engine: RuleEngine, done: Sequence[Evaluation], now: Instant, notified: Collection[str]) -> None:
+        """Write the changes of a round. `notified` are the receivers that are notified once and have nothing queued."""
         if not done:
             return
         records = [record for _, _, record in engine.remembered()]
         changed = len(records) != self._count or any(each.outcome.transitions for each in done)
         waiting = any(each.alert.phase is Phase.PENDING or each.missing_since is not None for each in records)
         age = now.mono - self._alerts_at
-        if changed or (records and age >= (EVERY_SECONDS if waiting or told != self._told else STEADY_SECONDS)):
+        every = EVERY_SECONDS if waiting or notified != self._notified else STEADY_SECONDS
+        if changed or (records and age >= every):
             self._count = len(records)
             self._alerts_at = now.mono
-            self._write_alerts(engine, now, told)
+            self._write_alerts(engine, now, notified)
         if now.mono - self._windows_at >= WINDOWS_EVERY_SECONDS and any(
             each.alert.phase is not Phase.RESOLVED for each in records
         ):
             self._windows_at = now.mono
             self._write_windows(engine, now)
 
-    def close(self, engine: RuleEngine, now: Instant, told: Collection[str]) -> None:
-        """Pass on the last state."""
+    def close(self, engine: RuleEngine, now: Instant, notified: Collection[str]) -> None:
+        """Write the last state."""
         if self._count or any(True for _ in engine.remembered()):
-            self._write_alerts(engine, now, told)
+            self._write_alerts(engine, now, notified)
         if engine.reports():
             self._write_windows(engine, now)
 
-    def _write_alerts(self, engine: RuleEngine, now: Instant, told: Collection[str]) -> None:
-        self._told = told
-        self._files.put(self._alerts, alert_state.encode(engine.time(now), self._source, engine.remembered(), told))
+    def _write_alerts(self, engine: RuleEngine, now: Instant, notified: Collection[str]) -> None:
+        self._notified = notified
+        self._files.put(self._alerts, alert_state.encode(engine.time(now), self._source, engine.remembered(), notified))
 
     def _write_windows(self, engine: RuleEngine, now: Instant) -> None:
         self._files.put(self._windows, archive.encode(engine.time(now), self._source, engine.windows.kept()))

@@ -25,8 +25,8 @@ _NAMES = {"MainThread": "main"}
 class ThreadCosts:
     """Adds up the threads of one name, and what ended ones had used when they were last seen.
 
-    What they used after that, and threads that came and went between two looks, count as `other`: that is the
-    process's time less all of theirs. The functions give the seconds of a thread or process by its id.
+    Time that a thread used after that, and threads that started and ended between two looks, count as `other`: the
+    process's time less the sum over the threads. The functions give the seconds of a thread or process by its id.
     """
 
     def __init__(

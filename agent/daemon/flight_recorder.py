@@ -1,6 +1,6 @@
 """The flight recorder: keeps the last minutes in memory, and writes them to a file around each alert and XID error.
 
-When somebody looks at an alert, the seconds before it are gone: a server has one sample in fifteen of them, and only of
+By the time an alert is read, the seconds before it are lost: a server has one sample in fifteen of them, and only of
 what it scrapes. The sampling thread only hands snapshots over. They are packed in a thread of their own and written in
 another, so that a disk that hangs costs the files, and nothing else.
 """
@@ -31,7 +31,7 @@ FIRING, XID = "firing", "xid"
 AFTER_SECONDS = 60.0
 """Seconds after such an event that its file has as well; events meanwhile are in the same file."""
 LONGEST_SEGMENT_SECONDS, LEAST_SEGMENT_SECONDS = 120.0, 10.0
-"""Seconds that are forgotten at a time. Shorter ones take more memory: each says anew what its values belong to."""
+"""Seconds that are forgotten at a time. Shorter ones take more memory: each repeats the series of its values."""
 SEGMENTS = 6
 """Segments that the wanted span is divided into, where that makes shorter ones."""
 MOST_WAITING = 600
@@ -180,7 +180,7 @@ class FlightRecorder:
         """Take in a snapshot. In the sampling thread: it is only looked at for what is new."""
         self._gathered.append(snapshot)
         begun = self._triggers.look(snapshot)
-        if self._event is None and self._unwritten:  # once more, in a minute
+        if self._event is None and self._unwritten:  # retry the file of the last events
             begun, self._unwritten = [*self._unwritten, *begun], ()
         if begun:
             if self._event is None:
@@ -286,7 +286,7 @@ class FlightRecorder:
         self._good = True
 
     def _fail(self, why: str, again: tuple[str, ...] = ()) -> None:
-        """Count it, and say so once; `again` are the events for which it is to be tried once more."""
+        """Count the failure, and log the first one; `again` are the events for which the file is to be retried."""
         self._unwritten = again
         self._failures += 1
         if self._good:
@@ -312,7 +312,7 @@ def _kept_files(folder: Path) -> list[tuple[Path, int]]:
 
 
 def _make_room(folder: Path, most: float) -> None:
-    """Remove the oldest recordings until those that are left have no more than so many bytes. Raises OSError."""
+    """Remove the oldest recordings until the remaining ones have at most `most` bytes. Raises OSError."""
     kept = _kept_files(folder)
     total = sum(size for _, size in kept)
     for path, size in kept:

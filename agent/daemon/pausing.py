@@ -30,7 +30,7 @@ REQUEST, ANSWER = "pause.request", "pause.answer"
 LONGEST_SECONDS = 86_400.0
 LOOK_SECONDS = 1.0
 BOOT_ID = "sys/kernel/random/boot_id"
-"""Where procfs tells this boot from others."""
+"""The file of procfs with the id of this boot."""
 _MOST = 4096
 _LAST = 253_402_300_799.0
 """The last second that has a date: of the year 9999."""
@@ -96,9 +96,9 @@ def boot_of(procfs: Path) -> str:
 
 
 class PauseWatch:
-    """Knows until when the driver is to be released. `folder` is the state directory; nobody can ask without one.
+    """Knows until when the driver is to be released. `folder` is the state directory; without it no request can arrive.
 
-    `removals` knows of GPUs for which it is to be released unasked.
+    `removals` knows of GPUs for which the agent releases the driver without a request.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class PauseWatch:
 
     @property
     def until(self) -> float | None:
-        """The end of the pause, in seconds since the epoch; None while there is none. For any thread."""
+        """The end of the pause, in seconds since the epoch; None without a pause. For any thread."""
         current = self.current
         return None if current is None else current[0]
 

@@ -1,8 +1,8 @@
-"""Reloads the configuration, in a thread of its own, and tells systemd what the agent is doing (sd_notify).
+"""Reloads the configuration, in a thread of its own, and sends the agent's state to systemd (sd_notify).
 
-Files may be on a disk that hangs, and many rules take long. Everyone who requested a reload gets its result, once, from
-a reload that started after the request. A failed reload keeps the current configuration. Without systemd, its messages
-go nowhere.
+Files may be on a disk that hangs, and many rules take long. Each request gets the result of a reload, once, from a
+reload that started after the request. A failed reload keeps the current configuration. Without systemd, no state is
+sent.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Reloader:
         self._thread = self._threads.begin("reload", self._obey)
 
     def ask(self, tell: Tell | None = None) -> None:
-        """Have the configuration read, and `tell` called when that is done. For any thread; returns at once."""
+        """Request a reload, after which `tell` is called. For any thread; returns at once."""
         if tell is not None:
             self._askers.append(tell)
         self._wanted.set()

@@ -49,7 +49,7 @@ class ReplayedNode(Sampler):
         self._failed = ""
 
     def snapshot(self, now: Instant, facts: LoopFacts, told: Sequence[Frame] = ()) -> Snapshot:
-        """Return the recorded snapshot of this moment, with what the running agent tells of itself."""
+        """Return the recorded snapshot of this moment, with the running agent's own metrics."""
         del facts  # those of the recorded agent are shown
         self._sequence += 1
         recorded = self._recorded(now)
@@ -91,7 +91,7 @@ class ReplayedNode(Sampler):
             self._presenter.leave_out(metrics)
 
     def _recognise(self, frames: Sequence[Frame]) -> None:
-        """Find out which GPUs there are, where the layout that tells it has changed."""
+        """List the GPUs again if the layout with their info series has changed."""
         for layout, _ in frames:
             if layout is self._info_layout:
                 return

@@ -103,10 +103,10 @@ class RuleManager:
         if self._store is not None:
             now = self._clock()
             loaded = self._store.load(self._engine, now)
-            knowing = [each for each in self._dispatcher.receivers if not each.url or each.url in loaded.told]
+            knowing = [each for each in self._dispatcher.receivers if not each.url or each.url in loaded.notified]
             restored = [record.alert for _, _, record in self._engine.remembered()]
             self._inhibition.update(restored, self._external)
-            self._dispatcher.already_told(
+            self._dispatcher.mark_notified(
                 [each for each in restored if each.labels not in self._inhibition.causes], knowing
             )
             self._dispatcher.end(loaded.lost, self._engine.time(now))
@@ -132,7 +132,7 @@ class RuleManager:
             self._wanted = alerting
 
     def failing(self) -> str:
-        """Return why the last round failed as a whole, in words; empty if it did not. For any thread."""
+        """Return a text that says why the last round failed as a whole; empty if it did not. For any thread."""
         return self._broken
 
     def reports(self) -> tuple[GroupReport, ...]:
@@ -152,7 +152,7 @@ class RuleManager:
                 self._survive(error)
 
     def _await_round(self, began: float) -> bool:
-        """Wait until the next round is due; False if there will be none."""
+        """Wait until the next round is due; return False if the thread is to stop."""
         interval = self._engine.interval
         if self._stopping.wait(max(prompt_time(began, interval) - self._clock().mono, 0.0)):
             return False

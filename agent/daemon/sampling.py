@@ -62,7 +62,7 @@ class Teller(Protocol):
 
 
 class SamplingLoop:
-    """Runs the sources, makes the snapshots, and publishes them in the hub. `tellers` by what they do, for the log."""
+    """Runs the sources, makes the snapshots, and publishes them in the hub. The log names each teller by its key."""
 
     def __init__(
         self,
@@ -134,15 +134,15 @@ class SamplingLoop:
         return self._hub.latest
 
     def tell(self, what: str, teller: Teller) -> None:
-        """Have one more part tell with each snapshot; before `run`. `what` says what it does, for the log."""
+        """Add a part whose frame goes into each snapshot; before `run`. `what` says what it does, for the log."""
         self._tellers.append((what, teller))
 
     def glance(self, until: float) -> Snapshot:
         """Return one snapshot of every lane, as soon as all have answered; what there is by the monotonic second
         `until`.
 
-        Whoever has answered is asked again at each tick, so that what hangs makes nothing else grow old. Rates over an
-        interval may be missing.
+        Each tick polls the sources that have answered, so that one hung source does not make others stale. Rates over
+        an interval may be missing.
         """
         supervisor = self.supervisor
         if supervisor is not None:
@@ -160,19 +160,19 @@ class SamplingLoop:
         return self._hub.latest
 
     def _request(self, now: float) -> None:
-        """Order what is due, of everybody."""
+        """Request the due lanes from all sources."""
         lanes = self.schedule.take(now)
         self._ask_devices(lanes, now)
         for runner in self._runners:
             runner.ask(lanes, now)
 
     def has_everything(self) -> bool:
-        """Return whether every device and every backend has answered what it was asked first."""
+        """Return True if every device and every backend has answered its first request."""
         answered = all(map(self.sampler.has_answered, self.sampler.channel_keys))
         return answered and not any(runner.busy for runner in self._runners)
 
     def abandon(self) -> None:
-        """Let go of the worker and of the backends' threads without waiting: the process is about to end."""
+        """Abandon the worker without waiting: the process is about to exit."""
         if self.supervisor is not None:
             self.supervisor.abandon()
 

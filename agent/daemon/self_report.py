@@ -83,9 +83,9 @@ class SelfMetrics:
 
 
 HUNG_SECONDS = 15.0
-"""Seconds for which a source's read may be in flight; a slow file or sensor is no reason to move anything."""
+"""Seconds for which a source's read may be in flight; a slow file or sensor is not reported as hung."""
 UNWRITTEN_SECONDS = 60.0
-"""Seconds for which state may wait for the disk: a moment without room is none, either."""
+"""Seconds for which state may wait for the disk; a disk that is full for a moment is not reported."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class Service:
         self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def run(self) -> int:
-        """Serve until told to stop; returns the exit status. Raises BindError."""
+        """Serve until a signal stops the agent; return the exit status. Raises BindError."""
         self._on_signals()
         for part in self._parts:
             part.start()
@@ -96,7 +96,7 @@ class Service:
         return 0
 
     def _report(self, snapshot: Snapshot) -> None:
-        """Tell systemd what is there, and the first time the log, too."""
+        """Send the status to systemd; log it the first time."""
         if not self._announced:
             self._announced = True
             self._announce(snapshot)
@@ -127,7 +127,7 @@ class Service:
         signal.signal(signal.SIGHUP, ask("reload"))
 
     def _announce(self, snapshot: Snapshot) -> None:
-        """Log what is sampled and where it is served, and tell systemd that it may start what depends on it."""
+        """Log what is sampled and where it is served, and notify systemd that units which depend on it may start."""
         ports = {reading.entity for reading in snapshot if reading.metric.name.startswith("coldplate_infini")}
         for report in snapshot.reports:
             facts = {"outcome": report.outcome.value, **({"detail": report.detail} if report.detail else {})}

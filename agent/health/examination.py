@@ -59,7 +59,7 @@ CHECKS = (
     Check("memory-errors", host_findings.memory_errors, False),
 )
 FACTS = frozenset(check.name for check in CHECKS if check.is_fact)
-"""The checks that the running agent makes all the time; alerts of their own tell of the others."""
+"""The checks that the running agent makes all the time; the others have alerts of their own."""
 
 
 def view_of(snapshot: Snapshot, devices: str = "") -> SeenNode:
@@ -113,8 +113,8 @@ class ExpectationSeries:
         """The monotonic second of the next look."""
         self._frame = EMPTY_FRAME
         self._own = OwnSeries()
-        self._told: dict[str, bool] = {}
-        """By fact, whether the log was told that it is as it should be."""
+        self._logged: dict[str, bool] = {}
+        """By fact, whether it was met by the last log message about it."""
 
     def reconfigure(self, choice: ExpectationChoice) -> None:
         """Expect something else from the next look on."""
@@ -136,16 +136,16 @@ class ExpectationSeries:
         view = view_of(snapshot, self._devices)
         expected = choice.named or expected_of(view)
         findings = [each for each in examined(view, expected, FACTS) if each.is_met is not None]
-        self._tell(findings)
+        self._log(findings)
         if not findings:
             return EMPTY_FRAME
         met = (OwnReading(MET, int(bool(each.is_met)), (("expectation", each.name),)) for each in findings)
         return self._own.frame((OwnReading(SET, 1, (("expectations", expected.name),)), *met))
 
-    def _tell(self, findings: list[HealthFinding]) -> None:
+    def _log(self, findings: list[HealthFinding]) -> None:
         """Log what is not as expected, once, and once that it is again."""
         for each in findings:
-            before, self._told[each.name] = self._told.get(each.name, True), bool(each.is_met)
+            before, self._logged[each.name] = self._logged.get(each.name, True), bool(each.is_met)
             if each.is_met and not before:
                 log.info("expectation is met again: %s", each.name)
             elif before and not each.is_met:

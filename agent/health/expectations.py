@@ -25,7 +25,7 @@ Word = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
 class NodeExpectations(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The facts of one kind of node. What is None is not expected of it, and not checked.
+    """The facts of one kind of node. A fact without a value is not expected, and not checked.
 
     `models` are the names under which the driver shows the GPUs. `gpu_memory_gib` and the power limit are the least
     that a GPU must have, `gpu_temperature_margin_celsius` the least that it must stay below its slowdown.
@@ -106,7 +106,7 @@ def load_expectations(name_or_path: str) -> Expected:
     if name_or_path not in names:
         hint = nearest(name_or_path, names) or f"; there are {', '.join(names)}"
         problem = f"there are no shipped expectations {shown(name_or_path)}{hint}"
-        raise ExpectationError(f"{problem}; a file of yours needs a slash in its name, or .yaml at its end")
+        raise ExpectationError(f"{problem}; the name of a file needs a slash, or .yaml at its end")
     return _complete(SHIPPED / f"{name_or_path}.yaml", name_or_path)
 
 
@@ -143,13 +143,14 @@ def _complete(path: Path, name: str) -> Expected:
     node = _load(path, NodeExpectations)
     for distance in node.hca_distances or ():
         if distance not in DISTANCES:
-            raise ExpectationError(f"{path}: hca_distances: {shown(distance)} is none; give some of {_list(DISTANCES)}")
+            problem = f"{shown(distance)} is not a distance; give some of {_list(DISTANCES)}"
+            raise ExpectationError(f"{path}: hca_distances: {problem}")
     if node.topology is None:
         return Expected(name, node)
     topologies = shipped_topologies()
     if node.topology not in topologies:
         hint = nearest(node.topology, topologies) or f"; there are {_list(topologies)}"
-        raise ExpectationError(f"{path}: topology: there is none {shown(node.topology)}{hint}")
+        raise ExpectationError(f"{path}: topology: unknown name {shown(node.topology)}{hint}")
     return Expected(name, node, topologies[node.topology])
 
 

@@ -59,7 +59,7 @@ def recovery(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG0
     if asked:
         return HealthFinding(name, Verdict.CRITICAL, wanted, grouped(asked), "drain the node, and do what is requested")
     if not view.all(RECOVERY):
-        return HealthFinding(name, Verdict.SKIPPED, wanted, "the driver does not tell")
+        return HealthFinding(name, Verdict.SKIPPED, wanted, "not reported by the driver")
     return HealthFinding(name, Verdict.OK, wanted, "none")
 
 
@@ -74,7 +74,7 @@ def throttling(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: AR
         remedy = "check cooling and power supplies of the node; a brake that stays on without cause ends with a reset"
         return HealthFinding(name, Verdict.CRITICAL, wanted, grouped(braked), remedy)
     if not view.all(THROTTLE):
-        return HealthFinding(name, Verdict.SKIPPED, wanted, "these GPUs do not tell it")
+        return HealthFinding(name, Verdict.SKIPPED, wanted, "not reported by these GPUs")
     return HealthFinding(name, Verdict.OK, wanted, "none")
 
 

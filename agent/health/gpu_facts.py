@@ -33,7 +33,7 @@ class GpuFact:
     remedy: str
 
     def __call__(self, view: SeenNode, expected: Expected) -> HealthFinding | None:
-        """Return the finding. A GPU that does not answer is not judged: that it is silent is a finding of its own."""
+        """Return the finding. It leaves out a silent GPU, which has a finding of its own."""
         wanted = getattr(expected.node, self.key) if self.key else 0.0
         if wanted is None:
             return None
@@ -47,7 +47,7 @@ class GpuFact:
         if silent := unread(view, self.metric, values):
             return HealthFinding(self.name, Verdict.UNKNOWN, text, grouped(silent), UNREAD)
         if not values:
-            return HealthFinding(self.name, Verdict.SKIPPED, text, "these GPUs do not tell it")
+            return HealthFinding(self.name, Verdict.SKIPPED, text, "not reported by these GPUs")
         return HealthFinding(self.name, Verdict.OK, text, grouped({gpu: self.show(v) for gpu, v in values.items()}))
 
 
@@ -59,10 +59,10 @@ def unread(view: SeenNode, metric: str, seen: Container[Gpu]) -> dict[Gpu, str]:
     return {gpu: view.why_absent(gpu, metric) for gpu in view.answering if gpu not in seen and view.offers(gpu, metric)}
 
 
-def grouped(told: Mapping[Gpu, str]) -> str:
-    """Return what is told of each GPU, once for all GPUs of which it is the same."""
+def grouped(texts: Mapping[Gpu, str]) -> str:
+    """Return the texts of the GPUs, each text once with all GPUs that have it."""
     groups: dict[str, list[Gpu]] = defaultdict(list)
-    for gpu, text in told.items():
+    for gpu, text in texts.items():
         groups[text].append(gpu)
     return "; ".join(f"{numbers(gpus)}: {text}" for text, gpus in groups.items())
 

@@ -66,7 +66,7 @@ def count(view: SeenNode, expected: Expected) -> HealthFinding | None:
     wanted = expected.node.gpus
     if wanted is None:
         return None
-    if not view.is_told:
+    if not view.has_devices_report:
         return HealthFinding("gpu-count", Verdict.UNKNOWN, f"{wanted} GPUs", "no device has been reported yet", UNREAD)
     found, told = len(view.gpus), f"{len(view.gpus)} GPUs"
     if found == wanted:

@@ -21,7 +21,7 @@ GIGABYTE = 1e9
 TOLERANCE = 0.99
 """Share of a link's speed that counts as all of it: drivers round it differently."""
 _LINK_REMEDY = (
-    "nvidia-smi nvlink -s and XID 74 tell which; reset all GPUs together, and have a link that stays down repaired"
+    "nvidia-smi nvlink -s and XID 74 show which; reset all GPUs together, and have a link that stays down repaired"
 )
 _PCIE_REMEDY = "lspci -vv shows LnkSta downgraded; restart the node, then reseat or replace riser, cable or GPU"
 
@@ -88,7 +88,7 @@ def nvlink_speed(view: SeenNode, expected: Expected) -> HealthFinding | None:
     if silent:
         return HealthFinding("nvlink-speed", Verdict.UNKNOWN, text, f"not known of {numbers(silent)}", UNREAD)
     if not speeds:
-        return HealthFinding("nvlink-speed", Verdict.SKIPPED, text, "no NVLink is up, or the driver tells no speed")
+        return HealthFinding("nvlink-speed", Verdict.SKIPPED, text, "no NVLink is up, or the driver reports no speed")
     found = grouped({gpu: f"{speed:.4g} GB/s" for gpu, speed in speeds.items()})
     return HealthFinding("nvlink-speed", Verdict.OK, text, found)
 

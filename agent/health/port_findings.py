@@ -16,7 +16,7 @@ RACK_NODES = "coldplate_rack_nodes_expected"
 METRICS = (PORT_UP, PHYSICAL, RATE, NEAREST, RACK_NODES)
 GIGABIT = 1e9 / 8
 TOLERANCE = 0.99
-_REMEDY = "ibstat or ibdev2netdev tells the port's state; check cable, transceiver and the switch's port"
+_REMEDY = "ibstat or ibdev2netdev shows the port's state; check cable, transceiver and the switch's port"
 
 
 def ports(view: SeenNode, expected: Expected) -> HealthFinding:
@@ -83,7 +83,7 @@ def nearest_hca(view: SeenNode, expected: Expected) -> HealthFinding | None:
         return HealthFinding(name, Verdict.SKIPPED, text, NOBODY)
     near, distances = nearest_adapters(view)
     if not near:
-        return HealthFinding(name, Verdict.SKIPPED, text, "nothing tells which adapter is near which GPU")
+        return HealthFinding(name, Verdict.SKIPPED, text, "not known which adapter is near which GPU")
     wrong: dict[Gpu, str] = {}
     slots = view.slots()
     for gpu, devices in near.items():

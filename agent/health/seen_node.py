@@ -26,16 +26,16 @@ XID = "coldplate_gpu_xid_last_timestamp_seconds"
 JOBS = ("coldplate_gpu_job_info", "coldplate_gpu_shared_job_info")
 CLOCKS = ("coldplate_gpu_clock_hertz", "coldplate_gpu_clock_limit_hertz")
 NOT_READ = "no answer yet"
-"""Why a reading is absent where nobody gave a reason."""
+"""Why a reading is absent if its source gave no reason."""
 _NEVER = {Reason.UNSUPPORTED}
-"""Reasons that are no news: the device is not made to tell this."""
+"""Reasons that are not a problem: the device does not support the metric."""
 _SILENT = frozenset({Reason.LOST, Reason.TIMEOUT, Reason.PAUSED})
 _ENOUGH = 2000
 """Readings that are examined without a break: about a third of a millisecond."""
 
 
 class SeenValue(NamedTuple):
-    """One reading of a metric: of what, told apart by which labels, and the value in the metric's unit."""
+    """One reading of a metric: its entity, its further labels, and the value in the metric's unit."""
 
     entity: Entity
     labels: Mapping[str, str]
@@ -69,8 +69,8 @@ class SeenGpu:
 
     @property
     def verdict(self) -> Verdict:
-        told = (*(each.verdict for each in self.findings), *map(verdict_of, self.alerts))
-        return max(told, key=rank, default=Verdict.OK)
+        verdicts = (*(each.verdict for each in self.findings), *map(verdict_of, self.alerts))
+        return max(verdicts, key=rank, default=Verdict.OK)
 
     @property
     def word(self) -> str:
@@ -157,8 +157,8 @@ class SeenNode:
             self.silent.setdefault(gap.entity, gap)
 
     @property
-    def is_told(self) -> bool:
-        """Whether anybody has told of devices yet, if only that there are none."""
+    def has_devices_report(self) -> bool:
+        """Whether the device source has reported yet, even if only that the node has no devices."""
         return bool(self.gpus) or not self._devices or self._devices in self.reports
 
     @property

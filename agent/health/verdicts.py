@@ -1,4 +1,4 @@
-"""How bad something is, and what comparing a node with what it should be comes to: findings, each with a verdict."""
+"""Verdicts, and findings: the results of comparing a node with its expectations, each with a verdict."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class GpuFinding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HealthFinding:
-    """The outcome of one check, in words: what should be, what is, and what to do where the two differ."""
+    """The result of one check, as texts: what is expected, what is found, and the remedy if the two differ."""
 
     name: str
     verdict: Verdict

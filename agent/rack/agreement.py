@@ -24,13 +24,13 @@ STEADY_SECONDS = 0.5
 
 @dataclass(slots=True)
 class PeerClock:
-    """`offset`: seconds that the peer's clock is ahead of ours. `shift`: whole seconds to subtract from its seconds."""
+    """`offset`: seconds that the peer's clock is ahead of this node's. `shift`: whole seconds to subtract from its."""
 
     offset: float | None = None
     shift: int = 0
 
     def hear(self, offset: float) -> bool:
-        """Record a reading of the offset; returns whether the peer's seconds can be converted to ours."""
+        """Record a reading of the offset; return True if the peer's seconds can be converted to this node's."""
         before, self.offset = self.offset, offset
         if abs(offset) <= LIMIT_SECONDS:
             self.shift = 0
@@ -44,9 +44,9 @@ class PeerClock:
 
 
 def own_lead(offsets: Sequence[float]) -> float | None:
-    """Return seconds that our clock is ahead of the others', by the median of theirs; None if there is no other.
+    """Return seconds that this node's clock is ahead of the peers', by the median of `offsets`; None without a peer.
 
-    Of two in the middle, the one closer to our clock counts: of three clocks the two that agree are right.
+    Of two in the middle, the one closer to this node's clock counts: of three clocks the two that agree are right.
     """
     if not offsets:
         return None

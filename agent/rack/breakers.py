@@ -36,7 +36,7 @@ from agent.model import Instant
 LONG_DELAY_SECONDS = 12.0
 """Seconds at 6 times the rating if an electronic trip unit's setting is not configured: half of the range's end."""
 FORMER_LOAD = 0.9
-"""The load that a breaker is assumed to have carried before it was watched: nobody plans for more."""
+"""The load that a breaker is assumed to have carried before it was watched: racks are not planned for more."""
 
 
 @dataclass(frozen=True, slots=True)

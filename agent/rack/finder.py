@@ -204,7 +204,7 @@ class Finder:
             try:
                 self.refresh()
             except Exception as error:
-                # A defect in this code must not end the search for good; what was found stays.
+                # A defect in this code must not stop the discovery; the known peers stay.
                 self._say("finder", f"{type(error).__name__}: {error}")
             self._stopping.wait(LOOK_SECONDS)
 

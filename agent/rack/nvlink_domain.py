@@ -1,4 +1,4 @@
-"""Which NVLink domains the GPUs of a rack are in: what a node tells of its own, and what all of them come to.
+"""NVLink domains of a rack's GPUs: this node's report, and the sum over the reports of all nodes.
 
 Between trays, NVLink is one domain: a cluster, and within it a clique of GPUs that reach each other. A GPU of another
 clique, or of none, fails every job that spans the rack, although its own node looks well.
@@ -60,11 +60,11 @@ class RackDomains(NamedTuple):
     unjoined: Mapping[str, int]
 
 
-def add_up(told: Iterable[tuple[str, Iterable[DomainShare]]]) -> RackDomains:
-    """Return what nodes tell, by the name that each gives itself; nodes of one name count together."""
+def add_up(reports: Iterable[tuple[str, Iterable[DomainShare]]]) -> RackDomains:
+    """Return the sum of the reports, by the name that each node gives itself; nodes of one name count together."""
     joined: Counter[tuple[str, str, str]] = Counter()
     unjoined: Counter[str] = Counter()
-    for node, shares in told:
+    for node, shares in reports:
         for share in shares:
             unjoined[node] += 0 if share.cluster_uuid else share.gpus
             if share.cluster_uuid:
@@ -73,7 +73,7 @@ def add_up(told: Iterable[tuple[str, Iterable[DomainShare]]]) -> RackDomains:
 
 
 def _places(layout: Layout) -> tuple[tuple[int, tuple[str, str]], ...]:
-    """Return where a layout has what tells a domain, and which."""
+    """Return the places of a layout whose series name a domain, each with its domain."""
     found = []
     for place, series in enumerate(layout.series):
         if series.metric is FABRIC_INFO:

@@ -35,7 +35,7 @@ class NodeMeter:
         self._held: tuple[float, float] | None = None
 
     def note(self, at: float, watts: float | None, source: str = "") -> None:
-        """Record a sample, or that there is none: then the last one no longer holds."""
+        """Record a sample; None is a gap, after which the last sample no longer counts."""
         self._settle(at)
         if watts is None:
             self._samples, self._held, self.source = [], None, None

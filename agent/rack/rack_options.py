@@ -19,10 +19,10 @@ MOST_FEEDS = MOST_LIMITS - 8
 
 @dataclass(frozen=True, slots=True)
 class RackOptions:
-    """What the configuration says of the rack; `name` is empty if there is none, times are in seconds.
+    """The rack's part of the configuration; `name` is empty without a rack, times are in seconds.
 
-    `nodes_expected` is None if the peers are to be counted, `nameplate`, `budget` and the limits of `feeds` are in
-    watts. `patience` is for how long a node's last sample says anything about the present.
+    Without `nodes_expected` the peers are counted. `nameplate`, `budget` and the limits of `feeds` are in watts.
+    `patience` is for how long a node's last sample counts as its present power.
     """
 
     name: str = ""

@@ -1,9 +1,9 @@
-"""Whose turn it is to ask what serves a rack: one agent of it, which all of them find without a word.
+"""Assigns each service of a rack to one agent of the rack; the agents need no messages for it.
 
-Each agent ranks those of the rack that it hears by a hash of their name and the service's (rendezvous hashing): all who
-hear the same agents come to the same one, services are spread over the agents, and one that leaves passes on only its
-own. Asking too often for a moment is harmless, asking too rarely is not: who hears no one better asks, and who hears a
-better one goes on until that one has had the time to begin.
+Each agent ranks the agents that it hears by a hash of their name and the service's (rendezvous hashing): agents that
+hear the same peers choose the same one, services are spread over the agents, and when an agent leaves, only its
+services move. Polling twice for a moment is harmless, not polling is not: an agent that hears no higher-ranked one
+polls, and one that begins to hear a higher-ranked one polls until that one has had the time to begin.
 """
 
 from __future__ import annotations

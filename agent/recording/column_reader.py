@@ -135,12 +135,12 @@ class ColumnBlock:
 
 
 def _behind(body: bytes, at: int, width: int, height: int) -> int:
-    """Return the place behind a track of which nothing is wanted."""
+    """Return the place after a track that is skipped."""
     changes = body[at : at + width]
     moving = changes.count(1)
     after = at + width + VALUE * (width - moving + moving * height)
     if moving + changes.count(0) != width or after > len(body):
-        raise ValueError("columns that are none, or cut")
+        raise ValueError("a column block is invalid or truncated")
     return after
 
 

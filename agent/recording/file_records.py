@@ -47,7 +47,7 @@ class BrokenRecordError(Exception):
 
 
 class FileRecord(NamedTuple):
-    """One record. `kind` is None for the beginning of a segment, which has no payload."""
+    """One record. A record without `kind` is the beginning of a segment, and has no payload."""
 
     kind: bytes | None
     at: int
@@ -241,5 +241,5 @@ def _checked(name: str, value: Any) -> Any:
 
 def _text(value: Any) -> str:
     if type(value) is not str or len(value) > TEXT:
-        raise ValueError("a text is none, or too long")
+        raise ValueError("a text has another type or is too long")
     return value

@@ -184,7 +184,7 @@ def _gaps(runs: Sequence[_Run]) -> tuple[Gap, ...]:
 
 def _text(value: Any) -> str:
     if type(value) is not str or len(value) > TEXT:
-        raise ValueError("a text is none, or too long")
+        raise ValueError("a text has another type or is too long")
     return value
 
 

@@ -85,7 +85,7 @@ class RecordedSnapshot(NamedTuple):
 class SegmentSpan:
     """A segment of a file: the byte at which it begins, its header, and its snapshots' number and wall seconds.
 
-    `first` and `last` are None in a segment without snapshots.
+    A segment without snapshots has no `first` and `last`.
     """
 
     at: int
@@ -291,7 +291,7 @@ class BlockOutline:
             raise ValueError("a block with another number of snapshots than it says")
         self.tracks: list[tuple[str, int, int]] = document["tracks"]
         if not all(0 < height <= TICKS for _, _, height in self.tracks):
-            raise ValueError("a track of so many rows")
+            raise ValueError(f"a track with no rows or more than {TICKS}")
         self.times, self.at = unpack_columns(self.body, 4 + length, 3, count)
         """Rows of sequence, monotonic and wall seconds; and the place of the body at which the first track begins."""
 

@@ -87,8 +87,8 @@ class Counters:
         self._at = 0.0
 
     def feed(self, at: float, raws: Raws) -> Raws:
-        """Return the values to show for raw ones read at `at`: `raws` itself if they are the same. The value is None
-        for a counter without a raw value, and for one that is suspect.
+        """Return the values to show for raw ones read at `at`: `raws` itself if they are the same. A counter without a
+        raw value has None, and so has one that is suspect.
         """
         before = self._raws
         if before is not None and (raws == before or (None not in raws and self._follow(at, raws, before))):

@@ -47,9 +47,9 @@ class Overdue:
         return dict(self._since)
 
     def look(self, flights: Mapping[str, Flight], now: float, patience: float) -> dict[str, str]:
-        """For each overdue backend, how long it has been silent, in words. Times in monotonic seconds.
+        """Return a text for each overdue backend: how long it has been silent. Times in monotonic seconds.
 
-        The patience is the same for all lanes: a thread that hangs in the cold lane keeps the fast one waiting.
+        The timeout is the same for all lanes: a thread that hangs in the cold lane keeps the fast one waiting.
         """
         late = {name: flight for name, flight in flights.items() if now - flight.since > patience}
         for name, flight in late.items():

@@ -55,7 +55,7 @@ WORKING_TENSOR, WORKING_SM, WORKING_DRAM = 0.05, 0.3, 0.1
 GROWTHS = {"used": 64 * 2**20, "received": 1e9}
 """Bytes a second by which memory in use grows while a GPU loads, and that PCIe brings to one that waits for data."""
 FAR_ABOVE, LEAST_BYTES = 3.0, 200e6
-"""The node writes or reads far above the usual at so many times the usual rate and so many bytes a second more."""
+"""The node writes or reads far above the usual from this multiple of the usual rate, and this excess in bytes/s, on."""
 USUAL_SECONDS = 300.0
 """Time constant of the usual rate, which is learned while GPUs compute."""
 KEPT_SECONDS = 600.0
@@ -65,14 +65,14 @@ DATA_PRESSURE = 0.2
 
 
 class GpuHolder(NamedTuple):
-    """Who holds a GPU: a job that has it whole and alone, others (`is_shared`), or nobody."""
+    """Who holds a GPU: a job that has it whole and alone, others (`is_shared`), or no job."""
 
     job: Labels | None
     is_shared: bool
 
 
 class GpuSecond(NamedTuple):
-    """One GPU between two ticks. `busy` is a share of the time, `works` tells computing from spinning."""
+    """One GPU between two ticks. `busy` is a share of the time; `works`: it computes and does not only spin."""
 
     up: bool
     busy: float

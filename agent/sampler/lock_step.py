@@ -36,7 +36,7 @@ class _Moments:
         self._varied_mine = self._varied_theirs = self._both = 0.0
 
     def add(self, mine: float, theirs: float, seconds: float) -> None:
-        """Count a moment that lasted so many seconds."""
+        """Add an interval of `seconds` with these activities."""
         self._seconds += seconds
         weight = min(max(seconds / self._seconds, seconds / MEMORY_SECONDS), 1.0)
         off_mine, off_theirs = mine - self._mine, theirs - self._theirs

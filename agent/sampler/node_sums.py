@@ -119,7 +119,7 @@ class NodeSums:
         self._framer = Framer()
 
     def frame(self, frames: Sequence[Frame]) -> Frame:
-        """Return the sums of what these frames hold; nothing of what no GPU tells."""
+        """Return the node sums of these frames; a metric that no GPU reports has no sum."""
         layouts = tuple(map(itemgetter(0), frames))
         if layouts != self._layouts:
             self._find(layouts)

@@ -20,7 +20,8 @@ START_SECONDS = 30.0
 SPAN_SECONDS = 60.0
 """Seconds over which the budget is to be kept."""
 RECENT_SECONDS = 15.0
-"""Seconds that tell the present rate, and for which it is supposed to last; no second decision is made within them."""
+"""Seconds over which the present rate is measured, and for which it is assumed to last; no second decision is made
+within them."""
 BRINK, ROOM, PROBE = 0.9, 0.8, 0.6
 """Shares of the budget: what is foreseen may come up to the first; a step back must be foreseen within the second;
 below the third it may be tried: no step back more than doubles the cost, and it is noticed within a third of the span.
@@ -153,7 +154,7 @@ class OverheadGovernor:
         self._changed_at = at
 
     def _mean(self, span: float) -> float | None:
-        """Return the share of one core over so many seconds, or over all that are known if these are fewer."""
+        """Return the share of one core over `span` seconds, or over all known looks if they cover less."""
         if len(self._looks) < 2:
             return None
         last = self._looks[-1]

@@ -215,9 +215,9 @@ class Sampler:
         return listed
 
     def late(self, seconds: float, now: float) -> None:
-        """Record that the agent itself was late by so many seconds: on a busy machine its silence is not that of a GPU.
+        """Record that the agent itself was late by `seconds`: then a late sample says nothing of the GPU.
 
-        Devices have the whole time to answer again, from `now` on.
+        From `now` on, devices have their whole timeout again.
         """
         if seconds >= self._lateness or now - self._late_at > self.settings.patience(Lane.FAST):
             self._lateness, self._late_at = max(seconds, 0.0), now
@@ -294,8 +294,8 @@ class Sampler:
     def _in_known_series(self, key: Key, frame: Frame) -> Frame:
         """Return the same frame, in the series of the one before it if they are equal.
 
-        A worker that was started again makes series of its own. With those that are known, nobody has to look at them
-        again, and the history does not hold each of them once for every worker that there was.
+        A restarted worker makes new series. With the known ones, no consumer has to look at them again, and the history
+        does not hold each of them once per worker.
         """
         known = self._layouts.get(key, EMPTY_LAYOUT)
         if frame.layout is known:
@@ -356,7 +356,7 @@ class Sampler:
         self.xids.inventory_changed()
 
     def _node_power(self, now: float, readings: list[Reading]) -> list[Gap]:
-        """Add an estimate if nothing measures the node; a gap if there can be none."""
+        """Add an estimate if nothing measures the node; return a gap if it cannot be estimated."""
         if self.settings.estimate is None or not self.inventory.gpus:
             return []
         for backend, conditioner in self._conditioners.items():

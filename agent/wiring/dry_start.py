@@ -1,4 +1,4 @@
-"""What a start refuses, without starting: for whoever changes a configuration before it is in use."""
+"""Runs the checks of a start without starting, to validate a configuration before it is used."""
 
 from __future__ import annotations
 

@@ -80,6 +80,6 @@ def state_file(config: Config, name: str) -> Path | None:
 
 
 def drill_file(config: Config, name: str) -> Path | None:
-    """Return the same for files that a drill has, too: it writes nothing to the node's own state unless told to."""
+    """Return the same for files that a drill writes, too; None for a drill unless `state_dir` is configured."""
     is_drill = config.backends.devices in NOT_OF_NODE
     return None if is_drill and config.state_dir is None else state_file(config, name)

@@ -1,4 +1,4 @@
-"""How the agent of this node is asked by whoever has its configuration: where it answers, and how to log in."""
+"""Address and login of this node's agent, from its configuration, for the commands that query it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _login(config: Config, file: WebFile | None, encrypted: bool, given: Mapping
     login = dict(given if given is not None else login_of(config.rack.peer))
     if not encrypted:
         if given is None and (file is None or not file.users):
-            return {}  # nobody asks for a password: whoever has bound the port instead shall not have it
+            return {}  # the agent needs no password, and another program that has bound the port must not get it
         return {key: value for key, value in login.items() if key not in (*TLS_KEYS, "key_file")}
     certificate = None if file is None or file.tls is None else file.tls.cert_file
     if certificate and (given is None or not login.get("ca_file")):

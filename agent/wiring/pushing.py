@@ -93,7 +93,7 @@ def _otlp(config: Config, otlp: OtlpConfig, target: HttpTarget) -> OtlpSettings:
 
 
 def _machine_id() -> dict[str, str]:
-    """Return the host's id as the conventions want it on Linux; nothing where there is none."""
+    """Return the host's id as OpenTelemetry's conventions define it on Linux; empty on a host without it."""
     try:
         text = read_text(MACHINE_ID, SECRET).strip()
     except ReadError:

@@ -78,11 +78,11 @@ class Protection:
         return self.watch is not None and self.watch.gate.terms.context is not None
 
     def last(self) -> WebReload | None:
-        """Return how the file was last read; None if there is none."""
+        """Return the result of the last read of the file; None without a file."""
         return None if self.watch is None else self.watch.last
 
     def refused(self) -> Mapping[str, int]:
-        """Clients and requests that were refused since the start, by the reason; nothing if there is no file."""
+        """Clients and requests that were refused since the start, by the reason; empty without a file."""
         return {} if self.watch is None else self.watch.gate.refused
 
     def load(self) -> WebTerms | None:
@@ -97,7 +97,7 @@ class Protection:
             raise ConfigError(f"web.config_file: {error}") from error
 
     def enforce(self, terms: WebTerms | None) -> None:
-        """Have these terms enforced, unless there are none."""
+        """Apply these terms; None changes nothing."""
         if self.watch is not None and terms is not None:
             self.watch.enforce(terms)
 

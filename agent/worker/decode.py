@@ -146,15 +146,15 @@ class Decoder:
     """Reads one worker's lines, remembering the layouts, gaps and processes of each channel's lanes."""
 
     def __init__(self, source: str, before: Decoder | None = None) -> None:
-        """`source` is what the worker was told to open: it decides which rows it may report. `before` read another
-        worker's lines: a layout that is told again stays the same object, which others know, and have kept.
+        """`source` is the one that the worker opens: it decides which rows the worker may report. `before` read an
+        earlier worker's lines: a layout equal to one of its layouts stays the same object, which other parts hold.
         """
         self._source = source
         self._inherited: dict[Place, Layout] = {} if before is None else before.legacy
         self._rows, self._missable = rows_of(source), missable(source)
         self._hello: Hello | None = None
         self._said: object = None
-        """The last `hello`, believed or not."""
+        """The last `hello`, accepted or not."""
         self._channels: tuple[tuple[str, GpuIdentity | None], ...] = ()
         self._entities = Entities()
         self._layouts: dict[Place, tuple[int, Layout]] = {}
@@ -171,7 +171,7 @@ class Decoder:
 
     @property
     def legacy(self) -> dict[Place, Layout]:
-        """The last layout of each lane, this worker's or, where it told none, one before it."""
+        """The last layout of each lane: this worker's or, if it has sent none, that of an earlier worker."""
         return {**self._inherited, **{place: layout for place, (_, layout) in self._layouts.items()}}
 
     def decode(self, line: bytes) -> Message | Alive | None:

@@ -62,7 +62,7 @@ class WorkerLoop:
         self._wake_out, self._wake_in = os.pipe()
 
     def run(self) -> int:
-        """Work until told to stop; returns the process's exit status."""
+        """Work until an order or SIGTERM stops it; return the process's exit status."""
         opener = threading.Thread(target=self._open, name="opener", daemon=True)
         try:
             opener.start()

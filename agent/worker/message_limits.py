@@ -33,7 +33,7 @@ NAME = 64
 LABEL = 256
 """Characters of a label's value."""
 TEXT = 512
-"""Characters of a reason in words, or of the kernel's text about an XID."""
+"""Characters of the detail of a reason, or of the kernel's text about an XID."""
 DURATION_SECONDS = 1e6
 """Seconds that a sample may have taken."""
 CODE = 2**31

@@ -1,6 +1,6 @@
 """The outside of the device worker: starts it, communicates with it, and makes sure that one is running.
 
-States: `starting` (opening its source), `running`, `stopping` (told to exit, not gone yet), `down` (gone;
+States: `starting` (opening its source), `running`, `stopping` (ordered to exit, not gone yet), `down` (gone;
 to be restarted at a known time, or once it is not held any more). There is never a second worker before the first is
 gone: a process in uninterruptible sleep cannot be killed, and a second one would hang on the same lock.
 
@@ -153,7 +153,7 @@ class Supervisor:
 
     @property
     def opened_at(self) -> float | None:
-        """The monotonic second at which the worker told of its devices; None before."""
+        """The monotonic second at which the worker listed its devices; None before."""
         return self._opened_at
 
     @property
@@ -248,11 +248,11 @@ class Supervisor:
         self._process = None
 
     def greet(self, now: float) -> None:
-        """Order nothing, so that the answer tells whether the worker is up."""
+        """Send an empty order (ping); the answer shows that the worker is alive."""
         self._order("", now)
 
     def abandon(self) -> None:
-        """Let go of the worker without waiting: it ends by itself once nobody gives orders, as soon as it can."""
+        """Abandon the worker without waiting: once its pipe of orders is closed, it exits as soon as it can."""
         if self._process is not None:
             self._process.close(self._looked_at)
             self._process = None

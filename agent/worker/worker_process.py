@@ -226,5 +226,5 @@ class ChildProcess:
 
 
 def said(status: int) -> str:
-    """Return how a process ended, in words."""
+    """Return a text that says how a process ended."""
     return f"was killed: {signal.strsignal(-status) or -status}" if status < 0 else f"ended with status {status}"

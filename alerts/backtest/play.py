@@ -21,9 +21,9 @@ from alerts.promql.labels import make_labels
 from alerts.windows import Needs
 
 PAUSE_SECONDS = 300.0
-"""Seconds without a snapshot behind which everything begins anew: as long as instant selectors look back."""
+"""Seconds without a snapshot after which the alerts start from nothing: as long as instant selectors look back."""
 _HAIR = 1e-6
-"""What the rounding of sums may come to, in seconds."""
+"""The largest error of rounded sums, in seconds."""
 
 
 class Round(NamedTuple):
@@ -36,8 +36,8 @@ class Round(NamedTuple):
 class RecordedRounds:
     """Gives the rounds that the daemon would have gone through; `interval` and `period` as in `patient_time`.
 
-    While snapshots are late, the rounds go on with the last one. Where some are missing, as the numbers of those around
-    them tell, nothing is known of that time, and it has no rounds.
+    While snapshots are late, the rounds go on with the last one. If some are missing, which a jump in the snapshots'
+    numbers shows, that time has no rounds.
     """
 
     def __init__(self, interval: float, period: float) -> None:
@@ -47,7 +47,7 @@ class RecordedRounds:
         self._began = float("-inf")
 
     def begins_anew(self, snapshot: Snapshot) -> bool:
-        """Return whether what comes now has nothing to do with what was: after a reboot or a long pause."""
+        """Return True if the snapshot does not continue the last one: after a reboot or a long pause."""
         if self._last is None:
             return False
         passed = snapshot.at.mono - self._last.at.mono
@@ -79,8 +79,8 @@ class RecordedRounds:
 class AlertSpan:
     """One alert from its beginning to its end. Times are wall seconds.
 
-    `fired_at` is None where it never came to that, and `ended_at` where the alert was still there at the end.
-    `value` and `annotations` are those at the moment of firing, or else of its beginning.
+    `fired_at`: None if it never fired. `ended_at`: None if the alert was still there at the end. `value` and
+    `annotations` are those at the moment of firing, or else of its beginning.
     """
 
     node: str
@@ -98,7 +98,7 @@ class AlertSpan:
 
 
 class SpanCollector:
-    """Follows the alerts of one node. Alerts are told apart by their group and their labels."""
+    """Follows the alerts of one node. Group and labels identify an alert."""
 
     def __init__(self, node: str) -> None:
         self._node = node
@@ -127,7 +127,7 @@ class SpanCollector:
         return sorted(found, key=attrgetter("active_at", "alert", "labels"))
 
     def _end_pending(self, spans: dict[Labels, AlertSpan], at: float, alerts: Iterable[Alert]) -> None:
-        """End those that were pending and are gone: no transition tells of it, since nobody was told of them."""
+        """End those that were pending and are gone: they have no transition, since no receiver was notified."""
         here = {alert.labels for alert in alerts}
         for labels in [labels for labels, span in spans.items() if not span.fired and labels not in here]:
             self._done.append(replace(spans.pop(labels), ended_at=at))
@@ -145,7 +145,7 @@ class SpanCollector:
         )
 
 
-ALERTS_TOLD = BY_NAME["coldplate_alert"]
+ALERT_SERIES = BY_NAME["coldplate_alert"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class RulePlay:
         self._collector = SpanCollector(node)
         self._earlier: list[AlertSpan] = []
         self._failures: dict[tuple[str, str], RuleFailures] = {}
-        self._reads_alerts = Needs(rules.groups).history_of(make_labels({}, ALERTS_TOLD.name)) is not None
+        self._reads_alerts = Needs(rules.groups).history_of(make_labels({}, ALERT_SERIES.name)) is not None
         self._told = _ToldAlerts(target)
 
     def take(self, one: Round) -> None:
@@ -215,7 +215,7 @@ class NodePlay:
         self.plays = plays
         self.snapshots = 0
         self.pauses: list[tuple[float, float]] = []
-        """Where alerts began anew: the wall seconds of the snapshots before and behind."""
+        """Where alerts started from nothing: the wall seconds of the snapshots before and after."""
         self.first: float | None = None
         self.last = 0.0
         """The wall seconds of the first snapshot and the last."""
@@ -252,13 +252,13 @@ class _ToldAlerts:
 
     def _readings(self, engine: RuleEngine) -> Iterator[Reading]:
         all_own = self._exposition.readings(engine.reports(), engine.windows, ())
-        return (each for each in all_own if each.metric is ALERTS_TOLD)
+        return (each for each in all_own if each.metric is ALERT_SERIES)
 
     def _without(self, frame: Frame) -> Frame:
         known = self._pruned.get(frame.layout)
         if known is None:
             series = frame.layout.series
-            kept = [place for place, each in enumerate(series) if each.metric is not ALERTS_TOLD]
+            kept = [place for place, each in enumerate(series) if each.metric is not ALERT_SERIES]
             layout = frame.layout if len(kept) == len(series) else Layout(tuple(series[place] for place in kept))
             known = self._pruned[frame.layout] = (layout, picker(kept))
         layout, pick = known

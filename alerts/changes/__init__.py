@@ -1,4 +1,4 @@
 """What else changed on the node around the moment at which an alert began: the first thing that its reader asks."""
 
 ANNOTATION = "changes"
-"""The annotation that tells of it. A rule that has one of this name keeps its own."""
+"""The annotation with the explanation. A rule that has one of this name keeps its own."""

@@ -1,7 +1,7 @@
 """Notes what changed on the node in the last minutes, from one snapshot to the next.
 
-It reads no clock and touches no device. Watched are rows whose changes somebody who looks for a cause wants to know to
-the second, and not those that move all the time. A round in which no watched value moved costs one comparison for each
+It reads no clock and touches no device. It watches rows whose changes may explain an alert and that seldom change, and
+notes each change with its second. A round in which no watched value moved costs one comparison for each
 frame; the places of watched values are looked up once for each layout. The text of a change follows the names of what
 it is about: "GPU 3: ", "ports mlx5_3/1, mlx5_4/1: ".
 """
@@ -190,7 +190,7 @@ class ChangeJournal:
         return made
 
     def _forget(self, present: Sequence[Layout]) -> None:
-        """Let go of layouts that are gone, and of series that are gone for good."""
+        """Forget layouts that are gone, and series that are in none of the present layouts."""
         self._watched = {layout: self._watched[layout] for layout in present}
         self._seen = {layout: self._seen[layout] for layout in present}
         self._picked = {layout: self._picked[layout] for layout in present}
@@ -232,7 +232,7 @@ class ChangeJournal:
                 del self._wandering[series]
 
     def _note_moment(self, series: Series, moment: float, at: float) -> None:
-        """Note what happened at a moment that the row itself gives. A start of the agent is told by `began`."""
+        """Note an event whose moment the row itself gives. `began` shows whether the agent ran at that moment."""
         if self.began is not None and self.began < moment < at + QUIET_SECONDS:  # clocks of others may be ahead
             labels = dict(series.labels)
             text = MOMENTS[series.metric.name].format(**labels)

@@ -42,16 +42,16 @@ def explain(journal: ChangeJournal, alert: Alert, now: float) -> str:
         span = f"from {_clock(start)} to {_clock(now)}"
     found = _joined(journal.between(start, now), dict(alert.labels))
     stories = sorted(found, key=lambda story: (story.nearness, story.at))
-    told = sorted(stories[:MOST_TOLD], key=lambda story: (story.at, story.nearness))
-    if not told:
+    shown = sorted(stories[:MOST_TOLD], key=lambda story: (story.at, story.nearness))
+    if not shown:
         return f"nothing else that the agent watches changed on this node {span}"
-    parts = [f"{_clock(story.at)} {_who(story.entities)}{story.text}" for story in told]
-    left = len(stories) - len(told)
+    parts = [f"{_clock(story.at)} {_who(story.entities)}{story.text}" for story in shown]
+    left = len(stories) - len(shown)
     return "; ".join(parts) + (f"; and {left} more" if left else "") + f" ({span})"
 
 
 def _joined(changes: Iterable[Change], labels: dict[str, str]) -> Iterable[_Story]:
-    """Yield the changes by their nearness; the same one of several parts at one time is told once."""
+    """Yield the changes by their nearness; the same change of several parts at one time is one story."""
     open_ones: dict[tuple[int, type, str], _Story] = {}
     done = []
     for change in sorted(changes, key=lambda each: each.at):
@@ -67,7 +67,7 @@ def _joined(changes: Iterable[Change], labels: dict[str, str]) -> Iterable[_Stor
 
 
 def _nearness(change: Change, labels: dict[str, str]) -> int:
-    """0 for what the alert is about, 1 for its job, 2 for the node, 3 for other parts of it."""
+    """Return 0 for the alert's own part, 1 for its job, 2 for the node, 3 for other parts of the node."""
     own = dict(_part(change.entity).labels)
     if own and all(labels.get(name) == value for name, value in own.items()):
         return 0
@@ -82,7 +82,7 @@ def _part(entity: Entity) -> Entity:
 
 
 def _who(entities: Sequence[Entity]) -> str:
-    """Return the parts in words, with what leads to the words of the change; nothing for the node itself."""
+    """Return the names of the parts, with a colon before the text of the change; empty for the node itself."""
     if isinstance(entities[0], (Gpu, NvLink)):
         gpus = {_part(each).labels[0][1] for each in entities}
         links = f"{_plural('NVLink', entities)} of " if isinstance(entities[0], NvLink) else ""

@@ -307,7 +307,7 @@ class HttpReceiver:
         """Return the batch with times by the receiver's clock, or by ours if its times cannot be written."""
         try:
             try:
-                return self.encode(self._server_clock.told(batch))
+                return self.encode(self._server_clock.shift_times(batch))
             except Exception:
                 if not self._server_clock.ahead:
                     raise

@@ -29,18 +29,18 @@ State = tuple[Phase, int, int]
 
 
 class _Known:
-    """What was sent about one alert. `told` are the identities of the receivers that know its state.
+    """What was sent about one alert. `notified` are the identities of the receivers that know its state.
 
     `is_held`: it was inhibited from its beginning on, so no receiver knows of it.
     """
 
-    __slots__ = ("alert", "is_held", "sent_at", "state", "told")
+    __slots__ = ("alert", "is_held", "notified", "sent_at", "state")
 
     def __init__(self, alert: Alert, state: State) -> None:
         self.alert = alert
         self.state = state
         self.sent_at: float | None = None
-        self.told: frozenset[int] = frozenset()
+        self.notified: frozenset[int] = frozenset()
         self.is_held = False
 
 
@@ -98,11 +98,12 @@ class Dispatcher:
             _end(before, after, at, post)
             post.hand_over(at)
 
-    def already_told(self, alerts: Iterable[Alert], receivers: Sequence[Receiver] | None = None) -> None:
-        """Mark incidents restored at the start as known to these (or all) receivers that are told only of changes."""
+    def mark_notified(self, alerts: Iterable[Alert], receivers: Sequence[Receiver] | None = None) -> None:
+        """Mark incidents restored at the start as known to these (or all) receivers that get changes only."""
         with self._lock:
-            told = frozenset(map(id, self._receivers if receivers is None else receivers))
-            self._restored.update((alert.labels, (alert, told)) for alert in alerts if alert.phase is not Phase.PENDING)
+            notified = frozenset(map(id, self._receivers if receivers is None else receivers))
+            known = (alert for alert in alerts if alert.phase is not Phase.PENDING)
+            self._restored.update((alert.labels, (alert, notified)) for alert in known)
 
     def end(self, alerts: Iterable[Alert], at: float) -> None:
         """Notify receivers of changes that these incidents are over: no rule watches them any more."""
@@ -121,7 +122,7 @@ class Dispatcher:
                 if known.sent_at is not None:
                     known.sent_at += seconds
             self._restored = {
-                labels: (_moved(alert, seconds), told) for labels, (alert, told) in self._restored.items()
+                labels: (_moved(alert, seconds), notified) for labels, (alert, notified) in self._restored.items()
             }
 
     def forget(self, group: str, at: float | None = None) -> None:
@@ -152,13 +153,14 @@ class Dispatcher:
             changed = external_labels != self._external
             post = _Post(self._receivers, self._external, at)
             for known in (each for group in self._groups.values() for each in group.values()):
-                told = known.told & kept | {id(heir) for old, heir in heirs if id(old) in known.told}
+                notified = known.notified & kept | {id(heir) for old, heir in heirs if id(old) in known.notified}
                 if known.state[0] is Phase.RESOLVED:
-                    told = everyone
+                    notified = everyone
                 elif changed and not known.is_held:
-                    post.once(replace(known.alert, phase=Phase.RESOLVED, resolved_at=at), post.everyone - known.told)
-                    told = frozenset()
-                known.told = frozenset(told)
+                    ended = replace(known.alert, phase=Phase.RESOLVED, resolved_at=at)
+                    post.once(ended, post.everyone - known.notified)
+                    notified = frozenset()
+                known.notified = frozenset(notified)
             post.hand_over(at)
             self._receivers = tuple(receivers)
             self._resend = resend
@@ -179,17 +181,17 @@ class Dispatcher:
             known.is_held = was_held if alert.phase is Phase.RESOLVED else inhibited
             restored = self._restored.pop(alert.labels, None)
             if restored is not None and _state(restored[0]) == state:
-                known.told = restored[1] & post.everyone
+                known.notified = restored[1] & post.everyone
         known.alert = alert
         known.is_held = known.is_held and (inhibited or alert.phase is Phase.RESOLVED)
-        if known.is_held and not known.told:
+        if known.is_held and not known.notified:
             return known
         if _needs_sending(known.sent_at, at, self._resend):
             known.sent_at = at
             post.repeat(alert)
-        if known.told != post.everyone:
-            post.once(alert, known.told)
-            known.told = post.everyone
+        if known.notified != post.everyone:
+            post.once(alert, known.notified)
+            known.notified = post.everyone
         return known
 
 
@@ -243,7 +245,7 @@ def _end(before: dict[Labels, _Known], after: dict[Labels, _Known], at: float, p
     """
     for labels, known in before.items():
         if labels not in after and known.state[0] is Phase.FIRING and not known.is_held:
-            post.once(replace(known.alert, phase=Phase.RESOLVED, resolved_at=at), post.everyone - known.told)
+            post.once(replace(known.alert, phase=Phase.RESOLVED, resolved_at=at), post.everyone - known.notified)
 
 
 class _Post:
@@ -260,9 +262,9 @@ class _Post:
         """Post to receivers that need repetition."""
         self._add(alert, [position for position, each in enumerate(self._receivers) if each.repeats])
 
-    def once(self, alert: Alert, told: frozenset[int]) -> None:
+    def once(self, alert: Alert, notified: frozenset[int]) -> None:
         """Post to receivers of changes, except those that know."""
-        news = [not each.repeats and id(each) not in told for each in self._receivers]
+        news = [not each.repeats and id(each) not in notified for each in self._receivers]
         self._add(alert, [position for position, wanted in enumerate(news) if wanted])
 
     def hand_over(self, at: float) -> None:

@@ -116,7 +116,7 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 
 
 class ServerClock:
-    """`ahead`: seconds that the receiver's clock is ahead of ours, 0 while they agree. For one thread."""
+    """`ahead`: seconds that the receiver's clock is ahead of this node's, 0 while they agree. For one thread."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -149,7 +149,7 @@ class ServerClock:
         text = "the receiver's Date header is too far from our clock to be trusted; check both clocks, and any proxy"
         self._once.problem("date", text, facts={"ahead": f"{ahead:+.0f}s", "most": f"{MOST_SECONDS:.0f}s"})
 
-    def told(self, notices: Sequence[Notice]) -> Sequence[Notice]:
+    def shift_times(self, notices: Sequence[Notice]) -> Sequence[Notice]:
         """Return the notices, with all times by the receiver's clock."""
         return [_moved(notice, self.ahead) for notice in notices] if self.ahead else notices
 

@@ -209,13 +209,13 @@ class _Timestamps(VectorPlan):
 
 
 def absent(space: LabelSpace, matchers: tuple[Matcher, ...], plan: VectorPlan | MatrixPlan) -> VectorPlan:
-    """Plan `absent` or `absent_over_time`: one element if there is none, with the labels that the selector fixes."""
+    """Plan `absent` or `absent_over_time`: one element for an empty operand, with the labels fixed by the selector."""
     return _Absent(space, _fixed_labels(matchers), plan)
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Absent(VectorPlan):
-    """One element if there is none."""
+    """One element if the operand is empty."""
 
     _space: LabelSpace
     _labels: Labels

@@ -1,7 +1,7 @@
 """Regular expressions from users: in rule files, templates and configurations.
 
 They have RE2's syntax, as in Go's package regexp and so in Prometheus, and are matched in time linear in the text:
-Python's `re` backtracks, and one pattern of six characters could block every thread of the daemon for good. All
+Python's `re` backtracks, and one pattern of six characters could block every thread of the daemon for ever. All
 external expressions are compiled by `compile_regex`; `re` is for patterns in the code.
 """
 

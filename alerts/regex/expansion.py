@@ -1,6 +1,6 @@
 """The replacement templates of Go's regexp.Expand: `$1`, `$name`, `${name}`, `$$`.
 
-A name is as long as possible: `$1x` is the group named 1x, and empty if there is none. A `$` that starts no name is
+A name is as long as possible: `$1x` is the group named 1x, and empty without such a group. A `$` that starts no name is
 literal. Source: `expand` and `extract` of Go's package regexp.
 """
 

@@ -61,7 +61,7 @@ def whole(text: str) -> int | None:
 def constant(text: str) -> tuple[int | float | complex | None, int | None]:
     """Return a constant's value, and its value as a whole number if it has one. Raises ValueError.
 
-    The value of a whole number that does not fit into Go's int is None: using it is an error of the rendering.
+    A whole number that does not fit into Go's int has the value None: using it is an error of the rendering.
     """
     if text.startswith("'"):
         code = character(text)

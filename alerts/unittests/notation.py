@@ -37,7 +37,7 @@ _DIGITS = 18  # a number with more digits is a typing error
 
 @dataclass(frozen=True, slots=True)
 class SampleRun:
-    """So many samples in a row: a value, plus an increment each time if there is one; None is a gap."""
+    """`count` samples in a row: a value, plus an increment each time if there is one; None is a gap."""
 
     value: float | None
     increment: float | None

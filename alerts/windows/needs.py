@@ -64,7 +64,7 @@ class Needs:
     def costliest(self, series: Iterable[Labels], price: Callable[[float], int]) -> tuple[Rule, float] | None:
         """Return the rule that takes most memory beside the shipped ones, and its longest range in seconds.
 
-        `price` gives the bytes of a series that is kept for so many seconds. None if shipped rules need all of it.
+        `price` gives the bytes of a series by the seconds for which it is kept. None if shipped rules need all of it.
         """
         costs: Counter[Rule] = Counter()
         ranges: dict[Rule, float] = {}

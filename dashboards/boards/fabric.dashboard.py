@@ -143,7 +143,7 @@ dashboard.add(
         "below the line.", title="Symbol errors left after correction (NVLink 5)", unit="sci",
         limits=steps("NvLinkErrors.ratio")),
     graph([("sum by (problem) (coldplate_gpu_fabric_problem)", "{{problem}}")], "empty: each is there while it lasts.",
-        title="What the fabric has against GPUs", what="GPUs with each problem that the driver tells of its fabric."),
+        title="Fabric problems of GPUs", what="GPUs with each problem that the driver reports of its fabric."),
 )  # fmt: skip
 dashboard.row("Ethernet and RoCE: light, and what error correction does", collapsed=True)
 dashboard.add(

@@ -126,8 +126,8 @@ dashboard.add(
     state_timeline([(f"max by (equipment, kind, part) ({not_ok('coldplate_rack_part_state')})",
         "{{equipment}} {{kind}} {{part}}")],
         "empty: a part has a row only while it is not ok.", title="Parts of the equipment that are not ok",
-        what="Leak detectors, pumps, reservoirs, filters, shelves, supplies and feeds, as they tell. One that cannot "
-        "be read is not known to be well.", mapped=NOT_OK, size=(12, 9)),
+        what="State that leak detectors, pumps, reservoirs, filters, shelves, supplies and feeds report. One that "
+        "cannot be read may have failed.", mapped=NOT_OK, size=(12, 9)),
     table("Leak detectors of the nodes", [TableColumn("State", in_rack(
         f"max by (instance, chassis, detector) ({not_ok('coldplate_leak_detector_state')})"),
         unit="short", mapped=NOT_OK)], "empty.", what="Detectors in the trays that report coolant or cannot be read.",

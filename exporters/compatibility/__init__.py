@@ -1,7 +1,8 @@
 """The names of other exporters, so that dashboards and rules written for them find their series here.
 
-Each profile is a table in a file of its own: a neighbour's name, its type, its HELP text, and the rows of ours from
-which its value follows. `translation` turns a snapshot into frames of those series, which are rendered like all others.
+Each profile is a table in a file of its own: the other exporter's name, its type, its HELP text, and the metrics of
+coldplate that give its value. `translation` turns a snapshot into frames of those series, which are rendered like all
+others.
 """
 
 from __future__ import annotations

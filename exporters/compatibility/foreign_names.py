@@ -35,7 +35,7 @@ class Recent(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A row of ours by name, times a factor. `labels` are the values of the row's own labels, in order; none: any.
+    """A metric of coldplate by name, times a factor. `labels` are the values of its own labels, in order; empty: any.
 
     `rate` takes the growth of a counter in a second, over the last seconds, instead of its value.
     """
@@ -48,12 +48,12 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class ForeignName:
-    """A neighbour's metric: the sum of `terms`, divided by that of `divisor` if there is one.
+    """A metric of the other exporter: the sum of `terms`, divided by that of `divisor` if there is one.
 
     It is served only while all its terms have values. `newest` means the label value, as a number, of the series whose
-    value is highest, and 0 while `terms` tell that there is none; `label` the value of that label, as a number.
+    value is highest, and 0 while only the first of `terms` has a value; `label` the value of that label, as a number.
     `recent` means the growth of its only term within the last minutes, while it is not 0 or while it is 0.
-    `note` says in which way it differs from the neighbour's own.
+    `note` says in which way it differs from the other exporter's own.
     """
 
     name: str
@@ -69,14 +69,14 @@ class ForeignName:
 
     @property
     def simple(self) -> Term | None:
-        """Its only term, if the value is one of ours times a factor."""
+        """Its only term, if the value is one of coldplate's times a factor."""
         computed = self.divisor or self.newest or self.label or self.recent or self.terms[0].rate
         return None if computed or len(self.terms) > 1 else self.terms[0]
 
 
 @dataclass(frozen=True, slots=True)
 class NotServed:
-    """A name of the neighbour's that is not served: why, and what to query instead; empty if there is nothing."""
+    """A name of the other exporter that is not served: why, and what to query instead; empty without a substitute."""
 
     name: str
     why: str
@@ -85,7 +85,7 @@ class NotServed:
 
 @dataclass(frozen=True, slots=True)
 class KnownGpu:
-    """What info series say of a GPU. `jobs` are the labels of the jobs that hold it alone, by slot.
+    """The info labels of a GPU. `jobs` are the labels of the jobs that hold it alone, by slot.
 
     A slot is the number of a MIG instance; WHOLE is the GPU, or the only instance on it.
     """
@@ -118,7 +118,8 @@ class KnownNode:
 _NOTHING = KnownGpu()
 
 Labelling = Callable[[KnownNode, Series, str], Labels | None]
-"""The labels of the neighbour's metric of that name for a series of ours, in its order; None if it has none."""
+"""Labels of the other exporter's metric of that name for a series of coldplate, in its order; None if it has no such
+series."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ def _name(row: Metric) -> ForeignName:
 
 
 def labelling(facts: KnownNode, series: Series, name: str) -> Labels | None:  # noqa: ARG001 every profile gets them
-    """Device and port; of an adapter's facts only the device, so that one with two ports is told of once."""
+    """Return device and port; for the info of an adapter only the device, so that two ports make one series."""
     port = series.entity
     if not isinstance(port, IbPort):
         return None

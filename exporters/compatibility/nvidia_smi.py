@@ -118,7 +118,7 @@ NOT_SERVED = (
                 f'coldplate_gpu_throttle_active{{reason="{ours}"}}') for ours, theirs in _REASON.items()),
     NotServed("nvidia_smi_clocks_max_graphics_clock_hz", "the agent reads the limits of sm and memory",
               'coldplate_gpu_clock_limit_hertz{domain="sm"}'),
-    NotServed("nvidia_smi_clocks_event_reasons_supported", "a mask of what the driver can tell"),
+    NotServed("nvidia_smi_clocks_event_reasons_supported", "a mask of the reasons that the driver supports"),
     NotServed("nvidia_smi_mig_mode_current", "instances have another series", "coldplate_gpu_mig_info"),
     NotServed("nvidia_smi_power_max_limit_watts", "the agent reads the limits in force and by default",
               "coldplate_gpu_power_limit_default_watts"),

@@ -78,7 +78,7 @@ _INFORMANTS = {BY_NAME[name] for name in ("coldplate_gpu_info", "coldplate_gpu_j
 
 
 class Neighbour:
-    """What a neighbour's metric is of, in place of an entity of ours: it comes after all of ours on a page."""
+    """The entity of another exporter's metrics; it comes after all entities of coldplate on a page."""
 
 
 class _Part(NamedTuple):
@@ -87,7 +87,7 @@ class _Part(NamedTuple):
 
 
 class _Output(NamedTuple):
-    """A series of the neighbour's, and where in a layout its terms and its divisor are."""
+    """A series of the other exporter, and where in a layout its terms and its divisor are."""
 
     name: ForeignName
     series: Series
@@ -99,7 +99,7 @@ _ROUNDING: dict[Digits, Callable[[float], float]] = {Digits.NEAREST: round, Digi
 
 
 class _ConvertedColumns:
-    """Values of one layout that are one of ours times a factor, converted together."""
+    """Values of one layout that are one value of coldplate times a factor, converted together."""
 
     def __init__(self, outputs: Sequence[_Output], digits: Digits) -> None:
         self.series = tuple(each.series for each in outputs)
@@ -182,15 +182,15 @@ class _Recipe:
 
 
 def _newest(layout: Layout, output: _Output, values: tuple[float, ...]) -> float | None:
-    """Return the label of the series with the highest value, as a number; 0 if there is none."""
-    told = [
+    """Return the label of the series with the highest value, as a number; 0 without series."""
+    candidates = [
         (values[place], dict(layout.series[place].labels).get(output.name.newest, ""))
         for place, term in output.parts
         if term is not output.name.terms[0]
     ]
-    if not told:
+    if not candidates:
         return 0.0
-    return _number(max(told)[1])
+    return _number(max(candidates)[1])
 
 
 def _number(label: str) -> float | None:
@@ -219,7 +219,7 @@ class Translation:
         self._recent = RecentGrowth(self._recent_rows)
         self._growth = Growth(lambda layout: any(each.metric.name in self._rates for each in layout.series))
         self._informants = RoundMemo[Layout, tuple[Series, ...]](_informants)
-        self._told: tuple[Series, ...] | None = None
+        self._last_informants: tuple[Series, ...] | None = None
         self._facts = KnownNode(host, named, {}, {}, tuple(further_labels))
         self._plans = RoundMemo[Layout, _Recipe](self._plan)
         self._last: tuple[Snapshot | None, tuple[Frame, ...]] = (None, ())
@@ -232,12 +232,12 @@ class Translation:
             self._recent.observe(snapshot)
 
     def frames(self, snapshot: Snapshot) -> tuple[Frame, ...]:
-        """Return the neighbours' series; the same objects again for the same snapshot."""
+        """Return the series of the other exporters; the same objects again for the same snapshot."""
         if self._last[0] is not snapshot:
             layouts = [frame.layout for frame in snapshot.frames]
-            told = tuple(chain.from_iterable(self._informants.of(layouts)))
-            if told != self._told:
-                self._told, self._facts = told, _facts(self._facts, told)
+            informants = tuple(chain.from_iterable(self._informants.of(layouts)))
+            if informants != self._last_informants:
+                self._last_informants, self._facts = informants, _facts(self._facts, informants)
                 self._plans = RoundMemo(self._plan)
             plans = zip(self._plans.of(layouts), snapshot.frames, strict=True)
             frames = (plan.frame(frame) for plan, frame in plans if not plan.idle)
@@ -245,13 +245,13 @@ class Translation:
         return self._last[1]
 
     def _plan(self, layout: Layout) -> _Recipe:
-        """Look through the series of a layout for those that a neighbour has, too."""
+        """Find the series of a layout that another exporter has, too."""
         found: dict[tuple[ForeignName, Labels], dict[Term, list[int]]] = {}
         for place, series in enumerate(layout.series):
             for profile, name, term in self._by_row.get(series.metric.name, ()):
                 if term.labels and term.labels != tuple(value for _, value in series.labels):
                     continue
-                # where the highest value counts, no label tells the candidates apart
+                # if the highest value counts, no label may distinguish the candidates
                 labelled = Series(series.metric, series.entity) if name.newest else series
                 labels = profile.labelling(self._facts, labelled, name.name)
                 if labels is not None:

@@ -1,11 +1,11 @@
 """Checks passwords against their bcrypt hashes, in a thread of its own: one check takes 50 ms and more.
 
-Who has been let in once is let in at once from then on: a scraper pays for its first request only. What a client can
-learn from the answer or from its time is whether user and password together are right: for an unknown user another hash
-is computed, as costly as one of the file's, and of wrong passwords nothing is kept.
+A password that was accepted once is accepted at once from then on: a scraper pays for its first request only. From the
+answer and its time a client can learn only whether user and password together are right: for an unknown user the
+checker computes another hash, as costly as one of the file's, and it keeps nothing of wrong passwords.
 
-Nobody can occupy more than a quarter of a processor by guessing: the thread rests after each wrong password. Addresses
-take turns, and each has few places in the queue, so that one that guesses does not keep out another that comes first.
+Guessing takes at most a quarter of a processor: the thread pauses after each wrong password. Addresses take turns, and
+each has few places in the queue, so that an address that guesses does not delay the others.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class PasswordChecks:
             )
 
     def run(self) -> None:
-        """Check until told to stop."""
+        """Check passwords until `stop`."""
         while not self._stopping.is_set():
             doubt = self._next()
             if doubt is None:
@@ -172,7 +172,7 @@ class PasswordChecks:
 
 
 def login_of(header: str) -> tuple[str, bytes] | None:
-    """User and password of an Authorization header (RFC 7617); None if there are none."""
+    """Return user and password of an Authorization header (RFC 7617); None if it has no valid ones."""
     scheme, _, coded = header.partition(" ")
     if scheme.lower() != "basic":
         return None

@@ -80,7 +80,7 @@ def _ask_clients(context: ssl.SSLContext, tls: ServerTls, fail: Callable[[str, s
     context.verify_mode = _VERIFY[tls.policy]
     if context.verify_mode is ssl.CERT_NONE:
         return
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # an issuer in the file is trusted, whoever issued it
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # trust an issuer in the file, even an intermediate one
     if not (tls.client_ca or tls.client_ca_file):
         context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
         return

@@ -26,7 +26,7 @@ _NOT_TLS = Response(HTTPStatus.BAD_REQUEST, b"this port speaks https, not http\n
 class TlsTransport:
     """One client's connection. Of its certificate one name must be among those `allowed`; None allows any.
 
-    `count` is told why a client is refused: CERTIFICATE or HANDSHAKE.
+    `count` is called with the reason of each rejected handshake: CERTIFICATE or HANDSHAKE.
     """
 
     __slots__ = ("_allowed", "_count", "_ended", "_incoming", "_outgoing", "_tls", "_unsent", "shaking", "sock")
@@ -102,7 +102,9 @@ class TlsTransport:
         self.sock.shutdown(socket.SHUT_WR)
 
     def _refuse(self, error: ssl.SSLError) -> None:
-        """Tell the client why it is refused, as far as it can understand. Always raises HandshakeRefusedError."""
+        """Send the client the reason, as a TLS alert or to plain HTTP as a response. Always raises
+        HandshakeRefusedError.
+        """
         self._count(CERTIFICATE if error.reason in _OF_CERTIFICATES else HANDSHAKE)
         if error.reason == "HTTP_REQUEST":
             self._outgoing.read()
@@ -112,7 +114,7 @@ class TlsTransport:
         raise HandshakeRefusedError(f"TLS: {text}") from None
 
     def _decrypted(self) -> tuple[bytes, bool]:
-        """Return all that can be decrypted now, and whether the client has said farewell."""
+        """Return all that can be decrypted now, and whether the client has ended the TLS stream."""
         pieces = []
         try:
             while data := self._tls.read(CHUNK):

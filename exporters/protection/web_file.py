@@ -25,9 +25,9 @@ from agent.lib.yamlvalues import resolve
 
 VERSIONS = ("TLS10", "TLS11", "TLS12", "TLS13")
 POLICIES = ("NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert")
-"""What is asked of clients."""
+"""Policies for certificates of clients."""
 REFUSED_POLICIES = ("RequestClientCert", "RequireAnyClientCert", "RequireClientCert")
-"""What OpenSSL cannot ask from Python, and what would protect nothing: certificates that nobody verifies."""
+"""Policies that Python cannot request from OpenSSL, and that protect nothing: the certificates are not verified."""
 
 CIPHERS: Mapping[str, str] = {
     "TLS_AES_128_GCM_SHA256": "",
@@ -66,7 +66,7 @@ class Fail(Protocol):
 
 
 class SectionReader:
-    """The keys of a mapping, or of nothing. What was not asked for when `done` is called is an unknown key."""
+    """The keys of a mapping, which may be missing. A key that was not read when `done` is called is unknown."""
 
     def __init__(self, name: str, node: Node | None, fail: Fail) -> None:
         self._name = name
@@ -90,7 +90,7 @@ class SectionReader:
         self._fail(".".join(each for each in (self._name, key) if each), problem, line)
 
     def done(self) -> None:
-        """Refuse what nobody asked for."""
+        """Reject the keys that were not read."""
         for key in self._nodes:
             if key not in self._asked:
                 near = difflib.get_close_matches(key[:100], self._asked, 1, 0.5)
@@ -102,12 +102,12 @@ class SectionReader:
         return SectionReader(f"{self._name}.{key}".lstrip("."), self._node(key), self._fail)
 
     def text(self, key: str) -> str:
-        """Empty if there is none."""
+        """Return a string; empty without the key."""
         node = self._node(key)
         return "" if node is None else self._scalar(key, node)
 
     def texts(self, key: str) -> tuple[str, ...] | None:
-        """Return a list of strings; None if there is none."""
+        """Return a list of strings; None without the key."""
         node = self._node(key)
         if node is None or yamltree.is_null(node):
             return None
@@ -116,7 +116,7 @@ class SectionReader:
         return tuple(self._scalar(key, each) for each in node.items)
 
     def word(self, key: str, known: Collection[str]) -> str:
-        """Return one of these words; empty if there is none."""
+        """Return one of these words; empty without the key."""
         node = self._node(key)
         if node is None or yamltree.is_null(node):
             return ""
@@ -136,7 +136,7 @@ class SectionReader:
         return value
 
     def whole(self, key: str) -> int:
-        """Return a whole number; 0 if there is none."""
+        """Return a whole number; 0 without the key."""
         value = self._plain(key)
         if value is None:
             return 0
@@ -145,7 +145,7 @@ class SectionReader:
         return value
 
     def duration(self, key: str) -> float:
-        """Return seconds of a duration as Go writes it (`1m30s`), or of a number of nanoseconds; 0 if there is none."""
+        """Return seconds of a duration as Go writes it (`1m30s`), or of a number of nanoseconds; 0 without the key."""
         value = self._plain(key)
         if value is None:
             return 0.0

@@ -27,7 +27,7 @@ Stamps = tuple[tuple[int, ...] | None, ...]
 
 LOGIN, RATE = "login", "rate"
 REFUSALS = (CERTIFICATE, HANDSHAKE, LOGIN, RATE)
-"""Why somebody is refused: no certificate or one that is not let in, no handshake, a login, too many requests."""
+"""Why a client is rejected: a missing or denied certificate, a failed handshake, a wrong login, too many requests."""
 
 LIMITED = Response(HTTPStatus.TOO_MANY_REQUESTS, b"too many requests: the web configuration limits their rate\n")
 _FIXED = "X-Content-Type-Options"
@@ -98,7 +98,7 @@ class WebGate:
         self.edition += 1
 
     def renew(self, terms: WebTerms) -> None:
-        """Apply the same terms anew, for new connections."""
+        """Replace the terms by equal ones that were read again, for new connections."""
         self._terms = terms
 
     def transport(self, sock: socket.socket) -> ClientTransport:

@@ -81,9 +81,7 @@ class WebWatch:
             self._thread.join(patience)
 
     def load(self) -> WebTerms:
-        """Return the terms as the files are now, not enforced yet; that there are none is noted. Raises
-        WebFileError.
-        """
+        """Return the terms as the files are now, not enforced yet; log and note a failure. Raises WebFileError."""
         try:
             return load_terms(self.path)
         except WebFileError as error:

@@ -94,7 +94,7 @@ class DiskBuffer:
         self._unused = 0
         """The number of the next segment."""
         self.damage: list[tuple[str, int]] = []
-        """What was found damaged, in words, and how many samples that cost if it is known, until somebody takes it."""
+        """Damage found in segments: a text, and the number of lost samples if known. The queue takes it from here."""
         folder.mkdir(parents=True, exist_ok=True)
         self._take_over()
 
@@ -132,7 +132,7 @@ class DiskBuffer:
         return dropped
 
     def head(self) -> WriteRequest | None:
-        """Return the oldest request that is not sent; None if there is none. Raises OSError."""
+        """Return the oldest request that is not sent; None if all are. Raises OSError."""
         while self._head is None and self._segments:
             segment = self._segments[0]
             if self._at >= segment.bytes:
@@ -273,7 +273,7 @@ class DiskBuffer:
         return (number, at) if checksum == zlib.crc32(content[:16]) else (0, 0)
 
     def _say_sent(self) -> None:
-        """Write down how far the first segment has been sent: in one call, so that no crash of ours tears it."""
+        """Write how far the first segment has been sent: in one call, so that a crash of the agent cannot cut it."""
         place = struct.pack("<QQ", self._segments[0].number, self._at)
         descriptor = os.open(self.folder / _SENT, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:

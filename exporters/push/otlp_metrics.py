@@ -64,7 +64,7 @@ class MetricsMaker:
         return self._whole([*made, *self._metrics(self._age, (age,), round(wall * _NANO))])
 
     def only_age(self, age: float, wall: float) -> MetricsData:
-        """Return how old the last snapshot is: what can be told while there is no newer one."""
+        """Return only the age of the last snapshot: a push without a newer one sends nothing else."""
         return self._whole(self._metrics(self._age, (age,), round(wall * _NANO)))
 
     def _metrics(self, columns: Iterable[_Column], values: Sequence[float], at: int) -> list[Metric]:

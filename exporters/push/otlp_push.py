@@ -75,7 +75,7 @@ class OtlpPush:
         self._thread = self._threads.begin("push-otlp", self._run)
 
     def stop(self, seconds: float) -> None:
-        """End; a request under way has so many seconds."""
+        """Stop; a request in flight has `seconds` to end."""
         self._stopping.set()
         if self._thread is not None and not self._thread.join(seconds) and self._exporter is not None:
             self._exporter.shutdown()  # ends the pauses between its attempts
@@ -110,7 +110,7 @@ class OtlpPush:
         self._tell(why)
 
     def _export(self, data: MetricsData) -> str | None:
-        """Send; returns why not, if it failed. After a failure the login is read anew."""
+        """Send the data; return the reason of a failure. After a failure the login is read again."""
         self._told.last = ""
         try:
             if self._exporter is None:

@@ -32,7 +32,7 @@ REJECTED, EXPIRED, OVERFLOW, DAMAGED = REASONS = ("rejected", "expired", "overfl
 class PushFigures:
     """One push. `oldest` is the time of the oldest sample that is not sent, in wall seconds; None if all are.
 
-    `bytes` and `pending` are None for ever where they are not known.
+    `bytes` and `pending` stay None for a push that does not know them.
     """
 
     name: str
@@ -170,7 +170,7 @@ class PushQueue:
             self._tell()
 
     def head(self, wall: float) -> WriteRequest | None:
-        """Return the oldest request that is not sent, and not too old at a wall second; None if there is none."""
+        """Return the oldest request that is not sent, and not too old at a wall second; None without one."""
         with self._lock:
             self._land()
             self._expire(wall)
@@ -283,7 +283,7 @@ class Push(Protocol):
 
 
 class PushGroup:
-    """Starts and ends them, the ends at the same time, and makes their frame."""
+    """Starts and stops all pushes, and makes the frame of their metrics."""
 
     def __init__(self, pushes: Sequence[Push], threads: Threads) -> None:
         self.pushes, self._threads = tuple(pushes), threads
@@ -294,11 +294,11 @@ class PushGroup:
             each.start()
 
     def stop(self, seconds: float = CLOSING_SECONDS) -> None:
-        """End all of them, each in so many seconds at most for each of its threads."""
+        """Stop all pushes at the same time. Each of their threads has at most `seconds`."""
         ends = [self._threads.begin("push-end", partial(each.stop, seconds)) for each in self.pushes]
         for each in ends:
             each.join(3 * seconds)
 
     def frame(self, now: Instant) -> Frame:
-        """Return what they tell of themselves. For any thread."""
+        """Return the metrics of the pushes. For any thread."""
         return self._series.frame(now)

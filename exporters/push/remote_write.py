@@ -27,7 +27,7 @@ log = logging.getLogger("coldplate.push")
 
 @dataclass(frozen=True, slots=True)
 class RemoteWriteSettings:
-    """Where to, how often in seconds, and with which labels; `folder` is None where nothing is kept on a disk.
+    """Target, interval in seconds and labels of a push; without `folder` it buffers in memory only.
 
     `keep` in bytes; `age` in seconds.
     """
@@ -75,7 +75,7 @@ class RemoteWrite:
         self._sender = self._threads.begin("push-sender", self._send)
 
     def stop(self, seconds: float) -> None:
-        """Say that the series have ended, send what can be sent in so many seconds, and write down the rest."""
+        """Queue the staleness markers, send for up to `seconds`, and write the rest to the disk."""
         self._stopping.set()
         if self._maker is not None:
             self._maker.join(seconds)

@@ -1,8 +1,8 @@
 """The connection to a remote write receiver, and what its answers mean.
 
 Sources: https://prometheus.io/docs/specs/prw/remote_write_spec/. It allows to repeat what was answered with 5xx or 429.
-We also repeat what is not about the content: a login that was refused, or an address that is not served, is mended by
-an operator, and until then the samples wait. VictoriaMetrics' agent does the same.
+The agent also repeats requests that were rejected for another reason than their content: an operator must correct the
+login or the address, and until then the samples stay in the queue. VictoriaMetrics' agent does the same.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _SAMPLE = bytes((0x12, 9 + _STAMP_BYTES, 0x09))
 """What is before the value of a sample: the field of a series and its length, and the field of the value."""
 _SAMPLE_BYTES = len(_SAMPLE) + 8 + _STAMP_BYTES
 STALE: float = struct.unpack("<d", 0x7FF0000000000002.to_bytes(8, "little"))[0]
-"""The NaN that tells Prometheus that a series has ended."""
+"""The NaN by which Prometheus marks the end of a series."""
 
 Pieces = tuple[bytes, ...]
 """The encoded labels of a series, one by one."""
@@ -67,7 +67,7 @@ class RequestWriter:
         return made
 
     def only_age(self, age: float, wall: float) -> WriteRequest:
-        """Return how old the last snapshot is at a wall second: what can be told while there is no newer one."""
+        """Return only the age of the last snapshot at a wall second: a push without a newer one sends nothing else."""
         return WriteRequest(wall, 1, self._age_message.fill(_stamp(wall), (age,)))
 
     def end(self, wall: float) -> list[WriteRequest]:

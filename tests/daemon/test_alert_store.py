@@ -85,7 +85,7 @@ def written(tmp_path: Path) -> Path:
 def test_a_later_run_continues_where_it_was(written: Path) -> None:
     run = Run(written, begin=130)
     loaded = run.store.load(run.engine, at(run))
-    assert (run.phases, loaded.lost, set(loaded.told)) == ([Phase.FIRING], (), {"http://am"})
+    assert (run.phases, loaded.lost, set(loaded.notified)) == ([Phase.FIRING], (), {"http://am"})
     assert len(run.engine.windows) > 0
 
 
@@ -105,17 +105,17 @@ def test_receivers_that_have_now_been_notified_are_saved_without_any_other_chang
     run.told = frozenset({"http://am"})
     run.play(20, lambda _: 0.0)
     assert len(run.files.times["alerts.state"]) == 1
-    assert set(alert_state.decode(run.files.content["alerts.state"]).told) == {"http://am"}
+    assert set(alert_state.decode(run.files.content["alerts.state"]).notified) == {"http://am"}
 
 
 def test_alerts_of_a_drill_are_not_those_of_the_node(written: Path) -> None:
     run = Run(written, source="synthetic straggler", begin=130)
     loaded = run.store.load(run.engine, at(run))
-    assert (run.phases, loaded.lost, loaded.told, len(run.engine.windows)) == ([], (), frozenset(), 0)
+    assert (run.phases, loaded.lost, loaded.notified, len(run.engine.windows)) == ([], (), frozenset(), 0)
 
 
 def test_after_a_long_time_alerts_start_again_and_the_end_of_firing_ones_is_sent(written: Path) -> None:
     run = Run(written, begin=int(130 + alert_state.OUTAGE_TOLERANCE_SECONDS))
     loaded = run.store.load(run.engine, at(run))
     assert (run.phases, [alert.rule for alert in loaded.lost]) == ([], ["Down"])
-    assert (set(loaded.told), len(run.engine.windows)) == ({"http://am"}, 0)
+    assert (set(loaded.notified), len(run.engine.windows)) == ({"http://am"}, 0)

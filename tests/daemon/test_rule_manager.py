@@ -246,7 +246,7 @@ def test_a_receiver_for_which_something_is_queued_is_not_saved_as_notified(tmp_p
     waits.queued = 0
     bench.manager.stop()
     after = alert_state.decode(files.content["alerts.state"])
-    assert (set(during.told), set(after.told)) == ({"http://done"}, {"http://done", "http://waits"})
+    assert (set(during.notified), set(after.notified)) == ({"http://done"}, {"http://done", "http://waits"})
 
 
 def test_the_end_is_written_once_the_last_round_is_over_and_receivers_get_a_moment(

@@ -94,8 +94,8 @@ def test_a_node_is_recognised_by_its_gpus(models: list[str], gpus: int, name: st
         ("description: x\ngpus: -1\n", "Expected `int` >= 0 - at `$.gpus`"),
         ("gpus: 8\n", "Object missing required field `description`"),
         ("- 8\n", "expected a mapping of keys, found"),
-        ("description: x\ntopology: nvl72\n", "topology: there is none 'nvl72'; did you mean 'gb200-nvl72'?"),
-        ("description: x\nhca_distances: [near]\n", "hca_distances: 'near' is none; give some of PIX, PXB, PHB"),
+        ("description: x\ntopology: nvl72\n", "topology: unknown name 'nvl72'; did you mean 'gb200-nvl72'?"),
+        ("description: x\nhca_distances: [near]\n", "hca_distances: 'near' is not a distance; give some of PIX, PXB"),
         ("description: [x\n", "e.yaml:1:"),
     ],
 )  # fmt: skip

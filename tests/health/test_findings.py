@@ -149,7 +149,7 @@ def test_a_gap_is_unknown_with_its_reason_and_what_no_gpu_offers_is_left_out(loo
         snapshot = Snapshot(1, healthy.at, missing.frames, (report,))
         (finding,) = examined(view_of(snapshot), H100, {"ecc"})
         assert finding.verdict is verdict
-        assert finding.found == ("GPUs 0-7: denied: no" if reason is Reason.DENIED else "these GPUs do not tell it")
+        assert finding.found == ("GPUs 0-7: denied: no" if reason is Reason.DENIED else "not reported by these GPUs")
 
 
 def test_a_node_that_has_lost_a_gpu_is_still_of_its_kind(look) -> None:

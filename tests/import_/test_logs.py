@@ -101,7 +101,7 @@ def test_a_log_that_was_stopped_and_begun_again(tmp_path: Path, capsys: pytest.C
         ("timestamp, index\n" + "0" * 200_000 + "\n", ":2: field larger than field limit"),
         ("time,load\n1,2\n", ":1: 'time,load' is no header of nvidia-smi's; log with: nvidia-smi"),
         ("index, power.draw [W]\n0, 70 W\n", ":1: has no column timestamp; log with"),
-        ("timestamp, power.draw [W]\n2023/11/14 22:13:20, 70 W\n", ":1: does not tell which GPU a line is about"),
+        ("timestamp, power.draw [W]\n2023/11/14 22:13:20, 70 W\n", ":1: the lines do not name their GPU"),
         (
             "timestamp, index, power.draw [hp]\n14 Nov, 0, 1\n",
             ":1: column 'power.draw' is left out: its unit 'hp' is not",

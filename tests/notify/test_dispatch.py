@@ -142,7 +142,7 @@ def test_what_was_sent_before_a_restart_is_sent_again_only_to_alertmanager(h) ->
     dispatcher = Dispatcher([repeats, once])
     fires, over = h.alert("Fires"), h.alert("Over", resolved_at=1010.0)
     ends, anew = h.alert("Ends"), h.alert("Anew")
-    dispatcher.already_told([fires, over, ends, anew, h.alert("Waits", fired_at=None)])
+    dispatcher.mark_notified([fires, over, ends, anew, h.alert("Waits", fired_at=None)])
     ended, begun = h.alert("Ends", resolved_at=1100.0), h.alert("Anew", fired_at=1100.0)
     dispatcher.consider("g", [fires, over, ended, begun, h.alert("Waits")], 1100.0, 1.0)
     told = [(notice.alert.rule, notice.alert.phase.value) for _, notice in once.heard]
@@ -253,7 +253,7 @@ def test_a_clock_that_is_set_makes_no_new_incident(h, step: float) -> None:
 def test_a_receiver_for_which_something_was_queued_is_notified_after_a_restart(h) -> None:
     knew, waited = h.Ear(repeats=False), h.Ear(repeats=False)
     dispatcher = Dispatcher([knew, waited])
-    dispatcher.already_told([h.alert("Fires")], [knew])
+    dispatcher.mark_notified([h.alert("Fires")], [knew])
     dispatcher.consider("g", [h.alert("Fires")], 1100.0, 1.0)
     assert (len(knew.heard), len(waited.heard)) == (0, 1)
 

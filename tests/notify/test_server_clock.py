@@ -146,6 +146,6 @@ def test_an_alert_that_ended_by_a_clock_that_is_behind_ends_when_it_did(h: Any) 
     receiver = Alertmanager(HttpTarget("http://127.0.0.1:1"), lambda: off_clock(-600.0))
     receiver._server_clock.ahead = 600.0
     notice = Notice(h.alert("A", fired_at=now - 60, resolved_at=now - 5), now + 240)
-    (alert,) = json.loads(receiver.encode(receiver._server_clock.told([notice])))
+    (alert,) = json.loads(receiver.encode(receiver._server_clock.shift_times([notice])))
     assert seconds(alert["endsAt"]) == pytest.approx(now + 600 - 5, abs=1)
     receiver.stop(0)

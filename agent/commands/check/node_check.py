@@ -192,12 +192,12 @@ def age_scenario(options: CommandLineOptions, config: Config, at: float | None) 
 
 @dataclass(frozen=True, slots=True)
 class CheckEvidence:
-    """What was gathered: a snapshot of the devices of a family, the XIDs since boot, and what the agent says.
+    """The evidence: a snapshot of the devices of a source, the XIDs since boot, and the alerts of the agent.
 
     `is_up`: the device worker was up, so that its silence is the driver's. `is_whole`: every source answered in time.
-    `opening` is how many seconds it took to open the devices, and `waited` for how many they had been open. `xids` is
-    None with the reason where the kernel log cannot be read, and `alerts` if the agent was not
-    queried. `paused`: the driver was not read, for this reason.
+    `opening` is how many seconds it took to open the devices, and `waited` for how many they had been open. Without
+    `xids`, `why_no_xids` says why the kernel log cannot be read; without `alerts`, the agent was not queried. `paused`
+    is the reason why the driver was not read.
     """
 
     snapshot: Snapshot
@@ -219,9 +219,9 @@ def collect_evidence(
     agent: str,
     given: Mapping[str, Any] | None = None,
 ) -> CheckEvidence:
-    """Return everything at the same time, by a monotonic second. `agent` is none, or another word. Raises ConfigError.
+    """Collect all evidence at the same time, by a monotonic second. Raises ConfigError.
 
-    `given` is how to log in to the agent, if not as a peer of the rack does.
+    The agent is not queried if `agent` is "none". `given` is how to log in to it, if not as a peer of the rack does.
     """
     alerts = None if agent == "none" else BackgroundQuery(partial(query_agent, own_agent(config, given), until))
     is_real = config.backends.devices not in (*NOT_OF_NODE, "none")
@@ -232,17 +232,15 @@ def collect_evidence(
     why = ""
     if kernel_log is not None:
         xids, why = kernel_log.result(until, (None, "the kernel log could not be read in time"))
-    told = None if alerts is None else alerts.result(until, AgentAlerts(None, "it did not answer in time"))
+    answer = None if alerts is None else alerts.result(until, AgentAlerts(None, "it did not answer in time"))
     devices = family_of(config)
-    return replace(sampled, devices=devices, xids=xids, why_no_xids=why, alerts=told)
+    return replace(sampled, devices=devices, xids=xids, why_no_xids=why, alerts=answer)
 
 
 def evaluate(
     evidence: CheckEvidence, names: Collection[str], wanted: Expected | None, *, needs_agent: bool
 ) -> CheckResult:
-    """Return the findings of the checks with these names; `wanted` is None if the GPUs decide what the node should
-    be.
-    """
+    """Return the findings of the checks with these names; without `wanted`, the GPUs decide what is expected."""
     view = view_of(evidence.snapshot, evidence.devices)
     expected = wanted or expected_of(view)
     findings = [
@@ -321,7 +319,7 @@ def _driver(view: SeenNode, expected: Expected, evidence: CheckEvidence) -> Heal
     if evidence.paused:
         remedy = "check again afterwards, or end it with coldplate pause --end"
         return replace(finding, verdict=Verdict.UNKNOWN, found=evidence.paused, remedy=remedy)
-    if finding.verdict is Verdict.CRITICAL and not evidence.is_up and not view.is_told:
+    if finding.verdict is Verdict.CRITICAL and not evidence.is_up and not view.has_devices_report:
         return replace(finding, verdict=Verdict.UNKNOWN, found="the device worker was not up in time", remedy=_BUSY)
     return finding
 

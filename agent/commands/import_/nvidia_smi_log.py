@@ -98,7 +98,7 @@ class _Header:
             raise LogFormatError(f"{problems.file}:{line}: has no column timestamp; {REMEDY}")
         if only is None and not {"index", "uuid", "pci.bus_id"} & self.places.keys():
             raise LogFormatError(
-                f"{problems.file}:{line}: does not tell which GPU a line is about; if it is always the same, say which "
+                f"{problems.file}:{line}: the lines do not name their GPU; if it is always the same, give its index "
                 f"with --gpu 0, else {REMEDY}"
             )
 

@@ -138,7 +138,7 @@ def _stalled(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
         states = {
             gpu.title: bool(
                 limit and watts and watts[part] is not None
-                and used[part] >= 0.9 and watts[part] < WAITING_POWER * limit  # type: ignore[operator]  # neither is None
+                and used[part] >= 0.9 and watts[part] < WAITING_POWER * limit  # type: ignore[operator]  # neither is missing
                 and (sums is None or sums[part] is None or sums[part] < 0.05)  # type: ignore[operator]  # as above
             )
             for gpu, used, (watts, limit), sums in zip(gpus, busy, power, tensor, strict=True)

@@ -103,7 +103,7 @@ def _order(entity: Entity) -> tuple[tuple[int, str], ...]:
 
 
 class GpuFacts:
-    """One GPU of one node. Whatever is None was not seen: it is never 0 for that."""
+    """One GPU of one node. A value that the run does not have is None, never 0."""
 
     def __init__(self, node: NodeFacts, gpu: Gpu, *, alone: bool) -> None:
         """`alone` says that the run has one node, which then need not be named."""

@@ -143,7 +143,7 @@ class _NodeReader:
         return block.walls[0] <= wall and (file is not recording or block.monos[0] <= mono)
 
     def _wait(self, block: ColumnBlock) -> None:
-        """Have a block wait for others like it, and take in those that waited if it is none of them."""
+        """Have a block wait for others like it; before that, take in those that waited if the block is unlike them."""
         if self._waiting and not (
             block.is_even
             and self._waiting[-1].is_even

@@ -75,7 +75,7 @@ class MatrixSelector:
 
 @dataclass(frozen=True, slots=True)
 class Subquery:
-    """A query evaluated at the steps of a range; `step_ns` is None if the text gives no step."""
+    """A query evaluated at the steps of a range; `step_ns`: None if the text gives no step."""
 
     inner: Expression
     range_ns: int

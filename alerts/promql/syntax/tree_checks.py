@@ -30,7 +30,7 @@ _SCALAR, _STRING, _VECTOR, _MATRIX = ValueType.SCALAR, ValueType.STRING, ValueTy
 class Signature(NamedTuple):
     """The types of a function's arguments, and of its result.
 
-    `least` arguments are required; `most` is None if the last type may be repeated any number of times.
+    `least` arguments are required; without `most`, the last type may be repeated any number of times.
     """
 
     takes: tuple[ValueType, ...]

@@ -215,7 +215,7 @@ RULES = (
         "rules that take for ever", "they fail and are counted, the others are evaluated on", _load_dear, Drill.rules,
         grown("coldplate_rule_evaluation_failures_total"),
     ),
-    Fault("rule files that nobody can load", REFUSED, _try_refused, Drill.rules, CONFIG_REFUSED),
+    Fault("rule files that cannot be loaded", REFUSED, _try_refused, Drill.rules, CONFIG_REFUSED),
     _config("configuration: a bomb of aliases", lambda path: path.write_text(BOMB)),
     _config("configuration: a FIFO", os.mkfifo),
 )  # fmt: skip
@@ -397,7 +397,7 @@ def restarts(seed: int) -> Iterator[Fault]:
         title = f"killed, and again {seconds} s after the next start ({number})"
         expected = "the alerts are active since when they were, all devices are back"
         yield Fault(title, expected, _kill_at(seconds), device=True, answers=False)
-    expected = "said in the log, what is damaged begins anew, all else goes on"
+    expected = "logged; the damaged state is reset, everything else continues"
     yield Fault(
         "killed, its state files full of garbage", expected, _damage_state, device=True, answers=False, forgets=True
     )

@@ -24,7 +24,7 @@ The default counters of dcgm-exporter 4.8 and the fields that sites often add ar
 `UUID`, `pci_bus_id`, `device`, `modelName`, `Hostname` and `hostname` (`metrics.hostname_label`),
 `DCGM_FI_DRIVER_VERSION`, those of `metrics.dcgm_labels`, and for memory and activity of MIG instances `GPU_I_PROFILE`
 and `GPU_I_ID`. `container`, `namespace` and `pod`, or `hpc_job`, come from the agent's own job attribution
-([jobs.md](jobs.md)); while several jobs share a GPU it has none of them, and `coldplate_gpu_shared_job_info` tells of
+([jobs.md](jobs.md)); while several jobs share a GPU it has none of them, and `coldplate_gpu_shared_job_info` lists
 all. `honor_labels: true` keeps Prometheus from renaming them to `exported_pod` and its like. Rates are over the last
 10 seconds, and absent until a counter was read twice. On a GPU in MIG mode the other series are the GPU's, not repeated
 for each instance; the activity of an instance is the mean of the slow lane's period.
@@ -43,8 +43,8 @@ metrics. `node_infiniband_lifespan_seconds` is 0.01 here where node_exporter div
 """,
     "nvitop": """\
 Everything is a gauge, as there. What is about a process has no counterpart: processes come and go, and their series
-with them; `coldplate top` shows them, and `coldplate_gpu_job_info` tells of the jobs that hold GPUs. Only physical
-disks and network interfaces, and file systems on local disks, are told of.
+with them; `coldplate top` shows them, and `coldplate_gpu_job_info` lists the jobs that hold GPUs. The series cover
+physical disks and network interfaces and file systems on local disks only.
 """,
     "nvidia_smi": """\
 Names as of August 2026, of both of its backends. The UUID is written in lower case and without `GPU-`, as there.

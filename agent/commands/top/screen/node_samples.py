@@ -25,11 +25,11 @@ class ProcessRow(NamedTuple):
 
 
 class Sighting(NamedTuple):
-    """The last of one node: a snapshot, or the problem that prevents one.
+    """The last sample of one node: a snapshot, or the problem that prevents one.
 
-    `alerts` is None where no rules are evaluated. `age` is that of the snapshot in seconds when it came, `mono` when
+    `alerts`: None if no rules are evaluated. `age` is that of the snapshot in seconds when it came, `mono` when
     that was. `past` are the minutes before the command started, the oldest first. `processes` are those of the GPUs
-    whose driver lists them, None where they are not asked for: an agent's API does not give them.
+    whose driver lists them, None if the source is an agent, whose API does not give them.
     """
 
     name: str

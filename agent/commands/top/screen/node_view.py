@@ -122,10 +122,10 @@ class PortView:
 
 @dataclass(slots=True)
 class NodeView:
-    """One node. `problem` says why nothing is known of it, where nothing is.
+    """One node. `problem` says why the node has no readings; empty if it has.
 
-    `alerts` is None if no rules are evaluated. `node_power` in watts with its source; the rack's are None where no
-    rack is configured or its sum is not known.
+    `alerts`: None if no rules are evaluated. `node_power` in watts with its source. The rack's values: None without a
+    configured rack, and while its sum is not known.
     """
 
     name: str
