@@ -245,7 +245,7 @@ class GroupEvaluator:
             records = saved.get(work.rule.identity)
             if records and isinstance(work, AlertingRuleEvaluator):
                 work.resume(dict(records))
-                work.patience = dict.fromkeys(records, until)
+                work.kept_until = dict.fromkeys(records, until)
         self._note_records()
 
     def remembered(self) -> Sequence[tuple[Identity, AlertRecord]]:
@@ -258,7 +258,7 @@ class GroupEvaluator:
             work.rests_until += seconds
             if isinstance(work, AlertingRuleEvaluator):
                 work.records = {labels: move(record) for labels, record in work.records.items()}
-                work.patience = {labels: until + seconds for labels, until in work.patience.items()}
+                work.kept_until = {labels: until + seconds for labels, until in work.kept_until.items()}
         self._note_records()
 
     def alerts(self) -> list[Alert]:

@@ -37,7 +37,7 @@ _ELEMENT = 8
 
 
 class SampleStore(SampleSource, Protocol):
-    """Where samples come from, and where rules write theirs."""
+    """Reads the samples of queries, and takes those that rules write."""
 
     @property
     def refused(self) -> Mapping[Rule, str]:
@@ -53,7 +53,7 @@ class SampleStore(SampleSource, Protocol):
 
 
 class TemplateContext(NamedTuple):
-    """What templates can refer to beside the alert."""
+    """The variables of templates beside the alert."""
 
     external_labels: Mapping[str, str] = {}
     external_url: str = ""
@@ -209,11 +209,11 @@ class RecordingRuleEvaluator(RuleEvaluator):
 class AlertingRuleEvaluator(RuleEvaluator):
     """Evaluates an alerting rule.
 
-    `patience` gives the time until which silence does not end a restored alert: some source may not have answered yet.
+    `kept_until`: the time until which silence does not end a restored alert; some source may not have answered yet.
     An alert that fires gets one more annotation, what `explain` says of it at that moment, and keeps it.
     """
 
-    __slots__ = ("_context", "_explain", "_limit", "_query_offset", "constant_report", "patience", "records", "rule")
+    __slots__ = ("_context", "_explain", "_limit", "_query_offset", "constant_report", "kept_until", "records", "rule")
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
         self.rule = rule
         self.constant_report = _constant_report(rule)
         self.records: dict[Labels, AlertRecord] = {}
-        self.patience: dict[Labels, float] = {}
+        self.kept_until: dict[Labels, float] = {}
         self._limit = limit
         self._context = context
 
@@ -246,12 +246,12 @@ class AlertingRuleEvaluator(RuleEvaluator):
         holding = self._holding(store, stamp, budget)
         if not holding and not self.records:  # as most rules are, most of the time
             return []
-        if self.patience:
-            self.patience = {labels: until for labels, until in self.patience.items() if at < until}
+        if self.kept_until:
+            self.kept_until = {labels: until for labels, until in self.kept_until.items() if at < until}
         found: list[Transition] = []
         records: dict[Labels, AlertRecord] = {}
         for labels in budget.each([*{**self.records, **holding}], _STEP):
-            silence = Silence.FAILED if labels in self.patience else Silence.CLEAR
+            silence = Silence.FAILED if labels in self.kept_until else Silence.CLEAR
             condition: Condition = holding.get(labels, silence)
             before = self.records.get(labels)
             record, transition = step(before, condition, at, self.rule.terms)
@@ -303,7 +303,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
         super().adopt(before)
         if isinstance(before, AlertingRuleEvaluator):
             self.resume(before.records)
-            self.patience = before.patience
+            self.kept_until = before.kept_until
 
     @property
     def active(self) -> tuple[Alert, ...]:

@@ -40,7 +40,7 @@ Pairs = tuple[tuple[str, str], ...]
 Templates = tuple[tuple[str, Template], ...]
 _Texts = Mapping[str, tuple[str, Node]]
 Identity = tuple[str, Pairs]
-"""What identifies a rule after a change of its file: its name, and its labels as written."""
+"""The identity of a rule across changes of its file: its name, and its labels as written."""
 
 
 def is_label_name(name: str) -> bool:

@@ -153,13 +153,13 @@ def narrowed(expr: str, matchers: Mapping[str, str]) -> str:
             continue
         rest = expr[token.end() :]
         given = rest[1 : rest.index("}")] if rest.startswith("{") else ""
-        wanted = [
+        conditions = [
             matchers[label]
             for label in labels_of(token[0])
             if label in matchers and not re.search(rf"(^|[\s,]){label}\s*[=!]", given)
         ]
         end = token.end() + (len(given) + 2 if rest.startswith("{") else 0)
-        inside = ", ".join(filter(None, [*wanted, given]))
+        inside = ", ".join(filter(None, [*conditions, given]))
         made += [expr[last : token.end()], f"{{{inside}}}" if inside else ""]
         last = end
     return "".join((*made, expr[last:]))

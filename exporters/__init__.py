@@ -1,1 +1,1 @@
-"""How a snapshot leaves the node. Exporters read the last snapshot and touch no device."""
+"""The exporters, which serve and send snapshots. They read the last snapshot and touch no device."""

@@ -87,7 +87,7 @@ _SHAKING_SHARE = 0.4
 """The part of a turn for handshakes: some two of them."""
 
 _INSTANT_SECONDS = 1e-6
-"""What is left for handshakes where those who are connected have used up their turn: one step."""
+"""The time for handshakes after connected clients have used up the turn: one step."""
 
 _TOO_SLOW = Response(HTTPStatus.REQUEST_TIMEOUT, b"the request did not end in time\n")
 _FAILED = Response(HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error; coldplate's log says more\n")
@@ -162,17 +162,17 @@ class Clients:
         self.connections.add(connection)
         self._attend(connection, self._watch if connection.transport.shaking else self._serve)
 
-    def serve(self, ready: list[Connection], patience: float) -> None:
-        """Serve those that can be read or written, for `patience` seconds; the rest wait for the next turn.
+    def serve(self, ready: list[Connection], seconds: float) -> None:
+        """Serve those that can be read or written, for `seconds` seconds; the rest wait for the next turn.
 
         Connected clients come before new ones: a handshake costs as much as several scrapes, and any client can start
         one. So all handshakes share a small part of the turn, which no scraper notices, but never less than one step.
         """
-        until = self._clock() + patience
+        until = self._clock() + seconds
         connected = [each for each in ready if each.phase is not ConnectionState.SHAKING]
         shaking = [each for each in ready if each.phase is ConnectionState.SHAKING]
         self._serve_until(until, sorted(connected, key=lambda each: each.cost))
-        until = max(min(until, self._clock() + patience * _SHAKING_SHARE), self._clock() + _INSTANT_SECONDS)
+        until = max(min(until, self._clock() + seconds * _SHAKING_SHARE), self._clock() + _INSTANT_SECONDS)
         self._serve_until(until, sorted(shaking, key=_by_promise))
 
     def _serve_until(self, until: float, ready: list[Connection]) -> None:
@@ -359,15 +359,15 @@ class Clients:
     def _watch(self, connection: Connection) -> None:
         """Wait for what the connection waits for."""
         writes = connection.phase is ConnectionState.WRITING or connection.transport.blocked
-        wanted = selectors.EVENT_WRITE if writes else selectors.EVENT_READ
+        events = selectors.EVENT_WRITE if writes else selectors.EVENT_READ
         key = self._selector.get_map().get(connection.sock)
         if key is not None and key.data is not connection:  # left by an earlier connection with the same descriptor
             self._selector.unregister(connection.sock)
             key = None
         if key is None:
-            self._selector.register(connection.sock, wanted, connection)
-        elif key.events != wanted:
-            self._selector.modify(connection.sock, wanted, connection)
+            self._selector.register(connection.sock, events, connection)
+        elif key.events != events:
+            self._selector.modify(connection.sock, events, connection)
 
     def _close(self, connection: Connection, why: str) -> None:
         logger.debug("closing %s because %s", connection.peer, why)

@@ -28,7 +28,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class ConnectionState(Enum):
-    """What a connection waits for."""
+    """The event for which a connection waits."""
 
     SHAKING = "shaking hands"  # for the client to complete the handshake of TLS
     READING = "reading"  # for a request, or the rest of one
@@ -91,7 +91,7 @@ class Connection:
 
     @property
     def sock(self) -> socket.socket:
-        """What the selector waits for."""
+        """The events for which the selector waits."""
         return self.transport.sock
 
     @property

@@ -65,4 +65,4 @@ class Deferred:
 
 
 Answer = Union[Response, Deferred]
-"""What a handler may return."""
+"""The result of a handler."""

@@ -16,7 +16,7 @@ from exporters.deferred import Answer
 from exporters.http_messages import Request, Response
 
 CERTIFICATE, HANDSHAKE = "certificate", "handshake"
-"""Why a client may not talk to the server: whom it says it is, or how it talks."""
+"""Why a client is rejected: its certificate or login, or its protocol."""
 
 CHUNK = 16 * 1024
 """Bytes that are read at once."""

@@ -30,7 +30,7 @@ _MOST_NAMES = 12
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """What the node's state is derived from. `expected` is the number of GPUs that there should be."""
+    """The inputs of the node's status. `expected` is the number of GPUs that there should be."""
 
     sampled: bool
     ready: bool
@@ -235,7 +235,7 @@ def _replay(snapshot: Snapshot | None) -> str:
 
 
 def _control(facts: Facts) -> str:
-    """When the data on the page were sampled, and how often it reloads."""
+    """Return the time of the sample on the page, and the choice of the interval at which the page reloads."""
     at = "" if facts.snapshot is None else _clock(facts.snapshot.at.wall)
     choices = (
         f"<b>{_every(each)}</b>" if each == facts.refresh else f'<a href="/?refresh={each}">{_every(each)}</a>'

@@ -34,7 +34,7 @@ TONES = {
     Verdict.CRITICAL: Tone.BAD, Verdict.WARNING: Tone.WARN, Verdict.UNKNOWN: Tone.CALM, Verdict.SKIPPED: Tone.CALM,
     Verdict.OK: Tone.GOOD,
 }  # fmt: skip
-"""How a verdict is shown."""
+"""The tone of a verdict."""
 
 ABSENT = "–"
 """Shown where there is no value: never a 0."""

@@ -238,7 +238,7 @@ class _Order:
         self.waiters: list[_Waiter] = []
 
     @property
-    def wanted(self) -> bool:
+    def is_needed(self) -> bool:
         return any(not waiter.answer.abandoned for waiter in self.waiters)
 
     def wants(self, gzipped: bool) -> bool:
@@ -273,7 +273,7 @@ class _Line:
         """
         if self.begun is not None and self.begun.rendering.same(rendering):
             return self.begun
-        self.waiting = deque(order for order in self.waiting if order.wanted)
+        self.waiting = deque(order for order in self.waiting if order.is_needed)
         for order in self.waiting:
             if (order.rendering.kind, order.rendering.detail) == (rendering.kind, rendering.detail):
                 order.rendering = rendering
@@ -328,7 +328,9 @@ class RenderQueue:
             except Exception as error:
                 self._once.defect(self._clock(), error, "rendering the page %s failed", order.rendering.kind)
                 order.fail()
-            if order.wanted:  # the thread failed while rendering it, and is back: nothing else would complete the page
+            if (
+                order.is_needed
+            ):  # the thread failed while rendering it, and is back: nothing else would complete the page
                 line.steps = self._make(order)
             else:
                 line.begun = None
@@ -342,7 +344,7 @@ class RenderQueue:
             for bit in rendering.pieces(now):
                 bits.append(bit)
                 yield
-                if not order.wanted:
+                if not order.is_needed:
                     return
             page = self._cache.keep(rendering, b"".join(bits), now)
         order.serve(False, page.plain)

@@ -69,8 +69,8 @@ class ReloadRequests:
     def _over(self, done: bool, text: str) -> None:
         """Take in the result of a reload. For any thread."""
         with self._lock:
-            told, self._told = self._told, []
+            callbacks, self._told = self._told, []
             self._running = False
         status = HTTPStatus.OK if done else HTTPStatus.INTERNAL_SERVER_ERROR
-        for each in told:
+        for each in callbacks:
             each.answer(Response(status, f"{text}\n".encode("utf-8", "replace")))

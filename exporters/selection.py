@@ -93,7 +93,7 @@ class SeriesSelection:
 
 
 class _LayoutSelection:
-    """What is selected of the frames of one layout. For some series it depends on whether they are 0 now."""
+    """The selected series of the frames of one layout. For some series it depends on whether they are 0 now."""
 
     def __init__(self, layout: Layout, parts: Sequence[FramePart]) -> None:
         self._layout = layout
@@ -106,20 +106,20 @@ class _LayoutSelection:
         self._pick: Callable[[Sequence[float]], tuple[float, ...]] = tuple
 
     def apply(self, frame: Frame) -> Frame:
-        told = tuple(map(bool, self._pick_depending(frame.values)))
-        if told != self._told:
-            self._choose(told)
+        states = tuple(map(bool, self._pick_depending(frame.values)))
+        if states != self._told:
+            self._choose(states)
         if self._shown is self._layout:
             return frame
         return Frame(self._shown, self._pick(frame.values))
 
-    def _choose(self, told: tuple[bool, ...]) -> None:
-        wanted = {
+    def _choose(self, states: tuple[bool, ...]) -> None:
+        parts = {
             place: FramePart.OTHERS if each else FramePart.ZEROS
-            for place, each in zip(self._depending, told, strict=True)
+            for place, each in zip(self._depending, states, strict=True)
         }
-        places = [place for place, part in enumerate(self._parts) if part & wanted.get(place, FramePart.ALL)]
-        self._told, self._pick = told, picker(places)
+        places = [place for place, part in enumerate(self._parts) if part & parts.get(place, FramePart.ALL)]
+        self._told, self._pick = states, picker(places)
         every = len(places) == len(self._layout)
         self._shown = self._layout if every else Layout(tuple(self._layout.series[place] for place in places))
 

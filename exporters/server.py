@@ -109,7 +109,7 @@ class HttpServer:
         for each in (self._waker, self._wake):
             each.setblocking(False)
         self._selector: selectors.BaseSelector = selectors.DefaultSelector()
-        self._thread = self._threads.begin("http", self._run, patience=3 * HEARTBEAT_SECONDS, vital=True)
+        self._thread = self._threads.begin("http", self._run, stall_timeout=3 * HEARTBEAT_SECONDS, vital=True)
 
     def stop(self) -> None:
         """Accept no more requests, let current responses finish within a second, and close."""

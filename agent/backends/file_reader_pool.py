@@ -3,7 +3,7 @@
 A read of sysfs or procfs may hang for a minute or forever: an adapter whose firmware does not answer, a disk that is
 gone. So a caller passes legs, each with the files of one device, and one reader goes through them all. When a file
 blocks it for longer than `QUICK_SECONDS`, another reader takes over the waiting devices; when that file has not
-answered within the caller's patience it is left to its reader, and another one continues after it. A device blocks at
+answered within the caller's timeout it is left to its reader, and another one continues after it. A device blocks at
 most two readers, because one whose firmware hangs answers nothing, and a file never has more than one read in flight.
 
 While nothing hangs this takes one thread and one hand-over per round, and none per file.
@@ -27,9 +27,9 @@ log = logging.getLogger("coldplate.backend")
 QUICK_SECONDS = 0.03
 """Seconds without any progress after which another reader takes over what waits."""
 PATIENCE_SECONDS = 0.5
-"""The default patience: seconds after which a file is left to its reader."""
+"""The default timeout: seconds after which a file is left to its reader."""
 LONGEST = 3.0
-"""How many times the patience one device may take in a round, however many of its files are slow."""
+"""How many timeouts one device may take in a round, however many of its files are slow."""
 PER_DEVICE = 2
 """Most readers that one device may occupy."""
 READERS = 32
@@ -128,11 +128,11 @@ class _ReadRound:
 
 
 class FileReaderPool:
-    """The readers of one backend. `patience` is in seconds, `readers` the most threads that it may have."""
+    """The readers of one backend. `timeout` is in seconds, `readers` the most threads that it may have."""
 
-    def __init__(self, name: str, patience: float = PATIENCE_SECONDS, readers: int = READERS) -> None:
+    def __init__(self, name: str, timeout: float = PATIENCE_SECONDS, readers: int = READERS) -> None:
         self._name = name
-        self._patience = patience
+        self._timeout = timeout
         self._most = readers
         self._lock = threading.Lock()
         self._orders: SimpleQueue[tuple[_ReadRound, _ReaderThread] | None] = SimpleQueue()
@@ -150,7 +150,7 @@ class FileReaderPool:
         """Return the answer of each item of each leg, in their order. Called by one thread, at `mono` on the monotonic
         clock.
 
-        Returns when every item has answered or has used up its patience.
+        Returns when every item has answered or has used up its timeout.
         """
         work = _ReadRound(legs)
         with self._lock:
@@ -228,7 +228,7 @@ class FileReaderPool:
             walk = reader.walk
             if walk is not None:
                 walk.took += QUICK_SECONDS
-                if reader.still >= self._patience or walk.took >= LONGEST * self._patience:
+                if reader.still >= self._timeout or walk.took >= LONGEST * self._timeout:
                     self._leave(work, reader, walk, mono)
         if work.waiting and not moving and not self._send(work) and not work.readers:
             self._give_up(work)
@@ -242,13 +242,13 @@ class FileReaderPool:
         work.readers.remove(reader)
         work.troubled = True
         walk.readers -= 1
-        if reader.still >= self._patience:
+        if reader.still >= self._timeout:
             self._tell("a read hangs; continuing without it", reader.path)
         else:
             self._tell("reads are slow; skipping the remaining ones", walk.leg.name)
         if walk.settled:
             return
-        more = reader.at + 1 < len(walk.leg.items) and walk.took < LONGEST * self._patience
+        more = reader.at + 1 < len(walk.leg.items) and walk.took < LONGEST * self._timeout
         if more and len(hanging) < PER_DEVICE and self._threads < (1 - FIRST) * self._most:
             work.waiting.append(walk)
         elif not walk.readers:
@@ -271,13 +271,13 @@ class FileReaderPool:
 
     def _unread(self, walk: _DeviceRound, hanging: dict[str, float], path: str, mono: float) -> UnansweredRead:
         if path in hanging:
-            waited = max(mono - hanging[path], self._patience)
+            waited = max(mono - hanging[path], self._timeout)
             return UnansweredRead(Reason.TIMEOUT, f"no answer for {waited:.{int(waited < 10)}f} s")
         if hanging:
             return UnansweredRead(Reason.TIMEOUT, f"not read because {next(iter(hanging))} does not answer")
-        if walk.took >= LONGEST * self._patience:
+        if walk.took >= LONGEST * self._timeout:
             return UnansweredRead(
-                Reason.TIMEOUT, f"not read: {walk.leg.name} took longer than {LONGEST * self._patience:g} s"
+                Reason.TIMEOUT, f"not read: {walk.leg.name} took longer than {LONGEST * self._timeout:g} s"
             )
         return self._shortage
 

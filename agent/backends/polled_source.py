@@ -4,7 +4,7 @@ A backend is read once for each fast tick, up to ten times a second. A baseboard
 management controller updates its readings every 4 to 8 s and may take seconds to answer, or forever: it is asked
 every 5 s or less often, in a thread that the tick waits for no longer than the source's grace. Until the next answer
 the last one is exposed again: it is as old as what the controller itself would return. An
-error removes it at once, and so does no answer at all within the source's patience.
+error removes it at once, and so does no answer at all within the source's timeout.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PollableSource(Protocol):
     """Whether it may take longer than a tick can wait, and so is asked in a thread."""
     grace: float
     """Seconds that a tick waits for a slow source, so that a prompt answer is shown at once."""
-    patience: float
+    timeout: float
     """Seconds without an answer after which a slow source's last value is not shown any more."""
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class PolledSource(Generic[T]):
         if answer is not None:
             self._answer = self._asked = None
             self._take(answer, mono)
-        elif self._asked is not None and mono - self._asked > self.source.patience:
+        elif self._asked is not None and mono - self._asked > self.source.timeout:
             waited = f"no answer for {mono - self._asked:.0f} s yet"
             self.value, self.absence, self.fault = None, "", DeviceError(Reason.TIMEOUT, waited)
         return begun

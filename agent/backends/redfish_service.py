@@ -28,7 +28,7 @@ ROOT = "/redfish/v1/"
 CHASSIS = "/redfish/v1/Chassis"
 BOUNDS = AnswerBounds(body=1 << 20)
 SILENCE_SECONDS = 5.0
-"""Seconds without a byte after which a service has failed to answer; a whole answer may take the source's patience."""
+"""Seconds without a byte after which a service has failed to answer; a whole answer may take the source's `timeout`."""
 DENIED_RETRY_SECONDS = 300.0
 """Seconds until a service that refused the login is asked again: it locks an account after a few wrong passwords."""
 MOST_MEMBERS = 64
@@ -54,11 +54,11 @@ _STATUS = {
 }
 
 
-def target_of(wanted: BackendsConfig) -> HttpTarget | None:
+def target_of(backends: BackendsConfig) -> HttpTarget | None:
     """Return the management controller that is configured, if one is. Raises ConfigError."""
-    if wanted.redfish is None:
+    if backends.redfish is None:
         return None
-    address = msgspec.structs.asdict(wanted.redfish)
+    address = msgspec.structs.asdict(backends.redfish)
     del address["chassis"]
     try:
         target = HttpTarget(**address, timeout=SILENCE_SECONDS)
@@ -147,10 +147,10 @@ class RedfishSource(Protocol):
 class RedfishService:
     """Reads documents of one service."""
 
-    def __init__(self, target: HttpTarget, patience: float, clock: Callable[[], float]) -> None:
-        """Allow an answer `patience` seconds, and silence for the target's timeout. `clock`: monotonic seconds."""
+    def __init__(self, target: HttpTarget, timeout: float, clock: Callable[[], float]) -> None:
+        """Wait `timeout` seconds for a whole answer, and the target's own for a byte. `clock`: monotonic seconds."""
         self._target = target
-        self._patience = patience
+        self._timeout = timeout
         self._clock = clock
         self._client = HttpClient(target, BOUNDS, clock, silence=target.timeout)
 
@@ -186,7 +186,7 @@ class RedfishService:
 
     def _exchange(self, path: str) -> bytes:
         try:
-            answer = exchange(self._client, self._target, path, self._clock() + self._patience)
+            answer = exchange(self._client, self._target, path, self._clock() + self._timeout)
         except HttpError as error:
             if error.kept and error.fault in _BROKEN_OFF:  # retry on a new connection
                 return self._exchange(path)
@@ -300,7 +300,7 @@ class RedfishReader:
     denied_retry = DENIED_RETRY_SECONDS
     slow = True
     grace = 0.0
-    patience = 60.0
+    timeout = 60.0
 
 
 def log_new(problems: Iterable[str], before: Iterable[str]) -> None:

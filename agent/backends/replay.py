@@ -52,10 +52,10 @@ class FrameShifter:
         self._gone: dict[Series, float] = {}
         """By how much each counter grew in the passes before."""
 
-    def leave_out(self, told: AbstractSet[Metric]) -> None:
+    def leave_out(self, metrics: AbstractSet[Metric]) -> None:
         """Leave out these rows, which the agent that replays reports itself."""
-        if told != self._told:
-            self._told = told
+        if metrics != self._told:
+            self._told = metrics
             self._plans.clear()
             self._made.clear()
 

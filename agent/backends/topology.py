@@ -118,7 +118,7 @@ class TopologyBackend:
             readings += [Reading(_series(gpu, device, each.name), 1) for device, each in near[:OF_GPU]]
         if left_out:
             readings.append(Reading(LEFT_OUT, left_out))
-        gaps = [Gap(NEAREST_HCA, gpu, told.reason, told.detail) for gpu in slots for told in silent[:1]]
+        gaps = [Gap(NEAREST_HCA, gpu, error.reason, error.detail) for gpu in slots for error in silent[:1]]
         return BackendSample(readings, gaps, calls=len(adapters) + len(slots))
 
     def close(self) -> None:

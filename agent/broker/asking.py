@@ -1,7 +1,7 @@
 """The agent's side: asks the broker, and checks everything that it answers.
 
 Each request has its own connection, which is always closed, so that a late answer has nowhere
-to go. A broker that is absent, hangs or sends nonsense is an OSError, within the caller's patience.
+to go. A broker that is absent, hangs or sends nonsense is an OSError, within the caller's timeout.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class BrokerClient:
     def close(self) -> None:
         """Do nothing: nothing is held between two questions."""
 
-    def _ask(self, question: bytes, patience: float) -> bytes:
+    def _ask(self, question: bytes, timeout: float) -> bytes:
         try:
-            message = self._exchange(question, patience)
+            message = self._exchange(question, timeout)
             error, content = parse_answer(question, message)
         except TimeoutError as problem:
-            raise BrokerError(errno.ETIMEDOUT, f"no answer within {patience:g} s", self._path) from problem
+            raise BrokerError(errno.ETIMEDOUT, f"no answer within {timeout:g} s", self._path) from problem
         except OSError as problem:
             number = problem.errno or errno.EIO
             raise BrokerError(number, os.strerror(number), self._path) from problem
@@ -71,11 +71,11 @@ class BrokerClient:
             raise OSError(error, f"the broker got the error: {os.strerror(error)}")
         return content
 
-    def _exchange(self, question: bytes, patience: float) -> bytes:
+    def _exchange(self, question: bytes, timeout: float) -> bytes:
         """Send one message and receive one; again if the broker just exited, since a new request starts it again."""
         for last in (False, True):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as connection:
-                connection.settimeout(patience)
+                connection.settimeout(timeout)
                 try:
                     connection.connect(self._path)
                     connection.send(question)

@@ -108,13 +108,13 @@ def _devices(config: Config, snapshot: Snapshot) -> int:
 
     from agent.wiring.sources import family_of
 
-    wanted = config.backends.devices
-    if wanted in ("synthetic", "replay", "none") or any(each.metric.name == UP for each in snapshot):
+    devices = config.backends.devices
+    if devices in ("synthetic", "replay", "none") or any(each.metric.name == UP for each in snapshot):
         return 0
-    told = [report.detail for report in snapshot.reports if report.backend == family_of(config) and report.detail]
+    details = [report.detail for report in snapshot.reports if report.backend == family_of(config) and report.detail]
     log = logging.getLogger("coldplate.once")
-    log.warning("no GPU in this sample: %s", told[0] if told else "the driver reports none")
-    return 0 if wanted == "auto" else 1
+    log.warning("no GPU in this sample: %s", details[0] if details else "the driver reports none")
+    return 0 if devices == "auto" else 1
 
 
 def _write_textfile(snapshot: Snapshot, path: Path) -> None:

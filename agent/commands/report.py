@@ -74,18 +74,18 @@ def _report(files: Sequence[str], page: str | None, rules: list[str] | None, *, 
     from agent.recording.report.report_card import report_card
     from agent.recording.report.report_document import PLAYED_NOW, WHILE_RECORDED, recorded_alerts, report_document
 
-    told = _gathered(files)
+    gathered = _gathered(files)
     played = _played(files, rules) if rules else None
-    if told is None or (rules and played is None):
+    if gathered is None or (rules and played is None):
         return 1
-    found, alerts = all_observations(told), recorded_alerts(told) if played is None else played
+    found, alerts = all_observations(gathered), recorded_alerts(gathered) if played is None else played
     whose = WHILE_RECORDED if played is None else PLAYED_NOW
-    if page is not None and not _write_page(page, html_report(told, found, alerts, whose)):
+    if page is not None and not _write_page(page, html_report(gathered, found, alerts, whose)):
         return 1
     if as_json:
-        _print_document(report_document(told, found, alerts))
+        _print_document(report_document(gathered, found, alerts))
     elif page != "-":
-        print("\n".join(report_card(told, found, alerts, _style(), whose)))
+        print("\n".join(report_card(gathered, found, alerts, _style(), whose)))
     return 0
 
 
@@ -147,13 +147,13 @@ def _gathered(files: Sequence[str]) -> RecordedRun | None:
             return None
         try:
             with Progress("reading", 0, lambda: clock().mono) as progress:
-                told = read_run(recordings, progress.reached)
+                gathered = read_run(recordings, progress.reached)
         except RecordingError as error:
             _warn(str(error))
             return None
-        for problem in told.problems:
+        for problem in gathered.problems:
             _warn(problem)
-        return told
+        return gathered
 
 
 def _played(files: Sequence[str], rules: Sequence[str]) -> list[AlertSummary] | None:

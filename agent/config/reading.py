@@ -118,23 +118,23 @@ def in_words(problem: str, key: str, raw: object) -> str:
     if match is None:
         return f"{problem[0].lower()}{problem[1:]}"
     kinds, found = match[1].split(" | "), match[2]
-    wanted = " or ".join(_WANTED.get(kind, kind) for kind in kinds if kind != "null")
-    message = f"must be {wanted}, found {_FOUND.get(found, found)}"
+    expected = " or ".join(_WANTED.get(kind, kind) for kind in kinds if kind != "null")
+    message = f"must be {expected}, found {_FOUND.get(found, found)}"
     remedy = _remedy(kinds[0], key.rpartition(".")[2], _at(raw, key))
     return f"{message}; {remedy}" if remedy else message
 
 
-def _remedy(wanted: str, name: str, value: object) -> str:
+def _remedy(expected: str, name: str, value: object) -> str:
     shown = _written(value)
-    if wanted == "array":
+    if expected == "array":
         return f"write {name}: [{shown}]" if shown else f"write {name}: [ONE, TWO]"
-    if wanted == "object":
+    if expected == "object":
         return "write its keys below it, each on a line of its own and indented"
-    if wanted == "str" and shown:
+    if expected == "str" and shown:
         return f'put it in quotes: "{shown}"'
-    if wanted == "bool":
+    if expected == "bool":
         return f"write {name}: true or {name}: false, without quotes"
-    if wanted in ("int", "float") and isinstance(value, str):
+    if expected in ("int", "float") and isinstance(value, str):
         return f"write {name}: 5, without quotes and without a unit"
     return ""
 

@@ -1,4 +1,4 @@
-"""What the agent costs: processor time by thread, and the governor that keeps it within a budget."""
+"""Costs of the agent: processor time by thread, and the governor that keeps it within a budget."""
 
 from __future__ import annotations
 
@@ -126,10 +126,10 @@ class Governing:
         now = self._steps[facts.step]
         periods = {lane.value: f"{now.period(lane):g}s" for lane in _LANES}
         shares = {"cpu": f"{facts.load or 0.0:.3f}", "budget": f"{facts.budget:g}"}
-        told = {"facts": {**shares, **periods}}
+        state = {"facts": {**shares, **periods}}
         if facts.state == "full":
-            log.info("sampling restored: all lanes at their configured period", extra=told)
+            log.info("sampling restored: all lanes at their configured period", extra=state)
         elif facts.state == "slowed":
-            log.warning("lanes are read less often, so that the agent stays within overhead.cpu", extra=told)
+            log.warning("lanes are read less often, so that the agent stays within overhead.cpu", extra=state)
         else:
-            log.warning("CPU budget exceeded: sampling is at its slowest", extra=told)
+            log.warning("CPU budget exceeded: sampling is at its slowest", extra=state)

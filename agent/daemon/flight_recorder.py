@@ -27,7 +27,7 @@ from agent.recording.recording_file import BLOCK_SECONDS, SUFFIX, SegmentPacker
 log = logging.getLogger("coldplate.flight")
 
 FIRING, XID = "firing", "xid"
-"""What may have the last minutes written."""
+"""Events after which the last minutes are written."""
 AFTER_SECONDS = 60.0
 """Seconds after such an event that its file has as well; events meanwhile are in the same file."""
 LONGEST_SEGMENT_SECONDS, LEAST_SEGMENT_SECONDS = 120.0, 10.0
@@ -76,8 +76,8 @@ class _Segment:
 class FlightTriggers:
     """Notices what is new in a snapshot: alerts that fire, and XID errors. A layout is looked at once."""
 
-    def __init__(self, wanted: frozenset[str]) -> None:
-        self._wanted = wanted
+    def __init__(self, names: frozenset[str]) -> None:
+        self._wanted = names
         self._layouts: list[Layout] = []
         self._firing: dict[Layout, frozenset[Labels]] = {}
         self._all_firing: frozenset[Labels] = frozenset()
@@ -157,7 +157,7 @@ class FlightRecorder:
         self._writer: KeptThread | None = None
         self._files, self._failures, self._on_disk, self._good = 0, 0, 0, True
         self._written_at: float | None = None
-        """When a file was last written, in seconds since the epoch."""
+        """Time of the last file, in seconds since the epoch."""
 
     def start(self) -> None:
         """Begin to pack what is handed over."""

@@ -84,7 +84,7 @@ class RecentReadings:
         self._last = float("-inf")
 
     def observe(self, snapshot: Snapshot) -> None:
-        """Keep what is wanted of a snapshot, unless one of the same second is kept."""
+        """Keep the selected readings of a snapshot, unless one of the same second is kept."""
         if not 0 <= snapshot.at.mono - self._last < LEAST_SECONDS:
             self._last = snapshot.at.mono
             picks = self._picks.of([frame.layout for frame in snapshot.frames])

@@ -151,7 +151,7 @@ class PauseWatch:
         if self._removals is not None:
             self._removals.announce(slot)
 
-    def tell(self, done: PauseAnswer) -> None:
+    def confirm(self, done: PauseAnswer) -> None:
         """Note how far the pause has come. For any thread."""
         self._done = done
 

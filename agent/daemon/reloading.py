@@ -85,18 +85,18 @@ class Reloader:
         """Start to serve requests."""
         self._thread = self._threads.begin("reload", self._obey)
 
-    def ask(self, tell: Tell | None = None) -> None:
-        """Request a reload, after which `tell` is called. For any thread; returns at once."""
-        if tell is not None:
-            self._askers.append(tell)
+    def ask(self, callback: Tell | None = None) -> None:
+        """Request a reload, after which `callback` is called. For any thread; returns at once."""
+        if callback is not None:
+            self._askers.append(callback)
         self._wanted.set()
 
-    def stop(self, patience: float = CLOSING_SECONDS) -> None:
-        """Start no other reload, and wait up to `patience` seconds for the one under way."""
+    def stop(self, timeout: float = CLOSING_SECONDS) -> None:
+        """Start no other reload, and wait up to `timeout` seconds for the one under way."""
         self._stopping = True
         self._wanted.set()
         if self._thread is not None:
-            self._thread.join(patience)
+            self._thread.join(timeout)
         self._answer(list(self._askers), False, "the agent is stopping")
 
     def _obey(self) -> None:
@@ -132,5 +132,5 @@ class Reloader:
 
     @staticmethod
     def _answer(askers: list[Tell], good: bool, text: str) -> None:
-        for tell in askers:
-            tell(good, text)
+        for callback in askers:
+            callback(good, text)

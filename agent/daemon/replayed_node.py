@@ -48,7 +48,7 @@ class ReplayedNode(Sampler):
         self._told_layouts: tuple[Layout, ...] = ()
         self._failed = ""
 
-    def snapshot(self, now: Instant, facts: LoopFacts, told: Sequence[Frame] = ()) -> Snapshot:
+    def snapshot(self, now: Instant, facts: LoopFacts, own: Sequence[Frame] = ()) -> Snapshot:
         """Return the recorded snapshot of this moment, with the running agent's own metrics."""
         del facts  # those of the recorded agent are shown
         self._sequence += 1
@@ -56,14 +56,14 @@ class ReplayedNode(Sampler):
         if recorded is None:
             detail = self._failed or ("the recording is over" if self._player.over else "the recording has a hole here")
             report = BackendReport(NAME, Outcome.FAILED, 0.0, detail)
-            return Snapshot(self._sequence, now, (self._info, *told), (report,))
+            return Snapshot(self._sequence, now, (self._info, *own), (report,))
         if self._player.passes != self._pass:
             self._pass = self._player.passes
             self._presenter.another_pass(now.wall - recorded.at.wall)
-        self._leave_out(told)
+        self._leave_out(own)
         frames = tuple(map(self._presenter.frame, recorded.frames))
         self._recognise(frames)
-        return Snapshot(self._sequence, now, (*frames, self._info, *told), recorded.reports)
+        return Snapshot(self._sequence, now, (*frames, self._info, *own), recorded.reports)
 
     def close(self) -> None:
         """Close the recording."""
@@ -83,8 +83,8 @@ class ReplayedNode(Sampler):
             log.error("replay failed: %s; no more snapshots", error)
             return None
 
-    def _leave_out(self, told: Sequence[Frame]) -> None:
-        layouts = tuple(frame.layout for frame in told)
+    def _leave_out(self, own: Sequence[Frame]) -> None:
+        layouts = tuple(frame.layout for frame in own)
         if layouts != self._told_layouts:
             self._told_layouts = layouts
             metrics: set[Metric] = {series.metric for layout in layouts for series in layout.series}

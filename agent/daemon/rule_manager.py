@@ -39,7 +39,7 @@ PATIENCE_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class AlertingSettings:
-    """What the configuration says of rules and receivers; `resend` in seconds."""
+    """Rules and receivers from the configuration; `resend` in seconds."""
 
     rules: Ruleset
     receivers: tuple[Receiver, ...]
@@ -111,7 +111,7 @@ class RuleManager:
             )
             self._dispatcher.end(loaded.lost, self._engine.time(now))
         self._show()
-        self._thread = self._threads.begin("rules", self._run, patience=PATIENCE_SECONDS, vital=True)
+        self._thread = self._threads.begin("rules", self._run, stall_timeout=PATIENCE_SECONDS, vital=True)
 
     def stop(self) -> None:
         """End the thread, save the state, and give notifications a moment to be sent."""

@@ -109,7 +109,7 @@ class SamplingLoop:
 
     def start(self) -> None:
         """Sample in a supervised thread."""
-        self._thread = self._threads.begin("sampler", self.run, patience=PATIENCE_SECONDS, vital=True)
+        self._thread = self._threads.begin("sampler", self.run, stall_timeout=PATIENCE_SECONDS, vital=True)
 
     def run(self) -> None:
         """Sample until `stop`."""
@@ -133,7 +133,7 @@ class SamplingLoop:
         assert self._hub.latest is not None
         return self._hub.latest
 
-    def tell(self, what: str, teller: Teller) -> None:
+    def add_teller(self, what: str, teller: Teller) -> None:
         """Add a part whose frame goes into each snapshot; before `run`. `what` says what it does, for the log."""
         self._tellers.append((what, teller))
 
@@ -277,7 +277,7 @@ class SamplingLoop:
                 supervisor.hold(now)
                 self.sampler.pause(f"{why} until {utc(until)}")
         if until is not None and self._pause is not None:
-            self._pause.tell(PauseAnswer(until, supervisor.pid))
+            self._pause.confirm(PauseAnswer(until, supervisor.pid))
 
     def _publish(self, lanes: Sequence[Lane]) -> None:
         now = self._clock()

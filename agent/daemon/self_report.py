@@ -101,7 +101,7 @@ class Signs:
 
 
 class Readiness:
-    """Checks the last snapshot, with the sampler's patience, and the signs of life of the parts."""
+    """Checks the age of the last snapshot, by the limit of the sampler, and that the parts work."""
 
     def __init__(self, hub: Hub, sampler: Sampler, clock: Callable[[], Instant], signs: Signs | None = None) -> None:
         self._hub = hub

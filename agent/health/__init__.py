@@ -1,1 +1,1 @@
-"""What a node should be, by its model, and whether it is: findings of holding a snapshot against expectations."""
+"""Compares a snapshot of a node with the expectations of its model, and returns findings."""

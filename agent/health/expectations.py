@@ -17,7 +17,7 @@ from agent.lib.commandline import nearest
 from agent.lib.wording import one_line, shown
 
 DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
-"""How far an adapter is from a GPU, nearest first, in the words of `nvidia-smi topo`."""
+"""Distances of an adapter from a GPU, nearest first, by the names of `nvidia-smi topo`."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1024)]
 Amount = Annotated[float, msgspec.Meta(ge=0)]
@@ -133,8 +133,8 @@ def recognised(models: Sequence[str], gpus: int) -> Expected:
     A node that misses fewer than half of its GPUs is still recognised: boards with half as many are products as well.
     """
     for expected in _shipped():
-        wanted = expected.node.gpus or 0
-        if models and set(models) <= set(expected.node.models) and wanted < 2 * gpus <= 2 * wanted:
+        number = expected.node.gpus or 0
+        if models and set(models) <= set(expected.node.models) and number < 2 * gpus <= 2 * number:
             return expected
     return GENERIC
 

@@ -1,4 +1,4 @@
-"""What is wrong with a node of any kind: errors that ask for a repair, and brakes that are on."""
+"""Findings of faults on a node of any model: errors that need a repair, and throttling by the hardware."""
 
 from __future__ import annotations
 
@@ -52,38 +52,40 @@ _pending = _clear(
 
 def recovery(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
     """Return whether the driver asks for nothing to be done."""
-    name, wanted = "recovery-action", "the driver requests no action"
+    name, expectation = "recovery-action", "the driver requests no action"
     if not view.answering:
-        return HealthFinding(name, Verdict.SKIPPED, wanted, NOBODY)
+        return HealthFinding(name, Verdict.SKIPPED, expectation, NOBODY)
     asked = {gpu.gpu: gpu.action for gpu in view.by_gpu.values() if gpu.action}
     if asked:
-        return HealthFinding(name, Verdict.CRITICAL, wanted, grouped(asked), "drain the node, and do what is requested")
+        return HealthFinding(
+            name, Verdict.CRITICAL, expectation, grouped(asked), "drain the node, and do what is requested"
+        )
     if not view.all(RECOVERY):
-        return HealthFinding(name, Verdict.SKIPPED, wanted, "not reported by the driver")
-    return HealthFinding(name, Verdict.OK, wanted, "none")
+        return HealthFinding(name, Verdict.SKIPPED, expectation, "not reported by the driver")
+    return HealthFinding(name, Verdict.OK, expectation, "none")
 
 
 def throttling(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
     """Return whether the hardware holds no GPU back."""
-    name, wanted = "throttling", "no GPU is slowed down by heat or a power brake"
+    name, expectation = "throttling", "no GPU is slowed down by heat or a power brake"
     if not view.answering:
-        return HealthFinding(name, Verdict.SKIPPED, wanted, NOBODY)
+        return HealthFinding(name, Verdict.SKIPPED, expectation, NOBODY)
     causes = {gpu.gpu: " and ".join(filter(None, map(cause_of, gpu.throttles))) for gpu in view.by_gpu.values()}
     braked = {gpu: text for gpu, text in causes.items() if text}
     if braked:
         remedy = "check cooling and power supplies of the node; a brake that stays on without cause ends with a reset"
-        return HealthFinding(name, Verdict.CRITICAL, wanted, grouped(braked), remedy)
+        return HealthFinding(name, Verdict.CRITICAL, expectation, grouped(braked), remedy)
     if not view.all(THROTTLE):
-        return HealthFinding(name, Verdict.SKIPPED, wanted, "not reported by these GPUs")
-    return HealthFinding(name, Verdict.OK, wanted, "none")
+        return HealthFinding(name, Verdict.SKIPPED, expectation, "not reported by these GPUs")
+    return HealthFinding(name, Verdict.OK, expectation, "none")
 
 
 def xids(view: SeenNode, events: Iterable[Xid] | None, why_unknown: str = "") -> HealthFinding:
     """Return whether the kernel log has no XID since boot that asks for a repair; None where it cannot be read."""
-    name, wanted = "xids", "no fatal XID since boot"
+    name, expectation = "xids", "no fatal XID since boot"
     if events is None:
         remedy = "run as root, or with CAP_SYSLOG; --skip xids leaves this out"
-        return HealthFinding(name, Verdict.UNKNOWN, wanted, why_unknown, remedy)
+        return HealthFinding(name, Verdict.UNKNOWN, expectation, why_unknown, remedy)
     codes: dict[str, set[int]] = defaultdict(set)
     classes: set[XidClass] = set()
     for event in events:
@@ -93,8 +95,8 @@ def xids(view: SeenNode, events: Iterable[Xid] | None, why_unknown: str = "") ->
             codes[name_of(gpu) if gpu is not None else event.device].add(event.code)
             classes.add(asked)
     if not codes:
-        return HealthFinding(name, Verdict.OK, wanted, "none")
+        return HealthFinding(name, Verdict.OK, expectation, "none")
     found = "; ".join(f"{device}: {', '.join(map(called, sorted(each)))}" for device, each in codes.items())
     gravest = max(classes, key=list(XID_VERDICTS).index)
     remedy = f"{ACTIONS[gravest]}; the kernel log keeps the XID until a restart: --skip xids once it is repaired"
-    return HealthFinding(name, XID_VERDICTS[gravest], wanted, found, remedy)
+    return HealthFinding(name, XID_VERDICTS[gravest], expectation, found, remedy)

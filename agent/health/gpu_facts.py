@@ -1,4 +1,4 @@
-"""What each GPU of a node should show: one comparison for all of them, and several GPUs in one text."""
+"""Compares one metric of all GPUs with its expectation, and names several GPUs in one text."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class GpuFact:
 
     def __call__(self, view: SeenNode, expected: Expected) -> HealthFinding | None:
         """Return the finding. It leaves out a silent GPU, which has a finding of its own."""
-        wanted = getattr(expected.node, self.key) if self.key else 0.0
-        if wanted is None:
+        limit = getattr(expected.node, self.key) if self.key else 0.0
+        if limit is None:
             return None
-        text = self.expected(wanted)
+        text = self.expected(limit)
         if not view.answering:
             return HealthFinding(self.name, Verdict.SKIPPED, text, NOBODY)
         values = view.of_gpus(self.metric)
-        differing = {gpu: self.show(value) for gpu, value in values.items() if not self.is_met(value, wanted)}
+        differing = {gpu: self.show(value) for gpu, value in values.items() if not self.is_met(value, limit)}
         if differing:
-            return HealthFinding(self.name, self.verdict, text, grouped(differing), self.remedy.format(wanted))
+            return HealthFinding(self.name, self.verdict, text, grouped(differing), self.remedy.format(limit))
         if silent := unread(view, self.metric, values):
             return HealthFinding(self.name, Verdict.UNKNOWN, text, grouped(silent), UNREAD)
         if not values:

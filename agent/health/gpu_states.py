@@ -1,4 +1,4 @@
-"""What can be seen of one GPU at a moment, before a rule's `for` has passed: what holds it back or makes it suspect."""
+"""The state of one GPU at a moment, before a rule's `for` has passed: throttle causes and signs of faults."""
 
 from __future__ import annotations
 

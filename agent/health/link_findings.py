@@ -38,29 +38,29 @@ pcie_width = GpuFact(
 
 def nvlinks(view: SeenNode, expected: Expected) -> HealthFinding:
     """Return whether as many NVLinks of each GPU are up as should be; without a number, whether none is down."""
-    wanted = expected.node.nvlinks
-    text = "no NVLink is down" if wanted is None else f"NVLinks of each GPU that are up: {wanted}"
+    number = expected.node.nvlinks
+    text = "no NVLink is down" if number is None else f"NVLinks of each GPU that are up: {number}"
     if not view.answering:
         return HealthFinding("nvlinks", Verdict.SKIPPED, text, NOBODY)
     up = {gpu: view.by_gpu[gpu].links_up for gpu in view.answering}
     down = {gpu: len(view.by_gpu[gpu].links_down) for gpu in view.answering}
     if not any(up.values()) and not any(down.values()):
-        return _no_links(view, wanted, text)
+        return _no_links(view, number, text)
     silent = unread(view, LINK_UP, [gpu for gpu in view.answering if up[gpu] or down[gpu]])
     short = {
         gpu: f"{up[gpu]} up" + (f", {down[gpu]} down" if down[gpu] else "")
         for gpu in view.answering
-        if gpu not in silent and (view.by_gpu[gpu].is_linked and down[gpu] > 0 if wanted is None else up[gpu] < wanted)
+        if gpu not in silent and (view.by_gpu[gpu].is_linked and down[gpu] > 0 if number is None else up[gpu] < number)
     }
     if short:
         return HealthFinding("nvlinks", Verdict.CRITICAL, text, grouped(short), _LINK_REMEDY)
-    if silent and wanted:
+    if silent and number:
         return HealthFinding("nvlinks", Verdict.UNKNOWN, text, grouped(silent), UNREAD)
     return HealthFinding("nvlinks", Verdict.OK, text, grouped({gpu: f"{up[gpu]} up" for gpu in view.answering}))
 
 
-def _no_links(view: SeenNode, wanted: int | None, text: str) -> HealthFinding:
-    if not wanted:
+def _no_links(view: SeenNode, number: int | None, text: str) -> HealthFinding:
+    if not number:
         return HealthFinding("nvlinks", Verdict.SKIPPED, text, "these GPUs have no NVLink")
     if any(view.offers(gpu, LINK_UP) for gpu in view.answering):
         why = grouped({gpu: view.why_absent(gpu, LINK_UP) for gpu in view.answering})

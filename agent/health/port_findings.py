@@ -21,26 +21,26 @@ _REMEDY = "ibstat or ibdev2netdev shows the port's state; check cable, transceiv
 
 def ports(view: SeenNode, expected: Expected) -> HealthFinding:
     """Return whether enough ports are active; without a number, whether each one that has a link is active."""
-    wanted = expected.node.ports
-    text = "every port with a link is active" if wanted is None else f"at least {wanted} active ports"
+    number = expected.node.ports
+    text = "every port with a link is active" if number is None else f"at least {number} active ports"
     states = {each.entity: each.value for each in view.all(PORT_UP) if isinstance(each.entity, IbPort)}
     if not states:
-        return _no_ports(view, wanted, text)
+        return _no_ports(view, number, text)
     down = [port for port, up in states.items() if not up]
     linked = {each.entity for each in view.all(PHYSICAL) if each.value == LINK_UP}
     active = len(states) - len(down)
-    short = active < wanted if wanted is not None else any(port in linked for port in down)
+    short = active < number if number is not None else any(port in linked for port in down)
     found = f"{active} of {len(states)} ports are active"
     if not short:
         return HealthFinding("infiniband-ports", Verdict.OK, text, found)
     named = ", ".join(f"{port.device}/{port.port}" for port in down)
-    verdict = Verdict.WARNING if wanted is None else Verdict.CRITICAL
+    verdict = Verdict.WARNING if number is None else Verdict.CRITICAL
     return HealthFinding("infiniband-ports", verdict, text, f"{found}; not active: {named or 'none'}", _REMEDY)
 
 
-def _no_ports(view: SeenNode, wanted: int | None, text: str) -> HealthFinding:
+def _no_ports(view: SeenNode, number: int | None, text: str) -> HealthFinding:
     """Nothing is there: the adapters' driver is not loaded, or the node has none though its kind mostly does."""
-    if not wanted:
+    if not number:
         return HealthFinding("infiniband-ports", Verdict.SKIPPED, text, "the node has no RDMA port")
     report = view.reports.get("infiniband")
     found = (report.detail if report is not None else "") or "no RDMA port was found"
@@ -50,7 +50,7 @@ def _no_ports(view: SeenNode, wanted: int | None, text: str) -> HealthFinding:
 
 def rate(view: SeenNode, expected: Expected) -> HealthFinding | None:
     """Return whether as many of the active ports as are needed run at their full rate."""
-    wanted, least = expected.node.ports, expected.node.port_gigabits_per_second
+    number, least = expected.node.ports, expected.node.port_gigabits_per_second
     if least is None:
         return None
     text = f"{least:g} Gb/s"
@@ -59,7 +59,7 @@ def rate(view: SeenNode, expected: Expected) -> HealthFinding | None:
     if not active:
         return HealthFinding("infiniband-rate", Verdict.SKIPPED, text, "no port is active")
     full = [port for port, value in rates.items() if value >= TOLERANCE * least]
-    needed = len(active) if wanted is None else min(wanted, len(active))
+    needed = len(active) if number is None else min(number, len(active))
     if len(full) >= needed:
         return HealthFinding("infiniband-rate", Verdict.OK, text, f"{len(full)} ports at {least:g} Gb/s or more")
     if len(rates) < len(active):
@@ -119,9 +119,9 @@ def rack_nodes(view: SeenNode, expected: Expected) -> HealthFinding | None:
     counted = [each.value for each in view.all(RACK_NODES)]
     if expected.topology is None or not counted:
         return None
-    wanted = expected.topology.nodes
-    text, found = f"{wanted} nodes ({expected.node.topology})", f"{counted[0]:g} nodes configured"
-    if counted[0] == wanted:
+    number = expected.topology.nodes
+    text, found = f"{number} nodes ({expected.node.topology})", f"{counted[0]:g} nodes configured"
+    if counted[0] == number:
         return HealthFinding("rack-nodes", Verdict.OK, text, found)
     remedy = "correct rack.nodes_expected or rack.peers, or the topology in expectations of your own"
     return HealthFinding("rack-nodes", Verdict.WARNING, text, found, remedy)

@@ -1,4 +1,4 @@
-"""How each InfiniBand or RoCE port of a node is at a moment: up, slow beside the others, off, down or silent."""
+"""The state of each InfiniBand or RoCE port of a node at a moment: up, slow beside the others, off, down or silent."""
 
 from __future__ import annotations
 

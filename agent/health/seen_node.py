@@ -60,7 +60,7 @@ class SeenGpu:
     xids: list[tuple[float, str]] = field(default_factory=list)
     jobs: list[Mapping[str, str]] = field(default_factory=list)
     action: str = ""
-    """What the driver asks for, for people."""
+    """The recovery action that the driver requests, as a text."""
     silence: Gap | None = None
     findings: Sequence[GpuFinding] = ()
     """What is wrong with it, the worst first: by those who judge."""

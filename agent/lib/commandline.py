@@ -1,4 +1,4 @@
-"""What all commands share: options, errors in one line with a suggestion, and help with examples and exit statuses.
+"""Shared by all commands: options, errors in one line with a suggestion, and help with examples and exit statuses.
 
 The words for log lines are here, so that showing help imports no logging.
 """

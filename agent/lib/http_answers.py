@@ -296,7 +296,7 @@ class HttpAnswer:
 
 
 class HttpFault(Enum):
-    """Why there is no answer."""
+    """The reason of a missing answer."""
 
     UNREACHABLE = auto()
     """No connection, or it broke off."""

@@ -35,7 +35,7 @@ Watch = Callable[[socket.socket, int | None], None]
 
 
 class Place(NamedTuple):
-    """Where a server is. The addresses are tried one after the other."""
+    """The addresses of a server. They are tried one after the other."""
 
     host: str
     port: int
@@ -118,7 +118,7 @@ class HttpLink:
 
     @property
     def untried(self) -> int:
-        """How many of the server's addresses are left to try."""
+        """The number of the server's addresses that are left to try."""
         return self._untried
 
     @property

@@ -56,11 +56,13 @@ class ThreadState(NamedTuple):
 
 
 class KeptThread:
-    """One thread and its work, which is done when it returns. With a patience it calls `beat` to show progress."""
+    """One thread and its work, which is done when it returns. With a stall timeout it calls `beat` to show progress."""
 
-    def __init__(self, name: str, work: Work, patience: float | None, vital: bool, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, name: str, work: Work, stall_timeout: float | None, vital: bool, clock: Callable[[], float]
+    ) -> None:
         self.name = name
-        self.patience = patience
+        self.stall_timeout = stall_timeout
         self.vital = vital
         self.restarts = 0
         self.beats = 0
@@ -109,14 +111,14 @@ class KeptThread:
         """Check the thread at a monotonic second; `away` excuses it, since the process itself did not run."""
         if self._fallen and now - self._began_at > SETTLED_SECONDS:
             self._fallen, self.trouble = False, ""
-        if self.patience is None or self._thread is None or self._fallen:
+        if self.stall_timeout is None or self._thread is None or self._fallen:
             return
         if self.beats != self._seen or away:
             if self._is_stuck:
                 log.info("thread %s makes progress again", self.name)
                 self.trouble = ""
             self._seen, self._moved_at = self.beats, now
-        elif now - self._moved_at > self.patience and not self.trouble:
+        elif now - self._moved_at > self.stall_timeout and not self.trouble:
             self._say(f"has made no progress for {now - self._moved_at:.0f} s")
 
     @property
@@ -166,13 +168,13 @@ class Threads:
         """Restarts of threads that are done, by name: a counter must not fall."""
         self._looked_at = clock()
 
-    def begin(self, name: str, work: Work, *, patience: float | None = None, vital: bool = False) -> KeptThread:
+    def begin(self, name: str, work: Work, *, stall_timeout: float | None = None, vital: bool = False) -> KeptThread:
         """Start a thread for this work, which ends when the work returns. Never raises.
 
-        `patience` is how many seconds it may go without a beat, if it beats at all. Without a `vital` thread the
+        `stall_timeout` is how many seconds it may go without a beat, if it beats at all. Without a `vital` thread the
         process is of no use.
         """
-        kept = KeptThread(name, work, patience, vital, self._clock)
+        kept = KeptThread(name, work, stall_timeout, vital, self._clock)
         kept.start()  # before it is listed: `tend` in another thread would start it a second time
         with self._lock:
             self._kept.append(kept)

@@ -94,14 +94,14 @@ def differing(own: Mapping[str, float], others: Iterable[Mapping[str, float]]) -
     The number of nodes is compared only if both report one: an agent that has just started has not counted them yet.
     """
     found = dict.fromkeys(SETTINGS, False)
-    for told in others:
-        for name in own.keys() | told.keys():
+    for limits in others:
+        for name in own.keys() | limits.keys():
             setting = name.partition(".")[0]
-            if setting in found and own.get(name) != told.get(name):
-                found[setting] |= name != NODES or (name in own and name in told)
+            if setting in found and own.get(name) != limits.get(name):
+                found[setting] |= name != NODES or (name in own and name in limits)
     return found
 
 
 def most_nodes(own: int, others: Iterable[Mapping[str, float]]) -> int:
     """Return how many nodes the rack has: the largest number that any agent reports."""
-    return max([own, *(int(told[NODES]) for told in others if NODES in told)])
+    return max([own, *(int(limits[NODES]) for limits in others if NODES in limits)])

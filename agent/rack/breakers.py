@@ -145,7 +145,7 @@ class KeptBreaker(msgspec.Struct, frozen=True):
 
 
 class KeptHeats(msgspec.Struct, frozen=True):
-    """What is saved: the time in wall seconds, and each breaker by name."""
+    """The content of the state file: the time in wall seconds, and each breaker by name."""
 
     at: float
     rack: str

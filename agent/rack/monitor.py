@@ -66,7 +66,7 @@ class RackMonitor:
         self._chance = chance
         self._phase = EARLIEST + (LATEST - EARLIEST) * chance()
         self._lock = threading.Lock()
-        self._meter = NodeMeter(options.patience)
+        self._meter = NodeMeter(options.stale_after)
         self._power_places = RoundMemo(_power_places)
         self._census = DomainCensus()
         self._equipment = tuple(equipment)
@@ -136,7 +136,7 @@ class RackMonitor:
         with self._lock:
             if not self._member.rack:
                 return None
-            last, watts = self._meter.told(now.wall)
+            last, watts = self._meter.power_in_last_seconds(now.wall)
             source = self._meter.source
             limits = self._told_limits(now)
             domains = self._domains
@@ -195,7 +195,7 @@ class RackMonitor:
     def _make_readings(self, now: Instant) -> list[OwnReading]:
         options = self._options
         self._meet()
-        last, watts = self._meter.told(now.wall)
+        last, watts = self._meter.power_in_last_seconds(now.wall)
         self._note_excess(last, watts[-1], options.cap)
         made = [
             *self._series.of_peers(self._peers.others()),
@@ -204,16 +204,16 @@ class RackMonitor:
         ]
         if not self._is_settled(now):
             return made
-        told = [report.limits for report in self._peers.reports() if report.limits is not None]
+        limits = [report.limits for report in self._peers.reports() if report.limits is not None]
         made += self._series.of_clock(self._peers.own_lead())
-        made += self._series.of_settings(differing(self._told_limits(now), told)) if told else []
+        made += self._series.of_settings(differing(self._told_limits(now), limits)) if limits else []
         if not self._knows_its_size():
             return made
         known = enumerate(watts, last - len(watts) + 1)
         own = ((second, min(each, options.cap)) for second, each in known if each is not None)
         self._ledger.put(self._member.run, own)  # bounded like the others', so that all compute one sum
         counted = options.nodes_expected or self._peers.nodes
-        expected = most_nodes(counted, told)
+        expected = most_nodes(counted, limits)
         total = self._ledger.add_up(now.wall)
         made += self._series.of_sum(total, expected, options.nameplate)
         made += self._series.of_sources(self._sources(total))
@@ -290,7 +290,7 @@ class RackMonitor:
         self._options = options
         self._configured = ConfiguredRack(options)
         self._changes += 1
-        self._meter.patience = options.patience
+        self._meter.stale_after = options.stale_after
         self._bound_peers()
         self._heats.configure(options.breakers)
 

@@ -32,7 +32,7 @@ _SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Who an agent is: its rack, its run, and the labels that a scrape gives its series."""
+    """The identity of an agent: its rack, its run, and the labels that a scrape gives its series."""
 
     rack: str
     cluster: str
@@ -43,7 +43,7 @@ class Member:
 
 @dataclass(slots=True)
 class Peer:
-    """What is known of one target. `run` is that of its last answer that counted, even if it is silent now."""
+    """The state of one target. `run` is that of its last answer that counted, even if it is silent now."""
 
     name: str
     tried: bool = False

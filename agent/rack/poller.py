@@ -83,14 +83,14 @@ class Poller:
         self._thread: KeptThread | None = None
 
     def start(self) -> None:
-        self._thread = self._threads.begin("rack", self._run, patience=PATIENCE_SECONDS)
+        self._thread = self._threads.begin("rack", self._run, stall_timeout=PATIENCE_SECONDS)
 
-    def stop(self, patience: float = 2.0) -> None:
+    def stop(self, timeout: float = 2.0) -> None:
         """End the thread."""
         self._stopping = True
         self._wake.send(b".")
         if self._thread is not None:
-            self._thread.join(patience)
+            self._thread.join(timeout)
 
     def _run(self) -> None:
         due = self._clock().mono

@@ -24,11 +24,11 @@ SET_BACK_SECONDS = 2
 class NodeMeter:
     """Belongs to one thread at a time. All times are wall seconds; samples come in order."""
 
-    def __init__(self, patience: float = 3.0) -> None:
-        self.patience = patience
+    def __init__(self, stale_after: float = 3.0) -> None:
+        self.stale_after = stale_after
         """Seconds for which a sample holds if none follows."""
         self.source: str | None = None
-        """What measures or estimates the node's power; None while nothing does."""
+        """The meter or estimate of the node's power; None without one."""
         self._seconds: dict[int, float | None] = {}
         self._last: int | None = None
         self._samples: list[float] = []
@@ -45,7 +45,7 @@ class NodeMeter:
         self._samples.append(watts)
         self._held = (at, watts)
 
-    def told(self, now: float) -> tuple[int, tuple[float | None, ...]]:
+    def power_in_last_seconds(self, now: float) -> tuple[int, tuple[float | None, ...]]:
         """Return the last second that has ended, and the power in the last seconds up to it; None where it is not
         known.
         """
@@ -56,7 +56,7 @@ class NodeMeter:
         """Fix the seconds that have ended; returns the last fixed one."""
         newest = floor(now)
         last = self._last
-        if last is None or not last - SET_BACK_SECONDS <= newest <= last + METERED_SECONDS + self.patience:
+        if last is None or not last - SET_BACK_SECONDS <= newest <= last + METERED_SECONDS + self.stale_after:
             self._begin(newest)
             return newest
         for second in range(last + 1, newest + 1):
@@ -76,7 +76,7 @@ class NodeMeter:
     def _value(self, second: int) -> float | None:
         if self._samples:
             return sum(self._samples) / len(self._samples)
-        if self._held is not None and second - self._held[0] <= self.patience:
+        if self._held is not None and second - self._held[0] <= self.stale_after:
             return self._held[1]
         return None
 
@@ -105,11 +105,11 @@ class PowerLedger:
 
     def put(self, node: str, seconds: Iterable[tuple[int, float]]) -> None:
         """Enter a node's power; a second that is known does not change, unless the node's clock was set back."""
-        told = dict(seconds)
+        report = dict(seconds)
         known = self._nodes.setdefault(node, {})
-        if told and known and max(known) > max(told) + LAG_SECONDS:
+        if report and known and max(known) > max(report) + LAG_SECONDS:
             known.clear()
-        for second, watts in told.items():
+        for second, watts in report.items():
             known.setdefault(second, watts)
         for second in sorted(known)[:-KEPT_SECONDS]:
             del known[second]

@@ -1,4 +1,4 @@
-"""What the configuration says of the rack, in the terms of the parts that watch it."""
+"""The rack's part of the configuration, in the terms of the parts that watch it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RackOptions:
     """The rack's part of the configuration; `name` is empty without a rack, times are in seconds.
 
     Without `nodes_expected` the peers are counted. `nameplate`, `budget` and the limits of `feeds` are in watts.
-    `patience` is for how long a node's last sample counts as its present power.
+    `stale_after` is for how long a node's last sample counts as its present power.
     """
 
     name: str = ""
@@ -30,7 +30,7 @@ class RackOptions:
     nameplate: float | None = None
     entries: tuple[Entry, ...] = ()
     access: Access = field(default_factory=Access)
-    patience: float = 3.0
+    stale_after: float = 3.0
     budget: float | None = None
     feeds: tuple[tuple[str, float], ...] = ()
     breakers: tuple[Breaker, ...] = ()

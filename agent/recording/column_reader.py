@@ -121,7 +121,7 @@ class ColumnBlock:
 
     @property
     def snapshot_count(self) -> int:
-        """How many snapshots."""
+        """The number of snapshots."""
         return len(self.walls)
 
     @property

@@ -206,7 +206,7 @@ class RecordingHeader:
 
     @property
     def started_at(self) -> Instant:
-        """When it began, on both clocks."""
+        """The time at which it began, on both clocks."""
         return Instant(self.mono, self.wall)
 
 

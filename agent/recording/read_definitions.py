@@ -75,7 +75,7 @@ class ReadDefinitions:
         self._reports: list[_Report] = []
         self._lists: list[tuple[_Report, ...]] = []
         self._last: tuple[int, tuple[BackendReport, ...]] = (-1, ())
-        """The list that was asked for last: gaps are made when wanted, since a silent device has others each second."""
+        """The list that was requested last: gaps are made on request, since a silent device has others each second."""
         self._room = ITEMS
         self._width = WIDTH
 
@@ -165,10 +165,10 @@ class ReadDefinitions:
     def reports(self, number: int) -> tuple[BackendReport, ...]:
         """Return a list of reports; their durations and calls are 0."""
         if number != self._last[0]:
-            wanted = self._lists[number]
-            if sum(len(absences) for _, _, _, runs in wanted for absences, _, _ in runs) > GAPS:
+            listed = self._lists[number]
+            if sum(len(absences) for _, _, _, runs in listed for absences, _, _ in runs) > GAPS:
                 raise ValueError(f"more than {GAPS} gaps at once")
-            made = (BackendReport(name, how, 0.0, detail, _gaps(runs)) for name, how, detail, runs in wanted)
+            made = (BackendReport(name, how, 0.0, detail, _gaps(runs)) for name, how, detail, runs in listed)
             self._last = number, tuple(made)
         return self._last[1]
 

@@ -34,7 +34,7 @@ KINDS = {
     "equipment": "name",
     "expectations": "path", "peer": "host", "url": "url", "rack": "rack", "instance": "host", "node": "host",
 }  # fmt: skip
-"""What the values of a label stand for, by its name. It is the beginning of the pseudonym."""
+"""The word for the values of a label, by its name. The pseudonym begins with it."""
 
 _SHORT = 4
 """Originals shorter than this are not looked for in free text: a job may be called `a`."""

@@ -105,9 +105,9 @@ class SnapshotReader:
             raise AgentResponseError(f"the snapshot is not an agent's: {error!r}") from error
         return Snapshot(sequence, at, (frame,), reports), age
 
-    def _readings(self, told: list[dict[str, Any]]) -> Iterator[Reading]:
+    def _readings(self, listed: list[dict[str, Any]]) -> Iterator[Reading]:
         kept: dict[tuple[str, tuple[tuple[str, str], ...]], Series] = {}
-        for each in told:
+        for each in listed:
             row, value = BY_NAME.get(each["metric"]), each["value"]
             if row is None or value is None:
                 continue
@@ -172,8 +172,8 @@ def read_history(body: bytes) -> list[PastMoment]:
     return [PastMoment(wall, tuple(_parts(columns, place))) for place, wall in enumerate(walls)]
 
 
-def _columns(told: list[dict[str, Any]], moments: int) -> Iterator[tuple[Layout, list[float | None]]]:
-    for each in told:
+def _columns(listed: list[dict[str, Any]], moments: int) -> Iterator[tuple[Layout, list[float | None]]]:
+    for each in listed:
         row = BY_NAME.get(each["metric"])
         series = None if row is None else _series(row, each["labels"])
         if series is not None and len(each["values"]) == moments:
@@ -195,17 +195,17 @@ def read_alerts(body: bytes) -> list[Alert]:
         raise AgentResponseError(f"the alerts are not an agent's: {error!r}") from error
 
 
-def _alert(told: Mapping[str, Any]) -> Alert:
-    labels: Labels = tuple(sorted((str(name), str(value)) for name, value in told["labels"].items()))
-    annotations = {str(name): str(value) for name, value in told["annotations"].items()}
+def _alert(document: Mapping[str, Any]) -> Alert:
+    labels: Labels = tuple(sorted((str(name), str(value)) for name, value in document["labels"].items()))
+    annotations = {str(name): str(value) for name, value in document["annotations"].items()}
     return Alert(
-        str(told["labels"]["alertname"]),
+        str(document["labels"]["alertname"]),
         labels,
-        _PHASES[told["state"]],
-        _float(told["value"]),
-        _wall(told["activeAt"]),
+        _PHASES[document["state"]],
+        _float(document["value"]),
+        _wall(document["activeAt"]),
         annotations=annotations,
-        inhibited_by=str(told.get("inhibitedBy", "")),
+        inhibited_by=str(document.get("inhibitedBy", "")),
     )
 
 
@@ -267,9 +267,9 @@ class AgentResponse(NamedTuple):
 
 
 class AgentClient:
-    """The way to one agent. `clock` reads both clocks; it is called in one thread.
+    """Reads one agent over HTTP. `clock` reads both clocks; it is called in one thread.
 
-    The first answer has the minutes before, too, if they are wanted.
+    The first answer has the minutes before, too, if `with_past`.
     """
 
     def __init__(self, name: str, target: HttpTarget, clock: Callable[[], Instant], *, with_past: bool = True) -> None:

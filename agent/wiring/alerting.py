@@ -180,8 +180,8 @@ def load_alerting(
 
 def _tell(files: Sequence[RuleFile], running: Sequence[RuleFile]) -> None:
     """Log once what is unwise in the loaded rule files."""
-    told = {warning for file in running for warning in file.warnings}
-    for warning in (warning for file in files for warning in file.warnings if warning not in told):
+    logged = {warning for file in running for warning in file.warnings}
+    for warning in (warning for file in files for warning in file.warnings if warning not in logged):
         facts = {"file": warning.file, "line": warning.line, "rule": warning.where, "problem": warning.text}
         log.warning("rule file loaded with a warning", extra={"facts": facts})
 

@@ -40,9 +40,7 @@ flight_log = logging.getLogger("coldplate.flight")
 
 
 def make_flight_recorder(config: Config, threads: Threads) -> FlightRecorder | None:
-    """Return None where none is wanted, where its files have no place, and in a replay: what it shows is recorded
-    already.
-    """
+    """Return None without a recorder or a place for its files, and in a replay, which is recorded already."""
     recorder = config.recorder
     if recorder.flight == 0 or not recorder.dump_on or is_replay(config):
         return None

@@ -20,11 +20,11 @@ DEFAULT_SCENARIO = "healthy-training"
 
 
 REPLAY, TRACE = "replay:", "trace:"
-"""What stands before the name of a recording, and of a trace of driver calls, on the command line."""
+"""The prefixes of the name of a recording, and of a trace of driver calls."""
 
 
 class Families(tuple[str, ...]):
-    """What --backend takes: the families of devices, and recordings and traces by their names."""
+    """The values of --backend: the device sources, and recordings and traces by their names."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class Families(tuple[str, ...]):
 
 @dataclass(frozen=True, slots=True)
 class CommandLineOptions:
-    """What the command line alone decides."""
+    """The options that only the command line has."""
 
     sysfs: Path = Path("/sys")
     procfs: Path = Path("/proc")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 19400
 _EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound here
-"""Where this machine answers that listens on all of its addresses."""
+"""The address to use for an agent that listens on all addresses."""
 
 
 class OwnAgent(NamedTuple):

@@ -30,7 +30,7 @@ FORM = "coldplate-rack/1"
 
 
 @with_places
-def load_rack(config: Config, folder: Path, patience: float) -> RackOptions:
+def load_rack(config: Config, folder: Path, stale_after: float) -> RackOptions:
     """Return the rack's part of the configuration; relative paths start at `folder`. Raises ConfigError."""
     rack, peer, shelves = config.rack, config.rack.peer, config.rack.shelves
     if len(rack.peers) > MOST:
@@ -52,7 +52,7 @@ def load_rack(config: Config, folder: Path, patience: float) -> RackOptions:
         rack.node_nameplate,
         tuple(entries),
         access,
-        patience,
+        stale_after,
         rack.power_budget,
         tuple(rack.feeds.items()),
         tuple(_breaker(name, each, rack.feeds) for name, each in rack.breakers.items()),

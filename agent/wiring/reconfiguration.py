@@ -88,7 +88,7 @@ def steps_of(
 
 
 def rack_options(config: Config, options: CommandLineOptions) -> RackOptions:
-    """Return the rack's part of the configuration, with the patience of the slowest sampling. Raises ConfigError."""
+    """Return the rack's part of the configuration, with the staleness of the slowest sampling. Raises ConfigError."""
     return load_rack(config, options.folder, slowest(load_settings(config)).patience(Lane.FAST))
 
 

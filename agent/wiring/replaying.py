@@ -61,19 +61,19 @@ def replayed_header(config: Config, folder: Path) -> RecordingHeader:
     from agent.recording.file_records import RecordingError  # all of this is for replays only
     from agent.recording.recording_reader import Recording
 
-    wanted = config.backends.replay.node
+    name = config.backends.replay.node
     try:
         with Recording(recording_file(config, folder)) as recording:
-            if wanted is None:
+            if name is None:
                 return recording.header
             headers = {span.header.node: span.header for span in reversed(recording.survey())}
     except RecordingError as error:
         raise ConfigError(f"backends.replay.file: {error}") from error
-    if wanted not in headers:
+    if name not in headers:
         names = sorted(headers)
-        hint = nearest(wanted, names) or f"; it has {', '.join(map(one_line, names[:MOST_NAMES]))}"
-        raise ConfigError(f"backends.replay.node: the recording has no node {shown(wanted)}{hint}")
-    return headers[wanted]
+        hint = nearest(name, names) or f"; it has {', '.join(map(one_line, names[:MOST_NAMES]))}"
+        raise ConfigError(f"backends.replay.node: the recording has no node {shown(name)}{hint}")
+    return headers[name]
 
 
 def make_replayed_node(config: Config, folder: Path, settings: Settings) -> ReplayedNode:
@@ -83,6 +83,6 @@ def make_replayed_node(config: Config, folder: Path, settings: Settings) -> Repl
     from agent.recording.recording_reader import Recording
 
     header = replayed_header(config, folder)
-    wanted = config.backends.replay
-    player = RecordingPlayer(partial(Recording, recording_file(config, folder)), node=wanted.node, loop=wanted.loop)
+    replay = config.backends.replay
+    player = RecordingPlayer(partial(Recording, recording_file(config, folder)), node=replay.node, loop=replay.loop)
     return ReplayedNode(settings, player, header.node, utc(header.wall))

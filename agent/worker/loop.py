@@ -200,12 +200,12 @@ class WorkerLoop:
     def _shut_down(self, opener: threading.Thread) -> None:
         """Close the source if no read is in flight within a second, so that no call is interrupted."""
         self._stopping.set()
-        patience = threading.Event()
+        nap = threading.Event()
         for _ in range(20):
             busy = self._hanging(opener)
             if not busy:
                 break
-            patience.wait(0.05)
+            nap.wait(0.05)
         else:
             log.warning("exiting without a clean shutdown: a call hangs on %s", ", ".join(busy))
             os._exit(0)

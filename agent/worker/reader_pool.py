@@ -29,7 +29,7 @@ Clock = Callable[[], Instant]
 
 
 class _Said:
-    """What was sent about one lane of a channel: a sample refers to its editions."""
+    """The last editions that were sent for one lane of a channel; a sample refers to them."""
 
     __slots__ = ("editions", "framer", "gaps", "layout", "processes")
 

@@ -162,7 +162,7 @@ class Supervisor:
 
     @property
     def descriptor(self) -> int | None:
-        """What to poll for messages; None while there is no worker."""
+        """The descriptor to poll for messages; None without a worker."""
         return self._process.descriptor if self._process else None
 
     @property
@@ -322,17 +322,17 @@ class Supervisor:
             log.warning("devices: %s", detail, extra={"facts": {"source": self._options.source}})
             self.exit_reason = ExitReason(Reason.TIMEOUT, detail)
 
-    def _dismiss(self, now: float, why: str, patience: float) -> None:
+    def _dismiss(self, now: float, why: str, seconds: float) -> None:
         log.warning("device worker %s; terminating it", why, extra={"facts": {"pid": self.pid}})
         self._reason = f"the device worker {why}"
         self.exit_reason = ExitReason(Reason.TIMEOUT, self._reason)
-        self._end(now, patience)
+        self._end(now, seconds)
 
-    def _end(self, now: float, patience: float) -> None:
+    def _end(self, now: float, seconds: float) -> None:
         assert self._process is not None
         # A stopped process handles no signal but SIGKILL until it continues.
         self._process.signal(signal.SIGTERM, signal.SIGCONT)
-        self._state, self._since, self._kill_at = "stopping", now, now + patience
+        self._state, self._since, self._kill_at = "stopping", now, now + seconds
 
     def _see_off(self, now: float) -> None:
         assert self._process is not None

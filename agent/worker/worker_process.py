@@ -28,7 +28,7 @@ RATE = 256.0
 LINE = 8 * 2**10
 """A longer line is passed on in pieces."""
 CHUNK = 2**16
-"""What a pipe holds (pipe(7))."""
+"""Bytes that a pipe holds (pipe(7))."""
 _UNPRINTABLE = bytes.maketrans(bytes([*range(9), *range(10, 32), 127]), b"?" * 32)
 
 
@@ -127,7 +127,7 @@ class WorkerProcess(Protocol):
 
     pid: int
     descriptor: int | None
-    """What to poll for messages."""
+    """The descriptor to poll for messages."""
 
     def status(self) -> int | None:
         """Return how it ended, as subprocess.Popen.returncode; None while it runs."""

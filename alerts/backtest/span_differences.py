@@ -27,7 +27,7 @@ class SpanDifference:
 
     @property
     def at(self) -> float:
-        """When it begins to fire, with whichever is first."""
+        """The earlier time at which one of the two begins to fire."""
         return min(span.fired_at for span in (self.old, self.new) if span is not None and span.fired_at is not None)
 
     @property

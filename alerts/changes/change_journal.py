@@ -29,10 +29,10 @@ _NORMAL_REASONS = frozenset({"gpu_idle", "sw_power_cap"})
 
 
 def _state(down: str, up: str) -> Telling:
-    def tell(_: Series, before: float, now: float) -> str:
+    def describe(_: Series, before: float, now: float) -> str:
         return down if now < before else up
 
-    return tell
+    return describe
 
 
 def _throttled(series: Series, before: float, now: float) -> str:
@@ -45,10 +45,10 @@ def _power_limit(_: Series, before: float, now: float) -> str:
 
 
 def _grew(what: str) -> Telling:
-    def tell(series: Series, before: float, now: float) -> str:
+    def describe(series: Series, before: float, now: float) -> str:
         return what.format(**dict(series.labels)) if now > before else ""
 
-    return tell
+    return describe
 
 
 def _uncorrected(series: Series, before: float, now: float) -> str:
@@ -122,7 +122,7 @@ class _Level:
 
 
 class _Watched(NamedTuple):
-    """What is watched of the frames of one layout: a function that picks it, and its series."""
+    """The watched part of the frames of one layout: a function that picks its values, and its series."""
 
     pick: Callable[[Sequence[float]], tuple[float, ...]]
     series: tuple[Series, ...]

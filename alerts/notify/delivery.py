@@ -155,7 +155,7 @@ class HttpReceiver:
 
     name = "http"
     path = ""
-    """What follows the path of the receiver's address."""
+    """The path that is added to the receiver's address."""
     repeats = True
     expires = True
     compares = False

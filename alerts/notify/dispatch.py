@@ -265,7 +265,7 @@ class _Post:
     def once(self, alert: Alert, notified: frozenset[int]) -> None:
         """Post to receivers of changes, except those that know."""
         news = [not each.repeats and id(each) not in notified for each in self._receivers]
-        self._add(alert, [position for position, wanted in enumerate(news) if wanted])
+        self._add(alert, [position for position, is_new in enumerate(news) if is_new])
 
     def hand_over(self, at: float) -> None:
         for receiver, notices in zip(self._receivers, self._notices, strict=True):

@@ -49,7 +49,7 @@ def texts(alert: Alert) -> dict[str, dict[str, str]]:
 
 
 class Counts:
-    """What became of one receiver's notices, and its failed attempts. The counts only grow."""
+    """Counts of one receiver's notices by their result, and of its failed attempts. The counts only grow."""
 
     __slots__ = ("_lock", "dropped", "failed", "sent")
 

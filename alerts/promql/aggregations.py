@@ -126,8 +126,8 @@ class _Quantile(VectorPlan):
     _share: ScalarPlan
 
     def run(self, moment: EvaluationContext) -> Elements:
-        wanted, each = self._share.run(moment), moment.budget.each
-        return [(labels, numbers.quantile(wanted, values, each)) for labels, values in self._groups.of(moment)]
+        share, each = self._share.run(moment), moment.budget.each
+        return [(labels, numbers.quantile(share, values, each)) for labels, values in self._groups.of(moment)]
 
 
 def selection(
@@ -160,16 +160,16 @@ class _Selection(VectorPlan):
 
     def run(self, moment: EvaluationContext) -> Elements:
         asked = self._count.run(moment)
-        elements = self._inner.run(moment)  # even if none of them is wanted: it may fail
+        elements = self._inner.run(moment)  # even if the count is 0: it may fail
         if asked < 1 or not elements:
             return []
-        wanted = _element_count(asked)
+        count = _element_count(asked)
         groups: dict[int, Elements] = {}
         derive = self._grouping.of
         for element in moment.budget.each(elements):
             groups.setdefault(id(derive(element[0])), []).append(element)
         each, rank = moment.budget.each, self._rank
-        return [element for group in each([*groups.values()]) for element in sorted(each(group), key=rank)[:wanted]]
+        return [element for group in each([*groups.values()]) for element in sorted(each(group), key=rank)[:count]]
 
 
 def _element_count(value: float) -> int:

@@ -19,7 +19,7 @@ _TOO_MANY = "query processing would load too many samples into memory in query e
 
 
 class SampleLedger:
-    """What all rules together keep between evaluations, counted in samples (see `alerts.limits`)."""
+    """The memory that all rules keep between evaluations, counted in samples (see `alerts.limits`)."""
 
     __slots__ = ("kept", "remembered")
 

@@ -98,7 +98,7 @@ class Query:
 
     @property
     def remembered_label_sets(self) -> int:
-        """How many label sets the query remembers."""
+        """Number of label sets that the query remembers."""
         return len(self._space)
 
     def __repr__(self) -> str:

@@ -56,15 +56,15 @@ def _of_annotations(expected: Mapping[str, str], got: Mapping[str, str]) -> Iter
 def of_samples(expected: Sequence[tuple[Labels, float]], got: Sequence[tuple[Labels, float]]) -> list[str]:
     """Return lines about the samples that are missing, unexpected, or of another value."""
     lines = []
-    wanted, came = dict(expected), dict(got)
-    for labels in sorted({*wanted, *came}):
+    due, came = dict(expected), dict(got)
+    for labels in sorted({*due, *came}):
         name = format_labels(labels)
         if labels not in came:
-            lines.append(f"- expected, missing: {name} {shortest(wanted[labels])}")
-        elif labels not in wanted:
+            lines.append(f"- expected, missing: {name} {shortest(due[labels])}")
+        elif labels not in due:
             lines.append(f"+ present, not expected: {name} {shortest(came[labels])}")
-        elif wanted[labels] != came[labels]:
-            lines.append(f"  {name}: expected {shortest(wanted[labels])}, got {_exact(wanted[labels], came[labels])}")
+        elif due[labels] != came[labels]:
+            lines.append(f"  {name}: expected {shortest(due[labels])}, got {_exact(due[labels], came[labels])}")
     return lines or ["  a series is present more than once"]
 
 

@@ -61,7 +61,7 @@ class ExpectedAlert:
 
 @dataclass(frozen=True, slots=True)
 class AlertCase:
-    """Which alerts of one name fire at a time."""
+    """The alerts of one name that are expected to fire at a time."""
 
     at: float
     name: str

@@ -113,7 +113,7 @@ DEFAULTS = (
           "headers and data payloads - in bytes per second.",
           Term("coldplate_gpu_pcie_receive_bytes_total", rate=True), digits=_NEAREST, note="over the last 10 s"),
 )  # fmt: skip
-"""What dcgm-exporter exposes unless it is configured otherwise."""
+"""Metrics that dcgm-exporter exposes by default."""
 
 COMMON = (
     _violation("POWER", "power constraints", _THROTTLE, "sw_power_cap"),

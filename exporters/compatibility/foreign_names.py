@@ -19,7 +19,7 @@ WHOLE = "0"
 
 
 class Digits(Enum):
-    """How much of a converted value is shown: a neighbour that counts in MiB has no fractions of one."""
+    """Rounding of a converted value: an exporter that counts in MiB shows no fractions of one."""
 
     ALL = "as it is"
     NEAREST = "the nearest whole number"

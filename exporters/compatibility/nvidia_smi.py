@@ -142,11 +142,11 @@ def labelling(facts: KnownNode, series: Series, name: str) -> Labels | None:  # 
         return None
     own, uuid = dict(series.labels), gpu.uuid.lower().removeprefix("gpu-")
     if name == _INFO:
-        told = {"index": gpu.index, "uuid": uuid, "name": own.get("model", ""),
+        values = {"index": gpu.index, "uuid": uuid, "name": own.get("model", ""),
                 "compute_cap": own.get("compute_capability", ""), "driver_version": own.get("driver_version", ""),
                 "pci_bus_id": written_bus_id(own.get("slot", "")), "serial": own.get("serial", ""),
                 "vbios_version": own.get("vbios", "")}  # fmt: skip
-        return tuple((label, told[label]) for label in _INFO_LABELS)
+        return tuple((label, values[label]) for label in _INFO_LABELS)
     xid = own.get("xid")
     return (("uuid", uuid),) if xid is None else (("uuid", uuid), ("xid", xid))
 

@@ -280,11 +280,11 @@ def _informants(layout: Layout) -> tuple[Series, ...]:
     return tuple(series for series in layout.series if series.metric in _INFORMANTS)
 
 
-def _facts(node: KnownNode, told: Sequence[Series]) -> KnownNode:
+def _facts(node: KnownNode, informants: Sequence[Series]) -> KnownNode:
     """Return the node with what these info series say."""
     gpus: dict[Gpu, KnownGpu] = {}
     profiles: dict[str, str] = {}
-    for series in told:
+    for series in informants:
         labels = dict(series.labels)
         if not isinstance(series.entity, Gpu):
             continue

@@ -12,11 +12,11 @@ from exporters.http_messages import Request, Response
 
 def _rack(context: EndpointContext, request: Request) -> Answer:
     del request
-    told = None if context.view.rack is None else context.view.rack()
-    if told is None:
+    answer = None if context.view.rack is None else context.view.rack()
+    if answer is None:
         text = "no rack is configured here: set rack.name"
         return Response(HTTPStatus.NOT_FOUND, envelope.failure("not_found", text), JSON)
-    return Response(HTTPStatus.OK, told, JSON)
+    return Response(HTTPStatus.OK, answer, JSON)
 
 
 ENDPOINT = Endpoint("/api/v1/rack", _rack)

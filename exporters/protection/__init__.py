@@ -1,1 +1,1 @@
-"""What protects the pages: TLS, passwords and headers, by a file in the exporter-toolkit's format."""
+"""Protects the pages by TLS, passwords and headers, from a file in the exporter-toolkit's format."""

@@ -40,7 +40,7 @@ MOST_KNOWN = 1024
 MOST_ADDRESSES, MOST_OF_ONE = 64, 4
 """Addresses whose passwords wait to be checked, and how many of each."""
 REST = 3.0
-"""How many times as long as a wrong password took the thread rests after it."""
+"""The pause after a wrong password, as a multiple of the time of its check."""
 MOST_REST_SECONDS = 1.0
 _LONGEST = 72
 """Bytes of a password that bcrypt looks at; programs that make hashes leave the rest out without a word."""
@@ -73,12 +73,12 @@ class PasswordChecks:
         """Begin to check."""
         self._thread = threads.begin("passwords", self.run)
 
-    def stop(self, patience: float) -> None:
+    def stop(self, seconds: float) -> None:
         """End the thread."""
         self._stopping.set()
         self._wake.set()
         if self._thread is not None:
-            self._thread.join(patience)
+            self._thread.join(seconds)
 
     def check(self, users: Mapping[str, str], header: str, peer: str) -> Answer | None:
         """Return None if a request with this Authorization header may go on; else its answer, or a promise of it."""

@@ -248,7 +248,7 @@ class RateLimit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WebFile:
-    """What a file says. Without `tls` the port speaks plain HTTP; without `users` everyone may ask."""
+    """The content of a file. Without `tls` the port speaks plain HTTP; without `users` everyone may ask."""
 
     tls: ServerTls | None = None
     headers: tuple[tuple[str, str], ...] = ()

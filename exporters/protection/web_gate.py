@@ -36,7 +36,7 @@ _FIXED = "X-Content-Type-Options"
 
 @dataclass(frozen=True, slots=True)
 class WebTerms:
-    """What is in force: a file's content, and what OpenSSL made of it.
+    """The settings in force: a file's content, and its OpenSSL context.
 
     `stamps` are those of the file and of all that it names, from before they were read.
     """

@@ -74,11 +74,11 @@ class WebWatch:
         """Begin to look at the files."""
         self._thread = threads.begin("web-config", self._run)
 
-    def stop(self, patience: float) -> None:
+    def stop(self, seconds: float) -> None:
         """End the thread."""
         self._stopping.set()
         if self._thread is not None:
-            self._thread.join(patience)
+            self._thread.join(seconds)
 
     def load(self) -> WebTerms:
         """Return the terms as the files are now, not enforced yet; log and note a failure. Raises WebFileError."""

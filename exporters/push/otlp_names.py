@@ -1,6 +1,6 @@
-"""What OpenTelemetry calls our metrics: the names of its semantic conventions where there are any, as a table.
+"""OpenTelemetry's names of coldplate's metrics, as a table: those that its semantic conventions define.
 
-Everything else keeps its own name. Sources: https://opentelemetry.io/docs/specs/semconv/hardware/ and
+Every other metric keeps its own name. Sources: https://opentelemetry.io/docs/specs/semconv/hardware/ and
 https://opentelemetry.io/docs/specs/semconv/system/; the tests hold the table against the package of the conventions.
 """
 
@@ -14,7 +14,7 @@ from exporters.encoder import labels_of
 
 
 class Instrument(Enum):
-    """How a value behaves, in the words of OpenTelemetry."""
+    """The kinds of instruments, by OpenTelemetry's names."""
 
     GAUGE = "gauge"
     COUNTER = "counter"

@@ -43,7 +43,7 @@ class PushFigures:
     pending: int | None = 0
     oldest: float | None = None
     success: float | None = None
-    """When the receiver last took something, in seconds since the epoch."""
+    """Time of the last accepted request, in seconds since the epoch."""
 
 
 class PushSeries:

@@ -30,7 +30,7 @@ _TRUST = "; set ca_file to the issuer's certificate, or verify: false"
 
 
 class WriteOutcome(Enum):
-    """What became of a request."""
+    """The result of a request."""
 
     TAKEN = auto()
     REFUSED = auto()
@@ -80,8 +80,8 @@ class WriteLink:
         status = answer.status
         if 200 <= status < 300:
             return WriteAnswer(WriteOutcome.TAKEN)
-        told = answer.headers.get("location", "") if status < 400 else answer.body.decode("utf-8", "replace")
-        text = f"HTTP status {status}: {self._client.masked(told)[:SHOWN].strip()}"
+        content = answer.headers.get("location", "") if status < 400 else answer.body.decode("utf-8", "replace")
+        text = f"HTTP status {status}: {self._client.masked(content)[:SHOWN].strip()}"
         if 400 <= status < 500 and status not in NOT_ABOUT_CONTENT:
             return WriteAnswer(WriteOutcome.REFUSED, text)
         return WriteAnswer(WriteOutcome.LATER, text, wished(answer.headers.get("retry-after", "")))

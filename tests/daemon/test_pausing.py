@@ -98,11 +98,11 @@ def test_what_is_not_a_request_is_reported_once_and_changes_nothing(
 def test_the_answer_is_of_this_request_and_says_who_holds_the_driver(rig: Rig) -> None:
     until = rig.ask(60.0)
     assert until is not None
-    rig.watch.tell(PauseAnswer(until - 1, None))  # of the request before
+    rig.watch.confirm(PauseAnswer(until - 1, None))  # of the request before
     rig.see()
     assert read_answer(rig.folder) is None
     for pid in (4711, None):
-        rig.watch.tell(PauseAnswer(until, pid))
+        rig.watch.confirm(PauseAnswer(until, pid))
         rig.see()
         assert read_answer(rig.folder) == PauseAnswer(until, pid)
     rig.see(60.0)

@@ -52,7 +52,7 @@ class Sampling(StandIn):
 
     def start(self) -> None:
         self._log.append("sampling.start")
-        self._thread = self._threads.begin("sampler", self.run, patience=30.0, vital=True)
+        self._thread = self._threads.begin("sampler", self.run, stall_timeout=30.0, vital=True)
 
     def run(self) -> None:
         while not self._stopped.wait(0.01):

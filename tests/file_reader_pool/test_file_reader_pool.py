@@ -45,7 +45,7 @@ class Track:
     """A relay over devices of a few items each."""
 
     def __init__(self, devices: int, items: int, **options: Any) -> None:
-        self.relay = FileReaderPool("test", **{"patience": PATIENCE, **options})
+        self.relay = FileReaderPool("test", **{"timeout": PATIENCE, **options})
         self.items = [[Doubtful(f"{device}/{item}") for item in range(items)] for device in range(devices)]
         self.legs = [DeviceReads(str(device), items) for device, items in enumerate(self.items)]
         self.gate = threading.Event()
@@ -172,7 +172,7 @@ def test_there_are_never_more_threads_than_allowed_and_the_round_ends(track) -> 
 
 def test_a_device_that_is_slow_is_read_to_its_end(track) -> None:
     """Each item takes longer than another reader waits to take over, and less than the patience."""
-    slow = track(3, 3, patience=3.0)
+    slow = track(3, 3, timeout=3.0)
     never = threading.Event()
     for item in slow.items[1]:
         item.act = lambda: never.wait(0.07)
@@ -181,7 +181,7 @@ def test_a_device_that_is_slow_is_read_to_its_end(track) -> None:
 
 
 def test_a_device_that_is_slow_without_end_leaves_the_others_their_time(track) -> None:
-    slow = track(2, 60, patience=0.1)
+    slow = track(2, 60, timeout=0.1)
     never = threading.Event()
     for item in slow.items[0]:
         item.act = lambda: never.wait(0.04)

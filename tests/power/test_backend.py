@@ -146,7 +146,7 @@ def test_a_slow_controller_delays_no_read_and_is_asked_by_one_thread_at_most(tre
     jobs.pop()()
 
 
-PATIENCE = RedfishPower.patience
+PATIENCE = RedfishPower.timeout
 
 
 def test_a_controller_that_stops_answering_loses_its_value_after_a_while(read, redfish) -> None:

@@ -194,7 +194,7 @@ def test_a_service_that_does_not_answer_is_a_timeout(controller, source) -> None
 
 def test_an_answer_that_trickles_beyond_the_patience_of_the_source_is_a_timeout(controller) -> None:
     controller.serve({"A": controller.power("A", 1000)})
-    later = itertools.count(0, step=RedfishPower.patience)  # all the time is over at the second look
+    later = itertools.count(0, step=RedfishPower.timeout)  # all the time is over at the second look
     one = RedfishPower(HttpTarget(controller.url), None, lambda: next(later))
     assert fault(one).reason is Reason.TIMEOUT
     one.close()

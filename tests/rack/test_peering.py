@@ -41,5 +41,5 @@ rack: {peers: ['n1:1', 'n1:1', peers.json], nodes_expected: 4, node_nameplate: 1
     config = parse(text, "c.yaml")
     options = load_rack(config, Path("/etc/coldplate"), 3.0)
     assert options.entries == (HostEntry("n1", 1), FileEntry(Path("/etc/coldplate/peers.json")))
-    assert (options.name, options.nodes_expected, options.nameplate, options.patience) == ("r1", 4, 10_200.0, 3.0)
+    assert (options.name, options.nodes_expected, options.nameplate, options.stale_after) == ("r1", 4, 10_200.0, 3.0)
     assert options.feeds == (("a", 30_000.0), ("b", 31_000.0))

@@ -158,7 +158,7 @@ def test_a_second_never_changes_and_no_node_is_remembered_forever() -> None:
 
 
 def told(meter: NodeMeter, now: float) -> dict[int, float]:
-    last, watts = meter.told(now)
+    last, watts = meter.power_in_last_seconds(now)
     return {second: each for second, each in enumerate(watts, last - len(watts) + 1) if each is not None}
 
 
@@ -181,7 +181,7 @@ def test_a_second_is_not_reported_before_it_ended_nor_changed_later() -> None:
 
 
 def test_the_last_sample_holds_as_long_as_it_may() -> None:
-    meter = NodeMeter(patience=3.0)
+    meter = NodeMeter(stale_after=3.0)
     meter.note(100.5, 10.0, "ipmi")
     assert told(meter, 106.0) == {101: 10.0, 102: 10.0, 103: 10.0}
 
@@ -220,7 +220,7 @@ def test_every_request_gets_the_same_answer_at_any_time(steps: list[tuple[float,
     for step, watts, asks in steps:
         at += step
         meter.note(at, watts, "ipmi")
-        last, row = meter.told(at) if asks else (0, ())
+        last, row = meter.power_in_last_seconds(at) if asks else (0, ())
         for second, value in enumerate(row, last - KEPT_SECONDS + 1):
             if second >= 1000:
                 assert known.setdefault(second, value) == value

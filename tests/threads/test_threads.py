@@ -235,7 +235,7 @@ def test_a_thread_that_fails_at_once_is_in_trouble(
 
 def still(clock: Clock, patience: float | None, vital: bool, worker: Worker) -> tuple[Threads, KeptThread]:
     threads = Threads(clock)
-    kept = threads.begin("work", worker, patience=patience, vital=vital)
+    kept = threads.begin("work", worker, stall_timeout=patience, vital=vital)
     assert worker.begun.acquire(timeout=WAIT)
     threads.tend()
     return threads, kept

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 def make_backend(context: BackendContext) -> EquipmentBackend | None:
     """Return the node's cooling, if a management controller is configured. Raises ConfigError."""
-    wanted = context.config.backends
-    if wanted.redfish is None or not wanted.equipment or not context.has_own_hardware:
+    backends = context.config.backends
+    if backends.redfish is None or not backends.equipment or not context.has_own_hardware:
         return None
     from agent.backends.equipment.equipment_backend import EquipmentBackend
     from agent.backends.equipment.node_cooling_reader import NodeCoolingReader
     from agent.backends.redfish_service import target_of
 
-    target = target_of(wanted)
+    target = target_of(backends)
     if target is None:
         return None
-    return EquipmentBackend(NodeCoolingReader(target, wanted.redfish.chassis, lambda: context.clock().mono))
+    return EquipmentBackend(NodeCoolingReader(target, backends.redfish.chassis, lambda: context.clock().mono))

@@ -33,9 +33,9 @@ OpenService = Callable[[], RedfishSource]
 def services_of(rack: RackConfig) -> dict[str, HttpTarget]:
     """Return the services that are configured, by name. Raises ConfigError."""
     found = {}
-    for name, wanted in rack.equipment.items():
+    for name, service in rack.equipment.items():
         try:
-            found[name] = HttpTarget(**msgspec.structs.asdict(wanted), timeout=SILENCE_SECONDS)
+            found[name] = HttpTarget(**msgspec.structs.asdict(service), timeout=SILENCE_SECONDS)
             check_address(found[name])
         except ValueError as error:
             raise ConfigError(f"rack.equipment.{name}: {error}") from error

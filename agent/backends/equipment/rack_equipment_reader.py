@@ -69,10 +69,10 @@ class RackEquipmentReader(RedfishReader):
         states = dict.fromkeys(self.known, UNAVAILABLE)
         values: dict[tuple[Metric, Labels], float] = {}
         for part, path in self._found:
-            told = READERS[part.kind](part, ask.read(path))
-            states.update((each, state) for each, state in told.states if state is not None)
+            resource = READERS[part.kind](part, ask.read(path))
+            states.update((each, state) for each, state in resource.states if state is not None)
             own = (("unit", part.unit),)
-            values.update(((row, (*own, *more)), value) for row, more, value in told.values if value is not None)
+            values.update(((row, (*own, *more)), value) for row, more, value in resource.values if value is not None)
         self.known = states
         problems = tuple(dict.fromkeys((*self._problems, *ask.problems)))
         log_new(problems, self._logged)

@@ -116,8 +116,8 @@ def _of_connector(part: EquipmentPart, document: dict[str, Any] | None) -> Resou
     state = parse_status(document)
     kind = f"{part.kind}-connector"
     labels = (("loop", part.kind), ("connector", part.name))
-    told = document if document is not None and state in ("ok", "warning", "critical", None) else {}
-    found = ((row, labels, _scaled(told.get(member), factor)) for member, row, factor in _CONNECTOR)
+    resource = document if document is not None and state in ("ok", "warning", "critical", None) else {}
+    found = ((row, labels, _scaled(resource.get(member), factor)) for member, row, factor in _CONNECTOR)
     return ResourceValues([(EquipmentPart(part.unit, kind, part.name), state)], found)
 
 
@@ -132,13 +132,13 @@ def _of_reservoir(part: EquipmentPart, document: dict[str, Any] | None) -> Resou
 
 
 def _of_filter(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
-    told = document or {}
-    served, rated = as_number(told.get("ServiceHours")), as_number(told.get("RatedServiceHours"))
+    resource = document or {}
+    served, rated = as_number(resource.get("ServiceHours")), as_number(resource.get("RatedServiceHours"))
     life = served / rated if served is not None and rated is not None and rated > 0 else None
     return ResourceValues(
         [(part, parse_status(document, spare=True))],
         [
-            (rows.FILTER_PRESSURE, _named(part), _scaled(told.get("DeltaLiquidPressurekPa"), 1e3)),
+            (rows.FILTER_PRESSURE, _named(part), _scaled(resource.get("DeltaLiquidPressurekPa"), 1e3)),
             (rows.FILTER_LIFE, _named(part), life),
         ],
     )
@@ -157,11 +157,11 @@ def _of_detector_groups(part: EquipmentPart, document: dict[str, Any] | None) ->
 
 
 def _of_environment(_: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
-    told = document or {}
-    air = as_number(told.get("TemperatureCelsius"))
+    resource = document or {}
+    air = as_number(resource.get("TemperatureCelsius"))
     if air is None:
-        air = as_number(told.get("AmbientTemperatureCelsius"))
-    humidity, dew = _scaled(told.get("HumidityPercent"), 0.01), as_number(told.get("DewPointCelsius"))
+        air = as_number(resource.get("AmbientTemperatureCelsius"))
+    humidity, dew = _scaled(resource.get("HumidityPercent"), 0.01), as_number(resource.get("DewPointCelsius"))
     if dew is None:
         dew = dew_point(air, humidity)
     return ResourceValues((), [(rows.AIR, (), air), (rows.HUMIDITY, (), humidity), (rows.DEW_POINT, (), dew)])
@@ -297,35 +297,35 @@ def _of_distribution(_: EquipmentPart, document: dict[str, Any] | None) -> Resou
 
 def _of_circuit(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
     """Judge an input dead where its voltage says so, whatever its health; a branch, where its breaker does."""
-    told = document or {}
-    volts = as_number(told.get("Voltage"))
+    resource = document or {}
+    volts = as_number(resource.get("Voltage"))
     dead = "critical" if part.kind == "mains" and volts is not None and abs(volts) < DEAD_VOLTS else None
-    breaker = told.get("BreakerState")
+    breaker = resource.get("BreakerState")
     state = worst_state(parse_status(document), dead, _BREAKERS.get(breaker) if isinstance(breaker, str) else None)
     labels = (("circuit", part.kind), ("part", part.name))
     return ResourceValues(
         [(part, state)],
-        [(rows.CIRCUIT_POWER, labels, as_number(told.get("PowerWatts"))), *_currents(labels, told)],
+        [(rows.CIRCUIT_POWER, labels, as_number(resource.get("PowerWatts"))), *_currents(labels, resource)],
     )
 
 
-def _currents(labels: Labels, told: dict[str, Any]) -> Iterator[tuple[Metric, Labels, float | None]]:
+def _currents(labels: Labels, resource: dict[str, Any]) -> Iterator[tuple[Metric, Labels, float | None]]:
     """Yield the current of each line of a circuit of several, or its one current, and what it is rated for."""
-    lines = told.get("PolyPhaseCurrentAmps")
+    lines = resource.get("PolyPhaseCurrentAmps")
     found = {line: as_number(lines.get(line)) for line in _LINES} if isinstance(lines, dict) else {}
     if not any(value is not None for value in found.values()):
-        yield rows.CIRCUIT_CURRENT, labels, as_number(told.get("CurrentAmps"))
+        yield rows.CIRCUIT_CURRENT, labels, as_number(resource.get("CurrentAmps"))
     for line, amperes in found.items():
         yield rows.CIRCUIT_CURRENT, (*labels, ("line", line.removeprefix("Line"))), amperes
-    yield rows.CIRCUIT_RATING, labels, as_number(told.get("RatedCurrentAmps"))
+    yield rows.CIRCUIT_RATING, labels, as_number(resource.get("RatedCurrentAmps"))
 
 
 def _of_supply(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
     """Return a supply whose input is lost fails, even if it is in order itself (PowerSupply.LineInputStatus)."""
-    told = document or {}
-    line = told.get("LineInputStatus")
+    resource = document or {}
+    line = resource.get("LineInputStatus")
     fed = _INPUTS.get(line) if isinstance(line, str) else None
-    capacity = as_number(told.get("PowerCapacityWatts"))
+    capacity = as_number(resource.get("PowerCapacityWatts"))
     return ResourceValues(
         [(part, worst_state(parse_status(document, spare=True), fed))],
         [(rows.SUPPLY_RATING, (("part", part.name),), capacity)],

@@ -168,13 +168,13 @@ def describe(
         paths = [f"{root}/{device}/{file}" for _, file in DEVICE_FACTS]
         paths += [f"{port.directory}/{PORT_FACT[1]}" for port in group]
         legs.append(DeviceReads(device, [SysfsTextFile(path, pread) for path in paths]))
-    told: list[Reading | Gap] = []
+    described: list[Reading | Gap] = []
     for leg, group, answers in zip(legs, devices.values(), relay.round(legs, mono), strict=True):
         paths = [item.path for item in leg.items]
         shared = len(DEVICE_FACTS)
         for place, port in enumerate(group, shared):
-            told.append(_of(port, [*answers[:shared], answers[place]], [*paths[:shared], paths[place]]))
-    return told
+            described.append(_of(port, [*answers[:shared], answers[place]], [*paths[:shared], paths[place]]))
+    return described
 
 
 def _of(port: RdmaPort, answers: list[Answer], paths: list[str]) -> Reading | Gap:
@@ -283,10 +283,10 @@ class InfinibandBackend:
             readings.append(counted)
 
     def _describe(self, mono: float) -> BackendSample:
-        told = describe(self._root, self._census.ports.values(), self._relay, self._pread, mono)
-        readings = [each for each in told if isinstance(each, Reading)]
-        gaps = [each for each in told if isinstance(each, Gap)]
-        return BackendSample(readings, gaps, calls=len(told))
+        described = describe(self._root, self._census.ports.values(), self._relay, self._pread, mono)
+        readings = [each for each in described if isinstance(each, Reading)]
+        gaps = [each for each in described if isinstance(each, Gap)]
+        return BackendSample(readings, gaps, calls=len(described))
 
 
 def _all_read(leg: list[Reading | Gap | UnansweredRead]) -> TypeGuard[list[Reading]]:

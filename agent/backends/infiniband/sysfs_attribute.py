@@ -102,13 +102,13 @@ DECODERS: dict[Metric, Callable[[bytes], int]] = {
 """Rows whose file holds something other than a plain number."""
 
 
-def _refused(text: bytes, wanted: str) -> InvalidSysfsValueError:
+def _refused(text: bytes, expected: str) -> InvalidSysfsValueError:
     if not text:
-        return InvalidSysfsValueError(Reason.MALFORMED, f"is empty, expected {wanted}")
+        return InvalidSysfsValueError(Reason.MALFORMED, f"is empty, expected {expected}")
     shown = ascii(text[:32].decode("utf-8", "replace"))
     if text.upper().startswith(b"N/A"):  # 'N/A (no PMA)': iWARP drivers (node_exporter issue 966)
         return InvalidSysfsValueError(Reason.UNSUPPORTED, f"contains {shown}")
-    return InvalidSysfsValueError(Reason.MALFORMED, f"contains {shown}, expected {wanted}")
+    return InvalidSysfsValueError(Reason.MALFORMED, f"contains {shown}, expected {expected}")
 
 
 class LinkStateTracker:

@@ -114,8 +114,8 @@ def parse_cgroup(text: str, schedulers: Sequence[Scheduler] = SCHEDULERS) -> Cgr
 
 def _first(patterns: Sequence[re.Pattern[str]], known: Sequence[str], of_users: bool = False) -> re.Match[str] | None:
     """Return the first match among the paths outside users' parts of the tree, or, with `of_users`, inside them."""
-    wanted = [path for path in known if bool(_OF_USERS.search(path)) is of_users]
-    return next((match for pattern in patterns for path in wanted if (match := pattern.search(path))), None)
+    paths = [path for path in known if bool(_OF_USERS.search(path)) is of_users]
+    return next((match for pattern in patterns for path in paths if (match := pattern.search(path))), None)
 
 
 def _container(known: Sequence[str], home: str) -> CgroupOwner | None:

@@ -98,9 +98,9 @@ class UserNames:
     number first.
     """
 
-    def __init__(self, lookup: Callable[[int], str] = system_name, patience: float = NAME_TIMEOUT_SECONDS) -> None:
+    def __init__(self, lookup: Callable[[int], str] = system_name, timeout: float = NAME_TIMEOUT_SECONDS) -> None:
         self._lookup = lookup
-        self._patience = patience
+        self._timeout = timeout
         self._lock = threading.Lock()
         self._names: dict[int, tuple[str, float]] = {}
         self._wanted: dict[int, float] = {}
@@ -128,7 +128,7 @@ class UserNames:
                 self._wanted.clear()
                 self._idle.set()
             return ""
-        self._idle.wait(self._patience)
+        self._idle.wait(self._timeout)
         with self._lock:
             return self._names.get(uid, ("", -inf))[0]
 

@@ -81,17 +81,17 @@ def unify_job_ids(processes: Mapping[int, GpuProcessFacts]) -> dict[int, GpuProc
     HTCondor's and LSF's cgroups leave a part of the id to the environment, which may be hidden for some of the
     processes.
     """
-    told: dict[tuple[str, str], set[str]] = {}
+    ids_by_cgroup: dict[tuple[str, str], set[str]] = {}
     for process in processes.values():
         if process.job is not None and process.within is not None:
-            told.setdefault(process.within, set()).update({process.job.id} - {process.within[1]})
-    return {pid: _called(process, told) for pid, process in processes.items()}
+            ids_by_cgroup.setdefault(process.within, set()).update({process.job.id} - {process.within[1]})
+    return {pid: _called(process, ids_by_cgroup) for pid, process in processes.items()}
 
 
-def _called(process: GpuProcessFacts, told: Mapping[tuple[str, str], set[str]]) -> GpuProcessFacts:
+def _called(process: GpuProcessFacts, ids_by_cgroup: Mapping[tuple[str, str], set[str]]) -> GpuProcessFacts:
     if process.job is None or process.within is None:
         return process
-    ids = told[process.within]
+    ids = ids_by_cgroup[process.within]
     job = next(iter(ids)) if len(ids) == 1 else process.within[1]
     return process if job == process.job.id else replace(process, job=replace(process.job, id=job))
 
@@ -139,7 +139,7 @@ class JobsBackend:
         `trust_environment` names schedulers whose variables count in every process, for nodes where neither cgroups
         nor a unit of the scheduler show what it started. Every user who can log in there can name any job.
         """
-        wanted = tuple(each for each in schedulers if is_wanted(each.name, sources))
+        enabled = tuple(each for each in schedulers if is_wanted(each.name, sources))
         self._processes = processes
         self._readings = readings
         self._problems = AttributionProblems()
@@ -148,7 +148,7 @@ class JobsBackend:
         ticks = os.sysconf("SC_CLK_TCK")
         self._reader = TimedReader(read)
         self._table = ProcessTable(
-            self._procfs, wanted, is_wanted("cgroup", sources), trust_environment, read=self._reader,
+            self._procfs, enabled, is_wanted("cgroup", sources), trust_environment, read=self._reader,
             ask=ask or BrokerClient().variables, users=self._users, problems=self._problems, ticks=ticks,
         )  # fmt: skip
         self._kubelet = Kubelet(kubelet) if is_wanted(KUBERNETES, sources) else None

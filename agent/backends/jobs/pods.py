@@ -205,7 +205,7 @@ class PodLogDirectories:
     BuildPodLogsDirectory in kuberuntime/helpers.go, applyDefaults in config/common.go.) Newer kubelets create the
     directory for root only (setupDataDirs in kubelet.go: 0750), older ones let anyone list it.
 
-    The directory is listed only while a name is wanted that is not known yet.
+    The directory is listed only while a requested name is not known yet.
     """
 
     def __init__(self, directory: str = POD_LOGS) -> None:

@@ -93,13 +93,13 @@ class JobResolver:
         """
         job = self.named(where)
         if job is not None:
-            told = self._by_name[where.scheduler].job(env, where.id)
-            return job if told is None else merge_jobs(replace(job, id=told.id), told)
+            found = self._by_name[where.scheduler].job(env, where.id)
+            return job if found is None else merge_jobs(replace(job, id=found.id), found)
         for each in self._schedulers:
             if each.everywhere or each.name == where.home or each.name in self._trusted:
-                told = each.job(env, own if each.everywhere else "")
-                if told is not None:
-                    return told
+                found = each.job(env, own if each.everywhere else "")
+                if found is not None:
+                    return found
         return None
 
 
@@ -281,8 +281,8 @@ class ProcessTable:
         named = self._belief.named(where)
         plain = self._plain(pid, stat, where, uid) if named is None else None
         # A Ray cluster belongs to its user: to that user's container or unit, or else to the user alone.
-        told = self._belief.job(where, env, str(uid) if plain is None or where.scheduler == "session" else plain.id)
-        for job in (told, named, plain if self._plain_too else None):
+        found = self._belief.job(where, env, str(uid) if plain is None or where.scheduler == "session" else plain.id)
+        for job in (found, named, plain if self._plain_too else None):
             if job is None:
                 continue
             if not is_invalid_job_id(job.id):

@@ -40,18 +40,18 @@ class FabricHealth:
 
     def read(self, mask: int, readings: list[Reading], gaps: list[Gap]) -> None:
         """Leave out what the driver does not report; a newer driver's code is neither a problem nor none."""
-        told: list[Reading] = []
+        problems_read: list[Reading] = []
         unknown: list[str] = []
         for aspect, problems in self._aspects:
             code = mask >> aspect.shift & (1 << aspect.width) - 1
             if code == aspect.good or code in problems:
-                told.extend(Reading(series, float(each == code)) for each, series in problems.items())
+                problems_read.extend(Reading(series, float(each == code)) for each, series in problems.items())
             elif code:
                 unknown.append(f"code {code} at bit {aspect.shift} is unknown to this version")
-        readings.extend(told)
+        readings.extend(problems_read)
         if unknown:
             gaps.append(Gap(_FABRIC_PROBLEM, self._gpu, Reason.MALFORMED, f"fabric health: {'; '.join(unknown)}"))
-        elif not told:
+        elif not problems_read:
             gaps.append(Gap(_FABRIC_PROBLEM, self._gpu, Reason.UNSUPPORTED, "fabric health: the driver reports none"))
 
 
@@ -219,13 +219,15 @@ class ProcessReader:
 class NvmlGpuChannel:
     """Samples one GPU. Its key is the GPU's UUID. Used by one thread."""
 
-    def __init__(self, driver: Driver, handle: object, identity: GpuIdentity, wanted: Sequence[MetricRequest]) -> None:
+    def __init__(
+        self, driver: Driver, handle: object, identity: GpuIdentity, requests: Sequence[MetricRequest]
+    ) -> None:
         self.key = identity.gpu.uuid
         self.identity: GpuIdentity | None = identity
         self._gpu = identity.gpu
         self._driver = driver
         self._device = GpuHandle(driver, handle)
-        self._wanted = wanted
+        self._wanted = requests
         self._plan: GpuReadPlan | None = None
         self._fabric = FabricReader(self._device, self._gpu)
         self._mig = MigReader(driver, self._device, self._gpu)

@@ -77,11 +77,11 @@ class CallThreads:
         """Whether any call has not returned yet."""
         return bool(self._out)
 
-    def wait(self, names: Iterable[str], patience: float) -> None:
-        """Wait until all of these have returned, for at most `patience` seconds in all."""
+    def wait(self, names: Iterable[str], timeout: float) -> None:
+        """Wait until all of these have returned, for at most `timeout` seconds in all."""
         awaited = set(names)
         with self._back:
-            self._back.wait_for(lambda: not awaited & self._out, patience)
+            self._back.wait_for(lambda: not awaited & self._out, timeout)
 
     def _run(self, name: str, call: Callable[[], None]) -> None:
         try:

@@ -149,13 +149,13 @@ class _PendingGpu:
 
 
 class GpuEnumerator:
-    """Asks every GPU for its identity until it has given it. `patience` is in seconds; one thread owns it."""
+    """Asks every GPU for its identity until it has given it. `timeout` is in seconds; one thread owns it."""
 
-    def __init__(self, driver: Driver, errands: CallThreads, make: MakeChannel, patience: float) -> None:
+    def __init__(self, driver: Driver, errands: CallThreads, make: MakeChannel, timeout: float) -> None:
         self._driver = driver
         self._errands = errands
         self._make = make
-        self._patience = patience
+        self._timeout = timeout
         self._lock = threading.Lock()
         """Guards candidates and channels, so that a GPU is always one or the other. Never held during a call."""
         self._candidates: dict[int, _PendingGpu] = {}
@@ -166,13 +166,13 @@ class GpuEnumerator:
         self._counted = 0.0
 
     def begin(self, count: int, now: float) -> None:
-        """Ask all GPUs at once, and wait until they have answered, for at most `patience` seconds in all."""
+        """Ask all GPUs at once, and wait until they have answered, for at most `timeout` seconds in all."""
         self._count, self._counted = count, now
         self._candidates = {index: _PendingGpu(index, now) for index in range(count)}
         waiting = list(self._candidates.values())
         for candidate in waiting:
             self._ask(candidate, now)
-        self._errands.wait([each.errand for each in waiting], self._patience)
+        self._errands.wait([each.errand for each in waiting], self._timeout)
         with self._lock:
             self._joined = tuple(channel for _, channel in sorted(self._channels.items()))
 
@@ -184,7 +184,7 @@ class GpuEnumerator:
             if not self._errands.is_out(candidate.errand):
                 if now - candidate.asked >= RETRY_SECONDS:
                     self._ask(candidate, now)
-            elif now - candidate.asked > self._patience:
+            elif now - candidate.asked > self._timeout:
                 candidate.reason, candidate.detail = Reason.TIMEOUT, SILENT
         if now - self._counted >= RECOUNT_SECONDS and self._errands.send("count", self._recount):
             self._counted = now

@@ -125,10 +125,10 @@ class _UnsupportedMetrics:
 class Prober:
     """Makes one GPU's plan."""
 
-    def __init__(self, driver: Driver, device: GpuHandle, gpu: Gpu, wanted: Sequence[MetricRequest]) -> None:
+    def __init__(self, driver: Driver, device: GpuHandle, gpu: Gpu, requests: Sequence[MetricRequest]) -> None:
         self._device = device
         self._gpu = gpu
-        self._wanted = wanted
+        self._wanted = requests
         self._plan = GpuReadPlan()
         self._missing = _UnsupportedMetrics()
         self._served: set[Metric] = set()

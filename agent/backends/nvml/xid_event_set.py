@@ -56,9 +56,9 @@ class XidEventSet:
         self._gpus[handle] = uuid
         self._errands.send(_errand(uuid), lambda: self._register(handle, uuid))
 
-    def settle(self, patience: float) -> None:
-        """Wait until the registrations under way are done, for at most `patience` seconds in all."""
-        self._errands.wait([_errand(uuid) for uuid in list(self._gpus.values())], patience)
+    def settle(self, seconds: float) -> None:
+        """Wait until the registrations under way are done, for at most `seconds` seconds in all."""
+        self._errands.wait([_errand(uuid) for uuid in list(self._gpus.values())], seconds)
 
     def _register(self, handle: object, uuid: str) -> None:
         """Register with the current set; a GPU that hung while the set was replaced is registered with the new one."""

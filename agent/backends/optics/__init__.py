@@ -23,8 +23,8 @@ __all__ = ["OpticsBackend", "make_backend"]
 
 def make_backend(context: BackendContext) -> OpticsBackend | None:
     """Return the ports' physical layer, unless the configuration excludes it or another node is shown."""
-    wanted = context.config.backends.optics and context.has_own_hardware
-    return OpticsBackend(context.sysfs) if wanted else None
+    is_enabled = context.config.backends.optics and context.has_own_hardware
+    return OpticsBackend(context.sysfs) if is_enabled else None
 
 
 class OpticsBackend:

@@ -94,11 +94,11 @@ class EthtoolRequest:
 
     def ask(self, connect: Connect, family: int, device: str) -> list[PortValue]:
         """Return what the kernel says about a port. Raises as `send_request`."""
-        told = send_for_port(
+        reply = send_for_port(
             connect, family, (self.command, self.answer), *self.more,
             header=self.header, flags=self.flags, device=device,
         )  # fmt: skip
-        return list(self.read(told))
+        return list(self.read(reply))
 
 
 def send_for_port(
@@ -107,20 +107,20 @@ def send_for_port(
     """Return the answer to a question about a port. `commands` are the numbers of both. Raises as `send_request`."""
     name = os.fsencode(device)
     about = nest(header, attribute(_DEVICE_NAME, name + b"\0"), u32(_FLAGS, flags))
-    told = send_request(connect, family, *commands, _VERSION, about, *more)
-    answered = dict(attributes_in(dict(told).get(header, b""))).get(_DEVICE_NAME, name).rstrip(b"\0")
+    reply = send_request(connect, family, *commands, _VERSION, about, *more)
+    answered = dict(attributes_in(dict(reply).get(header, b""))).get(_DEVICE_NAME, name).rstrip(b"\0")
     if answered != name:
         raise NetlinkFormatError(f"an answer about {os.fsdecode(answered)!a}")
-    return told
+    return reply
 
 
 def _read_fec(attributes: Attributes) -> Iterator[PortValue]:
-    told = dict(attributes)
-    if _FEC_ACTIVE in told:
-        mode = _FEC_MODES.get(whole_number(told[_FEC_ACTIVE]), "other")
+    content_of = dict(attributes)
+    if _FEC_ACTIVE in content_of:
+        mode = _FEC_MODES.get(whole_number(content_of[_FEC_ACTIVE]), "other")
         yield PortValue(optics.FEC_INFO, (("mode", mode),), 1)
     bins = 0
-    for number, content in attributes_in(told.get(_FEC_STATISTICS, b"")):
+    for number, content in attributes_in(content_of.get(_FEC_STATISTICS, b"")):
         if number in _FEC_COUNTERS:
             yield from _read_lanes(*_FEC_COUNTERS[number], content)
         elif number == _FEC_HISTOGRAM:
@@ -140,9 +140,9 @@ def _read_lanes(total: Metric, lane: Metric, content: bytes) -> Iterator[PortVal
         yield PortValue(lane, (("lane", str(place - 1)),), value) if place else PortValue(total, (), value)
 
 
-def _read_bin(told: dict[int, bytes]) -> PortValue:
+def _read_bin(content_of: dict[int, bytes]) -> PortValue:
     try:
-        low, high, value = (whole_number(told[number]) for number in (_BIN_LOW, _BIN_HIGH, _BIN_VALUE))
+        low, high, value = (whole_number(content_of[number]) for number in (_BIN_LOW, _BIN_HIGH, _BIN_VALUE))
     except KeyError:
         raise NetlinkFormatError("a bin without its bounds or its value") from None
     return PortValue(optics.FEC_BINS, (("low", str(low)), ("high", str(high))), value)
@@ -162,14 +162,14 @@ def _read_statistics(attributes: Attributes) -> Iterator[PortValue]:
 
 
 def _read_link_state(attributes: Attributes) -> Iterator[PortValue]:
-    told = dict(attributes)
-    if _DOWN_EVENTS in told:
-        yield PortValue(optics.LINK_DOWN_EVENTS, (), whole_number(told[_DOWN_EVENTS]))
+    content_of = dict(attributes)
+    if _DOWN_EVENTS in content_of:
+        yield PortValue(optics.LINK_DOWN_EVENTS, (), whole_number(content_of[_DOWN_EVENTS]))
 
 
 def _read_link_modes(attributes: Attributes) -> Iterator[PortValue]:
-    told = dict(attributes)
-    speed = whole_number(told[_SPEED]) if _SPEED in told else 0
+    content_of = dict(attributes)
+    speed = whole_number(content_of[_SPEED]) if _SPEED in content_of else 0
     if speed not in _SPEEDS_UNKNOWN:
         yield PortValue(optics.RATE, (), speed * _MEGABIT_BYTES)
 

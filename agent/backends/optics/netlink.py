@@ -188,11 +188,11 @@ def resolve_family(connect: Connect, name: str) -> int:
 
     Raises as `send_request`; FileNotFoundError without.
     """
-    wanted = attribute(_FAMILY_NAME, name.encode() + b"\0")
-    told = dict(send_request(connect, _CONTROLLER, _GET_FAMILY, _NEW_FAMILY, _CONTROLLER_VERSION, wanted))
-    if _FAMILY_ID not in told:
+    named = attribute(_FAMILY_NAME, name.encode() + b"\0")
+    reply = dict(send_request(connect, _CONTROLLER, _GET_FAMILY, _NEW_FAMILY, _CONTROLLER_VERSION, named))
+    if _FAMILY_ID not in reply:
         raise NetlinkFormatError(f"the family {name} has no number")
-    return whole_number(told[_FAMILY_ID])
+    return whole_number(reply[_FAMILY_ID])
 
 
 def _heard(talk: NetlinkSocket) -> Iterator[NetlinkMessage]:

@@ -50,17 +50,17 @@ class ModuleEeprom:
 
     def __call__(self, span: ModuleSpan) -> bytes:
         """Ask the kernel. Raises OSError with what the kernel refuses it with, and NetlinkFormatError."""
-        wanted = (
+        span_attributes = (
             u32(_OFFSET, span.offset),
             u32(_LENGTH, span.length),
             u8(_PAGE, span.page),
             u8(_BANK, span.bank),
             u8(_ADDRESS, _MODULE),
         )
-        told = send_for_port(
-            self._connect, self._family, _COMMANDS, *wanted, header=_HEADER, flags=COMPACT, device=self._device
+        reply = send_for_port(
+            self._connect, self._family, _COMMANDS, *span_attributes, header=_HEADER, flags=COMPACT, device=self._device
         )
-        return dict(told).get(_DATA, b"")
+        return dict(reply).get(_DATA, b"")
 
 
 class AdapterModules:

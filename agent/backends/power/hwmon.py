@@ -119,7 +119,7 @@ class HwmonPower:
     denied_retry = 1.0
     slow = False
     grace = 0.0
-    patience = 0.0
+    timeout = 0.0
 
     def __init__(self, sysfs: str, relay: FileReaderPool) -> None:
         self._root = f"{sysfs}/class/hwmon"

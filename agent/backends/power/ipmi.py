@@ -112,7 +112,7 @@ class IpmiPower:
     denied_retry = 15.0
     slow = True  # the kernel's driver may wait for a dead controller, and nothing can interrupt it
     grace = 0.25  # a controller answers in-band within some tens of milliseconds
-    patience = 4.0
+    timeout = 4.0
 
     def __init__(self, opener: Callable[[], IpmiTransport] = open_transport) -> None:
         self._opener = opener

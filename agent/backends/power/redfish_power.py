@@ -55,12 +55,12 @@ class RedfishPower:
     denied_retry = DENIED_RETRY_SECONDS
     slow = True
     grace = 0.0
-    patience = 10.0
+    timeout = 10.0
 
     def __init__(self, target: HttpTarget, chassis: str | None, clock: Callable[[], float]) -> None:
         """Take a target, whose timeout is how long the service may be silent. `clock` gives monotonic seconds."""
         self._chassis = chassis
-        self._service = RedfishService(target, self.patience, clock)
+        self._service = RedfishService(target, self.timeout, clock)
         self._resource: str | None = None
 
     def watts(self) -> float:

@@ -63,12 +63,12 @@ def _summary(judgement: CheckResult) -> str:
     counts = {verdict: sum(each.verdict is verdict for each in findings) for verdict in Verdict}
     judged = len(findings) - counts[Verdict.SKIPPED]
     bad = [each for each in findings if each.verdict not in (Verdict.OK, Verdict.SKIPPED)]
-    told = [f"{each.name}: {_cut(each.found)}" for each in bad[:TOLD]]
+    parts = [f"{each.name}: {_cut(each.found)}" for each in bad[:TOLD]]
     if len(bad) > TOLD:
-        told.append(f"{len(bad) - TOLD} more")
-    told.append(f"{counts[Verdict.OK]} of {judged} checks ok ({judgement.expected.name})")
+        parts.append(f"{len(bad) - TOLD} more")
+    parts.append(f"{counts[Verdict.OK]} of {judged} checks ok ({judgement.expected.name})")
     data = " ".join(f"{verdict.value}={counts[verdict]}" for verdict in _COUNTED)
-    return f"COLDPLATE {worst(findings).name} - {_plain('; '.join(told))} | {data}"
+    return f"COLDPLATE {worst(findings).name} - {_plain('; '.join(parts))} | {data}"
 
 
 _COUNTED: Iterable[Verdict] = (Verdict.OK, Verdict.WARNING, Verdict.CRITICAL, Verdict.UNKNOWN)

@@ -80,12 +80,12 @@ def query_agent(agent: OwnAgent, until: float) -> AgentAlerts:
 
     Alerts of the rack as a whole are left out: they say nothing about this node.
     """
-    told = AgentAlerts(None, "no address is configured to listen on")
+    answer = AgentAlerts(None, "no address is configured to listen on")
     for url in agent.urls:
-        told = _ask(url, until, agent.login)
-        if told.firing is not None:
+        answer = _ask(url, until, agent.login)
+        if answer.firing is not None:
             break
-    return told
+    return answer
 
 
 def _ask(url: str, until: float, login: Mapping[str, Any]) -> AgentAlerts:
@@ -238,11 +238,11 @@ def collect_evidence(
 
 
 def evaluate(
-    evidence: CheckEvidence, names: Collection[str], wanted: Expected | None, *, needs_agent: bool
+    evidence: CheckEvidence, names: Collection[str], given: Expected | None, *, needs_agent: bool
 ) -> CheckResult:
-    """Return the findings of the checks with these names; without `wanted`, the GPUs decide what is expected."""
+    """Return the findings of the checks with these names; without `given`, the GPUs decide what is expected."""
     view = view_of(evidence.snapshot, evidence.devices)
-    expected = wanted or expected_of(view)
+    expected = given or expected_of(view)
     findings = [
         _driver(view, expected, evidence),
         *(_patient(each, view, evidence) for each in examined(view, expected, names)),
@@ -250,7 +250,7 @@ def evaluate(
     ]
     if evidence.alerts is not None:
         findings += agent_findings(evidence.alerts, needs_agent)
-    note = "" if wanted is not None or expected is not GENERIC else _unrecognised(view)
+    note = "" if given is not None or expected is not GENERIC else _unrecognised(view)
     return CheckResult([each for each in findings if each.name in names], expected, note)
 
 
@@ -266,21 +266,21 @@ def learn_expectations(evidence: CheckEvidence) -> NodeExpectations:
     return learned(view, f"{len(view.gpus)} x {next(iter(view.models().values()))}, learned", MARGIN_CELSIUS)
 
 
-def agent_findings(told: AgentAlerts, required: bool) -> list[HealthFinding]:
+def agent_findings(answer: AgentAlerts, required: bool) -> list[HealthFinding]:
     """Return what the running agent says: whether it answers, if it has to, and what it is alarmed about."""
-    if told.firing is None:
+    if answer.firing is None:
         remedy = "systemctl status coldplate; or leave it out with --agent none"
-        missing = HealthFinding("agent", Verdict.CRITICAL, "the agent answers", told.why, remedy)
+        missing = HealthFinding("agent", Verdict.CRITICAL, "the agent answers", answer.why, remedy)
         return [missing] if required else []
     findings = [HealthFinding("agent", Verdict.OK, "the agent answers", "it does")] if required else []
-    wanted = "no alert of the agent is firing"
+    expectation = "no alert of the agent is firing"
     for severity, verdict in WORST:
-        found = [name for name, each in told.firing if each == severity]
+        found = [name for name, each in answer.firing if each == severity]
         if found:
             remedy = "see the agent's overview page, and the runbook of each alert on it"
             text = f"{severity}: {', '.join(dict.fromkeys(found))}"
-            return [*findings, HealthFinding("alerts", verdict, wanted, text, remedy)]
-    return [*findings, HealthFinding("alerts", Verdict.OK, wanted, "none")]
+            return [*findings, HealthFinding("alerts", verdict, expectation, text, remedy)]
+    return [*findings, HealthFinding("alerts", Verdict.OK, expectation, "none")]
 
 
 def _sample(config: Config, options: CommandLineOptions, until: float) -> CheckEvidence:
@@ -328,8 +328,8 @@ def _patient(finding: HealthFinding, view: SeenNode, evidence: CheckEvidence) ->
     """Return a GPU of which nothing is known but its silence is not lost yet if it was hardly given the time to
     answer.
     """
-    patience = max(ANSWERING_SECONDS, ANSWERING_SHARE * evidence.opening)
-    if finding.name != "gpus-present" or finding.is_met is not False or evidence.waited >= patience:
+    timeout = max(ANSWERING_SECONDS, ANSWERING_SHARE * evidence.opening)
+    if finding.name != "gpus-present" or finding.is_met is not False or evidence.waited >= timeout:
         return finding
     silent = [gpu for gpu in view.gpus if gpu not in view.answering]
     if any(view.why_absent(gpu, AGE) != NOT_READ for gpu in silent):

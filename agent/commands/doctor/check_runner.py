@@ -17,14 +17,14 @@ READERS = 64
 """Checks that may hang at once: adapters, receivers and files, each on its own."""
 
 
-def examine(node: DoctorNode, patience: float = PATIENCE_SECONDS) -> list[DoctorFinding]:
+def examine(node: DoctorNode, timeout: float = PATIENCE_SECONDS) -> list[DoctorFinding]:
     """Return all findings, in the order of the subjects."""
     subjects = {
         rank: checks
         for module in modules_in(all_checks.__name__, all_checks.__path__)
         for rank, checks in module.CHECKS.items()
     }
-    relay = FileReaderPool("doctor", patience, READERS)
+    relay = FileReaderPool("doctor", timeout, READERS)
     asked = _answers([node.agent_query()], relay, node.mono())  # what the running agent says is used by many
     ordered = [check for rank in sorted(subjects) for check in subjects[rank](node)]
     found = [*asked, *_answers(ordered, relay, node.mono())]

@@ -23,7 +23,7 @@ from agent.recording.recording_reader import Recording, by_time
 from exporters.encoder import escape_label, group, labels_of, openmetrics_heads
 
 _Part = tuple[Layout, Callable[[Sequence[float]], tuple[float, ...]]]
-"""What is wanted of a layout, and what takes its values out of those of a frame."""
+"""The selected part of a layout, and the function that picks its values from those of a frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class SelectedSnapshots:
             yield frame if layout is frame.layout else Frame(layout, pick(frame.values))
 
     def _look_up(self, layouts: Sequence[Layout]) -> list[_Part]:
-        """Return what is wanted of each frame of a snapshot; a series that comes twice counts where it came first."""
+        """Return the selected part of each frame of a snapshot; of a repeated series the first place counts."""
         seen: set[Series] = set()
         parts = []
         for layout in layouts:
@@ -123,13 +123,13 @@ class _NodeSeries(NamedTuple):
 
 
 class _Piece:
-    """The samples of the wanted series of one layout; the places of their times are the same for all."""
+    """The samples of the selected series of one layout; the places of their times are the same for all."""
 
-    def __init__(self, node: str, layout: Layout, wanted: set[_NodeSeries]) -> None:
+    def __init__(self, node: str, layout: Layout, selected: set[_NodeSeries]) -> None:
         found = [
             (place, _NodeSeries(node, each))
             for place, each in enumerate(layout.series)
-            if _NodeSeries(node, each) in wanted
+            if _NodeSeries(node, each) in selected
         ]
         self.pick: Callable[[Sequence[float]], tuple[float, ...]] = picker([place for place, _ in found])
         self.times: array[int] = array("L")
@@ -153,8 +153,8 @@ def write_openmetrics(
     rows = [lines[0].series.metric for lines in families]
     heads = dict(zip((row.name for row in rows), openmetrics_heads(rows), strict=True))
     for part in _parts(families, counts, samples):
-        wanted = {line for lines in part for line in lines}
-        pieces = _collect(snapshots, wanted)
+        selected = {line for lines in part for line in lines}
+        pieces = _collect(snapshots, selected)
         for lines in part:
             out.write(heads.pop(lines[0].series.metric.name, ""))
             for line in lines:
@@ -190,13 +190,13 @@ def _parts(
         yield part
 
 
-def _collect(snapshots: SelectedSnapshots, wanted: set[_NodeSeries]) -> dict[_NodeSeries, list[_Piece]]:
+def _collect(snapshots: SelectedSnapshots, selected: set[_NodeSeries]) -> dict[_NodeSeries, list[_Piece]]:
     pieces: dict[tuple[str, Layout], _Piece] = {}
     for number, (node, _, frames) in enumerate(snapshots):
         for layout, values in frames:
             piece = pieces.get((node, layout))
             if piece is None:
-                piece = pieces[node, layout] = _Piece(node, layout, wanted)
+                piece = pieces[node, layout] = _Piece(node, layout, selected)
             if piece.columns:
                 piece.times.append(number)
                 for column, value in zip(piece.columns.values(), piece.pick(values), strict=True):

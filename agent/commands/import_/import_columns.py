@@ -60,23 +60,23 @@ class ImportProblems:
     """The problems of a file whose remainder is of use; the first ones are listed one by one."""
 
     file: str
-    told: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
     count: int = 0
 
     def note(self, line: int | None, text: str) -> None:
         """Note a problem, once."""
         where = self.file if line is None else f"{self.file}:{line}"
-        if f"{where}: {text}" in self.told:
+        if f"{where}: {text}" in self.texts:
             return
         self.count += 1
-        if len(self.told) < MOST_PROBLEMS:
-            self.told.append(f"{where}: {text}")
+        if len(self.texts) < MOST_PROBLEMS:
+            self.texts.append(f"{where}: {text}")
 
     def all(self) -> Iterator[str]:
         """Return the problems as lines of text."""
-        yield from self.told
-        if self.count > len(self.told):
-            yield f"{self.file}: and {self.count - len(self.told)} problems more"
+        yield from self.texts
+        if self.count > len(self.texts):
+            yield f"{self.file}: and {self.count - len(self.texts)} problems more"
 
 
 def factor_of(metric: Metric, unit: str) -> float | None:

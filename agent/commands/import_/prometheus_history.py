@@ -39,7 +39,7 @@ for _name in (*dcgm.DEFAULTS, *dcgm.COMMON):
 
 
 class HistoryQuery(NamedTuple):
-    """What is wanted of the server: series, and wall seconds."""
+    """The request to the server: series, and wall seconds."""
 
     selector: str
     start: float

@@ -106,8 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _is_asked() -> bool:
     """Return whether the environment asks for a recording, and this is the first task of the node."""
-    wanted = os.environ.get(WANTED, "").strip().lower() not in NO
-    return wanted and all(os.environ.get(each, "0") == "0" for each in RANKS)
+    is_requested = os.environ.get(WANTED, "").strip().lower() not in NO
+    return is_requested and all(os.environ.get(each, "0") == "0" for each in RANKS)
 
 
 def _key() -> bytes:

@@ -80,7 +80,7 @@ def record(arguments: argparse.Namespace, words: Sequence[str], asked: str, key:
         else _seconds(DURATION, os.environ.get(DURATION))
     )
     named = Path(asked) if asked.strip().lower() not in YES | NO else None
-    wanted = RecordOptions(
+    run_options = RecordOptions(
         delay or 0.0, span, arguments.output or named, key, words, arguments.if_env, arguments.allow_no_gpu
     )
     sampling = config.sampling
@@ -88,7 +88,7 @@ def record(arguments: argparse.Namespace, words: Sequence[str], asked: str, key:
     config = msgspec.structs.replace(
         config, sampling=msgspec.structs.replace(sampling, fast=interval, slow=slow, cold=cold)
     )
-    return RecordingSession(config, read_options(arguments), wanted).run()
+    return RecordingSession(config, read_options(arguments), run_options).run()
 
 
 def _seconds(what: str, text: str | None) -> float | None:
@@ -103,8 +103,8 @@ def _seconds(what: str, text: str | None) -> float | None:
 class RecordingSession:
     """Runs the command, and records beside it."""
 
-    def __init__(self, config: Config, options: CommandLineOptions, wanted: RecordOptions) -> None:
-        self._config, self._options, self._wanted = config, options, wanted
+    def __init__(self, config: Config, options: CommandLineOptions, run_options: RecordOptions) -> None:
+        self._config, self._options, self._wanted = config, options, run_options
         self._threads = Threads(time.monotonic)
         self._loop: SamplingLoop | None = None
         self._file: RecordingFile | None = None
@@ -113,7 +113,7 @@ class RecordingSession:
         """Why recording has ended; printed when it happens."""
         self._over = False
         self._shown = False
-        self._begin_at = clock().mono + wanted.delay
+        self._begin_at = clock().mono + run_options.delay
         self._end_at: float | None = None
 
     def run(self) -> int:
@@ -175,7 +175,7 @@ class RecordingSession:
         loop = make_sampling_loop(self._config, self._options, hub, tellers, threads=self._threads)
         if self._command is not None:
             processes = CommandProcesses(self._command.pid, lambda: _worker_of(loop), loop.sampler.processes)
-            loop.tell("following the command's processes", processes)
+            loop.add_teller("following the command's processes", processes)
         hub.follow("recording", self._take)
         self._loop = loop
         self._sampling = self._threads.begin("sampler", loop.run)
@@ -195,7 +195,7 @@ class RecordingSession:
             complain(self._failed)
 
     def _no_gpu(self, snapshot: Snapshot) -> str:
-        """Return why no GPU is read, from the first snapshot; empty if one is, or if none is wanted."""
+        """Return why no GPU is read, from the first snapshot; empty if one is, or if none is required."""
         if self._wanted.allow_no_gpu or self._config.backends.devices == "none":
             return ""
         devices = family_of(self._config)
@@ -216,18 +216,18 @@ class RecordingSession:
 
     def _open_file(self) -> bool:
         """Create the file before the command starts: a mistake is reported before hours of work, not after."""
-        wanted = self._wanted
-        redaction = Redaction(wanted.key) if wanted.key is not None else None
+        options = self._wanted
+        redaction = Redaction(options.key) if options.key is not None else None
         now = clock()
         node = node_name(self._config)
         header = RecordingHeader(
-            __version__, node, now.wall, now.mono, self._config.sampling.fast, "coldplate record", tuple(wanted.words),
+            __version__, node, now.wall, now.mono, self._config.sampling.fast, "coldplate record", tuple(options.words),
             next((os.environ[each] for each in JOBS if os.environ.get(each)), ""), scenario_of(self._config) or "",
         )  # fmt: skip
         try:
             self._file = self._created(header, redaction, now.wall)
         except RecordingError as error:
-            if wanted.words and wanted.lenient:
+            if options.words and options.lenient:
                 raise ConfigError(str(error)) from error
             complain(str(error))
         return self._file is not None

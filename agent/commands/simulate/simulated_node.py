@@ -199,13 +199,13 @@ class SimulatedAgent:
         now = self._instant(t)
         if self._own is None:
             self._own = SelfMetrics(self._plan.scenario.name, LastReload(now.wall))
-        told = (
+        own = (
             self._own.frame(now),
             self._rack.frame(t),
             self._peers.frame(self._rack.peers(self._plan.name, t)),
             self._expectations.frame(now),
         )
-        return self._sampler.snapshot(now, LoopFacts(ticks=self._ticks, worker_up=True), told)
+        return self._sampler.snapshot(now, LoopFacts(ticks=self._ticks, worker_up=True), own)
 
     def _instant(self, t: int) -> Instant:
         return Instant(float(t), float(self._began + t))

@@ -26,7 +26,7 @@ class ProcfsOwners:
 
     def __init__(self, procfs: Path) -> None:
         self._procfs = procfs
-        self._names = UserNames(patience=0.0)  # a name that a directory server is slow to give comes with a later look
+        self._names = UserNames(timeout=0.0)  # a name that a directory server is slow to give comes with a later look
 
     def __call__(self, pid: int, mono: float) -> tuple[str, str]:
         """Return the user's name, or number if it has none, and the command as the kernel keeps it."""

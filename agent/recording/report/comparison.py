@@ -95,8 +95,8 @@ def comparison(one: RecordedRun, other: RecordedRun) -> list[ComparedFigure]:
 
 
 def _energy(run: RecordedRun) -> float | None:
-    told = [energy[0] for gpu in run.gpus() if (energy := gpu.energy()) is not None]
-    return sum(told) / 3.6e6 if told else None
+    energies = [energy[0] for gpu in run.gpus() if (energy := gpu.energy()) is not None]
+    return sum(energies) / 3.6e6 if energies else None
 
 
 def _fabric(run: RecordedRun) -> float | None:

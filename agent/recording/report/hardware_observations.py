@@ -1,4 +1,4 @@
-"""What broke, or gave signs of it: XID errors, memory, links, GPUs that do not answer."""
+"""Observations of hardware faults: XID errors, memory, links, GPUs that do not answer."""
 
 from __future__ import annotations
 
@@ -100,9 +100,9 @@ def _links(gpu: GpuFacts) -> Iterator[Observation]:
     errors = {dict(labels).get("type", ""): counter.growth for labels, counter in
               gpu.node.growths(chosen.NVLINK_ERRORS, gpu.gpu) if counter.growth >= 1}  # fmt: skip
     if errors:
-        told = ", ".join(f"{count:.0f} {one_line(kind, 32)}" for kind, count in sorted(errors.items()))
+        counts = ", ".join(f"{count:.0f} {one_line(kind, 32)}" for kind, count in sorted(errors.items()))
         yield Observation(
-            FAULT, "nvlink-errors", f"{format_gpus([gpu])} counted errors on its NVLinks: {told}.", (gpu.title,),
+            FAULT, "nvlink-errors", f"{format_gpus([gpu])} counted errors on its NVLinks: {counts}.", (gpu.title,),
             {"errors": sum(errors.values())}, "Links correct most errors by sending again, which takes time.",
         )  # fmt: skip
 
@@ -121,18 +121,18 @@ def _ports(run: RecordedRun) -> Iterator[Observation]:
             if (counter := node.growth(name, port)) is not None and counter.growth >= 1
         }
         if counted:
-            told = ", ".join(f"{count:.0f} {what}" for what, count in counted.items())
-            yield Observation(FAULT, "port-errors", f"InfiniBand {shown} counted {told}.", figures=counted)
+            counts = ", ".join(f"{count:.0f} {what}" for what, count in counted.items())
+            yield Observation(FAULT, "port-errors", f"InfiniBand {shown} counted {counts}.", figures=counted)
 
 
 def _switches(run: RecordedRun) -> Iterator[Observation]:
     for node in run.nodes:
         of = f" of {node.name}" if len(run.nodes) > 1 else ""
         for labels, counter in node.growths(chosen.SWITCH_ERRORS, Node()):
-            told = dict(labels)
+            by_name = dict(labels)
             if counter.growth >= 1:
-                is_fatal = told.get("grade") == Grade.FATAL.value
-                pci, sxid = (one_line(told.get(name, ""), 16) for name in ("pci", "sxid"))
+                is_fatal = by_name.get("grade") == Grade.FATAL.value
+                pci, sxid = (one_line(by_name.get(name, ""), 16) for name in ("pci", "sxid"))
                 what = f"{'the fatal ' if is_fatal else ''}SXid {sxid} {_times(counter.growth)}"
                 yield Observation(
                     FAULT if is_fatal else NOTE, "sxid", f"NVSwitch {pci}{of} reported {what}.",

@@ -119,33 +119,33 @@ def _plots(run: RecordedRun, found: Sequence[Observation], alerts: Sequence[Aler
     yield '<div class="plots">'
     for panel in _PANELS:
         labels = chosen.SM_CLOCK if panel.names == (chosen.CLOCK,) else ()
-        told = {gpu.title: _envelopes([gpu.node.figures.get((name, gpu.gpu, labels)) for name in panel.names])
+        by_title = {gpu.title: _envelopes([gpu.node.figures.get((name, gpu.gpu, labels)) for name in panel.names])
                 for gpu in gpus}  # fmt: skip
-        yield from _plot(run, panel, told, styles, spans)
+        yield from _plot(run, panel, by_title, styles, spans)
     ports = run.ports()
     named = len(run.nodes) > 1
-    told = {
+    by_title = {
         f"{node.name if named else ''} {port.device}/{port.port}".strip(): _envelopes(
             [node.figures.get((name, port, ())) for name in _PORTS.names]
         )
         for node, port in ports
     }
-    yield from _plot(run, _PORTS, told, _styles(list(told)[:MOST_LINES], set()), spans)
+    yield from _plot(run, _PORTS, by_title, _styles(list(by_title)[:MOST_LINES], set()), spans)
     yield "</div>"
 
 
 def _spans(alerts: Sequence[AlertSummary]) -> list[tuple[float, float, str]]:
-    """When any alert fired, and which, in the order of time."""
+    """Return the spans in which alerts above `info` fired, with their names, in the order of time."""
     spans: list[tuple[float, float, str]] = []
-    for told in sorted(alerts, key=lambda told: told.first):
-        name = escape(one_line(told.alert, 80))
-        if told.severity == "info":
+    for alert in sorted(alerts, key=lambda alert: alert.first):
+        name = escape(one_line(alert.alert, 80))
+        if alert.severity == "info":
             continue
-        if spans and told.first <= spans[-1][1]:
+        if spans and alert.first <= spans[-1][1]:
             first, last, names = spans[-1]
-            spans[-1] = first, max(last, told.last), names if name in names.split(", ") else f"{names}, {name}"
+            spans[-1] = first, max(last, alert.last), names if name in names.split(", ") else f"{names}, {name}"
         else:
-            spans.append((told.first, told.last, name))
+            spans.append((alert.first, alert.last, name))
     return spans
 
 
@@ -160,18 +160,18 @@ def _styles(titles: Sequence[str], meant: set[str]) -> dict[str, str]:
 def _envelopes(figures: Sequence[object]) -> list[Envelope] | None:
     """Return the envelopes of figures; None if one was not seen."""
     made = [figure.envelope for figure in figures if isinstance(figure, GaugeStatistic | CounterStatistic)]
-    told = [envelope for envelope in made if envelope is not None and envelope.mean is not None]
-    return told if told and len(told) == len(figures) else None
+    known = [envelope for envelope in made if envelope is not None and envelope.mean is not None]
+    return known if known and len(known) == len(figures) else None
 
 
 def _plot(
-    run: RecordedRun, panel: _Panel, told: dict[str, list[Envelope] | None], styles: dict[str, str],
+    run: RecordedRun, panel: _Panel, by_title: dict[str, list[Envelope] | None], styles: dict[str, str],
     spans: Sequence[tuple[float, float, str]],
 ) -> Iterator[str]:  # fmt: skip
     curves = [PlotCurve(escape(one_line(title, 64)), envelopes, styles.get(title, ""))
-              for title, envelopes in told.items() if envelopes is not None]  # fmt: skip
+              for title, envelopes in by_title.items() if envelopes is not None]  # fmt: skip
     if not curves:
-        if told:
+        if by_title:
             yield f'<section><h3>{panel.title}</h3><p class="soft">n/a: not recorded</p></section>'
         return
     # What is meant is drawn last, above the others.
@@ -181,11 +181,11 @@ def _plot(
 
 
 def _key(styles: dict[str, str], left_out: int) -> str:
-    told: list[tuple[str, str]] = [(f"GPU {title}", style) for title, style in styles.items() if style != "quiet"]
-    if len(told) < len(styles):
-        told.append(("other GPUs", "quiet"))
+    entries: list[tuple[str, str]] = [(f"GPU {title}", style) for title, style in styles.items() if style != "quiet"]
+    if len(entries) < len(styles):
+        entries.append(("other GPUs", "quiet"))
     sample = '<svg viewBox="0 0 26 8"><path class="line {}" d="M1 4H25"/></svg>'
-    items = [f"<span>{sample.format(style)}{escape(one_line(title, 64))}</span>" for title, style in told]
+    items = [f"<span>{sample.format(style)}{escape(one_line(title, 64))}</span>" for title, style in entries]
     if left_out > 0:
         items.append(f"<span>{left_out} GPUs more are in the band only</span>")
     return f'<div class="key">{"".join(items)}</div>'
@@ -223,9 +223,9 @@ def _alerts(alerts: Sequence[AlertSummary], rules: AlertsHeading) -> Iterator[st
         yield f"<p>{rules.none}</p>"
         return
     rows = []
-    for told in alerts[:500]:
-        labels = ", ".join(f"{name}={one_line(value, 100)}" for name, value in told.labels)
-        cells = (utc(told.first), span_text(told.seconds), told.alert, told.severity, told.node, labels)
+    for alert in alerts[:500]:
+        labels = ", ".join(f"{name}={one_line(value, 100)}" for name, value in alert.labels)
+        cells = (utc(alert.first), span_text(alert.seconds), alert.alert, alert.severity, alert.node, labels)
         rows.append(f"<tr>{''.join(f'<td>{escape(one_line(cell, 400))}</td>' for cell in cells)}</tr>")
     heads = "".join(f"<th>{head}</th>" for head in ("from", "for", "alert", "severity", "node", "labels"))
     yield (

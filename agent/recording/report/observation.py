@@ -10,7 +10,7 @@ from agent.lib.wording import one_line
 from agent.recording.report.run_facts import GpuFacts
 
 FAULT, SLOW, NOTE = "fault", "slow", "note"
-"""What a remark is about: broken hardware, lost time, or the kind of work."""
+"""The subject of an observation: broken hardware, lost time, or the kind of work."""
 RANKS = (FAULT, SLOW, NOTE)
 
 

@@ -179,8 +179,8 @@ def _starved(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     if cpu is not None and cpu > 0.7:
         figures["processor_busy_ratio"] = cpu
         signs.append(f"the processors of {node.name} were {share_text(cpu)} busy")
-    told = "was not recorded" if waits is None and cpu is None else "was quiet"
-    clues = f"; {', '.join(signs)}" if signs else f"; for what is not known: what was looked at of the host {told}"
+    state = "was not recorded" if waits is None and cpu is None else "was quiet"
+    clues = f"; {', '.join(signs)}" if signs else f"; for what is not known: what was looked at of the host {state}"
     yield Observation(
         SLOW, "waiting-for-data",
         f"{format_gpus(gpus)} had work for at most {share_text(max(known))} of the time with their memory "
@@ -266,13 +266,13 @@ def bound_by(sm: float, tensor: float, dram: float) -> tuple[str, str]:
 
 
 def _bound(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
-    told: list[GpuFacts] = []
+    bound: list[GpuFacts] = []
     rows: list[tuple[float, float, float]] = []
     for gpu in gpus:
         parts = busy_parts([gpu])
         sm, tensor, dram = (mean_in(gpu, parts, name) for name in (chosen.SM, chosen.TENSOR, chosen.DRAM))
         if sm is not None and tensor is not None and dram is not None:
-            told.append(gpu)
+            bound.append(gpu)
             rows.append((sm, tensor, dram))
     if not rows:
         return
@@ -280,13 +280,13 @@ def _bound(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     kind, text = bound_by(sm, tensor, dram)
     measured = f"SM active {share_text(sm)}, tensor {share_text(tensor)}, DRAM {share_text(dram)} while busy"
     figures = {"sm_active_ratio": sm, "tensor_active_ratio": tensor, "dram_active_ratio": dram}
-    titles = tuple(gpu.title for gpu in told)
-    yield Observation(NOTE, kind, f"{format_gpus(told)}: {text} ({measured}).", titles, figures, _LIMITS)
+    titles = tuple(gpu.title for gpu in bound)
+    yield Observation(NOTE, kind, f"{format_gpus(bound)}: {text} ({measured}).", titles, figures, _LIMITS)
 
 
 def _capped(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
-    told = [(gpu, *capped) for gpu in gpus if (capped := gpu.capped()) is not None]
-    held = [(gpu, share, over) for gpu, share, over, _ in told if share >= CAPPED]
+    capped_gpus = [(gpu, *capped) for gpu in gpus if (capped := gpu.capped()) is not None]
+    held = [(gpu, share, over) for gpu, share, over, _ in capped_gpus if share >= CAPPED]
     if not held:
         return
     share, over = median(share for _, share, _ in held), max(over for _, _, over in held)
@@ -303,11 +303,11 @@ def _steps(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     found = step_of(gpus)
     if found is None:
         return
-    step, name, told = found
+    step, name, agreeing = found
     yield Observation(
         NOTE, "step-time",
         f"{format_gpus(gpus)}: a step takes about {step.seconds:.1f} s, by the rhythm of {name} "
-        f"(autocorrelation {step.clarity:.2f}, {told} GPUs agree).",
+        f"(autocorrelation {step.clarity:.2f}, {agreeing} GPUs agree).",
         tuple(gpu.title for gpu in gpus), {"step_seconds": step.seconds, "autocorrelation": step.clarity},
         "It is the period of what repeats: some steps that have something in common, or the beat of steps about as "
         "long as a sample, look alike.",

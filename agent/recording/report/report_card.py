@@ -93,17 +93,17 @@ def activity_table(run: RecordedRun) -> ReportTable:
 
 def state_table(run: RecordedRun) -> ReportTable:
     """Shares of each GPU's time by what it did, and the GPU-hours of all; no rows if no agent counted them."""
-    told = [(gpu, seconds) for gpu in run.gpus() if (seconds := gpu.state_seconds())]
-    sums = {state: sum(seconds.get(state, 0.0) for _, seconds in told) for state in STATES}
+    states_of = [(gpu, seconds) for gpu in run.gpus() if (seconds := gpu.state_seconds())]
+    sums = {state: sum(seconds.get(state, 0.0) for _, seconds in states_of) for state in STATES}
     states = [state for state, seconds in sums.items() if seconds >= 0.5]
     rows = [
         [one_line(gpu.title, 32), *(_percent(seconds.get(state, 0.0) / whole) for state in states), _hours(whole)]
-        for gpu, seconds in told[:MOST_ROWS]
+        for gpu, seconds in states_of[:MOST_ROWS]
         if (whole := sum(seconds.values()))
     ]
     if rows:
         rows.append(["all, GPU-hours", *(_hours(sums[state]) for state in states), _hours(sum(sums.values()))])
-    return ReportTable(("GPU", *states, "hours"), rows, _left_out(len(told), "GPUs"))
+    return ReportTable(("GPU", *states, "hours"), rows, _left_out(len(states_of), "GPUs"))
 
 
 def _hours(seconds: float) -> str:
@@ -173,8 +173,8 @@ def _losses(gpu: GpuFacts) -> list[str]:
 
 def throttled_seconds(gpu: GpuFacts) -> float | None:
     """Return seconds with clocks reduced for the longest of the reasons that are not normal; None if unknown."""
-    told = [seconds for reason, (seconds, _, _) in gpu.throttled().items() if is_bad(throttle_verdict(reason))]
-    return max(told, default=None)
+    spans = [seconds for reason, (seconds, _, _) in gpu.throttled().items() if is_bad(throttle_verdict(reason))]
+    return max(spans, default=None)
 
 
 def _sources(gpu: GpuFacts) -> Iterator[str]:
@@ -331,14 +331,14 @@ def _groups(run: RecordedRun, style: TextStyle) -> Iterator[str]:
 
 
 def _alerts(alerts: Sequence[AlertSummary], style: TextStyle, named: bool) -> Iterator[str]:
-    for told in alerts[:MOST_ROWS]:
-        labels = ", ".join(f"{name}={one_line(value, 64)}" for name, value in told.labels)
-        of = f" on {one_line(told.node, 64)}" if named else ""
-        times = f", {told.times} times" if told.times > 1 else ""
-        severity = one_line(told.severity, 20) or "no severity"
+    for alert in alerts[:MOST_ROWS]:
+        labels = ", ".join(f"{name}={one_line(value, 64)}" for name, value in alert.labels)
+        of = f" on {one_line(alert.node, 64)}" if named else ""
+        times = f", {alert.times} times" if alert.times > 1 else ""
+        severity = one_line(alert.severity, 20) or "no severity"
         text = (
-            f"{one_line(told.alert, 80)} ({severity}){of} from {utc(told.first)} for "
-            f"{span_text(told.seconds)}{times}: {labels or 'no labels'}"
+            f"{one_line(alert.alert, 80)} ({severity}){of} from {utc(alert.first)} for "
+            f"{span_text(alert.seconds)}{times}: {labels or 'no labels'}"
         )
         yield from style.wrapped(text, "  ", "    ")
     if len(alerts) > MOST_ROWS:

@@ -80,8 +80,8 @@ def _told(labels: Labels, node: str, first: float, last: float, *, seconds: floa
     return AlertSummary(known.get("alertname", ""), known.get("severity", ""), node, rest, first, last, seconds, times)
 
 
-def _in_time(told: AlertSummary) -> tuple[float, str, str]:
-    return told.first, told.alert, told.node
+def _in_time(summary: AlertSummary) -> tuple[float, str, str]:
+    return summary.first, summary.alert, summary.node
 
 
 VERSION = 1
@@ -117,9 +117,9 @@ def report_document(run: RecordedRun, found: Sequence[Observation], alerts: Sequ
             for each in found
         ],
         "alerts": [
-            {"alert": told.alert, "severity": told.severity, "node": told.node, "labels": dict(told.labels),
-             "from": utc(told.first), "to": utc(told.last), "seconds": told.seconds, "times": told.times}
-            for told in alerts
+            {"alert": alert.alert, "severity": alert.severity, "node": alert.node, "labels": dict(alert.labels),
+             "from": utc(alert.first), "to": utc(alert.last), "seconds": alert.seconds, "times": alert.times}
+            for alert in alerts
         ],
         "groups": [_group(job, gpus) for job, gpus in run.groups()],
         "nodes": [_node(node, [gpu for gpu in run.gpus() if gpu.node is node]) for node in run.nodes],
@@ -206,5 +206,5 @@ def _rate(counter: CounterStatistic | None) -> dict[str, float | None] | None:
 
 
 def _off(states: Sequence[StateStatistic] | Any) -> float | None:
-    told = [state.seconds - state.on for state in states]
-    return max(told, default=None)
+    off = [state.seconds - state.on for state in states]
+    return max(off, default=None)

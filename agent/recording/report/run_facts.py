@@ -282,19 +282,19 @@ def imbalance_of(gpus: Sequence[GpuFacts]) -> Imbalance | None:
     """Return how uneven the work of these GPUs was; None of fewer than two, or of less than a minute."""
     columns: Columns = {gpu.title: means for gpu in gpus if (means := gpu.means(chosen.UTILIZATION)) is not None}
     grid = gpus[0].node.grid
-    wanted = min(WINDOW_SECONDS, grid.width * grid.count)
-    if len(columns) < 2 or wanted < SHORTEST_WINDOW_SECONDS:
+    seconds = min(WINDOW_SECONDS, grid.width * grid.count)
+    if len(columns) < 2 or seconds < SHORTEST_WINDOW_SECONDS:
         return None
-    parts = ceil(wanted / grid.width - 1e-9)
+    parts = ceil(seconds / grid.width - 1e-9)
     found = Imbalance(parts * grid.width)
     powers: Columns = {gpu.title: _shares_of_limit(gpu) for gpu in gpus}
     spreads: list[float] = []
     drawn: list[float] = []
     for first in range(0, grid.count, parts):
-        told = _told(columns, first, parts)
-        if len(told) < 2:
+        shares = _told(columns, first, parts)
+        if len(shares) < 2:
             continue
-        low, high = min(told.values()), max(told.values())
+        low, high = min(shares.values()), max(shares.values())
         spreads.append(high - low)
         if high >= BUSY and high - low >= SHARP:
             drawn += _time(found, columns, powers, range(first, min(first + parts, grid.count)), grid.width)
@@ -317,12 +317,12 @@ def _time(found: Imbalance, columns: Columns, powers: Columns, window: range, wi
     parts = max(1, min(len(window), ceil(SHORTEST_WINDOW_SECONDS / width - 1e-9)))
     for start in window[::parts]:
         count = min(parts, window.stop - start)
-        told = _told(columns, start, count)
-        if len(told) > 1 and max(told.values()) >= BUSY and max(told.values()) - min(told.values()) >= SHARP:
-            low = min(told, key=lambda title: told[title])
+        shares = _told(columns, start, count)
+        if len(shares) > 1 and max(shares.values()) >= BUSY and max(shares.values()) - min(shares.values()) >= SHARP:
+            low = min(shares, key=lambda title: shares[title])
             found.sharp += count * width
             found.lags[low] = found.lags.get(low, 0.0) + count * width
-            yield from _busy_power(told, powers, start, count, max(told.values()))
+            yield from _busy_power(shares, powers, start, count, max(shares.values()))
 
 
 def _shares_of_limit(gpu: GpuFacts) -> Means:
@@ -330,9 +330,9 @@ def _shares_of_limit(gpu: GpuFacts) -> Means:
     return [value / limit if value is not None else None for value in power] if limit and power else ()
 
 
-def _busy_power(told: dict[str, float], powers: Columns, first: int, parts: int, high: float) -> Iterator[float]:
+def _busy_power(shares: dict[str, float], powers: Columns, first: int, parts: int, high: float) -> Iterator[float]:
     """Yield the power of the GPUs that are busy in a window, as shares of their limits."""
-    for title, value in told.items():
+    for title, value in shares.items():
         if value >= high - 0.2 and (share := _mean(powers[title], first, parts)) is not None:
             yield share
 

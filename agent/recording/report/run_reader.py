@@ -31,7 +31,7 @@ _Column = tuple[SeriesStatistic, Union[Sequence[int], None], Held]
 
 
 class _LayoutPlan(NamedTuple):
-    """What is wanted of a layout, and the figures that take it in, in the same order."""
+    """The selected columns of a layout, and the statistics of each, in the same order."""
 
     chosen: SelectedColumns
     figures: Sequence[Sequence[SeriesStatistic]]
@@ -69,10 +69,10 @@ def read_run(recordings: Sequence[Recording], progress: Progress = lambda _: Non
         for own in [list(some)]
     ]
     problems = [problem for recording in recordings for problem in _once(recording.problems)]
-    told = [node for node in nodes if node.snapshots]
-    if not told:
+    known = [node for node in nodes if node.snapshots]
+    if not known:
         raise RecordingError("; ".join(problems) or "there is no snapshot to report on")
-    return RecordedRun(told, grid, interval, min(node.first for node in told), max(node.last for node in told),
+    return RecordedRun(known, grid, interval, min(node.first for node in known), max(node.last for node in known),
                [str(each.path) for each in recordings], problems + done.overlaps)  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def _once(problems: Sequence[str]) -> list[str]:
 
 
 class _ReadProgress:
-    """How far the reading is, and what was passed over in it."""
+    """The progress of the reading, and the data that it skipped."""
 
     def __init__(self, snapshots: int, progress: Progress) -> None:
         self._whole, self._so_far, self._progress = max(snapshots, 1), 0, progress
@@ -192,8 +192,10 @@ class _NodeReader:
                         yield figure, ticks, held
 
     def _plan(self, layout: Layout) -> _LayoutPlan:
-        wanted = [(place, figures) for place, series in enumerate(layout.series) if (figures := self._figures(series))]
-        return _LayoutPlan(SelectedColumns([place for place, _ in wanted]), [figures for _, figures in wanted])
+        selected = [
+            (place, figures) for place, series in enumerate(layout.series) if (figures := self._figures(series))
+        ]
+        return _LayoutPlan(SelectedColumns([place for place, _ in selected]), [figures for _, figures in selected])
 
     def _figures(self, series: Series) -> list[SeriesStatistic]:
         facts = self._facts

@@ -188,9 +188,9 @@ class GaugeStatistic:
     def quantile(self, share: float) -> float:
         """Return the value below which this share of the samples is; to the fineness of `_SCALE`."""
         numbers = sorted(self._seen)
-        wanted = share * self._seen.total()
+        rank = share * self._seen.total()
         passed = accumulate(self._seen[number] for number in numbers)
-        number = next((one for one, so_far in zip(numbers, passed, strict=True) if so_far >= wanted), numbers[-1])
+        number = next((one for one, so_far in zip(numbers, passed, strict=True) if so_far >= rank), numbers[-1])
         return number / self._scale
 
     def share_from(self, value: float) -> float:
@@ -208,7 +208,7 @@ class GaugeStatistic:
 
 
 class CounterStatistic:
-    """A counter: how much it grew, over how many seconds, and if wanted the rate over time.
+    """A counter: its growth, over how many seconds, and on request the rate over time.
 
     A counter that falls starts again there: its growth in that step is unknown, and not counted.
     `first_at` is the wall second at which it first grew.
@@ -268,7 +268,7 @@ class CounterStatistic:
             self.envelope.add(part, min(some), max(some), sum(grown[start:behind]), sum(seconds[start:behind]))
 
     def _note(self, stretch: SnapshotRange, grown: Sequence[float]) -> None:
-        """When it first grew."""
+        """Set `first_at` to the wall second of the first growth, once."""
         if self.first_at is None:
             self.first_at = next((wall for wall, more in zip(stretch.walls, grown, strict=True) if more > 0), None)
 

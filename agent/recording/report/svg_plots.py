@@ -22,7 +22,7 @@ _ROUND_SECONDS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
 
 @dataclass(frozen=True)
 class PlotCurve:
-    """What is drawn of one GPU or port: `style` is the class that colours its line."""
+    """The plotted values of one GPU or port: `style` is the class that colours its line."""
 
     title: str
     envelopes: Sequence[Envelope]
@@ -43,9 +43,9 @@ class PlotCurve:
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    told = list(values)
-    known = [value for value in told if value is not None]
-    return sum(known) if len(known) == len(told) else None
+    numbers = list(values)
+    known = [value for value in numbers if value is not None]
+    return sum(known) if len(known) == len(numbers) else None
 
 
 def plot(
@@ -58,9 +58,9 @@ def plot(
     if it is known, in the shown unit. `spans` are wall seconds, from and until, that are marked, and what they are.
     """
     band = [
-        (min(low for low, _ in told) / scale, max(high for _, high in told) / scale) if told else None
+        (min(low for low, _ in present) / scale, max(high for _, high in present) / scale) if present else None
         for parts in zip(*(curve.extremes() for curve in curves), strict=True)
-        for told in [[part for part in parts if part is not None]]
+        for present in [[part for part in parts if part is not None]]
     ]
     top = most if most is not None else _axis_end(max((high for _, high in filter(None, band)), default=0.0))
     place = _PlotArea(grid, top)
@@ -72,7 +72,7 @@ def plot(
 
 
 class _PlotArea:
-    """Where a part of the grid and a value are in the picture."""
+    """Return the place of a part of the grid and a value in the picture."""
 
     def __init__(self, grid: TimeGrid, top: float) -> None:
         self._grid, self._top = grid, top
@@ -92,8 +92,8 @@ class _PlotArea:
 
 def _line(place: _PlotArea, values: Sequence[float | None]) -> str:
     pieces = []
-    for told, run in groupby(enumerate(values), key=lambda pair: pair[1] is not None):
-        if told:
+    for is_known, run in groupby(enumerate(values), key=lambda pair: pair[1] is not None):
+        if is_known:
             points = [f"{place.x(part):.1f} {place.y(value):.1f}" for part, value in run if value is not None]
             # A line of one point would not be seen.
             pieces.append(f"M{'L'.join(points)}" + ("h.1" if len(points) == 1 else ""))
@@ -102,8 +102,8 @@ def _line(place: _PlotArea, values: Sequence[float | None]) -> str:
 
 def _band(place: _PlotArea, band: Sequence[tuple[float, float] | None]) -> str:
     pieces = []
-    for told, run in groupby(enumerate(band), key=lambda pair: pair[1] is not None):
-        if told:
+    for is_known, run in groupby(enumerate(band), key=lambda pair: pair[1] is not None):
+        if is_known:
             some = [(part, each) for part, each in run if each is not None]
             upper = [f"{place.x(part):.1f} {place.y(high):.1f}" for part, (_, high) in some]
             lower = [f"{place.x(part):.1f} {place.y(low):.1f}" for part, (low, _) in reversed(some)]

@@ -161,8 +161,8 @@ class Cursor:
         if self.kind == "error":
             raise FlawError(self.at, self.text)
         where = f" in {context}" if context else ""
-        wanted = f", expected {expected}" if expected else ""
-        raise FlawError(self.at, f"unexpected {self._description()}{where}{wanted}")
+        hint = f", expected {expected}" if expected else ""
+        raise FlawError(self.at, f"unexpected {self._description()}{where}{hint}")
 
     def _description(self) -> str:
         kind, text = self.kind, self.text

@@ -157,10 +157,10 @@ def check_binary(node: BinaryExpr) -> FlawError | None:
 
 def check_aggregate(node: AggregateExpr) -> FlawError | None:
     """Check that an aggregation takes an instant vector; its parameter is a number, or a text for `count_values`."""
-    wanted = ValueType.STRING if node.operator == "count_values" else ValueType.SCALAR
+    required = ValueType.STRING if node.operator == "count_values" else ValueType.SCALAR
     flaw = _wrong_type(node.operand, ValueType.VECTOR, "aggregation expression")
     if flaw is None and node.parameter is not None:
-        flaw = _wrong_type(node.parameter, wanted, "aggregation parameter")
+        flaw = _wrong_type(node.parameter, required, "aggregation parameter")
     return flaw
 
 
@@ -172,8 +172,8 @@ def check_call(node: FunctionCall) -> FlawError | None:
     for position, argument in enumerate(node.arguments):
         if flaw is not None:
             break
-        wanted = signature.takes[min(position, len(signature.takes) - 1)]
-        flaw = _wrong_type(argument, wanted, context)
+        required = signature.takes[min(position, len(signature.takes) - 1)]
+        flaw = _wrong_type(argument, required, context)
     return flaw
 
 
@@ -185,7 +185,7 @@ def _wrong_count(node: FunctionCall, signature: Signature) -> FlawError | None:
     return None
 
 
-def _wrong_type(node: Expression, wanted: ValueType, context: str) -> FlawError | None:
-    if node.value_type is wanted:
+def _wrong_type(node: Expression, required: ValueType, context: str) -> FlawError | None:
+    if node.value_type is required:
         return None
-    return FlawError(node.at, f"expected type {wanted.value} in {context}, got {node.value_type.value}")
+    return FlawError(node.at, f"expected type {required.value} in {context}, got {node.value_type.value}")

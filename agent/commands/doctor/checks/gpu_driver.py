@@ -59,8 +59,8 @@ def _module(node: DoctorNode) -> Iterator[DoctorFinding]:
         yield DRIVER.fail(f"{len(gpus)} NVIDIA GPUs on the PCI bus, and the kernel module nvidia is not loaded", remedy)
     elif not version:
         remedy = "install the driver, or set backends: {devices: none} on nodes without GPUs"
-        tell = DRIVER.fail if node.config.backends.devices == "nvml" else DRIVER.warn
-        yield tell("no NVIDIA GPU on the PCI bus, and no driver", remedy)
+        report = DRIVER.fail if node.config.backends.devices == "nvml" else DRIVER.warn
+        yield report("no NVIDIA GPU on the PCI bus, and no driver", remedy)
     else:
         folder = node.procfs / "driver/nvidia/gpus"
         known = len(list_names(folder)) if folder.is_dir() else 0
@@ -168,10 +168,10 @@ def kernel_log_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
 def _check_kernel_log(node: DoctorNode) -> Iterator[DoctorFinding]:
     path = node.root / "dev/kmsg"
     if node.agent is not None and node.agent.reports:
-        told = next((each for each in node.agent.gaps if each.backend == "kmsg" and each.reason == "denied"), None)
+        denied = next((each for each in node.agent.gaps if each.backend == "kmsg" and each.reason == "denied"), None)
         report = next((each for each in node.agent.reports if each.backend == "kmsg"), None)
-        if told is not None:
-            yield KERNEL_LOG.warn(f"the agent may not read it: {told.detail}", KERNEL_LOG_REMEDY)
+        if denied is not None:
+            yield KERNEL_LOG.warn(f"the agent may not read it: {denied.detail}", KERNEL_LOG_REMEDY)
         elif report is not None and report.outcome != "ok":
             yield KERNEL_LOG.warn(f"the agent does not read it: {report.detail or report.outcome}", KERNEL_LOG_REMEDY)
         elif report is not None:

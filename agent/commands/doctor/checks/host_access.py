@@ -85,14 +85,14 @@ BMC_REMEDIES = {
 
 def bmc_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     """Redfish where it is configured, IPMI where it is asked for."""
-    wanted = node.config.backends.power
+    sources = node.config.backends.power
     try:
         target = bmc_of(node.config.backends)
     except ConfigError:
         target = None  # the subject of the configuration says so
     if target is not None:
         yield BMC.check(target.shown, _redfish, node, target)
-    if "ipmi" in wanted:
+    if "ipmi" in sources:
         yield BMC.check("/dev/ipmi0", _ipmi, node)
 
 

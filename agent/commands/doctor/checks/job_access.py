@@ -42,11 +42,11 @@ def _check_scheduler(node: DoctorNode) -> Iterator[DoctorFinding]:
     seen = sorted({*jobs, *daemons})
     ignored = [name for name in seen if not is_wanted(name, sources)]
     if ignored:
-        wanted = ", ".join([*sources, *ignored])
-        yield SCHEDULER.warn(f"{', '.join(ignored)} runs here and is not asked", f"jobs: {{sources: [{wanted}]}}")
-    told = [f"{name} ({len(jobs.get(name, ()))} jobs in cgroups)" for name in seen if name not in ignored]
+        all_sources = ", ".join([*sources, *ignored])
+        yield SCHEDULER.warn(f"{', '.join(ignored)} runs here and is not asked", f"jobs: {{sources: [{all_sources}]}}")
+    counted = [f"{name} ({len(jobs.get(name, ()))} jobs in cgroups)" for name in seen if name not in ignored]
     nobody = "no scheduler's: jobs are named after units, containers and sessions"
-    yield SCHEDULER.ok(f"cgroup {version}; {'; '.join(told) or nobody}")
+    yield SCHEDULER.ok(f"cgroup {version}; {'; '.join(counted) or nobody}")
 
 
 def _kubelet(node: DoctorNode) -> Iterator[DoctorFinding]:
@@ -79,8 +79,8 @@ def process_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
 def _check_process(node: DoctorNode) -> Iterator[DoctorFinding]:
     lines = (line.split() for line in whole(node.procfs / "self/mounts").splitlines())
     options = next((each[3].split(",") for each in lines if len(each) > 3 and each[1:3] == ["/proc", "proc"]), [])
-    told = dict(each.partition("=")[::2] for each in options)
-    hidden, group = told.get("hidepid", "0"), told.get("gid", "")
+    values = dict(each.partition("=")[::2] for each in options)
+    hidden, group = values.get("hidepid", "0"), values.get("gid", "")
     allowed = node.user.overrides or (group.isdigit() and int(group) in node.user.groups)
     if hidden in ("0", "off") or allowed:
         yield PROCESSES.ok("all are seen" if hidden in ("0", "off") else f"hidepid={hidden}, and the agent is exempt")

@@ -65,11 +65,11 @@ def _check_port(node: DoctorNode, port: int) -> Iterator[DoctorFinding]:
 
 def _holder(node: DoctorNode, inodes: set[str]) -> ListedProcess | None:
     """Return the process that holds one of these sockets; None where only root may see it."""
-    wanted = {f"socket:[{inode}]" for inode in inodes}
+    links = {f"socket:[{inode}]" for inode in inodes}
     for each in node.processes:
         folder = node.procfs / str(each.pid) / "fd"
         try:
-            if any(_link(f"{folder}/{name}") in wanted for name in list_names(folder)):
+            if any(_link(f"{folder}/{name}") in links for name in list_names(folder)):
                 return each
         except OSError:
             continue
@@ -145,7 +145,7 @@ RECEIVER_REMEDIES = {
 def receiver_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
     """Check each receiver by itself, and the deliveries of the running agent."""
     notify = node.config.notify
-    told = False
+    is_configured = False
     for kind in ("alertmanager", "webhook"):
         receiver = getattr(notify, kind)
         for url in receiver.urls:
@@ -154,9 +154,9 @@ def receiver_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
             except ValueError as error:
                 yield RECEIVERS.constant(kind, RECEIVERS.fail(f"notify.{kind}: {error}", "correct that URL"))
                 continue
-            told = True
+            is_configured = True
             yield RECEIVERS.check(target.shown, _reach, node, kind, target)
-    if not told:
+    if not is_configured:
         where = "the log" if notify.log else "no receiver at all"
         yield RECEIVERS.constant("notify", RECEIVERS.ok(f"none configured: alerts go to {where}"))
     yield RECEIVERS.check(node.target.shown, _delivered, node)

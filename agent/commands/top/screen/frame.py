@@ -80,8 +80,8 @@ def _panels(scene: ScreenData, state: UiState, look: TextLayout, room: int | Non
     ports, bad = (panes.port_lines(nodes, look, only_bad) for only_bad in (False, True))
     jobs = panes.job_lines(nodes, scene.wall, look)
     if room is None:
-        wanted = [("ALERTS", alerts), ("JOBS", jobs), ("PORTS", ports)]
-        return [line for title, lines in wanted for line in panel(title, lines, None, look)]
+        panels = [("ALERTS", alerts), ("JOBS", jobs), ("PORTS", ports)]
+        return [line for title, lines in panels for line in panel(title, lines, None, look)]
     spare = room - sum(len(lines) + 1 for lines in (alerts, jobs) if lines)
     if spare > _FEW and len(ports) > len(bad):
         bad = ports
@@ -90,11 +90,11 @@ def _panels(scene: ScreenData, state: UiState, look: TextLayout, room: int | Non
     return [line for title, lines, most in found for line in panel(title, lines, most, look)]
 
 
-def _shares(room: int, wanted: Sequence[int]) -> list[int]:
+def _shares(room: int, heights: Sequence[int]) -> list[int]:
     """Return lines for each of these panels: each gets two if there are, then the first takes what it can use."""
-    shares = [0] * len(wanted)
-    for least in (2, 3, max(wanted, default=0)):
-        for place, most in enumerate(wanted):
+    shares = [0] * len(heights)
+    for least in (2, 3, max(heights, default=0)):
+        for place, most in enumerate(heights):
             more = min(min(most, least) - shares[place], room)
             if more > 0 and (shares[place] or more >= 2):
                 shares[place] += more

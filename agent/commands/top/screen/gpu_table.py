@@ -252,11 +252,11 @@ def _is_of(gpu: GpuView, state: UiState) -> bool:
 def matches(row: Row, words: str) -> bool:
     """Return whether every word of the filter stands in what the row shows: node, GPU, state, model, job, owner."""
     if isinstance(row, NodeView):
-        told = f"{row.name} {row.problem}"
+        text = f"{row.name} {row.problem}"
     else:
         jobs = [" ".join((name_of(job), job.get("user", ""), job.get("name", ""))) for job in row.row.jobs]
-        told = " ".join((row.node, f"gpu{row.index}", row.word, row.row.gpu.uuid, *row.row.facts.values(), *jobs))
-    return all(word in told.casefold() for word in words.casefold().split())
+        text = " ".join((row.node, f"gpu{row.index}", row.word, row.row.gpu.uuid, *row.row.facts.values(), *jobs))
+    return all(word in text.casefold() for word in words.casefold().split())
 
 
 def _place(row: Row) -> tuple[object, ...]:

@@ -75,11 +75,11 @@ class TerminalModes:
         self._mouse = False
         self.use_mouse(mouse)
 
-    def use_mouse(self, wanted: bool) -> None:
+    def use_mouse(self, is_on: bool) -> None:
         """Whether the terminal reports its mouse; if not, it selects text with it."""
-        if wanted != self._mouse:
-            self.write(_MOUSE_ON if wanted else _MOUSE_OFF)
-            self._mouse = wanted
+        if is_on != self._mouse:
+            self.write(_MOUSE_ON if is_on else _MOUSE_OFF)
+            self._mouse = is_on
 
     def leave(self) -> None:
         """As it was before. A terminal that is gone is no error."""

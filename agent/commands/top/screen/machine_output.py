@@ -132,9 +132,9 @@ def as_csv(scene: ScreenData) -> str:
 
 def _row(node: NodeView, gpu: GpuView) -> dict[str, Any]:
     job = gpu.job or {}
-    told = _gpu(gpu)
+    values = _gpu(gpu)
     wall = "" if node.wall is None else utc(node.wall)
-    row = {name: told[name] for name in _COLUMNS if name in told}
+    row = {name: values[name] for name in _COLUMNS if name in values}
     return {
         **{name: "" if value is None else value for name, value in row.items()},
         "timestamp": wall,

@@ -43,14 +43,14 @@ def diagnose(nodes: Sequence[NodeView], wall: float | None) -> list[NodeIssue]:
         peers.judge(gpu.row, wall)
     for node in nodes:
         _add_alerts(node)
-    told: list[NodeIssue] = []
+    issues: list[NodeIssue] = []
     for job, members in _jobs(gpus).items():
-        told += _of_job(job, members, [gpu for gpu in gpus if not (gpu.row.up or gpu.row.is_paused)], many)
-    told += [trouble for node in nodes for trouble in _of_node(node, many)]
-    told += _of_gpus(gpus, many)
+        issues += _of_job(job, members, [gpu for gpu in gpus if not (gpu.row.up or gpu.row.is_paused)], many)
+    issues += [trouble for node in nodes for trouble in _of_node(node, many)]
+    issues += _of_gpus(gpus, many)
     for node in nodes:
-        told += _of_alerts(node, many)
-    return sorted(told, key=lambda each: each.tone)
+        issues += _of_alerts(node, many)
+    return sorted(issues, key=lambda each: each.tone)
 
 
 def _has(gpu: GpuView, *words: str) -> bool:

@@ -171,8 +171,8 @@ class NodeView:
 
     @property
     def expected(self) -> int | None:
-        wanted = self.counts.get("coldplate_gpus_expected")
-        return None if wanted is None else int(wanted)
+        number = self.counts.get("coldplate_gpus_expected")
+        return None if number is None else int(number)
 
 
 def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> NodeView:

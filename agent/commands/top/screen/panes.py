@@ -108,10 +108,10 @@ def node_line(nodes: Sequence[NodeView], look: TextLayout) -> Text:
     ]
     parts += _rack(nodes, look)
     parts += _fabric([port for node in nodes for port in node.ports])
-    told = [node for node in nodes if node.alerts is not None]
-    if told:
-        firing = sum(len(node.firing) for node in told)
-        pending = sum(len(node.alerts or ()) for node in told) - firing
+    evaluated = [node for node in nodes if node.alerts is not None]
+    if evaluated:
+        firing = sum(len(node.firing) for node in evaluated)
+        pending = sum(len(node.alerts or ()) for node in evaluated) - firing
         counted = [f"{count} {word}" for count, word in ((firing, "firing"), (pending, "pending")) if count]
         parts += [("  alerts ", DIM), (", ".join(counted) or "none", STYLES[Tone.WARN] if firing else "")]
     else:
