@@ -58,6 +58,12 @@ def bundle_of_driver(tmp_path: Path, order: str) -> Path:
     return file
 
 
+@pytest.fixture(scope="module")
+def two_gpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle of a node with two GPUs. The library and its control file lie beside it."""
+    return bundle_of_driver(tmp_path_factory.mktemp("bundle"), "count 2")
+
+
 def contents(file: Path) -> dict[str, bytes]:
     with tarfile.open(file) as tar:
         found = {member.name: tar.extractfile(member) for member in tar}
@@ -94,13 +100,13 @@ def test_its_recording_can_be_replayed(tmp_path: Path) -> None:
     assert ended.status == 0 and b"coldplate_gpu_up" in ended.output
 
 
-def test_a_trace_of_driver_calls_is_in_it_that_a_test_can_play(tmp_path: Path) -> None:
-    file = bundle_of_driver(tmp_path, "count 2")
-    (tmp_path / "calls.jsonl").write_bytes(contents(file)["driver-calls.jsonl"])
+def test_a_trace_of_driver_calls_is_in_it_that_a_test_can_play(two_gpus: Path, tmp_path: Path) -> None:
+    calls = contents(two_gpus)["driver-calls.jsonl"]
+    (tmp_path / "calls.jsonl").write_bytes(calls)
     trace = DriverTrace(tmp_path / "calls.jsonl")
     assert trace.provenance["stand_in"] and trace.provenance["GPUs"].startswith("2 x ")
     assert "coldplate_gpu_power_watts" in trace.shown["fast"]
-    assert b"GPU-c01d97a7" not in contents(file)["driver-calls.jsonl"]
+    assert b"GPU-c01d97a7" not in calls
     source = NvmlSource(ReplayDriver(trace), wall=lambda: 1e9)
     assert len(source.open(Instant(1.0, 1e9))) == 2
     source.close()
@@ -115,9 +121,9 @@ def gpu_series(page: bytes) -> dict[tuple[bytes, bytes], float]:
     return {(name, PSEUDONYM.sub(b"", labels)): float(value) for name, labels, value in GPU_SERIES.findall(page)}
 
 
-def test_a_bundle_gives_the_same_page_on_a_machine_without_a_gpu(tmp_path: Path) -> None:
-    file = bundle_of_driver(tmp_path, "count 2")
-    environment = {"LD_LIBRARY_PATH": str(tmp_path), CONTROL: str(tmp_path / "control")}
+def test_a_bundle_gives_the_same_page_on_a_machine_without_a_gpu(two_gpus: Path, tmp_path: Path) -> None:
+    file, folder = two_gpus, two_gpus.parent
+    environment = {"LD_LIBRARY_PATH": str(folder), CONTROL: str(folder / "control")}
     there = warm.command(["once", "--backend", "nvml"], environment=environment)
     here = warm.command(["once", "--backend", f"trace:{file}"])
     assert (there.status, here.status, here.error) == (0, 0, b"")
