@@ -71,7 +71,7 @@ class Pause:
     def current(self) -> tuple[float, str] | None:
         return None if self.until is None else (self.until, "somebody has released the driver")
 
-    def tell(self, done: PauseAnswer) -> None:
+    def confirm(self, done: PauseAnswer) -> None:
         self.told.append(done)
 
 
