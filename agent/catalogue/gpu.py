@@ -87,6 +87,9 @@ PRESENCE = (
 STATES = ("computing", "waiting", "throttled", "awaited", "saving", "loading", "starved", "held", "free", "lost")
 """What a GPU does with its time (agent/sampler/ledger.py)."""
 
+MIG_STATES = ("computing", "waiting", "held", "free")
+"""What a GPU instance does with its time (agent/sampler/mig_ledger.py)."""
+
 LEDGER = (
     Metric("coldplate_gpu_state_seconds_total", Kind.COUNTER, Unit.SECONDS, Gpu,
            "Seconds of the GPU by what it did; the states add up to the time since the agent first saw it.",
@@ -284,6 +287,10 @@ MIG = (
            "Total device memory of a MIG instance.",
            Lane.SLOW, (Call("nvmlDeviceGetMigDeviceHandleByIndex"),), labels=("mig_uuid", "gpu_instance"),
            span=(0.0, 2.0**44)),
+    Metric("coldplate_gpu_mig_state_seconds_total", Kind.COUNTER, Unit.SECONDS, Gpu,
+           "Seconds of the GPU instance by what it did, while its activity is known.",
+           Lane.FAST, (Derived("activity of the instance, and whether a job holds it"),),
+           labels=("mig_uuid", "gpu_instance", "state")),
     _mig_ratio("utilization", "Share of time in which at least one kernel ran on the GPU instance."),
     _mig_ratio("sm_active", "Share of cycles in which a multiprocessor of the GPU instance had at least one warp, "
                "mean of all of them."),

@@ -10,7 +10,7 @@ GPUs that a job holds whole and alone are compared; where that is not known the 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
@@ -214,7 +214,7 @@ class _TrackedGpu:
         power = read["power"] / limit if limit and "power" in read else None
         throttled = any(values[frame][place] for frame, place in self._throttles)
         busy = min(max(read.get("busy", 1.0 if power is not None and power >= WORKING_POWER else 0.0), 0.0), 1.0)
-        works = _works(read, power)
+        works = is_working(read, power)
         loads = fed = False
         if busy < 1.0:  # of a busy GPU it does not matter
             loads, fed = (self._grows(key, values, now) for key in GROWTHS)
@@ -380,7 +380,8 @@ def _held_by(holders: Sequence[dict[str, str]]) -> GpuHolder:
     return GpuHolder(None, True)
 
 
-def _works(read: dict[str, float], power: float | None) -> bool:
+def is_working(read: Mapping[str, float], power: float | None) -> bool:
+    """Return whether a busy GPU or instance computes. `power` is a share of its limit; None where it has none."""
     if power is not None and power >= WORKING_POWER:
         return True
     activities = ("tensor", WORKING_TENSOR), ("sm", WORKING_SM), ("dram", WORKING_DRAM)

@@ -39,6 +39,7 @@ from agent.sampler.devices import Devices, Trouble
 from agent.sampler.health import Health, LoopFacts, MissingMetrics, Overdue, Source
 from agent.sampler.ledger import GpuLedger
 from agent.sampler.link_rates import LinkRates
+from agent.sampler.mig_ledger import MigLedger
 from agent.sampler.node_sums import NodeSums, estimate
 from agent.sampler.presence import Inventory, Presence
 from agent.sampler.schedule import Settings
@@ -111,6 +112,7 @@ class Sampler:
         self._missing = MissingMetrics()
         self._sums = NodeSums()
         self._ledger = GpuLedger()
+        self._mig_ledger = MigLedger()
         self._patiences: dict[tuple[str, Lane], float] = {}
         self._gpus = Devices(inventory, self.presence)
         self._processes: dict[str, tuple[float, Sequence[GpuProcess] | None]] = {}
@@ -266,6 +268,7 @@ class Sampler:
             *told,
         )
         frames.extend(self._ledger.frames(now.mono, frames))
+        frames.append(self._mig_ledger.frame(now.mono, frames))
         frames.append(self._sums.frame(frames))
         return Snapshot(self._sequence, now, tuple(frames), self.health.reports(gaps_of))
 

@@ -78,14 +78,24 @@ dashboard.add(
         "near the utilization: kernels fill the GPU. Full utilization with a low value here is a GPU that waits.",
         span=(0, 1)),
 )  # fmt: skip
-dashboard.row("MIG instances", collapsed=True)
+dashboard.row("Shared GPUs and MIG instances", collapsed=True)
 dashboard.add(
+    graph([(f"sum by (state) (rate(coldplate_gpu_mig_state_seconds_total{RATE})) > 0", "{{state}}")],
+        "mostly computing. Held is what jobs hold and leave idle; free can be given to others.",
+        title="Where the time of instances goes", what="GPU instances by what they do, in seconds a second.",
+        unit="short", stack=True, few=True, size=(24, 8)),
     graph([("coldplate_gpu_mig_sm_active_ratio", "GPU {{gpu}} instance {{gpu_instance}}")],
         "high on each instance that a job holds; one near 0 is not used.", title="SM active by instance",
         what="Share of cycles in which multiprocessors of the GPU instance had work (Hopper and newer).",
         span=(0, 1)),
     graph([("coldplate_gpu_mig_memory_used_bytes", "GPU {{gpu}} instance {{gpu_instance}}")],
         "flat while a job runs; steady growth ends in an out-of-memory error.", title="Memory by instance"),
+    graph([("coldplate_gpu_job_sm_ratio", "GPU {{gpu}} job {{job_id}} {{pod}}")],
+        "a share for each job that runs; one at 0 waits for its turn, or has nothing to do.", title="SM time by job",
+        what="Share of time in which kernels of each job ran, on GPUs that several jobs share.", span=(0, 1)),
+    graph([("coldplate_gpu_job_memory_used_bytes", "GPU {{gpu}} job {{job_id}} {{pod}}")],
+        "below the GPU's memory together; a job that grows takes it from the others.", title="Memory by job",
+        what="Device memory of each job, where the driver says it of all its processes."),
 )  # fmt: skip
 dashboard.row("Power")
 dashboard.add(

@@ -46,7 +46,7 @@ FASTEST = (
     (r"job_energy_joules_total", 72 * 1400),  # a node of 72 GPUs, as a synthetic one may be
     (r"job_attribution_problems_total", 1e5),
     (r"gpu_energy_joules_total", 1400),  # B300
-    (r"gpu_(busy|state|(thermal_)?throttle)_seconds_total", 1),
+    (r"gpu_(busy|state|mig_state|(thermal_)?throttle)_seconds_total", 1),
     (r"job_gpu_seconds_total", 72),
     (r"nvlink_(transmit|receive)_bytes_total", 100e9),
     (r"gpu_nvlink_\w+_bytes_total", 1.8e12),  # NVLink 5, both directions
