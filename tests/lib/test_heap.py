@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from agent.lib.heap import settle_heap
+from agent.commands.run import settle_heap
 
 FREED, WANTED = 20 << 20, 8 << 20
 PROGRAM = f"""
 import re, sys
 from pathlib import Path
-from agent.lib.heap import settle_heap
+from agent.commands.run import settle_heap
 
 def heap():
     bounds = re.search(r"^([0-9a-f]+)-([0-9a-f]+) .*\\[heap\\]$", Path("/proc/self/maps").read_text(), re.MULTILINE)

@@ -43,7 +43,7 @@ UNFUZZED = {
     "agent/worker/supervisor.py": "calls agent/worker/decode.py",
     "alerts/notify/delivery.py": "random bytes",
     "alerts/notify/receiver.py": "a receiver's answer, which is only shown",
-    "exporters/push/write_link.py": "a receiver's answer, which is only shown",
+    "exporters/push/remote_write.py": "a receiver's answer, which is only shown",
     "exporters/push/write_request.py": "a constant of its own",
     "exporters/protection/tls_context.py": "certificates of the operator's, which OpenSSL reads",
 }

@@ -25,9 +25,8 @@ from agent.catalogue import BY_NAME
 from agent.lib.http_target import HttpTarget
 from agent.lib.threads import Threads
 from agent.model import Frame, Gpu, IbPort, Instant, Kind, Layout, Node, Series, Snapshot, Unit
-from exporters.push.otlp_metrics import MetricsMaker
 from exporters.push.otlp_names import CONVENTIONS, UCUM, Instrument, name_of
-from exporters.push.otlp_push import OtlpPush, OtlpSettings
+from exporters.push.otlp_push import MetricsMaker, OtlpPush, OtlpSettings
 from exporters.push.push_queue import EXPIRED
 from tests.exporters.conftest import one_of_each_row
 from tests.frames import snapshot_of

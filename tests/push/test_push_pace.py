@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from exporters.push.push_queue import PushPace
-from exporters.push.write_link import wished
+from exporters.push.remote_write import wished
 
 
 def test_pauses_grow_up_to_half_a_minute_and_end_with_an_answer() -> None:

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from agent.commands.top.agent_poller import AgentPoller
+from agent.commands.top.node_sources import AgentPoller
 from agent.commands.top.screen.node_samples import Sighting, SightingBoard
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from agent.backends.synthetic import Scenario
 from agent.backends.synthetic.loader import load_scenario
+from agent.commands.run import settle_heap
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.flight_recorder import FIRING, XID, FlightRecorder, FlightSettings
-from agent.lib.heap import settle_heap
 from agent.lib.state_files import StateFiles
 from agent.lib.threads import Threads
 from agent.model import Snapshot

@@ -10,7 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 from agent.backends.equipment.node_cooling_reader import NodeCoolingReader
-from agent.backends.equipment.rack_equipment_reader import RackEquipmentReader
+from agent.backends.equipment.rack_equipment_backend import RackEquipmentReader
 from agent.backends.jobs.pods import ProtobufError, pod_devices
 from agent.backends.power.redfish_power import RedfishPower
 from agent.backends.protocol import AbsentError, DeviceError
@@ -323,7 +323,7 @@ TARGETS = (
            words=(b"\n---\n", b'"LeakDetectors"', b'"PhysicalContext": "Intake"', b'"SpeedPercent"',
            b'"Status": {"State": "Absent"}', b'"Reading": NaN', b"null", b"[", b"-1")),
     Target("redfish-rack-equipment", ("agent/backends/equipment/rack_resources.py",
-           "agent/backends/equipment/equipment_resources.py", "agent/backends/equipment/rack_equipment_reader.py",
+           "agent/backends/equipment/equipment_resources.py", "agent/backends/equipment/rack_equipment_backend.py",
            "agent/backends/redfish_service.py"), use_rack_equipment, (PLANT, b"{}", b'{"error": {"message": "x\\n"}}'),
            (DeviceError,), words=(b"\n---\n", b'"Status": {"State": "Absent"}',
            b'"PumpRedundancy": [{"Status": {"Health": "OK"}}]', b'"Reading": NaN', b'"Voltage": {"Reading": 0}',
