@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.bare.machine import merged
 from tests.lab.bare.outcome import Outcome, table
-from tests.lab.bare.place import SUPPORTED, changes, surroundings
+from tests.lab.bare.place import SUPPORTED, changes
 from tests.lab.bare.roots import README_NAMES
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -54,21 +53,6 @@ def test_what_went_wrong_is_named_and_fails(tmp_path: Path, cases: tuple[str, ..
     assert "NOT good" in table([found])
 
 
-def test_the_table_has_sizes_times_and_counts_of_each_place(tmp_path: Path) -> None:
-    found = outcome(tmp_path, PASSED, PASSED, skipped("this user may not read the kernel log: EPERM"))
-    lines = table([found]).splitlines()
-    assert lines[1].split() == ["trixie", "user", "3.12.1", "40", "150", "400", "2", "0", "1", "61", "good"]
-    assert lines[2].startswith("left out: this user may not read the kernel log")
-
-
-def test_several_settings_of_pip_become_one_in_which_the_first_counts() -> None:
-    site = "[global]\nindex-url = a\nfind-links =\n  one\n  two\n[install]\nuser = no\n"
-    person = "[global]\nindex-url = b\ntimeout: 3\n"
-    assert merged(site + "\n" + person) == (
-        "[global]\nindex-url = a\nfind-links = \n one\n two\ntimeout = 3\n[install]\nuser = no\n"
-    )
-
-
 def test_what_changed_outside_the_checkout_is_found(tmp_path: Path) -> None:
     for name in ("etc/new", "home/x/checkout/new", "home/x/.cache"):
         path = tmp_path / name
@@ -76,11 +60,6 @@ def test_what_changed_outside_the_checkout_is_found(tmp_path: Path) -> None:
         path.touch()
     assert sorted(changes(tmp_path, Path("/home/x/checkout"), 0)) == ["/etc/new", "/home/x/.cache"]
     assert changes(tmp_path, Path("/home/x/checkout"), 2**40) == []
-
-
-def test_make_hands_nothing_down_to_the_make_that_is_tried(tmp_path: Path) -> None:
-    handed_down = {"MAKEFLAGS": "", "MAKELEVEL": "1", "ARGS": "-k host", "PATH": "/bin", "PIP_CACHE_DIR": "/c"}
-    assert surroundings(handed_down, tmp_path) == {"PATH": "/bin", "PIP_CACHE_DIR": "/c"}
 
 
 def test_a_bare_root_and_the_pythons_are_those_that_the_project_names() -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from tests.lab.bench.report import CannotRunError, Progress
 from tests.lab.bench.rig import QUICK, Rig
 from tests.lab.drill import reliability
-from tests.lab.drill.drilled_daemon import EVERYTHING, Page, drilled
+from tests.lab.drill.drilled_daemon import Page, drilled
 from tests.lab.drill.faults import PLAIN, STARTS, Fault
 from tests.lab.drill.measured_fault import BACK, LATENCY, MEMORY, NOTICED, MeasuredFault
 
@@ -72,24 +71,6 @@ def _found(**figures: object) -> MeasuredFault:
 def test_a_figure_beyond_its_target_is_named(name: str, within: object, beyond: object) -> None:
     assert _found(**{name: within}).missed() == []
     assert len(_found(**{name: beyond}).missed()) == 1
-
-
-def test_the_table_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
-    document = tmp_path / "reliability.md"
-    document.write_text(f"# Before\n\n{reliability.BEGINS}\nold\n{reliability.ENDS}\n\nAfter\n")
-    reliability.write([_found(), _found(why="no compiler")], "A machine.", document)
-    text = document.read_text()
-    assert "| x | y | 1.0 s | 1.0 s | 1.0 s | +0.0 MiB | 1 ms | nothing | met |\n" in text
-    assert "| NOT RUN: no compiler |\n" in text
-    assert "old" not in text
-
-
-def test_a_page_that_is_not_as_it_was_says_in_what() -> None:
-    before = Page('coldplate_gpu_up{gpu="0"} 1\ncoldplate_gpu_sample_age_seconds{gpu="0"} 0.5\n')
-    assert before.differs(before, EVERYTHING) == ""
-    assert "gpu_up" in Page("").differs(before, EVERYTHING)
-    old = Page('coldplate_gpu_up{gpu="0"} 1\ncoldplate_gpu_sample_age_seconds{gpu="0"} 60\n')
-    assert "sample_age" in old.differs(before, EVERYTHING)
 
 
 def test_the_documents_table_has_every_fault() -> None:

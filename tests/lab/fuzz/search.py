@@ -5,15 +5,11 @@ Each search runs in a child process, which is watched: a crash of a C library en
 
 from __future__ import annotations
 
-import mmap
 import os
 import pickle
 import random
 import resource
-import select
-import shutil
 import signal
-import struct
 import sys
 import tempfile
 import threading
@@ -34,8 +30,6 @@ STALE_CALLS = 3000
 """A function that showed nothing new for as many calls is traced no more: a search gets faster as it learns."""
 MEMORY = 1 << 30
 """Bytes of address space that a search may take beyond those it begins with."""
-_STAMP = struct.Struct("dI")
-_AREA = 1 << 20
 
 Step = tuple[CodeType, int, int]
 
@@ -92,10 +86,10 @@ class Coverage:
 
 
 class Engine:
-    """One search; `tell` gets each input first. The same seed and number of executions give the same inputs."""
+    """One search; the file `last` gets each input first. A seed and a number of executions give the same inputs."""
 
-    def __init__(self, target: Target, seed: int, folder: Path, tell: Callable[[bytes], object] = bytes) -> None:
-        self.target, self.folder, self._tell = target, folder, tell
+    def __init__(self, target: Target, seed: int, folder: Path) -> None:
+        self.target, self.folder, self.last = target, folder / "input", folder / "last"
         self.coverage = Coverage()
         self.kept: list[bytes] = []
         self.crashes: dict[str, Crash] = {}
@@ -120,7 +114,7 @@ class Engine:
     def use(self, data: bytes) -> set[Step]:
         """What the input reached for the first time; a crash is remembered once for each place."""
         self.executions += 1
-        self._tell(data)
+        self.last.write_bytes(data)
         run = self.target.use
         crash = attempt(self.target, data, self.folder, lambda: self.coverage.run(lambda: run(data, self.folder)))
         if crash is None:
@@ -147,70 +141,41 @@ class Outcome(NamedTuple):
 
 
 def search(target: Target, seed: int, seconds: float, executions: int) -> Outcome:
-    """Search for some time; inputs that crash are put into the corpus."""
-    area = mmap.mmap(-1, _AREA)
-    _STAMP.pack_into(area, 0, time.monotonic(), 0)
-    reader, writer = os.pipe()
+    """Search for some time, in a child that is watched; inputs that crash are put into the corpus."""
     began = time.monotonic()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            os.close(reader)
-            answer = _inside(target, seed, seconds, executions, area)
-            with os.fdopen(writer, "wb") as out:
-                pickle.dump(answer, out)
-            status = 0
-        finally:
-            os._exit(status)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as source:
-        told, ended = _watch(child, source.fileno(), area, target)
-    done, steps, crashes = pickle.loads(told) if told else (0, 0, [])
-    if not told:
-        size = _STAMP.unpack_from(area)[1]
-        crashes = [Crash(ended, "process", area[_STAMP.size : _STAMP.size + size])]
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as name:
+        engine, found = Engine(target, seed, Path(name)), Path(name, "found")
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+                resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY, held + MEMORY))
+                engine.search(seconds, executions)
+                result = engine.executions, len(engine.coverage.steps), list(engine.crashes.values())
+                found.write_bytes(pickle.dumps(result))
+                status = 0
+            finally:
+                os._exit(status)
+        if ended := _ended(child, engine.last, 20 * target.seconds + 20):
+            done, steps = 0, 0
+            crashes = [Crash(ended, "process", engine.last.read_bytes() if engine.last.exists() else b"")]
+        else:
+            done, steps, crashes = pickle.loads(found.read_bytes())
     return Outcome(time.monotonic() - began, done, steps, [(_save(target, crash.data), crash) for crash in crashes])
 
 
-def _inside(target: Target, seed: int, seconds: float, executions: int, area: mmap.mmap) -> object:
-    """The search itself, in the child."""
-    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (held + MEMORY, held + MEMORY))
-    folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
-
-    def tell(data: bytes) -> None:
-        kept = data[: _AREA - _STAMP.size]
-        _STAMP.pack_into(area, 0, time.monotonic(), len(kept))
-        area[_STAMP.size : _STAMP.size + len(kept)] = kept
-
-    try:
-        engine = Engine(target, seed, folder / "input", tell)
-        engine.search(seconds, executions)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return engine.executions, len(engine.coverage.steps), list(engine.crashes.values())
-
-
-def _watch(child: int, reader: int, area: mmap.mmap, target: Target) -> tuple[bytes, str]:
-    """The child's answer; empty where it ended without one, or had to be ended, and why."""
-    patience = 20 * target.seconds + 20
-    poll = select.poll()
-    poll.register(reader, select.POLLIN)
-    answer, ended, heard = b"", "", 0.0
-    while True:
-        if poll.poll(500):
-            part = os.read(reader, 1 << 20)
-            if not part:
-                break
-            answer += part
-            heard = time.monotonic()
-        elif time.monotonic() - max(heard, _STAMP.unpack_from(area)[0]) > patience:
+def _ended(child: int, last: Path, patience: float) -> str:
+    """Why the child ended without a result, or had to be ended; empty if it has one."""
+    began = time.time()
+    while not (done := os.waitpid(child, os.WNOHANG))[0]:
+        if time.time() - max(began, last.stat().st_mtime if last.exists() else 0.0) > patience:
             os.kill(child, signal.SIGKILL)
-            ended = f"blocked the process for {patience:g} s"
-            break
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return (b"", ended or f"ended the process: {code}") if code != 0 else (answer, "")
+            os.waitpid(child, 0)
+            return f"blocked the process for {patience:g} s"
+        time.sleep(0.2)
+    code = os.waitstatus_to_exitcode(done[1])
+    return f"ended the process: {code}" if code else ""
 
 
 def _save(target: Target, data: bytes) -> Path:

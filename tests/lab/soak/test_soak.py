@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 
-import pytest
-
 from tests.lab.bench.processes import MIB
-from tests.lab.bench.report import CannotRunError, Progress
-from tests.lab.bench.rig import QUICK, Rig
+from tests.lab.bench.report import Progress
 from tests.lab.soak import growth
 from tests.lab.soak.accelerated import LOOK_EVERY, PAGE_EVERY, RELOAD_EVERY, accelerated
 from tests.lab.soak.growth import MEMORY_LIMIT, Soaked, Trend, mebibytes
-from tests.lab.soak.real_time import in_real_time
 
 HOUR = 3600
 
@@ -41,16 +36,3 @@ def test_minutes_at_accelerated_time_look_at_everything() -> None:
     soaked = accelerated(Progress(), seconds, warm=0.0)
     assert soaked.told == f"1 reloads, {seconds // PAGE_EVERY} pages"
     assert all(len(trend.samples) == seconds // LOOK_EVERY for trend in soaked.trends)
-
-
-def test_seconds_in_real_time_change_everything_once() -> None:
-    try:
-        with Rig(QUICK, Progress()) as rig:
-            soaked = in_real_time(rig, 6.0, looks=20)
-    except CannotRunError as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"{error}, and CI=true")
-        pytest.skip(str(error))
-    assert soaked.told.startswith("1 rounds of changes, ")
-    assert not soaked.troubles
-    assert all(trend.samples for trend in soaked.trends)
