@@ -9,13 +9,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.lab.bring.archive import Archive, ShortageError
-from tests.lab.bring.deployers import Deployers
+from tests.lab.bring.archive import Archive, ShortageError, newest_sources
+from tests.lab.bring.deployers import provide_deployers
 from tests.lab.bring.environment import Environment
-from tests.lab.bring.programs import PACKAGERS, NewestPrometheus, Programs
+from tests.lab.bring.programs import ENGINES, PACKAGERS, RECENT_ONES, Programs, provide_scripts
 from tests.lab.bring.wheels import Wheelhouse
 
 ROOT = Path(__file__).resolve().parents[3]
+USAGE = (
+    "environment run|dev|bench [named] | wheels MACHINE | programs | rpm | recent | newest"
+    " | engines [needed] | deployers"
+)
 
 
 @contextmanager
@@ -33,44 +37,36 @@ def alone(root: Path) -> Iterator[None]:
         os.close(folder)
 
 
-def _strict() -> bool:
-    return os.environ.get("CI") == "true"
-
-
 def main(arguments: Sequence[str], root: Path = ROOT) -> int:
     """0 where all is there; 1 with one line that says what is missing and how to get it."""
-    archive = Archive(root / ".programs" / "apt")
+    programs = root / ".programs"
+    archive, newest = Archive(programs / "apt"), Archive(programs / "newest" / "apt", newest_sources)
+    environment = Environment(root, archive)
+    strict = os.environ.get("CI") == "true"
     try:
         with alone(root):
             match arguments:
                 case ["environment", extra, *named]:
-                    Environment(root, archive).provide(extra, named=bool(named))
+                    environment.provide(extra, named=bool(named))
                     return 0
                 case ["wheels", machine]:
-                    environment = Environment(root, archive)
                     environment.provide("run", named=False)
-                    Wheelhouse(root, root / ".programs" / "wheels", environment).provide(machine)
+                    Wheelhouse(root, programs / "wheels", environment).provide(machine)
                     return 0
-                case ["newest"]:
-                    return NewestPrometheus(root / ".programs" / "newest").provide()
-                case ["recent"]:
-                    return NewestPrometheus(root / ".programs" / "newest").provide_programs(strict=_strict())
-                case ["engines", *needed]:
-                    return NewestPrometheus(root / ".programs" / "newest").provide_engines(
-                        strict=bool(needed) or _strict()
-                    )
                 case ["deployers"]:
-                    folder = root / ".programs"
-                    return Deployers(root, folder, root / ".venv" / "bin" / "python").provide(strict=_strict())
-                case ["rpm"]:
-                    return Programs(root / ".programs", archive, PACKAGERS).provide(strict=True)
+                    return provide_deployers(root, environment, strict=strict)
                 case ["programs"]:
-                    return Programs(root / ".programs", archive).provide(strict=_strict())
-        print(
-            "usage: tests/lab/bring environment run|dev|bench [named] | wheels MACHINE | programs | rpm | recent"
-            " | newest | engines [needed] | deployers",
-            file=sys.stderr,
-        )
+                    return Programs(programs, archive).provide(strict=strict)
+                case ["rpm"]:
+                    return Programs(programs, archive, PACKAGERS).provide(strict=True)
+                case ["recent"]:
+                    return Programs(programs / "newest", newest, RECENT_ONES).provide(strict=strict)
+                case ["engines", *needed]:
+                    return Programs(programs / "newest", newest, ENGINES).provide(strict=bool(needed) or strict)
+                case ["newest"]:
+                    provide_scripts(programs / "newest" / "scripts", newest)
+                    return Programs(programs / "newest", newest, RECENT_ONES).provide(strict=True)
+        print(f"usage: tests/lab/bring {USAGE}", file=sys.stderr)
         return 2
     except ShortageError as shortage:
         print(f"coldplate: {shortage}", file=sys.stderr)

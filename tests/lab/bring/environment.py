@@ -144,8 +144,8 @@ class Environment:
         print(f"setting up .venv{' for development' if TOOLS in extras else ''} ...", flush=True)
         self._note.unlink()  # until pip is through, nobody knows what is there
         chosen = ",".join(each for each in extras if each != TOOLS)
-        failed = self._pip("--require-hashes", "-r", str(LOCKED)) if TOOLS in extras else []
-        failed = failed or self._pip("-e", f".[{chosen}]" if chosen else ".")
+        failed = self.pip("install", "--require-hashes", "-r", str(LOCKED)) if TOOLS in extras else []
+        failed = failed or self.pip("install", "-e", f".[{chosen}]" if chosen else ".")
         if failed:
             self._write(note)  # pip changes nothing when it fails: what was complete still works
             print("\n".join(failed), file=sys.stderr)
@@ -154,10 +154,6 @@ class Environment:
                 "settings (pip.conf, PIP_INDEX_URL, HTTPS_PROXY); then run make again"
             )
         self._write({**note, "extras": extras, "project": self.made_from(extras)})
-
-    def _pip(self, *what: str) -> list[str]:
-        """What pip said if it could not install this; nothing if it could."""
-        return self.pip("install", *what)
 
     def _write(self, note: dict) -> None:
         write(self._note, json.dumps(note, indent=1) + "\n")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tests.lab.bring import wrappers
-from tests.lab.bring.archive import Archive, ShortageError, newest_sources
+from tests.lab.bring.archive import Archive, ShortageError
 
 RECENT = (3, 5)
 """The version of Prometheus whose language is spoken here; a later one of 3 will do."""
@@ -39,17 +39,8 @@ def starts(program: Path) -> str:
     return run(program, "-version")
 
 
-def is_recent(program: Path) -> str:
+def is_recent(program: Path, wanted: tuple[int, int] = RECENT) -> str:
     """What is wrong with a program of Prometheus: nothing, or that its language is older than the one spoken here."""
-    return _at_least(program, RECENT)
-
-
-def is_recent_alertmanager(program: Path) -> str:
-    """The same of Alertmanager's, which knows Prometheus 3's names from some version on."""
-    return _at_least(program, RECENT_ALERTMANAGER)
-
-
-def _at_least(program: Path, wanted: tuple[int, int]) -> str:
     try:
         done = subprocess.run([str(program), "--version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -58,6 +49,11 @@ def _at_least(program: Path, wanted: tuple[int, int]) -> str:
     if told is None or (int(told[1]), int(told[2])) < wanted:
         return f"its version is {told[0].split()[1] if told else 'unknown'}, and {'.'.join(map(str, wanted))} is wanted"
     return ""
+
+
+def is_recent_alertmanager(program: Path) -> str:
+    """The same of Alertmanager's, which knows Prometheus 3's names from some version on."""
+    return is_recent(program, RECENT_ALERTMANAGER)
 
 
 def compiles(compiler: Path) -> str:
@@ -200,60 +196,26 @@ class Programs:
                     raise
 
 
-PACKAGE = "prometheus"
 SCRIPTS = PurePosixPath("promql/promqltest/testdata")
-"""Where the scripts are in Prometheus's source."""
+"""Where the scripts of Prometheus's authors are in its source."""
 
 
-class NewestPrometheus:
-    """Programs in `folder`/usr/bin, and scripts in `folder`/scripts/RELEASE."""
-
-    def __init__(self, folder: Path, archive: Archive | None = None, wanted: tuple[Program, ...] = RECENT_ONES) -> None:
-        self._folder = folder
-        self._archive = archive or Archive(folder / "apt", newest_sources)
-        self._wanted = wanted
-
-    def provide(self) -> int:
-        """Find or bring all; 1 where a program is missing. Scripts that are missing are named, and are no failure."""
-        if (missing := self._scripts()) is not None:
-            print(f"missing: Prometheus's test scripts ({missing}); they are left out", file=sys.stderr)
-        return self.provide_programs(strict=True)
-
-    def provide_programs(self, *, strict: bool) -> int:
-        """Find or bring the programs alone; 1 where one is missing and `strict`."""
-        return Programs(self._folder, self._archive, self._wanted).provide(strict=strict)
-
-    def provide_engines(self, *, strict: bool) -> int:
-        """Find or bring what a fleet runs on: VictoriaMetrics, its scraper and evaluator, and an Alertmanager."""
-        return Programs(self._folder, self._archive, ENGINES).provide(strict=strict)
-
-    def _scripts(self) -> ShortageError | OSError | tarfile.TarError | None:
-        """The reason that there are none, or nothing."""
-        place = self._folder / "scripts"
-        if place.is_dir():
-            return None
-        part = place.with_name("scripts.part")
-        shutil.rmtree(part, ignore_errors=True)
-        try:
-            with tarfile.open(self._archive.source(PACKAGE)) as archive:
-                _unpack(archive, part)
-            part.rename(place)
-        except (ShortageError, OSError, tarfile.TarError) as error:
-            return error
-        return None
-
-
-def _unpack(archive: tarfile.TarFile, folder: Path) -> None:
-    """Write the scripts, below the name of the release; nothing else of the archive, and nothing outside the folder."""
-    found = False
-    for member in archive:
-        path = PurePosixPath(member.name)
-        held = archive.extractfile(member) if member.isfile() else None
-        if held is None or path.suffix != ".test" or path.parts[1:-1] != SCRIPTS.parts or ".." in path.parts:
-            continue
-        release = folder / path.parts[0].strip("/.")
-        release.mkdir(parents=True, exist_ok=True)
-        (release / path.name).write_bytes(held.read())
-        found = True
-    if not found:
-        raise ShortageError(f"the source of {PACKAGE} holds no test scripts")
+def provide_scripts(place: Path, archive: Archive) -> None:
+    """Bring the test scripts of the newest Prometheus into `place`/RELEASE; those that are missing are named."""
+    if place.is_dir():
+        return
+    part = place.with_name("scripts.part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        with tarfile.open(archive.source("prometheus")) as source:
+            for member in source:
+                path = PurePosixPath(member.name)
+                held = source.extractfile(member) if member.isfile() else None
+                if held is None or path.suffix != ".test" or path.parts[1:-1] != SCRIPTS.parts or ".." in path.parts:
+                    continue
+                release = part / path.parts[0].strip("/.")
+                release.mkdir(parents=True, exist_ok=True)
+                (release / path.name).write_bytes(held.read())
+        part.rename(place)
+    except (ShortageError, OSError, tarfile.TarError) as error:
+        print(f"missing: Prometheus's test scripts ({error}); they are left out", file=sys.stderr)

@@ -1,38 +1,33 @@
 """What a stranger's first `make` meets: an interrupted set-up, another Python, no network, a file that is not the one
-that was listed. The environments and apt are real; pip in them is a stand-in that takes no time and no network.
+that was listed. The environments are real; pip in them is a stand-in that takes no time and no network.
+
+`make test-bare` tries the rest on machines that nobody prepared: what apt brings, and that nothing else is changed.
 """
 
 from __future__ import annotations
 
 import ast
-import gzip
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-import threading
 import zipfile
-from collections.abc import Callable, Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tests.lab.bring import deployers
-from tests.lab.bring.archive import Archive
+from tests.lab.bring.archive import Archive, ShortageError
 from tests.lab.bring.command import main
-from tests.lab.bring.programs import Program, Programs, compiles, is_recent
+from tests.lab.bring.programs import Program, Programs, is_recent
 from tests.servers import need
-
-SINGLE = Path(__file__).with_name("self_unpacking.py")
 
 ROOT = Path(__file__).resolve().parents[3]
 ENTRY = Path(__file__).with_name("__main__.py")
-HELLO = Program("hello", (("newer",), ("hello",)))
+SINGLE = Path(__file__).with_name("self_unpacking.py")
 TOOLS = "--require-hashes tests/tools.txt"
 PIP = """
 import os, pathlib, sys, sysconfig
@@ -50,62 +45,6 @@ else:
     with open("asked", "a") as file:
         file.write("--require-hashes " * ("--require-hashes" in sys.argv) + what + "\\n")
 """
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *arguments: object) -> None:
-        pass
-
-
-class Mirror:
-    """A Debian archive of tiny packages."""
-
-    def __init__(self, files: Path) -> None:
-        self.files = files
-        self._listed = ""
-        files.mkdir()
-
-    def add(self, name: str, files: dict[str, str | Path], needs: str = "") -> None:
-        tree = self.files.parent / f"{name}-tree"
-        fields = f"Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: x <x@example.org>\n"
-        fields += (f"Depends: {needs}\n" if needs else "") + "Description: for a test\n"
-        for inside, held in {"DEBIAN/control": fields, **files}.items():
-            path = tree / inside
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(held.read_bytes() if isinstance(held, Path) else held.encode())
-            path.chmod(0o755)
-        package = self.files / f"{name}_1_all.deb"
-        command = ["dpkg-deb", "--build", "--root-owner-group", "-Zgzip", str(tree), str(package)]
-        subprocess.run(command, check=True, capture_output=True)
-        raw = package.read_bytes()
-        digest = hashlib.sha256(raw).hexdigest()
-        self._listed += f"{fields}Filename: ./{package.name}\nSize: {len(raw)}\nSHA256: {digest}\n\n"
-        (self.files / "Packages.gz").write_bytes(gzip.compress(self._listed.encode()))
-        changed = 1_600_000_000 + self._listed.count("SHA256")  # apt asks for what changed, in whole seconds
-        os.utime(self.files / "Packages.gz", (changed, changed))
-
-
-@pytest.fixture
-def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
-    """Where apt looks for packages in this test, whatever the machine's sources say."""
-    if not Archive.exists():
-        pytest.skip("this is no Debian: NOTHING is tried of what brings programs from one")
-    made = Mirror(tmp_path / "mirror")
-    made.add("hello", {"usr/bin/hello": "#!/bin/sh\necho unpacked\n"}, needs="world")
-    made.add("world", {"usr/lib/world": "w"})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(made.files)))
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}).start()
-    sources, settings = tmp_path / "sources.list", tmp_path / "apt.conf"
-    sources.write_text(f"deb [trusted=yes] http://127.0.0.1:{server.server_port} ./\n")
-    settings.write_text(
-        f'Dir::Etc::sourcelist "{sources}"; Dir::Etc::sourceparts "/dev/null"; Dir::Etc::parts "/dev/null";\n'
-        'Acquire::http::Proxy "DIRECT"; Acquire::Retries "0";\n'
-        f'APT::Update::Post-Invoke {{ "touch {tmp_path}/the-hook-ran"; }};\n'
-    )
-    monkeypatch.setenv("APT_CONFIG", str(settings))
-    yield made
-    server.shutdown()
-    server.server_close()
 
 
 # -- .venv ------------------------------------------------------------------------------------------------------------
@@ -220,91 +159,58 @@ def test_without_a_network_pips_words_and_one_line_are_printed_and_what_was_ther
     assert made.works()
 
 
-def test_a_python_whose_pip_is_a_package_of_its_own_gets_that_package(
-    fresh: Checkout, mirror: Mirror, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("tests.lab.bring.environment.WHEELS", fresh.root / "none")
-    assert fresh.provide() == 1
-    assert "python3-venv" in one_line(capsys)
-    assert not fresh.venv.exists()
-    mirror.add("python3-pip-whl", {f"usr/share/python-wheels/{fresh.wheel.name}": fresh.wheel})
-    mirror.add("ca-certificates", {"usr/share/ca-certificates/mozilla/A.crt": "a certificate"})
-    assert fresh.provide() == 0
-    assert fresh.works()
-
-
 # -- .programs --------------------------------------------------------------------------------------------------------
 
 
-class Brought:
-    """A .programs folder, and a folder of programs that the machine has, before all others."""
+class FakeArchive(Archive):
+    """Holds two packages with a program each, of which one does not run."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.machine = folder / "a b" / ".programs", folder / "machine"
-        self.ours = self.folder / "usr" / "bin" / "hello"
-        self.tree = self.folder / "unpacked" / "hello"
-        self.machine.mkdir()
-        monkeypatch.setenv("PATH", os.pathsep.join([str(self.ours.parent), str(self.machine), os.environ["PATH"]]))
+    def fetch(self, *packages: str, dependencies: bool = False) -> list[Path]:
+        if packages[0] not in ("hello", "broken"):
+            raise ShortageError(f"apt did not bring {packages[0]}")
+        return [self.folder / packages[0]]
 
-    def provide(self, *wanted: Program, strict: bool = True) -> int:
-        return Programs(self.folder, Archive(self.folder / "apt"), wanted or (HELLO,)).provide(strict=strict)
-
-    def install(self, text: str) -> None:
-        (self.machine / "hello").write_text(f"#!/bin/sh\n{text}\n")
-        (self.machine / "hello").chmod(0o755)
-
-    def says(self) -> str:
-        return subprocess.run([self.ours], capture_output=True, text=True, check=True).stdout.strip()
+    def unpack(self, files: Iterable[Path], folder: Path, without: frozenset[str] = frozenset()) -> None:
+        (file,) = files
+        program(folder / "usr" / "bin" / file.name, "echo why >&2; exit 7" if file.name == "broken" else "echo here")
 
 
-@pytest.fixture
-def brought(mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Brought:
-    found = Brought(tmp_path, monkeypatch)
-    assert found.provide() == 0
-    return found
+def program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
 
 
-def test_what_the_machine_lacks_is_unpacked_once_and_its_own_is_preferred(
-    brought: Brought, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_what_the_machine_lacks_is_unpacked_its_own_is_preferred_and_what_cannot_be_had_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert brought.says() == "unpacked"
-    assert not (tmp_path / "the-hook-ran").exists()
-    capsys.readouterr()
-    monkeypatch.setenv("APT_CONFIG", "/nonexistent")  # nothing is fetched a second time
-    assert brought.provide() == 0
-    assert capsys.readouterr() == ("", "")
-    brought.install("exit 3")
-    assert brought.provide() == 0
-    assert brought.says() == "unpacked"
-    brought.install("echo mine")
-    assert brought.provide() == 0
-    assert not brought.ours.exists()
+    folder, machine = tmp_path / "a b" / ".programs", tmp_path / "machine"
+    ours = folder / "usr" / "bin" / "hello"
+    monkeypatch.setenv("PATH", os.pathsep.join([str(ours.parent), str(machine), os.environ["PATH"]]))
+    hello, absent, broken = (Program(name, ((name,),)) for name in ("hello", "absent", "broken"))
+    hello = Program("hello", (("newer",), ("hello",)))
 
+    def provide(*wanted: Program, strict: bool = True) -> int:
+        return Programs(folder, FakeArchive(tmp_path / "apt"), wanted).provide(strict=strict)
 
-def test_what_cannot_be_had_is_named_and_fails_only_where_it_must(
-    brought: Brought, mirror: Mirror, capsys: pytest.CaptureFixture[str]
-) -> None:
-    mirror.add("broken", {"usr/bin/broken": "#!/bin/sh\necho why >&2; exit 7\n"})
-    absent, broken = Program("absent", (("nosuch",),)), Program("broken", (("broken",),))
-    assert brought.provide(absent, broken, HELLO, strict=False) == 0
+    assert provide(hello, absent, broken, strict=False) == 0
     said = capsys.readouterr().err
-    assert "missing: absent" in said and "nosuch" in said
-    assert "missing: broken" in said and "why" in said
+    assert "missing: absent (apt did not bring absent)" in said
+    assert "missing: broken (exit status 7: why)" in said
     assert shutil.which("broken") is None
-    assert brought.says() == "unpacked"
-    assert brought.provide(absent) == 1
+    assert provide(absent) == 1
+    assert subprocess.run([ours], capture_output=True, text=True, check=True).stdout == "here\n"
+    for text, brought in (("exit 3", True), ("echo mine", False)):
+        program(machine / "hello", text)
+        assert provide(hello) == 0
+        assert ours.exists() is brought
 
 
-def test_a_compiler_without_headers_and_an_old_prometheus_are_of_no_use(tmp_path: Path) -> None:
-    program = tmp_path / "program"
-    for text, proof, good in (
-        ('[ "$1" = --version ]', compiles, False),
-        *((f"echo 'prometheus, version {version} (branch: x)'", is_recent, good)
-          for version, good in (("3.5.3+ds1", True), ("3.11.0", True), ("3.4.9", False), ("2.53.5", False))),
-    ):  # fmt: skip
-        program.write_text(f"#!/bin/sh\n{text}\n")
-        program.chmod(0o755)
-        assert (proof(program) == "") is good, text
+def test_an_old_prometheus_is_of_no_use(tmp_path: Path) -> None:
+    for version, good in (("3.5.3+ds1", True), ("3.11.0", True), ("3.4.9", False), ("2.53.5", False)):
+        made = program(tmp_path / "program", f"echo 'prometheus, version {version} (branch: x)'")
+        assert (is_recent(made) == "") is good, version
 
 
 def test_every_file_that_pip_brings_is_locked_by_its_hash() -> None:
@@ -319,10 +225,9 @@ def test_every_file_that_pip_brings_is_locked_by_its_hash() -> None:
 # -- make -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", ["run", "test", "programs"])
-def test_a_machine_without_python_is_one_line(target: str) -> None:
+def test_a_machine_without_python_is_one_line() -> None:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    command = [need("make"), target, "PYTHON=no-such-python"]
+    command = [need("make"), "test", "PYTHON=no-such-python"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=clean)
     first, *others = done.stderr.splitlines()
     assert done.returncode != 0
