@@ -109,23 +109,6 @@ def use_dashboard(data: bytes, folder: Path) -> None:
         evaluate_query(query)
 
 
-BOARD = b"""{"templating": {"list": [{"name": "v", "type": "query", "query": "label_values(DCGM_TEMP, gpu)"}]},
-"panels": [{"title": "T", "targets": [{"expr": "rate(a{gpu=~\\"$gpu\\"}[$__rate_interval]) or [[b]] default 0"}]}]}
-"""
-
-WEB = b"""tls_server_config:
-  cert_file: server.crt
-  key_file: server.key
-  client_auth_type: RequireAndVerifyClientCert
-  client_ca_file: ca.crt
-  min_version: TLS12
-  cipher_suites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]
-http_server_config:
-  headers: {X-Frame-Options: deny}
-basic_auth_users:
-  alice: $2y$10$EYxs8IOG46m9CtpB/XlPxO1ei7E4BjAen0SUv6di7mD4keR/8JO6m
-"""
-
 TARGETS = (
     Target("config", ("agent/config/reading.py", "agent/config/quantities.py", "agent/lib/yamltree.py"), use_config,
            (b"sampling: {fast: 1s}\n", b""), (ConfigError,), files=("tests/lib/every-key.yaml",), seconds=4.0),
@@ -142,11 +125,11 @@ TARGETS = (
     Target("credentials", ("agent/lib/http_target.py",), use_credentials, (b"a pass phrase, 3 words\n",
            b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n", b"")),
     Target("dashboards", ("agent/commands/compat_check/query_extraction.py",
-           "agent/commands/compat_check/query_extraction.py"), use_dashboard, (BOARD,
-           b"kind: PrometheusRule\nspec: {groups: [{rules: [{alert: A, expr: sum by (gpu) (a) > $b}]}]}\n"),
+           "agent/commands/compat_check/query_extraction.py"), use_dashboard, (
+           b"kind: PrometheusRule\nspec: {groups: [{rules: [{alert: A, expr: sum by (gpu) (a) > $b}]}]}\n",),
            (NoQueriesError,), words=(b"${v:regex}", b"[[v]]", b"$__range", b"libraryPanel", b"__name__=~",
            b"datasource"), named=True, seconds=4.0),
-    Target("web-files", ("exporters/protection/web_file.py", "exporters/protection/web_file.py"), use_web_file, (WEB,),
+    Target("web-files", ("exporters/protection/web_file.py", "exporters/protection/web_file.py"), use_web_file, (),
            (WebFileError,), words=(b"rate_limit:", b"interval: 1s", b"burst: 10", b"client_allowed_sans:", b"null",
            b"1e999", b"cert: |"), named=True),
     Target("expectations", ("agent/health/expectations.py",), use_expectations, (b"gpus: 8\n",), (ExpectationError,),
