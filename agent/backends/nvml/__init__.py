@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from agent.backends.device_sources import SourceOptions
 from agent.backends.nvml.nvml_source import NvmlSource
 
@@ -16,4 +14,4 @@ def make_source(options: SourceOptions) -> NvmlSource:
         return NvmlSource(wall=options.wall)
     from agent.backends.nvml.trace_replay import open_trace  # no node needs it that has GPUs
 
-    return NvmlSource(wall=options.wall, load=lambda: open_trace(Path(options.trace)))
+    return NvmlSource(wall=options.wall, load=lambda: open_trace(options.trace))

@@ -106,10 +106,10 @@ class ReplayDriver:
             array.store(index, int(code), float(value))
 
 
-def open_trace(path: Path) -> ReplayDriver:
+def open_trace(path: str) -> ReplayDriver:
     """Return what stands in for the driver of the machine that was traced. Raises SourceError."""
     try:
-        return ReplayDriver(DriverTrace(path), time.sleep)
+        return ReplayDriver(DriverTrace(Path(path)), time.sleep)
     except DriverTraceError as error:
         raise SourceError(str(error)) from error
 
