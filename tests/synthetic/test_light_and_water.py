@@ -11,6 +11,7 @@ from agent.catalogue import BY_NAME, optics, transceivers
 from agent.catalogue.equipment import ROWS as WATER
 from agent.model import Lane
 
+SUPPLY = "coolant_supply_temperature_celsius/Chassis_0/Tray"
 PORT = "ethernet_fec_{}_total/" + "enp41s0f0np0"
 LATER = {
     "coldplate_ethernet_fec_bin_blocks_total", "coldplate_ethernet_fec_lane_corrected_blocks_total",
@@ -155,6 +156,33 @@ def test_water_cools_down_again_after_the_fault(play, write):
     assert cold == pytest.approx(25.0, abs=0.05)
 
 
+def test_coolant_that_flows_slowly_returns_warmer_and_takes_the_same_heat(play, write):
+    node = play(write(scenario("nvl72-tray", "{kind: coolant-slow, at: 100s, duration: 100s, flow: 50%}")))
+    before, slow, after = (of_kind(node, "coolant", t, Lane.SLOW) for t in (90.0, 150.0, 250.0))
+
+    def rise(values):
+        return values["coolant_return_temperature_celsius/Chassis_0/Tray"] - values[SUPPLY]
+
+    assert slow["coolant_flow_liters_per_second/Chassis_0/Tray"] == pytest.approx(
+        0.5 * before["coolant_flow_liters_per_second/Chassis_0/Tray"]
+    )
+    assert rise(slow) == pytest.approx(2 * rise(before), rel=0.05)
+    assert rise(after) == pytest.approx(rise(before), rel=0.05)
+    assert slow[SUPPLY] == before[SUPPLY]
+
+
+def test_a_module_reads_what_a_scenario_sets_and_the_other_one_what_it_did(play, write):
+    fault = (
+        "{kind: reading, optic: enp41s0f0np0, at: 100s, metric: coldplate_transceiver_temperature_celsius, value: 72}"
+    )
+    node = play(write(scenario("dgx-h100-optics", fault)))
+    name = "transceiver_temperature_celsius/"
+    before, after = (of_kind(node, name, t, Lane.COLD) for t in (90.0, 150.0))
+    assert after[f"{name}enp41s0f0np0"] == 72.0
+    assert before[f"{name}enp41s0f0np0"] < 60.0
+    assert after[f"{name}enp170s0f0np0"] < 60.0
+
+
 @pytest.mark.parametrize(
     ("topology", "fault", "message"),
     [
@@ -166,6 +194,8 @@ def test_water_cools_down_again_after_the_fault(play, write):
         ("dgx-h100", "{kind: leak, detector: a}", "detector: dgx-h100 has none"),
         ("nvl72-tray", "{kind: leak, detector: a}", "detector: unknown value 'a'"),
         ("gb200-tray", "{kind: coolant-warm, degrees: 5}", "kind: gb200-tray is not cooled by water"),
+        ("gb200-tray", "{kind: coolant-slow, flow: 50%}", "kind: gb200-tray is not cooled by water"),
+        ("nvl72-tray", "{kind: humid-air, humidity: 90%}", "kind: nvl72-tray has no distribution unit"),
     ],
 )
 def test_a_fault_of_what_the_machine_does_not_have_is_an_error(write, topology, fault, message):

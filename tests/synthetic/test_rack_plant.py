@@ -170,3 +170,10 @@ def test_a_part_that_is_not_there_is_refused(write, topology: str, fault: str, p
 
 def test_other_machines_have_no_equipment() -> None:
     assert services_of_scenario(load_scenario("healthy-training"), lambda: 0.0) == {}
+
+
+def test_humid_air_brings_the_dew_point_near_the_coolant(rack: Callable[..., RackAt]) -> None:
+    humid = rack("{kind: humid-air, at: 100s, humidity: 95%}")
+    dry, wet = humid.read(60.0), humid.read(120.0)
+    (name,) = (each for each in wet if each.startswith("dew_point_celsius"))
+    assert dry[name] < 12.0 < 22.0 < wet[name]

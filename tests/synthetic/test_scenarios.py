@@ -242,6 +242,41 @@ def test_a_flapping_port_counts_its_drops_and_carries_nothing_while_down(play):
     assert node.node(65.0, Lane.SLOW)[port.format("physical_state_id")] == 2
 
 
+def test_a_port_that_traffic_avoids_carries_its_share_and_catches_up_with_nothing(play, write):
+    job = "jobs: [{id: '1', gpus: all, phases: [{kind: training}]}]"
+    fault = "{kind: ib-share, port: mlx5_4, at: 100s, duration: 100s, share: 25%}"
+    node = play(write(f"{{description: d, topology: dgx-h100, {job}, faults: [{fault}]}}"))
+
+    def sent(port, start, end):
+        name = f"infiniband_port_data_transmitted_bytes_total/{port}/1"
+        return node.node(end)[name] - node.node(start)[name]
+
+    assert sent("mlx5_4", 20.0, 100.0) == pytest.approx(sent("mlx5_3", 20.0, 100.0), rel=0.05)
+    assert sent("mlx5_4", 100.0, 200.0) == pytest.approx(0.25 * sent("mlx5_3", 100.0, 200.0), rel=0.05)
+    assert sent("mlx5_4", 200.0, 300.0) == pytest.approx(sent("mlx5_3", 200.0, 300.0), rel=0.05)
+
+
+def test_a_reading_is_set_in_the_series_with_the_label_and_in_no_other(play, write):
+    metric = "metric: coldplate_gpu_fabric_state, label: in_progress, value: 1"
+    fault = f"{{kind: reading, gpu: 3, at: 100s, duration: 60s, {metric}}}"
+    node = play(write(f"{{description: d, topology: dgx-h100, faults: [{fault}]}}"))
+
+    def state(gpu, t):
+        return {name for name, value in node.values(gpu, t, Lane.COLD).items() if "fabric_state" in name and value}
+
+    assert state(3, 90.0) == state(2, 110.0) == state(3, 170.0) == {"fabric_state/completed"}
+    assert state(3, 110.0) == {"fabric_state/completed", "fabric_state/in_progress"}
+
+
+def test_a_power_meter_that_does_not_answer_leaves_the_rest_of_the_node(play, write):
+    node = play(write("{description: d, topology: dgx-h100, faults: [{kind: meter-lost, at: 100s, duration: 60s}]}"))
+    power = "node_power_watts/synthetic"
+    assert power in node.node(90.0)
+    assert power not in node.node(110.0)
+    assert node.node(110.0).keys() == node.node(90.0).keys() - {power}
+    assert power in node.node(160.0)
+
+
 def test_a_bad_cable_counts_symbol_errors_on_one_port_alone(play):
     node = play("ib-symbol-errors")
     values = node.node(3660.0)

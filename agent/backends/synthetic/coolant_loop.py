@@ -27,6 +27,7 @@ class CoolantLoop:
     def __init__(self, scenario: Scenario) -> None:
         self._machine = scenario.topology
         self._warm = [fault for fault in scenario.faults if fault.kind == "coolant-warm"]
+        self._slow = [fault for fault in scenario.faults if fault.kind == "coolant-slow"]
         self._pumps = [fault for fault in scenario.faults if fault.kind == "pump-failure"]
 
     def warmth(self, t: float) -> float:
@@ -40,9 +41,10 @@ class CoolantLoop:
     def flow(self, t: float) -> float:
         """Return the flow, as a share of what it is rated for."""
         failed = self.failed(t)
+        left = min((fault.parameters["flow"] for fault in self._slow if fault.window.holds(t)), default=1.0)
         if not failed:
-            return FLOW
-        return FLOW * (STANDING if _stands(self._machine, failed) else ALONE)
+            return FLOW * left
+        return FLOW * left * (STANDING if _stands(self._machine, failed) else ALONE)
 
 
 def warmed(machine: MachineType, faults: Iterable[ScenarioFault]) -> float:

@@ -226,9 +226,9 @@ class ScenarioReader:
             given = [word for word in target.split("|") if word in keys]
             if len(given) != 1:
                 self.fail(_join(path, target.replace("|", " or ")), "is missing" if not given else "name only one")
-        if name == "coolant-warm" and not machine.connectors:
+        if name in ("coolant-warm", "coolant-slow") and not machine.connectors:
             self.fail(f"{path}.kind", f"{machine.name} is not cooled by water")
-        if name == "reservoir-low" and not machine.rack:
+        if name in ("reservoir-low", "humid-air") and not machine.rack:
             self.fail(f"{path}.kind", f"{machine.name} has no distribution unit")
         part = next((word for word in PARTS if word in keys), "")
         values = {key: self.value(keys, key, path, each) for key, each in kind.parameters.items()}

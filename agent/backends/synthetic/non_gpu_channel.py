@@ -197,6 +197,7 @@ class NonGpuChannel:
         ]
         self._power = Series(metric("coldplate_node_power_watts"), Node(), (("source", "synthetic"),))
         self._draw = NodePowerModel(scenario, self._tracks)
+        self._mute = tuple(fault for fault in scenario.faults if fault.kind == "meter-lost")
         self._switch_errors = SwitchErrors(scenario)
         self._optics = [SyntheticOptic(scenario, number) for number in range(len(machine.optics))]
         self._water = TrayWater(scenario, self._tracks)
@@ -219,7 +220,8 @@ class NonGpuChannel:
         for optic in self._optics:
             readings += optic.readings(lane, t)
         if lane is Lane.FAST:
-            readings.append(Reading(self._power, self._draw.watts(t)))
+            if not any(fault.window.holds(t) for fault in self._mute):
+                readings.append(Reading(self._power, self._draw.watts(t)))
             readings += self._switch_errors.readings(t)
         elif lane is Lane.SLOW:
             unnamed = {identity.gpu for identity in list(self._waiting.values())}

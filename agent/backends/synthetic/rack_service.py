@@ -86,6 +86,7 @@ class RackCooling:
         self._inlet, self._plant, self._heat = scenario.topology.inlet, plant, heat
         self._loop = CoolantLoop(scenario)
         self._low = [fault for fault in scenario.faults if fault.kind == "reservoir-low"]
+        self._humid = [fault for fault in scenario.faults if fault.kind == "humid-air"]
         self._leaks = {
             detector: [fault for fault in scenario.faults if fault.kind == "leak" and fault.part == detector]
             for detector in plant.leak_detectors
@@ -108,8 +109,9 @@ class RackCooling:
         self._add_loops(tree, path, t)
         detection = tree.part(path, "LeakDetection", status())
         tree.collection(detection, "LeakDetectors", {name: self._detector(name, t) for name in self._leaks})
+        humidity = max([HUMIDITY, *(100 * each.parameters["humidity"] for each in self._humid if each.window.holds(t))])
         tree.part(
-            path, "EnvironmentMetrics", {"TemperatureCelsius": excerpt(AIR), "HumidityPercent": excerpt(HUMIDITY)}
+            path, "EnvironmentMetrics", {"TemperatureCelsius": excerpt(AIR), "HumidityPercent": excerpt(humidity)}
         )
 
     def _pumps(self, t: float) -> dict[str, Document]:

@@ -12,11 +12,11 @@ from typing import NamedTuple, Union
 
 from agent.backends.synthetic.synthetic_faults import SENTINELS
 from agent.backends.synthetic.synthetic_ports import LANES
-from agent.catalogue import BY_NAME, ROWS
+from agent.catalogue import BY_NAME, ROWS, optics, transceivers
 from agent.catalogue.bindings import Field
 from agent.catalogue.equipment import LEAK_STATES
 from agent.lib.wording import shown
-from agent.model import Gpu, IbPort, Kind, Metric, Reason
+from agent.model import Gpu, IbPort, Kind, Metric, NvLink, Reason
 
 Value = Union[float, str]
 Parser = Callable[[object], Value]
@@ -143,6 +143,9 @@ _PORT_COUNTERS = choice(
     row.name.removeprefix(PORT_PREFIX) for row in ROWS if _of(row, IbPort) and row.kind is Kind.COUNTER
 )
 _REASONS = choice(reason.value for reason in Reason)
+_SETTABLE = choice(
+    row.name for row in ROWS if _of(row, Gpu, NvLink, IbPort) or row in optics.ROWS or row in transceivers.ROWS
+)
 
 PHASES: dict[str, PhaseKind] = {
     "idle": PhaseKind({}, "The process holds its memory and launches no kernels."),
@@ -171,6 +174,7 @@ _ON_PORT = ("port",)
 _ON_OPTIC = ("optic",)
 _ON_EITHER = ("gpu|port",)
 _ZERO = Parameter(number, 0.0)
+_ANY = quantity({}, "3", low=-1e15)
 _XID_WORDS = ("unsaid", "fatal", "nonfatal")
 _SXID_WORDS = ("fatal", "nonfatal")
 
@@ -259,6 +263,11 @@ FAULTS: dict[str, FaultKind] = {
         {"counter": Parameter(_PORT_COUNTERS, REQUIRED), "rate": _ZERO, "burst": _ZERO},
         "A counter of the port grows by `burst` at each onset and `rate` per second.",
     ),
+    "ib-share": FaultKind(
+        _ON_PORT,
+        {"share": Parameter(ratio, REQUIRED)},
+        "The port carries only `share` of its traffic; the job does not notice.",
+    ),
     "ib-rate": FaultKind(_ON_PORT, {"rate": Parameter(bandwidth, REQUIRED)}, "The link trained to a lower rate."),
     "light-loss": FaultKind(
         _ON_OPTIC,
@@ -289,6 +298,16 @@ FAULTS: dict[str, FaultKind] = {
     ),
     "supply-failure": FaultKind(("shelf",), {}, "A power supply of this power shelf of the rack fails."),
     "reservoir-low": FaultKind((), {}, "The reservoir of the rack's distribution unit is low."),
+    "humid-air": FaultKind(
+        (),
+        {"humidity": Parameter(ratio, REQUIRED)},
+        "The air at the rack's distribution unit has this relative humidity.",
+    ),
+    "coolant-slow": FaultKind(
+        (),
+        {"flow": Parameter(quantity({"%": 0.01}, "0.75 or 75%", low=0.05, high=1.0), REQUIRED)},
+        "Only `flow` of the coolant flows, which returns warmer; the GPUs stay as they are.",
+    ),
     "coolant-warm": FaultKind(
         (),
         {"degrees": Parameter(degrees, REQUIRED)},
@@ -299,6 +318,7 @@ FAULTS: dict[str, FaultKind] = {
         {"watts": Parameter(watts, REQUIRED), "ramp": Parameter(duration, 0.0)},
         "The node draws more power besides its GPUs, rising over `ramp`.",
     ),
+    "meter-lost": FaultKind((), {}, "The node's power meter does not answer."),
     "missing": FaultKind(
         _ON_EITHER,
         {"metric": Parameter(_SPOILABLE, REQUIRED), "reason": Parameter(_REASONS, "unsupported")},
@@ -313,5 +333,10 @@ FAULTS: dict[str, FaultKind] = {
         _ON_EITHER,
         {"metric": Parameter(_COUNTERS, REQUIRED), "by": Parameter(quantity({}, "1e6", low=1e-9), 1e6)},
         "A counter reads too low by `by`.",
+    ),
+    "reading": FaultKind(
+        ("gpu|port|optic",),
+        {"metric": Parameter(_SETTABLE, REQUIRED), "value": Parameter(_ANY, REQUIRED), "label": Parameter(text, "")},
+        "The metric reads `value`: in all its series, or in those with `label` as the value of a label.",
     ),
 }

@@ -20,7 +20,7 @@ from agent.catalogue import metric
 from agent.catalogue.xid_triage import TRIAGE, XidClass
 from agent.model import Gap, Instant, Labels, Node, Reading, Reason, Series, Xid
 
-SPOILING = frozenset({"missing", "sentinel", "counter-back"})
+SPOILING = frozenset({"missing", "sentinel", "counter-back", "reading"})
 SENTINELS = {"nan": float("nan"), "inf": float("inf"), "huge": 1e19, "negative": -1.0}
 GSP_TIMEOUT = "Timeout waiting for RPC from GSP"
 
@@ -73,13 +73,15 @@ class ReadGate:
 
 
 class ReadingCorruptor:
-    """Removes values, or replaces them by impossible ones."""
+    """Removes values, or replaces them by impossible ones or by those that a scenario sets."""
 
-    def __init__(self, scenario: Scenario, gpu: int | None = None, port: str = "") -> None:
+    def __init__(self, scenario: Scenario, gpu: int | None = None, port: str = "", part: str = "") -> None:
+        """Take a GPU, an InfiniBand port, or the part that is an optical interface."""
         self._faults = tuple(
             fault
             for fault in scenario.faults
-            if fault.kind in SPOILING and (gpu in fault.gpus if gpu is not None else fault.port == port)
+            if fault.kind in SPOILING
+            and (gpu in fault.gpus if gpu is not None else (fault.port, fault.part) == (port, part))
         )
 
     def active(self, t: float) -> Sequence[ScenarioFault]:
@@ -106,6 +108,10 @@ def _spoilt(readings: Sequence[Reading], fault: ScenarioFault, gaps: list[Gap]) 
                 gaps.append(gap)
         elif fault.kind == "sentinel":
             yield Reading(series, SENTINELS[fault.options["value"]])
+        elif fault.kind == "reading":
+            label = fault.options["label"]
+            is_meant = not label or label in (text for _, text in series.labels)
+            yield Reading(series, fault.parameters["value"]) if is_meant else reading
         else:
             yield Reading(series, value - fault.parameters["by"])
 

@@ -8,7 +8,7 @@ light, and 0.375 erfc(Q / sqrt(2)) wrong bits; below that lies a floor of what t
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import erfc, exp, factorial, inf, sqrt
 from typing import NamedTuple
@@ -152,17 +152,20 @@ class SyntheticOptic:
         faults = [fault for fault in scenario.faults if fault.part == self._device]
         self._losses = [OpticalLoss(fault, bits) for fault in faults if fault.kind == "light-loss"]
         self._swaps = [fault for fault in faults if fault.kind == "module-swap"]
+        self._spoiler = ReadingCorruptor(scenario, part=self._device)
         # Links that are well differ by orders of magnitude.
         own = 10.0 ** uniform_signed(self._noise, 83)
         self._healthy = LinkErrorRates(*(own * each for each in error_rates(0.0, LANES, bits)))
         self._series: dict[tuple[Metric, Labels], Series] = {}
 
-    def readings(self, lane: Lane, t: float) -> Iterator[Reading]:
-        """Yield what the port shows at `t`."""
+    def readings(self, lane: Lane, t: float) -> Sequence[Reading]:
+        """Return what the port shows at `t`."""
+        found: list[Reading] = []
         if lane is Lane.SLOW:
-            yield from self._link(t)
+            found += self._link(t)
         elif lane is Lane.COLD and not self._is_out(t):
-            yield from self._module(t)
+            found += self._module(t)
+        return self._spoiler.readings(found, t)[0]
 
     def _is_out(self, t: float) -> bool:
         begun = (fault.window.begun(t) for fault in self._swaps)
@@ -272,6 +275,7 @@ class SyntheticPort:
         self._tracks, self._rate = tracks, machine.port_rate
         faults = [fault for fault in scenario.faults if fault.port == device]
         self._down = [fault for fault in faults if fault.kind == "ib-down"]
+        self._avoided = [fault for fault in faults if fault.kind == "ib-share"]
         self._slow = [fault for fault in faults if fault.kind == "ib-rate"]
         self._counts = {
             fault.options["counter"]: ErrorTally(_of_counter(faults, fault), "rate", "burst")
@@ -315,29 +319,29 @@ class SyntheticPort:
     def _up(self, t: float) -> bool:
         return not any(fault.window.holds(t) for fault in self._down)
 
+    def _share(self, t: float) -> float:
+        """Return the share of the wanted traffic that the port carries at `t`."""
+        if not self._up(t):
+            return 0.0
+        return min((fault.parameters["share"] for fault in self._avoided if fault.window.holds(t)), default=1.0)
+
     def _traffic(self, t: float) -> Traffic:
-        """Return bytes sent and received: what the GPUs needed while the port was up."""
-        if not self._down:
-            wanted = self._wanted(t)
-            first = self._carried
-            return first[0] + wanted[0] - self._seen[0], first[1] + wanted[1] - self._seen[1]
+        """Return bytes sent and received: what the GPUs needed, as far as the port carried it."""
         if t < self._at:
             self._restart()
-        while (edge := min((f.window.next_edge(self._at) for f in self._down), default=inf)) <= t:
-            self._carry(edge)
+        limits = (*self._down, *self._avoided)
+        while (edge := min((fault.window.next_edge(self._at) for fault in limits), default=inf)) <= t:
+            self._carried = self._carried_by(edge)
             self._at, self._seen = edge, self._wanted(edge)
-        if not self._up(self._at):
-            return self._carried
-        wanted = self._wanted(t)
-        return self._carried[0] + wanted[0] - self._seen[0], self._carried[1] + wanted[1] - self._seen[1]
+        return self._carried_by(t)
 
-    def _carry(self, edge: float) -> None:
-        if self._up(self._at):
-            sent, received = self._wanted(edge)
-            self._carried = (
-                self._carried[0] + sent - self._seen[0],
-                self._carried[1] + received - self._seen[1],
-            )
+    def _carried_by(self, t: float) -> Traffic:
+        """Return the bytes by `t`, which is not after the next edge of a fault."""
+        share = self._share(self._at)
+        if not share:
+            return self._carried
+        (sent, received), wanted, seen = self._carried, self._wanted(t), self._seen
+        return sent + share * (wanted[0] - seen[0]), received + share * (wanted[1] - seen[1])
 
     def _drops(self, t: float) -> float:
         return float(sum(fault.window.started(t) for fault in self._down))
