@@ -60,10 +60,11 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.lab.score",
-        description="Plays every shipped scenario through the sampler and the rule engine, faster than time passes, "
-        "and writes docs/dev/detection.md: which alerts fired, how soon, and which should not have.",
+        description="Plays every shipped scenario, and those of the score, through the sampler and the rule engine, "
+        "faster than time passes, and writes docs/dev/detection.md: which alerts fired, how soon, and which should not "
+        "have.",
         epilog="Exit status: 1 when an alert did not fire where it must, fired later than its limit or where it must "
-        "not, or a rule failed. The whole takes about 10 minutes on two processors.",
+        "not, or a rule failed. The whole takes about 20 minutes on two processors.",
     )
     parser.add_argument(
         "--only", metavar="SCENARIO", action="append", choices=list(EXPECTED),

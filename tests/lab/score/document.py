@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
+from agent.backends.synthetic.scenario import ScenarioFault
 from tests.lab.score.expectations import EXPECTED
+from tests.lab.score.own_expectations import UNPLAYED
 from tests.lab.score.plays import PLAYS, of_name
 from tests.lab.score.scoring import Hit, Verdict, WorkVerdict
+from tests.lab.score.surroundings import FIGURE
 from tests.lab.score.work import FAULTY, INFORMED
 
 DAY, HOUR = 86_400, 3600
@@ -51,8 +54,10 @@ How it is played:
   or before its fault. The same alert may fire again while its fault lasts.
 * The worker process is not played. A read that would hang is left out, since the worker would not report it either; the
   daemon's own tests show, in real time, that the reads of all other GPUs continue meanwhile.
-* The host's processors and disks are not played, and neither are receivers of alerts. Rules about them have only unit
-  tests.
+* The host, the agent's own parts, its receivers and the other agents of its rack are not played. What they would show
+  is set: a figure of the page has a value for a time. That shows that a rule finds it in a whole node, and not that the
+  part counts right.
+* A scenario whose name ends in `-healthy` or begins with `near-misses` looks like a fault, and nothing is wrong in it.
 * Only nodes are played. The rules by which servers judge jobs that span nodes have unit tests, and trials on real
   servers: [fleet.md](../fleet.md#whole-jobs).
 * In the scenarios about power and in those where nothing is wrong the node is in a rack of four such nodes that work in
@@ -237,19 +242,30 @@ def _variations(names: Iterable[str]) -> Iterator[str]:
     for name in names:
         expectation = EXPECTED[name]
         if expectation.base:
-            changed = ", ".join(f"`{key}` {value:g}" for key, value in expectation.parameters.items())
-            yield f"*{name}* is `{expectation.base}` with {changed} in its fault `{of_name(name).faults[0].kind}`.\n"
+            faults = of_name(name).faults
+            changed = [
+                f"{_changes(values)} in `{faults[number].kind}`" for number, values in expectation.changes.items()
+            ]
+            beside = [_beside(fault) for fault in expectation.surroundings]
+            yield f"*{name}* is `{expectation.base}` with {', '.join((*changed, *dict.fromkeys(beside)))}.\n"
+
+
+def _changes(values: Mapping[str, float | str]) -> str:
+    return " and ".join(f"`{key}` {value if isinstance(value, str) else f'{value:g}'}" for key, value in values.items())
+
+
+def _beside(fault: ScenarioFault) -> str:
+    """What is set beside the devices: the metric of a figure, and for how long if it ends."""
+    length = fault.window.duration
+    what = f"`{fault.options['metric']}`" if fault.kind == FIGURE else f"{fault.parameters['nodes']:g} silent agents"
+    return what if length is None or fault.window.repeat else f"{what} for {length:g} s"
 
 
 def _gaps(alerts: Sequence[str]) -> Iterator[str]:
-    named = set().union(*(expectation.named for expectation in EXPECTED.values()))
-    named |= {fault.alert for fault in FAULTY.values()}
     yield "## Alerts that fire in no scenario\n"
-    yield "Only the unit tests in `alerts/tests/` show that they fire; here they show that they stay silent. Those"
-    yield "about the agent itself, its files and its receivers, and about the host, cannot be played here.\n"
     for alert in alerts:
-        if alert not in named:
-            yield f"* {alert}"
+        if alert in UNPLAYED:
+            yield f"* {alert}: {UNPLAYED[alert]}"
     yield ""
 
 

@@ -1,91 +1,14 @@
 """What every shipped scenario must make fire, and what else it lawfully may. Everything else is a false alarm.
 
 This is data. When a fault begins, and whom it befalls, is read from the scenario; here stands only by which fault
-an alert is explained. Alerts that nobody names for a scenario must stay silent in it.
+an alert is explained. Alerts that nobody names for a scenario must stay silent in it. The scenarios of the score alone
+are in own_expectations.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-QUIET = 3600
-"""Seconds for which a scenario in which nothing is wrong is played. Its noise repeats: more of it would show little."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlayedRack:
-    """A rack as it is configured on each of its nodes; watts."""
-
-    name: str
-    power_budget: float | None = None
-    nodes_expected: int | None = None
-    feeds: tuple[tuple[str, float], ...] = ()
-
-
-RACK = PlayedRack("r12", 40_800.0, 4)
-"""Four nodes of this kind on 40.8 kW, as the scenarios about power assume. Healthy ones stay below 80% of it."""
-
-
-FED = PlayedRack("r12", 40_800.0, 4, (("A", 30_000.0), ("B", 30_000.0), ("C", 17_000.0)))
-"""The same with three feeds: an even share of what trips the rack is too much for the smallest of them."""
-
-
-TRAYS = PlayedRack("r14", 144_000.0, 18)
-"""An NVL72 of eighteen trays, below 80% of its power when it is well."""
-
-
-UNBUDGETED = PlayedRack("r14", None, 18)
-"""The same without a power budget."""
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """An alert, explained by the fault with this number, or by the first job's start where it is None.
-
-    `of`: what it is told of, `gpu`, `port` and `detector` once for each of the fault's, `job` for the first job, or
-    `node`. `labels` are further ones that it must have. `occurrence` is that of a fault which repeats. `within` is a
-    limit in seconds, where there is one.
-    """
-
-    alert: str
-    fault: int | None = 0
-    of: str = "gpu"
-    labels: Mapping[str, str] = field(default_factory=dict)
-    occurrence: int = 1
-    within: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Companion:
-    """An alert that may fire as well, and why that is right."""
-
-    alert: str
-    why: str
-    fault: int | None = 0
-    of: str = "gpu"
-
-
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """One scenario. `seconds` is how long it is played, counted from where its faults are as shipped.
-
-    `is_quiet`: nothing is wrong in it. `base` is the scenario that it is a variation of, if it is one, by `parameters`
-    of the first fault.
-    """
-
-    seconds: int
-    must: tuple[Expected, ...] = ()
-    may: tuple[Companion, ...] = ()
-    rack: PlayedRack | None = None
-    is_quiet: bool = False
-    base: str = ""
-    parameters: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def named(self) -> set[str]:
-        """The alerts that must or may fire."""
-        return {each.alert for each in self.must} | {each.alert for each in self.may}
+from tests.lab.score.expected import FED, QUIET, RACK, TRAYS, UNBUDGETED, Companion, Expectation, Expected
+from tests.lab.score.own_expectations import OWN
 
 
 def _xid_info(code: int, fault: int) -> Expected:
@@ -94,7 +17,7 @@ def _xid_info(code: int, fault: int) -> Expected:
 
 _NOTHING_WRONG = Expectation(QUIET, rack=RACK, is_quiet=True)
 
-EXPECTED: dict[str, Expectation] = {
+_SHIPPED: dict[str, Expectation] = {
     "healthy-training": _NOTHING_WRONG,
     "idle": _NOTHING_WRONG,
     "inference-mix": _NOTHING_WRONG,
@@ -113,7 +36,7 @@ EXPECTED: dict[str, Expectation] = {
     "checkpoint-stall-milder": Expectation(
         900,
         base="checkpoint-stall",
-        parameters={"takes": 83.0},
+        changes={0: {"takes": 83.0}},
         must=(
             Expected("GpuImbalance", labels={"job_id": "6002", "severity": "info"}, within=120),
             Expected("GpuImbalance", labels={"job_id": "6002", "severity": "warning"}, within=320),
@@ -276,37 +199,6 @@ EXPECTED: dict[str, Expectation] = {
         rack=TRAYS,
     ),
     "sensor-gaps": Expectation(1200),
-    # From tests/lab/score/scenarios: faults that need no scenario for people to look at.
-    "hardware-degraded": Expectation(
-        1800,
-        must=(
-            Expected("GpuPcieDegraded", 0, labels={"problem": "downtrained"}),
-            Expected("GpuPcieDegraded", 1, labels={"problem": "replays"}),
-            Expected("InfinibandRateDegraded", 2, of="port"),
-            Expected("InfinibandCongestion", 3, of="port"),
-            Expected("NvSwitchErrors", 4, of="node", labels={"grade": "fatal", "sxid": "20034"}),
-            Expected("NvSwitchErrors", 5, of="node", labels={"grade": "nonfatal", "sxid": "12028"}),
-            Expected("GpuXidUnknown", 6, labels={"xid": "999"}),
-        ),
-    ),
-    "power-limited": Expectation(
-        1500,
-        must=(
-            Expected("GpuPowerLimitLow", 0, of="node"),
-            Expected("NodeExpectationNotMet", 0, of="node", labels={"expectation": "power-limit"}),
-        ),
-    ),
-    "held-idle": Expectation(2700, must=(Expected("GpuAllocatedIdle", None, of="job"),)),
-    "rack-ramp": Expectation(
-        2400,
-        must=(
-            Expected("RackPowerBreachSoon", 0, of="node"),
-            Expected("RackPowerHigh", 0, of="node", labels={"level": "near"}),
-        ),
-        may=(
-            Companion("NodePowerOverShare", "each node draws more than its share of the budget in the end", 0, "node"),
-            Companion("RackPowerHigh", "the level over follows at the end", 0, "node"),
-        ),
-        rack=RACK,
-    ),
 }
+
+EXPECTED: dict[str, Expectation] = _SHIPPED | OWN

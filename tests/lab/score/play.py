@@ -3,7 +3,8 @@
 The synthetic source, the sampler and the rule engine are the real ones, and are called in the daemon's order, once a
 second: read the channels and what serves the rack, make the snapshot, evaluate what is due, show the engine's own
 series in the next snapshot.
-What is not here: the worker process and its pipe, the other backends (so no processor, no disk), receivers of alerts.
+What is not here: the worker process and its pipe, the other backends (so no processor, no disk), receivers of alerts;
+surroundings.py sets what they would show.
 A rack is played as so many nodes like this one, in step; that they tell each other their power is not.
 
 A read that would hang, in the synthetic fault of that name, is not made at all: the worker too is silent about it.
@@ -27,8 +28,11 @@ from agent.daemon.reloading import LastReload
 from agent.daemon.sampling import Teller
 from agent.daemon.self_report import SelfMetrics
 from agent.health.examination import ExpectationChoice, ExpectationSeries
-from agent.model import Alert, Frame, Framer, Instant, Labels, Lane, Phase, Rack, Reading, Series, Snapshot, readings_of
-from agent.rack.nvlink_domain import DomainCensus, DomainShare, add_up
+from agent.model import Alert, Frame, Framer, Instant, Labels, Lane, Phase, Reading, Snapshot, readings_of
+from agent.rack.agreement import Absences
+from agent.rack.breakers import Heats
+from agent.rack.nvlink_domain import DomainCensus, DomainShare, RackDomains, add_up
+from agent.rack.power import Sum as RackPowerSum
 from agent.rack.rack_options import RackOptions
 from agent.rack.series import ConfiguredRack, RackSeries
 from agent.sampler.health import LoopFacts
@@ -40,18 +44,16 @@ from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.exposition import Exposition
 from alerts.inhibition import Inhibition
 from alerts.rulefile import RuleFile
-from tests.lab.score.expectations import PlayedRack
+from tests.lab.score.expected import PlayedRack
+from tests.lab.score.surroundings import WALL, Surroundings, silent_at
 
 RULES = Path(__file__).resolve().parents[3] / "alerts" / "rules"
 EPOCH = 5_000.0
-WALL = 1_700_000_000.0
 PERIOD = 1
 """Seconds between two snapshots, and between two rounds of the engine: the daemon's defaults."""
 LANES = ((Lane.FAST, 1), (Lane.SLOW, 15), (Lane.COLD, 60))
 TOOK = 0.001
-NODE_POWER, RACK_POWER, REPORTING = (
-    BY_NAME[f"coldplate_{name}"] for name in ("node_power_watts", "rack_power_watts", "rack_nodes_reporting")
-)
+NODE_POWER = BY_NAME["coldplate_node_power_watts"]
 TARGET = (("instance", "node:19400"), ("job", "coldplate"))
 
 
@@ -79,26 +81,33 @@ class Peers:
     """
 
     def __init__(self, rack: PlayedRack) -> None:
-        self._nodes = rack.nodes_expected or 1
-        self._power = Series(RACK_POWER, Rack(rack.name))
-        self._reporting = Series(REPORTING, Rack(rack.name))
+        self._names = ["node:19400", *(f"node-{number}:19400" for number in range(1, rack.nodes_expected or 1))]
+        self._nameplate = rack.nameplate
+        self._heats, self._absences = Heats(rack.name, rack.breakers), Absences()
         self._census, self._series, self._own = DomainCensus(), RackSeries(rack.name), OwnSeries()
         self._domains: tuple[DomainShare, ...] = ()
 
-    def sum(self, snapshot: Snapshot) -> tuple[Reading, ...]:
-        """What all drew together in this second; they know it in the next one."""
+    def sum(self, snapshot: Snapshot, silent: int) -> tuple[Reading, ...]:
+        """What all but the last `silent` ones drew together in this second; they know it in the next one."""
         node = next((value for series, value in snapshot.readings if series.metric is NODE_POWER), None)
         if node is None:
             return ()
-        return Reading(self._power, self._nodes * node), Reading(self._reporting, self._nodes), *self._joined(snapshot)
+        now, names = snapshot.at, self._names[: len(self._names) - silent]
+        total = RackPowerSum(int(now.wall), node * len(names), frozenset(names))
+        self._absences.note(self._names[len(names) :], 0, now.mono)
+        made = [
+            *self._series.of_sum(total, len(self._names), self._nameplate),
+            *self._series.of_silence(self._absences.silent(now.mono)),
+            *self._series.of_breakers(self._heats.look(node * len(self._names), now.mono)),
+            *self._series.of_domains(self._joined(snapshot, names[1:])),
+        ]
+        return tuple(_readings(self._own.frame(made)))
 
-    def _joined(self, snapshot: Snapshot) -> list[Reading]:
-        """The NVLink domains of all nodes, if they have one."""
+    def _joined(self, snapshot: Snapshot, others: Sequence[str]) -> RackDomains:
+        """The NVLink domains of all nodes that answer, if they have one."""
         own = self._census.of(snapshot.frames)
         self._domains = self._domains or own
-        others = ((f"node-{number}:19400", self._domains) for number in range(1, self._nodes))
-        domains = add_up((("node:19400", own), *others))
-        return _readings(self._own.frame(self._series.of_domains(domains)))
+        return add_up(((self._names[0], own), *((name, self._domains) for name in others)))
 
 
 def _readings(frame: Frame) -> list[Reading]:
@@ -132,6 +141,7 @@ class Play:
         self._second = 0
         self._tellers = tellers
         self._source = SyntheticSource(scenario, EPOCH)
+        self._surroundings = Surroundings(scenario.faults)
         self._equipment = _equipment_of(scenario, rack, lambda: self.now.mono)
         self._sampler = Sampler(Settings(), Inventory(None), self._source.name)
         self._self_metrics = SelfMetrics(self._scenario.name, LastReload(WALL))
@@ -216,8 +226,10 @@ class Play:
         rack = self._rack_framer.frame((*_readings(self._rack.frame(now)), *self._rack_power, *equipment))
         told = [self._self_metrics.frame(now), rack, self._expectations.frame(now), self._own_framer.frame(own)]
         told += [teller.frame(now) for teller in self._tellers]
-        snapshot = self._latest = self._sampler.snapshot(now, LoopFacts(ticks=self._second + 1, worker_up=True), told)
-        self._rack_power = self._peers.sum(snapshot) if self._peers is not None else ()
+        made = self._sampler.snapshot(now, LoopFacts(ticks=self._second + 1, worker_up=True), told)
+        snapshot = self._latest = self._surroundings.around(made, self._second)
+        if self._peers is not None:
+            self._rack_power = self._peers.sum(snapshot, silent_at(self._scenario.faults, self._second))
         return snapshot
 
     def _read(self, channel: Channel, lane: Lane, now: Instant) -> None:

@@ -7,7 +7,7 @@ moment, by up to ten minutes; where there are none, its jobs begin later, and th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -18,7 +18,10 @@ import msgspec
 from agent.backends.synthetic import Scenario, load_scenario, shipped_scenarios
 from agent.backends.synthetic.scenario import ScenarioFault, ScenarioJob, Window
 from alerts.rulefile import AlertingRule, RecordingRule, RuleFile
-from tests.lab.score.expectations import EXPECTED, Expectation
+from tests.lab.score.expectations import EXPECTED
+from tests.lab.score.expected import Expectation
+from tests.lab.score.own_expectations import UNPLAYED
+from tests.lab.score.work import FAULTY
 
 PLAYS = 3
 """Times that each scenario is played."""
@@ -66,23 +69,34 @@ def parts(plays: int = PLAYS, quiet: int | None = None) -> Iterator[Part]:
 def of_name(name: str) -> Scenario:
     """A scenario of the table, as it is shipped but for what the table changes."""
     expectation = EXPECTED[name]
-    file = SCENARIOS / f"{name}.yaml"
+    file = SCENARIOS / f"{expectation.base or name}.yaml"
     scenario = load_scenario(str(file) if file.exists() else expectation.base or name)
-    if not expectation.parameters:
-        return scenario
-    first, *others = scenario.faults
-    changed = replace(first, parameters={**first.parameters, **expectation.parameters})
-    return replace(scenario, faults=(changed, *others))
+    changes = expectation.changes
+    faults = [_changed(fault, changes.get(number, {})) for number, fault in enumerate(scenario.faults)]
+    return replace(scenario, faults=(*faults, *expectation.surroundings))
+
+
+def _changed(fault: ScenarioFault, values: Mapping[str, float | str]) -> ScenarioFault:
+    """Return a fault with other numbers and words, at another time or for another duration."""
+    numbers = {name: value for name, value in values.items() if name in fault.parameters and not isinstance(value, str)}
+    words = {name: value for name, value in values.items() if name in fault.options and isinstance(value, str)}
+    times = {name: float(value) for name, value in values.items() if name in ("at", "duration")}
+    window = replace(fault.window, **times)
+    assert numbers.keys() | words.keys() | times.keys() == values.keys(), f"{fault.kind} lacks one of {sorted(values)}"
+    return replace(fault, window=window, parameters={**fault.parameters, **numbers}, options={**fault.options, **words})
 
 
 def refuse_gaps(alerts: set[str]) -> None:
-    """Raises ScoreError where the table lacks a scenario, or names one or an alert that is not there."""
+    """Raises ScoreError where the table lacks a scenario or an alert, or names one that is not there."""
     shipped = {name for name, _ in shipped_scenarios()}
     if missing := shipped - EXPECTED.keys():
         raise ScoreError(f"no expectations for {_list(missing)}: add them to tests/lab/score/expectations.py")
     own = {path.stem for path in SCENARIOS.glob("*.yaml")}
     if gone := {each.base or name for name, each in EXPECTED.items()} - shipped - own:
         raise ScoreError(f"expectations for {_list(gone)}, which there is no shipped scenario: mend the name")
+    must = {wanted.alert for each in EXPECTED.values() for wanted in each.must}
+    if silent := alerts - must - {fault.alert for fault in FAULTY.values()} - UNPLAYED.keys():
+        raise ScoreError(f"no scenario has {_list(silent)}: add one, or say why not in own_expectations.py")
     if unknown := set().union(*(each.named for each in EXPECTED.values())) - alerts:
         raise ScoreError(f"expectations name {_list(unknown)}, which no rule of the pack is called: mend the name")
 
@@ -124,7 +138,8 @@ def digest(pack: Iterable[RuleFile]) -> str:
         (part.name, part.number, part.seconds, replace(part.scenario(), description="", expect=())) for part in parts()
     ]
     rules = [_rule(group.name, group.interval, rule) for file in pack for group in file.groups for rule in group.rules]
-    return sha256(msgspec.json.encode((rules, plays, EXPECTED), order="deterministic")).hexdigest()
+    expected = {name: replace(each, changes={}) for name, each in EXPECTED.items()}  # which the plays have
+    return sha256(msgspec.json.encode((rules, plays, expected), order="deterministic")).hexdigest()
 
 
 def _rule(group: str, interval: float | None, rule: AlertingRule | RecordingRule) -> tuple[object, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.backends.synthetic import Scenario
-from tests.lab.score.expectations import Companion, Expectation, Expected
+from tests.lab.score.expected import Companion, Expectation, Expected
 from tests.lab.score.play import Firing
 from tests.lab.score.work import FAULTY, INFORMED
 from tests.lab.score.work_play import WorkFiring
