@@ -41,8 +41,8 @@ def _confine() -> None:
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         most = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
-    # A value below 0 is for a service that should outlive others, which applies only to the main process. Not by pathlib,
-    # which takes 0.7 MiB and has no other use here.
+    # A value below 0 is for a service that should outlive others, which applies only to the main process.
+    # Without pathlib, which would take 0.7 MiB for this.
     with contextlib.suppress(OSError, ValueError), open("/proc/self/oom_score_adj", "r+b", 0) as score:  # noqa: PTH123
         score.write(b"%d" % min(max(int(score.read()) + OOM_STEP, 0), 1000))
 
