@@ -154,7 +154,7 @@ screenshots: .venv/dev.stamp programs ## Draw overview and dashboards into docs/
 	@mkdir -p $(PICTURES)
 	@cp tests/dashboards/pictures/package.json tests/dashboards/pictures/*.jsx tests/dashboards/pictures/*.mjs $(PICTURES)
 	npm install --prefix $(PICTURES) --legacy-peer-deps --ignore-scripts --no-audit --no-fund
-	$(BIN)/python -m tests.dashboards.pictures.overviews $(PICTURES)/overviews 90
+	$(BIN)/python -m tests.dashboards.pictures.overviews $(PICTURES)/overviews 60
 	cd $(PICTURES) && node overviews.mjs overviews $(CURDIR)/docs/images
 	$(BIN)/python -m tests.dashboards.pictures.collect $(PICTURES)/data.json 120
 	cd $(PICTURES) && node shoot.mjs data.json $(CURDIR)/docs/images

@@ -26,8 +26,8 @@ rules: {{files: ["{rules}/*.yml"]}}
 """
 
 
-def early(text: str, seconds: int = 5) -> str:
-    """A scenario whose faults come after so many seconds."""
+def early(text: str, seconds: int = 25) -> str:
+    """A scenario whose faults come after so many seconds, since GpuImbalance needs ten of common work here."""
     return re.sub(r"\bat: \d+s", f"at: {seconds}s", text)
 
 
