@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.lab.bench.report import columns
+
 CANNOT_BE_HAD = (
     # (what a test that was left out says, why it could not be had)
     (r"this user may not read the kernel log", "dmesg_restrict keeps an ordinary user from the kernel log"),
@@ -98,7 +100,5 @@ def table(outcomes: Sequence[Outcome]) -> str:
         verdict = "good" if each.good else "NOT good"
         set_up, seconds = f"{each.set_up_seconds:.0f}", f"{each.seconds:.0f}"
         rows.append((each.suite, each.user, each.python, set_up, *sizes, *counts, seconds, verdict))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     reasons = sorted({reason for each in outcomes for reason in each.skips})
-    return "\n".join([*lines, *(f"left out: {reason}" for reason in reasons)])
+    return "\n".join([columns(rows), *(f"left out: {reason}" for reason in reasons)])

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from importlib import metadata
@@ -98,6 +98,28 @@ def table(sections: Sequence[Section]) -> str:
             row = f"  {line.what:<{what}}  {line.result:<{result}}  {line.target:<{target}}  {line.verdict.value}"
             rows.append(row.rstrip())
     return "\n".join(rows)
+
+
+def columns(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as text, each column as wide as its widest cell but for the last."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    return "\n".join(
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, [*widths, 0], strict=True)).rstrip() for row in rows
+    )
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The same as a table of a document."""
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, ("---",) * len(head), *rows))
+
+
+def put_between(document: Path, begins: str, ends: str, text: str) -> None:
+    """Replace what stands between two marks. Raises ValueError unless each of them is there once."""
+    whole = document.read_text()
+    if whole.count(begins) != 1 or whole.count(ends) != 1:
+        raise ValueError(f"{document}: the lines {begins!r} and {ends!r} say where the table goes: put them back")
+    head, tail = whole.split(begins)[0], whole.split(ends)[1]
+    document.write_text(f"{head}{begins}\n\n{text}\n{ends}{tail}")
 
 
 class Progress:

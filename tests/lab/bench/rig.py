@@ -27,7 +27,7 @@ from tests.fakes.nvml import build
 from tests.infiniband.conftest import FIXTURES, unpack_archive
 from tests.lab.bench import client
 from tests.lab.bench.processes import Program, children, machine_times
-from tests.lab.bench.report import CannotRunError, Progress
+from tests.lab.bench.report import CannotRunError, Progress, stop_on_signals
 
 if TYPE_CHECKING:
     from typing_extensions import Self  # of typing only since Python 3.11
@@ -304,3 +304,18 @@ class Rig:
         time.sleep(seconds)
         after, end = machine_times()
         self.progress.say(f"  done; the machine was {(after - busy) / (end - total) * 100:.0f} % busy")
+
+
+def ended_early(pace: Pace, progress: Progress, measure: Callable[[Rig], object]) -> int | None:
+    """Measure on a rig; the exit status where that was stopped or could not be, None where it came to its end."""
+    stop_on_signals()
+    try:
+        with Rig(pace, progress) as rig:
+            measure(rig)
+    except KeyboardInterrupt:
+        progress.say("stopped; every program that was started has been ended")
+        return 130
+    except CannotRunError as error:
+        progress.say(f"could not run: {error}")
+        return 1
+    return None

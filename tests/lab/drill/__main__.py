@@ -11,8 +11,8 @@ import random
 import sys
 from collections.abc import Sequence
 
-from tests.lab.bench.report import CannotRunError, Progress, description, stop_on_signals
-from tests.lab.bench.rig import QUICK, ROOT, Pace, Rig
+from tests.lab.bench.report import Progress, description
+from tests.lab.bench.rig import QUICK, ROOT, Pace, Rig, ended_early
 from tests.lab.drill import reliability
 from tests.lab.drill.measured_fault import MeasuredFault
 from tests.lab.drill.sequence import in_turn
@@ -25,19 +25,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--short", action="store_true", help="faults last 2 s; writes no document")
     parser.add_argument("--seed", type=int, help="for the moments at which it is killed; otherwise a new one")
     parsed = parser.parse_args(arguments)
-    stop_on_signals()
     seed = random.SystemRandom().randrange(10_000) if parsed.seed is None else parsed.seed
     progress, measured = Progress(), list[MeasuredFault]()
     progress.say(f"seed {seed}; load average {os.getloadavg()[0]:.2f} on {os.cpu_count()} processors")
-    try:
-        with Rig(QUICK if parsed.short else Pace(), progress) as rig:
-            measured.extend(in_turn(rig, lambda title: _is_chosen(title, parsed.only), seed))
-    except KeyboardInterrupt:
-        progress.say("stopped; every program that was started has been ended")
-        return 130
-    except CannotRunError as error:
-        progress.say(f"could not run: {error}")
-        return 1
+
+    def measure(rig: Rig) -> None:
+        measured.extend(in_turn(rig, lambda title: not parsed.only or any(it in title for it in parsed.only), seed))
+
+    if (status := ended_early(QUICK if parsed.short else Pace(), progress, measure)) is not None:
+        return status
     print(reliability.plain(measured))
     missed = [found for found in measured if found.missed()]
     print(f"\n{len(measured) - len(missed)} of {len(measured)} met their targets, seed {seed}\n{description()}")
@@ -45,10 +41,6 @@ def main(arguments: Sequence[str]) -> int:
         reliability.write(measured, f"Seed {seed}. {description()}")
         print(f"written to {reliability.DOCUMENT.relative_to(ROOT)}")
     return 1 if missed or not measured else 0
-
-
-def _is_chosen(title: str, words: Sequence[str] | None) -> bool:
-    return words is None or any(word in title for word in words)
 
 
 if __name__ == "__main__":

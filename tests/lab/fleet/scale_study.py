@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from alerts import rulefile
 from tests.deployment.fleet_files import FLEET, ROOT
+from tests.lab.bench.report import put_between
 from tests.lab.fleet.canned_site import INTERVAL_SECONDS
 from tests.lab.fleet.engines import Engine, Engines
 from tests.servers import fetch, free_port
@@ -33,7 +34,7 @@ from tests.servers import fetch, free_port
 SIZES = (100, 400, 1600)
 FLEET_RULES = ROOT / "packaging" / "prometheus" / "fleet.rules.yml"
 PAGE = ROOT / "docs" / "dev" / "scale.md"
-BEGIN, END = "<!-- measured: made by `make bench-scale` -->\n", "<!-- measured: end -->\n"
+BEGIN, END = "<!-- measured: made by `make bench-scale` -->", "<!-- measured: end -->"
 RULES_SECONDS, STORE_SECONDS = 150, 60
 LEAST_CPU_SECONDS, MOST_TIMES = 0.2, 15
 """A rule is asked for until the server has taken so long, or so often: the kernel counts in hundredths of a second."""
@@ -155,12 +156,6 @@ def on_disk(folder: Path) -> float:
     return float(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
 
 
-def put_in(page: str, text: str) -> str:
-    """The page with this text between its markers."""
-    before, _, rest = page.partition(BEGIN)
-    return f"{before}{BEGIN}{text}{END}{rest.partition(END)[2]}"
-
-
 def main() -> int:
     """Measure, print, and write the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.lab.fleet.scale_study")
@@ -175,7 +170,7 @@ def main() -> int:
     text = table(figures, parsed.profile, os.getloadavg()[1])
     print(text)
     if not parsed.print:
-        PAGE.write_text(put_in(PAGE.read_text(encoding="utf-8"), text), encoding="utf-8")
+        put_between(PAGE, BEGIN, END, text)
     return int(any(math.isnan(each.samples) for each in figures))
 
 

@@ -9,8 +9,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from tests.lab.bench.report import CannotRunError, Progress, description, stop_on_signals
-from tests.lab.bench.rig import ROOT, Pace, Rig
+from tests.lab.bench.report import Progress, description
+from tests.lab.bench.rig import ROOT, Pace, Rig, ended_early
 from tests.lab.drill.reliability import DOCUMENT
 from tests.lab.soak import growth
 from tests.lab.soak.accelerated import accelerated
@@ -27,22 +27,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--hours", type=float, default=HOURS, help="of a node's time, faster than it passes")
     parser.add_argument("--dry", action="store_true", help="write no document")
     parsed = parser.parse_args(arguments)
-    stop_on_signals()
-    progress = Progress()
-    try:
-        with Rig(Pace(), progress) as rig:
-            found = dict[str, Soaked]()
-            if parsed.hours:
-                progress.say(f"{parsed.hours:g} h of a node's time in this process ...")
-                found["at accelerated time"] = accelerated(progress, int(parsed.hours * 3600))
-            if parsed.seconds:
-                found["in real time"] = in_real_time(rig, parsed.seconds)
-    except KeyboardInterrupt:
-        progress.say("stopped; every program that was started has been ended")
-        return 130
-    except CannotRunError as error:
-        progress.say(f"could not run: {error}")
-        return 1
+    progress, found = Progress(), dict[str, Soaked]()
+
+    def measure(rig: Rig) -> None:
+        if parsed.hours:
+            progress.say(f"{parsed.hours:g} h of a node's time in this process ...")
+            found["at accelerated time"] = accelerated(progress, int(parsed.hours * 3600))
+        if parsed.seconds:
+            found["in real time"] = in_real_time(rig, parsed.seconds)
+
+    if (status := ended_early(Pace(), progress, measure)) is not None:
+        return status
     for name, soaked in found.items():
         print(growth.plain(name, soaked), end="\n\n")
         if not parsed.dry:

@@ -11,7 +11,8 @@ from pathlib import Path
 from statistics import median
 
 from tests.lab.bench.processes import MIB, proportional_memory
-from tests.lab.drill.reliability import DOCUMENT, put_between
+from tests.lab.bench.report import columns, markdown, put_between
+from tests.lab.drill.reliability import DOCUMENT
 
 MOST = 400
 """Samples through which a line is laid; of more, as many at equal distances."""
@@ -161,22 +162,11 @@ def title(name: str, soaked: Soaked) -> str:
 
 def plain(name: str, soaked: Soaked) -> str:
     """The table for a terminal."""
-    table = [HEAD, *rows(soaked)]
-    widths = [max(len(row[column]) for row in table) for column in range(len(HEAD))]
-    lines = (
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip().replace("**", "")
-        for row in table
-    )
-    return "\n".join((title(name, soaked), *lines))
-
-
-def markdown(name: str, soaked: Soaked) -> str:
-    """The table for a document."""
-    table = [HEAD, ("---",) * len(HEAD), *((row[0].strip(), *row[1:]) for row in rows(soaked))]
-    return f"{title(name, soaked)}:\n\n" + "".join(f"| {' | '.join(row)} |\n" for row in table)
+    return f"{title(name, soaked)}\n{columns([HEAD, *rows(soaked)])}".replace("**", "")
 
 
 def write(name: str, soaked: Soaked, machine: str, document: Path = DOCUMENT) -> None:
     """Put the table in the place of the one of the same name. Raises ValueError where its marks are missing."""
     begins, ends = (mark.format(name=name) for mark in (BEGINS, ENDS))
-    put_between(document, begins, ends, f"{machine}\n\n{markdown(name, soaked)}")
+    table = markdown(HEAD, ((row[0].strip(), *row[1:]) for row in rows(soaked)))
+    put_between(document, begins, ends, f"{machine}\n\n{title(name, soaked)}:\n\n{table}")

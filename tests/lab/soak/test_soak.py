@@ -28,7 +28,7 @@ def test_what_grows_by_the_limit_is_missed_and_noise_and_peaks_are_not() -> None
     assert Trend("memory", MEMORY_LIMIT, mebibytes, [(0.0, 1.0)]).missed(0.0)  # one sample shows nothing
     soaked = Soaked(3600.0, 900.0, [_trend(8 * MIB), _trend(0.0)], "9 rounds", ["thread x fell"])
     assert soaked.missed() == ["memory", "thread x fell"]
-    assert growth.markdown("a", soaked).count("**missed**") == 2
+    assert [row[-1] for row in growth.rows(soaked)].count("**missed**") == 2
 
 
 def test_minutes_at_accelerated_time_look_at_everything() -> None:
