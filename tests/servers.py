@@ -37,7 +37,7 @@ def need(*names: str, left_out: str = "NOTHING is tried against it here") -> str
 def need_recent(left_out: str) -> Recent:
     """The recent Prometheus that `make test` brings; where it is missing, CI fails and a person is told."""
     try:
-        return find(None)
+        return find()
     except MissingError as missing:
         if os.environ.get("CI") == "true":
             pytest.fail(f"no recent Prometheus, and CI=true: {missing}")

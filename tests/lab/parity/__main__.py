@@ -10,7 +10,6 @@ import argparse
 import random
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from tests.lab.parity import queries, rulefiles, scripts, templates
 from tests.lab.parity.oracles import MissingError, Recent, find
@@ -27,9 +26,6 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--files", type=int, default=1_000, help="rule files to generate (%(default)s)")
     parser.add_argument("--templates", type=int, default=4_000, help="how many to generate (%(default)s)")
     parser.add_argument("--show", type=int, default=20, help="differences that are written out (%(default)s)")
-    parser.add_argument(
-        "--programs", type=Path, help="a folder with prometheus and promtool, in place of those brought"
-    )
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.parts) - set(PARTS))
     if unknown:
@@ -42,7 +38,7 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str]) -> int:
     options = options_of(arguments)
     try:
-        recent: Recent = find(options.programs)
+        recent: Recent = find()
     except MissingError as missing:
         print(f"nothing can be compared: {missing}", file=sys.stderr)
         return 2

@@ -27,22 +27,22 @@ class Recent(NamedTuple):
     scripts: Path | None
 
 
-def find(folder: Path | None) -> Recent:
-    """The programs in `folder`, else those that were brought, else the machine's. Raises MissingError."""
-    prometheus, promtool = (_program(name, folder) for name in ("prometheus", "promtool"))
+def find() -> Recent:
+    """The programs that were brought, else the machine's. Raises MissingError."""
+    prometheus, promtool = (_program(name) for name in ("prometheus", "promtool"))
     told = subprocess.run([prometheus, "--version"], capture_output=True, text=True, check=True)
     version = re.search(r"version (\S+)", told.stdout + told.stderr)
     releases = sorted((BROUGHT / "scripts").glob("prometheus-*"))
     return Recent(prometheus, promtool, version[1] if version else "?", releases[-1] if releases else None)
 
 
-def _program(name: str, folder: Path | None) -> str:
-    places = [folder / name] if folder else [BROUGHT / "usr" / "bin" / name]
-    if folder is None and (own := shutil.which(name)):
+def _program(name: str) -> str:
+    places = [BROUGHT / "usr" / "bin" / name]
+    if own := shutil.which(name):
         places.append(Path(own))
     reasons = []
     for place in places:
         if not (reason := is_recent(place)):
             return str(place)
         reasons.append(f"{place}: {reason}")
-    raise MissingError("; ".join(reasons) + "; make newest brings one from Debian, --programs names another")
+    raise MissingError("; ".join(reasons) + "; make newest brings one from Debian")

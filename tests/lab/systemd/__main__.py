@@ -19,7 +19,6 @@ PACKAGED = ("packaged", "start", "doctor", "confined", "reload", "broker", "unpa
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make test-systemd", description=__doc__)
-    parser.add_argument("--keep", type=float, default=0.0, help="seconds that the machine stays afterwards")
     parser.add_argument("--package", type=Path, help="try this Debian package, in the place of `make install`")
     arguments = parser.parse_args()
     if arguments.package is not None:
@@ -33,7 +32,7 @@ def main() -> int:
         return 1 if os.environ.get("CI") == "true" and not namespaces.forbidden() else 0
     print(f"machine: {namespaces.WHAT}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        report = namespaces.run(build.build(Path(folder)), arguments.keep)
+        report = namespaces.run(build.build(Path(folder)))
     print(f"{report.count('ok')} ok, {report.count('FAIL')} failed")
     return 0 if report.good else 1
 

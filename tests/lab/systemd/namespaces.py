@@ -117,16 +117,11 @@ def forbidden() -> str:
     return "" if _hierarchies() else "there are no cgroups"
 
 
-def run(library: Path, keep: float = 0.0) -> Report:
-    """Boot the machine with the stand-in `library` for the driver, and run the checks in it.
-
-    It stays for another `keep` seconds, to be looked into with `nsenter --all --target PID`.
-    """
+def run(library: Path) -> Report:
+    """Boot the machine with the stand-in `library` for the driver, and run the checks in it."""
     _sweep()
     with place() as folder, _cgroups(folder) as groups, _booted(folder, library, groups) as process:
-        report = follow(folder / "upper" / "checks.log", PATIENCE, lambda: process.poll() is None)
-        time.sleep(keep)
-        return report
+        return follow(folder / "upper" / "checks.log", PATIENCE, lambda: process.poll() is None)
 
 
 @contextlib.contextmanager
