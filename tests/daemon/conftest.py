@@ -81,7 +81,7 @@ class RunningDaemon:
 
     def _await_url(self) -> str:
         for _ in range(1200):
-            match = re.search(r"(https?://127\.0\.0\.1:(\d+))/", self.log.read_text())
+            match = re.search(r"serving\b.*?(https?://127\.0\.0\.1:(\d+))/", self.log.read_text())
             if match:
                 self.port = int(match[2])
                 return match[1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ from agent.daemon.pausing import (
 from agent.lib.threads import Threads
 from agent.model import Instant
 from tests import warm
-from tests.daemon.conftest import RunningDaemon
+from tests.daemon.conftest import Start
 
 BOOT = "this boot"
 EPOCH = 1.8e9
@@ -131,31 +130,15 @@ def configured(tmp_path: Path) -> Path:
     return config
 
 
-@pytest.fixture
-def start(configured: Path, tmp_path: Path) -> Iterator[Callable[[], RunningDaemon]]:
-    running: list[RunningDaemon] = []
-
-    def begin() -> RunningDaemon:
-        arguments = ["--scenario", "healthy-training", "--config.file", str(configured)]
-        running.append(RunningDaemon(arguments, tmp_path / "daemon.log", forked=True))
-        running[-1].await_url()
-        return running[-1]
-
-    yield begin
-    for each in running:
-        each.stop()
-
-
 def coldplate(*arguments: str) -> tuple[int | None, str, str]:
     """Status, output and errors of `coldplate pause`."""
     ended = warm.command(["pause", *arguments])
     return ended.status, ended.output.decode(), ended.error.decode()
 
 
-def test_the_driver_is_released_and_taken_up_again_while_the_rest_is_served(
-    start: Callable[[], RunningDaemon], configured: Path
-) -> None:
-    daemon = start()
+def test_the_driver_is_released_and_taken_up_again_while_the_rest_is_served(start: Start, configured: Path) -> None:
+    run = ("--scenario", "healthy-training", "--config.file", str(configured))
+    daemon = start(*run)
     worker = daemon.worker_pid
     status, output, error = coldplate("--for", "1h", "--config.file", str(configured))
     assert (status, error, "released until" in output) == (0, "", True)
@@ -167,7 +150,7 @@ def test_the_driver_is_released_and_taken_up_again_while_the_rest_is_served(
     assert any(name.startswith("coldplate_node_") for name in names)
     assert daemon.get("/-/healthy") == "healthy\n"
     daemon.stop()
-    again = start()  # in the middle of the pause
+    again = start(*run)  # in the middle of the pause
     assert "coldplate_gpu_up" not in {name for name, _ in again.page()}
     status, output, _ = coldplate("--end", "--config.file", str(configured))
     assert (status, output.count("\n")) == (0, 1)

@@ -12,17 +12,12 @@ from typing import Any
 from tests.servers import fetch, free_port, need, program
 
 
-def test_promtool_finds_nothing_wrong_with_the_page(start) -> None:
-    promtool = need("promtool")
-    daemon = start("--scenario", "healthy-training")
+def test_promtool_finds_nothing_wrong_and_a_real_prometheus_scrapes_it(start, tmp_path: Path) -> None:
+    prometheus, promtool = need("prometheus"), need("promtool")
+    daemon = start("--scenario", "straggler", config="sampling: {fast: 250ms, slow: 1s, cold: 2s}\n")
     page = daemon.get()
     checked = subprocess.run([promtool, "check", "metrics"], input=page, capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
-
-
-def test_a_real_prometheus_scrapes_it_and_gpu_presence_can_be_queried(start, tmp_path: Path) -> None:
-    prometheus = need("prometheus")
-    daemon = start("--scenario", "straggler", config="sampling: {fast: 250ms, slow: 1s, cold: 2s}\n")
     port = free_port()
     config = tmp_path / "prometheus.yml"
     config.write_text(

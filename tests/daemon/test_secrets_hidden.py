@@ -13,10 +13,9 @@ from pathlib import Path
 
 from tests import warm
 from tests.daemon.standin import FAST, Node
+from tests.daemon.test_mistakes import MARK
 from tests.servers import free_ports
 
-MARK = "s3cr3t"
-"""In everything that is secret here."""
 PATHS = (
     "/metrics", "/", "/api/v1/snapshot", "/api/v1/rules", "/api/v1/alerts", "/api/v1/rack", "/-/ready", "/-/healthy",
     "/runbooks/AlertsUndelivered", f"/nowhere?token={MARK}-of-a-client",
@@ -32,12 +31,6 @@ notify:
 rules: {{files: [{rules}]}}
 rack: {{name: r1, peers: ['127.0.0.1:{port}'], peer: {{bearer_token_file: {token}}}}}
 """
-WITH_A_URL = (
-    "notify: {alertmanager: {urls: [%s]}}",
-    "notify: {webhook: {urls: [%s]}}",
-    "backends: {redfish: {url: %s}}",
-    "rack: {name: r, peers: [%s]}",
-)
 COMMANDS = (
     "doctor --url {url} --config.file {config}",
     "doctor --json --url {url} --config.file {config}",
@@ -122,11 +115,3 @@ def test_no_page_no_command_and_no_log_tells_a_secret(start, library: Path, tmp_
     assert all(told[f"{path} as {accepted}"].startswith("HTTP/1.") for path in PATHS for accepted in ACCEPTED)
     assert [line for line in COMMANDS if not told[line].strip()] == []
     assert {name: lines for name, each in told.items() if (lines := _revealed(each))} == {}
-
-
-def test_a_credential_within_a_url_is_refused_and_not_repeated(tmp_path: Path) -> None:
-    for key in WITH_A_URL:
-        config = tmp_path / "c.yaml"
-        config.write_text(key % f"'http://me:{MARK}@host.example/'")
-        done = warm.command(["run", "--config.file", str(config)])
-        assert (done.status, MARK.encode() in done.output + done.error) == (2, False)

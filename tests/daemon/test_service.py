@@ -1,9 +1,10 @@
-"""The daemon as a service: start, reload, stop, systemd's messages, and mistakes of the person who runs it."""
+"""The daemon as a service: start, reload, stop, and systemd's messages."""
 
 from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import signal
 import socket
@@ -12,12 +13,14 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from tests import warm
 from tests.daemon.conftest import RunningDaemon, Start
+from tests.daemon.test_mistakes import CONFIGURATIONS
 from tests.servers import ended
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +33,8 @@ def coldplate(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 CONFIG = "backends: {devices: none}\n"
+FURTHER_HEAP = 64 << 20
+"""What glibc reserves for each heap but the first, and at a multiple of it."""
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +61,14 @@ def reload(daemon: RunningDaemon) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_well_and_takes_its_worker_along(start, number: int) -> None:
+def test_its_threads_have_no_heaps_of_their_own_and_it_takes_its_worker_along(start: Start) -> None:
+    """Whatever number of threads there is, glibc keeps one heap for all of them; started as its user starts it."""
     daemon = start("--scenario", "idle", forked=False)
+    daemon.get()
+    if platform.libc_ver()[0] == "glibc":
+        assert further_heaps(Path(f"/proc/{daemon.process.pid}/maps").read_text()) == []
     worker = daemon.worker_pid
-    assert daemon.stop(number) == 0
+    assert daemon.stop() == 0
     assert ended(worker)
     assert "Traceback" not in daemon.log.read_text()
 
@@ -73,15 +81,6 @@ def test_a_worker_does_not_outlive_a_daemon_that_was_killed(start) -> None:
     while not ended(worker) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert ended(worker)
-
-
-def test_the_first_lines_say_that_it_is_synthetic_what_is_sampled_and_which_faults_are_scheduled(start) -> None:
-    daemon = start("--scenario", "straggler")
-    lines = daemon.log.read_text().splitlines()
-    assert "SYNTHETIC" in lines[0] and "scenario=straggler" in lines[0]
-    assert re.search(r"scheduled fault: straggler of GPU 5 starts at \d\d:\d\d:\d\d UTC, in 660 s", lines[1])
-    assert any("sampling 8 GPUs: NVIDIA H100" in line for line in lines)
-    assert 'coldplate_synthetic_info{scenario="straggler"} 1' in daemon.get()
 
 
 def test_without_a_gpu_the_real_host_is_sampled_and_the_absence_is_reported(shared: RunningDaemon) -> None:
@@ -112,14 +111,28 @@ def test_a_reload_takes_effect_and_a_bad_file_keeps_the_running_configuration(
     daemon.until("a good reload", lambda: daemon.family("coldplate_config_last_reload_successful", "")[""] == 1, 5)
 
 
-def test_what_a_scrape_leaves_out_is_no_trouble_of_the_node(start) -> None:
-    daemon = start("--scenario", "idle", config="metrics: {exclude: ['coldplate_gpu_*']}\n")
-    page = daemon.page()
-    assert not any(name.startswith("coldplate_gpu_") for name, _ in page)
-    assert "coldplate_gpu_up" in daemon.get("/api/v1/snapshot")
-    remembered = json.loads(daemon.get("/api/v1/history"))["data"]
+@pytest.fixture(scope="module")
+def straggler(start_shared: Start) -> RunningDaemon:
+    """One with synthetic GPUs that a scrape leaves out."""
+    return start_shared("--scenario", "straggler", config="metrics: {exclude: ['coldplate_gpu_*']}\n")
+
+
+def test_the_first_lines_say_that_it_is_synthetic_what_is_sampled_and_which_faults_are_scheduled(
+    straggler: RunningDaemon,
+) -> None:
+    lines = straggler.log.read_text().splitlines()
+    assert "SYNTHETIC" in lines[0] and "scenario=straggler" in lines[0]
+    assert re.search(r"scheduled fault: straggler of GPU 5 starts at \d\d:\d\d:\d\d UTC, in 660 s", lines[1])
+    assert any("sampling 8 GPUs: NVIDIA H100" in line for line in lines)
+    assert 'coldplate_synthetic_info{scenario="straggler"} 1' in straggler.get()
+
+
+def test_what_a_scrape_leaves_out_is_no_trouble_of_the_node(straggler: RunningDaemon) -> None:
+    assert not any(name.startswith("coldplate_gpu_") for name, _ in straggler.page())
+    assert "coldplate_gpu_up" in straggler.get("/api/v1/snapshot")
+    remembered = json.loads(straggler.get("/api/v1/history"))["data"]
     assert {each["labels"]["gpu"] for each in remembered["series"]} == {str(number) for number in range(8)}
-    assert "all 8 GPUs answer" in daemon.get("/")
+    assert "all 8 GPUs answer" in straggler.get("/")
 
 
 def test_a_reload_over_http_is_answered_when_it_is_over(shared: RunningDaemon, path: Path) -> None:
@@ -181,61 +194,16 @@ def test_the_worker_runs_our_code_wherever_the_agent_is_started(tmp_path: Path) 
     assert not (tmp_path / "sprung").exists()
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("smapling: {}", "did you mean 'sampling'?"),
-        ("web: {telemetry_path: /-/ready}", "/-/ready is reserved"),
-        ("backends: {devices: synthetic, scenario: nosuch}", "nosuch"),
-        ("backends: {redfish: {url: 'ftp://x'}}", "backends.redfish"),
-        ("metrics: {exclude: [coldplate_gpu_pwer_watts]}", "did you mean 'coldplate_gpu_power_watts'?"),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), CONFIGURATIONS.items())
 def test_a_reload_refuses_what_a_start_would_refuse(shared: RunningDaemon, path: Path, text: str, message: str) -> None:
     path.write_text(text + "\n")
     status, answer = reload(shared)
     assert (status, message in answer) == (500, True)
-    ended = coldplate("run", "--config.file", str(path))
-    assert (ended.returncode, message in ended.stderr) == (2, True)
 
 
 def test_json_logs_are_json(shared: RunningDaemon) -> None:
     lines = [json.loads(line) for line in shared.log.read_text().splitlines()]
     assert any(line["msg"] == "serving" and line["url"].startswith("http://") for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["run", "--config.file", "/nowhere.yaml"], "/nowhere.yaml: cannot be read: No such file or directory"),
-        (["run", "--scenario", "stragler"], "straggler"),
-        (["run", "--backend", "nvml", "--scenario", "idle"], "--scenario needs --backend synthetic"),
-        (["run", "--path.sysfs", "/nowhere"], "--path.sysfs: /nowhere is not a directory"),
-        (["run", "--web.listen-address", "nonsense"], "'nonsense' is not an address"),
-        (["run", "--backend", "none", "--web.telemetry-path", "metrics"], "must begin with '/'"),
-        (["run", "--bakend", "nvml"], "coldplate run: unknown option '--bakend'; did you mean '--backend'?"),
-        (["once", "--backend", "none", "--textfile", "/nowhere/x.prom"], "--textfile: /nowhere/x.prom"),
-        (["render", "metrics", "--output", "/nowhere/x.md"], "--output: /nowhere/x.md: No such file or directory"),
-        ([], "COMMAND"),
-    ],
-)
-def test_a_mistake_is_one_clear_line_and_status_2(arguments: list[str], message: str) -> None:
-    ended = coldplate(*arguments)
-    assert ended.returncode == 2, ended.stderr
-    assert message in ended.stderr
-    assert "Traceback" not in ended.stderr
-
-
-def test_a_port_in_use_is_named_with_the_remedy() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        ended = coldplate("run", "--backend", "none", "--web.listen-address", f"127.0.0.1:{port}")
-    assert ended.returncode == 2
-    assert f"127.0.0.1:{port}" in ended.stderr
-    assert "--web.listen-address" in ended.stderr
-    assert "Traceback" not in ended.stderr
 
 
 def test_once_prints_an_exposition_or_json_and_writes_a_textfile(tmp_path: Path) -> None:
@@ -270,3 +238,29 @@ def test_the_daemon_ends_its_output_quietly_when_it_is_not_read(tmp_path: Path) 
     )  # fmt: skip
     os.close(writer)
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("second", "found"),
+    [
+        ("7f5a64021000-7f5a68000000 ---p", ["7f5a64000000"]),  # the rest of its reservation
+        ("7f5a64021000-7f5a66000000 ---p", []),  # something of another size, at such an address by chance
+        ("7f5a66000000-7f5a68000000 ---p", []),  # not beside it
+        ("7f5a64021000-7f5a68000000 rw-p", []),  # used to its end
+    ],
+)
+def test_a_further_heap_is_told_from_what_lies_at_its_address_by_chance(second: str, found: list[str]) -> None:
+    maps = f"7f5a64000000-7f5a64021000 rw-p 00000000 00:00 0\n{second} 00000000 00:00 0\n"
+    assert further_heaps(maps) == found
+
+
+def further_heaps(maps: str) -> list[str]:
+    """Where the further heaps in ``maps`` begin: used pages, and beside them what is reserved but not used yet."""
+    regions = re.findall(r"^([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ 00:00 0\s*$", maps, re.MULTILINE)
+    assert regions
+    return [
+        begin
+        for (begin, end, used), (rest, last, reserved) in pairwise(regions)
+        if (used, reserved, end) == ("rw-p", "---p", rest)
+        if int(begin, 16) % FURTHER_HEAP == 0 and int(last, 16) - int(begin, 16) == FURTHER_HEAP
+    ]
