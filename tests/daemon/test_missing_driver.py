@@ -20,18 +20,14 @@ def sysfs(tmp_path: Path) -> Path:
     return tmp_path / "sys"
 
 
-def status_of(*arguments: str) -> tuple[int | None, dict[str, str]]:
-    ended = warm.command(["check", "--agent", "none", "--timeout", "20s", "--json", *arguments])
-    return ended.status, {each["name"]: each["verdict"] for each in json.loads(ended.output)["findings"]}
-
-
 def test_check_is_critical(sysfs: Path, tmp_path: Path) -> None:
-    status, verdicts = status_of("--path.sysfs", str(sysfs))
-    assert (status, verdicts["driver"]) == (2, "critical")
-    status, verdicts = status_of("--path.sysfs", str(tmp_path))
-    assert (status, verdicts["driver"]) == (3, "unknown")
-    status, verdicts = status_of("--path.sysfs", str(tmp_path), "--backend", "nvml")
-    assert (status, verdicts["driver"]) == (2, "critical")
+    given = (["--path.sysfs", str(sysfs)], ["--path.sysfs", str(tmp_path)],
+             ["--path.sysfs", str(tmp_path), "--backend", "nvml"])  # fmt: skip
+    ended = warm.commands([["check", "--agent", "none", "--timeout", "20s", "--json", *each] for each in given])
+    verdicts = [{each["name"]: each["verdict"] for each in json.loads(done.output)["findings"]} for done in ended]
+    assert [(done.status, found["driver"]) for done, found in zip(ended, verdicts, strict=True)] == [
+        (2, "critical"), (3, "unknown"), (2, "critical"),
+    ]  # fmt: skip
 
 
 def test_the_daemon_alerts_and_its_page_is_bad(sysfs: Path, start) -> None:

@@ -1,8 +1,12 @@
-"""The daemon on a driver library: a stand-in written in C, loaded through the real binding."""
+"""The daemon on a driver library: a stand-in written in C, loaded through the real binding.
+
+tests/nvml/test_gpu_enumeration.py has more cases of silent GPUs in process, and the drill hangs all GPUs of a daemon.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -37,21 +41,6 @@ def node(shared: Node) -> Iterator[Node]:
 
 def falls(before, after) -> list[object]:
     return [key for key, value in after.items() if key[0].endswith("_total") and value < before.get(key, -1)]
-
-
-def test_eight_gpus_are_read_with_seven_calls_each(start, library: Path, tmp_path: Path) -> None:
-    node = Node(start, library, tmp_path, "sampling: {fast: 250ms, slow: 30s, cold: 60s}\n")
-    node.until_up(ALL, NOTICED)
-    calls = ("coldplate_driver_calls_total", (("backend", "nvml"),))
-    ticks = ("coldplate_ticks_total", ())
-    first = node.daemon.page()[ticks]
-    node.daemon.until("all lanes were read", lambda: node.daemon.page()[ticks] >= first + 4, NOTICED)
-    before = node.daemon.page()
-    node.daemon.until("eight ticks", lambda: node.daemon.page()[ticks] >= before[ticks] + 8, NOTICED)
-    after = node.daemon.page()
-    assert (after[calls] - before[calls]) / (after[ticks] - before[ticks]) <= 7 * 8
-    assert len(node.daemon.family("coldplate_gpu_sm_active_ratio")) == 8
-    assert falls(before, after) == []
 
 
 @pytest.mark.parametrize("fault", ["lost", "hang"])
@@ -113,14 +102,89 @@ def test_a_worker_that_crashes_is_replaced_and_no_counter_falls(node: Node) -> N
     assert len(node.daemon.family("coldplate_gpu_energy_joules_total")) == 8
 
 
+def test_indexes_that_move_and_boards_that_are_swapped_are_seen_after_a_restart(
+    shared: Node,
+) -> None:
+    """The last one on this daemon: its GPUs are not what they were."""
+    node = shared
+    node.until_up(ALL, CURED)
+    node.command("gone 2", "board 5 12")
+    os.kill(node.daemon.worker_pid, signal.SIGKILL)
+
+    def slots() -> dict[str, tuple[str, float]]:
+        """Index and presence by slot."""
+        page = node.daemon.page()
+        up = {dict(labels)["uuid"]: value for (name, labels), value in page.items() if name == "coldplate_gpu_up"}
+        facts = [dict(labels) for name, labels in page if name == "coldplate_gpu_info"]
+        return {each["slot"][5:7]: (each["gpu"], up[each["uuid"]]) for each in facts}
+
+    moved = {"1b": "0", "2b": "1", "3b": "2", "4b": "2", "5b": "3", "6b": "4", "7b": "5", "8b": "6"}
+    expected = {slot: (index, 0.0 if slot == "3b" else 1.0) for slot, index in moved.items()}
+    node.daemon.until("the others have other indexes", lambda: slots() == expected, CURED)
+    assert len(node.daemon.family("coldplate_gpu_replaced_info")) == 1
+
+
+def test_one_silent_gpu_is_data_at_once_alerts_and_joins_when_it_answers(opened) -> None:
+    node = opened("hang 3")
+    node.until_up({**ALL, "3": 0.0}, NOTICED)
+    assert node.missing() == {("3", ""): "timeout"}
+    assert node.value("coldplate_gpus_expected") == 8
+    assert node.ready()  # seven are read
+    node.daemon.until("GpuLost fires", lambda: ("GpuLost", "3") in node.firing(), CURED)
+    worker, before = node.daemon.worker_pid, node.daemon.page()
+    node.command()
+    ages = []
+
+    def back() -> bool:
+        ages.append(
+            max(age for gpu, age in node.daemon.family("coldplate_gpu_sample_age_seconds").items() if gpu != "3")
+        )
+        return node.up() == ALL
+
+    node.daemon.until("GPU 3 is back", back, CURED)
+    assert max(ages) < 3.0  # nobody else was down
+    assert node.missing() == {}
+    assert node.daemon.worker_pid == worker
+    assert node.value("coldplate_worker_restarts_total") == 0
+    after = node.daemon.page()
+    assert [key for key, value in after.items() if key[0].endswith("_total") and value < before.get(key, 0)] == []
+    log = node.daemon.log.read_text()
+    assert log.count("GPU not identified") == log.count("GPU identified") == 1
+
+
+def test_a_library_that_hangs_while_it_is_opened_is_noticed_and_continues_at_once(opened) -> None:
+    node = opened("hang-init")
+    node.daemon.until("the worker is not up", lambda: node.value("coldplate_worker_up") == 0, NOTICED)
+    assert node.daemon.family("coldplate_backend_up", "backend")["nvml"] == 0
+    assert not node.ready()
+    worker = node.daemon.worker_pid
+    node.daemon.until("the host is read", lambda: node.daemon.family("coldplate_node_memory_total_bytes", ""), CURED)
+    node.command()
+    node.until_up(ALL, CURED)
+    assert node.ready()
+    assert node.daemon.worker_pid == worker
+    assert node.value("coldplate_worker_restarts_total") == 0
+
+
 def test_a_driver_that_comes_after_the_agent_is_found_and_a_gpu_that_is_missing_later_is_seen(
     start, library: Path, tmp_path: Path
 ) -> None:
-    node = Node(start, library, tmp_path, commands=("unloaded",))
+    """And eight of them are read with seven calls each, where only the fast lane is due."""
+    node = Node(start, library, tmp_path, "sampling: {fast: 250ms, slow: 30s, cold: 60s}\n", ("unloaded",))
     assert not node.up()
     assert "the NVIDIA driver is not loaded" in node.daemon.log.read_text()
     node.command()
     node.until_up(ALL, CURED)
+    calls = ("coldplate_driver_calls_total", (("backend", "nvml"),))
+    ticks = ("coldplate_ticks_total", ())
+    first = node.daemon.page()[ticks]
+    node.daemon.until("all lanes were read", lambda: node.daemon.page()[ticks] >= first + 4, NOTICED)
+    before = node.daemon.page()
+    node.daemon.until("eight ticks", lambda: node.daemon.page()[ticks] >= before[ticks] + 8, NOTICED)
+    after = node.daemon.page()
+    assert (after[calls] - before[calls]) / (after[ticks] - before[ticks]) <= 7 * 8
+    assert len(node.daemon.family("coldplate_gpu_sm_active_ratio")) == 8
+    assert falls(before, after) == []
     assert node.daemon.stop() == 0
     node.command("count 7")
     later = start("--backend", "nvml", config=FAST + f"state_dir: {node.state}\n", environment=node.environment)

@@ -26,12 +26,6 @@ from tests.servers import ended
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def coldplate(*arguments: str) -> subprocess.CompletedProcess[str]:
-    ended = warm.command(list(arguments))
-    assert ended.status is not None, "it does not end"
-    return subprocess.CompletedProcess(arguments, ended.status, ended.output.decode(), ended.error.decode())
-
-
 CONFIG = "backends: {devices: none}\n"
 FURTHER_HEAP = 64 << 20
 """What glibc reserves for each heap but the first, and at a multiple of it."""
@@ -206,23 +200,22 @@ def test_json_logs_are_json(shared: RunningDaemon) -> None:
     assert any(line["msg"] == "serving" and line["url"].startswith("http://") for line in lines)
 
 
-def test_once_prints_an_exposition_or_json_and_writes_a_textfile(tmp_path: Path) -> None:
-    text = coldplate("once", "--scenario", "straggler")
-    assert text.returncode == 0, text.stderr
-    assert text.stdout.count("\ncoldplate_gpu_power_watts{") == 8
-    document = json.loads(coldplate("once", "--backend", "none", "--format", "json").stdout)
-    assert document["status"] == "success"
-    target = tmp_path / "coldplate.prom"
-    assert coldplate("once", "--backend", "none", "--textfile", str(target)).returncode == 0
+RACK = "rack: {name: r12, power_budget: 40.8kW, nodes_expected: 1, feeds: {a: 30kW}, peers: ['n2:1']}\n"
+
+
+def test_once_prints_an_exposition_or_json_or_writes_a_textfile_and_shows_what_is_configured(tmp_path: Path) -> None:
+    target, config = tmp_path / "coldplate.prom", tmp_path / "c.yaml"
+    config.write_text(RACK)
+    given = (["--scenario", "straggler"], ["--backend", "none", "--format", "json"],
+             ["--backend", "none", "--textfile", str(target)],
+             ["--backend", "none", "--config.file", str(config)])  # fmt: skip
+    ended = warm.commands([["once", *each] for each in given])
+    assert [done.status for done in ended] == [0] * 4, ended
+    text, document, _, rack = (done.output.decode() for done in ended)
+    assert text.count("\ncoldplate_gpu_power_watts{") == 8
+    assert json.loads(document)["status"] == "success"
     assert "coldplate_node_memory_total_bytes" in target.read_text()
-
-
-def test_once_shows_what_is_configured_of_the_rack(tmp_path: Path) -> None:
-    file = tmp_path / "c.yaml"
-    file.write_text("rack: {name: r12, power_budget: 40.8kW, nodes_expected: 1, feeds: {a: 30kW}, peers: ['n2:1']}\n")
-    text = coldplate("once", "--config.file", str(file), "--backend", "none").stdout
-    shown = {line for line in text.splitlines() if line.startswith("coldplate_rack_")}
-    assert shown == {
+    assert {line for line in rack.splitlines() if line.startswith("coldplate_rack_")} == {
         'coldplate_rack_power_budget_watts{rack="r12"} 40800.0',
         'coldplate_rack_nodes_expected{rack="r12"} 1',
         'coldplate_rack_feed_limit_watts{rack="r12",feed="a"} 30000.0',
