@@ -96,6 +96,11 @@ class Rig:
         more = tuple(GpuProcess(pid, memory, instance, sm) for pid in pids)
         self.running[self.gpus[index]] += more
 
+    def run(self, gpu: int, pid: int, cgroup: str, env: Mapping[str, str] | bytes | None = None, **more: Any) -> None:
+        """A process that computes on this GPU."""
+        self.proc.process(pid, cgroup, env, **more)
+        self.put(gpu, pid)
+
     def look(self, after: float = 15.0) -> BackendSample:
         self.mono += after
         backend = self.backend or self.open()

@@ -25,8 +25,7 @@ SLURM_ENV = {
 @pytest.mark.parametrize("shape", [SLURM_V1, SLURM_V2, SLURM_PREFIXED], ids=["v1", "v2", "prefixed"])
 def test_two_slurm_jobs_are_distinguished(rig: Rig, shape: str) -> None:
     for gpu in range(4):
-        rig.proc.process(100 + gpu, shape.format(job=4711 + gpu // 2, task=gpu), {}, uid=1001)
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, shape.format(job=4711 + gpu // 2, task=gpu), {}, uid=1001)
     rig.look()
     assert rig.jobs() == {("slurm", "4711"): ["0", "1"], ("slurm", "4712"): ["2", "3"]}
     assert rig.holder(0) | {"user": "bob", "mig": "0", "shared": "false"} == rig.holder(0)
@@ -36,8 +35,7 @@ def test_two_slurm_jobs_are_distinguished(rig: Rig, shape: str) -> None:
 
 
 def test_the_environment_adds_facts_to_a_slurm_job(rig: Rig) -> None:
-    rig.proc.process(100, SLURM_V2.format(job=4711, task=0), SLURM_ENV)
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM_V2.format(job=4711, task=0), SLURM_ENV)
     rig.look()
     facts = rig.rows("coldplate_job_info")[0]
     assert facts | {"name": "llama", "account": "physics", "partition": "h100", "array": "4700_11"} == facts
@@ -51,23 +49,20 @@ def test_the_environment_adds_facts_to_a_slurm_job(rig: Rig) -> None:
     [("0", 5000), (str(BOOT - 1), 5000), (str(BOOT), 0), (str(BOOT + 4999), 4999), (str(BOOT + 5001), 5000)],
 )
 def test_a_start_before_the_nodes_or_after_the_process_is_not_believed(rig: Rig, text: str, expected: int) -> None:
-    rig.proc.process(100, SLURM_V2.format(job=4711, task=0), SLURM_ENV | {"SLURM_JOB_START_TIME": text})
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM_V2.format(job=4711, task=0), SLURM_ENV | {"SLURM_JOB_START_TIME": text})
     rig.look()
     assert rig.value("coldplate_job_start_timestamp_seconds", job_id="4711") == BOOT + expected
 
 
 def test_nothing_else_of_an_environment_is_shown_or_kept(rig: Rig) -> None:
-    rig.proc.process(100, SLURM_V2.format(job=4711, task=0), SLURM_ENV)
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM_V2.format(job=4711, task=0), SLURM_ENV)
     sample = rig.look()
     assert "hunter2" not in repr(sample)
     assert "hunter2" not in repr(vars(rig.backend))
 
 
 def test_an_environment_of_another_job_adds_nothing(rig: Rig) -> None:
-    rig.proc.process(100, SLURM_V2.format(job=5000, task=0), SLURM_ENV)
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM_V2.format(job=5000, task=0), SLURM_ENV)
     rig.look()
     assert (rig.holder()["job_id"], rig.holder()["name"]) == ("5000", "")
 
@@ -75,8 +70,7 @@ def test_an_environment_of_another_job_adds_nothing(rig: Rig) -> None:
 @pytest.mark.parametrize("shape", [CONTAINERD, CRIO], ids=["containerd", "crio"])
 def test_pods_are_known_by_their_uid_and_host_name_without_the_kubelet(rig: Rig, shape: str) -> None:
     for gpu, uid in enumerate((UID_A, UID_A, UID_B)):
-        rig.proc.process(100 + gpu, shape.format(uid=uid.replace("-", "_"), hex=HEX), {"HOSTNAME": "trainer-0"}, uid=0)
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, shape.format(uid=uid.replace("-", "_"), hex=HEX), {"HOSTNAME": "trainer-0"}, uid=0)
     rig.look()
     assert rig.jobs() == {("kubernetes", UID_A): ["0", "1"], ("kubernetes", UID_B): ["2"]}
     assert (rig.holder()["name"], rig.holder()["user"]) == ("trainer-0", "")
@@ -85,8 +79,7 @@ def test_pods_are_known_by_their_uid_and_host_name_without_the_kubelet(rig: Rig,
 
 def test_ray_names_the_job_where_no_cgroup_does(rig: Rig) -> None:
     for gpu, job in enumerate(("01000000", "01000000", "02000000", "ffffffff")):
-        rig.proc.process(100 + gpu, "/system.slice/ray.service", {"RAY_JOB_ID": job}, session=9)
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, "/system.slice/ray.service", {"RAY_JOB_ID": job}, session=9)
     rig.look()
     jobs = {("ray", "01000000@1000"): ["0", "1"], ("ray", "02000000@1000"): ["2"], ("session", "9@1000"): ["3"]}
     assert rig.jobs() == jobs
@@ -95,16 +88,14 @@ def test_ray_names_the_job_where_no_cgroup_does(rig: Rig) -> None:
 def test_jobs_of_two_ray_clusters_are_two_though_each_cluster_numbers_them_alike(rig: Rig) -> None:
     places = (f"/system.slice/docker-{HEX}.scope", "/system.slice/team-ray.service", LOGIN, LOGIN)
     for gpu, cgroup in enumerate(places):
-        rig.proc.process(100 + gpu, cgroup, {"RAY_JOB_ID": "01000000"}, uid=1000 + gpu % 2)
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, cgroup, {"RAY_JOB_ID": "01000000"}, uid=1000 + gpu % 2)
     rig.look()
     clusters = (HEX[:12], "team-ray.service@1001", "1000", "1001")
     assert rig.jobs() == {("ray", f"01000000@{each}"): [str(gpu)] for gpu, each in enumerate(clusters)}
 
 
 def test_a_ray_job_in_a_container_has_no_user_by_the_containers_numbers(rig: Rig) -> None:
-    rig.proc.process(100, f"/system.slice/docker-{HEX}.scope", {"RAY_JOB_ID": "01000000"}, uid=0)
-    rig.put(0, 100)
+    rig.run(0, 100, f"/system.slice/docker-{HEX}.scope", {"RAY_JOB_ID": "01000000"}, uid=0)
     rig.look()
     assert (rig.holder()["job_id"], rig.holder()["user"]) == (f"01000000@{HEX[:12]}", "")
 
@@ -112,27 +103,23 @@ def test_a_ray_job_in_a_container_has_no_user_by_the_containers_numbers(rig: Rig
 def test_the_environment_adds_facts_to_a_pbs_job_if_it_is_of_that_job(rig: Rig) -> None:
     env = {"PBS_JOBID": "17.head", "PBS_JOBNAME": "n", "PBS_QUEUE": "q"}
     for gpu, job in enumerate(("17.head", "18.head")):
-        rig.proc.process(100 + gpu, f"/pbs_jobs.service/jobid/{job}", env)
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, f"/pbs_jobs.service/jobid/{job}", env)
     rig.look()
     facts = {row["job_id"]: (row["name"], row["partition"]) for row in rig.rows("coldplate_job_info")}
     assert facts == {"17.head": ("n", "q"), "18.head": ("", "")}
 
 
 def test_the_start_of_a_process_is_by_the_clock_as_it_is_set_when_it_is_found(rig: Rig) -> None:
-    rig.proc.process(100, SLURM_V2.format(job=1, task=0), {}, started=50)
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM_V2.format(job=1, task=0), {}, started=50)
     rig.look()
     (rig.proc.root / "stat").write_text(f"btime {BOOT + 3600}\n")
-    rig.proc.process(101, SLURM_V2.format(job=2, task=0), {}, started=60)
-    rig.put(1, 101)
+    rig.run(1, 101, SLURM_V2.format(job=2, task=0), {}, started=60)
     rig.look()
     assert rig.value("coldplate_job_start_timestamp_seconds", job_id="2") == BOOT + 3660
 
 
 def test_ray_inside_a_slurm_job_is_the_slurm_job(rig: Rig) -> None:
-    rig.proc.process(100, SLURM_V2.format(job=4711, task=0), {"RAY_JOB_ID": "01000000"})
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM_V2.format(job=4711, task=0), {"RAY_JOB_ID": "01000000"})
     rig.look()
     assert list(rig.jobs()) == [("slurm", "4711")]
 
@@ -140,8 +127,7 @@ def test_ray_inside_a_slurm_job_is_the_slurm_job(rig: Rig) -> None:
 def test_the_ranks_of_a_torchrun_are_one_job_though_each_leads_its_own_session(rig: Rig) -> None:
     rig.proc.process(50, LOGIN, {}, command="torchrun", session=40, parent=40)
     for gpu in range(4):
-        rig.proc.process(100 + gpu, LOGIN, {}, parent=50, session=100 + gpu, started=6000 + gpu)
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, LOGIN, {}, parent=50, session=100 + gpu, started=6000 + gpu)
     rig.look()
     assert rig.jobs() == {("session", "40@1000"): ["0", "1", "2", "3"]}
     assert rig.value("coldplate_job_start_timestamp_seconds", job_id="40@1000") == BOOT + 6000
@@ -161,8 +147,7 @@ def test_two_programs_of_two_shells_are_two_jobs(rig: Rig) -> None:
 def test_children_of_a_program_that_hosts_others_do_not_belong_together(rig: Rig, host: str) -> None:
     rig.proc.process(50, LOGIN, {}, command=host, session=50)
     for gpu in range(2):
-        rig.proc.process(100 + gpu, LOGIN, {}, parent=50, session=100 + gpu)
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, LOGIN, {}, parent=50, session=100 + gpu)
     rig.look()
     assert set(rig.jobs()) == {("session", "100@1000"), ("session", "101@1000")}
 
@@ -170,8 +155,7 @@ def test_children_of_a_program_that_hosts_others_do_not_belong_together(rig: Rig
 def test_containers_and_units_are_jobs_of_their_own(rig: Rig) -> None:
     cgroups = (f"/system.slice/docker-{HEX}.scope", "/system.slice/vllm.service", f"/machine.slice/libpod-{HEX}.scope")
     for gpu, cgroup in enumerate(cgroups):
-        rig.proc.process(100 + gpu, cgroup, {}, uid=0)
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, cgroup, {}, uid=0)
     rig.look()
     assert set(rig.jobs()) == {("docker", HEX[:12]), ("systemd", "vllm.service@0"), ("podman", HEX[:12])}
     assert [rig.holder(gpu)["user"] for gpu in range(3)] == ["", "root", ""]
@@ -188,8 +172,7 @@ def test_containers_and_units_are_jobs_of_their_own(rig: Rig) -> None:
 def test_only_the_configured_sources_are_used(rig: Rig, sources, expected) -> None:
     rig.open(*sources)
     env = {"RAY_JOB_ID": "01000000", "SLURM_JOB_ID": "4711"}
-    rig.proc.process(100, SLURM_V2.format(job=4711, task=0), env, session=9)
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM_V2.format(job=4711, task=0), env, session=9)
     rig.look()
     assert set(rig.jobs()) == expected
 
@@ -218,8 +201,7 @@ SERVERS = ("nvidia-cuda-mps", "nv-hostengine", "nvidia-persiste", "dcgm-exporter
     ],
 )
 def test_no_job_is_hidden_by_the_name_of_its_program(rig: Rig, command: str, cgroup: str, scheduler: str) -> None:
-    rig.proc.process(100, cgroup, {}, command=command, uid=1000)
-    rig.put(0, 100)
+    rig.run(0, 100, cgroup, {}, command=command, uid=1000)
     rig.look()
     assert rig.holder()["scheduler"] == scheduler
 
@@ -235,8 +217,7 @@ def test_no_job_is_hidden_by_the_name_of_its_program(rig: Rig, command: str, cgr
 )
 def test_a_server_that_is_roots_or_in_a_unit_for_it_belongs_to_no_job(rig: Rig, cgroup: str, uid: int) -> None:
     for gpu, command in enumerate(SERVERS):
-        rig.proc.process(100 + gpu, cgroup, {}, command=command, uid=uid)
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, cgroup, {}, command=command, uid=uid)
     rig.look()
     assert rig.jobs() == {}
 
@@ -264,8 +245,7 @@ def test_a_process_on_several_gpus_holds_them_all_and_counts_once(rig: Rig) -> N
 
 
 def test_a_job_that_ended_is_gone_at_the_next_look(rig: Rig) -> None:
-    rig.proc.process(100, SLURM_V2.format(job=4711, task=0), {})
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM_V2.format(job=4711, task=0), {})
     rig.look()
     rig.running[rig.gpus[0]] = ()
     rig.look()
@@ -281,8 +261,7 @@ def test_an_idle_node_shows_no_job_and_no_gap(rig: Rig) -> None:
 
 
 def test_series_are_made_once(rig: Rig) -> None:
-    rig.proc.process(100, SLURM_V2.format(job=4711, task=0), {})
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM_V2.format(job=4711, task=0), {})
     first = [reading.series for reading in rig.look().readings]
     second = [reading.series for reading in rig.look().readings]
     assert all(one is other for one, other in zip(first, second, strict=True))
@@ -298,8 +277,7 @@ def test_a_known_process_costs_one_read_and_no_other_process_is_looked_at(rig: R
 
     rig.open(read=read)
     for pid in range(100, 116):
-        rig.proc.process(pid, SLURM_V2.format(job=4711, task=pid), {})
-        rig.put(pid % 4, pid)
+        rig.run(pid % 4, pid, SLURM_V2.format(job=4711, task=pid), {})
     for pid in range(1000, 1100):
         rig.proc.process(pid, "/system.slice/other.service", {})
     rig.look()

@@ -40,7 +40,7 @@ def test_a_cgroup_of_the_scheduler_is_its_job_and_one_of_the_same_name_that_a_us
     scheduler: str, path: str, job: str
 ) -> None:
     found = parse_cgroup(f"0::{path}\n")
-    assert (found.scheduler, found.id) == (scheduler, job)
+    assert (found.scheduler, found.id, found.strange) == (scheduler, job, "")
     forged = [parse_cgroup(f"4:memory:{prefix}{path}\n0::{prefix}{path}\n") for prefix in HIS_OWN]
     forged += [parse_cgroup(f"0::{prefix}{path}\n") for prefix in GIVEN_AWAY]
     assert scheduler not in {each.scheduler for each in forged}
@@ -68,8 +68,7 @@ def test_no_user_makes_his_process_one_of_anothers_container(rig: Rig, prefix: s
     """He may call a cgroup as he likes, so neither root's container nor another user's is meant by the same name."""
     bobs = prefix.replace("1000", "1001").replace("alice", "bob").replace("run-r1", "run-r2")
     for gpu, (path, uid) in enumerate(((shape, 0), (prefix + shape, 1000), (bobs + shape, 1001))):
-        rig.proc.process(100 + gpu, path, {}, uid=uid)
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, path, {}, uid=uid)
     rig.look()
     assert len(rig.jobs()) == 3
     assert rig.holder(0)["user"] == ""
@@ -80,8 +79,7 @@ def test_no_user_makes_his_process_one_of_anothers_container(rig: Rig, prefix: s
 def test_a_rootless_container_belongs_to_its_user_whichever_user_it_has_inside(rig: Rig) -> None:
     for gpu, uid in enumerate((1000, 100999)):
         path = f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{HEX}.scope/container"
-        rig.proc.process(100 + gpu, path, {}, uid=uid)
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, path, {}, uid=uid)
     rig.look()
     assert rig.jobs() == {("podman", f"{HEX[:12]}@1000"): ["0", "1"]}
     assert rig.holder()["user"] == "alice"
@@ -98,8 +96,7 @@ def test_what_root_made_counts_before_what_a_user_did_in_another_hierarchy() -> 
 def test_a_process_of_no_scheduler_is_not_its_job_whatever_its_environment_says(
     rig: Rig, scheduler: str, cgroup: str
 ) -> None:
-    rig.proc.process(100, cgroup, VARIABLES[scheduler], session=9)
-    rig.put(0, 100)
+    rig.run(0, 100, cgroup, VARIABLES[scheduler], session=9)
     rig.look()
     ((found, _),) = rig.jobs()
     assert found in ("session", "systemd", "docker", "podman")
@@ -134,8 +131,7 @@ def test_the_environment_counts_below_the_schedulers_daemons(rig: Rig, scheduler
     ],
 )
 def test_below_the_daemons_the_environment_gives_id_and_facts(rig: Rig, scheduler, env, job, facts) -> None:
-    rig.proc.process(100, DAEMONS[scheduler][0], env)
-    rig.put(0, 100)
+    rig.run(0, 100, DAEMONS[scheduler][0], env)
     rig.look()
     assert list(rig.jobs()) == [(scheduler, job)]
     row = rig.rows("coldplate_job_info")[0]
@@ -157,8 +153,7 @@ def test_below_the_daemons_the_environment_gives_id_and_facts(rig: Rig, schedule
     ],
 )
 def test_the_environment_adds_facts_to_the_job_that_the_cgroup_names(rig: Rig, path, env, job, facts) -> None:
-    rig.proc.process(100, path, env)
-    rig.put(0, 100)
+    rig.run(0, 100, path, env)
     rig.look()
     assert list(rig.jobs()) == [job]
     row = rig.rows("coldplate_job_info")[0]
@@ -166,8 +161,7 @@ def test_the_environment_adds_facts_to_the_job_that_the_cgroup_names(rig: Rig, p
 
 
 def test_two_jobs_after_each_other_in_one_slot_of_htcondor_are_two(rig: Rig) -> None:
-    rig.proc.process(100, "/htcondor/condor_x_slot1_2@n", VARIABLES["htcondor"], started=10)
-    rig.put(0, 100)
+    rig.run(0, 100, "/htcondor/condor_x_slot1_2@n", VARIABLES["htcondor"], started=10)
     rig.look()
     later = VARIABLES["htcondor"] | {"_CONDOR_SCRATCH_DIR": "/var/lib/condor/execute/dir_10"}
     rig.proc.process(100, "/htcondor/condor_x_slot1_2@n", later, started=99)
@@ -194,16 +188,14 @@ LSF_ARRAY = {"LSB_JOBID": "12", "LSB_JOBINDEX": "4"}
 )
 def test_the_processes_of_one_cgroup_are_one_job_whosever_environment_is_hidden(rig: Rig, path, envs, job) -> None:
     for gpu, env in enumerate(envs):
-        rig.proc.process(100 + gpu, path + "/sub" * gpu, env)
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, path + "/sub" * gpu, env)
     rig.look()
     assert {found: len(gpus) for (_, found), gpus in rig.jobs().items()} == {job: len(envs)}
 
 
 def test_elements_of_an_array_with_cgroups_of_their_own_stay_separate(rig: Rig) -> None:
     for gpu, path in enumerate(("/lsf/c/job.12.5.17", "/lsf/c/job.12.6.17")):
-        rig.proc.process(100 + gpu, path, LSF_ARRAY | {"LSB_JOBINDEX": str(gpu + 1)})
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, path, LSF_ARRAY | {"LSB_JOBINDEX": str(gpu + 1)})
     rig.look()
     assert set(rig.jobs()) == {("lsf", "12[1]"), ("lsf", "12[2]")}
 
@@ -211,16 +203,14 @@ def test_elements_of_an_array_with_cgroups_of_their_own_stay_separate(rig: Rig) 
 def test_a_scheduler_that_is_trusted_is_believed_everywhere_and_no_other_is(rig: Rig) -> None:
     rig.open(trust=("slurm",))
     for gpu, env in enumerate((VARIABLES["slurm"], VARIABLES["pbs"])):
-        rig.proc.process(100 + gpu, LOGINS[0], env, session=9 + gpu)
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, LOGINS[0], env, session=9 + gpu)
     rig.look()
     assert [rig.holder(gpu)["scheduler"] for gpu in range(2)] == ["slurm", "session"]
 
 
 def test_two_users_under_one_unit_are_two_jobs(rig: Rig) -> None:
     for gpu, uid in enumerate((1000, 1001, 1001)):
-        rig.proc.process(100 + gpu, "/system.slice/jupyterhub.service", {}, uid=uid)
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, "/system.slice/jupyterhub.service", {}, uid=uid)
     rig.look()
     assert rig.jobs() == {
         ("systemd", "jupyterhub.service@1000"): ["0"], ("systemd", "jupyterhub.service@1001"): ["1", "2"],
@@ -232,8 +222,7 @@ def test_two_users_under_one_unit_are_two_jobs(rig: Rig) -> None:
 
 def test_two_users_of_one_session_are_two_jobs(rig: Rig) -> None:
     for gpu, uid in enumerate((1000, 0)):
-        rig.proc.process(100 + gpu, LOGINS[0], {}, uid=uid, session=9)
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, LOGINS[0], {}, uid=uid, session=9)
     rig.look()
     assert {job: rig.holder(gpu)["user"] for job, gpu in (("9@1000", 0), ("9@0", 1))} == {
         "9@1000": "alice",
@@ -244,8 +233,7 @@ def test_two_users_of_one_session_are_two_jobs(rig: Rig) -> None:
 
 def test_one_user_cannot_join_anothers_ray_job_below_their_unit(rig: Rig) -> None:
     for gpu, uid in enumerate((1000, 1001)):
-        rig.proc.process(100 + gpu, "/system.slice/jupyterhub.service", {"RAY_JOB_ID": "01000000"}, uid=uid)
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, "/system.slice/jupyterhub.service", {"RAY_JOB_ID": "01000000"}, uid=uid)
     rig.look()
     assert len(rig.jobs()) == 2
 
@@ -261,8 +249,7 @@ HETEROGENEOUS = {
 def test_each_component_of_a_heterogeneous_job_has_its_own_facts(rig: Rig) -> None:
     """Every task finds the first component's id in SLURM_JOB_ID; the cgroup has the component's own."""
     for gpu, job in enumerate((123, 124, 125)):
-        rig.proc.process(100 + gpu, f"/system.slice/slurmstepd.scope/job_{job}/step_0/user/task_0", HETEROGENEOUS)
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, f"/system.slice/slurmstepd.scope/job_{job}/step_0/user/task_0", HETEROGENEOUS)
     rig.look()
     facts = {row["job_id"]: (row["array"], row["partition"], row["name"]) for row in rig.rows("coldplate_job_info")}
     assert facts == {"123": ("123+0", "cpu", "n"), "124": ("123+1", "gpu", "n"), "125": ("", "", "")}
@@ -304,8 +291,7 @@ def test_a_foul_id_is_a_problem_logged_once_and_not_a_label(rig: Rig, caplog: py
     ],
 )
 def test_a_foul_variable_does_not_hide_what_the_cgroup_says(rig: Rig, path, env, job) -> None:
-    rig.proc.process(100, path, env, session=9)
-    rig.put(0, 100)
+    rig.run(0, 100, path, env, session=9)
     rig.look()
     assert list(rig.jobs()) == [job]
 
@@ -320,8 +306,7 @@ def test_no_environment_takes_a_process_from_the_job_that_its_cgroup_names(
 ) -> None:
     scheduler, path, job = genuine
     rig = make_rig("node")
-    rig.proc.process(100, path, VARIABLES.get(scheduler, {}) | changed, session=9)
-    rig.put(0, 100)
+    rig.run(0, 100, path, VARIABLES.get(scheduler, {}) | changed, session=9)
     rig.look()
     ((found, shown),) = rig.jobs()
     assert (found, shown.startswith(job)) == (scheduler, True)

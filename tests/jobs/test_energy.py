@@ -18,8 +18,7 @@ ENERGY = "coldplate_job_energy_joules_total"
 def busy(rig: Rig) -> Rig:
     """Job 1 on GPUs 0 and 1, job 2 on GPU 2."""
     for gpu, job in enumerate((1, 1, 2)):
-        rig.proc.process(100 + gpu, SLURM.format(job), {})
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, SLURM.format(job), {})
     return rig
 
 
@@ -92,8 +91,7 @@ def test_a_counter_that_was_missing_for_a_look_shows_later_what_was_used(busy: R
 
 
 def test_a_job_between_two_steps_keeps_counting_and_keeps_its_start(rig: Rig) -> None:
-    rig.proc.process(100, SLURM.format(1), {}, started=10)
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM.format(1), {}, started=10)
     for joules in (0.0, 50.0):
         rig.meter(g0=joules)
         rig.look()
@@ -102,8 +100,7 @@ def test_a_job_between_two_steps_keeps_counting_and_keeps_its_start(rig: Rig) ->
     rig.meter(g0=60.0)
     rig.look()
     assert rig.value(ENERGY, job_id="1") is None
-    rig.proc.process(101, SLURM.format(1), {}, started=90)
-    rig.put(0, 101)
+    rig.run(0, 101, SLURM.format(1), {}, started=90)
     for joules in (70.0, 75.0):
         rig.meter(g0=joules)
         rig.look()

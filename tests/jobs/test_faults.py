@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.backends.jobs.job_files import read_file
-from agent.backends.jobs.process_table import JobResolver, parse_boot, parse_stat, parse_uid
+from agent.backends.jobs.process_table import JobResolver, parse_stat
 from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.broker.questions import KEYS
 from agent.model import Instant, Reason
@@ -27,8 +27,7 @@ LOGIN = "/user.slice/user-1000.slice/session-3.scope"
 
 
 def test_a_job_whose_environment_is_hidden_is_known_by_its_cgroup(rig: Rig) -> None:
-    rig.proc.process(100, SLURM.format(4711), None)
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM.format(4711), None)
     rig.look()
     assert (rig.holder()["job_id"], rig.holder()["user"], rig.holder()["name"]) == ("4711", "alice", "")
     assert (rig.up("jobs_environ"), rig.up("jobs_procfs")) == (0, 1)
@@ -57,8 +56,7 @@ def test_what_permissions_hide_is_missing_facts_and_no_missing_series(
 
 def test_a_problem_is_counted_once_for_a_process_and_logged_once(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     for gpu in range(3):
-        rig.proc.process(100 + gpu, SLURM.format(4711), None)
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, SLURM.format(4711), None)
     with caplog.at_level(logging.INFO, logger="coldplate.jobs"):
         for _ in range(4):
             rig.look()
@@ -92,8 +90,7 @@ def test_every_file_may_be_gone_at_any_moment(tmp_path: Path) -> None:
 
 
 def test_another_process_with_the_same_id_is_another_job(rig: Rig) -> None:
-    rig.proc.process(100, SLURM.format(1), {}, started=10)
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM.format(1), {}, started=10)
     rig.look()
     rig.proc.process(100, SLURM.format(2), {}, started=20)
     rig.look()
@@ -108,8 +105,7 @@ def test_a_process_that_is_replaced_while_it_is_read_is_left_for_the_next_look(r
         return content
 
     rig.open(read=read)
-    rig.proc.process(100, SLURM.format(1), {}, started=10)
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM.format(1), {}, started=10)
     rig.look()
     assert rig.jobs() == {}
     rig.look()
@@ -142,8 +138,7 @@ def test_processes_that_may_not_be_looked_at_are_reported(rig: Rig) -> None:
 
 def test_an_unknown_cgroup_is_a_session_counted_and_named(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     for gpu in range(2):
-        rig.proc.process(100 + gpu, "/weird/thing", {}, session=9)
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, "/weird/thing", {}, session=9)
     with caplog.at_level(logging.WARNING, logger="coldplate.jobs"):
         rig.look()
     assert rig.jobs() == {("session", "9@1000"): ["0", "1"]}
@@ -168,19 +163,6 @@ def test_a_command_may_hold_anything() -> None:
     assert parse_stat(b"5 (\xff\n)" + tail).started == 123
 
 
-PROCFS = st.lists(st.sampled_from([b"Uid:", b"btime", b" ", b"\n", b"1 (x) S", b" 7" * 18, b"9" * 999, b"\xff"]))
-
-
-@given(st.one_of(st.binary(), PROCFS.map(b"".join)))
-@example(b"Uid:\n")
-def test_parsers_of_procfs_raise_nothing_but_value_errors(data: bytes) -> None:
-    for parse in (parse_stat, parse_uid, parse_boot):
-        try:
-            parse(data)
-        except ValueError:
-            continue
-
-
 KEY = st.one_of(st.sampled_from(sorted(KEYS)), st.binary(max_size=8))
 
 
@@ -195,8 +177,7 @@ def test_any_environment_is_read_and_gives_short_legible_facts(entries: list[tup
 
 
 def test_an_endless_environment_is_read_in_part(rig: Rig) -> None:
-    rig.proc.process(100, SLURM.format(4711), b"X=" + b"y" * 1_000_000 + b"\0SLURM_JOB_ID=4711\0SLURM_JOB_NAME=n\0")
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM.format(4711), b"X=" + b"y" * 1_000_000 + b"\0SLURM_JOB_ID=4711\0SLURM_JOB_NAME=n\0")
     rig.look()
     assert rig.holder()["name"] == ""
 
@@ -206,8 +187,7 @@ NASTY = 'a"b\\c{d="e"}\n# HELP x\u202e'
 
 def test_names_that_need_escaping_arrive_whole_on_the_page(rig: Rig) -> None:
     rig.open(lookup=lambda uid: 'DOM\\al"ice')
-    rig.proc.process(100, SLURM.format(4711), {"SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": NASTY})
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM.format(4711), {"SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": NASTY})
     rig.look()
     row = rig.holder()
     assert (row["user"], row["name"]) == ('DOM\\al"ice', 'a"b\\c{d="e"}\ufffd# HELP x\ufffd')
@@ -240,12 +220,10 @@ def test_a_user_without_a_name_is_a_number_and_asked_for_again_later(rig: Rig) -
         return "carol"
 
     rig.open(lookup=lookup)
-    rig.proc.process(100, SLURM.format(1), {}, uid=5000)
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM.format(1), {}, uid=5000)
     rig.look()
     assert rig.holder()["user"] == "5000"
-    rig.proc.process(101, SLURM.format(2), {}, uid=5000)
-    rig.put(1, 101)
+    rig.run(1, 101, SLURM.format(2), {}, uid=5000)
     rig.look()
     assert (rig.holder(1)["user"], asked) == ("5000", [5000])
     rig.look(after=700.0)
@@ -277,8 +255,7 @@ def test_a_lookup_that_hangs_holds_up_no_job_and_its_name_comes_later(rig: Rig) 
 
     rig.open(lookup=lookup)
     for gpu in range(2):
-        rig.proc.process(100 + gpu, SLURM.format(gpu + 1), {}, uid=5000 + gpu)
-        rig.put(gpu, 100 + gpu)
+        rig.run(gpu, 100 + gpu, SLURM.format(gpu + 1), {}, uid=5000 + gpu)
     try:
         rig.look()
         assert not answer.is_set()
@@ -294,24 +271,6 @@ def test_a_lookup_that_hangs_holds_up_no_job_and_its_name_comes_later(rig: Rig) 
             break
         time.sleep(0.01)
     assert [rig.holder(gpu)["user"] for gpu in range(2)] == ["user5000", "user5001"]
-
-
-GARBAGE = st.one_of(st.binary(max_size=80), st.sampled_from([b"0::" + SLURM.format(7).encode(), b"0::/\n"]))
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(files=st.lists(st.tuples(st.sampled_from(["stat", "status", "cgroup", "environ"]), GARBAGE), max_size=6))
-def test_no_content_of_procfs_makes_it_raise(make_rig: Callable[[str], Rig], files: list[tuple[str, bytes]]) -> None:
-    rig = make_rig("garbage")
-    for pid in (100, 101):
-        rig.proc.process(pid, LOGIN, b"")
-    for number, (name, content) in enumerate(files):
-        (rig.proc.root / str(100 + number % 2) / name).write_bytes(content)
-    (rig.proc.root / "stat").write_bytes(files[0][1] if files else b"")
-    rig.put(0, 100, 101, -1, 0, 2**40)
-    rig.look()
-    rig.look()
-    assert len(rig.holders(0)) <= 1
 
 
 class Stuck:
@@ -340,8 +299,7 @@ def test_an_environment_that_hangs_costs_only_its_own_facts_until_it_answers(rig
     """It is read under the lock of the process's memory, which a process that is stuck in the driver may hold."""
     for index, job in enumerate((4711, 4712)):
         environ = {"SLURM_JOB_ID": str(job), "SLURM_JOB_NAME": f"job {job}"}
-        rig.proc.process(100 + index, SLURM.format(job), environ)
-        rig.put(index, 100 + index)
+        rig.run(index, 100 + index, SLURM.format(job), environ)
     rig.open(read=(stuck := Stuck("100/environ")))
     for _ in range(3):
         rig.look()
@@ -355,8 +313,7 @@ def test_an_environment_that_hangs_costs_only_its_own_facts_until_it_answers(rig
 
 def test_a_process_that_does_not_answer_at_all_is_a_gap_of_its_gpu(rig: Rig) -> None:
     for index in range(2):
-        rig.proc.process(100 + index, SLURM.format(100 + index), {})
-        rig.put(index, 100 + index)
+        rig.run(index, 100 + index, SLURM.format(100 + index), {})
     rig.open(read=(stuck := Stuck("100/stat")))
     for _ in range(2):
         sample = rig.look()

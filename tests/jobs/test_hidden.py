@@ -61,8 +61,7 @@ def broker(rig: Rig, tmp_path: Path) -> Iterator[None]:
 
 def test_a_real_broker_gives_name_and_account(rig: Rig, broker: None) -> None:
     rig.open(read=closed)
-    rig.proc.process(100, SLURM.format(4711), LLAMA)
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM.format(4711), LLAMA)
     rig.look()
     (facts,) = rig.rows("coldplate_job_info")
     assert (facts["job_id"], facts["name"], facts["account"]) == ("4711", "llama", "science")
@@ -80,8 +79,7 @@ def test_a_process_on_which_the_broker_hangs_affects_only_its_own_name(rig: Rig)
     stuck = Stuck(b"")
     rig.open(read=closed, ask=stuck)
     for index, pid in enumerate((100, 101, 102)):
-        rig.proc.process(pid, SLURM.format(pid), {})
-        rig.put(index, pid)
+        rig.run(index, pid, SLURM.format(pid), {})
     rig.look()
     assert [pid for pid, _ in stuck.asked] == [100], "the others wait, so that a look does not take forever"
     rig.look(after=RETRY_SECONDS)
@@ -97,8 +95,7 @@ def test_a_process_on_which_the_broker_hangs_affects_only_its_own_name(rig: Rig)
 def test_an_environment_that_may_be_read_is_not_asked_for(rig: Rig) -> None:
     ask = Told(b"SLURM_JOB_NAME=other\0")
     rig.open(ask=ask)
-    rig.proc.process(100, SLURM.format(4711), LLAMA)
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM.format(4711), LLAMA)
     rig.look()
     assert (rig.holder()["name"], ask.asked) == ("llama", [])
 
@@ -106,8 +103,7 @@ def test_an_environment_that_may_be_read_is_not_asked_for(rig: Rig) -> None:
 def test_the_broker_is_told_when_the_process_was_started(rig: Rig) -> None:
     ask = Told(b"")
     rig.open(read=closed, ask=ask)
-    rig.proc.process(100, SLURM.format(4711), {}, started=77)
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM.format(4711), {}, started=77)
     rig.look()
     rig.look()
     assert ask.asked == [(100, 77 * TICKS)]
@@ -120,8 +116,7 @@ def test_a_number_that_is_reused_during_the_question_gives_no_job_the_others_nam
             return super().__call__(pid, started)
 
     rig.open(read=closed, ask=Recycled(b"SLURM_JOB_ID=1\0SLURM_JOB_NAME=first\0"))
-    rig.proc.process(100, SLURM.format(1), {}, started=10)
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM.format(1), {}, started=10)
     rig.look()
     assert rig.jobs() == {}
     assert rig.problems() == {"vanished": 1}
@@ -129,8 +124,7 @@ def test_a_number_that_is_reused_during_the_question_gives_no_job_the_others_nam
 
 def test_a_process_that_ended_is_no_hidden_one(rig: Rig) -> None:
     rig.open(read=closed, ask=Told(ProcessLookupError(errno.ESRCH, "No such process")))
-    rig.proc.process(100, SLURM.format(1), {})
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM.format(1), {})
     rig.look()
     assert (rig.jobs(), rig.problems(), rig.gap("coldplate_job_info")) == ({}, {"vanished": 1}, None)
 
@@ -149,8 +143,7 @@ def test_without_an_answer_jobs_are_known_by_their_cgroup_and_the_rest_is_report
     rig: Rig, caplog: pytest.LogCaptureFixture, failure: OSError
 ) -> None:
     rig.open(read=closed, ask=Told(failure))
-    rig.proc.process(100, SLURM.format(4711), LLAMA)
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM.format(4711), LLAMA)
     with caplog.at_level(logging.INFO, logger="coldplate.jobs"):
         for _ in range(20):
             rig.look()
@@ -168,8 +161,7 @@ def test_a_broker_that_fails_is_left_alone_by_all_processes_for_a_while(rig: Rig
     ask = Told(ABSENT)
     rig.open(read=closed, ask=ask)
     for pid in range(100, 164):
-        rig.proc.process(pid, SLURM.format(pid), {})
-        rig.put(0, pid)
+        rig.run(0, pid, SLURM.format(pid), {})
     rig.look(after=0.0)
     assert len(ask.asked) == 1
     rig.look(after=RETRY_SECONDS - 1)
@@ -181,8 +173,7 @@ def test_a_broker_that_fails_is_left_alone_by_all_processes_for_a_while(rig: Rig
 def test_names_come_when_the_broker_does_and_that_is_logged(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     ask = Told(ABSENT)
     rig.open(read=closed, ask=ask)
-    rig.proc.process(100, SLURM.format(4711), {})
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM.format(4711), {})
     rig.look()
     ask.answer = b"SLURM_JOB_ID=4711\0SLURM_JOB_NAME=llama\0"
     caplog.clear()
@@ -194,8 +185,7 @@ def test_names_come_when_the_broker_does_and_that_is_logged(rig: Rig, caplog: py
 
 def test_a_broker_that_lies_names_no_other_job_than_the_kernel_does(rig: Rig) -> None:
     rig.open(read=closed, ask=Told(b"SLURM_JOB_ID=9\0SLURM_JOB_NAME=\x1b[31mred\0SLURM_JOB_ACCOUNT=" + b"x" * 5000))
-    rig.proc.process(100, SLURM.format(4711), {})
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM.format(4711), {})
     rig.look()
     assert (rig.holder()["job_id"], rig.holder()["name"]) == ("4711", "")
 
@@ -205,8 +195,7 @@ def test_a_broker_that_lies_names_no_other_job_than_the_kernel_does(rig: Rig) ->
 def test_whatever_a_broker_says_is_short_and_legible(make_rig: Callable[[str], Rig], answer: bytes) -> None:
     rig = make_rig("told")
     rig.open(read=closed, ask=Told(answer))
-    rig.proc.process(100, LOGIN, {})
-    rig.put(0, 100)
+    rig.run(0, 100, LOGIN, {})
     rig.look()
     assert all(text.isprintable() and len(text) <= 200 for text in rig.holder().values())
 
@@ -224,8 +213,7 @@ def test_an_environment_that_fails_or_hangs_is_reported_with_its_file_and_the_br
 
     ask = Told(b"SLURM_JOB_NAME=other\0")
     rig.open(read=broken, ask=ask)
-    rig.proc.process(100, SLURM.format(4711), LLAMA)
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM.format(4711), LLAMA)
     rig.look()
     detail = f"job names: {rig.proc.root}/100/environ: {os.strerror(code)}"
     assert [record.getMessage() for record in caplog.records] == [detail]

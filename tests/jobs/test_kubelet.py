@@ -10,11 +10,10 @@ from pathlib import Path
 
 import grpc
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.backends.jobs.pods import PodDevice, ProtobufError, pod_devices
-from agent.backends.jobs.pods import fields_of as parts
+from agent.backends.jobs.pods import PodDevice, pod_devices
 from tests.jobs.rig import Rig
 
 UID_A, UID_B = "0aaf1f3d-1111-2222-3333-444455556666", "1bbf1f3d-1111-2222-3333-444455556666"
@@ -124,8 +123,7 @@ def test_pods_that_hold_gpus_without_a_process_are_shown(rig: Rig, kubelet: Fake
 
 def test_processes_get_the_name_of_their_pod_and_keep_it(rig: Rig, kubelet: FakeKubelet) -> None:
     kubelet.holds(pod("trainer-0", rig.gpus[0].uuid, rig.gpus[1].uuid))
-    rig.proc.process(100, POD_CGROUP.format(UID_A.replace("-", "_")), None)
-    rig.put(0, 100)
+    rig.run(0, 100, POD_CGROUP.format(UID_A.replace("-", "_")), None)
     rig.look()
     assert rig.jobs() == {("kubernetes", "ml/trainer-0"): ["0", "1"]}
     kubelet.answer = lambda context: context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
@@ -256,8 +254,7 @@ def test_pods_that_share_a_gpu_are_distinguished_by_their_host_names(rig: Rig, k
     uuid = rig.gpus[0].uuid
     kubelet.holds(pod("a", f"{uuid}::0", resource="nvidia.com/gpu.shared"), pod("b", f"{uuid}::1"))
     for pid, uid, host in ((100, UID_A, "a"), (101, UID_B, "b")):
-        rig.proc.process(pid, POD_CGROUP.format(uid), {"HOSTNAME": host})
-        rig.put(0, pid)
+        rig.run(0, pid, POD_CGROUP.format(uid), {"HOSTNAME": host})
     rig.look()
     assert rig.holder()["shared"] == "true"
     assert {row["job_id"] for row in rig.rows("coldplate_gpu_shared_job_info")} == {"ml/a", "ml/b"}
@@ -266,8 +263,7 @@ def test_pods_that_share_a_gpu_are_distinguished_by_their_host_names(rig: Rig, k
 def test_pods_that_cannot_be_distinguished_keep_their_uids(rig: Rig, kubelet: FakeKubelet) -> None:
     uuid = rig.gpus[0].uuid
     kubelet.holds(pod("a", f"{uuid}::0"), pod("b", f"{uuid}::1"))
-    rig.proc.process(100, POD_CGROUP.format(UID_A), None)
-    rig.put(0, 100)
+    rig.run(0, 100, POD_CGROUP.format(UID_A), None)
     rig.look()
     assert list(rig.jobs()) == [("kubernetes", UID_A)]
 
@@ -287,12 +283,10 @@ def test_a_pod_on_gpus_that_it_was_not_given_is_not_called_after_their_owners(ri
 
 def test_two_pods_that_both_seem_to_own_a_gpu_keep_their_uids(rig: Rig, kubelet: FakeKubelet) -> None:
     kubelet.holds(pod("a", rig.gpus[0].uuid))
-    rig.proc.process(100, POD_CGROUP.format(UID_A), None)
-    rig.put(0, 100)
+    rig.run(0, 100, POD_CGROUP.format(UID_A), None)
     rig.look()
     assert rig.holder()["job_id"] == "ml/a"
-    rig.proc.process(900, POD_CGROUP.format(UID_B), None)
-    rig.put(0, 900)
+    rig.run(0, 900, POD_CGROUP.format(UID_B), None)
     rig.look()
     assert {row["job_id"] for row in rig.rows("coldplate_gpu_shared_job_info")} == {UID_A, UID_B}
 
@@ -310,8 +304,7 @@ def test_mig_devices_are_found_by_uuid_and_as_gke_names_them(rig: Rig, kubelet: 
 def test_a_process_without_an_instance_is_on_its_own_pods(rig: Rig, kubelet: FakeKubelet) -> None:
     rig.divide(0, slice=7, other=8)
     kubelet.holds(pod("a", "MIG-slice"), pod("b", "MIG-other"))
-    rig.proc.process(100, POD_CGROUP.format(UID_A), {"HOSTNAME": "a"})
-    rig.put(0, 100)
+    rig.run(0, 100, POD_CGROUP.format(UID_A), {"HOSTNAME": "a"})
     rig.look()
     assert {row["mig"]: row["pod"] for row in rig.holders(0)} == {"7": "a", "8": "b"}
     assert rig.value("coldplate_job_processes", job_id="ml/a") == 1
@@ -365,8 +358,7 @@ def test_two_containers_of_one_pod_on_one_gpu_are_one_job_without_a_container(ri
 
 def test_a_pod_in_which_a_slurm_daemon_runs_does_not_share_its_jobs_gpus(rig: Rig, kubelet: FakeKubelet) -> None:
     kubelet.holds(pod("worker-0", *(gpu.uuid for gpu in rig.gpus)))
-    rig.proc.process(100, SLURM.format(4711), {})
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM.format(4711), {})
     rig.look()
     assert (rig.holder(0)["job_id"], rig.holder(0)["shared"]) == ("4711", "false")
     assert rig.holder(1)["pod"] == "worker-0"
@@ -374,8 +366,7 @@ def test_a_pod_in_which_a_slurm_daemon_runs_does_not_share_its_jobs_gpus(rig: Ri
 
 def test_a_process_of_unknown_origin_on_a_pods_gpu_is_the_pods(rig: Rig, kubelet: FakeKubelet) -> None:
     kubelet.holds(pod("vm", rig.gpus[0].uuid))
-    rig.proc.process(100, LOGIN, {})
-    rig.put(0, 100)
+    rig.run(0, 100, LOGIN, {})
     rig.look()
     assert (rig.holder()["pod"], rig.value("coldplate_job_processes", job_id="ml/vm")) == ("vm", 1)
 
@@ -410,8 +401,7 @@ def test_a_garbled_answer_is_reported_and_the_next_good_one_counts(rig: Rig, kub
 
 def test_a_dead_socket_is_reported_and_costs_nothing_else(rig: Rig) -> None:
     rig.socket.touch()
-    rig.proc.process(100, SLURM.format(4711), {})
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM.format(4711), {})
     rig.look()
     assert (rig.up("jobs_kubelet"), list(rig.jobs())) == (0, [("slurm", "4711")])
 
@@ -452,14 +442,3 @@ def test_every_response_is_read_as_it_was_written(pods: list[Pod]) -> None:
         for device in devices
     ]
     assert pod_devices(response(*pods)) == expected
-
-
-@given(st.binary(max_size=200))
-@example(b"\xff" * 11)
-@example(b"\x0a\x7f")
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    try:
-        assert all(number >= 0 for number, _ in parts(memoryview(data)))
-        pod_devices(data)
-    except ProtobufError:
-        pass

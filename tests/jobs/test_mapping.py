@@ -55,8 +55,7 @@ def test_gpustat_names_job_and_user_by_index_uuid_and_mig_uuid(rig: Rig) -> None
 def test_processes_of_a_scheduler_go_before_a_file_that_was_left_behind(rig: Rig) -> None:
     rig.mapping.mkdir()
     (rig.mapping / "0").write_text("1\n")
-    rig.proc.process(100, SLURM.format(2), {})
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM.format(2), {})
     rig.look()
     assert list(rig.jobs()) == [("slurm", "2")]
 
@@ -64,8 +63,7 @@ def test_processes_of_a_scheduler_go_before_a_file_that_was_left_behind(rig: Rig
 def test_a_process_of_no_scheduler_on_a_mapped_gpu_belongs_to_the_mapped_job(rig: Rig) -> None:
     rig.mapping.mkdir()
     (rig.mapping / "0").write_text("4711\n")
-    rig.proc.process(100, LOGIN, {})
-    rig.put(0, 100)
+    rig.run(0, 100, LOGIN, {})
     rig.look()
     assert list(rig.jobs()) == [("slurm", "4711")]
     assert rig.value("coldplate_job_processes", job_id="4711") == 1
@@ -74,8 +72,7 @@ def test_a_process_of_no_scheduler_on_a_mapped_gpu_belongs_to_the_mapped_job(rig
 def test_a_gpu_that_the_job_does_not_use_yet_is_one_with_those_that_it_uses(rig: Rig) -> None:
     rig.gpustat.mkdir()
     (rig.gpustat / "1").write_text("4711 1000\n")
-    rig.proc.process(100, SLURM.format(4711), {"SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "n"})
-    rig.put(0, 100)
+    rig.run(0, 100, SLURM.format(4711), {"SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "n"})
     rig.look()
     assert rig.jobs() == {("slurm", "4711"): ["0", "1"]}
     assert rig.holder(1)["name"] == "n"

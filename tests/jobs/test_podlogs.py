@@ -31,15 +31,10 @@ def logs(rig: Rig, *names: str) -> None:
         (rig.pod_logs / name).mkdir(parents=True)
 
 
-def pod_on(rig: Rig, gpu: int, pid: int, cgroup: str) -> None:
-    rig.proc.process(pid, cgroup, {})
-    rig.put(gpu, pid)
-
-
 def test_a_pod_is_called_by_its_name_without_the_kubelet(rig: Rig) -> None:
     logs(rig, f"ml_trainer-0_{UID_A}", f"kube-system_proxy-node1.example.com_{STATIC}", f"ml_old_{UID_B}", "lost+found")
-    pod_on(rig, 0, 100, SYSTEMD.format(UID_A.replace("-", "_")))
-    pod_on(rig, 1, 101, CGROUPFS.format(STATIC))
+    rig.run(0, 100, SYSTEMD.format(UID_A.replace("-", "_")), {})
+    rig.run(1, 101, CGROUPFS.format(STATIC), {})
     rig.look()
     assert rig.jobs() == {
         ("kubernetes", "ml/trainer-0"): ["0"], ("kubernetes", "kube-system/proxy-node1.example.com"): ["1"],
@@ -52,13 +47,13 @@ def test_a_pod_is_called_by_its_name_without_the_kubelet(rig: Rig) -> None:
 
 def test_a_new_pod_with_the_name_of_an_old_one_is_the_new_one(rig: Rig) -> None:
     logs(rig, f"ml_trainer-0_{UID_A}", f"ml_trainer-0_{UID_B}", f"ml_other-0_{STATIC}")
-    pod_on(rig, 0, 100, CGROUPFS.format(UID_B))
+    rig.run(0, 100, CGROUPFS.format(UID_B), {})
     rig.look()
     assert rig.jobs() == {("kubernetes", "ml/trainer-0"): ["0"]}
 
 
 def test_a_pod_whose_directory_comes_later_gets_its_name_then(rig: Rig) -> None:
-    pod_on(rig, 0, 100, CGROUPFS.format(UID_A))
+    rig.run(0, 100, CGROUPFS.format(UID_A), {})
     rig.look()
     assert list(rig.jobs()) == [("kubernetes", UID_A)]
     logs(rig, f"ml_trainer-0_{UID_A}")
@@ -68,7 +63,7 @@ def test_a_pod_whose_directory_comes_later_gets_its_name_then(rig: Rig) -> None:
 
 def test_a_known_name_stays_though_the_directory_goes(rig: Rig) -> None:
     logs(rig, f"ml_trainer-0_{UID_A}")
-    pod_on(rig, 0, 100, CGROUPFS.format(UID_A))
+    rig.run(0, 100, CGROUPFS.format(UID_A), {})
     rig.look()
     (rig.pod_logs / f"ml_trainer-0_{UID_A}").rmdir()
     rig.look()
@@ -78,8 +73,8 @@ def test_a_known_name_stays_though_the_directory_goes(rig: Rig) -> None:
 def test_it_is_one_job_with_what_the_kubelet_says(rig: Rig, kubelet: FakeKubelet) -> None:  # noqa: F811
     kubelet.holds(pod("trainer-0", rig.gpus[0].uuid, rig.gpus[1].uuid))
     logs(rig, f"ml_trainer-0_{UID_A}", f"ml_stranger_{UID_B}")
-    pod_on(rig, 0, 100, CGROUPFS.format(UID_A))
-    pod_on(rig, 0, 900, CGROUPFS.format(UID_B))  # on a GPU that it was not given
+    rig.run(0, 100, CGROUPFS.format(UID_A), {})
+    rig.run(0, 900, CGROUPFS.format(UID_B), {})  # on a GPU that it was not given
     rig.look()
     assert rig.jobs()[("kubernetes", "ml/trainer-0")] == ["1"]
     shared = {row["job_id"]: row["container"] for row in rig.rows("coldplate_gpu_shared_job_info")}
@@ -101,7 +96,7 @@ def test_a_directory_that_may_not_be_listed_is_logged_once_with_the_remedy(
 ) -> None:
     logs(rig, f"ml_trainer-0_{UID_A}")
     rig.pod_logs.chmod(0)
-    pod_on(rig, 0, 100, CGROUPFS.format(UID_A))
+    rig.run(0, 100, CGROUPFS.format(UID_A), {})
     rig.open("kubernetes", read=as_root, kubelet=[])
     with caplog.at_level(logging.INFO, logger="coldplate.jobs"):
         with without_root():

@@ -72,8 +72,7 @@ def test_the_rules_see_only_gpus_that_one_job_has_to_itself(rig: Rig) -> None:
 
 def test_a_debugger_beside_a_job_shares_its_gpu(rig: Rig) -> None:
     start(rig, 0, 100, 1)
-    rig.proc.process(101, LOGIN, {}, session=9)
-    rig.put(0, 101)
+    rig.run(0, 101, LOGIN, {}, session=9)
     rig.look()
     assert rig.holder(0)["shared"] == "true"
 
