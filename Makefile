@@ -120,8 +120,8 @@ siege: .venv/dev.stamp programs ## Scrape a daemon beside 420 rude TLS clients, 
 fuzz: .venv/dev.stamp ## Fuzz every parser of what others wrote: ARGS='--target promql --seconds 60 --seed 7'
 	@exec nice $(BIN)/python -W ignore -m tests.lab.fuzz $(ARGS)
 
-score: .venv/dev.stamp ## Play every scenario and write docs/dev/detection.md
-	$(BIN)/python -m tests.lab.score $(ARGS)
+score: .venv/dev.stamp ## Play every scenario and write docs/dev/detection.md; DATA=DIR: play measured power of others
+	$(BIN)/python -m tests.lab.score $(if $(DATA),--data $(DATA)) $(ARGS)
 
 generate: .venv/dev.stamp ## Regenerate the generated documents, manual pages and completion
 	$(BIN)/coldplate render config-file --output packaging/coldplate.yaml

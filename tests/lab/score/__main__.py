@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from alerts.rulefile import AlertingRule, RuleFile
 from tests.lab.bench.report import Progress, stop_on_signals
-from tests.lab.score import document
+from tests.lab.score import document, measured_power
 from tests.lab.score.crew import play_all, work_all
 from tests.lab.score.expectations import EXPECTED
 from tests.lab.score.play import load_pack
@@ -18,6 +19,7 @@ from tests.lab.score.plays import PLAYS, Part, ScoreError, digest, parts, refuse
 from tests.lab.score.scoring import Verdict, problems, problems_of_work
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "dev" / "detection.md"
+MEASURED = PAGE.with_name("measured-power.md")
 QUICK = 600
 """Seconds of a quiet scenario with --quick."""
 
@@ -33,6 +35,8 @@ def main(arguments: Sequence[str]) -> int:
     parsed = _parser().parse_args(arguments)
     stop_on_signals()
     pack = load_pack()
+    if parsed.data is not None:
+        return _play_data(parsed.data, pack)
     alerts = alerts_of(pack)
     try:
         refuse_gaps(set(alerts))
@@ -57,6 +61,20 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if wrong else 0
 
 
+def _play_data(folder: Path, pack: Sequence[RuleFile]) -> int:
+    """Play measured power, and write the page about it."""
+    rules = next(file for file in pack if Path(file.path).stem == "rack")
+    asked = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    try:
+        page = measured_power.report(folder, rules, asked.stdout.strip() or "unknown", Progress().say)
+    except measured_power.MeasuredPowerError as error:
+        print(f"score: {error}", file=sys.stderr)
+        return 2
+    MEASURED.write_text(page, encoding="utf-8")
+    print(page)
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.lab.score",
@@ -76,6 +94,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--work-hours", metavar="HOURS", type=float, default=4.0,
         help="hours of each healthy kind of work (default: %(default)s; 67 are a thousand node-hours, 15 minutes)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--data", metavar="DIR", type=Path,
+        help="play the measured power of a clone of github.com/mlcommons/training_results_v4.0 through the rack rules "
+        "instead, and write docs/dev/measured-power.md (10 minutes)",
     )  # fmt: skip
     parser.add_argument(
         "--jobs", metavar="N", type=_positive, default=len(os.sched_getaffinity(0)),

@@ -1,0 +1,176 @@
+"""Plays the measured power of other people's nodes through the rack rules, against budgets that shrink.
+
+The data are those of MLPerf Training 4.0 (github.com/mlcommons/training_results_v4.0), fetched by whoever scores: the
+power of each node of a run every two seconds, in lines whose key is `power_reading` and whose value is in watts.
+Consecutive nodes make a rack. Nobody measured a fault: the data say how early and how often the rules warn, not whether
+a breaker would have tripped.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import NamedTuple
+
+from agent.catalogue import BY_NAME
+from agent.model import Framer, Instant, Phase, Rack, Reading, Series, Snapshot
+from alerts.engine import RuleEngine, Ruleset
+from alerts.rulefile import RuleFile
+
+BUDGETS = (1.3, 1.1, 1.0, 0.95, 0.9)
+"""Budgets of a rack, as shares of the most that its nodes drew together in the run."""
+SIZES = (4, 8)
+"""Nodes of a rack."""
+MINUTE = 60
+"""Seconds of the mean that must not be above the budget."""
+LEAST_SECONDS = 900
+"""A run that is shorter says little about rules that read a quarter of an hour."""
+ALERT = "RackPowerHigh"
+_WALL = 1.7e9
+
+
+class MeasuredPowerError(Exception):
+    """The folder has no data of the kind; the text says what was looked for."""
+
+
+class Outcome(NamedTuple):
+    """What one rack of one run did with one budget. Times in seconds since the run began; None: never."""
+
+    nodes: int
+    budget: float
+    alerted: Mapping[str, int]
+    """When each level of the alert first fired."""
+    crossed: int | None
+    """When the mean of a minute was first above the budget."""
+
+    @property
+    def first(self) -> int | None:
+        """When any level first fired."""
+        return min(self.alerted.values(), default=None)
+
+
+def runs_of(folder: Path) -> dict[str, list[list[float]]]:
+    """Return the watts of each node in each second of each long run, by the run's path. Raises MeasuredPowerError."""
+    found: dict[str, list[list[float]]] = {}
+    for first in sorted(folder.glob("**/power/*/node_1.txt")):
+        nodes = [power for path in sorted(first.parent.glob("node_*.txt"), key=_number) if (power := _seconds(path))]
+        if nodes and min(map(len, nodes)) >= LEAST_SECONDS:
+            found[first.parent.relative_to(folder).as_posix()] = nodes
+    if not found:
+        raise MeasuredPowerError(
+            f"{folder} has no power/*/node_1.txt of {LEAST_SECONDS} seconds or more; "
+            "give a clone of github.com/mlcommons/training_results_v4.0"
+        )
+    return found
+
+
+def _number(path: Path) -> int:
+    return int(path.stem.removeprefix("node_"))
+
+
+def _seconds(path: Path) -> list[float]:
+    """Return the last reading up to each second of a run."""
+    times, watts = [], []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if '"power_reading"' in line:
+            reading = json.loads(line.removeprefix(":::MLLOG "))
+            times.append(reading["time_ms"] / 1000)
+            watts.append(float(reading["value"]))
+    if not times:
+        return []
+    return [watts[bisect_right(times, times[0] + second) - 1] for second in range(int(times[-1] - times[0]) + 1)]
+
+
+def racks_of(nodes: Sequence[Sequence[float]], size: int) -> list[list[float]]:
+    """Return the power of racks of so many consecutive nodes, in each second that all of them have."""
+    groups = [nodes[start : start + size] for start in range(0, len(nodes) - size + 1, size)]
+    return [[sum(each) for each in zip(*group, strict=False)] for group in groups]
+
+
+def crossing(power: Sequence[float], budget: float) -> int | None:
+    """Return the first second at which the mean of the minute before it is above the budget."""
+    sums = [0.0, *accumulate(power)]
+    means = ((at, (sums[at] - sums[at - MINUTE]) / MINUTE) for at in range(MINUTE, len(sums)))
+    return next((at - 1 for at, mean in means if mean > budget), None)
+
+
+def play(racks: Sequence[Sequence[float]], size: int, rules: RuleFile) -> Iterator[Outcome]:
+    """Yield what each rack did with each budget; all are racks of one server."""
+    powers = {Rack(f"r{number}-{share}"): (power, share * max(power)) for number, power in enumerate(racks)
+              for share in BUDGETS}  # fmt: skip
+    series = {name: {rack: Series(BY_NAME[f"coldplate_rack_{name}"], rack) for rack in powers}
+              for name in ("power_watts", "power_budget_watts", "nodes_reporting", "nodes_expected")}  # fmt: skip
+    fixed = [Reading(series["power_budget_watts"][rack], budget) for rack, (_, budget) in powers.items()]
+    fixed += [Reading(each, size) for name in ("nodes_reporting", "nodes_expected") for each in series[name].values()]
+    framer, engine = Framer(), RuleEngine(Ruleset((rules,)), (("instance", "node:19400"),), Instant(0.0, _WALL))
+    alerted: dict[str, dict[str, int]] = {rack.name: {} for rack in powers}
+    for second in range(max(map(len, racks))):
+        now = Instant(float(second), _WALL + second)
+        shown = [Reading(series["power_watts"][rack], power[second]) for rack, (power, _) in powers.items()
+                 if second < len(power)]  # fmt: skip
+        for evaluation in engine.round(Snapshot(second, now, (framer.frame((*shown, *fixed)),)), now):
+            for change in evaluation.outcome.transitions:
+                if change.alert.rule == ALERT and change.alert.phase is Phase.FIRING:
+                    labels = dict(change.alert.labels)
+                    alerted[labels["rack"]].setdefault(labels["level"], second)
+    for rack, (power, budget) in powers.items():
+        share = float(rack.name.partition("-")[2])
+        yield Outcome(size, share, alerted[rack.name], crossing(power, budget))
+
+
+def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Yield the lines of a table: a row for each size of rack and budget."""
+    heads = ("nodes", "budget, of the rack's peak", "racks", "warned (near)", "critical (over, trip)",
+             "a minute above the budget", "of these warned before", "seconds of warning: minimum, median")  # fmt: skip
+    yield f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}\n"
+    for size in SIZES:
+        for share in BUDGETS:
+            some = [each for each in outcomes if (each.nodes, each.budget) == (size, share)]
+            if some:
+                yield _row(size, share, some)
+
+
+def _row(size: int, share: float, some: Sequence[Outcome]) -> str:
+    over = [each for each in some if each.crossed is not None]
+    lead = sorted(each.crossed - each.first for each in over if each.crossed is not None and each.first is not None)
+    before = [seconds for seconds in lead if seconds > 0]
+    spread = f"{before[0]}, {statistics.median(before):.0f}" if before else "-"
+    critical = sum(bool({"over", "trip"} & each.alerted.keys()) for each in some)
+    near = sum("near" in each.alerted for each in some)
+    return f"| {size} | {share:.0%} | {len(some)} | {near} | {critical} | {len(over)} | {len(before)} | {spread} |\n"
+
+
+_HEAD = """\
+# Rack rules on measured power
+
+<!-- Written by `make score DATA=DIR`; do not edit. -->
+
+The rules of `alerts/rules/rack.yml`, evaluated each second over the measured power of other people's nodes: MLPerf
+Training 4.0, [mlcommons/training_results_v4.0](https://github.com/mlcommons/training_results_v4.0), commit
+`{commit}`, files `*-power/results/*/*/power/*/node_N.txt`: `time_ms`, and the `value` of
+`power_reading` in watts, every two seconds. Consecutive nodes make a rack, whose budget is a share of the most that
+they drew together.
+
+**What this can show**: that a rack under its budget raises no alarm, and how long before a minute above the budget the
+first level of RackPowerHigh fires. **What it cannot**: nobody measured a fault, or a breaker that tripped, and each run
+is one job that begins on all nodes at once.
+
+"""
+
+
+def report(folder: Path, rules: RuleFile, commit: str, say: Callable[[str], object]) -> str:
+    """Return the whole page, as Markdown; `say` is called with what is played. Raises MeasuredPowerError."""
+    runs = runs_of(folder)
+    outcomes: list[Outcome] = []
+    for size in SIZES:
+        racks = [rack for nodes in runs.values() for rack in racks_of(nodes, size)]
+        say(f"{len(racks)} racks of {size} nodes, {len(BUDGETS)} budgets, {max(map(len, racks))} s ...")
+        outcomes += play(racks, size, rules)
+    lines = [f"* `{name}`: {len(nodes)} nodes, {min(map(len, nodes))} s\n" for name, nodes in runs.items()]
+    return "".join(
+        (_HEAD.format(commit=commit), *table(outcomes), f"\nRuns of {LEAST_SECONDS} s or longer:\n\n", *lines)
+    )
