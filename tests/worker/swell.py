@@ -1,6 +1,6 @@
-"""Feeds the main process's side what a worker gone mad may say, and prints by how many MiB the process grew.
+"""Feeds the main process's side what a worker gone mad may say, and measures by how many MiB the process grew.
 
-Run as a program of its own, with the name of a strategy, so that each begins with the memory of a fresh process.
+`grown` is called in a process of its own for each strategy, so that each begins with the memory of a fresh one.
 """
 
 from __future__ import annotations
@@ -9,11 +9,8 @@ import gc
 import logging
 import os
 import random
-import sys
 from pathlib import Path
 from zlib import crc32
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from agent.backends.nvml.probe import metric_requests
 from agent.backends.protocol import ChannelError, LaneSample
@@ -229,8 +226,9 @@ def resident() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def main(strategy: str) -> None:
-    """Prints the growth in MiB, how many messages were taken, and how many lines refused."""
+def grown(strategy: str) -> tuple[float, int, int]:
+    """Return the growth in MiB, how many messages were taken, and how many lines refused."""
+    logging.disable(logging.CRITICAL)
     bench = Bench()
     node(bench, 8)
     before, highest = resident(), 0.0
@@ -238,9 +236,4 @@ def main(strategy: str) -> None:
         STRATEGIES[strategy](bench)
         bench.turn()
         highest = max(highest, resident() - before)
-    print(highest, bench.taken, bench.supervisor.garbage)
-
-
-if __name__ == "__main__":
-    logging.disable(logging.CRITICAL)
-    main(sys.argv[1])
+    return highest, bench.taken, bench.supervisor.garbage

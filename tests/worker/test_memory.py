@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,19 +13,17 @@ import pytest
 
 from agent.worker.supervisor import WorkerOptions
 from agent.worker.worker_process import ChildProcess
-from tests.worker.swell import STRATEGIES
+from tests import warm
+from tests.worker.swell import STRATEGIES, grown
 
-SWELL = Path(__file__).with_name("swell.py")
 MOST = 48.0
 """MiB above the usual memory."""
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_main_process_does_not_grow_whatever_it_is_sent(strategy: str) -> None:
-    run = subprocess.run([sys.executable, str(SWELL), strategy], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    grown, taken, refused = (float(word) for word in run.stdout.split())
-    assert grown < MOST
+    growth, taken, refused = warm.call(grown, strategy)
+    assert growth < MOST
     assert taken > 24 or refused > 100  # what was said was heard, or was garbage
 
 

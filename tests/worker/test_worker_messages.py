@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from typing import Any
 from zlib import crc32
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agent.backends.protocol import ChannelError, LaneSample, Unidentified
 from agent.catalogue import BY_NAME
@@ -488,64 +484,3 @@ def test_a_line_with_one_bit_turned_is_refused(place: int) -> None:
         turned[place] ^= 1 << bit
         with pytest.raises(MessageError):
             unseal(bytes(turned))
-
-
-@given(st.binary(max_size=200) | st.recursive(st.none() | st.integers() | st.text(max_size=5), st.lists).map(
-    lambda tree: sealed(json.dumps(tree).encode())))  # fmt: skip
-def test_no_line_does_more_harm_than_an_error(line: bytes) -> None:
-    with contextlib.suppress(MessageError):
-        open_decoder().decode(line)
-
-
-ATOMS: st.SearchStrategy[Any] = st.sampled_from(
-    [None, True, -1, 0, 1, 2, 2**64, 1.5, float("nan"), 1e308, "", "fast", "slow", "cold", "gpu", "0", "GPU-a", "lost",
-     "coldplate_gpu_power_watts", "domain", "sm", "\ud800", "x" * 300, [], {}]
-)  # fmt: skip
-VALID = [
-    ["hello", "synthetic", ROWS, []],
-    ["layout", 0, "fast", 1, LAYOUT],
-    ["gaps", 0, "fast", 2, [["coldplate_gpu_sm_active_ratio", ["gpu", "0", "GPU-a"], "lost", "why"]]],
-    ["processes", 0, "slow", 3, [[1, 2, None]]],
-    ["sample", 0, "fast", [1, 0, 0], 5.0, 0.1, 7, [1.0, 2]],
-    ["error", 0, "fast", 5.0, "lost", "why"],
-    ["xid", 1, [["GPU-a", 79, 1.5, "nvml", "text"]]],
-    ["alive", 3],
-    ["failed", "why"],
-]
-
-
-def places(tree: object, path: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
-    """Where something in a message can be put in the place of something else."""
-    found = [path] if path else []
-    if isinstance(tree, list):
-        for number, each in enumerate(tree):
-            found += places(each, (*path, number))
-    return found
-
-
-@st.composite
-def spoilt(draw: st.DrawFn) -> bytes:
-    """A message of ours with something else in one to three places."""
-    tree = json.loads(json.dumps(draw(st.sampled_from(VALID))))
-    for _ in range(draw(st.integers(1, 3))):
-        where = draw(st.sampled_from(places(tree)))
-        node = tree
-        for step in where[:-1]:
-            node = node[step]
-        node[where[-1]] = draw(ATOMS | st.lists(ATOMS, max_size=3))
-        if not places(tree):
-            break
-    return encode(*tree) if tree and isinstance(tree[0], str) else sealed(json.dumps(tree).encode())
-
-
-@given(st.lists(spoilt(), min_size=1, max_size=8))
-def test_messages_that_are_nearly_ours_do_no_harm(lines: list[bytes]) -> None:
-    decoder = ready_decoder()
-    for line in lines:
-        with contextlib.suppress(MessageError):
-            message = decoder.decode(line)
-            if isinstance(message, LaneSample):
-                assert all(reading.series.metric.name in BY_NAME for reading in message.frame.readings)
-                for reading in message.frame.readings:
-                    assert tuple(name for name, _ in reading.series.labels) == reading.series.metric.labels
-                    assert all(value.isprintable() for _, value in reading.series.all_labels)

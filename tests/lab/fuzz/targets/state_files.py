@@ -15,7 +15,7 @@ from pathlib import Path
 from agent.backends.nvml.nvml_source import NvmlSource
 from agent.backends.nvml.trace_file import DriverTrace, DriverTraceError
 from agent.backends.nvml.trace_replay import ReplayDriver
-from agent.backends.protocol import AbsentError, DeviceError, SourceError
+from agent.backends.protocol import AbsentError, DeviceError, LaneSample, SourceError
 from agent.catalogue import BY_NAME
 from agent.commands.import_ import nvidia_smi_log
 from agent.commands.import_.import_columns import ImportedSample, ImportProblems, LogFormatError, SnapshotMaker
@@ -104,9 +104,10 @@ def use_worker(data: bytes, folder: Path) -> None:
         body = b"%08x %b" % (zlib.crc32(line[1:]), line[1:]) if line.startswith(b"S") else line
         with suppress(MessageError):
             message = decoder.decode(body + b"\n")
-            frame = getattr(getattr(message, "sample", None), "frame", None)
-            if frame is not None:
-                check(frame)
+            if isinstance(message, LaneSample):
+                check(message.frame.readings)
+                for each in message.frame.readings:
+                    assert tuple(name for name, _ in each.series.labels) == each.metric.labels, each
 
 
 def use_recording(data: bytes, folder: Path) -> None:
@@ -245,10 +246,10 @@ _SERIES = [
 SAID = [encode("hello", "synthetic", _ROWS, ())] * 2 + [
     encode("layout", 0, "fast", 1, encode_series(_SERIES)),
     encode("gaps", 0, "fast", 1, encode_gaps([Gap(_SERIES[0].metric, _GPU, Reason.DENIED, "x")])),
-    encode("processes", 0, "fast", 1, [[10, 2**30, None]]),
-    encode("sample", 0, "fast", 12.5, 0.01, 5, [1, 1, 1], [412.5, 3.0], []),
-    encode("xid", 1, ["GPU-a", 79, 1.7e9, "nvml", "fallen off the bus"]),
-    encode("error", 0, "fast", 12.5, "lost", "x"),
+    encode("processes", 0, "fast", 1, [[10, 2**30, None, None]]),
+    encode("sample", 0, "fast", [1, 1, 1], 12.5, 0.01, 5, [412.5, 3.0]),
+    encode("xid", 1, [["GPU-a", 79, 1.7e9, "nvml", "fallen off the bus"]]),
+    encode("error", 0, "fast", 13.5, "lost", "x"),
     encode("alive", 7),
     encode("absent", "no driver"),
 ]
