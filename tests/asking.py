@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from agent.model import Snapshot
 from exporters.deferred import Deferred
+from exporters.endpoint import RouteContext
 from exporters.http_messages import Request, Response
 from exporters.routes import Routes
+
+
+def context(latest: Snapshot | None = None, **more: Any) -> RouteContext:
+    """What a site shows: this snapshot, at second 100 of a node that is ready, but for what is given."""
+    usual: dict[str, Any] = {"readiness": lambda: (True, "fresh"), "clock": lambda: 100.0, "node": "n", "version": "1"}
+    return RouteContext(lambda: latest, **(usual | more))
+
+
+def overview(view: RouteContext, query: str = "") -> str:
+    """The page at `/`."""
+    return ask(Routes(view), Request("GET", "/", query=query)).body.decode()
 
 
 def ask(site: Routes, request: Request) -> Response:

@@ -13,10 +13,9 @@ from agent.model import Instant, Snapshot
 from agent.wiring.start_checks import check
 from agent.wiring.web_serving import Exposed, neighbours_of
 from exporters.encoder import Encoder, Format
-from exporters.endpoint import RouteContext
 from exporters.http_messages import Request
 from exporters.routes import Routes
-from tests.asking import ask
+from tests.asking import ask, context
 from tests.exporters.conftest import lint, one_of_each_row
 from tests.frames import snapshot_of
 
@@ -72,10 +71,7 @@ def test_another_translation_is_in_force_at_once() -> None:
 
 def test_the_site_serves_them_to_scrapers_and_not_as_json() -> None:
     view = exposed(LEAN)
-    site = Routes(
-        RouteContext(latest=view.latest, readiness=lambda: (True, ""), clock=lambda: 100.0, node="n", version="1",
-                     scraped=view.scraped)
-    )  # fmt: skip
+    site = Routes(context(view.latest(), scraped=view.scraped))
     page = ask(site, Request("GET", "/metrics")).body.decode()
     assert page.index("coldplate_gpu_up{") < page.index("# TYPE DCGM_FI_DEV_GPU_TEMP gauge")
     assert page.rindex("coldplate_") < page.index("DCGM_")

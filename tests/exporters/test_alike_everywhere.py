@@ -16,11 +16,8 @@ from agent.commands.top.screen.text_layout import TextLayout
 from agent.model import Alert, BackendReport, Gap, Gpu, Instant, Outcome, Phase, Reading, Reason, Series, Snapshot
 from alerts.notify.log import LogReceiver
 from alerts.notify.receiver import Notice
-from exporters.endpoint import RouteContext
-from exporters.http_messages import Request
 from exporters.markup import Tone
-from exporters.routes import Routes
-from tests.asking import ask
+from tests.asking import context, overview
 from tests.exporters.test_landing_alerts import NOW, page
 from tests.frames import snapshot_of
 
@@ -41,10 +38,7 @@ def paused() -> Snapshot:
 
 
 def test_a_released_driver_is_a_pause_and_not_the_loss_of_all_gpus() -> None:
-    context = RouteContext(
-        latest=paused, readiness=lambda: (True, "fresh"), clock=lambda: 100.0, node="n", version="1", runbooks={}
-    )
-    text = ask(Routes(context), Request("GET", "/")).body.decode()
+    text = overview(context(paused()))
     assert "until 2026-11-24T18:13:52Z" in text
     assert "answer, missing" not in text and "Bad" not in text
     found = diagnose([view_of("n", "here", paused(), Traffic())], NOW)

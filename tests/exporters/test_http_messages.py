@@ -198,14 +198,6 @@ def test_it_does_not_matter_in_which_pieces_requests_arrive(cuts: list[int]) -> 
     assert [request.path for request in read_all(PIPELINE)] == ["/a", "/-/reload", "/b", "/c"]
 
 
-@given(st.binary(max_size=200) | st.binary(max_size=60).map(lambda noise: b"GET / HTTP/1.1\r\nHost: n\r\n" + noise))
-def test_garbage_is_refused_or_waited_for(data: bytes) -> None:
-    try:
-        read_all(data + b"\r\n\r\n")
-    except RefusedError as refused:
-        assert refused.response.status in range(400, 600)
-
-
 def test_a_response_says_how_long_it_is_and_that_its_type_is_meant() -> None:
     head = Response(HTTPStatus.OK, b"page", "text/html", (("Vary", "Accept"),)).head(keep_alive=True)
     assert head == (

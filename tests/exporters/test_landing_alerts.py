@@ -10,12 +10,9 @@ from typing import Any, cast
 import pytest
 
 from agent.model import Alert, GroupReport, Instant, Phase, RuleHealth, RuleReport
-from exporters.endpoint import RouteContext
-from exporters.http_messages import Request
 from exporters.landing_alerts import MAX_ROWS
 from exporters.markup import TEXT_MAX
-from exporters.routes import Routes
-from tests.asking import ask
+from tests.asking import context, overview
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
 
@@ -49,16 +46,14 @@ def page(
     broken = RuleReport("Broken", True, "x", health=RuleHealth.FAILED, error="no")
     reports = (RuleReport("A", True, "x", alerts=alerts), RuleReport("r", False, "x"), *(broken,) * failed)
     snapshot = snapshot_of(1, Instant(100.0, NOW), (reading("coldplate_gpu_up", 1.0),) if gpu else ())
-    view = RouteContext(
-        latest=lambda: snapshot if sampled else None,
-        readiness=lambda: (True, "fresh"),
-        clock=lambda: 100.0,
-        node="node-17",
-        version="1.2.3",
-        rules=(lambda: (GroupReport("g", "f.yml", 15.0, rules=reports),)) if rules else None,
-        runbooks=dict.fromkeys(served, "# It"),
+    groups = (GroupReport("g", "f.yml", 15.0, rules=reports),)
+    return overview(
+        context(
+            snapshot if sampled else None,
+            rules=(lambda: groups) if rules else None,
+            runbooks=dict.fromkeys(served, "# It"),
+        )
     )
-    return ask(Routes(view), Request("GET", "/")).body.decode()
 
 
 def rows(text: str) -> list[list[str]]:

@@ -26,10 +26,9 @@ from agent.model import (
     Reason,
     RuleReport,
 )
-from exporters.endpoint import RouteContext
 from exporters.http_messages import Request
 from exporters.routes import Routes
-from tests.asking import ask
+from tests.asking import ask, context, overview
 from tests.exporters.conftest import reading
 from tests.frames import frame_of, snapshot_of
 
@@ -89,16 +88,10 @@ def page(
     query: str = "",
 ) -> str:
     snapshot = snapshot_of(1, Instant(100.0, NOW), tuple(readings), reports)
-    view = RouteContext(
-        latest=lambda: snapshot,
-        readiness=lambda: ready,
-        clock=lambda: 100.0,
-        node="node-17",
-        version="1.2.3",
-        rules=lambda: (GroupReport("g", "f.yml", 15.0, rules=(RuleReport("A", True, "x", alerts=alerts),)),),
-        runbooks={each.rule: "# It" for each in alerts},
-    )
-    return ask(Routes(view), Request("GET", "/", query=query)).body.decode()
+    groups = (GroupReport("g", "f.yml", 15.0, rules=(RuleReport("A", True, "x", alerts=alerts),)),)
+    runbooks = {each.rule: "# It" for each in alerts}
+    view = context(snapshot, readiness=lambda: ready, node="node-17", rules=lambda: groups, runbooks=runbooks)
+    return overview(view, query)
 
 
 def node(*others: list[Reading]) -> list[Reading]:
@@ -341,8 +334,8 @@ def test_what_a_scrape_leaves_out_is_looked_at_all_the_same() -> None:
     """The overview is of the node, and a GPU that is lost is lost whatever the server asks for."""
     whole = snapshot_of(1, Instant(100.0, NOW), tuple(node(lost(3))))
     scraped = replace(whole, frames=(frame_of(each for each in whole.readings if "power" in each.metric.name),))
-    view = RouteContext(lambda: scraped, lambda: (True, ""), lambda: 100.0, "n", "1", whole=lambda: whole)
-    text = ask(Routes(view), Request("GET", "/")).body.decode()
+    view = context(scraped, whole=lambda: whole)
+    text = overview(view)
     assert banner(text)[2][0].startswith("7 of 8 GPUs answer, missing: GPU 3")
     assert f"<dt>Series</dt><dd>{len(scraped.readings)}</dd>" in text
     assert b"coldplate_gpu_up" not in ask(Routes(view), Request("GET", "/metrics")).body
@@ -360,8 +353,7 @@ def test_each_gpu_has_a_line_of_its_last_minutes_which_breaks_where_nothing_was_
         *(moment(290.0 - 15.0 * step, 0.5) for step in range(20)),
     )
     snapshot = snapshot_of(1, Instant(100.0, NOW), tuple(node()))
-    view = RouteContext(lambda: snapshot, lambda: (True, ""), lambda: 100.0, "n", "1", history=lambda: moments)
-    text = ask(Routes(view), Request("GET", "/")).body.decode()
+    text = overview(context(snapshot, history=lambda: moments))
     first, second, *others = re.findall(r'<svg class="line".*?</svg>', text)
     assert (first.count("<polyline"), second.count("<polyline"), others) == (2, 1, [])
     points = [point.split(",") for line in re.findall(r'points="(.*?)"', first) for point in line.split()]

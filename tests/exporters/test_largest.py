@@ -31,12 +31,11 @@ from agent.model import (
 )
 from exporters import landing, snapshot_json
 from exporters.encoder import Encoder, Format
-from exporters.endpoint import RouteContext
 from exporters.http_messages import Request
 from exporters.pages import compressed
 from exporters.routes import Routes
 from exporters.rules_json import RulePrinter, RuleSelection
-from tests.asking import ask
+from tests.asking import ask, context
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
 
@@ -150,16 +149,7 @@ def test_the_overview_can_be_put_aside_between_a_few_gpus_and_a_few_alerts() -> 
 def test_every_page_is_made_in_many_turns_and_the_metrics_come_first(snapshot: Snapshot) -> None:
     """With a clock that goes on by a tenth of a millisecond whenever it is looked at."""
     ticks: Iterator[int] = iter(range(10**9))
-    site = Routes(
-        RouteContext(
-            latest=lambda: snapshot,
-            readiness=lambda: (True, ""),
-            clock=lambda: 100.0 + next(ticks) * 1e-4,
-            node="n",
-            version="1",
-            rules=lambda: GROUPS["many groups"],
-        )
-    )
+    site = Routes(context(snapshot, clock=lambda: 100.0 + next(ticks) * 1e-4, rules=lambda: GROUPS["many groups"]))
     slow = [site(Request("GET", path)) for path in ("/api/v1/rules", "/api/v1/snapshot", "/api/v1/alerts", "/")]
     metrics = site(Request("GET", "/metrics"))
     turns = 0

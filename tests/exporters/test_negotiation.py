@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from exporters.encoder import Format
 from exporters.pages import accepts_gzip, choose_format
@@ -76,9 +74,3 @@ def test_the_format_follows_the_accept_header(accept: str, chosen: Format) -> No
 )
 def test_gzip_is_used_when_it_is_accepted(header: str, accepted: bool) -> None:
     assert accepts_gzip(header) is accepted
-
-
-@given(st.text())
-def test_no_header_is_too_strange(header: str) -> None:
-    assert choose_format(header) in Format
-    assert accepts_gzip(header) in (True, False)

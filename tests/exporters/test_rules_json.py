@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.model import Alert, GroupReport, Phase, RuleHealth, RuleReport
-from exporters.endpoint import RouteContext
 from exporters.http_messages import Request, Response
 from exporters.routes import Routes, is_reserved
-from tests.asking import ask
+from tests.asking import ask, context
 
 BEGAN = 1_700_000_000.25
 
@@ -50,19 +49,6 @@ GROUPS = (
 )
 
 
-def site(*groups: GroupReport) -> Routes:
-    return Routes(
-        RouteContext(
-            latest=lambda: None,
-            readiness=lambda: (True, ""),
-            clock=lambda: 0.0,
-            node="n",
-            version="1",
-            rules=lambda: groups,
-        )
-    )
-
-
 def strict(body: bytes) -> Any:
     """Parsed as a strict parser does: Python's own takes NaN and Infinity, which are no JSON."""
 
@@ -74,7 +60,7 @@ def strict(body: bytes) -> Any:
 
 def get(path: str, *groups: GroupReport) -> Response:
     path, _, query = path.partition("?")
-    return ask(site(*groups), Request("GET", path, query))
+    return ask(Routes(context(rules=lambda: groups)), Request("GET", path, query))
 
 
 def alerts(*found: Alert) -> list[dict[str, Any]]:
@@ -92,18 +78,6 @@ def groups_of(query: str) -> list[dict[str, Any]]:
 
 def names(query: str) -> list[str]:
     return [rule["name"] for group in groups_of(query) for rule in group["rules"]]
-
-
-def test_an_alert_is_shown_as_prometheus_shows_it() -> None:
-    assert alerts(alert(annotations={"summary": "hot"})) == [
-        {
-            "labels": {"alertname": "GpuHot", "gpu": "0"},
-            "annotations": {"summary": "hot"},
-            "state": "firing",
-            "activeAt": "2023-11-14T22:13:20.25Z",
-            "value": "1e+00",
-        }
-    ]
 
 
 def test_only_pending_and_firing_alerts_are_shown() -> None:
@@ -158,7 +132,7 @@ def test_groups_are_in_the_order_of_files_and_names_and_rules_in_theirs() -> Non
     assert names("rule_group[]=thermal") == ["GpuHot", "GpuCold", "gpu:temperature:mean"]
 
 
-def test_a_group_and_its_alerting_rule_are_shown_in_full() -> None:
+def test_a_group_its_alerting_rule_and_its_alert_are_shown_in_full() -> None:
     (group,) = groups_of("rule_name[]=GpuHot")
     (rule,) = group.pop("rules")
     assert group == {
@@ -169,7 +143,14 @@ def test_a_group_and_its_alerting_rule_are_shown_in_full() -> None:
         "evaluationTime": 0.001,
         "lastEvaluation": "2023-11-14T22:14:20Z",
     }
-    assert rule.pop("alerts") == alerts(alert(annotations={"summary": "GPU 0 is hot"}))
+    shown = {
+        "labels": {"alertname": "GpuHot", "gpu": "0"},
+        "annotations": {"summary": "GPU 0 is hot"},
+        "state": "firing",
+        "activeAt": "2023-11-14T22:13:20.25Z",
+        "value": "1e+00",
+    }
+    assert rule.pop("alerts") == [shown] == alerts(alert(annotations={"summary": "GPU 0 is hot"}))
     assert rule == {
         "state": "firing",
         "name": "GpuHot",
@@ -258,5 +239,4 @@ def test_a_query_that_cannot_be_followed_is_refused_in_prometheus_json(query: st
 def test_without_rules_the_lists_are_empty(path: str, key: str) -> None:
     assert is_reserved(path)
     assert strict(get(path).body) == {"status": "success", "data": {key: []}}
-    lone = Routes(RouteContext(lambda: None, lambda: (True, ""), lambda: 0.0, "n", "1"))
-    assert strict(ask(lone, Request("GET", path)).body) == {"status": "success", "data": {key: []}}
+    assert strict(ask(Routes(context()), Request("GET", path)).body) == {"status": "success", "data": {key: []}}

@@ -17,10 +17,10 @@ from agent.model import GroupReport
 from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import Storage
 from alerts.rulefile import load
-from exporters.endpoint import RouteContext
 from exporters.http_messages import Request
 from exporters.routes import Routes
 from tests.asking import ask as told
+from tests.asking import context
 from tests.servers import need, prometheus
 
 VALUES = ("1e-07", "1.5e-7", "0.1", "123456789", "1e100", "5e-324", "1e22", "NaN", "+Inf", "-Inf", "-0", "2.5")
@@ -118,7 +118,7 @@ def ours(rule_folder: Path) -> Callable[[str], tuple[int, Any]]:
     some, rarely = (GroupEvaluator(each) for each in file.groups)
     some.evaluate(Storage(), 1_700_000_000.125)
     reports: tuple[GroupReport, ...] = (some.report(1.0), rarely.report(10 * 365 * 86_400.0))
-    site = Routes(RouteContext(lambda: None, lambda: (True, ""), lambda: 0.0, "n", "1", rules=lambda: reports))
+    site = Routes(context(rules=lambda: reports))
 
     def answer(path: str) -> tuple[int, Any]:
         path, _, query = path.partition("?")

@@ -6,16 +6,15 @@ import base64
 import re
 from hashlib import sha256
 from html.parser import HTMLParser
-from types import SimpleNamespace
 
 import pytest
 
 from alerts import packs
 from exporters import runbook_pages
-from exporters.endpoint import RouteContext
-from exporters.http_messages import Response
+from exporters.http_messages import Request, Response
 from exporters.routes import Routes, is_reserved
 from exporters.runbook_pages import to_html
+from tests.asking import ask, context
 from tests.each import for_each
 
 TEXTS = packs.runbooks()
@@ -55,17 +54,8 @@ def read(html: str) -> Reader:
     return reader
 
 
-def site(**more: object) -> Routes:
-    view = RouteContext(lambda: None, lambda: (True, "ready"), lambda: 0.0, "n1", "1", runbooks=TEXTS)
-    for name, value in more.items():
-        object.__setattr__(view, name, value)
-    return Routes(view)
-
-
 def get(path: str, method: str = "GET") -> Response:
-    answer = site()(SimpleNamespace(method=method, path=path, query="", headers={}))  # type: ignore[arg-type]
-    assert isinstance(answer, Response)
-    return answer
+    return ask(Routes(context(runbooks=TEXTS)), Request(method, path))
 
 
 @for_each("name", sorted(TEXTS))
@@ -126,7 +116,7 @@ def test_a_runbook_is_only_read() -> None:
 def test_the_metrics_are_not_among_the_runbooks(path: str) -> None:
     assert is_reserved(path)
     with pytest.raises(ValueError, match="is not reserved"):
-        site(telemetry_path=path)
+        Routes(context(runbooks=TEXTS, telemetry_path=path))
 
 
 def test_a_browser_applies_the_one_style_sheet_and_loads_nothing() -> None:

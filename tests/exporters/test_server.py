@@ -81,17 +81,6 @@ def test_a_client_that_asks_before_it_sends_its_body_is_told_to_continue(serve: 
     assert client.response()[2] == b"POST /a body"
 
 
-def test_a_body_that_is_too_long_is_refused_before_it_is_sent(serve: Serve) -> None:
-    request = b"POST /a HTTP/1.1\r\nHost: n\r\nExpect: 100-continue\r\nContent-Length: 999999\r\n\r\n"
-    assert serve().exchange(request).startswith(b"HTTP/1.1 413")
-
-
-def test_a_large_page_arrives_whole(serve: Serve) -> None:
-    page = bytes(range(256)) * 16384  # 4 MiB
-    running = serve(lambda request: Response(HTTPStatus.OK, page))
-    assert running.get()[2] == page
-
-
 def test_a_handler_that_fails_costs_its_answer_and_one_log_entry(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -9,9 +9,9 @@ from agent.catalogue.node import NODE_POWER
 from agent.model import Instant, Node, Reading, Series
 from alerts import rulefile
 from alerts.engine import RuleEngine, Ruleset
-from exporters.endpoint import RouteContext
 from exporters.http_messages import Request, Response
 from exporters.routes import Routes, is_reserved
+from tests.asking import context
 from tests.frames import snapshot_of
 
 TARGET = (("instance", "n1:19400"), ("job", "coldplate"))
@@ -58,11 +58,7 @@ def test_a_peer_with_this_nodes_name_does_not_take_its_place() -> None:
 
 
 def ask(told: bytes | None, *, configured: bool = True) -> Response:
-    view = RouteContext(
-        latest=lambda: None, readiness=lambda: (True, ""), clock=lambda: 0.0, node="n1", version="1",
-        rack=(lambda: told) if configured else None,
-    )  # fmt: skip
-    answer = Routes(view)(Request("GET", "/api/v1/rack"))
+    answer = Routes(context(rack=(lambda: told) if configured else None))(Request("GET", "/api/v1/rack"))
     assert isinstance(answer, Response)
     return answer
 

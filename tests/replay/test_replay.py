@@ -24,10 +24,7 @@ from agent.sampler.schedule import Settings
 from agent.wiring.command_line import read_config, read_options
 from agent.wiring.replaying import FasterClock, make_replayed_node, replayed_header
 from alerts.engine import RuleEngine, Ruleset
-from exporters.endpoint import RouteContext
-from exporters.http_messages import Request
-from exporters.routes import Routes
-from tests.asking import ask
+from tests.asking import context, overview
 from tests.lab.score.play import TARGET, load_pack
 from tests.recording.played import played, record
 
@@ -182,10 +179,7 @@ def test_a_faster_clock_goes_faster_from_when_it_was_made() -> None:
 
 def test_the_overview_says_whose_past_it_shows(node: ReplayedNode) -> None:
     snapshot = node.snapshot(after(0), LoopFacts())
-    view = RouteContext(
-        latest=lambda: snapshot, readiness=lambda: (True, ""), clock=lambda: BEGIN.mono, node="here", version="0"
-    )
-    page = ask(Routes(view), Request("GET", "/")).body.decode()
+    page = overview(context(snapshot, clock=lambda: BEGIN.mono))
     assert "Replay of a recording of n, begun at then: nothing it shows is of this moment." in page
 
 
