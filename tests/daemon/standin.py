@@ -1,10 +1,13 @@
-"""A daemon on the stand-in for the driver's library, and the file that tells the stand-in what to do."""
+"""A daemon on the stand-in for the driver's library, and what stands in for backends and systemd in its process."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+from agent.backends.protocol import BackendSample
+from agent.daemon.reloading import Notifier
+from agent.model import Instant, Lane
 from tests.fakes.nvml import build
 
 FAST = "sampling: {fast: 250ms, slow: 1s, cold: 2s}\nbackends: {power: [estimate], infiniband: false}\n"
@@ -54,3 +57,28 @@ class Node:
         except OSError:
             return False
         return True
+
+
+class QuickBackend:
+    """A backend that answers at once, with nothing."""
+
+    name = "quick"
+    lanes = frozenset({Lane.FAST})
+    shortest = 0.0
+
+    def read(self, lane: Lane, now: Instant) -> BackendSample:
+        return BackendSample()
+
+    def close(self) -> None:
+        pass
+
+
+class Ears(Notifier):
+    """Keeps what systemd would be told."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.heard: list[dict[str, object]] = []
+
+    def send(self, **facts: object) -> None:
+        self.heard.append(facts)

@@ -18,16 +18,16 @@ from agent.model import Instant, Lane, Node, Reading, Series, Snapshot
 from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
+from tests.daemon.standin import QuickBackend
 
 SHOWN = {Lane.FAST: "coldplate_node_power_watts", Lane.SLOW: "coldplate_node_load1", Lane.COLD: "coldplate_node_cpus"}
 
 
-class CostlyBackend:
+class CostlyBackend(QuickBackend):
     """Takes processor time with each read, and has one series in each lane."""
 
     name = "costly"
     lanes = frozenset(SHOWN)
-    shortest = 0.0
 
     def __init__(self) -> None:
         self.cost = dict.fromkeys(SHOWN, 0.0)
@@ -38,9 +38,6 @@ class CostlyBackend:
         row = BY_NAME[SHOWN[lane]]
         labels = (("source", "redfish"),) if "source" in row.labels else ()
         return BackendSample([Reading(Series(row, Node(), labels), 1.0)])
-
-    def close(self) -> None:
-        pass
 
 
 class GovernedRig:

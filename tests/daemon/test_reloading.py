@@ -9,23 +9,13 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from agent.config.schema import ConfigError
-from agent.daemon.reloading import LastReload, Notifier, Reloader
+from agent.daemon.reloading import LastReload, Reloader
 from agent.lib.threads import Threads
 from agent.model import Instant
+from tests.daemon.standin import Ears
 from tests.waiting import wait_until
 
 STARTED = 1000.0
-
-
-class Ears(Notifier):
-    """Keeps what systemd would be told."""
-
-    def __init__(self) -> None:
-        super().__init__({})
-        self.heard: list[dict[str, object]] = []
-
-    def send(self, **facts: object) -> None:
-        self.heard.append(facts)
 
 
 class Rig:

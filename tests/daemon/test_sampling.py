@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +17,8 @@ from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
 from agent.worker.worker_messages import Hello, Message
+from tests.daemon.standin import QuickBackend
+from tests.daemon.test_sampling_facts import Worker
 
 
 def clock() -> Instant:
@@ -45,12 +46,8 @@ class Rig:
         return self.hub.latest.readings
 
 
-class SlowBackend:
+class SlowBackend(QuickBackend):
     """A backend whose third read hangs until it is told otherwise."""
-
-    name = "slow"
-    lanes = frozenset({Lane.FAST})
-    shortest = 0.0
 
     def __init__(self) -> None:
         self.reads = 0
@@ -61,9 +58,6 @@ class SlowBackend:
         if self.reads == 3:
             self.release.wait(10)
         return BackendSample()
-
-    def close(self) -> None:
-        pass
 
 
 def test_a_backend_that_hangs_delays_one_snapshot_and_not_every_one() -> None:
@@ -81,12 +75,11 @@ def test_a_backend_that_hangs_delays_one_snapshot_and_not_every_one() -> None:
     assert [each > 0.15 for each in took] == [False, False, True, False, False, False]
 
 
-class Sick:
+class Sick(QuickBackend):
     """A backend of two lanes that hangs in its slow one from the first read on, until it is cured."""
 
     name = "sick"
     lanes = frozenset({Lane.FAST, Lane.SLOW})
-    shortest = 0.0
 
     def __init__(self, hangs: bool) -> None:
         self.cured = threading.Event()
@@ -97,9 +90,6 @@ class Sick:
         if lane is Lane.SLOW:
             self.cured.wait(60)
         return BackendSample()
-
-    def close(self) -> None:
-        pass
 
 
 def test_a_backend_that_hangs_from_the_start_is_down_and_the_others_are_up() -> None:
@@ -163,31 +153,16 @@ def test_the_heartbeat_stops_when_the_loop_is_stuck() -> None:
     engine.close(time.sleep)
 
 
-class ScriptedWorker:
-    """A worker, as the engine sees it, whose one GPU fails or answers as the test says."""
-
-    running, awaited, held, descriptor, exit_reason, refusal = True, False, False, None, None, None
-    pid, restarts, garbage = os.getpid(), 0, 0
+class ScriptedWorker(Worker):
+    """One whose GPU fails or answers as the test says."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.lost = False
         self.events: list[Xid] = []
         self.asked: list[set[Lane]] = []
         gpu = GpuIdentity(Gpu("0", "GPU-0"), "0000:1b:00.0", "S0", "H100")
         self._messages: list[Message] = [Hello("nvml", (("GPU-0", gpu),))]
-
-    @property
-    def opening(self) -> bool:
-        return False
-
-    def step(self, now: float) -> None:
-        pass
-
-    def greet(self, now: float) -> None:
-        pass
-
-    def stop(self, wait: object) -> None:
-        pass
 
     def ask(self, lanes: Iterable[Lane], now: float) -> bool:
         self.asked.append(set(lanes))
@@ -297,12 +272,8 @@ def test_a_teller_and_a_follower_that_fail_affect_only_themselves_and_are_report
     assert [each.getMessage() for each in caplog.records] == ["telling lies failed", "stumbling failed"]
 
 
-class Hanging:
+class Hanging(QuickBackend):
     """A backend whose reads take 0.3 s of the test's clock each; one of them hangs."""
-
-    name = "hanging"
-    lanes = frozenset({Lane.FAST})
-    shortest = 0.0
 
     def __init__(self, hang_at: int) -> None:
         self.now = 100.0
@@ -321,9 +292,6 @@ class Hanging:
         else:
             self.now += 0.3
         return BackendSample()
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
 from agent.worker.supervisor import ExitReason
 from agent.worker.worker_messages import Message, Refusal
+from tests.daemon.standin import QuickBackend
 
 
 class Worker:
@@ -34,6 +35,13 @@ class Worker:
         self.said: list[Message] = []
         self.steps: list[float] = []
         self.moves: list[str] = []
+
+    @property
+    def opening(self) -> bool:
+        return False
+
+    def greet(self, now: float) -> None:
+        pass
 
     def step(self, now: float) -> None:
         self.steps.append(now)
@@ -75,12 +83,10 @@ class Pause:
         self.told.append(done)
 
 
-class Quick:
-    """A backend that answers at once, and remembers what it was asked."""
+class Quick(QuickBackend):
+    """Remembers what it was asked."""
 
-    name = "quick"
     lanes = frozenset({Lane.FAST, Lane.SLOW})
-    shortest = 0.0
 
     def __init__(self) -> None:
         self.reads: list[Lane] = []

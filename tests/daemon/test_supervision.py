@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from agent.daemon.hub import Hub
-from agent.daemon.reloading import Notifier
 from agent.daemon.service import SWITCH_SECONDS, Service, hurry
 from agent.lib.threads import Threads
 from agent.model import BackendReport, Outcome
+from tests.daemon.standin import Ears
 from tests.engine.conftest import Node, later
 from tests.waiting import wait_until
 
@@ -63,16 +63,15 @@ class Sampling(StandIn):
         self._stopped.set()
 
 
-class Told(Notifier):
-    """Keeps what systemd would be told, and notes when it is told of the end."""
+class Told(Ears):
+    """And notes when systemd is told of the end."""
 
     def __init__(self, log: list[str]) -> None:
-        super().__init__({})
-        self.heard: list[dict[str, object]] = []
+        super().__init__()
         self._log = log
 
     def send(self, **facts: object) -> None:
-        self.heard.append(facts)
+        super().send(**facts)
         self._log += [f"systemd {name}" for name in facts if name != "STATUS"]
 
     @property

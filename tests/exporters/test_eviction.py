@@ -28,23 +28,19 @@ def pair() -> Iterator[socket.socket]:
         yield ours
 
 
-def connection(sock: socket.socket, ago: float) -> Connection:
+def idle(sock: socket.socket, ago: float) -> Connection:
     return Connection(PlainTransport(sock), "client", Timeouts(30.0, 10.0, 10.0), NOW - ago)
 
 
-def idle(sock: socket.socket, ago: float) -> Connection:
-    return connection(sock, ago)
-
-
 def waiting(sock: socket.socket, ago: float) -> Connection:
-    made = connection(sock, ago)
+    made = idle(sock, ago)
     made.ask(Request("GET", "/"), NOW - ago)
     made.wait(Deferred(), NOW - ago)
     return made
 
 
 def writing(sock: socket.socket, ago: float, body: bytes = b"body", answers: int = 1) -> Connection:
-    made = connection(sock, ago)
+    made = idle(sock, ago)
     made.ask(Request("GET", "/"), NOW - ago)
     made.answer(Response(HTTPStatus.OK, body), NOW - ago)
     made.answers = answers

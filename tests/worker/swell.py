@@ -24,40 +24,18 @@ from agent.worker.message_limits import CHANNELS, EVENTS, MAX_LINE, PROCESSES, S
 from agent.worker.supervisor import Supervisor, WorkerOptions
 from agent.worker.worker_messages import Hello, encode, encode_events, encode_gaps, encode_identity, encode_series
 from exporters.encoder import Encoder, Format
+from tests.worker.test_supervisor import FakeProcess
 
 ROUNDS = 12
 DICE = random.Random(7)
 
 
-class Mouth:
+class Mouth(FakeProcess):
     """A worker that says what a strategy puts into its mouth."""
 
-    descriptor: int | None = None
-    pid = 1
-
-    def __init__(self) -> None:
-        self.said: list[bytes] = []
-        self.ended: int | None = None
-
-    def status(self) -> int | None:
-        return self.ended
-
-    def order(self, line: bytes) -> bool:
-        self.said.append(encode("alive", int(line.split()[0])))
-        return True
-
     def lines(self, now: float) -> list[bytes]:
-        said, self.said = self.said, []
-        return [line.rstrip(b"\n")[:MAX_LINE] for line in said]
-
-    def resident(self) -> int | None:
-        return None
-
-    def signal(self, *numbers: int) -> None:
-        self.ended = -9
-
-    def close(self, now: float) -> None:
-        pass
+        self.orders.clear()  # they are no part of what is measured
+        return [line[:MAX_LINE] for line in super().lines(now)]
 
 
 class Bench:
@@ -65,7 +43,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.mouth = Mouth()
+        self.mouth = Mouth(1)
         self.lives = 0
         self.supervisor = Supervisor(WorkerOptions("nvml"), self._start)
         self.sampler = Sampler(Settings(), Inventory(None), "nvml")
@@ -77,7 +55,7 @@ class Bench:
         self.sizes: dict[tuple[int, Lane], int] = {}
 
     def _start(self, argument: str) -> Mouth:
-        self.mouth = Mouth()
+        self.mouth = Mouth(1)
         self.lives += 1
         return self.mouth
 
