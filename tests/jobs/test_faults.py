@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.backends.jobs.job_files import read_file
-from agent.backends.jobs.process_table import JobResolver, parse_stat
+from agent.backends.jobs.process_table import JobResolver, parse_boot, parse_stat, parse_uid
 from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.broker.questions import KEYS
 from agent.model import Instant, Reason
@@ -163,6 +163,19 @@ def test_a_command_may_hold_anything() -> None:
     assert parse_stat(b"5 (\xff\n)" + tail).started == 123
 
 
+PROCFS = st.lists(st.sampled_from([b"Uid:", b"btime", b" ", b"\n", b"1 (x) S", b" 7" * 18, b"9" * 999, b"\xff"]))
+
+
+@given(st.one_of(st.binary(), PROCFS.map(b"".join)))
+@example(b"Uid:\n")
+def test_parsers_of_procfs_raise_nothing_but_value_errors(data: bytes) -> None:
+    for parse in (parse_stat, parse_uid, parse_boot):
+        try:
+            parse(data)
+        except ValueError:
+            continue
+
+
 KEY = st.one_of(st.sampled_from(sorted(KEYS)), st.binary(max_size=8))
 
 
@@ -271,6 +284,24 @@ def test_a_lookup_that_hangs_holds_up_no_job_and_its_name_comes_later(rig: Rig) 
             break
         time.sleep(0.01)
     assert [rig.holder(gpu)["user"] for gpu in range(2)] == ["user5000", "user5001"]
+
+
+GARBAGE = st.one_of(st.binary(max_size=80), st.sampled_from([b"0::" + SLURM.format(7).encode(), b"0::/\n"]))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(files=st.lists(st.tuples(st.sampled_from(["stat", "status", "cgroup", "environ"]), GARBAGE), max_size=6))
+def test_no_content_of_procfs_makes_it_raise(make_rig: Callable[[str], Rig], files: list[tuple[str, bytes]]) -> None:
+    rig = make_rig("garbage")
+    for pid in (100, 101):
+        rig.proc.process(pid, LOGIN, b"")
+    for number, (name, content) in enumerate(files):
+        (rig.proc.root / str(100 + number % 2) / name).write_bytes(content)
+    (rig.proc.root / "stat").write_bytes(files[0][1] if files else b"")
+    rig.put(0, 100, 101, -1, 0, 2**40)
+    rig.look()
+    rig.look()
+    assert len(rig.holders(0)) <= 1
 
 
 class Stuck:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import grpc
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.backends.jobs.pods import PodDevice, pod_devices
+from agent.backends.jobs.pods import PodDevice, ProtobufError, pod_devices
+from agent.backends.jobs.pods import fields_of as parts
 from tests.jobs.rig import Rig
 
 UID_A, UID_B = "0aaf1f3d-1111-2222-3333-444455556666", "1bbf1f3d-1111-2222-3333-444455556666"
@@ -442,3 +443,14 @@ def test_every_response_is_read_as_it_was_written(pods: list[Pod]) -> None:
         for device in devices
     ]
     assert pod_devices(response(*pods)) == expected
+
+
+@given(st.binary(max_size=200))
+@example(b"\xff" * 11)
+@example(b"\x0a\x7f")
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    try:
+        assert all(number >= 0 for number, _ in parts(memoryview(data)))
+        pod_devices(data)
+    except ProtobufError:
+        pass
