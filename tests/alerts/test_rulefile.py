@@ -72,7 +72,7 @@ def test_a_query_of_a_template_that_cannot_be_answered_is_a_warning() -> None:
 
 UNWISE = {
     f"{RULE}  - alert: Hot\n    expr: t > 90\n": (
-        "f.yml:6: group 'g', rule 2, alert 'Hot': has the name and labels of the alert on line 4: receivers cannot tell"
+        "f.yml:6: group 'g', rule 2, alert 'Hot': has the name and labels of the alert on line 4: "
     ),
     "groups: [{name: g, rules: [{alert: A, expr: up}, {alert: A, expr: down}]}]": "the alert on line 1",
     "groups: [{name: g, rules: [{record: a, expr: up, for: 0s}]}]": "record 'a': for: has no effect in a",

@@ -27,6 +27,8 @@ SIZES = (4, 8)
 """Nodes of a rack."""
 MINUTE = 60
 """Seconds of the mean that must not be above the budget."""
+RACKS = 4
+"""Racks of a run that are played: its nodes do the same work, and every rack more takes a minute."""
 LEAST_SECONDS = 900
 """A run that is shorter says little about rules that read a quarter of an hour."""
 ALERT = "RackPowerHigh"
@@ -152,8 +154,8 @@ _HEAD = """\
 The rules of `alerts/rules/rack.yml`, evaluated each second over the measured power of other people's nodes: MLPerf
 Training 4.0, [mlcommons/training_results_v4.0](https://github.com/mlcommons/training_results_v4.0), commit
 `{commit}`, files `*-power/results/*/*/power/*/node_N.txt`: `time_ms`, and the `value` of
-`power_reading` in watts, every two seconds. Consecutive nodes make a rack, whose budget is a share of the most that
-they drew together.
+`power_reading` in watts, every two seconds. Consecutive nodes make a rack, four racks of each size are played from
+each run, and a rack's budget is a share of the most that its nodes drew together.
 
 **What this can show**: that a rack under its budget raises no alarm, and how long before a minute above the budget the
 first level of RackPowerHigh fires. **What it cannot**: nobody measured a fault, or a breaker that tripped, and each run
@@ -167,7 +169,7 @@ def report(folder: Path, rules: RuleFile, commit: str, say: Callable[[str], obje
     runs = runs_of(folder)
     outcomes: list[Outcome] = []
     for size in SIZES:
-        racks = [rack for nodes in runs.values() for rack in racks_of(nodes, size)]
+        racks = [rack for nodes in runs.values() for rack in racks_of(nodes, size)[:RACKS]]
         say(f"{len(racks)} racks of {size} nodes, {len(BUDGETS)} budgets, {max(map(len, racks))} s ...")
         outcomes += play(racks, size, rules)
     lines = [f"* `{name}`: {len(nodes)} nodes, {min(map(len, nodes))} s\n" for name, nodes in runs.items()]
