@@ -157,10 +157,10 @@ Training 4.0, [mlcommons/training_results_v4.0](https://github.com/mlcommons/tra
 `power_reading` in watts, every two seconds. Consecutive nodes make a rack, four racks of each size are played from
 each run, and a rack's budget is a share of the most that its nodes drew together.
 
-**What this can show**: that no critical alert fires while no minute is above the budget, and how long before such a minute
-the first level of RackPowerHigh fires. A steady job under 110% of its peak is warned all the same: its mean of a quarter
-of an hour is above 80% of the budget, which is the level `near`. **What it cannot**: nobody measured a fault, or a breaker
-that tripped, and each run is one job that begins on all nodes at once.
+**What this can show**: that no critical alert fires while no minute is above the budget, and how long before such a
+minute the first level of RackPowerHigh fires. A steady job under 110% of its peak gets a warning: its mean of a quarter
+of an hour is above 80% of the budget, which is the level `near`. **What it cannot**: the data have no fault and no
+breaker that tripped, and each run is one job that begins on all nodes at once.
 
 """
 
