@@ -102,11 +102,12 @@ def crossing(power: Sequence[float], budget: float) -> int | None:
 
 def play(racks: Sequence[Sequence[float]], size: int, rules: RuleFile) -> Iterator[Outcome]:
     """Yield what each rack did with each budget; all are racks of one server."""
-    powers = {Rack(f"r{number}-{share}"): (power, share * max(power)) for number, power in enumerate(racks)
+    powers = {Rack(f"r{number}-{share}"): (power, share) for number, power in enumerate(racks)
               for share in BUDGETS}  # fmt: skip
     series = {name: {rack: Series(BY_NAME[f"coldplate_rack_{name}"], rack) for rack in powers}
               for name in ("power_watts", "power_budget_watts", "nodes_reporting", "nodes_expected")}  # fmt: skip
-    fixed = [Reading(series["power_budget_watts"][rack], budget) for rack, (_, budget) in powers.items()]
+    budgets = {rack: share * max(power) for rack, (power, share) in powers.items()}
+    fixed = [Reading(series["power_budget_watts"][rack], budget) for rack, budget in budgets.items()]
     fixed += [Reading(each, size) for name in ("nodes_reporting", "nodes_expected") for each in series[name].values()]
     framer, engine = Framer(), RuleEngine(Ruleset((rules,)), (("instance", "node:19400"),), Instant(0.0, _WALL))
     alerted: dict[str, dict[str, int]] = {rack.name: {} for rack in powers}
@@ -119,9 +120,8 @@ def play(racks: Sequence[Sequence[float]], size: int, rules: RuleFile) -> Iterat
                 if change.alert.rule == ALERT and change.alert.phase is Phase.FIRING:
                     labels = dict(change.alert.labels)
                     alerted[labels["rack"]].setdefault(labels["level"], second)
-    for rack, (power, budget) in powers.items():
-        share = float(rack.name.partition("-")[2])
-        yield Outcome(size, share, alerted[rack.name], crossing(power, budget))
+    for rack, (power, share) in powers.items():
+        yield Outcome(size, share, alerted[rack.name], crossing(power, budgets[rack]))
 
 
 def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
