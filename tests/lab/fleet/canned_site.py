@@ -31,6 +31,13 @@ ALERT = (
 )
 JOB = b'job_id="4711_0"'
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
+SLOW_GPU, MORE_WORK = (5, "3"), (9, "2")
+"""Node and GPU."""
+SLOW_RAIL, OTHER_PART = (12, "mlx5_4"), (20, "mlx5_[0-9]")
+"""Node and device."""
+_CLOCK, _TENSOR = "gpu_clock_mean_hertz", "gpu_tensor_active_mean_ratio"
+_THROTTLED = "gpu_throttle_seconds_total"
+_BYTES = "infiniband_port_data_(?:transmitted|received)_bytes_total"
 
 
 class Plan(NamedTuple):
@@ -90,6 +97,32 @@ class _Asked(asyncio.Protocol):
             self._transport.write(HEAD % (kind, len(body)) + body)
 
 
+def injected(number: int, page: bytes) -> bytes:
+    """The page of the node of this number with its fault, if it has one."""
+    if number == SLOW_GPU[0]:
+        return _slowed(page, SLOW_GPU[1], work=1.0)
+    if number == MORE_WORK[0]:
+        return _slowed(page, MORE_WORK[1], work=1.2)
+    for node, device in (SLOW_RAIL, OTHER_PART):
+        if number == node:
+            return _times(page, _BYTES, f'device="{device}"', 0.1)
+    return page
+
+
+def _slowed(page: bytes, gpu: str, work: float) -> bytes:
+    """Return the page with a GPU at 0.85 of its clock, and so much of its work; it does not reach its power cap."""
+    page = _times(page, _CLOCK, f'gpu="{gpu}"', 0.85)
+    page = _times(page, _THROTTLED, f'gpu="{gpu}",.*reason="sw_power_cap"', 0)
+    return _times(page, _TENSOR, f'gpu="{gpu}"', work / 0.85)
+
+
+def _times(page: bytes, name: str, label: str, factor: float) -> bytes:
+    lines = re.compile(rf"^(coldplate_{name}\{{{label}.*\}} )(\S+)$".encode(), re.MULTILINE)
+    changed, count = lines.subn(lambda found: found[1] + b"%.9g" % (float(found[2]) * factor), page)
+    assert count, f"no {name} of {label} in the page"
+    return changed
+
+
 async def _serve(nodes: int, profile: str, port: int, plan: Plan) -> None:
     site = CannedSite(nodes, profile, f"127.0.0.1:{port}", plan)
     server = await asyncio.get_running_loop().create_server(lambda: _Asked(site), "127.0.0.1", port, backlog=4096)
@@ -104,7 +137,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--job-nodes", type=int, default=RACK, help="nodes of each job")
     parser.add_argument("--pace", type=float, default=1.0, help="seconds of the simulation in a second")
-    parser.add_argument("--faults", action="store_true", help="with what job_faults.py has")
+    parser.add_argument("--faults", action="store_true", help="with the faults of single nodes")
     parsed = parser.parse_args()
     try:
         plan = Plan(parsed.job_nodes, parsed.pace, parsed.faults)
@@ -115,35 +148,3 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-
-SLOW_GPU, MORE_WORK = (5, "3"), (9, "2")
-"""Node and GPU."""
-SLOW_RAIL, OTHER_PART = (12, "mlx5_4"), (20, "mlx5_[0-9]")
-"""Node and device."""
-_CLOCK, _TENSOR = "gpu_clock_mean_hertz", "gpu_tensor_active_mean_ratio"
-_BYTES = "infiniband_port_data_(?:transmitted|received)_bytes_total"
-
-
-def injected(number: int, page: bytes) -> bytes:
-    """The page of the node of this number with its fault, if it has one."""
-    if number == SLOW_GPU[0]:
-        return _slowed(page, SLOW_GPU[1], work=1.0)
-    if number == MORE_WORK[0]:
-        return _slowed(page, MORE_WORK[1], work=1.2)
-    for node, device in (SLOW_RAIL, OTHER_PART):
-        if number == node:
-            return _times(page, _BYTES, f'device="{device}"', 0.1)
-    return page
-
-
-def _slowed(page: bytes, gpu: str, work: float) -> bytes:
-    """Return the page with a GPU at 0.85 of its clock, and so much of its work."""
-    page = _times(page, _CLOCK, f'gpu="{gpu}"', 0.85)
-    return _times(page, _TENSOR, f'gpu="{gpu}"', work / 0.85)
-
-
-def _times(page: bytes, name: str, label: str, factor: float) -> bytes:
-    lines = re.compile(rf"^(coldplate_{name}\{{{label},.*\}} )(\S+)$".encode(), re.MULTILINE)
-    changed, count = lines.subn(lambda found: found[1] + b"%.9g" % (float(found[2]) * factor), page)
-    assert count, f"no {name} of {label} in the page"
-    return changed

@@ -174,9 +174,6 @@ def main() -> int:
     return int(any(math.isnan(each.samples) for each in figures))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
 SLOWEST = 12
 SHARD = 6400
 """Nodes of the shard for which evaluation is judged."""
@@ -259,3 +256,7 @@ def _slowest(figures: Figures) -> str:
     for took, kind, group, name in sorted(every)[-1 : -SLOWEST - 1 : -1]:
         lines.append(f"| `{name}` | {kind}, `{group}` | {took:.3f} |")
     return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

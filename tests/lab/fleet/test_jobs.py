@@ -58,7 +58,7 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engines
 
 
 def site(engines: Engines) -> Engine:
-    """One job on all nodes, with what job_faults.py has."""
+    """One job on all nodes, with the faults of canned_site.py."""
     words = [sys.executable, "-m", "tests.lab.fleet.canned_site", "--nodes", str(NODES), "--job-nodes", str(NODES)]
     words += ["--pace", str(PACE), "--faults"]
     return engines.start("site", lambda port: [*words, "--port", str(port)], "/sd")
