@@ -67,7 +67,7 @@ mockups: .venv/dev.stamp ## Read Redfish mockups as a node's controller: DIR=FOL
 	@$(BIN)/python -m tests.equipment.mockups "$(DIR)"
 
 test-ansible: .venv/dev.stamp deployers ## Play the Ansible role with the real Ansible, against directories of its own
-	$(BIN)/python -m pytest -n 2 -m '' tests/lab/ansible $(ARGS)
+	$(BIN)/python -m pytest -n 2 -m "" tests/lab/ansible $(ARGS)
 
 install: ## Install on this machine, as root: DESTDIR, PREFIX=/opt/coldplate, PYTHON, EXTRAS (packaging/install.sh)
 	@PYTHON='$(PYTHON)' sh packaging/install.sh install

@@ -141,14 +141,14 @@ FAMILY_ROW = """\
 
 def test_a_family_of_devices(product: ProductCopy, serve: Serve, tmp_path: Path) -> None:
     product.add("agent/backends/acme/__init__.py", FAMILY)
-    product.edit("agent/config/words.py", '"replay", "none")', '"acme", ')
+    product.edit("agent/config/words.py", '"replay", "trace", "none")', '"acme", ')
     product.edit("agent/catalogue/gpu.py", BEFORE_METRIC, FAMILY_ROW)
     product.edit("agent/catalogue/gpu.py", "Derived, Field, Gpm, Source\n", "DeviceValue, ")
     product.edit(
         "agent/catalogue/gpu.py", 'Call("nvmlDeviceGetTemperatureV"),), span', 'DeviceValue("acme", "temp1_input"), '
     )
     product.touches_what_is_said_of("a family of devices beside NVIDIA's")
-    assert "auto, nvml, synthetic, acme, replay, none" in " ".join(product.run("run", "--help").split())
+    assert "auto, nvml, synthetic, acme, replay, trace, none" in " ".join(product.run("run", "--help").split())
     assert "acme: fan1_input" in product.run("render", "metrics")
     rule = 'groups: [{name: g, rules: [{alert: Warm, expr: "coldplate_gpu_temperature_celsius > 90"}]}]\n'
     (tmp_path / "warm.yml").write_text(rule)
