@@ -17,7 +17,7 @@ from agent.backends.nvml.driver import Driver, DriverError
 from agent.backends.nvml.gpu_enumeration import slot_of
 from agent.model import GpuIdentity
 from tests.lab.hardware.findings import Section, Table
-from tests.lab.hardware.node import LANES, Key, Node, families, values_of
+from tests.lab.hardware.node import LANES, Key, Node, families, reasons_of, values_of
 from tests.lab.hardware.rows import FACTS, ROWS, Fact, Row
 
 TIMEOUT = 60.0
@@ -35,8 +35,6 @@ class SmiError(Exception):
 
 
 class Smi:
-    """One nvidia-smi program."""
-
     def __init__(self, program: str) -> None:
         self._program = program
         self._refused: set[str] = set()
@@ -144,25 +142,21 @@ class Line(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """One look at every GPU: values, and why there are none."""
+    """One look at a GPU: values, and why there are none."""
 
-    values: list[dict[Key, float]]
-    reasons: list[dict[str, str]]
+    values: dict[Key, float]
+    reasons: dict[str, str]
 
 
-def look(node: Node) -> Seen:
-    """Read every lane of every GPU."""
-    seen = Seen([], [])
+def look(node: Node) -> list[Seen]:
+    found = []
     for gpu in range(len(node.channels)):
-        values: dict[Key, float] = {}
-        reasons: dict[str, str] = {}
-        for lane in LANES:
-            sample = node.read(gpu, lane)
-            values |= values_of(sample)
-            reasons |= {gap.metric.name: f"{gap.reason.value}: {gap.detail}" for gap in sample.gaps}
-        seen.values.append(values)
-        seen.reasons.append(reasons)
-    return seen
+        seen = Seen({}, {})
+        for sample in (node.read(gpu, lane) for lane in LANES):
+            seen.values.update(values_of(sample))
+            seen.reasons.update(reasons_of(sample))
+        found.append(seen)
+    return found
 
 
 def judge_number(row: Row, before: float | None, after: float | None, text: str | None) -> Line:
@@ -242,9 +236,7 @@ class Comparison:
             if attempt:
                 self._pause(0.5)
             self._round()
-            if not any(
-                _verdict(line) in BAD or _verdict(line) == "near" for gpu in self.lines for line in gpu.values()
-            ):
+            if not {_verdict(line) for gpu in self.lines for line in gpu.values()} & {*BAD, "near"}:
                 return
 
     def _round(self) -> None:
@@ -270,8 +262,8 @@ class Comparison:
                 pair = (first, second)
                 if row.xml and is_absent(text):
                     text, pair = _below(element, row.xml), (second, third)
-                before, after = (seen.values[gpu].get((row.metric, row.labels)) for seen in pair)
-                self._keep(gpu, judge_number(row, before, after, text), pair[1].reasons[gpu].get(row.metric))
+                before, after = (seen[gpu].values.get((row.metric, row.labels)) for seen in pair)
+                self._keep(gpu, judge_number(row, before, after, text), pair[1][gpu].reasons.get(row.metric))
 
     def _mig(self, gpu: int, theirs: str | None) -> Line:
         try:
@@ -291,7 +283,6 @@ class Comparison:
             self.lines[gpu][line.value] = line
 
     def tell(self, section: Section) -> None:
-        """Write tables and verdicts into the report."""
         compared = {row.metric for row in ROWS}
         if self.trouble:
             section.skipped("values of nvidia-smi -q -x", self.trouble)
