@@ -74,7 +74,6 @@ def unpack(data: bytes, folder: Path) -> None:
 
 
 def joined(files: dict[str, str | bytes]) -> bytes:
-    """An input that holds several files."""
     return b"".join(
         PART + name.encode() + b"\n" + (content.encode() if isinstance(content, str) else content) + b"\n"
         for name, content in files.items()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import struct
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
+from itertools import product
 from pathlib import Path
 
 import psutil
@@ -20,7 +21,7 @@ from agent.backends.optics import OpticsBackend
 from agent.backends.own_processes import OwnProcesses
 from agent.backends.power import PowerBackend
 from agent.backends.power.ipmi import parse_power_reading
-from agent.backends.protocol import AbsentError, BackendSample, DeviceError, GpuProcess
+from agent.backends.protocol import AbsentError, BackendProtocol, BackendSample, DeviceError, GpuProcess
 from agent.backends.topology import TopologyBackend
 from agent.broker.answering import Broker
 from agent.broker.asking import BrokerError
@@ -33,7 +34,6 @@ from agent.model import Gpu, GpuIdentity, Instant, Lane, Reading
 from tests.lab.fuzz.target import Target, joined, unpack
 
 NOW = Instant(100.0, 1.7e9)
-LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
 
 
 def check(readings: Iterable[Reading]) -> None:
@@ -51,14 +51,16 @@ def check_sample(sample: BackendSample) -> None:
         assert len(gap.detail) < 5000, gap
 
 
+def read(backend: BackendProtocol, *lanes: Lane, seconds: Sequence[float] = (0.0,)) -> None:
+    """Read these lanes at each of the seconds, hold what they give to the laws, and close."""
+    with closing(backend):
+        for second, lane in product(seconds, lanes):
+            check_sample(backend.read(lane, Instant(100.0 + second, 1.7e9 + second)))
+
+
 def use_infiniband(data: bytes, folder: Path) -> None:
     unpack(data, folder)
-    backend = InfinibandBackend(folder)
-    try:
-        for lane in LANES:
-            check_sample(backend.read(lane, NOW))
-    finally:
-        backend.close()
+    read(InfinibandBackend(folder), Lane.FAST, Lane.SLOW, Lane.COLD)
 
 
 def use_ethtool(data: bytes, folder: Path) -> None:
@@ -88,21 +90,13 @@ def use_ethtool(data: bytes, folder: Path) -> None:
     (sensors / "temp1_input").write_bytes(data[:64])
     (sensors / "temp1_label").write_bytes(data[-64:])
     (port / "type").write_text("1\n")
-    backend = OpticsBackend(folder, Kernel)
-    try:
-        check_sample(backend.read(Lane.SLOW, NOW))
-    finally:
-        backend.close()
+    read(OpticsBackend(folder, Kernel), Lane.SLOW)
 
 
 def use_topology(data: bytes, folder: Path) -> None:
     unpack(data, folder)
     gpu = GpuIdentity(Gpu("0", "GPU-1"), "0000:1b:00.0", "", "", ())
-    backend = TopologyBackend(folder, lambda: [gpu])
-    try:
-        check_sample(backend.read(Lane.COLD, NOW))
-    finally:
-        backend.close()
+    read(TopologyBackend(folder, lambda: [gpu]), Lane.COLD)
 
 
 def use_power(data: bytes, folder: Path) -> None:
@@ -111,22 +105,15 @@ def use_power(data: bytes, folder: Path) -> None:
 
     unpack(data, folder)
     backend = PowerBackend(["hwmon", "rapl"], str(folder), ipmi=absent, spawn=lambda job: job())  # type: ignore[arg-type]  # it always raises
-    try:
-        for second in range(3):
-            check_sample(backend.read(Lane.FAST, Instant(100.0 + second, 1.7e9 + second)))
-    finally:
-        backend.close()
+    read(backend, Lane.FAST, seconds=range(3))
 
 
 def use_host(data: bytes, folder: Path) -> None:
     unpack(data, folder)
     before = psutil.PROCFS_PATH
-    backend = HostBackend(str(folder), str(folder / "sys"))
     try:
-        for second in range(2):
-            check_sample(backend.read(Lane.SLOW, Instant(100.0 + second, 1.7e9)))
+        read(HostBackend(str(folder), str(folder / "sys")), Lane.SLOW, seconds=range(2))
     finally:
-        backend.close()
         psutil.PROCFS_PATH = before
 
 
@@ -148,12 +135,8 @@ def use_jobs(data: bytes, folder: Path) -> None:
         trust_environment=("slurm",),
         read=_readable,
     )
-    try:
-        assert all(number >= 0 for number in read_minors(str(folder), TimedReader(read_file)))
-        for second in (0.0, 20.0):
-            check_sample(backend.read(Lane.SLOW, Instant(100.0 + second, 1.7e9 + second)))
-    finally:
-        backend.close()
+    assert all(number >= 0 for number in read_minors(str(folder), TimedReader(read_file)))
+    read(backend, Lane.SLOW, seconds=(0.0, 20.0))
 
 
 def _readable(path: str, most: int) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from agent.backends.optics import OpticsBackend
@@ -31,8 +32,7 @@ def use_module(data: bytes, folder: Path) -> None:
     (folder / "class" / "net" / "eth0" / "type").write_text("1\n")
     kernel = StandInKernel()
     kernel.modules["eth0"] = module
-    backend = OpticsBackend(folder, kernel.connect)
-    try:
+    with closing(OpticsBackend(folder, kernel.connect)) as backend:
         for seconds in (0.0, 60.0):
             sample = backend.read(Lane.COLD, Instant(100.0 + seconds, 1.7e9))
             check_sample(sample)
@@ -44,8 +44,6 @@ def use_module(data: bytes, folder: Path) -> None:
                 assert offset >= 128 or page == 0
                 assert length <= 128
             module.transfers.clear()
-    finally:
-        backend.close()
 
 
 TARGETS = (

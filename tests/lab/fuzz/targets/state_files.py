@@ -8,7 +8,7 @@ import math
 import struct
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import timezone
 from pathlib import Path
 
@@ -202,8 +202,7 @@ def _field(kind: int, bits: int):
 
 def use_driver(data: bytes, folder: Path) -> None:
     fuzzed = FuzzedGpu(data)
-    source = NvmlSource(fuzzed.driver, wall=lambda: 1.7e9, patience=5.0)
-    try:
+    with closing(NvmlSource(fuzzed.driver, wall=lambda: 1.7e9, patience=5.0)) as source:
         for channel in source.open(NOW):
             for lane in (Lane.FAST, Lane.SLOW, Lane.COLD, Lane.FAST):
                 sample = channel.read(lane, NOW)
@@ -212,8 +211,6 @@ def use_driver(data: bytes, folder: Path) -> None:
                     encode_gaps([gap])
         for event in source.events(0.0):
             encode_events(0, [event])
-    finally:
-        source.close()
 
 
 def use_smi(data: bytes, folder: Path) -> None:
