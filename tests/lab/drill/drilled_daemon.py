@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -10,22 +11,21 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
 from tests.fakes.firmware.preload import FakeFirmware
 from tests.fakes.nvml import build
 from tests.lab.bench import client
-from tests.lab.bench.processes import Program, children, prefer
+from tests.lab.bench.processes import children, prefer, started
 from tests.lab.bench.report import CannotRunError
 from tests.lab.bench.rig import ROOT, Daemon, Rig
 
 GPUS = 8
-START_PATIENCE = 30.0
+PORT = "mlx5_3"
+ADAPTER = f"{PORT}/ports/1/"
 SETTLED_AFTER = 60.0
 """Seconds within which a daemon that was started is to be well."""
 
@@ -70,8 +70,6 @@ FRESH = 3.0
 
 
 class Page:
-    """What a daemon shows at a moment."""
-
     def __init__(self, text: str) -> None:
         self._values: dict[str, dict[str, float]] = {}
         for key, value in client.values_of(text).items():
@@ -93,7 +91,6 @@ class Page:
 
     @property
     def fires(self) -> bool:
-        """Whether the alert fires that always does."""
         return self.total("coldplate_alert", alertname=FIRING, alertstate="firing") == 1
 
     def differs(self, before: Page, names: Sequence[str]) -> str:
@@ -169,68 +166,63 @@ class Drill:
     def log(self) -> str:
         return (self.daemon.folder / "log").read_text(errors="replace")
 
+    def _ask(self, path: str, method: str = "GET", timeout: float = 10.0) -> str | None:
+        """The page; None without one, or with an error."""
+        with suppress(OSError, ValueError):
+            return client.scrape(self.daemon.address, path, method=method, timeout=timeout).text
+        return None
+
     def page(self) -> Page | None:
-        """None if there is none to be had."""
-        try:
-            return Page(self.daemon.page())
-        except (OSError, ValueError):
-            return None
+        text = self._ask("/metrics")
+        return None if text is None else Page(text)
 
     def healthy(self) -> bool:
-        try:
-            client.scrape(self.daemon.address, client.request(self.daemon.address, path="/-/healthy"))
-        except (OSError, ValueError):
-            return False
-        return True
+        return self._ask("/-/healthy") is not None
 
     def active_since(self) -> dict[str, int]:
         """Since when the alerts are active that are to survive everything, seconds; empty without an answer."""
-        request = client.request(self.daemon.address, path="/api/v1/alerts")
-        try:
-            alerts = json.loads(client.scrape(self.daemon.address, request).text)["data"]["alerts"]
-        except (OSError, ValueError):
-            return {}
+        alerts = json.loads(self._ask("/api/v1/alerts") or '{"data": {"alerts": []}}')["data"]["alerts"]
         begun = {each["labels"]["alertname"]: each["activeAt"] for each in alerts}
         return {name: round(_seconds(begun[name])) for name in (FIRING, PENDING) if name in begun}
 
     def driver(self, *commands: str) -> None:
-        """Tell the stand-in for the driver's library what to do from now on."""
         build.command(self.folder / "control", *commands)
 
     def behave(self, **manners: str) -> None:
         """Tell the receiver, the peer and the management controller how to answer from now on; by default, well."""
         _tell_outsiders(self.folder, manners)
 
-    def reload(self) -> int:
-        """Have the configuration read again; the status of the answer, 0 without one."""
-        host, port = self.daemon.address
-        request = urllib.request.Request(f"http://{host}:{port}/-/reload", b"")
-        try:
-            with urllib.request.urlopen(request, timeout=60.0) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as error:
-            error.close()
-            return error.code
-        except OSError:
-            return 0
+    def reload(self) -> bool:
+        """Have the configuration read again; whether it was taken."""
+        return self._ask("/-/reload", "POST", 60.0) is not None
 
     def configure(self, put: Callable[[Path], object] | None = None) -> None:
         """Put something in the place of the configuration, or what belongs there, and have it read."""
         self.config.unlink(missing_ok=True)
-        if put is None:
-            self.config.write_text(self.good)
-        else:
-            put(self.config)
+        (put or (lambda path: path.write_text(self.good)))(self.config)
         self.reload()
 
-    def rules(self, text: str | None = None) -> int:
-        """Give it one more rule file, or take that away, and have it read; the status of the answer."""
+    def rules(self, text: str = "") -> bool:
+        """Give it one more rule file, or take that away, and have it read; whether it was taken."""
         path = self.folder / "site-more.yml"
-        if text is None:
-            path.unlink(missing_ok=True)
-        else:
+        path.unlink(missing_ok=True)
+        if text:
             path.write_text(text)
         return self.reload()
+
+    def take_port(self) -> None:
+        """As after a surprise removal: files that are open say so."""
+        (self.sysfs / "class/infiniband" / PORT).rename(self.folder / PORT)
+        self.firmware.command(f"fail {errno.ENODEV} {ADAPTER}")
+
+    def bring_port(self) -> None:
+        (self.folder / PORT).rename(self.sysfs / "class/infiniband" / PORT)
+        self.firmware.command()
+
+    def hang_up(self, config: str) -> None:
+        """Have this configuration read, as `kill -HUP` does."""
+        self.config.write_text(config)
+        os.kill(self.pid, signal.SIGHUP)
 
     def sabotage(self, **plan: object) -> None:
         """Do the daemon's threads harm from within; it must have been started with `SABOTAGE`."""
@@ -287,14 +279,9 @@ def _tell_outsiders(folder: Path, manners: Mapping[str, str]) -> None:
 def _outsiders(rig: Rig, folder: Path) -> Iterator[dict[str, int]]:
     """The receiver, the peer and the management controller; their ports."""
     command = [sys.executable, "-m", "tests.lab.drill.outsiders", str(folder / "manners")]
-    with Program(command, folder / "outsiders.log", rig.environment, ROOT) as program:
-        until = time.monotonic() + START_PATIENCE
-        while len(words := program.log.read_text().split()) < 6:
-            if not program.alive or time.monotonic() > until:
-                raise CannotRunError(
-                    f"the receiver, peer and management controller do not serve: {program.log.read_text()[-500:]}"
-                )
-            time.sleep(0.05)
+    with started(command, folder / "outsiders.log", rig.environment, ROOT) as program:
+        program.wait_for("the receiver, the peer or the management controller", lambda log: len(log.split()) >= 6)
+        words = program.log.read_text().split()
         yield {name: int(port) for name, port in zip(words[::2], words[1::2], strict=True)}
 
 
@@ -302,10 +289,7 @@ def _outsiders(rig: Rig, folder: Path) -> Iterator[dict[str, int]]:
 def _small_file_system(path: Path) -> Iterator[bool]:
     """A folder that can be full: a file system of 8 MiB in memory, where mounting is allowed; whether it was."""
     path.mkdir()
-    try:
-        mounted = subprocess.run([*MOUNT, str(path)], capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        mounted = False
+    mounted = subprocess.run([*MOUNT, str(path)], capture_output=True, check=False).returncode == 0
     try:
         yield mounted
     finally:

@@ -60,7 +60,6 @@ class CannedSite:
         ).encode()  # fmt: skip
 
     def page(self, number: int) -> bytes:
-        """The page of one node."""
         tick = int((time.time() - self._began) * self._plan.pace / INTERVAL_SECONDS)
         if tick != self._sampled:
             self._sampled = tick
@@ -97,7 +96,6 @@ async def _serve(nodes: int, profile: str, port: int, plan: Plan) -> None:
 
 
 def main() -> None:
-    """Serve until ended."""
     parser = argparse.ArgumentParser(prog="python -m tests.lab.fleet.canned_site")
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--profile", default="lean")

@@ -157,7 +157,6 @@ def taken_there(recent: Recent, files: Sequence[str], folder: Path) -> list[bool
 
 
 def problem_here(text: str) -> str:
-    """What is wrong with a file here; empty where it is loaded."""
     try:
         rulefile.parse(text, "rules.yml")
     except RuleFileError as error:

@@ -11,14 +11,13 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from alerts.promql import EvaluationError, PromqlError, Sample, Scalar, Storage, compile_query, make_labels
 from alerts.template import Element, RenderError, Root, TemplateError, compile_template
 from alerts.template.quoting import from_octets, printable
 from tests.lab.parity.oracles import Recent
-from tests.servers import free_port
+from tests.servers import prometheus
 
 ALERT = "A"
 VALUES = (80.5, 0.0, 1234567.0, -0.05, 3.0)
@@ -188,42 +187,22 @@ def refused(recent: Recent, templates: Sequence[tuple[int, str]], folder: Path) 
     return {templates[int(place) - 3][0] for place in places}
 
 
-@contextmanager
-def running(recent: Recent, rules: str, folder: Path) -> Iterator[str]:
-    """A Prometheus that evaluates a rule file; its address."""
-    (folder / "rules.yml").write_text(rules)
-    config = {"global": {"external_labels": EXTERNAL}, "rule_files": ["rules.yml"]}
-    (folder / "prometheus.yml").write_text(json.dumps(config))
-    port = free_port()
-    command = [
-        recent.prometheus, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}", f"--web.external-url={URL}", "--log.level=error",
-    ]  # fmt: skip
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        yield f"http://127.0.0.1:{port}/path"
-    finally:
-        process.kill()
-        process.wait()
-
-
 def printed_there(recent: Recent, templates: Sequence[tuple[int, str]], value: float, folder: Path) -> dict[int, str]:
     """What Prometheus prints, by the template's number."""
-    end = time.monotonic() + 120
-    with running(recent, rules_of(templates, value), folder) as url:
-        found: dict[int, str] = {}
+    (folder / "rules.yml").write_text(rules_of(templates, value))
+    config = json.dumps({"global": {"external_labels": EXTERNAL}, "rule_files": ["rules.yml"]})
+    found: dict[int, str] = {}
+    prefix = "--web.route-prefix=/"  # the path of the external URL, which templates show, is not that of its pages
+    with prometheus(config, folder, recent.prometheus, f"--web.external-url={URL}", prefix) as url:
+        end = time.monotonic() + 120
         while len(found) < len(templates):
-            assert time.monotonic() < end, (folder / "log").read_text()[-2000:]
+            assert time.monotonic() < end, (folder / "prometheus.log").read_text()[-2000:]
             time.sleep(0.2)
-            try:
-                with urllib.request.urlopen(f"{url}/api/v1/alerts", timeout=30) as answer:
-                    text = printable(from_octets(answer.read()))  # a text's bytes are written as they are
-            except OSError:
-                continue
+            with urllib.request.urlopen(f"{url}/api/v1/alerts", timeout=30) as answer:
+                text = printable(from_octets(answer.read()))  # a text's bytes are written as they are
             alerts = json.loads(text)["data"]["alerts"]
             found = {int(alert["labels"]["i"]): alert["annotations"].get("t", "") for alert in alerts}
-        return found
+    return found
 
 
 def printed_here(template: str, value: float) -> str | None:
