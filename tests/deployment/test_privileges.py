@@ -14,7 +14,6 @@ pytestmark = pytest.mark.release
 
 
 def powers(found: tuple[dict[str, Any], ...]) -> dict[str, Any]:
-    """All that a pod gets of its node, and with which rights."""
     spec, agent = pod(found), container(found)
     of_node = {each["name"]: each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each}
     writable = {mount["name"] for mount in agent["volumeMounts"] if not mount.get("readOnly")} & of_node.keys()

@@ -158,7 +158,6 @@ CLOCK_STEPS = 17
 
 
 def job(nodes: int, gpus: int = 8, **changed: Clock) -> list[Clock]:
-    """Return a job at work, with some GPUs changed: by `n1g3`."""
     usual = {f"n{node}g{gpu}": Clock(node, gpu) for node in range(nodes) for gpu in range(gpus)}
     return list({**usual, **changed}.values())
 

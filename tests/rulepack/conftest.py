@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from agent import cli
 from agent.backends.synthetic import load_scenario
 from agent.model import Alert
-from alerts.rulefile import RuleFile, load
+from alerts.rulefile import AlertingRule, RecordingRule, RuleFile, load
 from tests.lab.score.play import Play
 from tests.servers import need
 
+T = TypeVar("T", AlertingRule, RecordingRule)
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "alerts" / "rules"
 OF_A_FLEET = ROOT / "packaging" / "fleet" / "rules"
 
 
 class Judge:
-    """A program that checks or tests rules."""
-
     def __init__(self, run: Callable[..., tuple[int, str]]) -> None:
         self._run = run
 
     def __call__(self, action: str, *files: Path) -> int:
-        """Return the exit status."""
         return self._run(action, *files)[0]
 
     def failed(self, *files: Path) -> list[str]:
@@ -77,8 +76,11 @@ class Node:
         return found
 
     def alert(self, name: str) -> Alert:
-        """The first alert of a name that fires at the end."""
         return next(alert for alert in self._play.firing() if alert.rule == name)
+
+
+def rules_of(files: Iterable[RuleFile], kind: type[T]) -> Iterator[T]:
+    return (rule for file in files for group in file.groups for rule in group.rules if isinstance(rule, kind))
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from agent.catalogue import BY_NAME
 from alerts.rulefile import AlertingRule, RecordingRule, RuleFile
+from tests.rulepack.conftest import rules_of
 from tests.rulepack.expected import told
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,18 +25,6 @@ OF_BOTH = {"AgentDown"}
 """The pack has it for a single server, and a fleet's shards for themselves."""
 SECTIONS = ("## What it means, and why it matters", "## Do first", "## Confirm", "## Look-alikes", "## Escalate")
 QUERY_IN_TEMPLATE = re.compile(r'printf "(?:[^"]*\()?([a-z_:0-9]+)\{')
-
-
-def alerting(pack: list[RuleFile]) -> Iterator[AlertingRule]:
-    for file in pack:
-        for group in file.groups:
-            yield from (rule for rule in group.rules if isinstance(rule, AlertingRule))
-
-
-def recording(pack: list[RuleFile]) -> Iterator[RecordingRule]:
-    for file in pack:
-        for group in file.groups:
-            yield from (rule for rule in group.rules if isinstance(rule, RecordingRule))
 
 
 def names_read(rule: AlertingRule | RecordingRule) -> set[str]:
@@ -72,17 +60,17 @@ def test_every_metric_that_a_rule_reads_is_in_the_catalogue_or_recorded_in_the_s
 def test_every_metric_that_an_annotation_asks_for_is_there(pack: list[RuleFile]) -> None:
     asked = {name for path in RULES for name in QUERY_IN_TEMPLATE.findall(path.read_text())}
     assert "coldplate_gpu_job_info" in asked
-    assert asked <= {rule.name for rule in recording(pack)} | BY_NAME.keys()
+    assert asked <= {rule.name for rule in rules_of(pack, RecordingRule)} | BY_NAME.keys()
 
 
 def test_every_recording_rule_is_named_by_level_metric_and_operation(pack: list[RuleFile]) -> None:
     shape = r"(gpu|job|node|port|nvswitch|rack|feed):[a-z][a-z0-9_]*:[a-z0-9_]+"
-    wrong = [rule.name for rule in recording(pack) if not re.fullmatch(shape, rule.name)]
+    wrong = [rule.name for rule in rules_of(pack, RecordingRule) if not re.fullmatch(shape, rule.name)]
     assert wrong == []
 
 
 def test_every_alert_has_a_severity_and_says_what_to_do(pack: list[RuleFile]) -> None:
-    for rule in alerting(pack):
+    for rule in rules_of(pack, AlertingRule):
         assert re.fullmatch(r"([A-Z][a-z0-9]*)+", rule.name)
         labels = {name: template.render for name, template in rule.labels}
         assert set(labels) - {"cause", "sign"} == {"severity"}, rule.name
@@ -101,7 +89,7 @@ CHANGES = re.compile(r"-pl\b|-r\b|--gpu-reset|\b(start|stop|restart|reload|set|c
 
 
 def commands(pack: list[RuleFile]) -> dict[str, str]:
-    return {rule.name: dict(rule.annotations)["command"].source for rule in alerting(pack)}
+    return {rule.name: dict(rule.annotations)["command"].source for rule in rules_of(pack, AlertingRule)}
 
 
 def test_every_command_is_one_line_for_a_shell_and_only_looks(
@@ -139,13 +127,13 @@ def test_every_severity_is_one_of_three_and_every_runbook_is_the_alerts_own() ->
 def test_every_alert_has_a_runbook_and_every_runbook_an_alert(
     pack: list[RuleFile], servers_only: list[RuleFile]
 ) -> None:
-    names = [rule.name for rule in (*alerting(pack), *alerting(servers_only))]
+    names = [rule.name for rule in rules_of([*pack, *servers_only], AlertingRule)]
     assert {name for name in names if names.count(name) > 1} == OF_BOTH | LADDERS
     assert {path.stem for path in RUNBOOKS.glob("*.md")} - {"README"} == set(names)
 
 
 def test_every_runbook_has_every_section(pack: list[RuleFile], servers_only: list[RuleFile]) -> None:
-    for rule in (*alerting(pack), *alerting(servers_only)):
+    for rule in rules_of([*pack, *servers_only], AlertingRule):
         text = (RUNBOOKS / f"{rule.name}.md").read_text()
         assert text.startswith(f"# {rule.name}\n")
         assert [section for section in SECTIONS if section not in text] == [], rule.name
@@ -155,7 +143,7 @@ def test_every_alert_has_a_case_that_fires_and_one_that_is_silent(pack: list[Rul
     tests = "".join(path.read_text() for path in (ROOT / "alerts" / "tests").glob("*.yml"))
     silent = set(re.findall(r"alertname: (\w+), exp_alerts: \[\]", tests))
     firing = set(re.findall(r"alertname: (\w+)\n +exp_alerts:\n +- exp_labels", tests))
-    names = {rule.name for rule in alerting(pack)}
+    names = {rule.name for rule in rules_of(pack, AlertingRule)}
     assert firing == names
     assert silent >= names
 
@@ -163,4 +151,4 @@ def test_every_alert_has_a_case_that_fires_and_one_that_is_silent(pack: list[Rul
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda page: page.name)
 def test_a_document_names_alerts_that_exist(page: Path, pack: list[RuleFile], servers_only: list[RuleFile]) -> None:
     named = set(re.findall(r"\b(?:Gpu|Rack|Infiniband|NvLink|Node|Agent)[A-Z][A-Za-z]+\b", page.read_text()))
-    assert named <= {rule.name for rule in (*alerting(pack), *alerting(servers_only))}
+    assert named <= {rule.name for rule in rules_of([*pack, *servers_only], AlertingRule)}

@@ -26,8 +26,6 @@ faults: [{kind: power-loss, rack: r2, at: 30s, duration: 30s}]
 
 
 class AskedSite:
-    """The pages of a site at a moment that is set."""
-
     def __init__(self, profile: str = "default") -> None:
         self.now = 10.0
         site = PlayedSite(SITE)

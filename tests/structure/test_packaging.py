@@ -19,7 +19,7 @@ from tests.servers import need
 ROOT = Path(__file__).resolve().parents[2]
 UNITS = ROOT / "packaging" / "systemd"
 EXPOSURE = {"coldplate.service": 1.6, "coldplate-broker.service": 1.6, "coldplate-kubelet.service": 1.0}
-"""The most that `systemd-analyze security` may find; the checks on a running systemd hold the same."""
+"""The most that `systemd-analyze security` may find."""
 
 
 EXTRAS = {

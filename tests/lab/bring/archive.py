@@ -39,7 +39,6 @@ class Archive:
 
     @staticmethod
     def exists() -> bool:
-        """Whether this machine has such an archive at all."""
         return all(shutil.which(each) for each in ("apt-get", "apt-config", "dpkg-deb"))
 
     def fetch(self, *packages: str, dependencies: bool = False) -> list[Path]:
@@ -88,7 +87,6 @@ class Archive:
         part.rename(folder)
 
     def tidy(self) -> None:
-        """Throw lists and downloads away, once all is unpacked."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self._looked = False
 

@@ -155,7 +155,6 @@ class Programs:
         return int(bool(missing) and strict)
 
     def _provide(self, program: Program) -> str:
-        """The reason that there is none, or nothing."""
         ours = self._folder / "usr" / "bin" / program.name
         if self._machine_has(program):
             ours.unlink(missing_ok=True)

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.bring import deployers
 from tests.lab.bring.archive import Archive, ShortageError
 from tests.lab.bring.command import main
 from tests.lab.bring.programs import Program, Programs, is_recent
@@ -85,7 +84,6 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
 
 @pytest.fixture
 def made(fresh: Checkout, capsys: pytest.CaptureFixture[str]) -> Checkout:
-    """One that is complete for `run`."""
     assert fresh.provide() == 0
     assert fresh.works()
     (fresh.venv / "mark").touch()  # which is gone when the environment is made again
@@ -211,15 +209,6 @@ def test_an_old_prometheus_is_of_no_use(tmp_path: Path) -> None:
     for version, good in (("3.5.3+ds1", True), ("3.11.0", True), ("3.4.9", False), ("2.53.5", False)):
         made = program(tmp_path / "program", f"echo 'prometheus, version {version} (branch: x)'")
         assert (is_recent(made) == "") is good, version
-
-
-def test_every_file_that_pip_brings_is_locked_by_its_hash() -> None:
-    for name in (deployers.PROGRAMS, deployers.LOCKED):
-        text = (ROOT / name).read_text()
-        wanted = [line for line in text.replace("\\\n", "").splitlines() if line and not line.startswith("#")]
-        assert wanted
-        assert all("==" in line and "--hash=sha256:" in line for line in wanted), name
-        assert not any(word in text for word in ("http:", "https:", "file:", "index-url", "find-links"))
 
 
 # -- make -------------------------------------------------------------------------------------------------------------

@@ -25,7 +25,6 @@ QUICK = 600
 
 
 def alerts_of(pack: Iterable[RuleFile]) -> list[str]:
-    """The names of all alerts, in the order of the files."""
     rules = [rule for file in pack for group in file.groups for rule in group.rules]
     return list(dict.fromkeys(rule.name for rule in rules if isinstance(rule, AlertingRule)))
 
@@ -115,7 +114,6 @@ def _positive(text: str) -> int:
 
 
 def _play_all(wanted: Sequence[Part], jobs: int) -> list[Verdict]:
-    """All verdicts, in the order of the table whichever play ended first."""
     progress = Progress()
     total = sum(part.seconds for part in wanted)
     progress.say(f"{len(wanted)} plays, {total / 3600:.1f} node-hours, {jobs} at a time")

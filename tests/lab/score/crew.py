@@ -21,7 +21,6 @@ _pack: tuple[RuleFile, ...] = ()
 
 
 def played(part: Part, pack: Sequence[RuleFile]) -> Verdict:
-    """How one play goes."""
     expectation, scenario = part.expectation, part.scenario()
     play = Play(scenario, pack, expectation.rack).until(part.seconds)
     play.close()

@@ -88,7 +88,6 @@ def render(verdicts: Sequence[Verdict], alerts: Sequence[str], digest: str, work
 
 
 def head(digest: str) -> str:
-    """The text above the tables."""
     return _HEAD.format(digest=digest, plays=PLAYS)
 
 

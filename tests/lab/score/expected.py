@@ -95,5 +95,4 @@ class Expectation:
 
     @property
     def named(self) -> set[str]:
-        """The alerts that must or may fire."""
         return {each.alert for each in self.must} | {each.alert for each in self.may}

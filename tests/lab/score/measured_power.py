@@ -1,10 +1,4 @@
-"""Plays the measured power of other people's nodes through the rack rules, against budgets that shrink.
-
-The data are those of MLPerf Training 4.0 (github.com/mlcommons/training_results_v4.0), fetched by whoever scores: the
-power of each node of a run every two seconds, in lines whose key is `power_reading` and whose value is in watts.
-Consecutive nodes make a rack. Nobody measured a fault: the data say how early and how often the rules warn, not whether
-a breaker would have tripped.
-"""
+"""Plays the measured power of other people's nodes through the rack rules, against budgets that shrink."""
 
 from __future__ import annotations
 

@@ -58,14 +58,11 @@ TARGET = (("instance", "node:19400"), ("job", "coldplate"))
 
 
 def load_pack() -> tuple[RuleFile, ...]:
-    """The rule files that are shipped."""
     return tuple(rulefile.load(path, default_step=PERIOD) for path in sorted(RULES.glob("*.yml")))
 
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """An alert that began to fire, and the second of the play at which it did."""
-
     alert: str
     labels: Labels
     at: float
@@ -199,11 +196,9 @@ class Play:
         return self.now.wall
 
     def close(self) -> None:
-        """Lets go of the source."""
         self._source.close()
 
     def firing(self) -> list[Alert]:
-        """The alerts that fire now."""
         return [alert for _, group in self._engine.groups() for alert in group.firing()]
 
     @property

@@ -50,7 +50,6 @@ class Part:
         return EXPECTED[self.name]
 
     def scenario(self) -> Scenario:
-        """What is played."""
         as_shipped = of_name(self.name)
         return as_shipped if self.number == 0 else _varied(as_shipped, self)
 
