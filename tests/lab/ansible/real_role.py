@@ -1,7 +1,4 @@
-"""The role, played by the real Ansible against this machine, whose directories and systemctl are a test's own.
-
-`make test-ansible` runs this: Ansible takes half a minute of a processor for it.
-"""
+"""The role, played by the real Ansible against this machine, whose directories and systemctl are a test's own."""
 
 from __future__ import annotations
 
@@ -43,8 +40,6 @@ all:
 
 
 class Site:
-    """A machine with the program, and a person with an inventory."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.etc = folder / "etc"
@@ -96,7 +91,6 @@ def site(tmp_path: Path) -> Site:
 
 
 def changes(output: str) -> dict[str, list[str]]:
-    """The tasks and handlers of each play that changed something."""
     found: dict[str, list[str]] = {}
     play = task = ""
     for line in output.splitlines():

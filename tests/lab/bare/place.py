@@ -8,9 +8,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 from tests.lab.bare.machine import Machine
 from tests.lab.bare.outcome import Outcome
@@ -35,7 +35,6 @@ class Checkout:
         )  # fmt: skip
 
     def put(self, folder: Path) -> None:
-        """Its files, without a repository, in a new folder."""
         if not self._commit:
             ignored = [line.strip("/") for line in (self._root / ".gitignore").read_text(encoding="utf-8").split()]
             shutil.copytree(self._root, folder, symlinks=True, ignore=shutil.ignore_patterns(".git", *ignored))
@@ -89,21 +88,19 @@ UID = 1000
 CHECKOUT = "my work/coldplate"
 """Below the home folder; the space is meant."""
 LIMIT = 45 * 60
+SEARCHED = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 OF_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
 APART = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child"]
 
 
-class Place(ABC):
-    """One line of the table."""
-
+class Place(Protocol):
     title: str
 
-    @abstractmethod
     def run(self, checkout: Checkout, tests: str) -> Outcome:
         """Try it. Its processes and mounts, and what it writes outside `.programs/bare`, are gone afterwards."""
 
 
-class BareRoot(Place):
+class BareRoot:
     """A copy of a bare root, thrown away afterwards, with nothing but the checkout and the ways to the network."""
 
     def __init__(self, roots: Roots, suite: str, user: str, folder: Path, machine: Machine) -> None:
@@ -136,7 +133,6 @@ class BareRoot(Place):
             shutil.copy2(base / "etc" / name, upper / "etc" / name)
             with (upper / "etc" / name).open("a") as file:
                 file.write(line + "\n")
-        (upper / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
         (run / "bind").write_text("".join(f"{each}\n" for each in self._machine.folders))
         checkout.put(upper / str(home)[1:] / CHECKOUT)
         shutil.copy2(TRIED, upper / "inside.py")
@@ -148,7 +144,7 @@ class BareRoot(Place):
     def _enter(self, base: Path, run: Path, home: Path, tests: str) -> None:
         number = "root" if self._user == "root" else str(UID)
         environment = {
-            **self._machine.environment, "HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            **self._machine.environment, "HOME": str(home), "PATH": SEARCHED,
             "USER": "root" if self._user == "root" else "someone", "TERM": "dumb",
         }  # fmt: skip
         inside = f'cd "{home}/{CHECKOUT}" && touch /mnt/out/began && exec python3 /inside.py /mnt/out python3 "$0"'
@@ -210,7 +206,7 @@ def changes(root: Path, checkout: Path, since: float) -> list[str]:
     return found
 
 
-class Here(Place):
+class Here:
     """This machine, with one of its Pythons, in a copy of its own of the checkout."""
 
     def __init__(self, python: Path, folder: Path) -> None:

@@ -28,7 +28,6 @@ PARTS = {
 
 
 def main() -> None:
-    """Write them all."""
     metrics = metrics_document.render() + migration_document.render()
     (DOCS / "metrics.md").write_text(metrics, encoding="utf-8")
     for name, splice in PARTS.items():

@@ -61,7 +61,6 @@ November 2026) when it writes them for Prometheus: for a site that collects host
 
 
 def render() -> str:
-    """Return the tables, as they follow the reference of metrics."""
     return "\n".join([_INTRODUCTION, *(part for profile in PROFILES.values() for part in _section(profile))])
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.lab.bare.machine import Machine
-from tests.lab.bare.place import APART, ENTER, why_no_root_can_be_entered
+from tests.lab.bare.place import APART, ENTER, SEARCHED, why_no_root_can_be_entered
 from tests.lab.bare.roots import Roots
 from tests.lab.bring.archive import Archive, ShortageError
 
@@ -48,14 +48,13 @@ class PackageTrial:
             each.mkdir(parents=True)
         run.chmod(0o755)
         self._machine.furnish(run / "upper")
-        (run / "upper" / "etc" / "hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
         (run / "bind").write_text("".join(f"{each}\n" for each in self._machine.folders))
         for each in (INSIDE, *files):
             shutil.copy2(each, run / "out")
 
     def _settings(self) -> list[str]:
         settings = {
-            **self._machine.environment, "HOME": "/root", "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            **self._machine.environment, "HOME": "/root", "PATH": SEARCHED,
             "TERM": "dumb", "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive", "SUITE": self._suite,
         }  # fmt: skip
         return [f"{name}={value}" for name, value in settings.items()]
@@ -80,7 +79,6 @@ def main() -> int:
 
 
 def _newest(kind: str) -> Path:
-    """What make has just built."""
     files = sorted((ROOT / "dist").glob(f"coldplate*.{kind}"), key=lambda each: each.stat().st_mtime)
     if not files:
         sys.exit(f"coldplate: there is no dist/coldplate*.{kind}: make deb rpm single")
