@@ -33,7 +33,6 @@ FRAGMENTS = tuple(
         "/dev/zero", "*",
     )
 )  # fmt: skip
-"""What is put into a file somewhere."""
 
 NUMBERS = (
     b"0", b"-1", b"1", b"255", b"256", b"65536", b"2147483648", b"4294967296", b"9223372036854775808", b"1e400",
