@@ -35,27 +35,7 @@ NODES = ("node7", "node8")
 ONSET = "12s"
 """By then the server has scraped both nodes, also on a machine that is busy."""
 
-FAULTY = f"""
-description: Faults whose alerts tell numbers that stand still.
-topology: dgx-h100
-seed: 11
-jobs:
-  - {{id: "7002", name: moe-pretrain, user: ada, account: research, partition: h100,
-     gpus: 0-4, parallelism: data, memory: 0.85, phases: [{{kind: training}}]}}
-faults:
-  - {{kind: power-brake, gpu: 1, at: {ONSET}}}
-  - {{kind: nvlink-down, gpu: 2, link: 7, at: {ONSET}}}
-  - {{kind: nvlink-down, gpu: 2, link: 8, at: {ONSET}}}
-  - {{kind: pcie, gpu: 3, at: {ONSET}, width: 8}}
-  - {{kind: row-remap, gpu: 4, at: {ONSET}, failure: true}}
-  - {{kind: hot, gpu: 0, at: {ONSET}, resistance: 8, inlet: 40}}
-  - {{kind: xid, gpu: 5, at: {ONSET}, code: 94}}
-  - {{kind: xid, gpu: 5, at: {ONSET}, code: 150}}
-  - {{kind: hang, gpu: 6, at: {ONSET}}}
-  - {{kind: lost, gpu: 7, at: {ONSET}}}
-  - {{kind: ib-down, port: mlx5_3, at: {ONSET}}}
-  - {{kind: ib-rate, port: mlx5_5, at: {ONSET}, rate: 200Gb/s}}
-"""
+FAULTY = Path(__file__).with_name("live.scenario.yaml").read_text()
 STEADY = {
     "GpuLost", "GpuPcieDegraded", "GpuRecoveryActionNeeded", "GpuRowRemap",
     "GpuXidInfo", "GpuXid", "GpuXidUnknown", "InfinibandRateDegraded", "InfinibandPortDown",
@@ -94,7 +74,6 @@ class Told(NamedTuple):
 
 
 Alerts = dict[tuple[tuple[str, str], ...], Told]
-"""By all labels."""
 
 
 def alerts_at(url: str) -> Alerts:

@@ -107,15 +107,3 @@ def test_every_alert_leads_to_its_runbook_on_an_agent_that_knows_of_it() -> None
     for each in told():
         host = each.labels.get("instance", "n1")
         assert each.notes["runbook_url"] == f"http://{host}/runbooks/{each.name}"
-
-
-def test_a_text_that_has_a_gpu_reset_has_the_agent_paused_before() -> None:
-    """The agent holds the device, and the driver resets none that is in use."""
-    resetting = {
-        each.name for each in told() if re.search(r"gpu-reset|reset (the|all) GPUs?\b", each.notes["description"])
-    }
-    assert {"GpuEccErrors", "GpuRowRemap", "GpuXid", "NvLinkDown"} <= resetting
-    for each in told():
-        text = each.notes["description"]
-        for found in re.finditer(r"gpu-reset|reset (the|all) GPUs?\b", text):
-            assert re.search(r"coldplate pause --for", text[: found.start()]), text

@@ -191,9 +191,7 @@ def test_patterns_for_re_are_in_the_code() -> None:
     assert computed == []
 
 
-STARTERS = {
-    "agent.commands.record.recorded_command": "the command that a user has recorded",
-}
+STARTERS = {"agent.commands.record.recorded_command": "the command that a user has recorded"}
 """Modules that start a program without the module subprocess, and which one."""
 
 

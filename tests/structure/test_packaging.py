@@ -22,12 +22,7 @@ EXPOSURE = {"coldplate.service": 1.6, "coldplate-broker.service": 1.6, "coldplat
 """The most that `systemd-analyze security` may find."""
 
 
-EXTRAS = {
-    "dashboards": "grafanalib",
-    "kubernetes": "grpc",
-    "otlp": "opentelemetry",
-    "top": "rich",
-}
+EXTRAS = {"dashboards": "grafanalib", "kubernetes": "grpc", "otlp": "opentelemetry", "top": "rich"}
 """The module that each extra brings."""
 
 

@@ -11,16 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from tests.lab.bench import rules, sampling, scrapes
-from tests.lab.bench.report import (
-    CannotRunError,
-    Line,
-    Progress,
-    Section,
-    Verdict,
-    description,
-    peers,
-    table,
-)
+from tests.lab.bench.report import CannotRunError, Line, Progress, Section, Verdict, description, peers, table
 from tests.lab.bench.rig import QUICK, Pace, Rig, ended_early
 
 MEASUREMENTS: dict[str, Callable[[Rig], Section]] = {
@@ -42,8 +33,6 @@ def main(arguments: Sequence[str]) -> int:
     progress.say(f"setting up; load average {os.getloadavg()[0]:.2f} on {os.cpu_count()} processors")
 
     def measure(rig: Rig) -> None:
-        for file in rig.uncompiled:
-            progress.say(f"no byte-code: {file}; memory and start will look worse than installed")
         sections.extend(_measure(name, rig) for name in parsed.only or MEASUREMENTS)
 
     if (status := ended_early(QUICK if parsed.quick else Pace(), progress, measure)) is not None:

@@ -96,19 +96,11 @@ PACKAGES = ("agent", "alerts", "exporters")
 NODE_EXPORTER = "prometheus-node-exporter"
 NVITOP = "nvitop-exporter"
 SERVING = re.compile(r"https?://127\.0\.0\.1:(\d+)/")
-"""What the log of a daemon that serves has."""
 
 _SCRIPT = """\
 import sys
 from agent.cli import entry
 sys.exit(entry())
-"""
-_UNCOMPILED = """\
-import importlib.util, os, sys
-import agent.cli, agent.daemon.service, agent.worker.loop, agent.backends.nvml
-files = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
-missing = [f for f in files if f.endswith(".py") and not os.path.exists(importlib.util.cache_from_source(f))]
-print(agent.__file__, *missing, sep="\\n")
 """
 
 
@@ -183,18 +175,6 @@ class Rig:
             "LD_LIBRARY_PATH": str(self.directory / "driver"),
         }
         self.environment.pop(build.CONTROL, None)
-        self.uncompiled = self._check_installation()
-
-    def _check_installation(self) -> list[str]:
-        """Modules of the agent, of libraries or of Python that have no byte-code."""
-        done = subprocess.run(
-            [sys.executable, "-c", _UNCOMPILED], env=self.environment, cwd=self.directory,
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        agent, *missing = done.stdout.splitlines()
-        if not agent.startswith(str(self.site)):
-            raise CannotRunError(f"the agent that would run is {agent}, not the copy in {self.site}")
-        return missing
 
     @contextmanager
     def coldplate(

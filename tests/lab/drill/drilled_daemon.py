@@ -5,17 +5,18 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
+from tests.daemon.conftest import samples
 from tests.fakes.firmware.preload import FakeFirmware
 from tests.fakes.nvml import build
 from tests.lab.bench import client
@@ -29,30 +30,13 @@ ADAPTER = f"{PORT}/ports/1/"
 SETTLED_AFTER = 60.0
 """Seconds within which a daemon that was started is to be well."""
 
-RULES = """\
-groups:
-- name: site
-  rules:
-  - {alert: Always, expr: 'vector(1)'}
-  - {alert: Waits, expr: 'vector(1)', for: 1d}
-  - {alert: Refused, expr: 'coldplate_config_last_reload_successful == 0'}
-"""
-CONFIG = """\
-web: {{enable_lifecycle: true}}
-backends: {{power: [redfish, estimate], redfish: {{url: 'http://127.0.0.1:{controller}'}}}}
-rules: {{files: [builtin, {rules}/site*.yml]}}
-notify:
-  resend: 1s
-  alertmanager: {{urls: ['http://127.0.0.1:{receiver}'], timeout: 3s}}
-  webhook: {{urls: ['http://127.0.0.1:{receiver}/hook'], timeout: 3s}}
-rack: {{name: r1, peers: [{rules}/peers.json]}}
-"""
+RULES = Path(__file__).with_name("drilled.rules.yml").read_text()
+CONFIG = Path(__file__).with_name("drilled.yaml").read_text()
 FIRING, PENDING = "Always", "Waits"
 """The alerts of RULES that are to survive everything."""
 MOUNT = ("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs")
 SABOTAGE = ("-m", "tests.daemon.sabotage")
 
-_NAME = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 DEVICES = ("coldplate_gpu_up", "coldplate_infiniband_port_up", "coldplate_worker_up", "coldplate_backend_up")
 """What a page has to show as it did before the fault, for the devices to be back."""
 STATE_WRITTEN = "coldplate_state_write_successful"
@@ -71,23 +55,20 @@ FRESH = 3.0
 
 class Page:
     def __init__(self, text: str) -> None:
-        self._values: dict[str, dict[str, float]] = {}
-        for key, value in client.values_of(text).items():
-            name, _, labels = key.partition("{")
-            self._values.setdefault(name, {})[labels] = value
+        self._values = defaultdict[str, dict[tuple[tuple[str, str], ...], float]](dict)
+        for name, labels, value in samples(text):
+            self._values[name][tuple(labels.items())] = value
 
     def family(self, name: str, label: str = "") -> dict[str, float]:
         """Values of one metric by one of its labels; added up where several have the same."""
-        found: dict[str, float] = {}
-        for labels, value in self._values.get(name, {}).items():
-            key = dict(_NAME.findall(labels)).get(label, "")
-            found[key] = found.get(key, 0.0) + value
-        return found
+        found = Counter[str]()
+        for labels, value in self._values[name].items():
+            found[dict(labels).get(label, "")] += value  # type: ignore[assignment]  # a counter takes any number
+        return dict(found)
 
     def total(self, name: str, **labels: str) -> float:
         """The sum of a metric's values, of those series that have these labels."""
-        wanted = set(labels.items())
-        return sum(value for own, value in self._values.get(name, {}).items() if wanted <= set(_NAME.findall(own)))
+        return sum(value for own, value in self._values[name].items() if labels.items() <= dict(own).items())
 
     @property
     def fires(self) -> bool:
@@ -99,15 +80,15 @@ class Page:
         An empty page says of nothing how it was.
         """
         for name in names:
-            was, now = before._values.get(name, {}), self._values.get(name, {})
+            was, now = before._values[name], self._values[name]
             keys = sorted(key for key in was.keys() | now.keys() if was.get(key) != now.get(key))
             # A thread that has begun meanwhile, such as one that writes a file, is no harm.
             if name == "coldplate_thread_up":
                 keys = [key for key in keys if key in was or not now[key]]
             if before._values and keys:
-                return f"{name}{{{keys[0]}"
+                return f"{name}{dict(keys[0])}"
         for name in ("coldplate_gpu_sample_age_seconds", "coldplate_sample_age_seconds"):
-            if any(age > FRESH for age in self._values.get(name, {}).values()):
+            if any(age > FRESH for age in self._values[name].values()):
                 return f"{name} above {FRESH:.0f} s"
         return ""
 

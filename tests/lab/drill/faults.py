@@ -102,8 +102,7 @@ AT_START = Fault(
     lambda before, now: not now.family("coldplate_backend_up", "backend").get("nvml"),
     lambda before, now: now.total("coldplate_gpu_up") == GPUS, device=True,
 )  # fmt: skip
-STARTS = ((AT_START, ("hang-init",)),)
-"""Each with what the driver is given before the daemon starts."""
+"""Of a daemon whose driver was told `hang-init` before it started."""
 
 # -- Files of sysfs ----------------------------------------------------------------------------------------------------
 
@@ -152,24 +151,7 @@ FILES = (
 
 # -- Rules and configurations ------------------------------------------------------------------------------------------
 
-DEAR = r"""
-groups:
-- name: dear
-  rules:
-  - {record: steps, expr: 'max_over_time(rate(coldplate_gpu_power_watts[1m])[1d:1ms])'}
-  - {record: every, expr: 'sum_over_time({__name__=~".+"}[1h])'}
-  - {record: pairs, expr: 'count(group by (__name__, gpu, link) ({__name__=~".+"}) * on () group_left vector(1))'}
-- name: backtracks
-  rules:
-  - alert: Backtracks
-    expr: label_replace(coldplate_gpu_up{uuid=~"(([0-9a-z-])+)+!|(a+)+b|.*"}, "x", "$1", "uuid", "(([0-9a-z-])+)+!")
-    annotations: {text: '{{ match `(a+)+b` "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!" }}'}
-- name: bombs
-  rules:
-  - alert: Doubles
-    expr: coldplate_gpu_up > 0
-    annotations: {text: '{{ $x := `aaaaaaaa` }}{{ range query `{job=~".+"}` }}{{ $x = print $x $x }}{{ end }}{{ $x }}'}
-"""
+DEAR = Path(__file__).with_name("dear.rules.yml").read_text()
 REFUSED = "refused with the place named, the one before stays in force"
 CONFIG_REFUSED = shrunk("coldplate_config_last_reload_successful")
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -321,7 +303,6 @@ PLAIN: Sequence[Fault] = (
     Fault("nothing", "nothing", lambda drill: None, lambda drill: None),
     *DRIVER, *FILES, *RULES, *OUTSIDERS, *SYSTEM,
 )  # fmt: skip
-"""For one daemon, one after the other."""
 
 # -- Threads that end by an exception, and daemons that are killed: for daemons of their own ---------------------------
 

@@ -10,7 +10,7 @@ from tests.lab.bench.report import CannotRunError, Progress
 from tests.lab.bench.rig import QUICK, Rig
 from tests.lab.drill import reliability
 from tests.lab.drill.drilled_daemon import Page, drilled
-from tests.lab.drill.faults import PLAIN, STARTS, Fault
+from tests.lab.drill.faults import AT_START, PLAIN, Fault
 from tests.lab.drill.measured_fault import BACK, LATENCY, MEMORY, NOTICED, MeasuredFault
 from tests.waiting import wait_until
 
@@ -66,5 +66,5 @@ def test_a_figure_beyond_its_target_is_named(name: str, within: object, beyond: 
 
 def test_the_documents_table_has_every_fault() -> None:
     text = reliability.DOCUMENT.read_text()
-    for fault in (*PLAIN, *(fault for fault, _ in STARTS)):
+    for fault in (*PLAIN, AT_START):
         assert f"| {fault.title} | {fault.expected} |" in text, f"run `make drill`: {fault.title} is new, or another"

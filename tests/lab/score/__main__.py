@@ -21,7 +21,6 @@ from tests.lab.score.scoring import Verdict, problems, problems_of_work
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "dev" / "detection.md"
 MEASURED = PAGE.with_name("measured-power.md")
 QUICK = 600
-"""Seconds of a quiet scenario with --quick."""
 
 
 def alerts_of(pack: Iterable[RuleFile]) -> list[str]:
@@ -100,17 +99,10 @@ def _parser() -> argparse.ArgumentParser:
         "instead, and write docs/dev/measured-power.md (10 minutes)",
     )  # fmt: skip
     parser.add_argument(
-        "--jobs", metavar="N", type=_positive, default=len(os.sched_getaffinity(0)),
+        "--jobs", metavar="N", type=int, default=len(os.sched_getaffinity(0)),
         help="processes that play at the same time (default: one for each processor, %(default)s)",
     )  # fmt: skip
     return parser
-
-
-def _positive(text: str) -> int:
-    number = int(text) if text.isdecimal() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes; give 1 or more")
-    return number
 
 
 def _play_all(wanted: Sequence[Part], jobs: int) -> list[Verdict]:

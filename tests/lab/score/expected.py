@@ -37,7 +37,6 @@ TRAYS = PlayedRack("r14", 144_000.0, 18)
 
 
 UNBUDGETED = PlayedRack("r14", None, 18)
-"""The same without a power budget."""
 
 
 OVERSUBSCRIBED = PlayedRack("r12", 20_000.0, 5, nameplate=10_200.0)

@@ -24,9 +24,7 @@ from tests.lab.score.own_expectations import UNPLAYED
 from tests.lab.score.work import FAULTY
 
 PLAYS = 3
-"""Times that each scenario is played."""
 SCENARIOS = Path(__file__).with_name("scenarios")
-"""Scenarios that are played here alone."""
 LATEST = 600.0
 """Seconds by which faults or jobs come later, at most."""
 LAST = 1200.0
