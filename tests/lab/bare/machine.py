@@ -35,7 +35,7 @@ class Machine:
     def found(cls) -> Machine:
         environment = {name: value for name, value in os.environ.items() if VARIABLE.fullmatch(name)}
         # As one file: pip takes a section that comes twice for an error. The first of each setting stays.
-        settings, pip = ConfigParser(interpolation=None), StringIO()
+        settings, pip = ConfigParser(strict=False, interpolation=None), StringIO()
         settings.read([*(Path.home() / each for each in reversed(PERSONAL)), *reversed(PIP)])
         settings.write(pip)
         folders = cls.folders_in("\n".join([pip.getvalue(), *environment.values()]))

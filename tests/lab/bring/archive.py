@@ -153,13 +153,8 @@ def newest_sources() -> tuple[str, ...]:
         # With names of cache files root's apt would write them, outside the checkout.
         unwritten = [f"-oDir::Cache::{each}=" for each in ("pkgcache", "srcpkgcache")]
         wanted = ["--format", "$(REPO_URI)", "Created-By: Packages", "Component: main"]
-        done = subprocess.run(
-            ["apt-get", *unwritten, "indextargets", *wanted],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=environment(),
-        )
+        command = ["apt-get", *unwritten, "indextargets", *wanted]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
         mirror = next((each for each in done.stdout.split() if each.rstrip("/").endswith("/debian")), MIRROR)
     signed = f" [signed-by={KEYRING}]" if KEYRING.exists() else ""
     return tuple(f"{kind}{signed} {mirror} {NEWEST_SUITE} main" for kind in ("deb", "deb-src"))

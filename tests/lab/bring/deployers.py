@@ -21,7 +21,6 @@ from tests.lab.bring.environment import Environment
 from tests.lab.bring.programs import run
 
 LOCKED = Path("tests", "deployers.txt")
-"""Ansible and the schemas, with all that they need."""
 PROGRAMS = Path("tests", "helm.txt")
 SCHEMAS = re.compile(r"v1\.(25|37)\..*-strict")
 """The oldest Kubernetes that the chart supports and the newest that the locked schemas know; the others take 100 MB."""

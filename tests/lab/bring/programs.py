@@ -128,13 +128,11 @@ ENGINES = (
     Program("amtool", (("prometheus-alertmanager",),), proof=is_recent_alertmanager),
     *(Program(name, (("victoria-metrics",),), proof=starts) for name in ("victoria-metrics", "vmagent", "vmalert")),
 )  # fmt: skip
-"""What `make fleet` and `make bench-scale` run a fleet on."""
 
 
 PACKAGERS = tuple(
     Program(name, (("rpm",),), wrappers.with_its_macros, dependencies=True) for name in ("rpmbuild", "rpm")
 )
-"""What `make rpm` builds with, and what its package is looked into with."""
 
 
 class Programs:
@@ -196,7 +194,6 @@ class Programs:
 
 
 SCRIPTS = PurePosixPath("promql/promqltest/testdata")
-"""Where the scripts of Prometheus's authors are in its source."""
 
 
 def provide_scripts(place: Path, archive: Archive) -> None:

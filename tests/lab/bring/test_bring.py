@@ -241,13 +241,8 @@ def test_a_python_that_is_too_old_or_lacks_its_library_is_one_line(tmp_path: Pat
 def test_the_single_file_names_what_a_minimal_python_lacks(tmp_path: Path) -> None:
     """Debian's python3-minimal has neither shutil nor what needs it."""
     (tmp_path / "shutil.py").write_text("raise ModuleNotFoundError(\"No module named 'shutil'\", name='shutil')\n")
-    done = subprocess.run(
-        [sys.executable, "-S", str(SINGLE)],
-        env={"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command, around = [sys.executable, "-S", str(SINGLE)], {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, env=around, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
     assert done.stderr.startswith("coldplate: ")
     assert "'shutil'" in done.stderr and "install python3" in done.stderr

@@ -46,11 +46,11 @@ scrape_configs:
 """
 
 
-def measure(nodes: int, profile: str) -> Figures:
+def measure(nodes: int) -> Figures:
     with tempfile.TemporaryDirectory(prefix="coldplate-scale-") as place, Engines(Path(place)) as engines:
         folder, rules = Path(place), Path(place) / "rules"
         rules.mkdir()
-        words = [sys.executable, "-m", "tests.lab.fleet.canned_site", "--nodes", str(nodes), "--profile", profile]
+        words = [sys.executable, "-m", "tests.lab.fleet.canned_site", "--nodes", str(nodes)]
         os.environ["PYTHONPATH"] = str(ROOT)
         site = engines.start("site", lambda port: [*words, "--port", str(port)], "/sd", free_port())
         config = CONFIG.format(interval=INTERVAL_SECONDS, rules=rules, site=site.url)
@@ -152,14 +152,13 @@ def on_disk(folder: Path) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.lab.fleet.scale_study")
     parser.add_argument("--nodes", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--profile", default="lean")
     parser.add_argument("--print", action="store_true", help="print the table, and leave docs/dev/scale.md as it is")
     parsed = parser.parse_args()
     figures = []
     for nodes in parsed.nodes:
         print(f"{nodes} nodes ...", file=sys.stderr, flush=True)
-        figures.append(measure(nodes, parsed.profile))
-    text = table(figures, parsed.profile, os.getloadavg()[1])
+        figures.append(measure(nodes))
+    text = table(figures, os.getloadavg()[1])
     print(text)
     if not parsed.print:
         put_between(PAGE, BEGIN, END, text)
@@ -193,7 +192,7 @@ class Figures(NamedTuple):
     store_disk: float
 
 
-def table(figures: Sequence[Figures], profile: str, load: float) -> str:
+def table(figures: Sequence[Figures], load: float) -> str:
     """Three tables: the servers, the groups of rules, and the slowest rules."""
     sizes = " | ".join(f"{each.nodes:,} nodes" for each in figures)
     head = f"| | {sizes} |\n|---|{'---|' * len(figures)}\n"
@@ -202,7 +201,7 @@ def table(figures: Sequence[Figures], profile: str, load: float) -> str:
         return f"| {what} | {' | '.join(tell(each) for each in figures)} |\n"
 
     return (
-        f"Profile `{profile}`, each node scraped every 15 s. Load average of the machine at the end: {load:.1f}.\n\n"
+        f"Profile `lean`, each node scraped every 15 s. Load average of the machine at the end: {load:.1f}.\n\n"
         + head
         + row("samples a page", lambda it: f"{it.samples * 15 / it.nodes:.0f}")
         + row("samples a second", lambda it: f"{it.samples:,.0f}")

@@ -1,4 +1,4 @@
-"""Check coldplate on a machine with a GPU: `make hardware`, or `python -m tests.lab.hardware` (docs/dev/hardware.md)."""
+"""Check coldplate on a machine with a GPU: `make hardware` (docs/dev/hardware.md)."""
 
 from __future__ import annotations
 
@@ -32,13 +32,6 @@ def say(text: str) -> None:
     print(f"[{time.monotonic() - BEGAN:6.1f} s] {text}", file=sys.stderr, flush=True)
 
 
-def _names(text: str) -> tuple[str, ...]:
-    chosen = tuple(each.strip() for each in text.split(",") if each.strip())
-    if unknown := [each for each in chosen if each not in steps.STEPS]:
-        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is no step; the steps are {', '.join(steps.STEPS)}")
-    return chosen
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
@@ -50,8 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--samples", type=int, default=40, metavar="N", help="fast samples of each GPU to time (default %(default)s)")
-    add("--only", type=_names, default=steps.STEPS, metavar="STEP,...",
-        help=f"run these steps only: {', '.join(steps.STEPS)}")  # fmt: skip
+    add("--only", nargs="+", choices=steps.STEPS, default=steps.STEPS, help="run these steps only")
     add("--nvidia-smi", default="nvidia-smi", metavar="PROGRAM", help="the nvidia-smi to compare with")
     add("--report", type=Path, metavar="FILE", help="write the report as Markdown to FILE in place of standard output")
     add("--json", type=Path, metavar="FILE", help="write the report as JSON to FILE")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import csv
 import re
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from agent.backends.nvml.driver import Driver, DriverError
 from agent.backends.nvml.gpu_enumeration import slot_of
 from agent.model import GpuIdentity
 from tests.lab.hardware.findings import Section, Table
@@ -219,13 +219,10 @@ def _their_fact(fact: Fact, smi: Smi, answers: Mapping[str, str], element: Eleme
 
 
 class Comparison:
-    """All rounds. `pause` waits before a further round."""
+    """All rounds."""
 
-    def __init__(self, node: Node, driver: Driver, smi: Smi, pause: Callable[[float], object]) -> None:
-        self._node = node
-        self._driver = driver
-        self._smi = smi
-        self._pause = pause
+    def __init__(self, node: Node, smi: Smi) -> None:
+        self._node, self._smi = node, smi
         self.lines: list[dict[str, Line]] = [{} for _ in node.channels]
         self.trouble = ""
         """Why the XML document could not be had; what it alone tells is not compared then."""
@@ -234,7 +231,7 @@ class Comparison:
         """Raises SmiError."""
         for attempt in range(ROUNDS):
             if attempt:
-                self._pause(0.5)
+                time.sleep(0.5)
             self._round()
             if not {_verdict(line) for gpu in self.lines for line in gpu.values()} & {*BAD, "near"}:
                 return
@@ -242,7 +239,7 @@ class Comparison:
     def _round(self) -> None:
         first = look(self._node)
         wanted = [name for row in (*ROWS, *FACTS) if row.csv and (name := self._smi.offered(row.csv))]
-        answers = self._smi.query([*wanted, "mig.mode.current"])
+        answers = self._smi.query(wanted)
         second = look(self._node)
         try:
             document = self._smi.document()
@@ -255,7 +252,6 @@ class Comparison:
             for fact in FACTS:
                 ours = fact_of(identity, fact.name)
                 self._keep(gpu, judge_text(fact.title, ours, _their_fact(fact, self._smi, csv, element)))
-            self._keep(gpu, self._mig(gpu, csv.get("mig.mode.current")))
             for row in ROWS:
                 field = self._smi.offered(row.csv) if row.csv else None
                 text = csv.get(field) if field else None
@@ -264,16 +260,6 @@ class Comparison:
                     text, pair = _below(element, row.xml), (second, third)
                 before, after = (seen[gpu].values.get((row.metric, row.labels)) for seen in pair)
                 self._keep(gpu, judge_number(row, before, after, text), pair[1][gpu].reasons.get(row.metric))
-
-    def _mig(self, gpu: int, theirs: str | None) -> Line:
-        try:
-            mode = self._driver.call("nvmlDeviceGetMigMode", self._handle(gpu))
-        except DriverError:
-            mode = None
-        return judge_text("MIG mode", {0: "Disabled", 1: "Enabled"}.get(mode, ""), theirs)
-
-    def _handle(self, gpu: int) -> object:
-        return self._driver.call("nvmlDeviceGetHandleByUUID", self._node.identities[gpu].gpu.uuid)
 
     def _keep(self, gpu: int, line: Line, reason: str | None = None) -> None:
         if reason is not None and line.coldplate == "-":

@@ -115,7 +115,7 @@ def compare(session: Session) -> None:
     if program is None:
         section.skipped("values against nvidia-smi", f"there is no {session.smi} on the PATH")
         return
-    comparison = Comparison(session.node, session.driver, Smi(program), time.sleep)
+    comparison = Comparison(session.node, Smi(program))
     try:
         comparison.run()
     except SmiError as error:

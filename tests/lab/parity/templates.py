@@ -16,7 +16,7 @@ from pathlib import Path
 from alerts.promql import EvaluationError, PromqlError, Sample, Scalar, Storage, compile_query, make_labels
 from alerts.template import Element, RenderError, Root, TemplateError, compile_template
 from alerts.template.quoting import from_octets, printable
-from tests.lab.parity.oracles import Recent
+from tests.lab.parity.oracles import Recent, told
 from tests.servers import prometheus
 
 ALERT = "A"
@@ -26,7 +26,6 @@ SERIES = {("n", "a"): 1.0, ("n", "b"): 2.5}
 URL = "http://prometheus.example:9090/path"
 EXTERNAL = {"cluster": "east"}
 MOST = 4000
-"""Templates that one Prometheus is given at a time."""
 
 NUMBERS = ("0", "1", "-3", "7", "0x1F", "1.5", "2.0", "-1e3", "1e-7", "1_000", "0b11", "017", "1e21", "'a'",
            "'\\n'", "2i", "9223372036854775807", "9223372036854775808", "0x1p4", ".5")  # fmt: skip
@@ -256,10 +255,5 @@ def differences(recent: Recent, dice: random.Random, count: int) -> Iterator[str
 
 def compare(recent: Recent, options: argparse.Namespace) -> bool:
     """Whether both print the same, errors included, for `options.templates` templates."""
-    found = 0
-    for difference in differences(recent, random.Random(options.seed), options.templates):
-        found += 1
-        if found <= options.show:
-            print(difference)
-    print(f"templates: {options.templates}, of which {found} differ")
-    return not found
+    found = differences(recent, random.Random(options.seed), options.templates)
+    return told(f"templates: {options.templates}", found, options.show)

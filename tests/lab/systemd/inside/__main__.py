@@ -11,7 +11,6 @@ import traceback
 from inside.tools import CHECKS, CheckError, journal
 
 MODULES = ("start", "doctor", "confined", "reload", "broker")
-"""Each enters its checks into the table, in this order."""
 
 
 def main() -> int:
