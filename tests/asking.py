@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from agent.commands.simulate.site_pages import SitePages
 from agent.model import Snapshot
 from exporters.deferred import Deferred
 from exporters.endpoint import RouteContext
@@ -22,7 +23,7 @@ def overview(view: RouteContext, query: str = "") -> str:
     return ask(Routes(view), Request("GET", "/", query=query)).body.decode()
 
 
-def ask(site: Routes, request: Request) -> Response:
+def ask(site: Routes | SitePages, request: Request) -> Response:
     """What the client is told in the end: answers that come later are worked on until they are there."""
     answer = site(request)
     if isinstance(answer, Response):
@@ -30,7 +31,7 @@ def ask(site: Routes, request: Request) -> Response:
     return finish(site, answer)
 
 
-def finish(site: Routes, answer: Deferred) -> Response:
+def finish(site: Routes | SitePages, answer: Deferred) -> Response:
     """The response, once the site has done all its work."""
     while site.work():
         pass

@@ -9,11 +9,11 @@ import re
 import shutil
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import psutil
 import pytest
 
 from tests.lab.parity.oracles import MissingError, Recent, find
+from tests.waiting import wait_until
 
 
 def need(*names: str, left_out: str = "NOTHING is tried against it here") -> str:
@@ -90,32 +91,35 @@ def version_of(program: str) -> tuple[int, int]:
 
 
 @contextmanager
-def program(command: list[str], url: str, log: Path) -> Iterator[None]:
-    """A server that is waited for, and ended."""
+def program(command: list[str], url: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A server that is waited for, until it answers at this address or asks who is there, and ended."""
+
+    def serves() -> bool:
+        try:
+            fetch(url)
+        except OSError as error:
+            assert process.poll() is None, log.read_text()
+            return isinstance(error, urllib.error.HTTPError) and error.code == HTTPStatus.UNAUTHORIZED
+        return True
+
     with log.open("w") as file:
         process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
     try:
-        for _ in range(600):  # thirty seconds
-            try:
-                fetch(url)
-                break
-            except OSError:
-                assert process.poll() is None, log.read_text()
-                time.sleep(0.05)
-        yield
+        wait_until(serves)
+        yield process
     finally:
         process.terminate()
         process.wait(30)
 
 
 @contextmanager
-def prometheus(config: str, folder: Path, executable: str | None = None) -> Iterator[str]:
+def prometheus(config: str, folder: Path, executable: str | None = None, *options: str) -> Iterator[str]:
     """A real Prometheus with this configuration, the one on the path unless another is given; its address."""
     path, port = folder / "prometheus.yml", free_port()
     path.write_text(config)
     command = [
         executable or need("prometheus"), f"--config.file={path}", f"--storage.tsdb.path={folder / 'tsdb'}",
-        f"--web.listen-address=127.0.0.1:{port}",
+        f"--web.listen-address=127.0.0.1:{port}", *options,
     ]  # fmt: skip
     url = f"http://127.0.0.1:{port}"
     with program(command, f"{url}/-/ready", folder / "prometheus.log"):
@@ -126,34 +130,22 @@ class Alertmanager:
     """A real one on the loopback interface, which can be stopped and started again with what it remembers."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
+        port, config = free_port(), folder / "alertmanager.yml"
         self.url = f"http://127.0.0.1:{port}"
-        config = folder / "alertmanager.yml"
         config.write_text("route: {receiver: none}\nreceivers: [{name: none}]\n")
+        self._log = folder / "alertmanager.log"
         self._command = [
             need("prometheus-alertmanager", "alertmanager"), f"--config.file={config}",
             f"--storage.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=",
         ]  # fmt: skip
         self._amtool = need("amtool")
-        self._process: subprocess.Popen[bytes] | None = None
+        self._running = ExitStack()
 
     def start(self) -> None:
-        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(600):  # thirty seconds
-            try:
-                fetch(f"{self.url}/-/ready", 1)
-                return
-            except OSError:
-                time.sleep(0.05)
-        raise AssertionError("Alertmanager does not come up")
+        self._running.enter_context(program(self._command, f"{self.url}/-/ready", self._log))
 
     def stop(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait(30)
-            self._process = None
+        self._running.close()
 
     def query(self) -> list[dict[str, Any]]:
         """What `amtool alert query` lists."""

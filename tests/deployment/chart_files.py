@@ -1,9 +1,4 @@
-"""Write what the chart copies from elsewhere in the checkout: `python -m tests.deployment.chart_files`.
-
-Helm packs only what is below a chart, and what fetches charts from repositories does not follow links out of them:
-rules and dashboards are copied. The versions are the product's, the schema of the configuration is made from its keys,
-and the table of the values from the comments in their file.
-"""
+"""Write what the chart copies from elsewhere in the checkout: `python -m tests.deployment.chart_files`."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ COMPOSE = ROOT / "packaging" / "compose"
 
 
 def services() -> dict[str, dict[str, Any]]:
-    """Return the services of compose.yaml by name."""
     return yaml.safe_load((COMPOSE / "compose.yaml").read_text())["services"]
 
 

@@ -1,7 +1,4 @@
-"""The keys of the configuration file as a JSON schema: helm refuses a misspelt one before anything is rolled out.
-
-It refuses what no value may be. Whether a value is good is for the agent to say, whose checks it does not repeat.
-"""
+"""The keys of the configuration file as a JSON schema: helm refuses a misspelt one before anything is rolled out."""
 
 from __future__ import annotations
 
@@ -20,12 +17,10 @@ _TYPES = {bool: ["boolean"], int: ["integer"], float: ["number"], str: ["string"
 
 
 def of_config() -> dict[str, Any]:
-    """What may be below the value `config`."""
     return of_section(Config, without=OF_THE_CHART)
 
 
 def of_rack() -> dict[str, Any]:
-    """What may be below `racks.NAME`, beside its nodes."""
     return of_section(RackConfig, "rack", frozenset({"rack.name"}))
 
 

@@ -33,26 +33,8 @@ OF_A_SHARD = (
     "gpu:job_(?:(?:clock|work)_hertz:mean1m|member:idle|suspect:order)|node:job_suspect:order"
     "|node_job:gpu_clock_hertz:median|port:job_bytes:(?:rate2m|low|lack)"
 )
-RELAY_HEAD = """# The alerts of nodes that cannot reach Alertmanager, as their agents expose them to a scraper
-# (`coldplate_alert`); made by `make generate`. Load this file only where agents have no receiver: labels are those of
-# the node's own alert and `job`, which some alerts of nodes lack, and texts are short.
-#
-# It costs a shard next to nothing: there is a series for each alert that is pending or firing, none for what is well.
-#
-# On a server: for pages of metrics.profile lean, or more.
-groups:
-- name: coldplate_relay
-  interval: 15s
-  rules:
-"""
-RELAY_RULE = """  - alert: NAME
-    expr: max without (alertstate) (coldplate_alert{alertname="NAME",alertstate="firing"})
-    annotations:
-      summary: NAME on {{ $labels.instance }}WHERE
-      description: The agent on the node has the whole text, at http://{{ $labels.instance }}/api/v1/alerts.
-      command: COMMAND
-      runbook_url: http://{{ $labels.instance }}/runbooks/NAME
-"""
+RELAY_HEAD = Path(__file__).with_name("relay.head.yml").read_text(encoding="utf-8")
+RELAY_RULE = Path(__file__).with_name("relay.rule.yml").read_text(encoding="utf-8")
 WHERE = "".join(
     f"{{{{ with $labels.{label} }}}}, {word}{{{{ . }}}}{{{{ end }}}}"
     for label, word in (("gpu", "GPU "), ("device", ""), ("job_id", "job "))

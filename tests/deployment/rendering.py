@@ -40,12 +40,10 @@ def render(values: str, *arguments: str | Path, given: str = "") -> subprocess.C
 
 @functools.cache
 def manifests(values: str) -> tuple[dict[str, Any], ...]:
-    """The objects of a value set."""
     return objects(render(values))
 
 
 def objects(done: subprocess.CompletedProcess[str]) -> tuple[dict[str, Any], ...]:
-    """What helm rendered, which it must have done."""
     assert done.returncode == 0, done.stderr
     return tuple(each for each in yaml.load_all(done.stdout, Loader) if each)
 

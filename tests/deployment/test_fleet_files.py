@@ -18,6 +18,7 @@ from tests.servers import need, need_recent
 CONFIGS = sorted((FLEET / "prometheus").glob("*.yml"))
 RULES = sorted((FLEET / "rules").glob("*.yml"))
 CASES = sorted((FLEET / "tests").glob("*.yml"))
+RELAYED = Path(__file__).with_name("relay.test.yml")
 LEFT_OUT = "NOTHING shows here that a fleet's servers can load packaging/fleet"
 
 
@@ -61,7 +62,7 @@ def test_prometheus_and_vmalert_load_the_rules() -> None:
 
 
 @pytest.mark.release
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.name.partition(".")[0])
+@pytest.mark.parametrize("path", [*CASES, RELAYED], ids=lambda path: path.name.partition(".")[0])
 def test_the_rules_do_what_their_cases_say(path: Path) -> None:
     judged(need_recent(LEFT_OUT).promtool, "test", "rules", path)
 
@@ -119,34 +120,3 @@ def test_every_shard_has_its_number_where_it_is_marked(name: str) -> None:
     assert set(config["global"]["external_labels"]) - {"cluster"} <= set(dropped), (
         "an alert is the same from any server"
     )
-
-
-RELAYED = """
-rule_files: [{rules}]
-evaluation_interval: 15s
-tests:
-- interval: 15s
-  input_series:
-  - series: 'coldplate_alert{{alertname="GpuLost",alertstate="firing",instance="n1:19400",gpu="3",severity="critical"}}'
-    values: 1x4
-  - series: 'coldplate_alert{{alertname="GpuHot",alertstate="pending",instance="n1:19400",gpu="4",severity="warning"}}'
-    values: 1x4
-  alert_rule_test:
-  - eval_time: 30s
-    alertname: GpuLost
-    exp_alerts:
-    - exp_labels: {{instance: "n1:19400", gpu: "3", severity: critical}}
-      exp_annotations:
-        summary: GpuLost on n1:19400, GPU 3
-        description: The agent on the node has the whole text, at http://n1:19400/api/v1/alerts.
-        command: journalctl -k --grep 'NVRM|Xid' -n 50
-        runbook_url: http://n1:19400/runbooks/GpuLost
-  - {{eval_time: 30s, alertname: GpuHot, exp_alerts: []}}
-"""
-
-
-@pytest.mark.release
-def test_a_relayed_alert_has_the_labels_that_the_node_gave_it_once_it_fires(tmp_path: Path) -> None:
-    case = tmp_path / "relay.test.yml"
-    case.write_text(RELAYED.format(rules=FLEET / "rules" / "relay.rules.yml"))
-    judged(need_recent(LEFT_OUT).promtool, "test", "rules", case)

@@ -14,7 +14,6 @@ pytestmark = pytest.mark.release
 
 
 def powers(found: tuple[dict[str, Any], ...]) -> dict[str, Any]:
-    """All that a pod gets of its node, and with which rights."""
     spec, agent = pod(found), container(found)
     of_node = {each["name"]: each["hostPath"]["path"] for each in spec["volumes"] if "hostPath" in each}
     writable = {mount["name"] for mount in agent["volumeMounts"] if not mount.get("readOnly")} & of_node.keys()
@@ -118,8 +117,7 @@ def test_probes_ask_as_the_port_answers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "asked"),
-    [("default", "all"), ("everything", "/var/run/nvidia-container-devices"), ("trial", "void")],
+    ("values", "asked"), [("default", "all"), ("everything", "/var/run/nvidia-container-devices"), ("trial", "void")]
 )
 def test_the_runtime_is_asked_for_every_gpu_or_for_none(values: str, asked: str) -> None:
     """The image asks for all of them; the script that writes the configuration gets none."""

@@ -1,4 +1,4 @@
-"""What helm makes of every value set: judged by helm, kubectl, Kubernetes's schemas, promtool and the agent."""
+"""What helm makes of every value set: judged by helm, Kubernetes's schemas, promtool and the agent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ import yaml
 from agent.config.reading import load
 from agent.wiring.identity import SCRAPE_JOB, instance
 from agent.wiring.start_checks import check
-from tests.deployment.api_server import api_server
 from tests.deployment.chart_files import CHART, ROOT
 from tests.deployment.config_schema import OF_THE_CHART
 from tests.deployment.rendering import (
@@ -68,23 +67,6 @@ def test_every_object_is_one_that_kubernetes_knows() -> None:
         env={"PYTHONPATH": str(LIBRARY)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
-
-
-def test_kubectl_would_create_every_object(tmp_path: Path) -> None:
-    """It asks a server which kinds there are, and is given a list of them: no cluster judges what is in an object."""
-    kubectl = need("kubectl")
-    file = tmp_path / "all.json"
-    every = [each for values in VALUE_SETS for each in manifests(values)]
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": every}))
-    with api_server() as address:
-        done = subprocess.run(
-            [kubectl, "--server", address, "--cache-dir", str(tmp_path), "create", "--dry-run=client",
-             "--validate=false", "--output", "name", "--filename", str(file)],
-            capture_output=True, text=True, check=False, env={"KUBECONFIG": "/dev/null", "HOME": str(tmp_path)},
-        )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert len(done.stdout.split()) == len(every)
-    assert len(every) > 8 * 3
 
 
 def test_names_are_unique_and_volumes_are_there() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -45,9 +45,10 @@ def then(activity: Activity) -> list[Activity]:
 
 
 WAIT = then(WAITS)
+WAITING = node_pages(1, [WAIT] * 4, SENDS)
 CASES: dict[str, tuple[list[list[Series]], str]] = {
     "a GPU is lost": (
-        [node_pages(1, [WAIT] * 4, SENDS), node_pages(2, [WAIT, then(LOST), WAIT, WAIT], SENDS)],
+        [WAITING, node_pages(2, [WAIT, then(LOST), WAIT, WAIT], SENDS)],
         'instance="n2:19400",gpu="1",cause="lost"',
     ),
     "a GPU spins after an XID, and another is idle": (
@@ -55,32 +56,23 @@ CASES: dict[str, tuple[list[list[Series]], str]] = {
         'instance="n2:19400",gpu="3",cause="xid"',
     ),
     "a process ended": (
-        [node_pages(1, [WAIT] * 4, SENDS), node_pages(2, [then(ENDED), WAIT, WAIT, WAIT], SENDS)],
+        [WAITING, node_pages(2, [then(ENDED), WAIT, WAIT, WAIT], SENDS)],
         'instance="n2:19400",gpu="0",cause="ended"',
     ),
     "an agent is gone with its node": (
-        [node_pages(1, [WAIT] * 4, SENDS), node_pages(2, [WAIT] * 4, SENDS, gone=WORK)],
+        [WAITING, node_pages(2, [WAIT] * 4, SENDS, gone=WORK)],
         'instance="n2:19400",cause="agent"',
     ),
     "a GPU is idle, and a port went down": (
-        [
-            node_pages(1, [WAIT] * 4, SENDS, port_down=WORK),
-            node_pages(2, [WAIT, WAIT, WAIT, then(AWAITED)], SENDS),
-        ],
+        [node_pages(1, [WAIT] * 4, SENDS, port_down=WORK), node_pages(2, [WAIT, WAIT, WAIT, then(AWAITED)], SENDS)],
         'instance="n2:19400",gpu="3",cause="idle"',
     ),
-    "a node is idle": (
-        [node_pages(1, [WAIT] * 4, SENDS), node_pages(2, [then(HELD)] * 4, SENDS)],
-        'instance="n2:19400",cause="idle"',
-    ),
+    "a node is idle": ([WAITING, node_pages(2, [then(HELD)] * 4, SENDS)], 'instance="n2:19400",cause="idle"'),
     "a GPU computes": (
-        [node_pages(1, [WAIT] * 4, SENDS), node_pages(2, [WAIT, WAIT, then(COMPUTES), WAIT], SENDS)],
+        [WAITING, node_pages(2, [WAIT, WAIT, then(COMPUTES), WAIT], SENDS)],
         'instance="n2:19400",gpu="2",cause="computing"',
     ),
-    "a port is down": (
-        [node_pages(1, [WAIT] * 4, SENDS), node_pages(2, [WAIT] * 4, SENDS, port_down=WORK)],
-        'instance="n2:19400",cause="port"',
-    ),
+    "a port is down": ([WAITING, node_pages(2, [WAIT] * 4, SENDS, port_down=WORK)], 'instance="n2:19400",cause="port"'),
     "all wait, and none differs": ([node_pages(each, [WAIT] * 4, SENDS) for each in (1, 2)], ""),
 }
 
@@ -101,7 +93,7 @@ HEALTHY: dict[str, list[list[Series]]] = {
     "is bound by its network": [node_pages(each, [WAIT] * 4, [True] * len(SENDS)) for each in (1, 2)],
     "never sent anything": [node_pages(each, [WAIT] * 4, [False] * len(SENDS)) for each in (1, 2)],
     "waits in part": [node_pages(each, [WAIT, WAIT, then(COMPUTES), then(COMPUTES)], SENDS) for each in (1, 2)],
-    "saves on one node": [node_pages(1, [WAIT] * 4, SENDS), node_pages(2, [then(SAVES)] * 4, SENDS)],
+    "saves on one node": [WAITING, node_pages(2, [then(SAVES)] * 4, SENDS)],
     "is too small": [node_pages(1, [WAIT] * 3, SENDS)],
     "is idle": [node_pages(each, [then(HELD)] * 4, SENDS) for each in (1, 2)],
 }
@@ -149,7 +141,7 @@ def test_a_hang_after_what_looked_like_one_is_named_when_it_lasts(tmp_path: Path
 
 
 def test_a_spare_gpu_is_not_what_a_job_waits_for(tmp_path: Path) -> None:
-    pages = node_pages(1, [WAIT] * 4, SENDS) + node_pages(2, [WAIT, WAIT, WAIT, SPARE], SENDS)
+    pages = WAITING + node_pages(2, [WAIT, WAIT, WAIT, SPARE], SENDS)
     check_alerts(tmp_path, pages, STEP_SECONDS, [(after(60), HUNG, ['severity="warning"'])])
 
 
@@ -158,7 +150,6 @@ CLOCK_STEPS = 17
 
 
 def job(nodes: int, gpus: int = 8, **changed: Clock) -> list[Clock]:
-    """Return a job at work, with some GPUs changed: by `n1g3`."""
     usual = {f"n{node}g{gpu}": Clock(node, gpu) for node in range(nodes) for gpu in range(gpus)}
     return list({**usual, **changed}.values())
 
@@ -176,24 +167,20 @@ def spread(count: int, seed: int) -> list[Clock]:
     return [Clock(place // 8, place % 8, clock, 1 / clock) for place, clock in enumerate(clocks)]
 
 
+def slower(
+    nodes: int, gpus: int, which: Callable[[int, int], bool], clock: float, *, work: float = 1, limit: float = 700
+) -> list[Clock]:
+    """Return a job some of whose GPUs do that work at a lower clock, and under that power limit."""
+    places = ((node, gpu) for node in range(nodes) for gpu in range(gpus))
+    return [Clock(*each, clock, work / clock, limit=limit) if which(*each) else Clock(*each) for each in places]
+
+
 FASTER: dict[str, Sequence[Clock]] = {
-    "nodes with locked clocks": [
-        Clock(node, gpu, *((0.85, 1 / 0.85) if node < 2 else (1, 1))) for node in range(16) for gpu in range(8)
-    ],
-    "nodes with another power limit": [
-        Clock(node, gpu, *((0.85, 1 / 0.85) if node < 2 else (1, 1)), limit=500 if node < 2 else 700)
-        for node in range(16)
-        for gpu in range(2)
-    ],
-    "two clocks of one model": [
-        Clock(node, gpu, *((0.89, 1 / 0.89) if node % 5 == 0 else (1, 1))) for node in range(10) for gpu in range(8)
-    ],
-    "the last stage has 6% more work": [
-        Clock(node, gpu, *((0.93, 1.06 / 0.93) if node == 3 else (1, 1))) for node in range(4) for gpu in range(8)
-    ],
-    "the last stage of a node has 7% more work": [
-        Clock(node, gpu, *((0.9, 1.07 / 0.9) if gpu > 6 else (1, 1))) for node in range(4) for gpu in range(8)
-    ],
+    "nodes with locked clocks": slower(16, 8, lambda node, gpu: node < 2, 0.85),
+    "nodes with another power limit": slower(16, 2, lambda node, gpu: node < 2, 0.85, limit=500),
+    "two clocks of one model": slower(10, 8, lambda node, gpu: node % 5 == 0, 0.89),
+    "the last stage has 6% more work": slower(4, 8, lambda node, gpu: node == 3, 0.93, work=1.06),
+    "the last stage of a node has 7% more work": slower(4, 8, lambda node, gpu: gpu > 6, 0.9, work=1.07),
     "a GPU at its power cap": job(2, 8, n1g3=Clock(1, 3, 0.85, 1 / 0.85, is_capped=True)),
     "a GPU whose peers do not wait": job(2, 8, n1g3=Clock(1, 3, 0.85, 0.9)),
     "256 chips that spread by 3%": spread(256, 7),

@@ -60,7 +60,7 @@ def test_the_corpus(target: Target, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("traced")
 def test_some_changes_of_the_corpus(target: Target, tmp_path: Path) -> None:
     corpus = [data for _, data in target.corpus() if len(data) < 16 * 1024]
-    mutator = Mutator(random.Random(target.name), target.words, 16 * 1024)
+    mutator = Mutator(random.Random(target.name), target.dictionary(), 16 * 1024)
     for number in range(MUTATIONS):
         data = mutator.changed(corpus[number % len(corpus)], corpus)
         crash = attempt(target, data, tmp_path / "input")

@@ -2,61 +2,39 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from agent import cli
 from agent.backends.synthetic import load_scenario
 from agent.model import Alert
-from alerts.rulefile import RuleFile, load
+from alerts.rulefile import AlertingRule, RecordingRule, RuleFile, load
 from tests.lab.score.play import Play
 from tests.servers import need
 
+T = TypeVar("T", AlertingRule, RecordingRule)
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "alerts" / "rules"
 OF_A_FLEET = ROOT / "packaging" / "fleet" / "rules"
 
 
-class Judge:
-    """A program that checks or tests rules."""
-
-    def __init__(self, run: Callable[..., tuple[int, str]]) -> None:
-        self._run = run
-
-    def __call__(self, action: str, *files: Path) -> int:
-        """Return the exit status."""
-        return self._run(action, *files)[0]
-
-    def failed(self, *files: Path) -> list[str]:
-        """Return the alerts of the cases that fail in unit tests, one for each case."""
-        status, told = self._run("test", *files)
-        assert status == 1
-        return re.findall(r"alertname: (\S+), time: ", told)
+Judge = Callable[..., int]
+"""`check` or `test` and files of rules; gives the exit status, and prints what was said."""
 
 
 @pytest.fixture(scope="session")
 def promtool() -> Judge:
     found = need("promtool", left_out="NOTHING shows here that a Prometheus server can load the rule pack")
-
-    def run(action: str, *files: Path) -> tuple[int, str]:
-        done = subprocess.run([found, action, "rules", *map(str, files)], capture_output=True, text=True, check=False)
-        return done.returncode, done.stdout + done.stderr
-
-    return Judge(run)
+    return lambda action, *files: subprocess.run([found, action, "rules", *files], check=False).returncode
 
 
 @pytest.fixture
-def coldplate(capsys: pytest.CaptureFixture[str]) -> Judge:
-    def run(action: str, *files: Path) -> tuple[int, str]:
-        status = cli.main(["rules", action, *map(str, files)])
-        told = capsys.readouterr()
-        return status, told.out + told.err
-
-    return Judge(run)
+def coldplate() -> Judge:
+    return lambda action, *files: cli.main(["rules", action, *map(str, files)])
 
 
 class Node:
@@ -77,8 +55,11 @@ class Node:
         return found
 
     def alert(self, name: str) -> Alert:
-        """The first alert of a name that fires at the end."""
         return next(alert for alert in self._play.firing() if alert.rule == name)
+
+
+def rules_of(files: Iterable[RuleFile], kind: type[T]) -> Iterator[T]:
+    return (rule for file in files for group in file.groups for rule in group.rules if isinstance(rule, kind))
 
 
 @pytest.fixture(scope="session")

@@ -31,13 +31,11 @@ class Told(NamedTuple):
 
 @cache
 def told() -> tuple[Told, ...]:
-    """What the pack's tests expect."""
     return _told(ROOT / "alerts" / "tests")
 
 
 @cache
 def told_by_servers() -> tuple[Told, ...]:
-    """What the tests of a fleet's own rules expect."""
     return _told(ROOT / "packaging" / "fleet" / "tests")
 
 

@@ -1,7 +1,4 @@
-"""The example of an Alertmanager: every alert goes to somebody, and no inhibition waits for what never comes.
-
-amtool is the judge of what is loaded and of who is told. `tests/notify/test_storm.py` lets a real one have a storm.
-"""
+"""The example of an Alertmanager: every alert goes to somebody, and no inhibition waits for what never comes."""
 
 from __future__ import annotations
 

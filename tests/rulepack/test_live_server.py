@@ -12,52 +12,30 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from agent import cli
 from agent.backends.synthetic.loader import SHIPPED
 from alerts.changes import ANNOTATION as CHANGES
-from tests.rack.conftest import Daemon, until
+from tests.rack.conftest import Daemon
 from tests.servers import fetch, free_ports, need_recent, prometheus
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.release
 """It needs the newest Prometheus, and waits for two daemons."""
 
-ROOT = Path(__file__).resolve().parents[2]
 NODES = ("node7", "node8")
 ONSET = "12s"
 """By then the server has scraped both nodes, also on a machine that is busy."""
 
-FAULTY = f"""
-description: Faults whose alerts tell numbers that stand still.
-topology: dgx-h100
-seed: 11
-jobs:
-  - {{id: "7002", name: moe-pretrain, user: ada, account: research, partition: h100,
-     gpus: 0-4, parallelism: data, memory: 0.85, phases: [{{kind: training}}]}}
-faults:
-  - {{kind: power-brake, gpu: 1, at: {ONSET}}}
-  - {{kind: nvlink-down, gpu: 2, link: 7, at: {ONSET}}}
-  - {{kind: nvlink-down, gpu: 2, link: 8, at: {ONSET}}}
-  - {{kind: pcie, gpu: 3, at: {ONSET}, width: 8}}
-  - {{kind: row-remap, gpu: 4, at: {ONSET}, failure: true}}
-  - {{kind: hot, gpu: 0, at: {ONSET}, resistance: 8, inlet: 40}}
-  - {{kind: xid, gpu: 5, at: {ONSET}, code: 94}}
-  - {{kind: xid, gpu: 5, at: {ONSET}, code: 150}}
-  - {{kind: hang, gpu: 6, at: {ONSET}}}
-  - {{kind: lost, gpu: 7, at: {ONSET}}}
-  - {{kind: ib-down, port: mlx5_3, at: {ONSET}}}
-  - {{kind: ib-rate, port: mlx5_5, at: {ONSET}, rate: 200Gb/s}}
-"""
+FAULTY = Path(__file__).with_name("live.scenario.yaml").read_text()
 STEADY = {
     "GpuLost", "GpuPcieDegraded", "GpuRecoveryActionNeeded", "GpuRowRemap",
     "GpuXidInfo", "GpuXid", "GpuXidUnknown", "InfinibandRateDegraded", "InfinibandPortDown",
@@ -89,8 +67,6 @@ tells a time half a second before its own evaluation. A mean may need one sample
 
 
 class Told(NamedTuple):
-    """What somebody says of one alert."""
-
     state: str
     annotations: dict[str, str]
     value: str
@@ -98,24 +74,9 @@ class Told(NamedTuple):
 
 
 Alerts = dict[tuple[tuple[str, str], ...], Told]
-"""By all labels."""
-
-
-class Rig(NamedTuple):
-    """A server, and the nodes that it scrapes."""
-
-    server: str
-    nodes: tuple[str, ...]
-
-    def by_server(self) -> Alerts:
-        return alerts_at(self.server)
-
-    def by_nodes(self) -> Alerts:
-        return {labels: told for node in self.nodes for labels, told in alerts_at(node).items()}
 
 
 def alerts_at(url: str) -> Alerts:
-    """What `/api/v1/alerts` answers."""
     found = json.loads(fetch(f"{url}/api/v1/alerts"))["data"]["alerts"]
     made = {
         tuple(sorted(each["labels"].items())):
@@ -137,25 +98,15 @@ def rendered(folder: Path) -> Path:
     config = folder / "render.yaml"
     config.write_text(CONFIG.format(name="any", rules="builtin", overrides=overrides))
     rules = folder / "rules"
-    command = [
-        sys.executable,
-        "-m",
-        "agent.cli",
-        "render",
-        "rules",
-        "--config.file",
-        str(config),
-        "--output",
-        str(rules),
-    ]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    assert cli.main(["render", "rules", "--config.file", str(config), "--output", str(rules)]) == 0
     for path in rules.glob("*.yml"):
         path.write_text(re.sub(r"\binterval: \w+", "interval: 1s", path.read_text()))
     return rules
 
 
 @pytest.fixture(scope="module")
-def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[str]]]:
+    """The addresses of a server, and of the nodes that it scrapes."""
     program = need_recent("NOTHING compares the alerts of a live node with those of a live server here").prometheus
     folder = tmp_path_factory.mktemp("live")
     rules = rendered(folder)
@@ -174,23 +125,18 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         config = SERVER.format(rules=rules, targets=targets)
         server = stack.enter_context(prometheus(config, folder, program))
         for _, _, node in nodes:
-            until(f"{node.url} serves", partial(serves, node), 60)
-        yield Rig(server, tuple(node.url for _, _, node in nodes))
-
-
-def serves(node: Daemon) -> bool:
-    try:
-        return bool(node.get("/-/ready"))
-    except OSError:
-        return False
+            wait_until(lambda node=node: "msg=serving" in node.log.read_text(), 60)
+        yield server, [node.url for _, _, node in nodes]
 
 
 @pytest.fixture(scope="module")
-def told(rig: Rig) -> tuple[Alerts, Alerts]:
+def told(rig: tuple[str, list[str]]) -> tuple[Alerts, Alerts]:
     """What server and nodes say, at the first look at which all fires that shall and both list the same."""
+    server, nodes = rig
     deadline = time.monotonic() + 90
     while True:
-        by_server, by_nodes = rig.by_server(), rig.by_nodes()
+        by_server = alerts_at(server)
+        by_nodes = {labels: told for node in nodes for labels, told in alerts_at(node).items()}
         if states(by_server) == states(by_nodes) and firing(by_server) >= STEADY | MOVING:
             return by_server, by_nodes
         if time.monotonic() > deadline:
@@ -215,7 +161,6 @@ def listed(alerts: Alerts) -> str:
 
 
 def still(text: str, name: str) -> str:
-    """A text without what moves in it."""
     return text if name in STEADY else re.sub(r"\d+(\.\d+)?(?=%| °C| W)", "N", text)
 
 

@@ -14,6 +14,7 @@ from alerts import packs
 from alerts.promql import compile_query
 from alerts.rulefile import RecordingRule, RuleFile
 from tests.each import for_each
+from tests.rulepack.conftest import rules_of
 
 TEXTS = packs.runbooks()
 ENTITIES = (Node(), Gpu("", ""), NvLink(Gpu("", ""), 0), IbPort("", ""), Rack(""), Backend(""))
@@ -45,13 +46,7 @@ def steps(text: str) -> list[str]:
 def test_every_query_names_metrics_and_labels_that_are_there(
     name: str, pack: list[RuleFile], servers_only: list[RuleFile]
 ) -> None:
-    recorded = {
-        rule.name
-        for file in (*pack, *servers_only)
-        for group in file.groups
-        for rule in group.rules
-        if isinstance(rule, RecordingRule)
-    }
+    recorded = {rule.name for rule in rules_of([*pack, *servers_only], RecordingRule)}
     found = list(queries(TEXTS[name]))
     assert found
     for query in found:
@@ -97,14 +92,6 @@ def test_whoever_resets_a_gpu_has_the_agent_let_go_first_and_take_it_up_again(na
     resets = "nvidia-smi" in kinds
     assert resets == bool(re.search(r"\breset (?:it|the GPU|all GPUs)|gpu-reset", TEXTS[name]))
     assert kinds == ["--for", "nvidia-smi", "--end"] or not resets
-
-
-def test_some_runbooks_reset_a_gpu() -> None:
-    """Those of the alerts whose texts ask for it."""
-    assert {name for name, text in TEXTS.items() if "--gpu-reset" in text} == {
-        "GpuEccErrors", "GpuRecoveryActionNeeded", "GpuRowRemap", "GpuXid",
-        "NvLinkDown", "NvLinkErrors",
-    }  # fmt: skip
 
 
 @each_runbook

@@ -24,6 +24,7 @@ from alerts.unittests import unit_test_file
 from alerts.unittests.runner import Given
 from alerts.unittests.unit_test_file import Test
 from alerts.windows import Needs, Windows
+from tests.rulepack.conftest import rules_of
 from tests.servers import need_recent
 
 pytestmark = pytest.mark.release
@@ -112,7 +113,6 @@ def selector(name: str, labels: dict[str, str]) -> str:
 
 
 def series_of(labels: Labels, samples: Any, interval: float) -> dict[str, str]:
-    """A series in the notation of unit tests."""
     pairs = {name: value for name, value in labels if name != "__name__"}
     return {"series": selector(dict(labels)["__name__"], pairs), "values": " ".join(map(notated, samples))}
 
@@ -132,7 +132,7 @@ def test_a_server_says_of_each_alert_what_the_node_says(
     given = unit_test_file.load(path)
     (source,) = given.rule_files
     (rules,) = [file for file in pack if Path(file.path).name == source.name]
-    names = sorted({rule.name for group in rules.groups for rule in group.rules if isinstance(rule, AlertingRule)})
+    names = sorted({rule.name for rule in rules_of([rules], AlertingRule)})
     fired: set[str] = set()
     tests = []
     for test in given.tests:

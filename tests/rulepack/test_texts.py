@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from alerts.rulefile import AlertingRule, RuleFile
+from tests.rulepack.conftest import rules_of
 from tests.rulepack.expected import told
 
 LONGEST_SUMMARY = 120
@@ -30,8 +31,7 @@ def about(*labels: str) -> set[str]:
 
 
 def test_every_alert_of_the_pack_is_read_here(pack: list[RuleFile]) -> None:
-    rules = (rule for file in pack for group in file.groups for rule in group.rules)
-    assert {each.name for each in told()} == {rule.name for rule in rules if isinstance(rule, AlertingRule)}
+    assert {each.name for each in told()} == {rule.name for rule in rules_of(pack, AlertingRule)}
 
 
 def test_every_alert_names_its_node_or_its_rack() -> None:
@@ -78,7 +78,7 @@ def test_every_kind_of_owner_is_tried(owner: str) -> None:
 def test_owners_are_found_in_one_way_by_gpu_and_in_one_by_job(pack: list[RuleFile]) -> None:
     sources: dict[str, set[str]] = {}
     for file in pack:
-        for rule in (rule for group in file.groups for rule in group.rules if isinstance(rule, AlertingRule)):
+        for rule in rules_of([file], AlertingRule):
             owner = dict(rule.annotations).get("owner")
             if owner is not None:
                 sources.setdefault(owner.source, set()).add(Path(file.path).name)
@@ -107,15 +107,3 @@ def test_every_alert_leads_to_its_runbook_on_an_agent_that_knows_of_it() -> None
     for each in told():
         host = each.labels.get("instance", "n1")
         assert each.notes["runbook_url"] == f"http://{host}/runbooks/{each.name}"
-
-
-def test_a_text_that_has_a_gpu_reset_has_the_agent_paused_before() -> None:
-    """The agent holds the device, and the driver resets none that is in use."""
-    resetting = {
-        each.name for each in told() if re.search(r"gpu-reset|reset (the|all) GPUs?\b", each.notes["description"])
-    }
-    assert {"GpuEccErrors", "GpuRowRemap", "GpuXid", "NvLinkDown"} <= resetting
-    for each in told():
-        text = each.notes["description"]
-        for found in re.finditer(r"gpu-reset|reset (the|all) GPUs?\b", text):
-            assert re.search(r"coldplate pause --for", text[: found.start()]), text

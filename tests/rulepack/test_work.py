@@ -1,7 +1,4 @@
-"""Plays kinds of work of a job on eight GPUs through the real ledger and rules.
-
-Of healthy work there is no alert, and of the others one that names the GPU, in time.
-"""
+"""Plays kinds of work of a job on eight GPUs through the real ledger and rules."""
 
 from __future__ import annotations
 

@@ -19,7 +19,6 @@ BEGAN = 1_700_000_000
 
 
 def site_of(text: str) -> SimulatedSite:
-    """The site that a text describes."""
     return SiteReader("site.yaml", Path()).site(yamltree.load(textwrap.dedent(text), yamltree.Bounds(depth=16)))
 
 
@@ -41,12 +40,10 @@ class PlayedSite:
         return node.agent.latest
 
     def page(self, name: str, t: int, fmt: Format = Format.TEXT) -> bytes:
-        """The page of a node at a second."""
         assert not self.nodes[name].is_down(t)
         return b"".join(self._pages[name].pieces(fmt, t))
 
     def values(self, name: str, t: int, metric: str, keep: Callable[[Labels], bool] = lambda _: True) -> list[float]:
-        """The values of a metric on a node at a second, in the order of their series."""
         return [
             value
             for series, value in self.sample(name, t)
@@ -54,6 +51,5 @@ class PlayedSite:
         ]
 
     def one(self, name: str, t: int, metric: str) -> float:
-        """The value of a metric that a node has once."""
         (value,) = self.values(name, t, metric)
         return value

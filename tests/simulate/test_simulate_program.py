@@ -8,9 +8,8 @@ import json
 import signal
 import subprocess
 import sys
-import time
 import urllib.parse
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -21,7 +20,8 @@ import pytest
 from agent import cli
 from agent.commands.simulate import site_service
 from tests import warm
-from tests.servers import fetch, free_port, prometheus
+from tests.servers import fetch, free_port, program, prometheus
+from tests.waiting import wait_until
 
 CONFIG = """
 global: {{scrape_interval: 1s, scrape_timeout: 1s}}
@@ -40,22 +40,10 @@ def command(*words: object) -> list[str]:
     return [sys.executable, "-m", "agent.cli", "simulate", *map(str, words)]
 
 
-@contextlib.contextmanager
-def started(words: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The program, once it serves; it is ended if nobody else has."""
-    with log.open("w") as file:
-        process = subprocess.Popen(words, stderr=file)
-    try:
-        for _ in range(600):
-            if "msg=serving" in log.read_text():
-                break
-            assert process.poll() is None, log.read_text()
-            time.sleep(0.05)
-        yield process
-    finally:
-        if process.poll() is None:
-            process.terminate()
-        process.wait(20)
+def site(folder: Path, port: int, *words: object) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """The program on this port, once it serves; it is ended if nobody else has."""
+    words = (*words, "--web.listen-address", f"127.0.0.1:{port}")
+    return program(command(*words), f"http://127.0.0.1:{port}/-/healthy", folder / "simulate.log")
 
 
 def ask(server: str, query: str) -> list[Any]:
@@ -65,25 +53,16 @@ def ask(server: str, query: str) -> list[Any]:
 
 def awaited(server: str, query: str) -> list[Any]:
     """What a query gives as soon as it gives anything."""
-    for _ in range(600):
-        found = ask(server, query)
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"{query} gives nothing; targets: {fetch(f'{server}/api/v1/targets')}")
+    wait_until(lambda: ask(server, query))
+    return ask(server, query)
 
 
 def test_prometheus_finds_and_scrapes_every_node(tmp_path: Path) -> None:
     port = free_port()
     (tmp_path / "site.yaml").write_text(SITE + LOST)
     (tmp_path / "web.yml").write_text(f"basic_auth_users: {{scraper: '{SECRET}'}}\n")
-    words = command(
-        tmp_path / "site.yaml", "--web.listen-address", f"127.0.0.1:{port}", "--web.config.file", tmp_path / "web.yml"
-    )
-    with (
-        started(words, tmp_path / "simulate.log"),
-        prometheus(CONFIG.format(port=port), tmp_path) as server,
-    ):
+    words = [tmp_path / "site.yaml", "--web.config.file", tmp_path / "web.yml"]
+    with site(tmp_path, port, *words), prometheus(CONFIG.format(port=port), tmp_path) as server:
         with pytest.raises(HTTPError, match="401"):
             fetch(f"http://127.0.0.1:{port}/sd")
         awaited(server, "count(up) == 4 and sum(up) == 3")
@@ -101,11 +80,10 @@ def test_prometheus_finds_and_scrapes_every_node(tmp_path: Path) -> None:
 
 def test_it_ends_when_it_is_told_to(tmp_path: Path) -> None:
     for end in (signal.SIGTERM, signal.SIGINT):
-        words = command("--nodes", 1, "--web.listen-address", "127.0.0.1:0")
-        with started(words, tmp_path / "log") as process:
+        with site(tmp_path, free_port(), "--nodes", 1) as process:
             process.send_signal(end)
             assert process.wait(20) == 0
-        told = (tmp_path / "log").read_text()
+        told = (tmp_path / "simulate.log").read_text()
         assert [line.partition("msg=")[2].split()[0] for line in told.splitlines()] == ['"making', "serving", "stopped"]
 
 
@@ -133,9 +111,9 @@ def test_it_ends_after_its_duration() -> None:
 
 def test_an_address_in_use_is_one_line(tmp_path: Path) -> None:
     port = free_port()
-    first = command("--nodes", 1, "--web.listen-address", f"127.0.0.1:{port}")
-    with started(first, tmp_path / "log"):
-        second = subprocess.run(first, capture_output=True, text=True, timeout=60, check=False)
+    with site(tmp_path, port, "--nodes", 1):
+        words = command("--nodes", 1, "--web.listen-address", f"127.0.0.1:{port}")
+        second = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert second.returncode == 2
     assert second.stderr.count("\n") == 1
     assert f"cannot listen on 127.0.0.1:{port}" in second.stderr

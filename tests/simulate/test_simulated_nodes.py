@@ -14,7 +14,6 @@ from tests.simulate.played_site import PlayedSite
 
 JOINED = "nodes_per_job: 2\nracks: [{nodes: 4, power_budget: 40.8kW}]\n"
 LATE = [7, 22, 37, 52, 67, 82]
-"""Seconds of scrapes."""
 
 
 def test_the_same_site_gives_the_same_pages_at_the_same_seconds() -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from agent.commands.simulate.site_pages import SitePages
-from exporters.deferred import Deferred
 from exporters.http_messages import Request, Response
+from tests.asking import ask
 from tests.servers import need
 from tests.simulate.played_site import PlayedSite
 
@@ -26,22 +26,13 @@ faults: [{kind: power-loss, rack: r2, at: 30s, duration: 30s}]
 
 
 class AskedSite:
-    """The pages of a site at a moment that is set."""
-
     def __init__(self, profile: str = "default") -> None:
         self.now = 10.0
         site = PlayedSite(SITE)
         self.pages = SitePages(site.site, list(site.nodes.values()), lambda: self.now, profile)
 
     def ask(self, path: str, method: str = "GET", headers: Mapping[str, str] | None = None) -> Response:
-        answer = self.pages(Request(method, path, headers=headers or {}))
-        if not isinstance(answer, Deferred):
-            return answer
-        while self.pages.work():
-            pass
-        response = answer.response
-        assert response is not None
-        return response
+        return ask(self.pages, Request(method, path, headers=headers or {}))
 
     def json(self, path: str, headers: Mapping[str, str] | None = None) -> Any:
         response = self.ask(path, headers=headers)

@@ -4,33 +4,10 @@ from __future__ import annotations
 
 import re
 
-from agent.catalogue import BY_NAME, ROLLING, ROWS
+from agent.catalogue import ROLLING, ROWS
 from agent.catalogue.bindings import Call, Derived, DeviceValue, Field, Gpm, PortFile, Source
 from agent.model import Backend, Gpu, IbPort, Kind, Metric, Node, NvLink, Rack, Unit
 from tests.each import for_each
-
-FAMILIES = """
-gpu_up gpu_info gpus_expected gpu_sample_age_seconds metric_missing gpu_utilization_ratio gpu_memory_activity_ratio
-gpu_busy_seconds_total gpu_sm_active_ratio gpu_sm_occupancy_ratio gpu_tensor_active_ratio gpu_dram_active_ratio
-gpu_fp64_active_ratio gpu_fp32_active_ratio gpu_fp16_active_ratio gpu_encoder_utilization_ratio
-gpu_decoder_utilization_ratio gpu_memory_used_bytes gpu_memory_free_bytes gpu_memory_reserved_bytes
-gpu_memory_total_bytes gpu_power_watts gpu_power_instant_watts gpu_power_limit_watts gpu_energy_joules_total
-gpu_temperature_celsius gpu_memory_temperature_celsius gpu_temperature_margin_celsius gpu_clock_hertz
-gpu_throttle_active gpu_throttle_seconds_total gpu_nvlink_transmit_bytes_total gpu_nvlink_receive_bytes_total
-nvlink_up nvlink_errors_total gpu_pcie_transmit_bytes_total gpu_pcie_receive_bytes_total gpu_pcie_replays_total
-gpu_pcie_link_generation gpu_pcie_link_width gpu_ecc_errors_total gpu_row_remaps_total gpu_row_remap_pending
-gpu_row_remap_failure gpu_xid_errors_total gpu_xid_last_timestamp_seconds gpu_recovery_action gpu_fabric_info
-gpu_fabric_state gpu_power_max_watts infiniband_port_data_received_bytes_total
-infiniband_port_data_transmitted_bytes_total node_power_watts rack_power_watts rack_power_budget_watts
-rack_nodes_expected rack_nodes_reporting gpu_job_info build_info backend_up backend_duration_seconds
-sample_age_seconds ticks_missed_total worker_restarts_total driver_calls_total rule_evaluation_failures_total
-config_last_reload_successful alert notifications_total notifications_dropped_total
-""".split()  # noqa: SIM905 - a table to read, not a list to edit
-
-
-@for_each("family", FAMILIES)
-def test_every_family_of_the_architecture_has_a_row(family: str) -> None:
-    assert f"coldplate_{family}" in BY_NAME
 
 
 @for_each("row", ROWS)

@@ -99,12 +99,17 @@ def test_the_help_ends_with_examples_and_exit_statuses() -> None:
     assert text.splitlines()[-1].startswith("  2   the command line or the configuration is invalid")
 
 
-def test_the_help_imports_nothing_heavy() -> None:
-    """It is what a person waits for at a terminal, and what every other command waits for before it begins."""
-    program = "import sys; from agent.cli import make_parser; make_parser().format_help(); print(*sys.modules)"
+def loaded_by(call: str) -> set[str]:
+    """The modules that a process holds after this call."""
+    program = f"import sys; from agent.cli import make_parser; {call}; print(*sys.modules)"
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=ROOT, env=unmeasured(), capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.split())
+    return set(done.stdout.split())
+
+
+def test_the_help_imports_nothing_heavy() -> None:
+    """It is what a person waits for at a terminal, and what every other command waits for before it begins."""
+    loaded = loaded_by("make_parser().format_help()")
     assert "agent.commands.once" in loaded
     assert sorted(HEAVY & loaded) == [], (
         "`coldplate --help` imports these: see `python -X importtime -m agent.cli --help`, and move the imports of a "
@@ -115,7 +120,6 @@ def test_the_help_imports_nothing_heavy() -> None:
 
 def test_a_command_imports_no_other_command() -> None:
     """The daemon holds what it imports for as long as it runs."""
-    program = "import sys; from agent.cli import make_parser; make_parser('run'); print(*sys.modules)"
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=ROOT, env=unmeasured(), capture_output=True, text=True, check=True)
-    assert [each for each in done.stdout.split() if each.startswith("agent.commands.")] == ["agent.commands.run"]
+    assert [each for each in loaded_by("make_parser('run')") if each.startswith("agent.commands.")] == [
+        "agent.commands.run"
+    ]

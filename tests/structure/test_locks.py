@@ -1,4 +1,4 @@
-"""What is installed is locked with hashes, and the bill of materials names it: `make lock` writes both."""
+"""What is installed or only used is locked with hashes, and the bill of materials names it: `make lock` writes both."""
 
 from __future__ import annotations
 
@@ -12,17 +12,30 @@ LOCKS = ROOT / "packaging" / "locks"
 EXTRAS = ("top", "kubernetes", "otlp")
 
 
-def locked(name: str) -> dict[str, str]:
-    """The packages of a lock and their versions. Fails where one has no hash."""
+def pinned(path: Path) -> dict[str, str]:
+    """The packages of a lock and their versions. Fails where one has no hash, or a place it was downloaded from."""
+    text = path.read_text()
+    assert not re.search(r"https?:|file:|index-url|find-links", text), path.name
     found = {}
-    text = (LOCKS / f"{name}.txt").read_text().replace("\\\n", " ")
-    for line in text.splitlines():
+    for line in text.replace("\\\n", " ").splitlines():
         if line and not line.startswith("#"):
-            match = re.match(r"([a-z0-9-]+)==([^ ;]+)", line)
-            assert match is not None, f"{name}: {line[:60]} is not pinned"
-            assert "--hash=sha256:" in line, f"{name}: {match[1]} has no hash"
+            match = re.fullmatch(r"([\w.-]+)==([\w.]+) ( *;[^#]*?)?( +--hash=sha256:[0-9a-f]{64})+ *", line)
+            assert match is not None, f"{path.name}: {line[:60]} is not of one version with its hashes"
             found[match[1]] = match[2]
+    assert found, path.name
     return found
+
+
+def locked(name: str) -> dict[str, str]:
+    return pinned(LOCKS / f"{name}.txt")
+
+
+def test_every_tool_of_make_and_the_tests_is_locked() -> None:
+    """One that is added to pyproject.toml is added to the lock by `make lock`."""
+    group = (ROOT / "pyproject.toml").read_text().partition("\ntools = [\n")[2].partition("\n]")[0]
+    wanted = {found.lower() for found in re.findall(r'^  "([\w-]+)', group, re.MULTILINE)}
+    tools, _, _ = (pinned(ROOT / "tests" / f"{name}.txt") for name in ("tools", "deployers", "helm"))
+    assert wanted <= tools.keys()
 
 
 def named(requirement: str) -> str:

@@ -20,7 +20,6 @@ KINDS = {
 
 
 def parts() -> set[str]:
-    """The names of folders and files of the code."""
     found = set(CODE)
     for top in CODE:
         found |= {path.stem for path in (ROOT / top).rglob("*") if path.is_dir() or path.suffix == ".py"}
@@ -28,7 +27,6 @@ def parts() -> set[str]:
 
 
 def folders() -> set[str]:
-    """The folders of tests that hold any."""
     return {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.rglob("*.py"))}
 
 

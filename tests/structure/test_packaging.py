@@ -19,15 +19,10 @@ from tests.servers import need
 ROOT = Path(__file__).resolve().parents[2]
 UNITS = ROOT / "packaging" / "systemd"
 EXPOSURE = {"coldplate.service": 1.6, "coldplate-broker.service": 1.6, "coldplate-kubelet.service": 1.0}
-"""The most that `systemd-analyze security` may find; the checks on a running systemd hold the same."""
+"""The most that `systemd-analyze security` may find."""
 
 
-EXTRAS = {
-    "dashboards": "grafanalib",
-    "kubernetes": "grpc",
-    "otlp": "opentelemetry",
-    "top": "rich",
-}
+EXTRAS = {"dashboards": "grafanalib", "kubernetes": "grpc", "otlp": "opentelemetry", "top": "rich"}
 """The module that each extra brings."""
 
 

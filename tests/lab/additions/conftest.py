@@ -37,7 +37,6 @@ class ProductCopy:
                 shutil.copy(ROOT / part, root / part)
 
     def add(self, path: str, text: str) -> None:
-        """Put a file where none was."""
         place = self.root / path
         assert not place.exists(), f"{path} is there already"
         place.parent.mkdir(exist_ok=True)
@@ -99,7 +98,6 @@ def product(tmp_path: Path) -> ProductCopy:
 
 @pytest.fixture
 def serve(product: ProductCopy, tmp_path: Path) -> Iterator[Callable[..., RunningDaemon]]:
-    """Starts the daemon of the copy, and ends it with the test."""
     running: list[RunningDaemon] = []
 
     def start(*arguments: str, **environment: str) -> RunningDaemon:

@@ -1,22 +1,18 @@
-"""Each kind of thing that the table "Adding things" names is added to a copy of the product, which then has it.
-
-What is to be touched is read from the table, so that it says neither too little nor too much.
-"""
+"""Each kind of thing that the table "Adding things" names is added to a copy of the product, which then has it."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 from tests.daemon.conftest import RunningDaemon
 from tests.fakes.nvml import build
 from tests.jobs.rig import Proc
 from tests.lab.additions.conftest import ProductCopy, table
+from tests.lab.fleet.engines import Inbox
 
 Serve = Callable[..., RunningDaemon]
 
@@ -231,27 +227,6 @@ RECEIVER = Pager
 '''
 
 
-class Pagers(HTTPServer):
-    """Takes what a pager is sent, and says when something came."""
-
-    def __init__(self) -> None:
-        self.came = threading.Event()
-        self.posts: list[tuple[str, bytes]] = []
-        pagers = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                pagers.posts.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-                pagers.came.set()
-
-            def log_message(self, *_: object) -> None: ...
-
-        super().__init__(("127.0.0.1", 0), Handler)
-
-
 def test_a_notifier(product: ProductCopy, serve: Serve, tmp_path: Path) -> None:
     product.add("alerts/notify/pager.py", RECEIVER)
     product.edit(
@@ -260,17 +235,13 @@ def test_a_notifier(product: ProductCopy, serve: Serve, tmp_path: Path) -> None:
     product.touches_what_is_said_of("a notifier")
     assert "`notify.pager.urls`" in product.made("configuration_table.table()")
     (tmp_path / "r.yml").write_text('groups: [{name: g, rules: [{alert: Always, expr: "vector(1)"}]}]\n')
-    with Pagers() as pagers:
-        thread = threading.Thread(target=pagers.serve_forever, daemon=True)
-        thread.start()
+    with Inbox() as pagers:
         (tmp_path / "c.yaml").write_text(
             f"{NOTHING_ELSE}state_dir: {tmp_path}/state\nrules: {{files: [r.yml]}}\n"
-            f"notify: {{pager: {{urls: ['http://127.0.0.1:{pagers.server_port}']}}}}\n"
+            f"notify: {{pager: {{urls: ['{pagers.url}']}}}}\n"
         )
         daemon = serve("--config.file", str(tmp_path / "c.yaml"))
-        assert pagers.came.wait(30), daemon.log.read_text()
-        pagers.shutdown()
-        thread.join()
+        daemon.until("a page comes", lambda: bool(pagers.posts), 30)
     assert pagers.posts[0] == ("/page", b"Always")
     told = "coldplate_notifications_total"
     daemon.until("it is counted", lambda: daemon.family(told, "notifier")["pager"] >= 1, 30)

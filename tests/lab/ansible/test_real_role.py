@@ -1,7 +1,4 @@
-"""The role, played by the real Ansible against this machine, whose directories and systemctl are a test's own.
-
-`make test-ansible` runs this: Ansible takes half a minute of a processor for it.
-"""
+"""The role, played by the real Ansible against this machine, whose directories and systemctl are a test's own."""
 
 from __future__ import annotations
 
@@ -22,29 +19,10 @@ from tests.servers import need
 LIBRARY = ROOT / ".programs" / "deployers" / "library"
 PLAYS = Path(__file__).with_name("plays.yml")
 UNITS = {"coldplate.service", "coldplate-broker.socket", "coldplate-kubelet.socket"}
-INVENTORY = """
-all:
-  vars:
-    ansible_connection: local
-    coldplate_alertmanagers: ["http://am.example:9093"]
-    coldplate_cluster: east
-    coldplate_files: [{name: node.key, content: "no secret"}]
-    coldplate_rule_files: ["SITE-RULES"]
-    coldplate_config:
-      sampling: {fast: 500ms}
-      rules: {override: {GpuHot: {annotations: {summary: !unsafe "GPU {{ $labels.gpu }} is hot"}}}}
-  children:
-    rack_r12:
-      vars: {coldplate_rack: r12, coldplate_rack_settings: {power_budget: 40.8kW}}
-      hosts: {node-1: {coldplate_address: 10.0.0.1}, node-2: {}, node-3: {coldplate_address: "[fd00::3]"}}
-    rack_r13:
-      hosts: {node-4: {}}
-"""
+INVENTORY = Path(__file__).with_name("inventory.yml").read_text()
 
 
 class Site:
-    """A machine with the program, and a person with an inventory."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.etc = folder / "etc"
@@ -96,7 +74,6 @@ def site(tmp_path: Path) -> Site:
 
 
 def changes(output: str) -> dict[str, list[str]]:
-    """The tasks and handlers of each play that changed something."""
     found: dict[str, list[str]] = {}
     play = task = ""
     for line in output.splitlines():

@@ -1,7 +1,4 @@
-"""`make test-bare` and `make test-all`: the project on machines that nobody prepared, and on every Python.
-
-docs/dev/testing.md says how to use them.
-"""
+"""`make test-bare` and `make test-all`: the project on machines that nobody prepared, and on every Python."""
 
 import os
 import sys

@@ -64,10 +64,10 @@ def main(arguments: Sequence[str]) -> int:
         return cannot(why)
     folder = ROOT / ".programs" / "bare"
     folder.mkdir(parents=True, exist_ok=True)
-    checkout = Checkout(ROOT)
-    print(f"trying {checkout.title}", flush=True)
     outcomes: list[Outcome] = []
     try:
+        checkout = Checkout(ROOT)
+        print(f"trying {checkout.title}", flush=True)
         for place in places(chosen, folder):
             print(f"\n== {place.title}", flush=True)
             outcomes.append(place.run(checkout, chosen.tests))

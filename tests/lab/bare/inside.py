@@ -38,10 +38,9 @@ def try_run() -> str:
 
 def try_run_with(ask: list[str]) -> str:
     log = OUT / "run.log"
+    command = ["make", *CHOICE, "run", *ask]
     with log.open("wb") as file:
-        process = subprocess.Popen(
-            ["make", *CHOICE, "run", *ask], stdout=file, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
     try:
         for _ in range(3600):
             said = log.read_text(errors="replace")
@@ -58,11 +57,8 @@ def try_run_with(ask: list[str]) -> str:
             return f"make run does not say {missing}"
         time.sleep(5)
         page = urllib.request.urlopen(url[1].replace("nameless", "localhost"), timeout=10).read().decode()
-        lacking = [
-            name
-            for name in ("coldplate_build_info", "coldplate_gpu_up", "coldplate_node_power_watts")
-            if f"\n{name}" not in page
-        ]
+        wanted = ("coldplate_build_info", "coldplate_gpu_up", "coldplate_node_power_watts")
+        lacking = [name for name in wanted if f"\n{name}" not in page]
         return f"the page lacks {lacking}" if lacking else ""
     except OSError as error:
         return f"make run's page: {error}"
@@ -80,24 +76,18 @@ def try_again() -> str:
         check=False, env={**os.environ, **closed},
     )  # fmt: skip
     said = done.stdout + done.stderr
-    return (
-        f"a second make does or says something (exit status {done.returncode}): {said.strip()}"
-        if said or done.returncode
-        else ""
-    )
+    if said or done.returncode:
+        return f"a second make does or says something (exit status {done.returncode}): {said.strip()}"
+    return ""
 
 
 def test() -> int:
-    """The exit status of `make test`; it leaves pytest's report and its own output."""
     with (OUT / "test.log").open("wb") as log:
-        words = f"ARGS=-q --junit-xml={OUT}/junit.xml {TESTS}"
-        return subprocess.run(
-            ["make", *CHOICE, "test", words], stdout=log, stderr=subprocess.STDOUT, check=False
-        ).returncode
+        command = ["make", *CHOICE, "test", f"ARGS=-q --junit-xml={OUT}/junit.xml {TESTS}"]
+        return subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
 
 
 def megabytes(folder: Path) -> int:
-    """The disk use of a folder."""
     return sum(each.lstat().st_blocks for each in folder.rglob("*")) * 512 // 1_000_000
 
 
@@ -105,20 +95,15 @@ def main() -> None:
     result: dict[str, object] = {"python": sys.version.split()[0], "run": try_run()}
     began = time.monotonic()
     with (OUT / "set-up.log").open("wb") as log:
-        subprocess.run(
-            ["make", *CHOICE, ".venv/dev.stamp", "programs"], stdout=log, stderr=subprocess.STDOUT, check=False
-        )
+        command = ["make", *CHOICE, ".venv/dev.stamp", "programs"]
+        subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False)
     result["set_up_seconds"] = time.monotonic() - began
     result["megabytes"] = {name: megabytes(Path(name)) for name in (".venv", ".programs")}
     began = time.monotonic()
     result["status"] = test()
     result["seconds"] = time.monotonic() - began
-    version = subprocess.run(
-        [".venv/bin/python", "-Ic", "import sys; print(sys.version.split()[0])"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [".venv/bin/python", "-Ic", "import sys; print(sys.version.split()[0])"]
+    version = subprocess.run(command, capture_output=True, text=True, check=False)
     result["python"] = version.stdout.strip() or result["python"]
     result["again"] = try_again()
     (OUT / "result.json").write_text(json.dumps(result))

@@ -1,8 +1,4 @@
-"""What of this machine a bare one would have too: how it reaches mirrors and registries.
-
-A bare machine of somebody behind a proxy, with a mirror and certificates of their own, has these settings, and little
-else.
-"""
+"""What of this machine a bare one would have too: how it reaches mirrors and registries."""
 
 from __future__ import annotations
 
@@ -10,7 +6,9 @@ import os
 import re
 import shutil
 import subprocess
+from configparser import ConfigParser
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -36,9 +34,12 @@ class Machine:
     @classmethod
     def found(cls) -> Machine:
         environment = {name: value for name, value in os.environ.items() if VARIABLE.fullmatch(name)}
-        places = [Path(each) for each in PIP] + [Path.home() / each for each in PERSONAL]
-        pip = "\n".join(each.read_text() for each in places if each.is_file())
-        return cls(environment, merged(pip), cls.folders_in("\n".join([pip, *environment.values()])), cls._apt())
+        # As one file: pip takes a section that comes twice for an error. The first of each setting stays.
+        settings, pip = ConfigParser(strict=False, interpolation=None), StringIO()
+        settings.read([*(Path.home() / each for each in reversed(PERSONAL)), *reversed(PIP)])
+        settings.write(pip)
+        folders = cls.folders_in("\n".join([pip.getvalue(), *environment.values()]))
+        return cls(environment, pip.getvalue(), folders, cls._apt())
 
     @staticmethod
     def folders_in(settings: str) -> tuple[Path, ...]:
@@ -50,15 +51,12 @@ class Machine:
 
     @staticmethod
     def _apt() -> str:
-        dumped = (
-            subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=False).stdout
-            if shutil.which("apt-config")
-            else ""
-        )
+        if shutil.which("apt-config") is None:
+            return ""
+        dumped = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=False).stdout
         return "\n".join(line for line in dumped.splitlines() if SETTING.fullmatch(line) and line.startswith("Acquire"))
 
     def furnish(self, root: Path) -> None:
-        """Put the settings into another root."""
         for name in NETWORK:
             if Path(name).exists():
                 shutil.copyfile(name, root / name[1:])
@@ -66,38 +64,13 @@ class Machine:
         parts = root / "etc/apt/apt.conf.d"
         parts.mkdir(parents=True, exist_ok=True)
         (parts / "90machine").write_text(self.apt + "\n")
-        bundles = {
-            Path(value) for value in self.environment.values() if value.startswith("/") and Path(value).is_file()
-        }
-        bundles |= {
-            Path(found["plain"])
-            for found in LOCAL.finditer(self.pip)
-            if found["plain"] and Path(found["plain"]).is_file()
-        }
-        bundles |= {Path(CERTIFICATES, "ca-certificates.crt")}
-        for bundle in bundles:
+        (root / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
+        bundles = {value for value in self.environment.values() if value.startswith("/")}
+        bundles |= {found["plain"] for found in LOCAL.finditer(self.pip) if found["plain"]}
+        for bundle in map(Path, {*bundles, f"{CERTIFICATES}/ca-certificates.crt"}):
             if bundle.is_file():
                 target = root / str(bundle)[1:]
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(bundle, target)
         for folder in self.folders:
             (root / str(folder)[1:]).mkdir(parents=True, exist_ok=True)
-
-
-def merged(pip: str) -> str:
-    """Several pip.conf as one: pip takes a section that comes twice for an error. The first of each setting stays."""
-    sections: dict[str, dict[str, str]] = {}
-    section = "global"
-    name = ""
-    for line in pip.splitlines():
-        if found := re.fullmatch(r"\[(.+)\]\s*", line):
-            section = found[1]
-        elif found := re.fullmatch(r"([\w-]+)\s*[=:]\s*(.*)", line):
-            name = found[1]
-            sections.setdefault(section, {}).setdefault(name, found[2])
-        elif line[:1].isspace() and line.strip() and name:
-            sections[section][name] += f"\n {line.strip()}"
-    return "".join(
-        f"[{section}]\n" + "".join(f"{name} = {value}\n" for name, value in settings.items())
-        for section, settings in sections.items()
-    )

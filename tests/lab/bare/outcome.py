@@ -27,8 +27,6 @@ COLUMNS = (
 
 @dataclass
 class Outcome:
-    """One line of the table."""
-
     suite: str
     user: str
     python: str = "?"
@@ -92,7 +90,6 @@ def excused(reason: str) -> bool:
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """All places, one a line."""
     rows: list[tuple[str, ...]] = [COLUMNS]
     for each in outcomes:
         sizes = (str(each.megabytes.get(folder, "?")) for folder in (".venv", ".programs"))

@@ -8,9 +8,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 from tests.lab.bare.machine import Machine
 from tests.lab.bare.outcome import Outcome
@@ -19,39 +19,30 @@ from tests.lab.bring.archive import Archive, ShortageError
 
 
 class Checkout:
-    """The last commit of a repository; where there is no repository, the files but for what .gitignore names."""
+    """The last commit of a repository."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._commit = self._git("rev-parse", "HEAD")
-
-    @property
-    def title(self) -> str:
-        if not self._commit:
-            return "the files that are here: this is no git checkout"
         dirty = self._git("status", "--porcelain", "--untracked-files=normal")
-        return self._git("log", "-1", "--format=%h %s", self._commit) + (
-            "\nNOT tried are the uncommitted changes in\n" + dirty if dirty else ""
-        )  # fmt: skip
+        left_out = f"\nNOT tried are the uncommitted changes in\n{dirty}" if dirty else ""
+        self.title = self._git("log", "-1", "--format=%h %s", self._commit) + left_out
 
     def put(self, folder: Path) -> None:
         """Its files, without a repository, in a new folder."""
-        if not self._commit:
-            ignored = [line.strip("/") for line in (self._root / ".gitignore").read_text(encoding="utf-8").split()]
-            shutil.copytree(self._root, folder, symlinks=True, ignore=shutil.ignore_patterns(".git", *ignored))
-            return
         folder.mkdir(parents=True)
         with subprocess.Popen(["git", "archive", self._commit], cwd=self._root, stdout=subprocess.PIPE) as archive:
             subprocess.run(["tar", "-x", "--no-same-owner", "-C", str(folder)], stdin=archive.stdout, check=True)
-        if archive.returncode != 0:
-            raise ShortageError(f"git archive {self._commit} failed")
 
     def _git(self, *arguments: str) -> str:
-        """What git says, or nothing where there is no git or no repository that it would touch."""
-        if shutil.which("git") is None or not (self._root / ".git").exists():
-            return ""
-        done = subprocess.run(["git", *arguments], cwd=self._root, capture_output=True, text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else ""
+        try:
+            return subprocess.run(
+                ["git", *arguments], cwd=self._root, stdout=subprocess.PIPE, text=True, check=True
+            ).stdout.strip()
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise ShortageError(
+                f"git {arguments[0]}: {error}; what is tried is the last commit of a checkout"
+            ) from error
 
 
 SUPPORTED = tuple(f"3.{minor}" for minor in range(10, 15))
@@ -89,21 +80,19 @@ UID = 1000
 CHECKOUT = "my work/coldplate"
 """Below the home folder; the space is meant."""
 LIMIT = 45 * 60
+SEARCHED = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 OF_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
 APART = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child"]
 
 
-class Place(ABC):
-    """One line of the table."""
-
+class Place(Protocol):
     title: str
 
-    @abstractmethod
     def run(self, checkout: Checkout, tests: str) -> Outcome:
         """Try it. Its processes and mounts, and what it writes outside `.programs/bare`, are gone afterwards."""
 
 
-class BareRoot(Place):
+class BareRoot:
     """A copy of a bare root, thrown away afterwards, with nothing but the checkout and the ways to the network."""
 
     def __init__(self, roots: Roots, suite: str, user: str, folder: Path, machine: Machine) -> None:
@@ -136,7 +125,6 @@ class BareRoot(Place):
             shutil.copy2(base / "etc" / name, upper / "etc" / name)
             with (upper / "etc" / name).open("a") as file:
                 file.write(line + "\n")
-        (upper / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
         (run / "bind").write_text("".join(f"{each}\n" for each in self._machine.folders))
         checkout.put(upper / str(home)[1:] / CHECKOUT)
         shutil.copy2(TRIED, upper / "inside.py")
@@ -148,7 +136,7 @@ class BareRoot(Place):
     def _enter(self, base: Path, run: Path, home: Path, tests: str) -> None:
         number = "root" if self._user == "root" else str(UID)
         environment = {
-            **self._machine.environment, "HOME": str(home), "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            **self._machine.environment, "HOME": str(home), "PATH": SEARCHED,
             "USER": "root" if self._user == "root" else "someone", "TERM": "dumb",
         }  # fmt: skip
         inside = f'cd "{home}/{CHECKOUT}" && touch /mnt/out/began && exec python3 /inside.py /mnt/out python3 "$0"'
@@ -210,7 +198,7 @@ def changes(root: Path, checkout: Path, since: float) -> list[str]:
     return found
 
 
-class Here(Place):
+class Here:
     """This machine, with one of its Pythons, in a copy of its own of the checkout."""
 
     def __init__(self, python: Path, folder: Path) -> None:

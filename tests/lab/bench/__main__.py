@@ -11,18 +11,8 @@ import sys
 from collections.abc import Callable, Sequence
 
 from tests.lab.bench import rules, sampling, scrapes
-from tests.lab.bench.report import (
-    CannotRunError,
-    Line,
-    Progress,
-    Section,
-    Verdict,
-    description,
-    peers,
-    stop_on_signals,
-    table,
-)
-from tests.lab.bench.rig import QUICK, Pace, Rig
+from tests.lab.bench.report import CannotRunError, Line, Progress, Section, Verdict, description, peers, table
+from tests.lab.bench.rig import QUICK, Pace, Rig, ended_early
 
 MEASUREMENTS: dict[str, Callable[[Rig], Section]] = {
     "sampling": sampling.every_second,
@@ -35,19 +25,18 @@ MEASUREMENTS: dict[str, Callable[[Rig], Section]] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure what was asked for, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.lab.bench", description="Measure coldplate and its peers.")
     parser.add_argument("--only", action="append", choices=MEASUREMENTS, help="measure this alone; may be repeated")
     parser.add_argument("--quick", action="store_true", help="take little time: tries the benchmark, proves nothing")
     parsed = parser.parse_args(arguments)
-    stop_on_signals()
-    progress = Progress()
-    names = parsed.only or list(MEASUREMENTS)
-    try:
-        sections = _measure(names, QUICK if parsed.quick else Pace(), progress)
-    except KeyboardInterrupt:
-        progress.say("stopped; every program that was started has been ended")
-        return 130
+    progress, sections = Progress(), list[Section]()
+    progress.say(f"setting up; load average {os.getloadavg()[0]:.2f} on {os.cpu_count()} processors")
+
+    def measure(rig: Rig) -> None:
+        sections.extend(_measure(name, rig) for name in parsed.only or MEASUREMENTS)
+
+    if (status := ended_early(QUICK if parsed.quick else Pace(), progress, measure)) is not None:
+        return status
     print(table(sections))
     print(f"\n{description()}\n{peers()}")
     if parsed.quick:
@@ -55,28 +44,11 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if all(section.complete for section in sections) else 1
 
 
-def _measure(names: Sequence[str], pace: Pace, progress: Progress) -> list[Section]:
-    sections: list[Section] = []
-    progress.say(f"setting up; load average {os.getloadavg()[0]:.2f} on {os.cpu_count()} processors")
-    try:
-        with Rig(pace, progress) as rig:
-            for file in rig.uncompiled:
-                progress.say(f"no byte-code: {file}; memory and start will look worse than installed")
-            sections.extend(_one(name, rig) for name in names)
-    except CannotRunError as error:
-        sections.append(_failed("setting up", error))
-    return sections
-
-
-def _one(name: str, rig: Rig) -> Section:
+def _measure(name: str, rig: Rig) -> Section:
     try:
         return MEASUREMENTS[name](rig)
     except CannotRunError as error:
-        return _failed(name, error)
-
-
-def _failed(name: str, error: CannotRunError) -> Section:
-    return Section(name, (Line("could not run", str(error), "", Verdict.NOT_RUN),))
+        return Section(name, (Line("could not run", str(error), "", Verdict.NOT_RUN),))
 
 
 if __name__ == "__main__":

@@ -3,81 +3,66 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from typing_extensions import Self  # of typing only since Python 3.11
+import psutil
+
+from tests.lab.bench.report import CannotRunError
 
 MIB = 2**20
+START_PATIENCE = 30.0
+"""Seconds within which a program serves."""
 
 
-class Program:
-    """A process that ends with its `with` block. What it prints goes to a file."""
+class Program(psutil.Popen):
+    """A process with its log. A session of its own: ^C at the terminal reaches the benchmark alone, which ends it."""
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str], cwd: Path) -> None:
         self.log = log
         with log.open("w") as file:
-            # A session of its own: ^C at the terminal reaches the benchmark alone, which then ends the others.
-            self._process = subprocess.Popen(
+            super().__init__(
                 command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment, cwd=cwd,
                 start_new_session=True,
             )  # fmt: skip
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.end()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        return self.poll() is None
 
-    def end(self) -> None:
-        """SIGTERM, and SIGKILL for one that does not obey; its children as well."""
-        if not self.alive:
-            return
-        family = children(self.pid)
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(10)
-            for child in family:
-                _kill(child, self.pid)
+    def wait_for(self, name: str, serves: Callable[[str], object], within: float = START_PATIENCE) -> None:
+        """Return once what the log says by then shows that it serves. Raises CannotRunError."""
+        until = time.monotonic() + within
+        while not serves(self.log.read_text()):
+            if not self.alive or time.monotonic() > until:
+                raise CannotRunError(f"{name} does not serve:\n{self.log.read_text()[-2000:]}")
+            time.sleep(0.05)
 
 
-def _kill(pid: int, parent: int) -> None:
-    """End an orphan, unless its number belongs to somebody else by now."""
+@contextmanager
+def started(command: Sequence[str], log: Path, environment: Mapping[str, str], cwd: Path) -> Iterator[Program]:
+    """A program that ends with the block: by SIGTERM, or by SIGKILL with its children if it does not obey."""
+    program = Program(command, log, environment, cwd)
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        if int(stat[1]) in (1, parent):
-            os.kill(pid, signal.SIGKILL)
-    except (FileNotFoundError, ProcessLookupError):
-        pass
+        yield program
+    finally:
+        family = program.children() if program.alive else []
+        try:
+            with suppress(psutil.NoSuchProcess):
+                program.terminate()
+            program.wait(10)
+        except psutil.TimeoutExpired:
+            for each in (program, *family):
+                with suppress(psutil.NoSuchProcess):  # psutil knows a number that another process has by now
+                    each.kill()
+            program.wait(10)
 
 
 def children(pid: int) -> list[int]:
-    """The children of a process, of all its threads."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(child) for child in (task / "children").read_text().split()]
-    return found
+    return [child.pid for child in psutil.Process(pid).children()]
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
@@ -87,7 +72,6 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def thread_cpu(pid: int) -> dict[int, float]:
-    """Processor time of each thread in seconds."""
     return {
         int(task.name): int((task / "schedstat").read_text().split()[0]) * 1e-9
         for task in Path(f"/proc/{pid}/task").iterdir()
@@ -96,38 +80,12 @@ def thread_cpu(pid: int) -> dict[int, float]:
 
 def proportional_memory(pid: int) -> float:
     """PSS in bytes: pages that several processes use count for each with its share."""
-    return _kilobytes(Path(f"/proc/{pid}/smaps_rollup").read_text(), "Pss:") * 1024
+    return kilobytes(Path(f"/proc/{pid}/smaps_rollup"), "Pss:") * 1024
 
 
-def memory_of_their_own(pids: Iterable[int]) -> float:
-    """What PSS would be if no other process on the machine used the same files: in bytes, no lower than that.
-
-    Other Python programs make a PSS look smaller than it would be on a node that runs none.
-    """
-    private, shared = 0, defaultdict[tuple[str, str], list[int]](list)
-    for pid in pids:
-        for name, offset, text in _mappings(Path(f"/proc/{pid}/smaps").read_text()):
-            private += _kilobytes(text, "Private_Clean:") + _kilobytes(text, "Private_Dirty:")
-            shared[name, offset].append(_kilobytes(text, "Shared_Clean:") + _kilobytes(text, "Shared_Dirty:"))
-    return (private + sum(max(sizes) for sizes in shared.values())) * 1024
-
-
-def _mappings(smaps: str) -> list[tuple[str, str, str]]:
-    """File, offset and figures of each mapping."""
-    found: list[tuple[str, str, list[str]]] = []
-    for line in smaps.splitlines():
-        words = line.split()
-        if not words[0].endswith(":"):
-            found.append((words[5] if len(words) > 5 else "", words[2], []))
-        elif found:
-            found[-1][2].append(line)
-    return [
-        (name or f"anonymous {place}", offset, "\n".join(lines)) for place, (name, offset, lines) in enumerate(found)
-    ]
-
-
-def _kilobytes(text: str, key: str) -> int:
-    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith(key))
+def kilobytes(file: Path, key: str) -> int:
+    """The figure of this line of a file of proc(5)."""
+    return next(int(line.split()[1]) for line in file.read_text().splitlines() if line.startswith(key))
 
 
 PRIORITY = 5
@@ -148,28 +106,17 @@ class Peak:
     """
 
     def __init__(self, pid: int) -> None:
-        self._status = Path(f"/proc/{pid}/status")
-        self.marked = True
+        self._status, self._key = Path(f"/proc/{pid}/status"), "VmHWM:"
         try:
             Path(f"/proc/{pid}/clear_refs").write_text("5")
         except OSError:
-            self.marked = False
-        self._before = self._highest = self._kilobytes("VmRSS:")
+            self._key = "VmRSS:"
+        self._before = self._highest = kilobytes(self._status, "VmRSS:")
 
     def now(self) -> float:
-        """What it holds now, beyond what it held."""
-        return (self._kilobytes("VmRSS:") - self._before) * 1024
+        return (kilobytes(self._status, "VmRSS:") - self._before) * 1024
 
     def look(self) -> float:
         """The most up to now."""
-        self._highest = max(self._highest, self._kilobytes("VmHWM:" if self.marked else "VmRSS:"))
+        self._highest = max(self._highest, kilobytes(self._status, self._key))
         return (self._highest - self._before) * 1024
-
-    def _kilobytes(self, key: str) -> int:
-        return _kilobytes(self._status.read_text(), key)
-
-
-def machine_times() -> tuple[float, float]:
-    """Busy and total processor time of the machine, all processors, in clock ticks."""
-    figures = [float(each) for each in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-    return sum(figures) - figures[3] - figures[4], sum(figures)

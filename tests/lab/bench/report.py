@@ -11,23 +11,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 
 class Verdict(Enum):
-    """How a line stands to its target. A missed target is news, not an error."""
-
     MET = "met"
     MISSED = "MISSED"
     NONE = ""
     NOT_RUN = "NOT RUN"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One figure. `target` is empty where there is none."""
 
     what: str
@@ -36,16 +33,12 @@ class Line:
     verdict: Verdict = Verdict.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """What one measurement gave."""
-
+class Section(NamedTuple):
     title: str
     lines: tuple[Line, ...]
 
     @property
     def complete(self) -> bool:
-        """Whether everything could be measured."""
         return all(line.verdict is not Verdict.NOT_RUN for line in self.lines)
 
 
@@ -54,12 +47,10 @@ class CannotRunError(Exception):
 
 
 def at_most(what: str, value: float, limit: float, show: Callable[[float], str]) -> Line:
-    """A figure that is to stay at or below its limit."""
     return Line(what, show(value), f"<= {show(limit)}", Verdict.MET if value <= limit else Verdict.MISSED)
 
 
 def at_least(what: str, value: float, limit: float, show: Callable[[float], str]) -> Line:
-    """A figure that is to reach its limit."""
     return Line(what, show(value), f">= {show(limit)}", Verdict.MET if value >= limit else Verdict.MISSED)
 
 
@@ -85,19 +76,11 @@ def milliseconds(seconds: float) -> str:
 
 
 def table(sections: Sequence[Section]) -> str:
-    """The sections as text for people."""
     lines = [line for section in sections for line in section.lines]
-    what = max((len(line.what) for line in lines), default=0)
-    # A reason why something did not run is a sentence: it does not widen the column of figures.
-    result = max((len(line.result) for line in lines if line.verdict is not Verdict.NOT_RUN), default=0)
-    target = max((len(line.target) for line in lines), default=0)
-    rows = []
-    for section in sections:
-        rows += ["", section.title]
-        for line in section.lines:
-            row = f"  {line.what:<{what}}  {line.result:<{result}}  {line.target:<{target}}  {line.verdict.value}"
-            rows.append(row.rstrip())
-    return "\n".join(rows)
+    rows = iter(
+        columns([(f"  {line.what}", line.result, line.target, line.verdict.value) for line in lines]).split("\n")
+    )
+    return "\n".join(f"\n{section.title}\n" + "\n".join(next(rows) for _ in section.lines) for section in sections)
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
@@ -109,7 +92,6 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The same as a table of a document."""
     return "".join(f"| {' | '.join(row)} |\n" for row in (head, ("---",) * len(head), *rows))
 
 
@@ -134,16 +116,11 @@ class Progress:
 
 def stop_on_signals() -> None:
     """Have SIGTERM and SIGHUP end the program as Ctrl-C does: every program that was started is ended."""
-
-    def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stop)
+        signal.signal(number, signal.default_int_handler)
 
 
 def description() -> str:
-    """The machine, for who reads the figures."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.partition(":")[2].strip() for line in lines if "model name" in line), "unknown")
     load = ", ".join(f"{each:.2f}" for each in os.getloadavg())
@@ -154,7 +131,6 @@ def description() -> str:
 
 
 def peers() -> str:
-    """The peers and their versions."""
     found = {each.name: each.version for each in metadata.distributions(name="nvitop-exporter")}
     program = shutil.which("prometheus-node-exporter")
     done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False) if program else None

@@ -8,6 +8,7 @@ nothing ever changes.
 from __future__ import annotations
 
 import compileall
+import itertools
 import os
 import re
 import shutil
@@ -21,16 +22,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import psutil
 
 from tests.fakes.nvml import build
 from tests.infiniband.conftest import FIXTURES, unpack_archive
 from tests.lab.bench import client
-from tests.lab.bench.processes import Program, children, machine_times
+from tests.lab.bench.processes import children, started
 from tests.lab.bench.report import CannotRunError, Progress, stop_on_signals
-
-if TYPE_CHECKING:
-    from typing_extensions import Self  # of typing only since Python 3.11
+from tests.servers import free_port
 
 ARCHIVE = FIXTURES / "dgx-h100.txt"
 PORTS = ("mlx5_0", "mlx5_3", "mlx5_4", "mlx5_5", "mlx5_6", "mlx5_9", "mlx5_10", "mlx5_11")
@@ -68,63 +68,39 @@ def make_sysfs(directory: Path) -> Path:
 
 @contextmanager
 def traffic(sysfs: Path) -> Iterator[None]:
-    """Counters grow during the block."""
-    files = [
-        _Counter(sysfs / f"class/infiniband/{port}/ports/1/{name}", rate)
-        for port in PORTS
-        for name, rate in _RATES.items()
-    ]
+    """Counters grow during the block. Each is written in place, in one call: the agent keeps its descriptor open."""
     over = threading.Event()
 
     def run() -> None:
         began = time.monotonic()
         while not over.wait(STEP):
-            for file in files:
-                file.show(time.monotonic() - began)
+            for file, (base, rate) in counters.items():
+                os.pwrite(file.fileno(), b"%d\n" % (base + int(rate * (time.monotonic() - began))), 0)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-        for file in files:
-            file.close()
-
-
-class _Counter:
-    """One counter's file. Written in place, in one call, as the agent keeps its descriptor open."""
-
-    def __init__(self, path: Path, rate: int) -> None:
-        self._base = int(path.read_text())
-        self._rate = rate
-        self._file = os.open(path, os.O_WRONLY)
-
-    def show(self, seconds: float) -> None:
-        os.pwrite(self._file, b"%d\n" % (self._base + int(self._rate * seconds)), 0)
-
-    def close(self) -> None:
-        os.close(self._file)
+    with ExitStack() as stack:
+        counters = {}
+        for port, (name, rate) in itertools.product(PORTS, _RATES.items()):
+            path = sysfs / f"class/infiniband/{port}/ports/1/{name}"
+            counters[stack.enter_context(path.open("r+b", buffering=0))] = int(path.read_text()), rate
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("agent", "alerts", "exporters")
 NODE_EXPORTER = "prometheus-node-exporter"
 NVITOP = "nvitop-exporter"
-START_PATIENCE = 30.0
+SERVING = re.compile(r"https?://127\.0\.0\.1:(\d+)/")
 
 _SCRIPT = """\
 import sys
 from agent.cli import entry
 sys.exit(entry())
-"""
-_UNCOMPILED = """\
-import importlib.util, os, sys
-import agent.cli, agent.daemon.service, agent.worker.loop, agent.backends.nvml
-files = [getattr(module, "__file__", None) or "" for module in list(sys.modules.values())]
-missing = [f for f in files if f.endswith(".py") and not os.path.exists(importlib.util.cache_from_source(f))]
-print(agent.__file__, *missing, sep="\\n")
 """
 
 
@@ -149,8 +125,6 @@ QUICK = Pace(warm=3.0, settle=3.0, sampling=8.0, fast=6.0, scrapes=20, rounds=2,
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A running coldplate."""
-
     pids: tuple[int, ...]
     """Its main process and its worker, if that runs: without a driver it ends and begins again."""
     address: client.Address
@@ -158,7 +132,7 @@ class Daemon:
     """With its configuration, its log and mostly its state."""
 
     def page(self, accept: str = client.OPENMETRICS) -> str:
-        return client.scrape(self.address, client.request(self.address, accept)).text
+        return client.scrape(self.address, accept=accept).text
 
 
 class Rig:
@@ -169,7 +143,7 @@ class Rig:
         self.progress = progress
         self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Rig:  # noqa: PYI034 Python 3.10 has no Self
         self.directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="coldplate-bench-")))
         try:
             self._set_up()
@@ -201,18 +175,6 @@ class Rig:
             "LD_LIBRARY_PATH": str(self.directory / "driver"),
         }
         self.environment.pop(build.CONTROL, None)
-        self.uncompiled = self._check_installation()
-
-    def _check_installation(self) -> list[str]:
-        """Modules of the agent, of libraries or of Python that have no byte-code."""
-        done = subprocess.run(
-            [sys.executable, "-c", _UNCOMPILED], env=self.environment, cwd=self.directory,
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        agent, *missing = done.stdout.splitlines()
-        if not agent.startswith(str(self.site)):
-            raise CannotRunError(f"the agent that would run is {agent}, not the copy in {self.site}")
-        return missing
 
     @contextmanager
     def coldplate(
@@ -235,75 +197,54 @@ class Rig:
         config = folder / "coldplate.yaml"
         rules = "" if judging else "rules: {files: []}\n"
         config.write_text(f"sampling: {{fast: {fast}}}\nstate_dir: {state or folder}\n{rules}{more}")
-        run = program or [str(self.directory / "coldplate")]
-        command = [sys.executable, *run, "run", "--backend", "nvml"]
-        command += [
-            "--path.sysfs",
-            str(self.sysfs),
-            "--config.file",
-            str(config),
-            "--web.listen-address",
-            "127.0.0.1:0",
-        ]
+        command = [
+            sys.executable, *(program or [str(self.directory / "coldplate")]), "run", "--backend", "nvml",
+            "--path.sysfs", str(self.sysfs), "--config.file", str(config), "--web.listen-address", "127.0.0.1:0",
+        ]  # fmt: skip
         around = {**self.environment, **(environment or {})}
-        with Program(command, folder / "log", around, self.directory) as process:
-            found: list[int] = []
-
-            def serves() -> bool:
-                match = re.search(r"http://127\.0\.0\.1:(\d+)/", process.log.read_text())
-                found[:] = [int(match[1])] if match else []
-                return bool(match)
-
-            self._await("coldplate", process, serves)
-            yield Daemon((process.pid, *children(process.pid)), ("127.0.0.1", found[0]), folder)
+        with started(command, folder / "log", around, self.directory) as process:
+            process.wait_for("coldplate", SERVING.search)
+            found = SERVING.search(process.log.read_text())
+            assert found is not None
+            yield Daemon((process.pid, *children(process.pid)), ("127.0.0.1", int(found[1])), folder)
 
     @contextmanager
     def nvitop(self) -> Iterator[tuple[int, client.Address]]:
         """nvitop-exporter on the same library, at its default interval of a second: its process and address."""
-        beside = Path(sys.executable).with_name(NVITOP)
-        command = str(beside) if beside.exists() else shutil.which(NVITOP)
-        if command is None:
-            raise CannotRunError(f"{NVITOP} is not installed: pip install {NVITOP}")
-        port = client.free_port()
-        arguments = [command, "--bind", "127.0.0.1", "--port", str(port), "--interval", "1", "--hostname", "node"]
-        with self._peer(NVITOP, arguments, port) as program:
-            yield program.pid, ("127.0.0.1", port)
+        options = ["--bind", "127.0.0.1", "--port", "PORT", "--interval", "1", "--hostname", "node"]
+        with self._peer(NVITOP, options, f"pip install {NVITOP}") as found:
+            yield found
 
     @contextmanager
     def node_exporter(self) -> Iterator[tuple[int, client.Address]]:
         """node_exporter with its default collectors: its process and address."""
-        command = shutil.which(NODE_EXPORTER)
-        if command is None:
-            raise CannotRunError(f"{NODE_EXPORTER} is not installed: apt-get install {NODE_EXPORTER}")
-        port = client.free_port()
-        with self._peer(NODE_EXPORTER, [command, f"--web.listen-address=127.0.0.1:{port}"], port) as program:
-            yield program.pid, ("127.0.0.1", port)
+        options = ["--web.listen-address=127.0.0.1:PORT"]
+        with self._peer(NODE_EXPORTER, options, f"apt-get install {NODE_EXPORTER}") as found:
+            yield found
 
     @contextmanager
-    def _peer(self, name: str, command: list[str], port: int) -> Iterator[Program]:
-        with Program(command, self.directory / f"{name}.log", self.environment, self.directory) as program:
+    def _peer(self, name: str, options: list[str], remedy: str) -> Iterator[tuple[int, client.Address]]:
+        path = os.pathsep.join((str(Path(sys.executable).parent), *os.get_exec_path()))
+        command = shutil.which(name, path=path)
+        if command is None:
+            raise CannotRunError(f"{name} is not installed: {remedy}")
+        address = ("127.0.0.1", free_port())
+        arguments = [command, *(each.replace("PORT", str(address[1])) for each in options)]
+        with started(arguments, self.directory / f"{name}.log", self.environment, self.directory) as program:
 
-            def serves() -> bool:
+            def serves(_log: str) -> bool:
                 with socket.socket() as sock:
-                    return sock.connect_ex(("127.0.0.1", port)) == 0
+                    return sock.connect_ex(address) == 0
 
-            self._await(name, program, serves)
-            yield program
-
-    def _await(self, name: str, program: Program, serves: Callable[[], bool]) -> None:
-        until = time.monotonic() + START_PATIENCE
-        while not serves():
-            if not program.alive or time.monotonic() > until:
-                raise CannotRunError(f"{name} does not serve:\n{program.log.read_text()[-2000:]}")
-            time.sleep(0.1)
+            program.wait_for(name, serves)
+            yield program.pid, address
 
     def wait(self, seconds: float, what: str) -> None:
         """Let time pass, saying what for, and how busy the machine was with this and everything else."""
         self.progress.say(f"{what}, {seconds:.0f} s ...")
-        busy, total = machine_times()
+        psutil.cpu_percent()
         time.sleep(seconds)
-        after, end = machine_times()
-        self.progress.say(f"  done; the machine was {(after - busy) / (end - total) * 100:.0f} % busy")
+        self.progress.say(f"  done; the machine was {psutil.cpu_percent():.0f} % busy")
 
 
 def ended_early(pace: Pace, progress: Progress, measure: Callable[[Rig], object]) -> int | None:

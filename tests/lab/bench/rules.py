@@ -46,7 +46,6 @@ def whole_pack(rig: Rig) -> Section:
 
 
 def main(history: int, repeats: int) -> int:
-    """Measure; the figures go to standard output as JSON."""
     from agent.backends.synthetic import load_scenario
     from tests.lab.score.play import Play, load_pack
 

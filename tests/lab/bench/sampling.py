@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from itertools import pairwise
+from collections.abc import Callable
+from itertools import pairwise, product
+from statistics import median
 
 from tests.lab.bench import client
-from tests.lab.bench.processes import MIB, cpu_seconds, memory_of_their_own, proportional_memory
+from tests.lab.bench.processes import MIB, cpu_seconds, proportional_memory
 from tests.lab.bench.report import (
     CannotRunError,
     Line,
@@ -46,25 +48,20 @@ def every_second(rig: Rig) -> Section:
         rig.coldplate() as judge,
     ):
         rig.wait(rig.pace.settle, "CPU at 1 s: coldplate and nvitop-exporter settle")
-        number_of_parts = _parts(rig.pace.sampling)
         began, judged = time.monotonic(), cpu_seconds(judge.pids)
-        marks = [(cpu_seconds(daemon.pids), cpu_seconds([peer]))]
-        for number in range(number_of_parts):
-            rig.wait(
-                rig.pace.sampling / number_of_parts,
-                f"CPU at 1 s: all unscraped, part {number + 1} of {number_of_parts}",
-            )
-            marks.append((cpu_seconds(daemon.pids), cpu_seconds([peer])))
+        marks = _in_parts(
+            rig, rig.pace.sampling, "CPU at 1 s: all unscraped", lambda: (cpu_seconds(daemon.pids), cpu_seconds([peer]))
+        )
         took, judged = time.monotonic() - began, cpu_seconds(judge.pids) - judged
         series = client.values_of(daemon.page())
-        theirs = len(client.values_of(client.scrape(peer_address, client.request(peer_address)).text))
+        theirs = len(client.values_of(client.scrape(peer_address).text))
     ours, other = marks[-1][0] - marks[0][0], marks[-1][1] - marks[0][1]
     parts = [(b[0] - a[0]) / (b[1] - a[1]) for a, b in pairwise(marks)]
     lines = (
         at_most("CPU, main + worker, as shipped, of nvitop-exporter's", judged / other, AGAINST_NVITOP, times),
         Line("  CPU of a core", f"{percent(judged / took * 100)} against {percent(other / took * 100)}"),
         Line("the same without rules", f"{times(ours / other)}, {percent(ours / took * 100)}"),
-        Line(f"  lowest and highest of {number_of_parts} parts", f"{min(parts):.3g} to {max(parts):.3g} x"),
+        Line(f"  lowest and highest of {len(parts)} parts", f"{min(parts):.3g} to {max(parts):.3g} x"),
         at_least("series", len(series), SERIES, count),
         at_least("series, of nvitop-exporter's", len(series) / theirs, SERIES_AGAINST_NVITOP, times),
         Line("  CPU for a series, of nvitop-exporter's", times(ours / len(series) / (other / theirs))),
@@ -78,13 +75,10 @@ def ten_times_a_second(rig: Rig) -> Section:
     judged = _as_shipped(rig)
     with traffic(rig.sysfs), rig.coldplate("100ms", judging=False) as daemon:
         rig.wait(rig.pace.warm, "CPU at 100 ms: coldplate settles")
-        number_of_parts = _parts(rig.pace.fast)
-        began, marks = time.monotonic(), [[cpu_seconds([pid]) for pid in daemon.pids]]
-        for number in range(number_of_parts):
-            rig.wait(
-                rig.pace.fast / number_of_parts, f"CPU at 100 ms: unscraped, part {number + 1} of {number_of_parts}"
-            )
-            marks.append([cpu_seconds([pid]) for pid in daemon.pids])
+        began, (first, second) = time.monotonic(), daemon.pids
+        marks = _in_parts(
+            rig, rig.pace.fast, "CPU at 100 ms: unscraped", lambda: (cpu_seconds([first]), cpu_seconds([second]))
+        )
         took = time.monotonic() - began
         rig.progress.say("ages of the GPUs' samples, 8 s ...")
         pages = []
@@ -92,19 +86,19 @@ def ten_times_a_second(rig: Rig) -> Section:
             pages.append(client.values_of(daemon.page()))
             time.sleep(TICK + 0.007 * (number % 10))
     main, worker = (b - a for a, b in zip(marks[0], marks[-1], strict=True))
-    parts = [(sum(b) - sum(a)) / (took / number_of_parts) * 100 for a, b in pairwise(marks)]
+    parts = [(sum(b) - sum(a)) / (took / (len(marks) - 1)) * 100 for a, b in pairwise(marks)]
     last = pages[-1]
     served, missed = last["coldplate_ticks_total"], last["coldplate_ticks_missed_total"]
     ages = [age for page in pages for age in _gpu_ages(page)]
     lines = (
         at_most("CPU of a core, main + worker, as shipped", judged, FAST_LANE, percent),
         Line("the same without rules", percent((main + worker) / took * 100)),
-        Line(f"  lowest and highest of {number_of_parts} parts", f"{min(parts):.2f} to {max(parts):.2f} %"),
+        Line(f"  lowest and highest of {len(parts)} parts", f"{min(parts):.2f} to {max(parts):.2f} %"),
         Line("  main, worker", f"{percent(main / took * 100)}, {percent(worker / took * 100)}"),
         Line("  CPU for one sample of the whole node", milliseconds((main + worker) / took * TICK)),
         Line("  series", count(len(last))),
         Line("ticks missed", f"{missed:.0f} of {served + missed:.0f}"),
-        Line("age of a GPU's sample on the page, median", milliseconds(client.middle(ages))),
+        Line("age of a GPU's sample on the page, median", milliseconds(median(ages))),
         Line(
             "  99th percentile, highest", f"{milliseconds(client.highest_hundredth(ages))}, {milliseconds(max(ages))}"
         ),
@@ -122,8 +116,15 @@ def _as_shipped(rig: Rig) -> float:
         return (cpu_seconds(daemon.pids) - before) / (time.monotonic() - began) * 100
 
 
-def _parts(seconds: float) -> int:
-    return max(2, round(seconds / PART))
+def _in_parts(
+    rig: Rig, seconds: float, what: str, used: Callable[[], tuple[float, float]]
+) -> list[tuple[float, float]]:
+    """What was used by then, at the beginning and after each part of these seconds."""
+    count, marks = max(2, round(seconds / PART)), [used()]
+    for number in range(count):
+        rig.wait(seconds / count, f"{what}, part {number + 1} of {count}")
+        marks.append(used())
+    return marks
 
 
 def _gpu_ages(page: dict[str, float]) -> list[float]:
@@ -156,25 +157,20 @@ def resident(rig: Rig) -> Section:
         rig.wait(rig.pace.warm, "memory: coldplate settles")
         before = sum(map(proportional_memory, daemon.pids)) / MIB
         rig.progress.say(f"memory: {SCRAPES} scrapes in four formats ...")
-        kinds = [
-            client.request(daemon.address, accept, gzip)
-            for accept in (client.OPENMETRICS, client.TEXT)
-            for gzip in (True, False)
-        ]
+        kinds = list(product((client.OPENMETRICS, client.TEXT), (True, False)))
         for number in range(SCRAPES):
-            client.scrape(daemon.address, kinds[number % len(kinds)])
+            accept, gzip = kinds[number % len(kinds)]
+            client.scrape(daemon.address, accept=accept, gzip=gzip)
             time.sleep(0.1)
         for path in PATHS:
-            client.scrape(daemon.address, client.request(daemon.address, "*/*", path=path))
+            client.scrape(daemon.address, path, "*/*")
         time.sleep(1.0)
         main, worker = (proportional_memory(pid) / MIB for pid in daemon.pids)
-        alone = memory_of_their_own(daemon.pids) / MIB
         series = len(client.values_of(daemon.page()))
     lines = (
         at_most("PSS, main + worker", main + worker, MEMORY_LIMIT, mebibytes),
         Line("  main, worker", f"{mebibytes(main)}, {mebibytes(worker)}"),
         Line("  before the first scrape", mebibytes(before)),
-        at_most("as if no other process shared a page with them", alone, MEMORY_LIMIT, mebibytes),
-        Line("  for each series on the page", f"{alone * 1024 / series:.1f} KiB"),
+        Line("  for each series on the page", f"{(main + worker) * 1024 / series:.1f} KiB"),
     )
     return Section(f"Memory, after {SCRAPES} scrapes in text and OpenMetrics, plain and gzipped", lines)

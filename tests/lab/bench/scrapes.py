@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from statistics import median
 
 from tests.lab.bench import client
 from tests.lab.bench.processes import cpu_seconds, thread_cpu
@@ -31,14 +32,14 @@ def beside_node_exporter(rig: Rig) -> Section:
         idle = _idle(daemon)
         rounds: list[list[tuple[list[float], float, float]]] = [[], []]
         for address in (daemon.address, peer_address):
-            client.paced(address, client.request(address), 5, rng)
+            client.paced(address, 5, rng)
         for number in range(pace.rounds):
             rig.progress.say(f"scrapes: {pace.scrapes} each, paced, round {number + 1} of {pace.rounds} ...")
             for found, (pids, address) in zip(rounds, programs, strict=True):
                 cpu, began = cpu_seconds(pids), time.monotonic()
-                taken = client.paced(address, client.request(address), pace.scrapes, rng)
+                taken = client.paced(address, pace.scrapes, rng)
                 found.append((taken, cpu_seconds(pids) - cpu, time.monotonic() - began))
-        sizes = [len(client.values_of(client.scrape(address, client.request(address)).text)) for _, address in programs]
+        sizes = [len(client.values_of(client.scrape(address).text)) for _, address in programs]
     return _compare(rounds, sizes, idle)
 
 
@@ -54,7 +55,7 @@ def _compare(rounds: list[list[tuple[list[float], float, float]]], sizes: list[i
     costs = [sum(cpu for _, cpu, _ in found) / sum(len(taken) for taken, _, _ in found) for found in rounds]
     seconds = sum(took for _, _, took in rounds[0])
     net = costs[0] - idle * seconds / len(latencies[0])
-    p50, p99 = map(client.middle, latencies), map(client.highest_hundredth, latencies)
+    p50, p99 = map(median, latencies), map(client.highest_hundredth, latencies)
     (our50, their50), (our99, their99) = p50, p99
     tails = [client.highest_hundredth(a[0]) / client.highest_hundredth(b[0]) for a, b in zip(*rounds, strict=True)]
     lines = (
@@ -96,9 +97,9 @@ def once_a_second(rig: Rig) -> Section:
         threads, cpu, began = thread_cpu(daemon.pids[0]), cpu_seconds(daemon.pids), time.monotonic()
         peer_cpu, ours, theirs = cpu_seconds([peer]), list[float](), list[float]()
         for scraped in range(number):
-            ours.append(client.scrape(daemon.address, client.request(daemon.address)).seconds)
+            ours.append(client.scrape(daemon.address).seconds)
             time.sleep(0.5)
-            theirs.append(client.scrape(peer_address, client.request(peer_address)).seconds)
+            theirs.append(client.scrape(peer_address).seconds)
             time.sleep(max(0.0, began + (scraped + 1) * 1.01 - time.monotonic()))
         busy, peer_cost = _spent(daemon, threads), (cpu_seconds([peer]) - peer_cpu) / number
         total = (cpu_seconds(daemon.pids) - cpu) / (time.monotonic() - began)
@@ -110,9 +111,9 @@ def once_a_second(rig: Rig) -> Section:
         at_most("CPU for a scrape that renders: that thread's", page, FRESH, milliseconds),
         Line("  whole agent, scraped once a second, of unscraped", times(total / idle)),
         Line("  latency of a scrape that renders, p50, highest",
-             f"{milliseconds(client.middle(ours))}, {milliseconds(max(ours))}"),
+             f"{milliseconds(median(ours))}, {milliseconds(max(ours))}"),
         at_most("latency of a scrape that renders, of node_exporter's, p99", p99, LATENCY, times),
-        Line("  p50", times(client.middle(ours) / client.middle(theirs))),
+        Line("  p50", times(median(ours) / median(theirs))),
         Line("CPU of a scrape that renders, of node_exporter's", times(page / peer_cost)),
     )  # fmt: skip
     title = f"A page that nobody asks for is not made; {number} scrapes, one a second, each of a fresh page"

@@ -1,20 +1,15 @@
 """Measure what TLS costs, and what a scraper sees while other clients abuse the server: `make siege`.
 
-A daemon with eight synthetic GPUs is scraped ten times a second over one kept connection, in plain and with mutual TLS;
-then beside a hundred clients that connect and say nothing, three hundred that complete the handshake and send half a
-request, and twenty that ask for the snapshot and never read: first all at once, then with everyone who is disconnected
-coming again half a second later, which is a storm of handshakes. A second daemon, which nobody besieges, is scraped in
-turn with the first one: what its scraper waits is the machine's doing. Exit status 1 if a target was missed.
+docs/dev/performance.md says who the others are. A second daemon, which nobody besieges, is scraped in turn with the
+first one: what its scraper waits is the machine's doing. Exit status 1 if a target was missed.
 """
 
 from __future__ import annotations
 
 import http.client
 import os
-import re
 import socket
 import ssl
-import subprocess
 import sys
 import tempfile
 import threading
@@ -22,15 +17,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from statistics import median
 
 import psutil
 import trustme
 
-from tests.lab.bench.client import highest_hundredth, middle
+from tests.lab.bench.client import highest_hundredth
 from tests.lab.bench.patience import PRIORITY
-from tests.lab.bench.processes import cpu_seconds, prefer
+from tests.lab.bench.processes import cpu_seconds, prefer, started
 from tests.lab.bench.report import Line, Section, Verdict, at_most, description, mebibytes, milliseconds, table
-from tests.lab.bench.rig import ROOT
+from tests.lab.bench.rig import ROOT, SERVING
 
 HOST = "127.0.0.1"
 CROWD = {"silent": 100, "half": 300, "deaf": 20}
@@ -64,20 +60,14 @@ def trust(folder: Path) -> ssl.SSLContext:
 
 @contextmanager
 def daemon(folder: Path, name: str, *arguments: str) -> Iterator[tuple[psutil.Process, int]]:
-    """A daemon from this checkout, and its port."""
-    log = folder / f"{name}.log"
     command = [sys.executable, "-m", "agent.cli", "run", "--scenario", "healthy-training"]
     command += ["--web.listen-address", f"{HOST}:0", *arguments]
-    with log.open("w") as file:
-        process = subprocess.Popen(command, cwd=ROOT, stderr=file)
-    try:
-        while (found := re.search(rf"https?://{HOST}:(\d+)/", log.read_text())) is None:
-            time.sleep(0.1)
+    with started(command, folder / f"{name}.log", os.environ, ROOT) as process:
+        process.wait_for("coldplate", SERVING.search)
         prefer(process.pid)
-        yield psutil.Process(process.pid), int(found[1])
-    finally:
-        process.terminate()
-        process.wait(10)
+        found = SERVING.search(process.log.read_text())
+        assert found is not None
+        yield process, int(found[1])
 
 
 class KeptScraper:
@@ -121,7 +111,6 @@ class KeptScraper:
 
 
 def scrape(scrapers: Sequence[KeptScraper], seconds: float) -> None:
-    """Have each scrape ten times a second, one after the other."""
     end = due = time.monotonic()
     end += seconds
     while due < end:
@@ -176,7 +165,7 @@ def crowd(port: int, folder: Path, come_again: bool) -> None:
 
 
 def latencies(what: str, taken: Sequence[float], limit: float | None = None) -> list[Line]:
-    spread = f"{milliseconds(middle(taken))}, {milliseconds(max(taken))}"
+    spread = f"{milliseconds(median(taken))}, {milliseconds(max(taken))}"
     p99 = highest_hundredth(taken)
     first = (
         Line(f"{what}: p99", milliseconds(p99)) if limit is None else at_most(f"{what}: p99", p99, limit, milliseconds)
@@ -193,19 +182,17 @@ def besiege(process: psutil.Process, port: int, control: int, folder: Path, seco
     """Measure from the crowd's start, and how long it takes until nobody of it is left, although none of it leaves."""
     before, used = held(process), cpu_seconds([process.pid])
     command = [sys.executable, "-m", "tests.lab.bench.tls_siege", "crowd", str(port), str(folder), how]
-    crowded = subprocess.Popen(command, cwd=ROOT)
-    began = time.monotonic()
-    besieged, alone = KeptScraper(port, trust(folder)), KeptScraper(control, trust(folder))
-    scrape([besieged, alone], seconds)
-    used, grown = cpu_seconds([process.pid]) - used, held(process) - before
-    if how == "again":
-        crowded.terminate()
+    with started(command, folder / "crowd.log", os.environ, ROOT) as crowded:
         began = time.monotonic()
-    while any(each.status == psutil.CONN_ESTABLISHED for each in process.net_connections("tcp")):
-        time.sleep(0.5)
-    left = time.monotonic() - began
-    crowded.terminate()
-    crowded.wait()
+        besieged, alone = KeptScraper(port, trust(folder)), KeptScraper(control, trust(folder))
+        scrape([besieged, alone], seconds)
+        used, grown = cpu_seconds([process.pid]) - used, held(process) - before
+        if how == "again":
+            crowded.terminate()
+            began = time.monotonic()
+        while any(each.status == psutil.CONN_ESTABLISHED for each in process.net_connections("tcp")):
+            time.sleep(0.5)
+        left = time.monotonic() - began
     lines = latencies("the besieged daemon", besieged.taken, LATENCY[how])
     lines += latencies("  with a new connection", besieged.anew) if besieged.anew else []
     lines += latencies("a daemon that is not besieged", alone.taken)
@@ -218,7 +205,6 @@ def besiege(process: psutil.Process, port: int, control: int, folder: Path, seco
 
 
 def settled(process: psutil.Process, port: int, context: ssl.SSLContext | None, seconds: float) -> list[Line]:
-    """What a scraper sees whom nobody disturbs."""
     used = cpu_seconds([process.pid])
     alone = KeptScraper(port, context)
     scrape([alone], seconds)

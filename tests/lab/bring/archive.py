@@ -39,7 +39,6 @@ class Archive:
 
     @staticmethod
     def exists() -> bool:
-        """Whether this machine has such an archive at all."""
         return all(shutil.which(each) for each in ("apt-get", "apt-config", "dpkg-deb"))
 
     def fetch(self, *packages: str, dependencies: bool = False) -> list[Path]:
@@ -88,7 +87,6 @@ class Archive:
         part.rename(folder)
 
     def tidy(self) -> None:
-        """Throw lists and downloads away, once all is unpacked."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self._looked = False
 
@@ -155,13 +153,8 @@ def newest_sources() -> tuple[str, ...]:
         # With names of cache files root's apt would write them, outside the checkout.
         unwritten = [f"-oDir::Cache::{each}=" for each in ("pkgcache", "srcpkgcache")]
         wanted = ["--format", "$(REPO_URI)", "Created-By: Packages", "Component: main"]
-        done = subprocess.run(
-            ["apt-get", *unwritten, "indextargets", *wanted],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=environment(),
-        )
+        command = ["apt-get", *unwritten, "indextargets", *wanted]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
         mirror = next((each for each in done.stdout.split() if each.rstrip("/").endswith("/debian")), MIRROR)
     signed = f" [signed-by={KEYRING}]" if KEYRING.exists() else ""
     return tuple(f"{kind}{signed} {mirror} {NEWEST_SUITE} main" for kind in ("deb", "deb-src"))

@@ -1,7 +1,4 @@
-"""Keeps of a bill of materials what belongs into the repository: components, versions, licences, and who needs whom.
-
-Reads CycloneDX from standard input and writes it to standard output. Links of projects change without their versions.
-"""
+"""Keeps of a bill of materials what belongs into the repository: components, versions, licences, and who needs whom."""
 
 import json
 import sys

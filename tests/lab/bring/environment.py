@@ -30,8 +30,6 @@ WHEELS = Path("/usr/share/python-wheels")
 
 
 class Environment:
-    """The environment of one checkout."""
-
     def __init__(self, root: Path, archive: Archive) -> None:
         self._root = root
         self._archive = archive

@@ -31,7 +31,6 @@ def marked(data: bytes) -> bytes:
 
 
 def main(arguments: list[str]) -> int:
-    """Mark the file after `-o`."""
     output = Path(arguments[arguments.index("-o") + 1])
     output.write_bytes(marked(output.read_bytes()))
     return 0

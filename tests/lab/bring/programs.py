@@ -128,13 +128,11 @@ ENGINES = (
     Program("amtool", (("prometheus-alertmanager",),), proof=is_recent_alertmanager),
     *(Program(name, (("victoria-metrics",),), proof=starts) for name in ("victoria-metrics", "vmagent", "vmalert")),
 )  # fmt: skip
-"""What `make fleet` and `make bench-scale` run a fleet on."""
 
 
 PACKAGERS = tuple(
     Program(name, (("rpm",),), wrappers.with_its_macros, dependencies=True) for name in ("rpmbuild", "rpm")
 )
-"""What `make rpm` builds with, and what its package is looked into with."""
 
 
 class Programs:
@@ -155,7 +153,6 @@ class Programs:
         return int(bool(missing) and strict)
 
     def _provide(self, program: Program) -> str:
-        """The reason that there is none, or nothing."""
         ours = self._folder / "usr" / "bin" / program.name
         if self._machine_has(program):
             ours.unlink(missing_ok=True)
@@ -197,7 +194,6 @@ class Programs:
 
 
 SCRIPTS = PurePosixPath("promql/promqltest/testdata")
-"""Where the scripts of Prometheus's authors are in its source."""
 
 
 def provide_scripts(place: Path, archive: Archive) -> None:

@@ -84,7 +84,6 @@ def unpack(archive: zipfile.ZipFile, folder: str, python: str) -> None:
 
 
 def environment(archive: zipfile.ZipFile) -> str:
-    """The folder of the environment."""
     python = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
     name, tried = key(python), []
     for cache in caches():

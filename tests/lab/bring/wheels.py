@@ -1,8 +1,4 @@
-"""What packages carry beside the product: the locked wheels, for every Python that a node may have, of one machine.
-
-A package cannot know which Python it will meet, and asks no network when it does. A wheel that serves all of them is
-kept once.
-"""
+"""What packages carry beside the product: the locked wheels, for every Python that a node may have, of one machine."""
 
 from __future__ import annotations
 

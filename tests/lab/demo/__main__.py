@@ -7,7 +7,6 @@ The exit status is 0 if all that was due came, 1 if something did not, 2 if a pr
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import signal
 import socket
@@ -24,8 +23,9 @@ import yaml
 
 from agent.commands.simulate.site_reader import read_site
 from tests.deployment.compose_files import COMPOSE, ROOT, in_checkout, services
+from tests.lab.bench.report import CannotRunError
 from tests.lab.demo.announcements import Announcement, Watch, announcements, minute
-from tests.lab.fleet.engines import Engine, Engines, Inbox, StartError, program
+from tests.lab.fleet.engines import Engine, Engines, Inbox, program
 from tests.servers import fetch
 
 SITE = Path(__file__).parent / "site.yaml"
@@ -38,7 +38,6 @@ SITE_PORT, PROMETHEUS_PORT, ALERTMANAGER_PORT = 19500, 9090, 9093
 
 
 def main() -> int:
-    """Start all, watch, and stop all."""
     parser = argparse.ArgumentParser(prog="python -m tests.lab.demo")
     parser.add_argument("--minutes", type=float, default=LONGEST_SECONDS / 60, help="end after this long")
     seconds = parser.parse_args().minutes * 60
@@ -53,7 +52,7 @@ def main() -> int:
                 finally:  # a second Ctrl-C must not leave a program behind
                     for each in STOPS:
                         signal.signal(each, signal.SIG_IGN)
-        except StartError as error:
+        except CannotRunError as error:
             print(f"coldplate: {error}", file=sys.stderr)
             return 2
     say(f"stopped; {len(watch.came)} announced alerts came, {len(watch.missed)} did not")
@@ -61,7 +60,7 @@ def main() -> int:
 
 
 def run(engines: Engines, inbox: Inbox, watch: Watch, seconds: float) -> None:
-    """Start the programs, say what will happen, and print what happens. Raises StartError, KeyboardInterrupt."""
+    """Start the programs, say what will happen, and print what happens. Raises CannotRunError, KeyboardInterrupt."""
     alertmanager = engines.alertmanager(inbox.url, port=usual(ALERTMANAGER_PORT))
     words = [sys.executable, "-m", "agent.cli", "simulate", str(SITE), "--log.level", "warn"]
     site = engines.start(
@@ -104,7 +103,6 @@ def server_config(site: str, alertmanager: str) -> dict[str, Any]:
 def introduce(
     site: Engine, prometheus: Engine, alertmanager: Engine, folder: Path, announced: Sequence[Announcement]
 ) -> None:
-    """Print what to open, and what will happen."""
     say("A simulated site of two racks, eight nodes and 64 GPUs. Open:")
     say(f"  {site.url}/  the nodes, and their metrics")
     shown = [path for path in ("/alerts", "/classic/alerts") if page(prometheus.url + path)]
@@ -144,7 +142,7 @@ def page(url: str) -> str:
 def alerts(alertmanager: Engine) -> list[dict[str, Any]]:
     """Return what Alertmanager holds, inhibited alerts as well; nothing if it does not answer."""
     with suppress(OSError):
-        found: list[dict[str, Any]] = json.loads(fetch(f"{alertmanager.url}/api/v2/alerts", 10))
+        found: list[dict[str, Any]] = alertmanager.json("/api/v2/alerts")
         return found
     return []
 

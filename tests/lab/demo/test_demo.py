@@ -79,15 +79,6 @@ def test_each_alert_is_worded_once_and_what_did_not_come_as_well() -> None:
     assert (watch.came, watch.missed) == ({lost}, {port})
 
 
-def test_the_servers_alert_about_the_job_belongs_to_what_was_announced() -> None:
-    (stall,) = (each for each in announcements(read_site(SITE), ROUND_SECONDS) if each.effect.also == "JobHung")
-    watch = Watch([stall])
-    first = alert("GpuImbalance", 1, **stall.labels)
-    both = [first, alert("JobHung", 2, instance="node1"), alert("JobHung", 3, instance="node2")]
-    assert len(list(watch.lines([first], stall.at + 40))) == 1
-    assert list(watch.lines(both, stall.at + 70)) == ["minute 8: JobHung on node1, with GpuImbalance: Words."]
-
-
 @pytest.mark.release
 def test_the_first_announced_alert_comes_and_nothing_is_left_after_ctrl_c() -> None:
     need("prometheus", left_out="NOTHING shows here that the demo works")

@@ -19,7 +19,6 @@ from tests.lab.drill.sequence import in_turn
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Try what was asked for, print the table, and write it into the document."""
     parser = argparse.ArgumentParser(prog="python -m tests.lab.drill", description="Try the daemon under every fault.")
     parser.add_argument("--only", action="append", metavar="WORDS", help="only faults with these words in their title")
     parser.add_argument("--short", action="store_true", help="faults last 2 s; writes no document")

@@ -2,57 +2,41 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
+from tests.daemon.conftest import samples
 from tests.fakes.firmware.preload import FakeFirmware
 from tests.fakes.nvml import build
 from tests.lab.bench import client
-from tests.lab.bench.processes import Program, children, prefer
+from tests.lab.bench.processes import children, prefer, started
 from tests.lab.bench.report import CannotRunError
 from tests.lab.bench.rig import ROOT, Daemon, Rig
 
 GPUS = 8
-START_PATIENCE = 30.0
+PORT = "mlx5_3"
+ADAPTER = f"{PORT}/ports/1/"
 SETTLED_AFTER = 60.0
 """Seconds within which a daemon that was started is to be well."""
 
-RULES = """\
-groups:
-- name: site
-  rules:
-  - {alert: Always, expr: 'vector(1)'}
-  - {alert: Waits, expr: 'vector(1)', for: 1d}
-  - {alert: Refused, expr: 'coldplate_config_last_reload_successful == 0'}
-"""
-CONFIG = """\
-web: {{enable_lifecycle: true}}
-backends: {{power: [redfish, estimate], redfish: {{url: 'http://127.0.0.1:{controller}'}}}}
-rules: {{files: [builtin, {rules}/site*.yml]}}
-notify:
-  resend: 1s
-  alertmanager: {{urls: ['http://127.0.0.1:{receiver}'], timeout: 3s}}
-  webhook: {{urls: ['http://127.0.0.1:{receiver}/hook'], timeout: 3s}}
-rack: {{name: r1, peers: [{rules}/peers.json]}}
-"""
+RULES = Path(__file__).with_name("drilled.rules.yml").read_text()
+CONFIG = Path(__file__).with_name("drilled.yaml").read_text()
 FIRING, PENDING = "Always", "Waits"
 """The alerts of RULES that are to survive everything."""
 MOUNT = ("mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs")
 SABOTAGE = ("-m", "tests.daemon.sabotage")
 
-_NAME = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 DEVICES = ("coldplate_gpu_up", "coldplate_infiniband_port_up", "coldplate_worker_up", "coldplate_backend_up")
 """What a page has to show as it did before the fault, for the devices to be back."""
 STATE_WRITTEN = "coldplate_state_write_successful"
@@ -70,30 +54,24 @@ FRESH = 3.0
 
 
 class Page:
-    """What a daemon shows at a moment."""
-
     def __init__(self, text: str) -> None:
-        self._values: dict[str, dict[str, float]] = {}
-        for key, value in client.values_of(text).items():
-            name, _, labels = key.partition("{")
-            self._values.setdefault(name, {})[labels] = value
+        self._values = defaultdict[str, dict[tuple[tuple[str, str], ...], float]](dict)
+        for name, labels, value in samples(text):
+            self._values[name][tuple(labels.items())] = value
 
     def family(self, name: str, label: str = "") -> dict[str, float]:
         """Values of one metric by one of its labels; added up where several have the same."""
-        found: dict[str, float] = {}
-        for labels, value in self._values.get(name, {}).items():
-            key = dict(_NAME.findall(labels)).get(label, "")
-            found[key] = found.get(key, 0.0) + value
-        return found
+        found = Counter[str]()
+        for labels, value in self._values[name].items():
+            found[dict(labels).get(label, "")] += value  # type: ignore[assignment]  # a counter takes any number
+        return dict(found)
 
     def total(self, name: str, **labels: str) -> float:
         """The sum of a metric's values, of those series that have these labels."""
-        wanted = set(labels.items())
-        return sum(value for own, value in self._values.get(name, {}).items() if wanted <= set(_NAME.findall(own)))
+        return sum(value for own, value in self._values[name].items() if labels.items() <= dict(own).items())
 
     @property
     def fires(self) -> bool:
-        """Whether the alert fires that always does."""
         return self.total("coldplate_alert", alertname=FIRING, alertstate="firing") == 1
 
     def differs(self, before: Page, names: Sequence[str]) -> str:
@@ -102,15 +80,15 @@ class Page:
         An empty page says of nothing how it was.
         """
         for name in names:
-            was, now = before._values.get(name, {}), self._values.get(name, {})
+            was, now = before._values[name], self._values[name]
             keys = sorted(key for key in was.keys() | now.keys() if was.get(key) != now.get(key))
             # A thread that has begun meanwhile, such as one that writes a file, is no harm.
             if name == "coldplate_thread_up":
                 keys = [key for key in keys if key in was or not now[key]]
             if before._values and keys:
-                return f"{name}{{{keys[0]}"
+                return f"{name}{dict(keys[0])}"
         for name in ("coldplate_gpu_sample_age_seconds", "coldplate_sample_age_seconds"):
-            if any(age > FRESH for age in self._values.get(name, {}).values()):
+            if any(age > FRESH for age in self._values[name].values()):
                 return f"{name} above {FRESH:.0f} s"
         return ""
 
@@ -169,68 +147,63 @@ class Drill:
     def log(self) -> str:
         return (self.daemon.folder / "log").read_text(errors="replace")
 
+    def _ask(self, path: str, method: str = "GET", timeout: float = 10.0) -> str | None:
+        """The page; None without one, or with an error."""
+        with suppress(OSError, ValueError):
+            return client.scrape(self.daemon.address, path, method=method, timeout=timeout).text
+        return None
+
     def page(self) -> Page | None:
-        """None if there is none to be had."""
-        try:
-            return Page(self.daemon.page())
-        except (OSError, ValueError):
-            return None
+        text = self._ask("/metrics")
+        return None if text is None else Page(text)
 
     def healthy(self) -> bool:
-        try:
-            client.scrape(self.daemon.address, client.request(self.daemon.address, path="/-/healthy"))
-        except (OSError, ValueError):
-            return False
-        return True
+        return self._ask("/-/healthy") is not None
 
     def active_since(self) -> dict[str, int]:
         """Since when the alerts are active that are to survive everything, seconds; empty without an answer."""
-        request = client.request(self.daemon.address, path="/api/v1/alerts")
-        try:
-            alerts = json.loads(client.scrape(self.daemon.address, request).text)["data"]["alerts"]
-        except (OSError, ValueError):
-            return {}
+        alerts = json.loads(self._ask("/api/v1/alerts") or '{"data": {"alerts": []}}')["data"]["alerts"]
         begun = {each["labels"]["alertname"]: each["activeAt"] for each in alerts}
         return {name: round(_seconds(begun[name])) for name in (FIRING, PENDING) if name in begun}
 
     def driver(self, *commands: str) -> None:
-        """Tell the stand-in for the driver's library what to do from now on."""
         build.command(self.folder / "control", *commands)
 
     def behave(self, **manners: str) -> None:
         """Tell the receiver, the peer and the management controller how to answer from now on; by default, well."""
         _tell_outsiders(self.folder, manners)
 
-    def reload(self) -> int:
-        """Have the configuration read again; the status of the answer, 0 without one."""
-        host, port = self.daemon.address
-        request = urllib.request.Request(f"http://{host}:{port}/-/reload", b"")
-        try:
-            with urllib.request.urlopen(request, timeout=60.0) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as error:
-            error.close()
-            return error.code
-        except OSError:
-            return 0
+    def reload(self) -> bool:
+        """Have the configuration read again; whether it was taken."""
+        return self._ask("/-/reload", "POST", 60.0) is not None
 
     def configure(self, put: Callable[[Path], object] | None = None) -> None:
         """Put something in the place of the configuration, or what belongs there, and have it read."""
         self.config.unlink(missing_ok=True)
-        if put is None:
-            self.config.write_text(self.good)
-        else:
-            put(self.config)
+        (put or (lambda path: path.write_text(self.good)))(self.config)
         self.reload()
 
-    def rules(self, text: str | None = None) -> int:
-        """Give it one more rule file, or take that away, and have it read; the status of the answer."""
+    def rules(self, text: str = "") -> bool:
+        """Give it one more rule file, or take that away, and have it read; whether it was taken."""
         path = self.folder / "site-more.yml"
-        if text is None:
-            path.unlink(missing_ok=True)
-        else:
+        path.unlink(missing_ok=True)
+        if text:
             path.write_text(text)
         return self.reload()
+
+    def take_port(self) -> None:
+        """As after a surprise removal: files that are open say so."""
+        (self.sysfs / "class/infiniband" / PORT).rename(self.folder / PORT)
+        self.firmware.command(f"fail {errno.ENODEV} {ADAPTER}")
+
+    def bring_port(self) -> None:
+        (self.folder / PORT).rename(self.sysfs / "class/infiniband" / PORT)
+        self.firmware.command()
+
+    def hang_up(self, config: str) -> None:
+        """Have this configuration read, as `kill -HUP` does."""
+        self.config.write_text(config)
+        os.kill(self.pid, signal.SIGHUP)
 
     def sabotage(self, **plan: object) -> None:
         """Do the daemon's threads harm from within; it must have been started with `SABOTAGE`."""
@@ -287,14 +260,9 @@ def _tell_outsiders(folder: Path, manners: Mapping[str, str]) -> None:
 def _outsiders(rig: Rig, folder: Path) -> Iterator[dict[str, int]]:
     """The receiver, the peer and the management controller; their ports."""
     command = [sys.executable, "-m", "tests.lab.drill.outsiders", str(folder / "manners")]
-    with Program(command, folder / "outsiders.log", rig.environment, ROOT) as program:
-        until = time.monotonic() + START_PATIENCE
-        while len(words := program.log.read_text().split()) < 6:
-            if not program.alive or time.monotonic() > until:
-                raise CannotRunError(
-                    f"the receiver, peer and management controller do not serve: {program.log.read_text()[-500:]}"
-                )
-            time.sleep(0.05)
+    with started(command, folder / "outsiders.log", rig.environment, ROOT) as program:
+        program.wait_for("the receiver, the peer or the management controller", lambda log: len(log.split()) >= 6)
+        words = program.log.read_text().split()
         yield {name: int(port) for name, port in zip(words[::2], words[1::2], strict=True)}
 
 
@@ -302,10 +270,7 @@ def _outsiders(rig: Rig, folder: Path) -> Iterator[dict[str, int]]:
 def _small_file_system(path: Path) -> Iterator[bool]:
     """A folder that can be full: a file system of 8 MiB in memory, where mounting is allowed; whether it was."""
     path.mkdir()
-    try:
-        mounted = subprocess.run([*MOUNT, str(path)], capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        mounted = False
+    mounted = subprocess.run([*MOUNT, str(path)], capture_output=True, check=False).returncode == 0
     try:
         yield mounted
     finally:

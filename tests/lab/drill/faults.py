@@ -11,11 +11,10 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path
 
 from tests.lab.bench.report import CannotRunError
-from tests.lab.drill.drilled_daemon import GPUS, MOUNT, Drill, Page
+from tests.lab.drill.drilled_daemon import ADAPTER, GPUS, MOUNT, PORT, Drill, Page
 
 Seen = Callable[[Page, Page], bool]
 """Whether a page shows something, given the page before the fault and the one now."""
@@ -47,7 +46,6 @@ class Fault:
 
 
 def down(*gpus: int) -> Seen:
-    """These GPUs are not up, and the others are."""
     sick = {str(gpu) for gpu in gpus}
 
     def shows(before: Page, now: Page) -> bool:
@@ -58,7 +56,6 @@ def down(*gpus: int) -> Seen:
 
 
 def grown(name: str, **labels: str) -> Seen:
-    """The sum of these series is higher than it was."""
     return lambda before, now: now.total(name, **labels) > before.total(name, **labels)
 
 
@@ -68,7 +65,6 @@ def shrunk(name: str, **labels: str) -> Seen:
 
 
 def either(*each: Seen) -> Seen:
-    """One of them shows."""
     return lambda before, now: any(one(before, now) for one in each)
 
 
@@ -106,13 +102,10 @@ AT_START = Fault(
     lambda before, now: not now.family("coldplate_backend_up", "backend").get("nvml"),
     lambda before, now: now.total("coldplate_gpu_up") == GPUS, device=True,
 )  # fmt: skip
-STARTS = ((AT_START, ("hang-init",)),)
-"""Each with what the driver is given before the daemon starts."""
+"""Of a daemon whose driver was told `hang-init` before it started."""
 
 # -- Files of sysfs ----------------------------------------------------------------------------------------------------
 
-PORT = "mlx5_3"
-ADAPTER = f"{PORT}/ports/1/"
 OTHERS = "the rows of this port are missing with a reason, the others are read on"
 CONTENTS = (b"", b"\xff\xfe\x00" * 1000, b"-1\n", b"nan\n", b"9" * 40 + b"\n", b"7" * (4 << 20), b"N/A (no PMA)\n")
 
@@ -122,10 +115,10 @@ def port_missing(before: Page, now: Page) -> bool:
 
 
 def _files(title: str, *commands: str) -> Fault:
-    def cure(drill: Drill) -> None:
-        drill.firmware.command()
+    def tell(*commands: str) -> Callable[[Drill], object]:
+        return lambda drill: drill.firmware.command(*commands)
 
-    return Fault(title, OTHERS, lambda drill: drill.firmware.command(*commands), cure, port_missing, device=True)
+    return Fault(title, OTHERS, tell(*commands), tell(), port_missing, device=True)
 
 
 class _SpoiledFiles:
@@ -145,48 +138,20 @@ class _SpoiledFiles:
             path.write_bytes(content)
 
 
-def _take_port(drill: Drill) -> None:
-    """As after a surprise removal: files that are open say so."""
-    (drill.sysfs / "class/infiniband" / PORT).rename(drill.folder / PORT)
-    drill.firmware.command(f"fail {errno.ENODEV} {ADAPTER}")
-
-
-def _bring_port(drill: Drill) -> None:
-    (drill.folder / PORT).rename(drill.sysfs / "class/infiniband" / PORT)
-    drill.firmware.command()
-
-
 _SPOILED = _SpoiledFiles()
 FILES = (
     _files("all files of an InfiniBand port hang", f"hang {ADAPTER}"),
     _files("all files of a port end with EIO", f"fail {errno.EIO} {ADAPTER}"),
     Fault("garbage in all files of a port", OTHERS, _SPOILED.provoke, _SPOILED.cure, port_missing, device=True),
     Fault(
-        "an InfiniBand adapter is gone", "its rows are missing as lost, the others are read on", _take_port,
-        _bring_port, either(port_missing, shrunk("coldplate_infiniband_port_up")), device=True,
+        "an InfiniBand adapter is gone", "its rows are missing as lost, the others are read on",
+        Drill.take_port, Drill.bring_port, either(port_missing, shrunk("coldplate_infiniband_port_up")), device=True,
     ),
 )  # fmt: skip
 
 # -- Rules and configurations ------------------------------------------------------------------------------------------
 
-DEAR = r"""
-groups:
-- name: dear
-  rules:
-  - {record: steps, expr: 'max_over_time(rate(coldplate_gpu_power_watts[1m])[1d:1ms])'}
-  - {record: every, expr: 'sum_over_time({__name__=~".+"}[1h])'}
-  - {record: pairs, expr: 'count(group by (__name__, gpu, link) ({__name__=~".+"}) * on () group_left vector(1))'}
-- name: backtracks
-  rules:
-  - alert: Backtracks
-    expr: label_replace(coldplate_gpu_up{uuid=~"(([0-9a-z-])+)+!|(a+)+b|.*"}, "x", "$1", "uuid", "(([0-9a-z-])+)+!")
-    annotations: {text: '{{ match `(a+)+b` "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!" }}'}
-- name: bombs
-  rules:
-  - alert: Doubles
-    expr: coldplate_gpu_up > 0
-    annotations: {text: '{{ $x := `aaaaaaaa` }}{{ range query `{job=~".+"}` }}{{ $x = print $x $x }}{{ end }}{{ $x }}'}
-"""
+DEAR = Path(__file__).with_name("dear.rules.yml").read_text()
 REFUSED = "refused with the place named, the one before stays in force"
 CONFIG_REFUSED = shrunk("coldplate_config_last_reload_successful")
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -195,7 +160,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
 
 
 def _load_dear(drill: Drill) -> None:
-    if drill.rules(DEAR) != HTTPStatus.OK:
+    if not drill.rules(DEAR):
         raise CannotRunError(f"the rules that take for ever were refused: {drill.log[-300:]}")
 
 
@@ -207,7 +172,7 @@ def _try_refused(drill: Drill) -> None:
 
 
 def _config(title: str, put: Callable[[Path], object]) -> Fault:
-    return Fault(title, REFUSED, lambda drill: drill.configure(put), lambda drill: drill.configure(), CONFIG_REFUSED)
+    return Fault(title, REFUSED, lambda drill: drill.configure(put), Drill.configure, CONFIG_REFUSED)
 
 
 RULES = (
@@ -282,13 +247,11 @@ def _signal_both(drill: Drill, number: signal.Signals) -> None:
 
 def _refuse_a_file(drill: Drill) -> None:
     """Wake every thread: a reload that is refused makes an alert, which is sent and remembered."""
-    drill.config.write_text("nonsense: 1\n")
-    os.kill(drill.pid, signal.SIGHUP)
+    drill.hang_up("nonsense: 1\n")
 
 
 def _take_it_back(drill: Drill) -> None:
-    drill.config.write_text(drill.good)
-    os.kill(drill.pid, signal.SIGHUP)
+    drill.hang_up(drill.good)
 
 
 class _Limit:
@@ -340,7 +303,6 @@ PLAIN: Sequence[Fault] = (
     Fault("nothing", "nothing", lambda drill: None, lambda drill: None),
     *DRIVER, *FILES, *RULES, *OUTSIDERS, *SYSTEM,
 )  # fmt: skip
-"""For one daemon, one after the other."""
 
 # -- Threads that end by an exception, and daemons that are killed: for daemons of their own ---------------------------
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.lab.bench import client
 from tests.lab.bench.patience import GIVEN_UP
-from tests.lab.bench.processes import MIB, Peak, Program
+from tests.lab.bench.processes import MIB, Peak, Program, started
 from tests.lab.bench.report import CannotRunError
 from tests.lab.bench.rig import ROOT, Rig
 from tests.lab.drill.drilled_daemon import (
@@ -84,7 +84,6 @@ class MeasuredFault:
         yield from self.troubles
 
     def lost(self) -> str:
-        """What nobody has any more, in words."""
         failed = sum(seconds >= GIVEN_UP for seconds in self.scrapes)
         gone = GPUS - self.fewest
         found = [f"samples of {gone} GPU{'s' if gone > 1 else ''} for {self.down:.1f} s"] if self.down else []
@@ -110,7 +109,7 @@ class Scraper:
 @contextmanager
 def scraper(rig: Rig, address: client.Address) -> Iterator[Scraper]:
     command = [sys.executable, "-m", "tests.lab.bench.patience", str(address[1])]
-    with Program(command, rig.directory / f"scraper-{address[1]}.log", rig.environment, ROOT) as program:
+    with started(command, rig.directory / f"scraper-{address[1]}.log", rig.environment, ROOT) as program:
         yield Scraper(program)
 
 
@@ -130,7 +129,6 @@ def settle(rig: Rig, drill: Drill) -> Page:
 
 
 def _complete(page: Page) -> bool:
-    """Whether all parts have begun that a fault may touch."""
     return bool(
         page.total("coldplate_rack_peer_up")
         and page.total("coldplate_notifications_total")
@@ -245,8 +243,6 @@ class _Watch:
 
 
 class _Spell:
-    """For how long something has held."""
-
     def __init__(self) -> None:
         self.since = self._seen = 0.0
 

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ def garbage(sock: socket.socket, good: bytes) -> None:
 def reset(sock: socket.socket, good: bytes) -> None:
     """The connection ends with a reset, in the place of an answer."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    os.close(sock.detach())
 
 
 def failing(sock: socket.socket, good: bytes) -> None:
@@ -55,38 +57,24 @@ MANNERS: dict[str, Callable[[socket.socket, bytes], None]] = {
 }
 
 
-def serve(listener: socket.socket, manner: Callable[[], str], good: Callable[[str], bytes]) -> None:
-    """Each connection has a thread, and mostly one request; who answers well goes on with the next one."""
+class _Answering(BaseHTTPRequestHandler):
+    """One request or several; only who answers well goes on with the next one."""
 
-    def attend(sock: socket.socket) -> None:
-        with sock, suppress(OSError, ValueError):
-            while (path := _read_request(sock)) is not None:
-                chosen = manner()
-                MANNERS[chosen](sock, good(path))
-                if chosen != "well":
-                    return
+    protocol_version = "HTTP/1.1"
+    manner: Callable[[], str]
+    good: Callable[[str], bytes]
 
-    while True:
-        sock, _ = listener.accept()
-        threading.Thread(target=attend, args=(sock,), daemon=True).start()
+    def do_GET(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        chosen = type(self).manner()
+        self.close_connection = chosen != "well"
+        with suppress(OSError):
+            MANNERS[chosen](self.connection, type(self).good(self.path))
 
+    def do_POST(self) -> None:
+        self.do_GET()
 
-def _read_request(sock: socket.socket) -> str | None:
-    """Take a whole request; the path that it is for, None if there was none."""
-    data = b""
-    while b"\r\n\r\n" not in data:
-        piece = sock.recv(1 << 16)
-        if not piece:
-            return None
-        data += piece
-    head, _, body = data.partition(b"\r\n\r\n")
-    length = next(
-        (int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), 0
-    )
-    left = length - len(body)
-    while left > 0:
-        left -= len(sock.recv(1 << 16)) or left
-    return head.split(b" ")[1].decode()
+    def log_message(self, *_: object) -> None: ...
 
 
 CHASSIS = "/redfish/v1/Chassis"
@@ -117,13 +105,14 @@ def main(file: Path) -> None:
         "controller": controller,
     }
     for name, reply in good.items():
-        listener = socket.create_server(("127.0.0.1", 0))
 
         def manner(name: str = name) -> str:
             return str(json.loads(file.read_text())[name])
 
-        threading.Thread(target=serve, args=(listener, manner, reply), daemon=True).start()
-        print(name, listener.getsockname()[1], flush=True)
+        handler = type(name, (_Answering,), {"manner": staticmethod(manner), "good": staticmethod(reply)})
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        print(name, server.server_port, flush=True)
     parent = os.getppid()
     while os.getppid() == parent:
         time.sleep(0.2)

@@ -16,7 +16,6 @@ HEAD = ("fault", "expected", "noticed", "back", "whole", "memory", "p99", "lost"
 
 
 def row(found: MeasuredFault) -> tuple[str, ...]:
-    """One fault, in the order of HEAD."""
     if found.why:
         return (found.fault.title, found.fault.expected, "", "", "", "", "", "", f"NOT RUN: {found.why}")
     missed = found.missed()
@@ -38,7 +37,6 @@ def _seconds(value: float | None) -> str:
 
 
 def plain(measured: Sequence[MeasuredFault]) -> str:
-    """All of them for a terminal, without what was expected."""
     return columns([(each[0], *each[2:]) for each in (HEAD, *map(row, measured))]).replace("**", "")
 
 

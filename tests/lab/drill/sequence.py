@@ -8,19 +8,17 @@ from collections.abc import Callable, Iterator, Sequence
 from tests.lab.bench.processes import MIB, Peak
 from tests.lab.bench.rig import Rig
 from tests.lab.drill.drilled_daemon import Page, drilled
-from tests.lab.drill.faults import PLAIN, STARTS, THREADS_SHORTAGE, Fault, fallen, restarts
+from tests.lab.drill.faults import AT_START, PLAIN, THREADS_SHORTAGE, Fault, fallen, restarts
 from tests.lab.drill.measured_fault import MEMORY, MeasuredFault, attempt, measure, scraper, settle
 
 Chosen = Callable[[str], bool]
-"""Whether the fault of this title is to be tried."""
 
 
 def in_turn(rig: Rig, chosen: Chosen, seed: int) -> Iterator[MeasuredFault]:
     """Each as it has been measured. Raises CannotRunError where no daemon can be had at all."""
     yield from _of_one_daemon(rig, [fault for fault in PLAIN if chosen(fault.title)])
-    for fault, told in STARTS:
-        if chosen(fault.title):
-            yield _at_the_start(rig, fault, told)
+    if chosen(AT_START.title):
+        yield _at_the_start(rig)
     yield from _of_threads(rig, chosen)
     yield from _of_restarts(rig, [fault for fault in restarts(seed) if chosen(fault.title)])
 
@@ -45,11 +43,11 @@ def _kept(held: float) -> MeasuredFault:
     return found
 
 
-def _at_the_start(rig: Rig, fault: Fault, told: Sequence[str]) -> MeasuredFault:
+def _at_the_start(rig: Rig) -> MeasuredFault:
     """The times count from the start of the process."""
     began = time.monotonic()
-    with drilled(rig, *told) as drill, scraper(rig, drill.daemon.address) as asking:
-        return measure(rig, drill, asking, fault, Page(""), began)
+    with drilled(rig, "hang-init") as drill, scraper(rig, drill.daemon.address) as asking:
+        return measure(rig, drill, asking, AT_START, Page(""), began)
 
 
 def _of_threads(rig: Rig, chosen: Chosen) -> Iterator[MeasuredFault]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable
 
 import pytest
 
@@ -12,18 +10,11 @@ from tests.lab.bench.report import CannotRunError, Progress
 from tests.lab.bench.rig import QUICK, Rig
 from tests.lab.drill import reliability
 from tests.lab.drill.drilled_daemon import Page, drilled
-from tests.lab.drill.faults import PLAIN, STARTS, Fault
+from tests.lab.drill.faults import AT_START, PLAIN, Fault
 from tests.lab.drill.measured_fault import BACK, LATENCY, MEMORY, NOTICED, MeasuredFault
+from tests.waiting import wait_until
 
 TRIED = ("one GPU hangs", "garbage in all files of a port", "configuration: a FIFO", "the peer answers garbage")
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    for _ in range(300):
-        if holds():
-            return
-        threading.Event().wait(0.1)
-    raise AssertionError("it never came about")
 
 
 def test_faults_show_on_the_page_and_are_over_with_their_cure() -> None:
@@ -33,14 +24,14 @@ def test_faults_show_on_the_page_and_are_over_with_their_cure() -> None:
     try:
         with Rig(QUICK, Progress()) as rig, drilled(rig) as drill:
             for fault in (each for each in PLAIN if each.title in TRIED):
-                _until(lambda: well(drill.page()))
+                wait_until(lambda: well(drill.page()))
                 before = drill.page()
                 assert before is not None and fault.noticed is not None and fault.cure is not None
                 assert not fault.noticed(before, before)
                 fault.provoke(drill)
-                _until(lambda: (now := drill.page()) is not None and fault.noticed(before, now))  # noqa: B023
+                wait_until(lambda: (now := drill.page()) is not None and fault.noticed(before, now))  # noqa: B023
                 fault.cure(drill)
-                _until(lambda: (now := drill.page()) is not None and not now.differs(before, ("coldplate_gpu_up",)))  # noqa: B023
+                wait_until(lambda: (now := drill.page()) is not None and not now.differs(before, ("coldplate_gpu_up",)))  # noqa: B023
             assert drill.healthy()
     except CannotRunError as error:
         if os.environ.get("CI") == "true":
@@ -75,5 +66,5 @@ def test_a_figure_beyond_its_target_is_named(name: str, within: object, beyond: 
 
 def test_the_documents_table_has_every_fault() -> None:
     text = reliability.DOCUMENT.read_text()
-    for fault in (*PLAIN, *(fault for fault, _ in STARTS)):
+    for fault in (*PLAIN, AT_START):
         assert f"| {fault.title} | {fault.expected} |" in text, f"run `make drill`: {fault.title} is new, or another"

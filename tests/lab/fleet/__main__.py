@@ -7,19 +7,16 @@ does not come up. ARGS=--stay leaves all running until Ctrl-C, for a look around
 from __future__ import annotations
 
 import argparse
-import json
-import signal
 import sys
 import tempfile
 import time
-import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.lab.fleet.engines import Engine, Engines, Inbox, StartError
+from tests.lab.bench.report import CannotRunError, stop_on_signals
+from tests.lab.fleet.engines import Engine, Engines, Inbox
 from tests.lab.fleet.whole_fleet import RACK, RACKS, Fleet, listed
-from tests.servers import fetch
 
 LOST = "r2"
 AT_SECONDS = 45.0
@@ -35,11 +32,10 @@ class FleetError(Exception):
 
 
 def main() -> int:
-    """Start, check, and end all."""
     parser = argparse.ArgumentParser(prog="python -m tests.lab.fleet")
     parser.add_argument("--stay", action="store_true", help="leave all running until Ctrl-C")
     parsed = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    stop_on_signals()
     with tempfile.TemporaryDirectory(prefix="coldplate-fleet-") as place, Inbox() as inbox:
         try:
             with Engines(Path(place)) as engines:
@@ -52,7 +48,7 @@ def main() -> int:
         except FleetError as error:
             print(f"does not hold: {error}", file=sys.stderr)
             return 1
-        except StartError as error:
+        except CannotRunError as error:
             print(f"coldplate: {error}", file=sys.stderr)
             return 2
         except KeyboardInterrupt:
@@ -104,27 +100,18 @@ def sums(fleet: Fleet) -> list[float]:
 
 def alerts(fleet: Fleet, name: str) -> list[dict[str, Any]]:
     """The alerts of a name that Alertmanager holds."""
-    found = json.loads(fetch(f"{fleet.alertmanager.url}/api/v2/alerts", 10))
-    return [each for each in found if each["labels"]["alertname"] == name]
-
-
-def own_alerts(server: Engine) -> list[dict[str, Any]]:
-    """The alerts that a Prometheus or a vmalert itself has found."""
-    found: list[dict[str, Any]] = json.loads(fetch(f"{server.url}/api/v1/alerts", 10))["data"]["alerts"]
-    return [
-        {**each, "labels": {**each["labels"], "alertname": each["labels"].get("alertname", each.get("name", ""))}}
-        for each in found
-    ]
+    return [each for each in fleet.alertmanager.json("/api/v2/alerts") if each["labels"]["alertname"] == name]
 
 
 def names_of(server: Engine) -> set[str]:
-    return {each["labels"]["alertname"] for each in own_alerts(server) if each["state"] == "firing"}
+    """The alerts that a Prometheus or a vmalert itself has found."""
+    found = server.json("/api/v1/alerts")["data"]["alerts"]
+    return {each["labels"].get("alertname", each.get("name")) for each in found if each["state"] == "firing"}
 
 
 def value(engine: Engine, query: str) -> float:
     """The sum of what a query gives; 0 where it gives nothing."""
-    found = json.loads(fetch(f"{engine.url}/api/v1/query?{urllib.parse.urlencode({'query': query})}", 10))
-    return sum(float(each["value"][1]) for each in found["data"]["result"])
+    return sum(float(each["value"][1]) for each in engine.ask(query))
 
 
 def expect(held: bool, otherwise: str) -> None:

@@ -51,11 +51,11 @@ class Plan(NamedTuple):
 class CannedSite:
     """The pages of a rack, sampled anew once an interval, and the list of all that are served of them."""
 
-    def __init__(self, nodes: int, profile: str, address: str, plan: Plan) -> None:
+    def __init__(self, nodes: int, address: str, plan: Plan) -> None:
         self._plan = plan
         self._began = time.time()
         site = SiteReader("the scale study", Path()).site(SITE)
-        self._pages = [NodePage(node, profile) for node in make_nodes(site, INTERVAL_SECONDS, int(self._began))]
+        self._pages = [NodePage(node, "lean") for node in make_nodes(site, INTERVAL_SECONDS, int(self._began))]
         self._texts: list[bytes] = []
         self._sampled = -1
         self.targets = json.dumps(
@@ -67,7 +67,6 @@ class CannedSite:
         ).encode()  # fmt: skip
 
     def page(self, number: int) -> bytes:
-        """The page of one node."""
         tick = int((time.time() - self._began) * self._plan.pace / INTERVAL_SECONDS)
         if tick != self._sampled:
             self._sampled = tick
@@ -123,17 +122,15 @@ def _times(page: bytes, name: str, label: str, factor: float) -> bytes:
     return changed
 
 
-async def _serve(nodes: int, profile: str, port: int, plan: Plan) -> None:
-    site = CannedSite(nodes, profile, f"127.0.0.1:{port}", plan)
+async def _serve(nodes: int, port: int, plan: Plan) -> None:
+    site = CannedSite(nodes, f"127.0.0.1:{port}", plan)
     server = await asyncio.get_running_loop().create_server(lambda: _Asked(site), "127.0.0.1", port, backlog=4096)
     await server.serve_forever()
 
 
 def main() -> None:
-    """Serve until ended."""
     parser = argparse.ArgumentParser(prog="python -m tests.lab.fleet.canned_site")
     parser.add_argument("--nodes", type=int, required=True)
-    parser.add_argument("--profile", default="lean")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--job-nodes", type=int, default=RACK, help="nodes of each job")
     parser.add_argument("--pace", type=float, default=1.0, help="seconds of the simulation in a second")
@@ -141,7 +138,7 @@ def main() -> None:
     parsed = parser.parse_args()
     try:
         plan = Plan(parsed.job_nodes, parsed.pace, parsed.faults)
-        asyncio.run(_serve(parsed.nodes, parsed.profile, parsed.port, plan))
+        asyncio.run(_serve(parsed.nodes, parsed.port, plan))
     except KeyboardInterrupt:
         sys.exit(130)
 

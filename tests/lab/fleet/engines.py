@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
-import subprocess
 import threading
-import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
-
-import psutil
+from urllib.parse import urlencode
 
 from tests.deployment.fleet_files import ROOT
+from tests.lab.bench.processes import Program, cpu_seconds, started
+from tests.lab.bench.report import CannotRunError
 from tests.servers import fetch, free_port
 
 ALERTMANAGER = ROOT / "packaging" / "alertmanager"
@@ -25,32 +24,36 @@ BROUGHT = ROOT / ".programs" / "newest" / "usr" / "bin"
 READY_SECONDS = 60.0
 
 
-class StartError(Exception):
-    """A program that does not come up, with the last lines of its log."""
-
-
 class Engine(NamedTuple):
-    """One that runs."""
-
     name: str
     url: str
-    process: subprocess.Popen[bytes]
+    process: Program
 
     @property
     def cpu(self) -> float:
         """Seconds of processor time so far."""
-        times = self._process.cpu_times()
-        return float(times.user + times.system)
+        return cpu_seconds([self.process.pid])
 
     @property
     def resident(self) -> int:
         """Bytes of memory that are its own: without the pages of files that it has mapped."""
-        memory = self._process.memory_info()
+        memory = self.process.memory_info()
         return int(memory.rss - memory.shared)
 
-    @property
-    def _process(self) -> psutil.Process:
-        return psutil.Process(self.process.pid)
+    def answers(self, path: str) -> bool:
+        with suppress(OSError):
+            fetch(f"{self.url}{path}", 2)
+            return True
+        return False
+
+    def json(self, path: str, **query: str) -> Any:
+        """The document at a path of its API."""
+        return json.loads(fetch(f"{self.url}{path}?{urlencode(query)}", 120))
+
+    def ask(self, query: str, **more: str) -> list[dict[str, Any]]:
+        """The result of a query, as a Prometheus or a store gives it."""
+        found: list[dict[str, Any]] = self.json("/api/v1/query", query=query, **more)["data"]["result"]
+        return found
 
 
 def program(name: str) -> str:
@@ -59,49 +62,26 @@ def program(name: str) -> str:
     return str(ours) if ours.exists() else name
 
 
-class Engines:
+class Engines(ExitStack):
     """What was started, by name; all end when the block does, the last one first."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self.folder = folder
         self.running: dict[str, Engine] = {}
 
-    def __enter__(self) -> Engines:  # noqa: PYI034 Python 3.10 has no Self
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for engine in reversed(self.running.values()):
-            engine.process.terminate()
-        for engine in self.running.values():
-            try:
-                engine.process.wait(20)
-            except subprocess.TimeoutExpired:
-                engine.process.kill()
-                engine.process.wait()
-
     def start(self, name: str, command: Callable[[int], Sequence[str]], ready: str, port: int | None = None) -> Engine:
-        """Start what `command` makes of a port, and wait until it answers at `ready`. Raises StartError."""
-        chosen = port or free_port()
-        log = self.folder / f"{name}.log"
+        """Start what `command` makes of a port, and wait until it answers at `ready`. Raises CannotRunError."""
+        chosen, log = port or free_port(), self.folder / f"{name}.log"
         try:
-            with log.open("wb") as file:
-                process = subprocess.Popen(command(chosen), stdout=file, stderr=subprocess.STDOUT, cwd=self.folder)
+            process = self.enter_context(started(command(chosen), log, os.environ, self.folder))
         except OSError as error:
-            raise StartError(f"{name}: {error}; `make programs` and `make engines` bring it") from error
+            raise CannotRunError(f"{name}: {error}; `make programs` and `make engines` bring it") from error
         engine = self.running[name] = Engine(name, f"http://127.0.0.1:{chosen}", process)
-        until = time.monotonic() + READY_SECONDS
-        while time.monotonic() < until and process.poll() is None:
-            with suppress(OSError):
-                fetch(f"{engine.url}{ready}", 2)
-                return engine
-            time.sleep(0.1)
-        told = log.read_text(errors="replace").splitlines()[-5:]
-        raise StartError(f"{name} does not come up:\n" + "\n".join(told))
+        process.wait_for(name, lambda _: engine.answers(ready), READY_SECONDS)
+        return engine
 
     def prometheus(self, name: str, config: str, *more: str, port: int | None = None) -> Engine:
-        """A Prometheus with this configuration."""
         path = self.folder / f"{name}.yml"
         path.write_text(config)
         words = [program("prometheus"), f"--config.file={path}", f"--storage.tsdb.path={self.folder / name}", *more]
@@ -122,42 +102,41 @@ class Engines:
         )
 
     def store(self, name: str, *more: str) -> Engine:
-        """A VictoriaMetrics of one node."""
         words = [program("victoria-metrics"), f"-storageDataPath={self.folder / name}", "-retentionPeriod=1d", *more]
         return self.start(name, lambda port: [*words, f"-httpListenAddr=127.0.0.1:{port}"], "/health")
 
     def scraper(self, name: str, config: Path, *more: str) -> Engine:
-        """A vmagent."""
         buffer = f"-remoteWrite.tmpDataPath={self.folder / name}"
         words = [program("vmagent"), f"-promscrape.config={config}", buffer, *more]
         return self.start(name, lambda port: [*words, f"-httpListenAddr=127.0.0.1:{port}"], "/health")
 
 
 class Notification(NamedTuple):
-    """One message, about one or more alerts."""
-
     receiver: str
     group: dict[str, str]
     alerts: list[dict[str, Any]]
 
     @property
     def names(self) -> list[str]:
-        """The names of its alerts."""
         return sorted({each["labels"]["alertname"] for each in self.alerts})
 
 
 class Inbox(ThreadingHTTPServer):
-    """Listens on a free port of the loopback interface, between `with` and its end."""
+    """Takes what is posted to a free port of the loopback interface, between `with` and its end: paths and bodies."""
 
     def __init__(self) -> None:
-        self.told: list[Notification] = []
+        self.posts: list[tuple[str, bytes]] = []
         super().__init__(("127.0.0.1", 0), _Taking)
         self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.1})
 
     @property
     def url(self) -> str:
-        """Its address."""
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"http://127.0.0.1:{self.server_port}"
+
+    @property
+    def told(self) -> list[Notification]:
+        bodies = [json.loads(body) for _, body in self.posts]
+        return [Notification(each["receiver"], each["groupLabels"], each["alerts"]) for each in bodies]
 
     def __enter__(self) -> Inbox:  # noqa: PYI034 Python 3.10 has no Self
         self._thread.start()
@@ -171,11 +150,10 @@ class Inbox(ThreadingHTTPServer):
 
 class _Taking(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         assert isinstance(self.server, Inbox)
-        self.server.told.append(Notification(body["receiver"], body["groupLabels"], body["alerts"]))
+        self.server.posts.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
         self.send_response(200)
+        self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+    def log_message(self, format: str, *args: object) -> None: ...

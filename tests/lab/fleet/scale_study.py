@@ -9,7 +9,6 @@ Last, a vmagent and a VictoriaMetrics scrape the same.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import shutil
@@ -17,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.parse
 import urllib.request
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -29,7 +27,7 @@ from tests.deployment.fleet_files import FLEET, ROOT
 from tests.lab.bench.report import put_between
 from tests.lab.fleet.canned_site import INTERVAL_SECONDS
 from tests.lab.fleet.engines import Engine, Engines
-from tests.servers import fetch, free_port
+from tests.servers import free_port
 
 SIZES = (100, 400, 1600)
 FLEET_RULES = ROOT / "packaging" / "prometheus" / "fleet.rules.yml"
@@ -48,12 +46,11 @@ scrape_configs:
 """
 
 
-def measure(nodes: int, profile: str) -> Figures:
-    """Run both kinds of server with so many nodes."""
+def measure(nodes: int) -> Figures:
     with tempfile.TemporaryDirectory(prefix="coldplate-scale-") as place, Engines(Path(place)) as engines:
         folder, rules = Path(place), Path(place) / "rules"
         rules.mkdir()
-        words = [sys.executable, "-m", "tests.lab.fleet.canned_site", "--nodes", str(nodes), "--profile", profile]
+        words = [sys.executable, "-m", "tests.lab.fleet.canned_site", "--nodes", str(nodes)]
         os.environ["PYTHONPATH"] = str(ROOT)
         site = engines.start("site", lambda port: [*words, "--port", str(port)], "/sd", free_port())
         config = CONFIG.format(interval=INTERVAL_SECONDS, rules=rules, site=site.url)
@@ -115,7 +112,6 @@ def rendered(folder: Path, *options: str) -> list[Path]:
 
 
 def load(server: Engine, rules: Path, files: list[Path]) -> None:
-    """Have the server evaluate these files."""
     for path in files:
         shutil.copy(path, rules / path.name)
     reload(server)
@@ -146,28 +142,23 @@ def _evaluated(server: Engine, query: str, moment: float) -> float:
 
 def ask(server: Engine, query: str, moment: float | None = None) -> float:
     """The result of a query that has one."""
-    asked = {"query": query, **({} if moment is None else {"time": f"{moment:.3f}"})}
-    found = json.loads(fetch(f"{server.url}/api/v1/query?{urllib.parse.urlencode(asked)}", 120))
-    return float(found["data"]["result"][0]["value"][1])
+    return float(server.ask(query, **({} if moment is None else {"time": f"{moment:.3f}"}))[0]["value"][1])
 
 
 def on_disk(folder: Path) -> float:
-    """Bytes in all files of a folder."""
     return float(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
 
 
 def main() -> int:
-    """Measure, print, and write the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.lab.fleet.scale_study")
     parser.add_argument("--nodes", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--profile", default="lean")
     parser.add_argument("--print", action="store_true", help="print the table, and leave docs/dev/scale.md as it is")
     parsed = parser.parse_args()
     figures = []
     for nodes in parsed.nodes:
         print(f"{nodes} nodes ...", file=sys.stderr, flush=True)
-        figures.append(measure(nodes, parsed.profile))
-    text = table(figures, parsed.profile, os.getloadavg()[1])
+        figures.append(measure(nodes))
+    text = table(figures, os.getloadavg()[1])
     print(text)
     if not parsed.print:
         put_between(PAGE, BEGIN, END, text)
@@ -183,8 +174,6 @@ Times = dict[tuple[str, str], float]
 
 
 class Figures(NamedTuple):
-    """What was measured with one number of nodes."""
-
     nodes: int
     samples: float
     series: int
@@ -200,7 +189,7 @@ class Figures(NamedTuple):
     store_disk: float
 
 
-def table(figures: Sequence[Figures], profile: str, load: float) -> str:
+def table(figures: Sequence[Figures], load: float) -> str:
     """Three tables: the servers, the groups of rules, and the slowest rules."""
     sizes = " | ".join(f"{each.nodes:,} nodes" for each in figures)
     head = f"| | {sizes} |\n|---|{'---|' * len(figures)}\n"
@@ -209,7 +198,7 @@ def table(figures: Sequence[Figures], profile: str, load: float) -> str:
         return f"| {what} | {' | '.join(tell(each) for each in figures)} |\n"
 
     return (
-        f"Profile `{profile}`, each node scraped every 15 s. Load average of the machine at the end: {load:.1f}.\n\n"
+        f"Profile `lean`, each node scraped every 15 s. Load average of the machine at the end: {load:.1f}.\n\n"
         + head
         + row("samples a page", lambda it: f"{it.samples * 15 / it.nodes:.0f}")
         + row("samples a second", lambda it: f"{it.samples:,.0f}")

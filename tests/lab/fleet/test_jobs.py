@@ -5,11 +5,9 @@ Minutes are seconds here, as in `make fleet`: pages change three times as fast, 
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import time
-import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +16,7 @@ import pytest
 from tests.deployment.fleet_files import FLEET, ROOT
 from tests.lab.fleet.canned_site import SLOW_GPU, SLOW_RAIL
 from tests.lab.fleet.engines import BROUGHT, Engine, Engines, program
-from tests.servers import fetch, need, need_recent
+from tests.servers import need, need_recent
 
 NODES, PACE, SCRAPE = 128, 3, "5s"
 HURRIED = {
@@ -66,9 +64,7 @@ def site(engines: Engines) -> Engine:
 
 def firing(server: Engine) -> set[tuple[str, str, str]]:
     """Alert, node, and GPU or device."""
-    query = urllib.parse.urlencode({"query": 'ALERTS{alertstate="firing"}'})
-    found = json.loads(fetch(f"{server.url}/api/v1/query?{query}", 30))["data"]["result"]
-    labels = [each["metric"] for each in found]
+    labels = [each["metric"] for each in server.ask('ALERTS{alertstate="firing"}')]
     return {(it["alertname"], it["instance"], it.get("gpu") or it["device"]) for it in labels}
 
 

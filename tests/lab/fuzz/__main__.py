@@ -12,7 +12,7 @@ import random
 import sys
 from collections.abc import Sequence
 
-from tests.lab.fuzz.search import Outcome, search
+from tests.lab.fuzz.search import search
 from tests.lab.fuzz.targets import TARGETS
 
 
@@ -29,13 +29,6 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def shown(name: str, outcome: Outcome) -> str:
-    return (
-        f"{name:22} {outcome.executions:9,} {outcome.executions / max(outcome.seconds, 0.001):7.0f}/s "
-        f"{outcome.steps:7,} steps {len(outcome.crashes):3} crashes"
-    )
-
-
 def main(arguments: Sequence[str]) -> int:
     options = options_of(arguments)
     sys.stdout.reconfigure(errors="backslashreplace")
@@ -43,7 +36,9 @@ def main(arguments: Sequence[str]) -> int:
     crashed = False
     for name in options.target:
         outcome = search(TARGETS[name], options.seed, options.seconds, options.executions)
-        print(shown(name, outcome), flush=True)
+        rate = outcome.executions / max(outcome.seconds, 0.001)
+        found = f"{outcome.steps:7,} steps {len(outcome.crashes):3} crashes"
+        print(f"{name:22} {outcome.executions:9,} {rate:7.0f}/s {found}", flush=True)
         for path, crash in outcome.crashes:
             crashed = True
             print(f"  {crash.where}: {crash.what}\n  {path}\n{crash.trace}", flush=True)

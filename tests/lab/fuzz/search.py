@@ -104,7 +104,7 @@ class Engine:
                 self.kept.append(data)
         # Words of the corpus: what a parser compares with is mostly there.
         words = {word for data in self.kept[:64] for word in data[:4096].split() if 1 < len(word) < 40}
-        mutator = Mutator(self._dice, [*self.target.words, *sorted(words)[:300]], LONGEST)
+        mutator = Mutator(self._dice, [*self.target.dictionary(), *sorted(words)[:300]], LONGEST)
         until, last = time.monotonic() + seconds, self.executions + most
         while time.monotonic() < until and self.executions < last:
             data = mutator.changed(self._parent(), self.kept)

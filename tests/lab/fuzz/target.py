@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import shutil
 import signal
@@ -36,9 +37,11 @@ class Target:
     name: str
     parsers: tuple[str, ...]
     use: Callable[[bytes, Path], object]
-    seeds: tuple[bytes, ...]
+    seeds: tuple[bytes, ...] = ()
+    """What the corpus cannot hold, because the product's own code makes it."""
     refusals: tuple[type[Exception], ...] = ()
     words: tuple[bytes, ...] = ()
+    """What a parser compares with, beside the lines of `words/NAME.dict`."""
     files: tuple[str, ...] = ()
     """Files of the repository that are seeds as well, as patterns below its root."""
     named: bool = False
@@ -46,6 +49,12 @@ class Target:
     """Whether the words of a refusal go to a terminal as they are; what quotes them is another target else."""
     seconds: float = 2.0
     mebibytes: int = 64
+
+    def dictionary(self) -> tuple[bytes, ...]:
+        """All words: a file has them as dictionaries of AFL and libFuzzer do, one in quotes on each line."""
+        file = CORPUS.with_name("words") / f"{self.name}.dict"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return (*self.words, *(ast.literal_eval(f"b{line}") for line in lines))
 
     def corpus(self) -> Iterator[tuple[str, bytes]]:
         """Every seed and every kept input, with a name for it, in a fixed order."""
@@ -74,7 +83,6 @@ def unpack(data: bytes, folder: Path) -> None:
 
 
 def joined(files: dict[str, str | bytes]) -> bytes:
-    """An input that holds several files."""
     return b"".join(
         PART + name.encode() + b"\n" + (content.encode() if isinstance(content, str) else content) + b"\n"
         for name, content in files.items()

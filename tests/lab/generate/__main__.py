@@ -6,13 +6,7 @@ from pathlib import Path
 
 from agent.cli import make_parser
 from exporters import metrics_document
-from tests.lab.generate import (
-    alert_tables,
-    configuration_table,
-    migration_document,
-    scenario_document,
-    xid_texts,
-)
+from tests.lab.generate import alert_tables, configuration_table, migration_document, scenario_document, xid_texts
 from tests.lab.generate.command_line import SCRIPTS, pages, script, tree_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -24,11 +18,9 @@ PARTS = {
     "configuration.md": configuration_table.splice,
     "synthetic.md": scenario_document.splice,
 }
-"""Documents with generated parts, and what puts these in."""
 
 
 def main() -> None:
-    """Write them all."""
     metrics = metrics_document.render() + migration_document.render()
     (DOCS / "metrics.md").write_text(metrics, encoding="utf-8")
     for name, splice in PARTS.items():

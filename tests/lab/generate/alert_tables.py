@@ -19,7 +19,6 @@ SEVERITIES = ("critical", "warning", "info")
 
 
 def splice(document: str) -> str:
-    """Return the document with the current tables in place of its own."""
     return marked.put(marked.put(document, "alerts", "\n".join(_lines())), "xids", _xids())
 
 

@@ -184,7 +184,6 @@ def _text(text: str) -> str:
 
 
 SCRIPTS = {"bash": "coldplate.bash", "zsh": "_coldplate"}
-"""The name of each shell's script in packaging/completion."""
 
 
 def script(shell: str) -> str:

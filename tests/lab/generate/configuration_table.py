@@ -16,7 +16,6 @@ _UNITS = {Notation.LIMIT: "power, apparent power or current", Notation.NUMBERS: 
 
 
 def table() -> str:
-    """Return a table of every key."""
     rows = ["| key | default | values | |", "|---|---|---|---|"]
     for path, field in entries():
         if field.key is None:

@@ -10,7 +10,6 @@ from tests.lab.generate import marked
 
 
 def splice(document: str) -> str:
-    """Return the document with the current tables in place of its own."""
     traffic = f"`parallelism` of a job is one of {', '.join(f'`{word}`' for word in TRAFFIC)}.\n"
     document = marked.put(document, "scenarios", _shipped())
     return marked.put(document, "faults", f"{traffic}\n{_kinds()}\n{_machines()}")

@@ -57,7 +57,6 @@ def _section(alert: str) -> str:
 
 
 def write() -> None:
-    """Write the codes into the rules and the runbooks."""
     for path in RULES:
         path.write_text(with_codes(path.read_text(encoding="utf-8")), encoding="utf-8")
     for alert in sorted(set(ALERTS.values())):

@@ -1,7 +1,4 @@
-"""Check coldplate on a machine with a GPU: `make hardware`, or `python -m tests.lab.hardware` (docs/dev/hardware.md).
-
-The only file of these checks that reads the wall clock for the record, the command line and the host's name.
-"""
+"""Check coldplate on a machine with a GPU: `make hardware` (docs/dev/hardware.md)."""
 
 from __future__ import annotations
 
@@ -35,14 +32,6 @@ def say(text: str) -> None:
     print(f"[{time.monotonic() - BEGAN:6.1f} s] {text}", file=sys.stderr, flush=True)
 
 
-def _names(text: str) -> tuple[str, ...]:
-    chosen = tuple(each.strip() for each in text.split(",") if each.strip())
-    for each in chosen:
-        if each not in steps.STEPS:
-            raise argparse.ArgumentTypeError(f"{each!r} is no step; the steps are {', '.join(steps.STEPS)}")
-    return chosen
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
@@ -53,31 +42,14 @@ def _parser() -> argparse.ArgumentParser:
         "failed, 2 a mistake in the command line, 77 nothing was checked: there is no driver or no GPU.",
     )
     add = parser.add_argument
-    add("--quick", action="store_true", help="fewer samples")
-    add("--samples", type=int, metavar="N",
-        help="fast samples of each GPU to time and to record (default 40; 15 if quick)")  # fmt: skip
-    add("--only", type=_names, default=steps.STEPS, metavar="STEP,...",
-        help=f"run these steps only: {', '.join(steps.STEPS)}")  # fmt: skip
-    add("--skip", type=_names, default=(), metavar="STEP,...", help="leave these steps out")
-    add("--strict", action="store_true", help="a check that is skipped counts as failed (exit status 1)")
+    add("--samples", type=int, default=40, metavar="N", help="fast samples of each GPU to time (default %(default)s)")
+    add("--only", nargs="+", choices=steps.STEPS, default=steps.STEPS, help="run these steps only")
     add("--nvidia-smi", default="nvidia-smi", metavar="PROGRAM", help="the nvidia-smi to compare with")
-    add("--record", type=Path, metavar="FILE", help="record each driver call of a few samples, to be replayed")
     add("--report", type=Path, metavar="FILE", help="write the report as Markdown to FILE in place of standard output")
     add("--json", type=Path, metavar="FILE", help="write the report as JSON to FILE")
-    add("--identifiers", action="store_true", help="keep UUIDs, serial numbers and host names in the report")
-    add("--hide-bus-ids", action="store_true", help="replace PCI bus ids as well, in report and trace")
     add("--limit", type=float, default=300.0, metavar="SECONDS",
         help="give up after this long with what was found until then (default %(default)g)")  # fmt: skip
     return parser
-
-
-def _own_command(options: argparse.Namespace) -> str:
-    """The command for the record, without paths."""
-    parts = [PROGRAM]
-    parts += [f"--{name.replace('_', '-')}" for name in ("quick", "strict", "hide_bus_ids") if getattr(options, name)]
-    parts += [f"--only {','.join(options.only)}"] if options.only != steps.STEPS else []
-    parts += [f"--skip {','.join(options.skip)}"] if options.skip else []
-    return " ".join(parts)
 
 
 def _nothing(reason: str) -> int:
@@ -130,36 +102,26 @@ def _run_step(session: steps.Session, name: str) -> None:
 def _open(options: argparse.Namespace, report: Report) -> steps.Session:
     from agent.backends.nvml.pynvml_driver import PynvmlDriver
 
-    base = PynvmlDriver()
-    driver = TimedDriver(base, time.perf_counter)
+    driver = TimedDriver(PynvmlDriver(), time.perf_counter)
     node = Node(driver, clock)
-    names = Pseudonyms((socket.gethostname(),), bus_ids=options.hide_bus_ids)
+    names = Pseudonyms((socket.gethostname(),))
     for identity in node.identities:
         names.learn(identity.gpu.uuid, identity.serial, dict(identity.facts).get("board_part", ""))
-        if options.hide_bus_ids:
-            names.hide_slot(identity.slot)
-    facts = facts_of_trace(node.identities, driver, _own_command(options))
-    report.stand_in = facts["stand_in"]
+    facts = facts_of_trace(node.identities, driver, PROGRAM)
+    report.scrub, report.stand_in = names.scrub, facts.pop("stand_in")
     if report.stand_in:
         facts["GPUs"] += " (as a stand-in library says; no real GPU)"
     user = "root" if os.geteuid() == 0 else "an ordinary user"
     report.provenance = {**facts, "kernel": platform.release(), "run as": user}
-    del report.provenance["stand_in"]
-    if not options.identifiers:
-        report.scrub = names.scrub
-    return steps.Session(
-        node, driver, base, report, names, clock, options.samples or (15 if options.quick else 40),
-        options.samples or 20, options.nvidia_smi, options.record,
-        facts,
-    )  # fmt: skip
+    return steps.Session(node, driver, report, options.samples, options.nvidia_smi)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
-    if options.samples is not None and options.samples < 2:
+    if options.samples < 2:
         parser.error("--samples: at least 2 are needed")
-    wanted = [step for step in steps.STEPS if step in options.only and step not in options.skip]
+    wanted = [step for step in steps.STEPS if step in options.only]
     say("looking for GPUs, in a process apart")
     mine = apart.try_apart(None, clock)
     if mine["outcome"] == "absent":
@@ -190,12 +152,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"{PROGRAM}: {error.filename}: {error.strerror}", file=sys.stderr)
         return USAGE
-    skipped = [f"{check.name} ({section.step})" for section in report.sections for check in section.checks
-               if check.verdict is Verdict.SKIPPED]  # fmt: skip
+    skipped, failed = report.having(Verdict.SKIPPED), report.having(Verdict.FAILED)
     say(report.summary() + (f"; NOT CHECKED: {', '.join(skipped)}" if skipped else ""))
-    if not any(report.count(verdict) for verdict in Verdict if verdict is not Verdict.SKIPPED):
+    if not (failed or report.having(Verdict.OK) or report.having(Verdict.MEASURED)):
         return _nothing("every check was skipped")
-    failed = report.count(Verdict.FAILED) or (options.strict and skipped)
     return DIFFERENCE if failed else WELL
 
 

@@ -10,14 +10,14 @@ import json
 import os
 import select
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from agent.backends.kmsg import KmsgReader
 from agent.backends.nvml.driver import Driver
 from agent.backends.protocol import AbsentError, DeviceError, SourceError
 from agent.model import Instant, Lane
-from tests.lab.hardware.node import LANES, Node, families
+from tests.lab.hardware.node import LANES, Node, families, reasons_of
 
 NOBODY = 65534
 PATIENCE = 60.0
@@ -40,21 +40,15 @@ def try_apart(user: int | None, clock: Callable[[], Instant], path: str = "/dev/
 
 
 def _listen(reader: int, child: int) -> dict[str, Any]:
-    data = b""
-    until = time.monotonic() + PATIENCE
     waiting = select.poll()  # select() takes no descriptor above 1023
     waiting.register(reader, select.POLLIN | select.POLLHUP)
-    while True:
-        if not waiting.poll(max(0.0, until - time.monotonic()) * 1000):
-            # Left alone: what hangs inside the driver cannot be ended, and a kill in mid-call may wedge the GPU.
-            return {"outcome": "failed", "detail": f"no answer within {PATIENCE:g} s; process {child} is left behind"}
-        part = os.read(reader, 65536)
-        if not part:
-            break
-        data += part
-    _, status = os.waitpid(child, 0)
+    if not waiting.poll(PATIENCE * 1000):
+        # Left alone: what hangs inside the driver cannot be ended, and a kill in mid-call may wedge the GPU.
+        return {"outcome": "failed", "detail": f"no answer within {PATIENCE:g} s; process {child} is left behind"}
+    with os.fdopen(reader, "rb", closefd=False) as answer:
+        data = answer.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if not data:
-        code = os.waitstatus_to_exitcode(status)
         return {"outcome": "failed", "detail": f"the process ended with {code}" + (" (a crash)" if code < 0 else "")}
     return dict(json.loads(data))
 
@@ -104,7 +98,7 @@ def _gpus(driver: Driver | None, clock: Callable[[], Instant]) -> dict[str, Any]
             for gpu in range(len(node.channels)):
                 for lane in LANES:
                     samples.append(node.read(gpu, lane))
-                    reasons |= {gap.metric.name: f"{gap.reason.value}: {gap.detail}" for gap in samples[-1].gaps}
+                    reasons |= reasons_of(samples[-1])
             time.sleep(0.15)
         return {"outcome": "ok", "gpus": len(node.channels), "families": families(samples), "reasons": reasons,
                 "gpm": _gpm(node)}  # fmt: skip
@@ -119,8 +113,7 @@ def _gpm(node: Node) -> str:
     sample = node.read(0, Lane.FAST)
     if any(reading.metric.name in GPM for reading in sample.readings):
         return "works"
-    gaps = [gap for gap in sample.gaps if gap.metric.name in GPM]
-    return f"{gaps[0].reason.value}: {gaps[0].detail}" if gaps else "no value and no reason"
+    return next((why for name, why in reasons_of(sample).items() if name in GPM), "no value and no reason")
 
 
 def kernel_log(path: str) -> str:
@@ -138,8 +131,3 @@ def kernel_log(path: str) -> str:
     finally:
         reader.close()
     return "works"
-
-
-def missing(mine: Sequence[str], theirs: Sequence[str]) -> list[str]:
-    """What the first sees and the second does not."""
-    return sorted(set(mine) - set(theirs))

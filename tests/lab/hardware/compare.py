@@ -9,15 +9,15 @@ from __future__ import annotations
 import csv
 import re
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from agent.backends.nvml.driver import Driver, DriverError
 from agent.backends.nvml.gpu_enumeration import slot_of
 from agent.model import GpuIdentity
 from tests.lab.hardware.findings import Section, Table
-from tests.lab.hardware.node import LANES, Key, Node, families, values_of
+from tests.lab.hardware.node import LANES, Key, Node, families, reasons_of, values_of
 from tests.lab.hardware.rows import FACTS, ROWS, Fact, Row
 
 TIMEOUT = 60.0
@@ -35,8 +35,6 @@ class SmiError(Exception):
 
 
 class Smi:
-    """One nvidia-smi program."""
-
     def __init__(self, program: str) -> None:
         self._program = program
         self._refused: set[str] = set()
@@ -144,25 +142,21 @@ class Line(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """One look at every GPU: values, and why there are none."""
+    """One look at a GPU: values, and why there are none."""
 
-    values: list[dict[Key, float]]
-    reasons: list[dict[str, str]]
+    values: dict[Key, float]
+    reasons: dict[str, str]
 
 
-def look(node: Node) -> Seen:
-    """Read every lane of every GPU."""
-    seen = Seen([], [])
+def look(node: Node) -> list[Seen]:
+    found = []
     for gpu in range(len(node.channels)):
-        values: dict[Key, float] = {}
-        reasons: dict[str, str] = {}
-        for lane in LANES:
-            sample = node.read(gpu, lane)
-            values |= values_of(sample)
-            reasons |= {gap.metric.name: f"{gap.reason.value}: {gap.detail}" for gap in sample.gaps}
-        seen.values.append(values)
-        seen.reasons.append(reasons)
-    return seen
+        seen = Seen({}, {})
+        for sample in (node.read(gpu, lane) for lane in LANES):
+            seen.values.update(values_of(sample))
+            seen.reasons.update(reasons_of(sample))
+        found.append(seen)
+    return found
 
 
 def judge_number(row: Row, before: float | None, after: float | None, text: str | None) -> Line:
@@ -225,13 +219,10 @@ def _their_fact(fact: Fact, smi: Smi, answers: Mapping[str, str], element: Eleme
 
 
 class Comparison:
-    """All rounds. `pause` waits before a further round."""
+    """All rounds."""
 
-    def __init__(self, node: Node, driver: Driver, smi: Smi, pause: Callable[[float], object]) -> None:
-        self._node = node
-        self._driver = driver
-        self._smi = smi
-        self._pause = pause
+    def __init__(self, node: Node, smi: Smi) -> None:
+        self._node, self._smi = node, smi
         self.lines: list[dict[str, Line]] = [{} for _ in node.channels]
         self.trouble = ""
         """Why the XML document could not be had; what it alone tells is not compared then."""
@@ -240,17 +231,15 @@ class Comparison:
         """Raises SmiError."""
         for attempt in range(ROUNDS):
             if attempt:
-                self._pause(0.5)
+                time.sleep(0.5)
             self._round()
-            if not any(
-                _verdict(line) in BAD or _verdict(line) == "near" for gpu in self.lines for line in gpu.values()
-            ):
+            if not {_verdict(line) for gpu in self.lines for line in gpu.values()} & {*BAD, "near"}:
                 return
 
     def _round(self) -> None:
         first = look(self._node)
         wanted = [name for row in (*ROWS, *FACTS) if row.csv and (name := self._smi.offered(row.csv))]
-        answers = self._smi.query([*wanted, "mig.mode.current"])
+        answers = self._smi.query(wanted)
         second = look(self._node)
         try:
             document = self._smi.document()
@@ -263,25 +252,14 @@ class Comparison:
             for fact in FACTS:
                 ours = fact_of(identity, fact.name)
                 self._keep(gpu, judge_text(fact.title, ours, _their_fact(fact, self._smi, csv, element)))
-            self._keep(gpu, self._mig(gpu, csv.get("mig.mode.current")))
             for row in ROWS:
                 field = self._smi.offered(row.csv) if row.csv else None
                 text = csv.get(field) if field else None
                 pair = (first, second)
                 if row.xml and is_absent(text):
                     text, pair = _below(element, row.xml), (second, third)
-                before, after = (seen.values[gpu].get((row.metric, row.labels)) for seen in pair)
-                self._keep(gpu, judge_number(row, before, after, text), pair[1].reasons[gpu].get(row.metric))
-
-    def _mig(self, gpu: int, theirs: str | None) -> Line:
-        try:
-            mode = self._driver.call("nvmlDeviceGetMigMode", self._handle(gpu))
-        except DriverError:
-            mode = None
-        return judge_text("MIG mode", {0: "Disabled", 1: "Enabled"}.get(mode, ""), theirs)
-
-    def _handle(self, gpu: int) -> object:
-        return self._driver.call("nvmlDeviceGetHandleByUUID", self._node.identities[gpu].gpu.uuid)
+                before, after = (seen[gpu].values.get((row.metric, row.labels)) for seen in pair)
+                self._keep(gpu, judge_number(row, before, after, text), pair[1][gpu].reasons.get(row.metric))
 
     def _keep(self, gpu: int, line: Line, reason: str | None = None) -> None:
         if reason is not None and line.coldplate == "-":
@@ -291,7 +269,6 @@ class Comparison:
             self.lines[gpu][line.value] = line
 
     def tell(self, section: Section) -> None:
-        """Write tables and verdicts into the report."""
         compared = {row.metric for row in ROWS}
         if self.trouble:
             section.skipped("values of nvidia-smi -q -x", self.trouble)

@@ -7,15 +7,15 @@ a judgement. Nothing here reads a clock or a device.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
 from enum import Enum
+from functools import partialmethod
+
+from tests.lab.bench.report import markdown
 
 
 class Verdict(Enum):
-    """How a check ended."""
-
     OK = "ok"
     FAILED = "FAILED"
     SKIPPED = "skipped"
@@ -24,8 +24,6 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """One question that was put to the machine."""
-
     name: str
     verdict: Verdict
     text: str
@@ -33,8 +31,6 @@ class Check:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under a heading."""
-
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -42,28 +38,20 @@ class Table:
 
 @dataclass
 class Section:
-    """The findings of one step."""
-
     step: str
     title: str
     checks: list[Check] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
 
-    def ok(self, name: str, text: str) -> None:
-        self.checks.append(Check(name, Verdict.OK, text))
+    def add(self, verdict: Verdict, name: str, text: str) -> None:
+        self.checks.append(Check(name, verdict, text))
 
-    def failed(self, name: str, text: str) -> None:
-        self.checks.append(Check(name, Verdict.FAILED, text))
-
-    def skipped(self, name: str, text: str) -> None:
-        self.checks.append(Check(name, Verdict.SKIPPED, text))
-
-    def measured(self, name: str, text: str) -> None:
-        self.checks.append(Check(name, Verdict.MEASURED, text))
+    failed = partialmethod(add, Verdict.FAILED)
+    skipped = partialmethod(add, Verdict.SKIPPED)
+    measured = partialmethod(add, Verdict.MEASURED)
 
     def judge(self, name: str, good: bool, text: str) -> None:
-        """OK or FAILED."""
-        self.checks.append(Check(name, Verdict.OK if good else Verdict.FAILED, text))
+        self.add(Verdict.OK if good else Verdict.FAILED, name, text)
 
 
 STAND_IN = "A STAND-IN LIBRARY ANSWERED, NO REAL GPU: this shows that the checks run, and nothing about hardware."
@@ -79,74 +67,32 @@ class Report:
     scrub: Callable[[str], str] = str
 
     def add(self, step: str, title: str) -> Section:
-        section = Section(step, title)
-        self.sections.append(section)
-        return section
+        self.sections.append(Section(step, title))
+        return self.sections[-1]
 
-    def count(self, verdict: Verdict) -> int:
-        return sum(check.verdict is verdict for section in self.sections for check in section.checks)
+    def having(self, verdict: Verdict) -> list[str]:
+        """The checks that ended so, each with its step."""
+        found = ((section, check) for section in self.sections for check in section.checks)
+        return [f"{check.name} ({section.step})" for section, check in found if check.verdict is verdict]
 
     def summary(self) -> str:
         """One sentence; skipped checks are always named as such."""
-        counts = {verdict: self.count(verdict) for verdict in Verdict}
+        counts = {verdict: len(self.having(verdict)) for verdict in Verdict}
         text = ", ".join(f"{number} {verdict.value}" for verdict, number in counts.items() if number)
         return f"{sum(counts.values())} checks: {text}" if text else "no check ran"
 
     def markdown(self) -> str:
-        """The report as Markdown, to be read or kept."""
-        lines = ["## Hardware checks", ""]
-        if self.stand_in:
-            lines += [f"**{STAND_IN}**", ""]
-        lines += ["| | |", "|---|---|", *(f"| {key} | {_cell(value)} |" for key, value in self.provenance.items()), ""]
-        lines += [f"Result: **{self.summary()}**", ""]
+        parts = ["## Hardware checks", *([f"**{STAND_IN}**"] if self.stand_in else [])]
+        parts += [markdown(("", ""), self.provenance.items()), f"Result: **{self.summary()}**"]
         for section in self.sections:
-            lines += [f"### {section.title}", ""]
-            lines += [f"- **{check.verdict.value}** {check.name}: {check.text}" for check in section.checks]
-            lines.append("")
+            checks = [f"- **{check.verdict.value}** {check.name}: {check.text}" for check in section.checks]
+            parts += [f"### {section.title}", "\n".join(checks)]
             for table in section.tables:
-                lines += [*_rows(table), ""]
-        return self.scrub("\n".join(lines).rstrip() + "\n")
+                cells = ([each.replace("|", "\\|").replace("\n", " ") for each in row] for row in table.rows)
+                parts += [f"{table.title}:", markdown(table.header, cells)]
+        return self.scrub("\n\n".join(part.strip() for part in parts) + "\n")
 
     def json(self) -> str:
-        """The same as JSON."""
-        told: Mapping[str, object] = {
-            "provenance": self.provenance,
-            "stand_in": self.stand_in,
-            "summary": self.summary(),
-            "sections": [
-                {
-                    "step": section.step,
-                    "title": section.title,
-                    "checks": [{"name": c.name, "verdict": c.verdict.value, "text": c.text} for c in section.checks],
-                    "tables": [
-                        {"title": t.title, "rows": [dict(zip(t.header, row, strict=True)) for row in t.rows]}
-                        for t in section.tables
-                    ],
-                }
-                for section in self.sections
-            ],
-        }
-        return self.scrub(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-def _rows(table: Table) -> list[str]:
-    """A table whose columns line up in plain text too."""
-    cells = [[_cell(each) for each in row] for row in (table.header, *table.rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(table.header))]
-    lines = [
-        "| " + " | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) + " |" for row in cells
-    ]
-    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
-    return [f"{table.title}:", "", *lines]
-
-
-def quantile(values: Sequence[float], share: float) -> float:
-    """The value that `share` of the values do not exceed (nearest rank). Raises ValueError without any."""
-    if not values:
-        raise ValueError("no values to take a quantile of")
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+        told = {"provenance": self.provenance, "stand_in": self.stand_in, "summary": self.summary(),
+                "sections": [asdict(section) for section in self.sections]}  # fmt: skip
+        return self.scrub(json.dumps(told, indent=1, ensure_ascii=False, default=lambda verdict: verdict.value) + "\n")

@@ -46,6 +46,11 @@ def values_of(sample: BackendSample) -> dict[Key, float]:
     return found
 
 
+def reasons_of(sample: BackendSample) -> dict[str, str]:
+    """Why a metric has no value, by its name."""
+    return {gap.metric.name: f"{gap.reason.value}: {gap.detail}" for gap in sample.gaps}
+
+
 def violations(sample: BackendSample, lane: Lane) -> list[str]:
     """What is wrong with a sample by itself: values out of range, or a fast sample that costs too many calls."""
     found = []
@@ -59,7 +64,6 @@ def violations(sample: BackendSample, lane: Lane) -> list[str]:
 
 
 def families(samples: Sequence[BackendSample]) -> list[str]:
-    """Names of the metrics that have a value."""
     return sorted({reading.metric.name for sample in samples for reading in sample.readings})
 
 

@@ -1,49 +1,38 @@
-"""The steps of the hardware checks, each of which writes one section of the report.
-
-A step that cannot run says so in its section, with the reason, and the next one goes on.
-"""
+"""The steps of the hardware checks, each of which writes one section of the report."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from itertools import product
+from statistics import median
+from typing import Any, NamedTuple
 
 from agent.backends.nvml.driver import TIMEOUT, Driver, DriverError
-from agent.backends.nvml.trace import IdentifierLeakError, Pseudonyms
 from agent.backends.protocol import BackendSample
-from agent.commands.doctor.driver_calls import record_session
-from agent.model import Instant, Lane
-from tests.lab.hardware import apart
+from agent.model import Lane
+from tests.lab.bench.client import highest_hundredth
 from tests.lab.hardware.compare import Comparison, Smi, SmiError
-from tests.lab.hardware.findings import Report, Section, Table, quantile
+from tests.lab.hardware.findings import Report, Section, Table
 from tests.lab.hardware.node import FAST_CALLS, LANES, Node, Timed, TimedDriver, violations
 
-STEPS = ("permissions", "calls", "compare", "events", "trace")
+STEPS = ("permissions", "calls", "compare", "events")
 XID_CRITICAL_ERROR = 8
-TRACE_PERIOD = 0.12
+PERIOD = 0.12
 """Seconds between samples: GPM needs more than 0.1."""
 
 
-@dataclass
-class Session:
-    """What the steps of one run share: the opened GPUs, and how many samples to time and to record."""
+class Session(NamedTuple):
+    """What the steps of one run share: the opened GPUs, how many samples to time, and the nvidia-smi to ask."""
 
     node: Node
     driver: TimedDriver
-    base: Driver
     report: Report
-    names: Pseudonyms
-    clock: Callable[[], Instant]
-    timed: int = 40
-    traced: int = 20
-    smi: str = "nvidia-smi"
-    record: Path | None = None
-    provenance: dict[str, Any] = field(default_factory=dict)
+    samples: int
+    smi: str
 
 
 def permissions(report: Report, mine: dict[str, Any], nobody: dict[str, Any] | None) -> None:
@@ -61,7 +50,7 @@ def permissions(report: Report, mine: dict[str, Any], nobody: dict[str, Any] | N
         return
     section.measured("GPM as nobody", str(nobody["gpm"]))
     section.measured("kernel log as nobody", str(nobody["kmsg"]))
-    lost = apart.missing(mine["families"], nobody["families"])
+    lost = sorted({*mine["families"]} - {*nobody["families"]})
     text = f"{len(nobody['families'])} metrics, root has {len(mine['families'])}"
     section.measured(
         "metrics as nobody", text + "".join(f"; {each}: {nobody['reasons'].get(each, '?')}" for each in lost)
@@ -75,11 +64,10 @@ def calls(session: Session) -> None:
     driver.calls.clear()
     counted: list[tuple[int, int]] = []
     broken: list[str] = []
-    for gpu in range(len(node.channels)):
+    for gpu, lane in product(range(len(node.channels)), LANES):  # probing costs more calls: only values are judged
         driver.place = ("probe", node.identities[gpu].gpu.index)
-        for lane in LANES:
-            broken += violations(node.read(gpu, lane), lane) if lane is not Lane.FAST else _calls_of(node, gpu)
-    rounds = session.timed
+        broken += violations(BackendSample(node.read(gpu, lane).readings), lane)
+    rounds = session.samples
     slow = max(2, rounds // 10)
     for turn in range(rounds):
         for gpu in range(len(node.channels)):
@@ -92,7 +80,7 @@ def calls(session: Session) -> None:
                     broken += violations(sample, lane)
                     if lane is Lane.FAST:
                         counted.append((sample.calls, seen))
-        time.sleep(TRACE_PERIOD)
+        time.sleep(PERIOD)
     driver.place = ("", "")
     worst = max(seen for _, seen in counted)
     text = f"{worst} at most, in {len(counted)} samples of {len(node.channels)} GPUs"
@@ -103,43 +91,31 @@ def calls(session: Session) -> None:
     section.tables += _call_tables(driver.calls)
 
 
-def _calls_of(node: Node, gpu: int) -> list[str]:
-    """Probing read: it costs more calls than a sample, so only its values are judged."""
-    sample = node.read(gpu, Lane.FAST)
-    return violations(BackendSample(sample.readings), Lane.FAST)
-
-
 def _call_tables(timed: Sequence[Timed]) -> list[Table]:
     """Latencies by lane and function, over all GPUs, and the whole of a fast sample for each GPU."""
     groups: dict[tuple[str, str], list[float]] = {}
     for call in timed:
         if call.place[0]:
             groups.setdefault((call.place[0], call.name), []).append(call.seconds)
-    rows = [[lane, name, str(len(each)), *(f"{quantile(each, q) * 1e6:.0f}" for q in (0.5, 0.99, 1.0))]
+    rows = [[lane, name, str(len(each)), *(f"{of(each) * 1e6:.0f}" for of in (median, highest_hundredth, max))]
             for (lane, name), each in sorted(groups.items())]  # fmt: skip
     tables = [Table("Calls one at a time, in us", ("lane", "function", "calls", "p50", "p99", "max"), rows)]
-    gpus = sorted({call.place[1] for call in timed if call.place[0] == "fast"})
     sums = []
-    for gpu in gpus:
-        device = [call.seconds for call in timed if call.place == ("fast", gpu) and call.on_device]
-        names = {call.name for call in timed if call.place == ("fast", gpu) and call.on_device}
-        means = [
-            sum(device) * 1e6 / max(1, sum(c.place == ("fast", gpu) and c.name == name for c in timed))
-            for name in names
-        ]
-        sums.append([gpu, str(len(device)), f"{min(means, default=0.0):.0f}"])
+    for gpu in sorted({call.place[1] for call in timed if call.place[0] == "fast"}):
+        device = [call for call in timed if call.place == ("fast", gpu) and call.on_device]
+        turns = min(Counter(call.name for call in device).values(), default=1)
+        sums.append([gpu, str(len(device)), f"{sum(call.seconds for call in device) * 1e6 / turns:.0f}"])
     tables.append(Table("Fast lane by GPU", ("GPU", "device calls", "mean us of device time in a sample"), sums))
     return tables
 
 
 def compare(session: Session) -> None:
-    """Every value against nvidia-smi's."""
     section = session.report.add("compare", "Values against nvidia-smi")
     program = shutil.which(session.smi)
     if program is None:
         section.skipped("values against nvidia-smi", f"there is no {session.smi} on the PATH")
         return
-    comparison = Comparison(session.node, session.driver, Smi(program), time.sleep)
+    comparison = Comparison(session.node, Smi(program))
     try:
         comparison.run()
     except SmiError as error:
@@ -171,7 +147,7 @@ def events(session: Session) -> None:
             section.failed(f"{name} registers for XIDs", str(error))
         else:
             registered += 1
-            section.ok(f"{name} registers for XIDs", f"event types {types:#x}")
+            section.judge(f"{name} registers for XIDs", True, f"event types {types:#x}")
     if registered:
         _wait(section, driver, made)
     driver.call("nvmlEventSetFree", made)
@@ -187,20 +163,4 @@ def _wait(section: Section, driver: Driver, made: object) -> None:
         section.measured("a wait without an XID", f"an event came meanwhile: type {kind:#x}, data {data}")
 
 
-def trace(session: Session) -> None:
-    """Record every driver call of a session of its own, to be played in tests."""
-    section = session.report.add("trace", "Recorded trace")
-    if session.record is None:
-        section.skipped("trace", "no --record FILE was given")
-        return
-    try:
-        recorded = record_session(session.base, session.names, session.clock, session.provenance, session.traced)
-        session.record.write_text(recorded.text)
-    except (IdentifierLeakError, OSError) as error:
-        section.failed("trace", f"not written: {error}")
-        return
-    size = f"{recorded.calls} calls, {len(recorded.text) / 1000:.0f} kB"
-    section.ok("trace", f"{size}, in {session.record.name}; keep it under tests/nvml/traces/ and it is a test")
-
-
-RUN: dict[str, Callable[[Session], None]] = {"calls": calls, "compare": compare, "events": events, "trace": trace}
+RUN: dict[str, Callable[[Session], None]] = {"calls": calls, "compare": compare, "events": events}

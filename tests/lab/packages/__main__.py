@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.lab.bare.machine import Machine
-from tests.lab.bare.place import APART, ENTER, why_no_root_can_be_entered
+from tests.lab.bare.place import APART, ENTER, SEARCHED, why_no_root_can_be_entered
 from tests.lab.bare.roots import Roots
 from tests.lab.bring.archive import Archive, ShortageError
 
@@ -21,44 +21,30 @@ INSIDE = Path(__file__).resolve().parent / "inside.sh"
 LIMIT = 20 * 60
 
 
-class PackageTrial:
-    """Runs inside.sh, which says in lines what it sees, in a copy of the root of `suite` with files laid beside it."""
-
-    def __init__(self, roots: Roots, suite: str, folder: Path, machine: Machine) -> None:
-        self._roots, self._suite, self._folder, self._machine = roots, suite, folder, machine
-
-    def run(self, files: Sequence[Path]) -> bool:
-        """Whether all went well; what was seen is printed as it comes."""
-        base = self._roots.of(self._suite)
-        run = Path(tempfile.mkdtemp(prefix="package-", dir=self._folder))
-        try:
-            self._lay(run, files)
-            command = [*APART, "sh", str(ENTER), str(base), str(run), "root", "env", "-i", *self._settings(),
-                       "sh", "/mnt/out/inside.sh"]  # fmt: skip
-            done = subprocess.run(command, timeout=LIMIT, check=False, stdin=subprocess.DEVNULL)
-            return done.returncode == 0
-        except subprocess.TimeoutExpired:
-            print(f"FAIL {self._suite}: it was ended after {LIMIT // 60} minutes", file=sys.stderr)
-            return False
-        finally:
-            shutil.rmtree(run)
-
-    def _lay(self, run: Path, files: Sequence[Path]) -> None:
+def in_root(roots: Roots, suite: str, folder: Path, machine: Machine, files: Sequence[Path]) -> bool:
+    """Run inside.sh, which says in lines what it sees, in a copy of the suite's root with files laid beside it."""
+    base = roots.of(suite)
+    settings = {
+        **machine.environment, "HOME": "/root", "PATH": SEARCHED, "TERM": "dumb", "LC_ALL": "C",
+        "DEBIAN_FRONTEND": "noninteractive", "SUITE": suite,
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="package-", dir=folder) as name:
+        run = Path(name)
         for each in (run / "upper" / "etc", run / "out"):
             each.mkdir(parents=True)
         run.chmod(0o755)
-        self._machine.furnish(run / "upper")
-        (run / "upper" / "etc" / "hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
-        (run / "bind").write_text("".join(f"{each}\n" for each in self._machine.folders))
+        machine.furnish(run / "upper")
+        (run / "bind").write_text("".join(f"{each}\n" for each in machine.folders))
         for each in (INSIDE, *files):
             shutil.copy2(each, run / "out")
-
-    def _settings(self) -> list[str]:
-        settings = {
-            **self._machine.environment, "HOME": "/root", "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
-            "TERM": "dumb", "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive", "SUITE": self._suite,
-        }  # fmt: skip
-        return [f"{name}={value}" for name, value in settings.items()]
+        command = [*APART, "sh", str(ENTER), str(base), name, "root", "env", "-i",
+                   *(f"{key}={value}" for key, value in settings.items()), "sh", "/mnt/out/inside.sh"]  # fmt: skip
+        try:
+            done = subprocess.run(command, timeout=LIMIT, check=False, stdin=subprocess.DEVNULL)
+        except subprocess.TimeoutExpired:
+            print(f"FAIL {suite}: it was ended after {LIMIT // 60} minutes", file=sys.stderr)
+            return False
+    return done.returncode == 0
 
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -80,7 +66,6 @@ def main() -> int:
 
 
 def _newest(kind: str) -> Path:
-    """What make has just built."""
     files = sorted((ROOT / "dist").glob(f"coldplate*.{kind}"), key=lambda each: each.stat().st_mtime)
     if not files:
         sys.exit(f"coldplate: there is no dist/coldplate*.{kind}: make deb rpm single")
@@ -110,7 +95,7 @@ def _in_roots(suites: list[str], files: list[Path]) -> list[bool]:
     machine = Machine.found()
     try:
         roots = Roots(folder, Archive(ROOT / ".programs" / "apt"), machine, None)
-        return [PackageTrial(roots, suite, folder, machine).run(files) for suite in suites]
+        return [in_root(roots, suite, folder, machine, files) for suite in suites]
     except ShortageError as shortage:
         print(f"SKIPPED: {shortage}", file=sys.stderr)
         return [False]

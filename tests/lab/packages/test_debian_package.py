@@ -35,12 +35,8 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with zipfile.ZipFile(folder / "wheels" / each / "stand_in-1.whl", "w") as wheel:
             wheel.writestr("stand_in.py", f"FOR = '{each}'\n")
     command = ["sh", str(source / "packaging" / "deb" / "build.sh"), str(folder / "wheels"), "x86_64", str(folder)]
-    settings = {
-        **os.environ,
-        "SOURCE_DATE_EPOCH": str(MOMENT),
-        "MAINTAINER": "us <us@example.org>",
-        "COMPRESSION": "none",
-    }
+    own = {"SOURCE_DATE_EPOCH": str(MOMENT), "MAINTAINER": "us <us@example.org>", "COMPRESSION": "none"}
+    settings = {**os.environ, **own}
     done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return next(folder.glob("*.deb"))

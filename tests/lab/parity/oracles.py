@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,17 @@ class Recent(NamedTuple):
     promtool: str
     version: str
     scripts: Path | None
+
+
+def told(what: str, differences: Iterator[str], show: int) -> bool:
+    """Print the first differences and how many there are; whether there is none."""
+    found = 0
+    for difference in differences:
+        found += 1
+        if found <= show:
+            print(difference)
+    print(f"{what}; {found} differ")
+    return not found
 
 
 def find() -> Recent:

@@ -64,7 +64,6 @@ def _values(answer: Answer) -> list[str] | None:
 
 
 def asked(prometheus: str, folder: Path, seed: int, count: int) -> Iterator[Asked]:
-    """Ask both so many queries."""
     held = samples()
     storage = oracle.filled(held)
     with oracle.running(prometheus, folder) as server:
@@ -74,7 +73,6 @@ def asked(prometheus: str, folder: Path, seed: int, count: int) -> Iterator[Aske
 
 
 def said(seed: int, count: int) -> Iterator[tuple[str, float]]:
-    """The queries of a seed, and when they are asked."""
     speaker, babbler = Speaker(seed), Babbler(seed, newer=True)
     for number in range(count):
         text = '""=""'
@@ -101,7 +99,6 @@ def compare(recent: Recent, options: argparse.Namespace) -> bool:
 
 
 def verdict(each: Asked) -> str:
-    """What became of a query, in the words of the summary."""
     if not each.agree():
         native = isinstance(each.own, Refusal) and _NATIVE.search(each.own.text)
         return "out of scope: native histograms" if native else DIFFERS

@@ -8,13 +8,13 @@ import random
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from alerts import rulefile
 from alerts.rulefile import RuleFileError
-from tests.lab.parity.oracles import Recent
+from tests.lab.parity.oracles import Recent, told
 from tests.lab.parity.templates import Maker
 
 NAMES = ("a", "node:up:sum", "GpuHot", "gpu-hot", "gpü", "温度", "1st", "a b", "a.b/c", "x{y}", "", " ", "__name__",
@@ -145,19 +145,14 @@ def taken_there(recent: Recent, files: Sequence[str], folder: Path) -> list[bool
     paths = [folder / f"{number}.yml" for number in range(len(files))]
     for path, text in zip(paths, files, strict=True):
         path.write_text(text, encoding="utf-8")
-    done = subprocess.run(
-        [recent.promtool, "check", "rules", "--lint=none", *map(str, paths)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [recent.promtool, "check", "rules", "--lint=none", *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     taken = set(re.findall(r"Checking (\S+)\n\s+SUCCESS:", done.stdout))
     assert done.stdout.count("Checking ") == len(files), done.stderr[-2000:]
     return [str(path) in taken for path in paths]
 
 
 def problem_here(text: str) -> str:
-    """What is wrong with a file here; empty where it is loaded."""
     try:
         rulefile.parse(text, "rules.yml")
     except RuleFileError as error:
@@ -165,13 +160,12 @@ def problem_here(text: str) -> str:
     return ""
 
 
-def differences(recent: Recent, dice: random.Random, count: int, seen: Callable[[bool], None]) -> Iterator[str]:
+def differences(recent: Recent, dice: random.Random, count: int) -> Iterator[str]:
     maker = FileMaker(dice)
     files = [maker.file() for _ in range(count)]
     with tempfile.TemporaryDirectory() as folder:
         verdicts = taken_there(recent, files, Path(folder))
     for text, taken in zip(files, verdicts, strict=True):
-        seen(taken)
         problem = problem_here(text)
         if bool(problem) == taken:
             yield f"{text}\n  Prometheus {'loads' if taken else 'refuses'} it; here: {problem or 'it is loaded'}"
@@ -179,11 +173,5 @@ def differences(recent: Recent, dice: random.Random, count: int, seen: Callable[
 
 def compare(recent: Recent, options: argparse.Namespace) -> bool:
     """Whether both accept the same of `options.files` files."""
-    found = 0
-    taken: list[Any] = []
-    for difference in differences(recent, random.Random(options.seed), options.files, taken.append):
-        found += 1
-        if found <= options.show:
-            print(difference)
-    print(f"rules: {options.files} files, of which Prometheus loads {sum(taken)}; {found} differ")
-    return not found
+    found = differences(recent, random.Random(options.seed), options.files)
+    return told(f"rules: {options.files} files", found, options.show)

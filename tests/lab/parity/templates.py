@@ -11,14 +11,13 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 from alerts.promql import EvaluationError, PromqlError, Sample, Scalar, Storage, compile_query, make_labels
 from alerts.template import Element, RenderError, Root, TemplateError, compile_template
 from alerts.template.quoting import from_octets, printable
-from tests.lab.parity.oracles import Recent
-from tests.servers import free_port
+from tests.lab.parity.oracles import Recent, told
+from tests.servers import prometheus
 
 ALERT = "A"
 VALUES = (80.5, 0.0, 1234567.0, -0.05, 3.0)
@@ -27,7 +26,6 @@ SERIES = {("n", "a"): 1.0, ("n", "b"): 2.5}
 URL = "http://prometheus.example:9090/path"
 EXTERNAL = {"cluster": "east"}
 MOST = 4000
-"""Templates that one Prometheus is given at a time."""
 
 NUMBERS = ("0", "1", "-3", "7", "0x1F", "1.5", "2.0", "-1e3", "1e-7", "1_000", "0b11", "017", "1e21", "'a'",
            "'\\n'", "2i", "9223372036854775807", "9223372036854775808", "0x1p4", ".5")  # fmt: skip
@@ -188,42 +186,22 @@ def refused(recent: Recent, templates: Sequence[tuple[int, str]], folder: Path) 
     return {templates[int(place) - 3][0] for place in places}
 
 
-@contextmanager
-def running(recent: Recent, rules: str, folder: Path) -> Iterator[str]:
-    """A Prometheus that evaluates a rule file; its address."""
-    (folder / "rules.yml").write_text(rules)
-    config = {"global": {"external_labels": EXTERNAL}, "rule_files": ["rules.yml"]}
-    (folder / "prometheus.yml").write_text(json.dumps(config))
-    port = free_port()
-    command = [
-        recent.prometheus, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}", f"--web.external-url={URL}", "--log.level=error",
-    ]  # fmt: skip
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        yield f"http://127.0.0.1:{port}/path"
-    finally:
-        process.kill()
-        process.wait()
-
-
 def printed_there(recent: Recent, templates: Sequence[tuple[int, str]], value: float, folder: Path) -> dict[int, str]:
     """What Prometheus prints, by the template's number."""
-    end = time.monotonic() + 120
-    with running(recent, rules_of(templates, value), folder) as url:
-        found: dict[int, str] = {}
+    (folder / "rules.yml").write_text(rules_of(templates, value))
+    config = json.dumps({"global": {"external_labels": EXTERNAL}, "rule_files": ["rules.yml"]})
+    found: dict[int, str] = {}
+    prefix = "--web.route-prefix=/"  # the path of the external URL, which templates show, is not that of its pages
+    with prometheus(config, folder, recent.prometheus, f"--web.external-url={URL}", prefix) as url:
+        end = time.monotonic() + 120
         while len(found) < len(templates):
-            assert time.monotonic() < end, (folder / "log").read_text()[-2000:]
+            assert time.monotonic() < end, (folder / "prometheus.log").read_text()[-2000:]
             time.sleep(0.2)
-            try:
-                with urllib.request.urlopen(f"{url}/api/v1/alerts", timeout=30) as answer:
-                    text = printable(from_octets(answer.read()))  # a text's bytes are written as they are
-            except OSError:
-                continue
+            with urllib.request.urlopen(f"{url}/api/v1/alerts", timeout=30) as answer:
+                text = printable(from_octets(answer.read()))  # a text's bytes are written as they are
             alerts = json.loads(text)["data"]["alerts"]
             found = {int(alert["labels"]["i"]): alert["annotations"].get("t", "") for alert in alerts}
-        return found
+    return found
 
 
 def printed_here(template: str, value: float) -> str | None:
@@ -277,10 +255,5 @@ def differences(recent: Recent, dice: random.Random, count: int) -> Iterator[str
 
 def compare(recent: Recent, options: argparse.Namespace) -> bool:
     """Whether both print the same, errors included, for `options.templates` templates."""
-    found = 0
-    for difference in differences(recent, random.Random(options.seed), options.templates):
-        found += 1
-        if found <= options.show:
-            print(difference)
-    print(f"templates: {options.templates}, of which {found} differ")
-    return not found
+    found = differences(recent, random.Random(options.seed), options.templates)
+    return told(f"templates: {options.templates}", found, options.show)

@@ -21,11 +21,9 @@ from tests.lab.score.scoring import Verdict, problems, problems_of_work
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "dev" / "detection.md"
 MEASURED = PAGE.with_name("measured-power.md")
 QUICK = 600
-"""Seconds of a quiet scenario with --quick."""
 
 
 def alerts_of(pack: Iterable[RuleFile]) -> list[str]:
-    """The names of all alerts, in the order of the files."""
     rules = [rule for file in pack for group in file.groups for rule in group.rules]
     return list(dict.fromkeys(rule.name for rule in rules if isinstance(rule, AlertingRule)))
 
@@ -101,21 +99,13 @@ def _parser() -> argparse.ArgumentParser:
         "instead, and write docs/dev/measured-power.md (10 minutes)",
     )  # fmt: skip
     parser.add_argument(
-        "--jobs", metavar="N", type=_positive, default=len(os.sched_getaffinity(0)),
+        "--jobs", metavar="N", type=int, default=len(os.sched_getaffinity(0)),
         help="processes that play at the same time (default: one for each processor, %(default)s)",
     )  # fmt: skip
     return parser
 
 
-def _positive(text: str) -> int:
-    number = int(text) if text.isdecimal() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes; give 1 or more")
-    return number
-
-
 def _play_all(wanted: Sequence[Part], jobs: int) -> list[Verdict]:
-    """All verdicts, in the order of the table whichever play ended first."""
     progress = Progress()
     total = sum(part.seconds for part in wanted)
     progress.say(f"{len(wanted)} plays, {total / 3600:.1f} node-hours, {jobs} at a time")

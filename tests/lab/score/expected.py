@@ -37,7 +37,6 @@ TRAYS = PlayedRack("r14", 144_000.0, 18)
 
 
 UNBUDGETED = PlayedRack("r14", None, 18)
-"""The same without a power budget."""
 
 
 OVERSUBSCRIBED = PlayedRack("r12", 20_000.0, 5, nameplate=10_200.0)
@@ -95,5 +94,4 @@ class Expectation:
 
     @property
     def named(self) -> set[str]:
-        """The alerts that must or may fire."""
         return {each.alert for each in self.must} | {each.alert for each in self.may}

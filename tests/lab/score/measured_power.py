@@ -1,10 +1,4 @@
-"""Plays the measured power of other people's nodes through the rack rules, against budgets that shrink.
-
-The data are those of MLPerf Training 4.0 (github.com/mlcommons/training_results_v4.0), fetched by whoever scores: the
-power of each node of a run every two seconds, in lines whose key is `power_reading` and whose value is in watts.
-Consecutive nodes make a rack. Nobody measured a fault: the data say how early and how often the rules warn, not whether
-a breaker would have tripped.
-"""
+"""Plays the measured power of other people's nodes through the rack rules, against budgets that shrink."""
 
 from __future__ import annotations
 
@@ -24,7 +18,6 @@ from alerts.rulefile import RuleFile
 BUDGETS = (1.3, 1.1, 1.0, 0.95, 0.9)
 """Budgets of a rack, as shares of the most that its nodes drew together in the run."""
 SIZES = (4, 8)
-"""Nodes of a rack."""
 MINUTE = 60
 """Seconds of the mean that must not be above the budget."""
 RACKS = 4
@@ -45,9 +38,7 @@ class Outcome(NamedTuple):
     nodes: int
     budget: float
     alerted: Mapping[str, int]
-    """When each level of the alert first fired."""
     crossed: int | None
-    """When the mean of a minute was first above the budget."""
 
     @property
     def first(self) -> int | None:
@@ -146,23 +137,7 @@ def _row(size: int, share: float, some: Sequence[Outcome]) -> str:
     return f"| {size} | {share:.0%} | {len(some)} | {near} | {critical} | {len(over)} | {len(before)} | {spread} |\n"
 
 
-_HEAD = """\
-# Rack rules on measured power
-
-<!-- Written by `make score DATA=DIR`; do not edit. -->
-
-The rules of `alerts/rules/rack.yml`, evaluated each second over the measured power of other people's nodes: MLPerf
-Training 4.0, [mlcommons/training_results_v4.0](https://github.com/mlcommons/training_results_v4.0), commit
-`{commit}`, files `*-power/results/*/*/power/*/node_N.txt`: `time_ms`, and the `value` of
-`power_reading` in watts, every two seconds. Consecutive nodes make a rack, four racks of each size are played from
-each run, and a rack's budget is a share of the most that its nodes drew together.
-
-**What this can show**: that no critical alert fires while no minute is above the budget, and how long before such a
-minute the first level of RackPowerHigh fires. A steady job under 110% of its peak gets a warning: its mean of a quarter
-of an hour is above 80% of the budget, which is the level `near`. **What it cannot**: the data have no fault and no
-breaker that tripped, and each run is one job that begins on all nodes at once.
-
-"""
+_HEAD = Path(__file__).with_name("measured-power.head.md").read_text(encoding="utf-8")
 
 
 def report(folder: Path, rules: RuleFile, commit: str, say: Callable[[str], object]) -> str:

@@ -58,14 +58,11 @@ TARGET = (("instance", "node:19400"), ("job", "coldplate"))
 
 
 def load_pack() -> tuple[RuleFile, ...]:
-    """The rule files that are shipped."""
     return tuple(rulefile.load(path, default_step=PERIOD) for path in sorted(RULES.glob("*.yml")))
 
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """An alert that began to fire, and the second of the play at which it did."""
-
     alert: str
     labels: Labels
     at: float
@@ -158,7 +155,7 @@ class Play:
             rule.name for file in rules if Path(file.path).stem == packs.ADVICE for group in file.groups
             for rule in group.rules
         }  # fmt: skip
-        self._engine = RuleEngine(Ruleset(tuple(rules)), TARGET, self.now)
+        self.engine = RuleEngine(Ruleset(tuple(rules)), TARGET, self.now)
         self._inhibition = Inhibition()
         self.sent: dict[Labels, Firing] = {}
         """The first firing of each alert that the agent sends: neither advice nor inhibited when it began."""
@@ -181,7 +178,7 @@ class Play:
 
     def reload(self, rules: Ruleset) -> None:
         """Other rules from now on; the groups that are gone are not counted any more, as the daemon does it."""
-        self._engine.reload(rules, self.now)
+        self.engine.reload(rules, self.now)
         self._exposition.announce(group.name for group in rules.groups)
 
     def _enlist(self) -> None:
@@ -190,21 +187,15 @@ class Play:
         self._sampler.enlist([(each.key, each.identity) for each in self._channels], (), self.now.mono)
 
     @property
-    def engine(self) -> RuleEngine:
-        return self._engine
-
-    @property
     def wall(self) -> float:
         """The time of the second that is played next."""
         return self.now.wall
 
     def close(self) -> None:
-        """Lets go of the source."""
         self._source.close()
 
     def firing(self) -> list[Alert]:
-        """The alerts that fire now."""
-        return [alert for _, group in self._engine.groups() for alert in group.firing()]
+        return [alert for _, group in self.engine.groups() for alert in group.firing()]
 
     @property
     def now(self) -> Instant:
@@ -221,7 +212,7 @@ class Play:
                     self._read(channel, lane, now)
         for event in self._source.events(0.0):
             self._sampler.xids.enter(event)
-        own = self._exposition.readings(self._engine.reports(), self._engine.windows, ())
+        own = self._exposition.readings(self.engine.reports(), self.engine.windows, ())
         equipment = self._equipment.read(Lane.FAST, now).readings
         rack = self._rack_framer.frame((*_readings(self._rack.frame(now)), *self._rack_power, *equipment))
         told = [self._self_metrics.frame(now), rack, self._expectations.frame(now), self._own_framer.frame(own)]
@@ -251,7 +242,7 @@ class Play:
 
     def judge(self, snapshot: Snapshot, foreign: Sequence[Reading] = ()) -> list[Evaluation]:
         """Evaluates what is due in this second, and goes on to the next; what became of it."""
-        done = self._engine.round(snapshot, self.now, foreign)
+        done = self.engine.round(snapshot, self.now, foreign)
         for each in done:
             failures = each.outcome.failures
             self._exposition.count(each.group.name, len(each.group.rules.rules), len(failures), 0.0)

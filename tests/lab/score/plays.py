@@ -24,9 +24,7 @@ from tests.lab.score.own_expectations import UNPLAYED
 from tests.lab.score.work import FAULTY
 
 PLAYS = 3
-"""Times that each scenario is played."""
 SCENARIOS = Path(__file__).with_name("scenarios")
-"""Scenarios that are played here alone."""
 LATEST = 600.0
 """Seconds by which faults or jobs come later, at most."""
 LAST = 1200.0
@@ -50,7 +48,6 @@ class Part:
         return EXPECTED[self.name]
 
     def scenario(self) -> Scenario:
-        """What is played."""
         as_shipped = of_name(self.name)
         return as_shipped if self.number == 0 else _varied(as_shipped, self)
 

@@ -48,8 +48,6 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How one play went."""
-
     name: str
     number: int
     seconds: int
@@ -62,8 +60,6 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class WorkVerdict:
-    """How a kind of work went: what fired in so many seconds of it."""
-
     name: str
     seconds: float
     firings: tuple[WorkFiring, ...]
@@ -95,7 +91,6 @@ def wanted_of(expected: Expected, scenario: Scenario) -> list[Wanted]:
 
 
 def problems(verdicts: Iterable[Verdict]) -> Iterator[str]:
-    """All that is wrong, a line each."""
     for verdict in verdicts:
         play = f"{verdict.name}, play {verdict.number}"
         for hit in verdict.hits:

@@ -48,8 +48,6 @@ def silent_at(faults: Sequence[ScenarioFault], t: float) -> int:
 
 
 class Surroundings:
-    """Sets the figures of a scenario in each snapshot."""
-
     def __init__(self, faults: Sequence[ScenarioFault]) -> None:
         self._figures = [(_series(fault), fault) for fault in faults if fault.kind == FIGURE]
         self._framer = Framer()

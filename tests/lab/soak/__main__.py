@@ -21,7 +21,6 @@ SECONDS, HOURS = 5400.0, 12.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Soak for as long as was asked for, print the table, and write it into the document."""
     parser = argparse.ArgumentParser(prog="python -m tests.lab.soak", description="See whether anything grows.")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of the real daemon at a lane of 100 ms")
     parser.add_argument("--hours", type=float, default=HOURS, help="of a node's time, faster than it passes")

@@ -11,7 +11,6 @@ import gc
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agent.backends.synthetic import Scenario
 from agent.backends.synthetic.loader import load_scenario
@@ -37,9 +36,6 @@ from tests.lab.bench.report import Progress
 from tests.lab.score.play import Play, load_pack
 from tests.lab.soak.churn import rules_of
 from tests.lab.soak.growth import Footprint, Soaked, Trend, number
-
-if TYPE_CHECKING:
-    from typing_extensions import Self  # of typing only since Python 3.11
 
 PEERS = 3
 PAGES = ("/metrics", "/", "/api/v1/snapshot", "/api/v1/rules", "/api/v1/alerts", "/api/v1/rack")
@@ -71,7 +67,7 @@ class Hours:
         self._play = Play(busy_hours(folder, seconds), self._pack, tellers=tellers)
         self._site = self._make_site()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Hours:  # noqa: PYI034 Python 3.10 has no Self
         (self._folder / "state").mkdir()
         self._flight.start()
         return self

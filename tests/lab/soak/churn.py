@@ -1,24 +1,14 @@
-"""What goes on at a node all the time: devices, jobs, rules and neighbours that come and go, each time others.
-
-Whatever the daemon remembers by a name is given names that never come again: numbers of jobs and processes, names of
-rules and labels.
-"""
+"""What goes on at a node all the time: devices, jobs, rules and neighbours that come and go, each time others."""
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING
 
 from tests.lab.drill.drilled_daemon import GPUS, Drill
-from tests.lab.drill.faults import ADAPTER, PORT
-
-if TYPE_CHECKING:
-    from typing_extensions import Self  # of typing only since Python 3.11
 
 JOB_GPUS = range(4)
 XID_CODES = (31, 43, 63, 94)
@@ -35,14 +25,13 @@ class Churn:
         self._steps = self._go_round()
         self.rounds = 0
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Churn:  # noqa: PYI034 Python 3.10 has no Self
         return self
 
     def __exit__(self, *_: object) -> None:
         self._end_jobs()
 
     def step(self) -> None:
-        """Have the next thing happen."""
         next(self._steps)()
 
     def kill_the_worker(self) -> None:
@@ -55,11 +44,11 @@ class Churn:
             yield lambda turn=turn: self._begin_jobs(turn)
             yield lambda: self._tell("lost")
             yield lambda turn=turn: self._give_rules(turn)
-            yield self._take_a_port
+            yield self._drill.take_port
             yield lambda turn=turn: self._log_an_xid(turn)
-            yield self._bring_the_port
+            yield self._drill.bring_port
             yield lambda: self._drill.behave(receiver="reset", peer="hang", controller="failing")
-            yield self._spoil_the_configuration
+            yield lambda: self._drill.hang_up("nonsense: 1\n")
             yield self._drill.behave
             yield lambda turn=turn: self._configure(turn)
             yield lambda turn=turn: self._begin_jobs(-turn)
@@ -100,22 +89,8 @@ class Churn:
         (self._drill.folder / "site-more.yml").unlink(missing_ok=True)
         self._reload()
 
-    def _take_a_port(self) -> None:
-        (self._drill.sysfs / "class/infiniband" / PORT).rename(self._drill.folder / PORT)
-        self._drill.firmware.command(f"fail {errno.ENODEV} {ADAPTER}")
-
-    def _bring_the_port(self) -> None:
-        (self._drill.folder / PORT).rename(self._drill.sysfs / "class/infiniband" / PORT)
-        self._drill.firmware.command()
-
-    def _spoil_the_configuration(self) -> None:
-        self._drill.config.write_text("nonsense: 1\n")
-        self._reload()
-
     def _configure(self, turn: int) -> None:
-        before = self._drill.good
-        self._drill.config.write_text(before.replace("notify:\n", f"notify:\n  labels: {{turn: 't{turn}'}}\n"))
-        self._reload()
+        self._drill.hang_up(self._drill.good.replace("notify:\n", f"notify:\n  labels: {{turn: 't{turn}'}}\n"))
 
     def _reload(self) -> None:
         os.kill(self._drill.pid, signal.SIGHUP)

@@ -10,7 +10,7 @@ from itertools import combinations
 from pathlib import Path
 from statistics import median
 
-from tests.lab.bench.processes import MIB, proportional_memory
+from tests.lab.bench.processes import MIB, kilobytes, proportional_memory
 from tests.lab.bench.report import columns, markdown, put_between
 from tests.lab.drill.reliability import DOCUMENT
 
@@ -41,7 +41,6 @@ class Trend:
         self.samples.append((at, value))
 
     def after(self, warm: float) -> Sequence[tuple[float, float]]:
-        """The samples from this second on."""
         return [sample for sample in self.samples if sample[0] >= warm]
 
     def growth(self, warm: float) -> float:
@@ -78,17 +77,19 @@ class Footprint:
     def __init__(self, pids: Mapping[str, int], state: Path) -> None:
         self._pids = dict(pids)
         self._state = state
-        self._memory = {name: Trend(f"memory of {name}", MEMORY_LIMIT, mebibytes) for name in self._pids}
-        self._shares = {name: Trend(f"  PSS of {name}", None, mebibytes) for name in self._pids}
-        self._descriptors = {name: Trend(f"descriptors of {name}", FLAT, number) for name in self._pids}
-        self._threads = {name: Trend(f"threads of {name}", FLAT, number) for name in self._pids}
+        self._kinds = {
+            kind: {name: Trend(f"{kind} of {name}", limit, show) for name in self._pids}
+            for kind, limit, show in (
+                ("memory", MEMORY_LIMIT, mebibytes), ("  PSS", None, mebibytes), ("descriptors", FLAT, number),
+                ("threads", FLAT, number),
+            )
+        }  # fmt: skip
         self._files = Trend("state files", FLAT, number)
         self._bytes = Trend("bytes of the state files", MEMORY_LIMIT, mebibytes)
 
     @property
     def trends(self) -> list[Trend]:
-        kinds = (self._memory, self._shares, self._descriptors, self._threads)
-        return [*(trend for kind in kinds for trend in kind.values()), self._files, self._bytes]
+        return [*(trend for kind in self._kinds.values() for trend in kind.values()), self._files, self._bytes]
 
     def follow(self, name: str, pid: int) -> None:
         """From now on the figures of that name are another process's."""
@@ -97,8 +98,14 @@ class Footprint:
     def look(self, at: float) -> None:
         """Note all figures; those of a process that has ended are as they were."""
         for name, pid in self._pids.items():
+            process = Path(f"/proc/{pid}")
             with suppress(OSError):
-                self._look_at(name, Path(f"/proc/{pid}"), at)
+                figures = (
+                    kilobytes(process / "smaps_rollup", "Anonymous:") * 1024.0, proportional_memory(pid),
+                    len(os.listdir(process / "fd")), len(os.listdir(process / "task")),
+                )  # fmt: skip
+                for trends, figure in zip(self._kinds.values(), figures, strict=True):
+                    trends[name].note(at, figure)
         sizes = []
         for folder, _, names in os.walk(self._state):
             for each in names:
@@ -106,19 +113,6 @@ class Footprint:
                     sizes.append((Path(folder) / each).stat().st_size)
         self._files.note(at, len(sizes))
         self._bytes.note(at, sum(sizes))
-
-    def _look_at(self, name: str, process: Path, at: float) -> None:
-        memory = _anonymous(process)
-        share = proportional_memory(int(process.name))
-        self._descriptors[name].note(at, len(os.listdir(process / "fd")))
-        self._threads[name].note(at, len(os.listdir(process / "task")))
-        self._memory[name].note(at, memory)
-        self._shares[name].note(at, share)
-
-
-def _anonymous(process: Path) -> float:
-    text = (process / "smaps_rollup").read_text()
-    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Anonymous:")) * 1024.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +155,6 @@ def title(name: str, soaked: Soaked) -> str:
 
 
 def plain(name: str, soaked: Soaked) -> str:
-    """The table for a terminal."""
     return f"{title(name, soaked)}\n{columns([HEAD, *rows(soaked)])}".replace("**", "")
 
 

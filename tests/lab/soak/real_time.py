@@ -6,16 +6,12 @@ import threading
 import time
 from contextlib import suppress
 from math import ceil
-from typing import TYPE_CHECKING
 
 from tests.lab.bench import client
 from tests.lab.bench.rig import Rig
 from tests.lab.drill.drilled_daemon import Drill, drilled
 from tests.lab.soak.churn import Churn
 from tests.lab.soak.growth import Footprint, Soaked
-
-if TYPE_CHECKING:
-    from typing_extensions import Self  # of typing only since Python 3.11
 
 FAST = "100ms"
 KEPT = "recorder: {flight: 2m, keep: 4MiB}\n"
@@ -40,7 +36,7 @@ class Visitors:
         self._thread = threading.Thread(target=self._run, name="visitors", daemon=True)
         self.answers = self.failures = 0
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Visitors:  # noqa: PYI034 Python 3.10 has no Self
         self._thread.start()
         return self
 
@@ -51,9 +47,8 @@ class Visitors:
     def _run(self) -> None:
         while not self._ended.wait(1.0):
             turn = self.answers + self.failures
-            asked = client.request(self._address, gzip=turn % 3 != 0, path=PATHS[turn % len(PATHS)])
             try:
-                client.scrape(self._address, asked)
+                client.scrape(self._address, PATHS[turn % len(PATHS)], gzip=turn % 3 != 0)
             except (OSError, ValueError):
                 self.failures += 1
             else:

@@ -8,12 +8,11 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
-from types import FrameType
 
 from tests.fakes.nvml import build
 from tests.lab.systemd import namespaces
 
-PACKAGED = ("packaged", "start", "doctor", "confined", "reload", "broker", "unpackaged")
+PACKAGED = ("packaged", "start", "doctor", "confined", "reload", "broker")
 """The checks for a package: its own, and those that show that the service works as one of `make install` does."""
 
 
@@ -24,7 +23,7 @@ def main() -> int:
     if arguments.package is not None:
         os.environ["PACKAGE"] = str(arguments.package.resolve(strict=True))
         os.environ.setdefault("MODULES", " ".join(PACKAGED))
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     lacking = namespaces.unavailable() if build.compiler() else "no C compiler for the driver's stand-in"
     if lacking:
         print(f"SKIPPED: nothing was tried on a real systemd: {lacking}", file=sys.stderr)
@@ -35,10 +34,6 @@ def main() -> int:
         report = namespaces.run(build.build(Path(folder)))
     print(f"{report.count('ok')} ok, {report.count('FAIL')} failed")
     return 0 if report.good else 1
-
-
-def _end(_signal: int, _frame: FrameType | None) -> None:
-    sys.exit(1)
 
 
 sys.exit(main())

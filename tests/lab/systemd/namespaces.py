@@ -36,7 +36,6 @@ def alive(name: str) -> bool:
 
 
 END = "CHECKS-END"
-"""The line with which the checks say that they are through."""
 
 
 @dataclass(slots=True)

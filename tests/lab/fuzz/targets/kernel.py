@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import struct
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
+from itertools import product
 from pathlib import Path
 
 import psutil
@@ -20,7 +21,7 @@ from agent.backends.optics import OpticsBackend
 from agent.backends.own_processes import OwnProcesses
 from agent.backends.power import PowerBackend
 from agent.backends.power.ipmi import parse_power_reading
-from agent.backends.protocol import AbsentError, BackendSample, DeviceError, GpuProcess
+from agent.backends.protocol import AbsentError, BackendProtocol, BackendSample, DeviceError, GpuProcess
 from agent.backends.topology import TopologyBackend
 from agent.broker.answering import Broker
 from agent.broker.asking import BrokerError
@@ -33,7 +34,6 @@ from agent.model import Gpu, GpuIdentity, Instant, Lane, Reading
 from tests.lab.fuzz.target import Target, joined, unpack
 
 NOW = Instant(100.0, 1.7e9)
-LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
 
 
 def check(readings: Iterable[Reading]) -> None:
@@ -51,14 +51,16 @@ def check_sample(sample: BackendSample) -> None:
         assert len(gap.detail) < 5000, gap
 
 
+def read(backend: BackendProtocol, *lanes: Lane, seconds: Sequence[float] = (0.0,)) -> None:
+    """Read these lanes at each of the seconds, hold what they give to the laws, and close."""
+    with closing(backend):
+        for second, lane in product(seconds, lanes):
+            check_sample(backend.read(lane, Instant(100.0 + second, 1.7e9 + second)))
+
+
 def use_infiniband(data: bytes, folder: Path) -> None:
     unpack(data, folder)
-    backend = InfinibandBackend(folder)
-    try:
-        for lane in LANES:
-            check_sample(backend.read(lane, NOW))
-    finally:
-        backend.close()
+    read(InfinibandBackend(folder), Lane.FAST, Lane.SLOW, Lane.COLD)
 
 
 def use_ethtool(data: bytes, folder: Path) -> None:
@@ -88,21 +90,13 @@ def use_ethtool(data: bytes, folder: Path) -> None:
     (sensors / "temp1_input").write_bytes(data[:64])
     (sensors / "temp1_label").write_bytes(data[-64:])
     (port / "type").write_text("1\n")
-    backend = OpticsBackend(folder, Kernel)
-    try:
-        check_sample(backend.read(Lane.SLOW, NOW))
-    finally:
-        backend.close()
+    read(OpticsBackend(folder, Kernel), Lane.SLOW)
 
 
 def use_topology(data: bytes, folder: Path) -> None:
     unpack(data, folder)
     gpu = GpuIdentity(Gpu("0", "GPU-1"), "0000:1b:00.0", "", "", ())
-    backend = TopologyBackend(folder, lambda: [gpu])
-    try:
-        check_sample(backend.read(Lane.COLD, NOW))
-    finally:
-        backend.close()
+    read(TopologyBackend(folder, lambda: [gpu]), Lane.COLD)
 
 
 def use_power(data: bytes, folder: Path) -> None:
@@ -111,22 +105,15 @@ def use_power(data: bytes, folder: Path) -> None:
 
     unpack(data, folder)
     backend = PowerBackend(["hwmon", "rapl"], str(folder), ipmi=absent, spawn=lambda job: job())  # type: ignore[arg-type]  # it always raises
-    try:
-        for second in range(3):
-            check_sample(backend.read(Lane.FAST, Instant(100.0 + second, 1.7e9 + second)))
-    finally:
-        backend.close()
+    read(backend, Lane.FAST, seconds=range(3))
 
 
 def use_host(data: bytes, folder: Path) -> None:
     unpack(data, folder)
     before = psutil.PROCFS_PATH
-    backend = HostBackend(str(folder), str(folder / "sys"))
     try:
-        for second in range(2):
-            check_sample(backend.read(Lane.SLOW, Instant(100.0 + second, 1.7e9)))
+        read(HostBackend(str(folder), str(folder / "sys")), Lane.SLOW, seconds=range(2))
     finally:
-        backend.close()
         psutil.PROCFS_PATH = before
 
 
@@ -148,12 +135,8 @@ def use_jobs(data: bytes, folder: Path) -> None:
         trust_environment=("slurm",),
         read=_readable,
     )
-    try:
-        assert all(number >= 0 for number in read_minors(str(folder), TimedReader(read_file)))
-        for second in (0.0, 20.0):
-            check_sample(backend.read(Lane.SLOW, Instant(100.0 + second, 1.7e9 + second)))
-    finally:
-        backend.close()
+    assert all(number >= 0 for number in read_minors(str(folder), TimedReader(read_file)))
+    read(backend, Lane.SLOW, seconds=(0.0, 20.0))
 
 
 def _readable(path: str, most: int) -> bytes:
@@ -241,37 +224,26 @@ U64 = struct.pack("=Q", 2**40)
 
 TARGETS = (
     Target("infiniband", ("agent/backends/infiniband/sysfs_attribute.py", "agent/backends/sysfs.py"), use_infiniband,
-           (), (AbsentError, DeviceError), words=(b"4: ACTIVE", b"Gb/sec", b"ports/2/",
-           b"counters/port_xmit_wait", b"0x", b"2.5 Gb/sec (1X SDR)", b"N/A")),
+           (), (AbsentError, DeviceError)),
     Target("ethtool", ("agent/backends/optics/netlink.py", "agent/backends/optics/ethtool_requests.py",
-           "agent/backends/optics/adapter_temperatures.py"), use_ethtool, (),
-           (AbsentError, DeviceError), words=(b"--", b"==", b"eth0\0", struct.pack("=HH", 12, 2),
-           struct.pack("=HH", 8, 4), U64, b"\xff" * 8)),
+           "agent/backends/optics/adapter_temperatures.py"), use_ethtool, (), (AbsentError, DeviceError),
+           words=(struct.pack("=HH", 12, 2), struct.pack("=HH", 8, 4), U64, b"\xff" * 8)),
     Target("topology", ("agent/backends/topology.py",), use_topology,
            (joined({"class/infiniband/a/device/numa_node": "-1\n", "bus/pci/devices/0000:1b:00.0/numa_node": "0\n"}),),
            (AbsentError, DeviceError)),
     Target("power", ("agent/backends/power/hwmon.py", "agent/backends/power/rapl.py",
-           "agent/backends/power/sysfs_numbers.py"), use_power, (), (AbsentError, DeviceError),
-           words=(b"power1_", b"package-1", b"psys", b"hwmon")),
-    Target("host", ("agent/backends/host/kernel.py", "agent/backends/host/disks_and_network.py"), use_host,
-           (), (AbsentError, DeviceError),
-           words=(b"\\040", b"\\777", b"kB", b"total=", b"cpu")),
+           "agent/backends/power/sysfs_numbers.py"), use_power, (), (AbsentError, DeviceError)),
+    Target("host", ("agent/backends/host/kernel.py", "agent/backends/host/disks_and_network.py"), use_host, (),
+           (AbsentError, DeviceError)),
     Target("jobs", ("agent/backends/jobs/process_table.py", "agent/backends/jobs/cgroup.py",
-           "agent/backends/jobs/job_files.py", "agent/broker/answering.py", "agent/broker/questions.py"), use_jobs, (),
-           words=(b"SLURM_ARRAY_JOB_ID=5\0", b"SLURM_ARRAY_TASK_ID=6\0", b"SLURM_JOB_ID_HET_GROUP_1=123\0", b"Uid:",
-           b"btime", b"job_", b".slice/", b".scope", b"0::", b"/user@1000.service/", b"LSB_JOBINDEX=3\0",
-           b"slurmd.service/", b"\xc2\xb2")),
+           "agent/backends/jobs/job_files.py", "agent/broker/answering.py", "agent/broker/questions.py"), use_jobs),
     Target("broker", ("agent/broker/questions.py", "agent/broker/answering.py"), use_broker,
            (ask_variables(10, 5) + b"\n\n" + ask_variables(10, 5) + b"\0\0\0\0SLURM_JOB_ID=1\0",
            b"pwr1" + bytes(12) + b"\n\n"), (ValueError,)),
-    Target("kernel-log", ("agent/backends/kmsg.py", "agent/catalogue/xid_triage.py"),
-           use_kmsg, (),
-           words=(b"NVRM: Xid (", b"): ", b"PCI:", b"\x1f", b"GPU-I:05", b"\xd9\xa3", b"Fatal", b"Nonfatal",
-           b"TLW_RX_PIPE1", b"(0x")),
+    Target("kernel-log", ("agent/backends/kmsg.py", "agent/catalogue/xid_triage.py"), use_kmsg),
     Target("ipmi", ("agent/backends/power/ipmi.py",), use_ipmi,
            (bytes.fromhex("00dc8c0a0a008c0a8c0a5e0e5e5fe803000040"), bytes.fromhex("c1"), b""), (DeviceError,)),
     Target("own-processes", ("agent/backends/own_processes.py", "agent/daemon/pausing.py",
            "agent/commands/record/recorded_command.py"), use_own_processes, ()),
-    Target("keys", ("agent/commands/top/screen/key_input.py",), use_keys, (b"q\x1b[A\x1b[1;5B\x1bOP\xc3\xa9\x1b",
-           b"\x1b[<0;10;5M\x1b[200~x\x1b[201~")),
+    Target("keys", ("agent/commands/top/screen/key_input.py",), use_keys),
 )  # fmt: skip

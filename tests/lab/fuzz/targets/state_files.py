@@ -8,7 +8,7 @@ import math
 import struct
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import timezone
 from pathlib import Path
 
@@ -48,7 +48,6 @@ from tests.lab.fuzz.targets.kernel import NOW, check
 from tests.nvml.fake_driver import Code, FakeDriver, FakeGpu, h100
 
 PUSHED = bytes(20) + push_record(WriteRequest(5.0, 2, b"first")) + push_record(WriteRequest(6.0, 2, b"second"))
-"""The buffer of a push as its run left it: nothing sent yet, and two requests."""
 
 
 def sealed(form: str):
@@ -202,8 +201,7 @@ def _field(kind: int, bits: int):
 
 def use_driver(data: bytes, folder: Path) -> None:
     fuzzed = FuzzedGpu(data)
-    source = NvmlSource(fuzzed.driver, wall=lambda: 1.7e9, patience=5.0)
-    try:
+    with closing(NvmlSource(fuzzed.driver, wall=lambda: 1.7e9, patience=5.0)) as source:
         for channel in source.open(NOW):
             for lane in (Lane.FAST, Lane.SLOW, Lane.COLD, Lane.FAST):
                 sample = channel.read(lane, NOW)
@@ -212,8 +210,6 @@ def use_driver(data: bytes, folder: Path) -> None:
                     encode_gaps([gap])
         for event in source.events(0.0):
             encode_events(0, [event])
-    finally:
-        source.close()
 
 
 def use_smi(data: bytes, folder: Path) -> None:
@@ -260,34 +256,22 @@ WINDOWS = (
 )
 
 TARGETS = (
-    Target("alert-state", ("alerts/alert_state.py", "agent/lib/state_files.py"), use_alert_state, (b"",),
-           (DamagedError,), shown=False, words=(b"null", b"[]", b"{}", b"1e999", b"NaN")),
-    Target("windows-archive", ("alerts/windows/archive.py",), use_archive, (WINDOWS,), (DamagedError,), shown=False,
-           words=(b"null", b"-1", b"1e999")),
-    Target("inventory", ("agent/sampler/presence.py",), use_inventory, (),
-           words=(b"null", b"[]", b"{}")),
-    Target("pause-files", ("agent/daemon/pausing.py",), use_pause, (b'{"until": 1700000000.5, "boot": "x"}',
-           b'{"until": 1700000000, "pid": null}', b"[]"), words=(b"null", b"NaN", b"1e999")),
-    Target("worker-lines", ("agent/worker/decode.py",), use_worker, (WORKER,), words=(b"null", b"1e999", b"NaN", b"[]",
-           b"{}", b"\nS", b'"fast"', b'"slow"', b"-1", b"true")),
+    Target("alert-state", ("alerts/alert_state.py", "agent/lib/state_files.py"), use_alert_state, (), (DamagedError,),
+           shown=False),
+    Target("windows-archive", ("alerts/windows/archive.py",), use_archive, (WINDOWS,), (DamagedError,), shown=False),
+    Target("inventory", ("agent/sampler/presence.py",), use_inventory),
+    Target("pause-files", ("agent/daemon/pausing.py",), use_pause),
+    Target("worker-lines", ("agent/worker/decode.py",), use_worker, (WORKER,)),
     Target("recordings", ("agent/recording/file_records.py", "agent/recording/recording_reader.py",
            "agent/recording/file_records.py", "agent/recording/column_reader.py", "agent/recording/file_records.py",
-           "agent/recording/read_definitions.py"), use_recording, (), (RecordingError,), named=True, words=(b"null",
-           b"1e999", b"-1", b"[]", b"{}", b"H", b"D", b"B")),
+           "agent/recording/read_definitions.py"), use_recording, (), (RecordingError,), named=True),
     Target("driver-traces", ("agent/backends/nvml/trace.py", "agent/backends/nvml/trace_file.py",
-           "agent/backends/nvml/trace_checks.py"), use_trace,
-           (b'{"trace": 1}\n{"call":"nvmlInit","args":[],"value":null}\n{"shown": {}}\n',), (DriverTraceError,),
-           files=("tests/nvml/traces/*.jsonl",), named=True, seconds=4.0, words=(b"null", b"-1", b"NaN", b"1e308",
-           b"[]", b"18446744073709551615", b'{"is":"gpu0"}', b'"code":15', b'"\\ud800"', b"true")),
+           "agent/backends/nvml/trace_checks.py"), use_trace, (), (DriverTraceError,),
+           files=("tests/nvml/traces/*.jsonl",), named=True, seconds=4.0),
     Target("driver-answers", ("agent/backends/nvml/fields.py", "agent/backends/nvml/calls.py",
-           "agent/backends/nvml/gpu_enumeration.py"), use_driver, (b"",), (AbsentError, SourceError, DeviceError),
-           seconds=4.0, words=(b'"\\ud800"', b'"\\u0000"', b'{"code": 15}', b"-1", b"18446744073709551615",
-           b"4294967295", b"NaN", b"1e308", b'""', b'"nvmlDevice',
-           *sorted(f'["{name}", '.encode() for name in h100(0).calls if isinstance(name, str)))),
-    Target("push-buffer", ("exporters/push/disk_buffer.py", "exporters/push/disk_buffer.py"), use_push_buffer,
-           (PUSHED, PUSHED[:-3], b"S\x00body", b"S\x23body", b""),
-           words=(b"cppb", b"\xff\xff\xff\xff", b"\x00\x00\x00\x00")),
-    Target("nvidia-smi-logs", ("agent/commands/import_/nvidia_smi_log.py",), use_smi, (), (LogFormatError,),
-           words=(b"[N/A]", b"[Not Supported]", b"N/A", b'"', b", ", b"1e999 W", b"nan %", b"kW",
-           b"9999/99/99 99:99:99.999", b"0x1")),
+           "agent/backends/nvml/gpu_enumeration.py"), use_driver, (), (AbsentError, SourceError, DeviceError),
+           seconds=4.0, words=(*sorted(f'["{name}", '.encode() for name in h100(0).calls if isinstance(name, str)),)),
+    Target("push-buffer", ("exporters/push/disk_buffer.py", "exporters/push/disk_buffer.py"), use_push_buffer, (PUSHED,
+           PUSHED[:-3], b"S\x00body", b"S\x23body", b"")),
+    Target("nvidia-smi-logs", ("agent/commands/import_/nvidia_smi_log.py",), use_smi, (), (LogFormatError,)),
 )  # fmt: skip

@@ -11,7 +11,6 @@ import traceback
 from inside.tools import CHECKS, CheckError, journal
 
 MODULES = ("start", "doctor", "confined", "reload", "broker")
-"""Each enters its checks into the table, in this order."""
 
 
 def main() -> int:
@@ -26,10 +25,8 @@ def main() -> int:
             word = "ok  "
         except Exception as error:
             failed += 1
-            word, saw = (
-                "FAIL",
-                str(error) if isinstance(error, CheckError) else traceback.format_exc().replace("\n", " | "),
-            )
+            word = "FAIL"
+            saw = str(error) if isinstance(error, CheckError) else traceback.format_exc().replace("\n", " | ")
         print(f"{word} {name}: {saw} ({time.monotonic() - at:.1f} s)")
     print(f"{len(CHECKS) - failed} of {len(CHECKS)} checks passed in {time.monotonic() - began:.0f} s")
     if failed:

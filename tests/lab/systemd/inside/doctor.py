@@ -16,11 +16,8 @@ def _findings(*before: str) -> list[dict[str, str]]:
 
 
 def _wrong(found: list[dict[str, str]], subjects: tuple[str, ...] = WELL) -> list[str]:
-    return [
-        f"{each['subject']}: {each['found']}"
-        for each in found
-        if each["subject"] in subjects and each["verdict"] != "OK"
-    ]
+    wrong = (each for each in found if each["subject"] in subjects and each["verdict"] != "OK")
+    return [f"{each['subject']}: {each['found']}" for each in wrong]
 
 
 @check("doctor")

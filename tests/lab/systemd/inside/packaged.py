@@ -108,6 +108,20 @@ def policy_is_respected() -> str:
     return "not restarted"
 
 
+@check("package removal")
+def removal_stops_all_and_keeps_configuration_and_state() -> str:
+    """What else it leaves, and that a purge leaves nothing, is tried in bare roots."""
+    kept, inventory = CONFIG.read_text(), state()
+    dpkg("--remove", "coldplate")
+    known = sh("systemctl", "list-units", "--plain", "--no-legend", "--state=active,failed", "coldplate*")
+    if known or sh("pgrep", "-u", "coldplate", check=False) or CONFIG.read_text() != kept or not inventory.exists():
+        raise CheckError(f"left: {known}; the configuration is {CONFIG.read_text()[-200:]}")
+    dpkg("--install", str(PACKAGE))
+    ready()
+    until("the configuration", lambda: total("coldplate_sampling_interval_seconds", lane="slow") == 5.0)
+    return f"nothing runs, configuration and state stay; installed again it runs with them (process {main_pid()})"
+
+
 @check("python upgrade")
 def another_python_is_taken() -> str:
     """What dpkg does when python3 is unpacked; that it is another one shows in that nothing is compiled for it."""

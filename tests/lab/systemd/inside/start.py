@@ -23,9 +23,6 @@ from inside.tools import (
     worker_pid,
 )
 
-EXPOSURE = {"coldplate.service": 1.6, "coldplate-broker.service": 1.6, "coldplate-kubelet.service": 1.0}
-"""The most that `systemd-analyze security` may find."""
-
 
 @check("verify")
 def units_are_clean() -> str:
@@ -59,18 +56,6 @@ def sockets_wait() -> str:
     if about != "coldplate 600":
         raise CheckError(f"/run/coldplate-broker.sock: {about}")
     return f"came with the agent: broker ({about}); kubelet's passed over, as there is none"
-
-
-@check("exposure")
-def exposure_is_small() -> str:
-    said = []
-    for unit, most in EXPOSURE.items():
-        report = sh("systemd-analyze", "security", "--no-pager", unit)
-        found = re.search(r"Overall exposure level for \S+: ([\d.]+)", report)
-        if found is None or float(found[1]) > most:
-            raise CheckError(f"{unit}: {report[-300:]}")
-        said.append(f"{unit} {found[1]}")
-    return ", ".join(said)
 
 
 @check("user")

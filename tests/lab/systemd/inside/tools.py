@@ -111,7 +111,6 @@ def missing() -> dict[str, str]:
 
 
 def details() -> str:
-    """Every gap's detail, as the snapshot's page has them."""
     return json.dumps(json.loads(fetch("/api/v1/snapshot")))
 
 
@@ -149,7 +148,6 @@ def worker_pid() -> int:
 
 
 def status(pid: int | str) -> Labels:
-    """/proc/PID/status."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
