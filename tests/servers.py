@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -123,43 +123,46 @@ def prometheus(config: str, folder: Path, executable: str | None = None) -> Iter
 
 
 class Alertmanager:
-    """A real one on the loopback interface, which can be stopped and started again with what it remembers."""
+    """A real one on the loopback interface, which can be stopped and started again with what it remembers.
 
-    def __init__(self, folder: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        self.url = f"http://127.0.0.1:{port}"
-        config = folder / "alertmanager.yml"
-        config.write_text("route: {receiver: none}\nreceivers: [{name: none}]\n")
+    It notifies nobody unless its configuration says otherwise. It serves below `prefix`, as behind a proxy.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        config: str = "route: {receiver: none}\nreceivers: [{name: none}]\n",
+        prefix: str = "",
+        left_out: str = "NOTHING is tried against the real Alertmanager here",
+    ) -> None:
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}{prefix}"
+        self._amtool = need("amtool", left_out=left_out)
+        self._folder = folder
+        self._running = ExitStack()
+        (folder / "alertmanager.yml").write_text(config)
         self._command = [
-            need("prometheus-alertmanager", "alertmanager"), f"--config.file={config}",
-            f"--storage.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=",
+            need("prometheus-alertmanager", "alertmanager", left_out=left_out),
+            f"--config.file={folder / 'alertmanager.yml'}", f"--storage.path={folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{port}", f"--web.route-prefix={prefix or '/'}",
+            "--cluster.listen-address=",
         ]  # fmt: skip
-        self._amtool = need("amtool")
-        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        for _ in range(600):  # thirty seconds
-            try:
-                fetch(f"{self.url}/-/ready", 1)
-                return
-            except OSError:
-                time.sleep(0.05)
-        raise AssertionError("Alertmanager does not come up")
+        self._running.enter_context(program(self._command, f"{self.url}/-/ready", self._folder / "alertmanager.log"))
 
     def stop(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait(30)
-            self._process = None
+        self._running.close()
 
     def query(self) -> list[dict[str, Any]]:
         """What `amtool alert query` lists."""
         command = [self._amtool, f"--alertmanager.url={self.url}", "alert", "query", "--output=json"]
         done = subprocess.run(command, capture_output=True, check=True, timeout=10)
         return json.loads(done.stdout) or []
+
+    def alerts(self, query: str = "") -> list[dict[str, Any]]:
+        """What its API lists."""
+        return json.loads(fetch(f"{self.url}/api/v2/alerts{query}", 60))
 
 
 def unmeasured() -> dict[str, str]:

@@ -82,13 +82,6 @@ def written(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_later_run_continues_where_it_was(written: Path) -> None:
-    run = Run(written, begin=130)
-    loaded = run.store.load(run.engine, at(run))
-    assert (run.phases, loaded.lost, set(loaded.notified)) == ([Phase.FIRING], (), {"http://am"})
-    assert len(run.engine.windows) > 0
-
-
 def test_windows_are_restored_even_without_any_alert(tmp_path: Path) -> None:
     run = Run(tmp_path).play(100, lambda _: 1.0)
     run.store.close(run.engine, at(run), frozenset())

@@ -102,9 +102,7 @@ def test_a_worker_that_crashes_is_replaced_and_no_counter_falls(node: Node) -> N
     assert len(node.daemon.family("coldplate_gpu_energy_joules_total")) == 8
 
 
-def test_indexes_that_move_and_boards_that_are_swapped_are_seen_after_a_restart(
-    shared: Node,
-) -> None:
+def test_indexes_that_move_and_boards_that_are_swapped_are_seen_after_a_restart(shared: Node) -> None:
     """The last one on this daemon: its GPUs are not what they were."""
     node = shared
     node.until_up(ALL, CURED)

@@ -253,9 +253,7 @@ class Failing:
         raise ZeroDivisionError
 
 
-def test_a_teller_and_a_follower_that_fail_affect_only_themselves_and_are_reported_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_teller_and_a_follower_that_fail_affect_only_themselves_and_are_reported_once(caplog) -> None:
     failing = Failing()
     rig = Rig(Settings(), tellers={"telling lies": failing})
     seen: list[int] = []

@@ -176,9 +176,7 @@ def test_a_reload_is_asked_for_once_for_each_signal(stage: Stage) -> None:
     assert stage.log.count("reloads.ask") == 2
 
 
-def test_it_is_ready_with_the_first_snapshot_and_says_what_there_is_once(
-    stage: Stage, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_it_is_ready_with_the_first_snapshot_and_says_what_there_is_once(stage: Stage, caplog) -> None:
     caplog.set_level(logging.INFO)
 
     def publish() -> None:

@@ -42,12 +42,6 @@ def test_assignments_are_lines_of_one_message(listener: Listener) -> None:
     assert listener.heard() == [b"READY=1\nSTATUS=8 GPUs"]
 
 
-def test_the_watchdog_is_fed_only_when_the_heartbeat_changed(listener: Listener) -> None:
-    for heartbeat in (1, 1, 1, 2, 2):
-        listener.notifier.alive(heartbeat, "well")
-    assert listener.heard() == [b"WATCHDOG=1\nSTATUS=well"] * 2
-
-
 def test_a_listener_that_is_gone_is_no_reason_to_stop(listener: Listener) -> None:
     listener.socket.close()
     listener.notifier.send(READY=1)

@@ -108,16 +108,16 @@ def test_when_one_address_fails_the_others_are_given_back(taken: int) -> None:
     socket.create_server(("127.0.0.1", free)).close()
 
 
-def test_an_address_of_no_interface_is_named() -> None:
-    assert "192.0.2.1:1234" in refusal(("192.0.2.1", 1234))  # RFC 5737: nobody's
-
-
-def test_a_host_that_does_not_resolve_is_named() -> None:
-    assert "no.such.host.invalid:19400" in refusal(("no.such.host.invalid", 19400))
-
-
-def test_a_port_that_does_not_exist_is_named() -> None:
-    assert "70000" in refusal(("127.0.0.1", 70000))
+@pytest.mark.parametrize(
+    ("host", "port", "said"),
+    [
+        pytest.param("192.0.2.1", 1234, "192.0.2.1:1234", id="of no interface"),  # RFC 5737: nobody's
+        pytest.param("no.such.host.invalid", 19400, "no.such.host.invalid:19400", id="a host that does not resolve"),
+        pytest.param("127.0.0.1", 70000, "70000", id="a port that does not exist"),
+    ],
+)
+def test_an_address_at_which_nobody_can_listen_is_named(host: str, port: int, said: str) -> None:
+    assert said in refusal((host, port))
 
 
 def test_a_stopped_server_can_be_started_again() -> None:

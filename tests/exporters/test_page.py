@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from agent.model import Instant
-from exporters.pages import LIFETIME_SECONDS, PageCache, Rendering, age_of, compress, compressed
+from exporters.pages import PageCache, Rendering, age_of, compress, compressed
 from tests.frames import snapshot_of
 
 
@@ -30,28 +30,10 @@ def test_a_page_is_true_while_what_it_shows_is_the_same_object() -> None:
     assert cache.find(rendering(detail="other", basis=(FIRST,)), 100.0) is None
 
 
-def test_a_page_that_shows_an_age_is_valid_for_a_second() -> None:
-    cache = PageCache()
-    cache.keep(rendering(), b"page", 100.0)
-    assert cache.find(rendering(), 100.0 + LIFETIME_SECONDS) is not None
-    assert cache.find(rendering(), 100.1 + LIFETIME_SECONDS) is None
-
-
 def test_another_page_is_true_until_something_changes() -> None:
     cache = PageCache()
     cache.keep(rendering(tells_age=False), b"page", 100.0)
     assert cache.find(rendering(tells_age=False), 500.0) is not None
-
-
-def test_pages_that_will_not_be_served_again_are_dropped() -> None:
-    cache = PageCache()
-    cache.keep(rendering(), b"page", 100.0)
-    cache.keep(rendering("rules", tells_age=False), b"page", 100.0)
-    assert cache.drop_old(105.0)
-    assert cache.find(rendering("rules", tells_age=False), 105.0) is not None  # asked for again
-    assert cache.drop_old(112.0)
-    assert not cache.drop_old(116.0)
-    assert cache.find(rendering("rules", tells_age=False), 116.0) is None
 
 
 @pytest.mark.parametrize(("size", "kept"), [(10, 4), (3 * 1024 * 1024, 2), (20 * 1024 * 1024, 1)])

@@ -6,16 +6,13 @@ import gzip
 import logging
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 import pytest
 
 from exporters.deferred import Deferred
 from exporters.http_messages import Response
 from exporters.pages import SLICE_SECONDS, URGENT_SLICE_SECONDS, PageCache, Rendering, RenderQueue
-
-if TYPE_CHECKING:
-    from conftest import FakeClock
+from tests.exporters.conftest import FakeClock
 
 COST = SLICE_SECONDS / 2
 """Seconds that each bit of a page takes to make."""
@@ -78,19 +75,6 @@ def test_a_page_is_made_once_for_all_who_want_it_plain_or_compressed(kitchen: Ki
     packed = {body(answers[place]) for place in (1, 3, 4)}
     assert plain == {b"a" * 10}
     assert [gzip.decompress(each) for each in packed] == [b"a" * 10]
-
-
-def test_a_page_that_is_cached_is_returned_at_once_and_shared(kitchen: Kitchen) -> None:
-    kitchen.order("a")
-    kitchen.finish()
-    first, second = kitchen.get("a"), kitchen.get("a")
-    assert isinstance(first, Response)
-    assert isinstance(second, Response)
-    assert first.body is second.body
-    packed = kitchen.order("a", gzipped=True)
-    kitchen.finish()
-    assert gzip.decompress(body(packed)) == first.body
-    assert kitchen.made == ["a"]
 
 
 def test_work_ends_after_a_slice_however_long_the_page_is(kitchen: Kitchen) -> None:

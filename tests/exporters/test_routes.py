@@ -14,7 +14,7 @@ from collections.abc import Callable, KeysView
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -40,10 +40,8 @@ from exporters.http_messages import Request, Response
 from exporters.reloads import Begin
 from exporters.routes import Routes
 from tests.asking import ask
+from tests.exporters.conftest import FakeClock
 from tests.frames import frame_of, snapshot_of
-
-if TYPE_CHECKING:
-    from conftest import FakeClock
 
 
 @pytest.fixture

@@ -7,14 +7,11 @@ import logging
 import threading
 import time
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 import pytest
 
 from exporters.http_messages import Request, Response
-
-if TYPE_CHECKING:
-    from conftest import Serve
+from tests.exporters.conftest import Serve
 
 GET = b"GET /%s HTTP/1.1\r\nHost: n\r\n\r\n"
 
@@ -81,9 +78,7 @@ def test_a_client_that_asks_before_it_sends_its_body_is_told_to_continue(serve: 
     assert client.response()[2] == b"POST /a body"
 
 
-def test_a_handler_that_fails_costs_its_answer_and_one_log_entry(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_handler_that_fails_costs_its_answer_and_one_log_entry(serve: Serve, caplog) -> None:
     def handler(request: Request) -> Response:
         if request.path == "/bad":
             raise ZeroDivisionError("our bug")

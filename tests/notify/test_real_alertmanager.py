@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from datetime import datetime
+from typing import Any
 
 import pytest
 
 from alerts.notify.alertmanager import Alertmanager
 from alerts.notify.dispatch import Dispatcher
 from alerts.notify.webhook import Webhook, fingerprint
+from tests.notify.conftest import make_alert, make_notice
+from tests.waiting import wait_until
 
-AWKWARD = {
+AWKWARD: dict[str, Any] = {
     "gpu": "0",
     "uuid": "GPU-5b7e1c1a-0000-4000-8000-000000000000",
     "severity": "critical",
@@ -26,16 +29,16 @@ def seconds(text: str) -> float:
     return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
 
 
-def test_an_alert_arrives_with_identical_labels_and_is_gone_when_it_resolves(alertmanager, receive, h) -> None:
+def test_an_alert_arrives_with_identical_labels_and_is_gone_when_it_resolves(alertmanager, receive) -> None:
     real = alertmanager()
     receiver = receive(Alertmanager, real.url, options={"external_url": "http://node7:19400/"})
     dispatcher = Dispatcher([receiver], external_labels=(("cluster", "c1"), ("severity", "none")))
     now = round(time.time(), 3)
-    firing = h.alert("GpuHot", fired_at=now - 5, annotations={"summary": "hot ✓", "n": ""}, **AWKWARD)
+    firing = make_alert("GpuHot", fired_at=now - 5, annotations={"summary": "hot ✓", "n": ""}, **AWKWARD)
     dispatcher.consider("g", [firing], now, 1.0)
-    h.wait_until(lambda: receiver.counts.sent == 1)
+    wait_until(lambda: receiver.counts.sent == 1)
     labels = {"alertname": "GpuHot", "cluster": "c1", **{name: value for name, value in AWKWARD.items() if value}}
-    assert real.listed() == [labels]
+    assert [each["labels"] for each in real.query()] == [labels]
     (stored,) = real.alerts()
     assert stored["labels"] == labels
     assert stored["annotations"]["summary"] == "hot ✓"
@@ -44,58 +47,59 @@ def test_an_alert_arrives_with_identical_labels_and_is_gone_when_it_resolves(ale
     assert seconds(stored["endsAt"]) == pytest.approx(now + 240)
     assert stored["fingerprint"] == fingerprint(tuple(labels.items()))
 
-    resolved = h.alert("GpuHot", fired_at=now - 5, resolved_at=now + 0.01, **AWKWARD)
+    resolved = make_alert("GpuHot", fired_at=now - 5, resolved_at=now + 0.01, **AWKWARD)
     time.sleep(0.01)
     dispatcher.consider("g", [resolved], now + 0.01, 1.0)
-    h.wait_until(lambda: receiver.counts.sent == 2)
-    assert real.listed() == []
+    wait_until(lambda: receiver.counts.sent == 2)
+    assert real.query() == []
     assert (receiver.counts.dropped, receiver.counts.failed) == (0, 0)
 
 
-def test_an_alertmanager_that_restarts_knows_again_what_fires(alertmanager, receive, h) -> None:
+def test_an_alertmanager_that_restarts_knows_again_what_fires(alertmanager, receive) -> None:
     real = alertmanager()
     receiver = receive(Alertmanager, real.url)
     dispatcher = Dispatcher([receiver], resend=60.0)
     now = time.time()
-    told, untold = h.alert("Told", fired_at=now), h.alert("Untold", fired_at=now)
+    told, untold = make_alert("Told", fired_at=now), make_alert("Untold", fired_at=now)
     dispatcher.consider("g", [told], now, 1.0)
-    h.wait_until(lambda: receiver.counts.sent == 1)
+    wait_until(lambda: receiver.counts.sent == 1)
     real.stop()  # and it remembers no alerts
     dispatcher.consider("g", [told, untold], now + 1, 1.0)
-    h.wait_until(lambda: receiver.counts.failed >= 2)
+    wait_until(lambda: receiver.counts.failed >= 2)
     assert receiver.queued == 1
     real.start()
     dispatcher.consider("g", [told, untold], now + 61, 1.0)
-    h.wait_until(lambda: len(real.alerts()) == 2)
-    assert sorted(labels["alertname"] for labels in real.listed()) == ["Told", "Untold"]
+    wait_until(lambda: len(real.alerts()) == 2)
+    assert sorted(each["labels"]["alertname"] for each in real.query()) == ["Told", "Untold"]
     assert receiver.counts.dropped == 0
 
 
-def test_what_alertmanager_refuses_affects_only_itself(alertmanager, receive, h) -> None:
+def test_what_alertmanager_refuses_affects_only_itself(alertmanager, receive) -> None:
     real = alertmanager()
     receiver = receive(Alertmanager, real.url)
     now = time.time()
-    bad = h.alert("Bad", fired_at=now, **{"": "x"})  # "not-a-name" is one since 0.28
-    receiver.put([h.notice("A", now), h.notice("B", now)], now)
-    Dispatcher([receiver]).consider("g", [h.alert("C", fired_at=now), bad, h.alert("D", fired_at=now)], now, 1.0)
-    h.wait_until(lambda: receiver.counts.sent == 4 and receiver.counts.dropped == 1)
-    assert sorted(labels["alertname"] for labels in real.listed()) == ["A", "B", "C", "D"]
+    nameless: dict[str, Any] = {"": "x"}  # "not-a-name" is a name since 0.28
+    bad = make_alert("Bad", fired_at=now, **nameless)
+    receiver.put([make_notice("A", now), make_notice("B", now)], now)
+    Dispatcher([receiver]).consider("g", [make_alert("C", fired_at=now), bad, make_alert("D", fired_at=now)], now, 1.0)
+    wait_until(lambda: receiver.counts.sent == 4 and receiver.counts.dropped == 1)
+    assert sorted(each["labels"]["alertname"] for each in real.query()) == ["A", "B", "C", "D"]
 
 
-def test_the_webhook_says_what_alertmanagers_own_webhook_says(alertmanager, receive, listener, h) -> None:
+def test_the_webhook_says_what_alertmanagers_own_webhook_says(alertmanager, receive, listener) -> None:
     """One alert is told to Alertmanager, which tells a webhook, and to our own: the two must read alike."""
     real = alertmanager(webhook=f"{listener.url}/theirs")
     receivers = [receive(Alertmanager, real.url), receive(Webhook, f"{listener.url}/ours")]
     dispatcher = Dispatcher(receivers)
     now = round(time.time(), 3) - 10.0
-    firing = h.alert("GpuHot", fired_at=now, annotations={"summary": "hot"}, **AWKWARD)
+    firing = make_alert("GpuHot", fired_at=now, annotations={"summary": "hot"}, **AWKWARD)
     dispatcher.consider("g", [firing], now + 10, 1.0)
-    h.wait_until(lambda: {post.path for post in listener.posts} == {"/theirs", "/ours"})
+    wait_until(lambda: {post.path for post in listener.posts} == {"/theirs", "/ours"})
     dispatcher.consider("g", [firing], now + 80, 1.0)  # to Alertmanager only, which has told it already
-    h.wait_until(lambda: receivers[0].counts.sent == 2 and receivers[1].queued == 0)
-    resolved = h.alert("GpuHot", fired_at=now, resolved_at=now + 5, annotations={"summary": "hot"}, **AWKWARD)
+    wait_until(lambda: receivers[0].counts.sent == 2 and receivers[1].queued == 0)
+    resolved = make_alert("GpuHot", fired_at=now, resolved_at=now + 5, annotations={"summary": "hot"}, **AWKWARD)
     dispatcher.consider("g", [resolved], now + 81, 1.0)
-    h.wait_until(lambda: len(listener.posts) == 4)
+    wait_until(lambda: len(listener.posts) == 4)
     assert [post.path for post in listener.posts].count("/ours") == 2
     for status in ("firing", "resolved"):
         theirs, ours = (

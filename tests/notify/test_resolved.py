@@ -18,6 +18,8 @@ from alerts.notify.alertmanager import Alertmanager
 from alerts.notify.dispatch import Dispatcher
 from alerts.notify.receiver import Notice
 from tests.frames import snapshot_of
+from tests.notify.conftest import Ear, make_notice
+from tests.waiting import wait_until
 
 METRIC = Metric("t", Kind.GAUGE, Unit.NONE, Gpu, "", Lane.FAST, ())
 SERIES = Series(METRIC, Gpu("0", "GPU-0"))
@@ -56,11 +58,9 @@ def posts(seed: int, ear: Any) -> Iterator[tuple[float, Notice]]:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_no_time_that_is_sent_is_later_than_its_sending_and_rounds_that_stray_let_no_alert_wait(
-    seed: int, h: Any
-) -> None:
+def test_no_time_that_is_sent_is_later_than_its_sending_and_rounds_that_stray_let_no_alert_wait(seed: int) -> None:
     """An alert with `for: 4s` fires at the first place of its group that is 4 seconds after the one that began it."""
-    told = list(posts(seed, h.Ear()))
+    told = list(posts(seed, Ear()))
     for now, notice in told:
         alert = notice.alert
         assert alert.fired_at is not None
@@ -81,41 +81,39 @@ def moved(notice: Notice, seconds: float) -> Notice:
     return Notice(replace(alert, fired_at=fired, resolved_at=ends), notice.valid_until + seconds)
 
 
-def send(receiver: Any, told: Sequence[tuple[float, Notice]], h: Any) -> None:
+def send(receiver: Any, told: Sequence[tuple[float, Notice]]) -> None:
     """Send notices as if each of their moments were now."""
     before = receiver.counts.sent
     now = time.time()
     receiver.put([moved(notice, now - at) for at, notice in told], now)
-    h.wait_until(lambda: receiver.counts.sent == before + len(told))
+    wait_until(lambda: receiver.counts.sent == before + len(told))
 
 
-def test_an_alert_of_any_group_is_gone_from_alertmanager_when_its_end_was_sent(
-    alertmanager: Any, receive: Any, h: Any
-) -> None:
+def test_an_alert_of_any_group_is_gone_from_alertmanager_when_its_end_was_sent(alertmanager, receive) -> None:
     """Alertmanager has real time alone: what was told in another is moved to the moment at which it is sent."""
     real = alertmanager()
     receiver = receive(Alertmanager, real.url)
-    told = list(posts(7, h.Ear()))
+    told = list(posts(7, Ear()))
     firing = {notice.alert.rule: (at, notice) for at, notice in told if notice.alert.resolved_at is None}
     ends = {notice.alert.rule: (at, notice) for at, notice in reversed(told) if notice.alert.resolved_at}
     assert firing.keys() == ends.keys()
-    send(receiver, list(firing.values()), h)
+    send(receiver, list(firing.values()))
     assert {alert["labels"]["alertname"] for alert in real.alerts()} == firing.keys()
-    send(receiver, list(ends.values()), h)
-    h.wait_until(lambda: not real.alerts())
+    send(receiver, list(ends.values()))
+    wait_until(lambda: not real.alerts())
 
 
-def test_an_end_that_the_clock_has_not_reached_yet_ends_the_alert(alertmanager: Any, receive: Any, h: Any) -> None:
+def test_an_end_that_the_clock_has_not_reached_yet_ends_the_alert(alertmanager: Any, receive: Any) -> None:
     """The wall clock may stray by half a second from that of the engine before it counts as set."""
     real = alertmanager()
     receiver = receive(Alertmanager, real.url)
     now = time.time()
-    send(receiver, [(now, h.notice("A", now - 5))], h)
+    send(receiver, [(now, make_notice("A", now - 5))])
     assert len(real.alerts()) == 1
-    early = h.notice("A", now - 5, now + 30)
+    early = make_notice("A", now - 5, now + 30)
     receiver.put([early], now)
-    h.wait_until(lambda: not real.alerts())
-    newer = h.notice("B", now + 60, now + 60)  # and one that began in the future, too, is not refused
+    wait_until(lambda: not real.alerts())
+    newer = make_notice("B", now + 60, now + 60)  # and one that began in the future, too, is not refused
     receiver.put([newer], now)
-    h.wait_until(lambda: receiver.counts.sent == 3)
+    wait_until(lambda: receiver.counts.sent == 3)
     assert receiver.counts.dropped == 0

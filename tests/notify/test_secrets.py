@@ -11,6 +11,8 @@ from agent.lib.http_target import MASK, HttpTarget, masked, shown_url
 from alerts.exposition import Exposition
 from alerts.notify.alertmanager import Alertmanager
 from alerts.notify.webhook import Webhook
+from tests.notify.conftest import make_notice
+from tests.waiting import wait_until
 
 PATH = "/services/T0FAKE/B0FAKE/s3cr3t-of-the-path"
 PASSWORD = "s3cr3t-password"
@@ -29,9 +31,7 @@ def repeats(status: int):
 @pytest.mark.parametrize("status", [400, 401, 404, 500, 302])
 @pytest.mark.parametrize("login", ["none", "basic", "bearer"])
 @pytest.mark.parametrize("kind", [Webhook, Alertmanager])
-def test_nothing_secret_reaches_log_or_page(
-    listener, receive, caplog, tmp_path, h, kind, login: str, status: int
-) -> None:
+def test_nothing_secret_reaches_log_or_page(listener, receive, caplog, tmp_path, kind, login: str, status: int) -> None:
     options = {}
     if login != "none":
         secret = tmp_path / "secret"
@@ -42,8 +42,8 @@ def test_nothing_secret_reaches_log_or_page(
     listener.answer = repeats(status)
     listener.headers["Location"] = f"https://elsewhere{PATH}"
     receiver = receive(kind, listener.url + PATH, **options)
-    receiver.put([h.notice("A")], 0.0)
-    h.wait_until(lambda: receiver.counts.failed >= 1 and bool(caplog.records))
+    receiver.put([make_notice("A")], 0.0)
+    wait_until(lambda: receiver.counts.failed >= 1 and bool(caplog.records))
     told = "".join(f"{record.getMessage()} {getattr(record, 'facts', '')}" for record in caplog.records)
     page = repr(Exposition(()).readings((), cast("Any", _NoWindows()), [receiver]))
     for secret_text in (PASSWORD, TOKEN, "s3cr3t", "B0FAKE", base64.b64encode(f"me:{PASSWORD}".encode()).decode()):

@@ -9,6 +9,7 @@ import pytest
 
 from agent.lib.http_target import HttpTarget
 from alerts.notify.alertmanager import Alertmanager
+from tests.notify.conftest import clock
 
 BAD = [
     ({"url": "ftp://host"}, "give http://HOST:PORT or https://"),
@@ -68,11 +69,11 @@ def test_a_token_that_cannot_be_sent_is_refused_without_showing_it(tmp_path: Pat
 
 
 @pytest.mark.parametrize("path", ["/api/v2/alerts", "/am/api/v2/alerts/", "/api/v1/alerts"])
-def test_alertmanagers_address_goes_without_the_path_of_its_api(h, path: str) -> None:
+def test_alertmanagers_address_goes_without_the_path_of_its_api(path: str) -> None:
     with pytest.raises(ValueError, match=r"without /api/"):
-        Alertmanager(HttpTarget(f"http://host{path}"), h.clock)
+        Alertmanager(HttpTarget(f"http://host{path}"), clock)
 
 
-def test_a_generator_url_that_alertmanager_would_refuse_is_refused_at_once(h) -> None:
+def test_a_generator_url_that_alertmanager_would_refuse_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="give http://HOST:PORT"):
-        Alertmanager(HttpTarget("http://host"), h.clock, external_url="node7")
+        Alertmanager(HttpTarget("http://host"), clock, external_url="node7")

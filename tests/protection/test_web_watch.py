@@ -123,9 +123,7 @@ def test_what_cannot_be_used_is_said_once_and_the_former_terms_stay(
     assert watch.gate.edition == 1
 
 
-def test_a_reload_that_is_refused_shows_as_well_and_is_said_once(
-    watch: WebWatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_reload_that_is_refused_shows_as_well_and_is_said_once(watch: WebWatch, tmp_path: Path, caplog) -> None:
     """A reload reads the file at once, before the watch has seen that it changed."""
     (tmp_path / "web.yml").write_text("tls: 1")
     with pytest.raises(WebFileError):

@@ -92,9 +92,7 @@ def test_at_the_end_what_is_left_is_written_down_or_counted(tmp_path: Path) -> N
     assert nowhere.queue.close() == 20
 
 
-def test_a_disk_that_fails_costs_the_buffer_alone_and_is_said_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_disk_that_fails_costs_the_buffer_alone_and_is_said_once(tmp_path: Path, caplog) -> None:
     made = Made(tmp_path)
     made.broken = True
     caplog.set_level(logging.INFO)

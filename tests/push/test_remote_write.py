@@ -16,7 +16,7 @@ from agent.model import Instant, Snapshot
 from exporters.push import push_queue
 from exporters.push.push_queue import REJECTED
 from exporters.push.remote_write import RemoteWrite, RemoteWriteSettings
-from tests.push.conftest import Nodes, Receiver
+from tests.push.conftest import Nodes
 from tests.push.decoding import Sent
 
 INTERVAL = 0.02
@@ -139,19 +139,6 @@ def test_what_is_not_about_the_content_is_repeated(receive, push, status: int) -
     made = push(receiver.url, source)
     receiver.until("it is repeated", lambda: ticks(receiver.taken) == [1.0])
     assert sum(made.figures.dropped.values()) == 0
-
-
-def test_a_new_token_is_read_after_a_refused_login(receive, push, tmp_path: Path) -> None:
-    token, source = tmp_path / "token", Source()
-    token.write_text("old-token")
-    receiver: Receiver = receive(
-        lambda _: (204, {}, "") if receiver.asked[-1]["authorization"] == "Bearer new-token" else (401, {}, "")
-    )
-    source.next()
-    push(receiver.url, source, bearer_token_file=str(token))
-    receiver.until("the old one is refused", lambda: len(receiver.asked) >= 1)
-    token.write_text("new-token")
-    receiver.until("the new one is used", lambda: ticks(receiver.taken) == [1.0])
 
 
 def test_what_a_run_could_not_send_the_next_one_sends_first(receive, push, tmp_path: Path) -> None:

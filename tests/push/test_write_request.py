@@ -88,14 +88,6 @@ def test_a_series_that_moves_to_another_layout_is_not_ended() -> None:
     }  # fmt: skip
 
 
-def test_at_the_end_every_series_is_ended() -> None:
-    nodes, writer = Nodes(), RequestWriter(TARGET)
-    last = sent(writer.write(nodes.snapshot(), 0.0))
-    ended = sent(writer.end(1_700_000_009.0))
-    assert {each.labels for each in ended} == {each.labels for each in last}
-    assert all(each.ends and each.stamp == 1_700_000_009_000 for each in ended)
-
-
 def test_many_series_go_into_several_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write_request, "MOST_SERIES", 3)
     nodes, writer = Nodes(), RequestWriter(TARGET)

@@ -18,7 +18,7 @@ import pytest
 
 from agent.model import Instant
 from tests import warm
-from tests.servers import fetch, free_ports
+from tests.servers import fetch
 
 ROOT = Path(__file__).resolve().parents[2]
 BEGAN = Instant(time.monotonic(), time.time())
@@ -106,13 +106,6 @@ class FakePeer:
             held.close()
 
 
-def until(what: str, holds: Callable[[], bool], seconds: float = 5.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.02)
-
-
 class Daemon:
     """One agent of a rack, in a process of its own, on a port that was chosen before."""
 
@@ -141,23 +134,6 @@ class Daemon:
         if self.process.poll() is None:
             self.process.send_signal(number)
         self.process.wait(10)
-
-
-class Helpers:
-    """What tests share, by name."""
-
-    clock = staticmethod(clock)
-    told = staticmethod(told)
-    answer = staticmethod(answer)
-    tell = staticmethod(tell)
-    until = staticmethod(until)
-    free_ports = staticmethod(free_ports)
-    Daemon = Daemon
-
-
-@pytest.fixture(scope="session")
-def rack() -> Helpers:
-    return Helpers()
 
 
 @pytest.fixture

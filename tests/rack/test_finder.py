@@ -139,9 +139,7 @@ def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
      "- &a [*a]", "x" * (PEERS + 1), "[" * 1_200],
     ids=lambda text: repr(text[:20]),
 )  # fmt: skip
-def test_a_bad_file_changes_nothing_and_is_logged_once(
-    content: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_bad_file_changes_nothing_and_is_logged_once(content: str, tmp_path: Path, caplog) -> None:
     path = tmp_path / "peers.yaml"
     path.write_text("- targets: ['10.0.0.1:1']")
     found = finder(Names(), tmp_path, str(path))
@@ -184,9 +182,7 @@ SECRETS = ["user:secret@n1:19400", "user:@n1:19400", ":secret@n1:1", "dns+user:s
 
 
 @pytest.mark.parametrize("text", SECRETS)
-def test_a_password_in_an_entry_is_refused_and_never_repeated(
-    text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_password_in_an_entry_is_refused_and_never_repeated(text: str, tmp_path: Path, caplog) -> None:
     with pytest.raises(ValueError, match=r"has a user or password before an @; give them in rack\.peer") as caught:
         parse_entry(text, Path())
     assert "sec" not in str(caught.value)
@@ -208,9 +204,7 @@ def test_a_url_is_not_a_peer() -> None:
         parse_entry("https://n1:19400/", Path())
 
 
-def test_a_fifo_in_the_place_of_a_file_of_peers_blocks_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_fifo_in_the_place_of_a_file_of_peers_blocks_nothing(tmp_path: Path, caplog) -> None:
     path = tmp_path / "peers.yaml"
     os.mkfifo(path)
     found = finder(Names(), tmp_path, str(path))

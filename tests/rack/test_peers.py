@@ -108,9 +108,7 @@ def test_a_clock_may_be_a_little_off() -> None:
 
 
 @pytest.mark.parametrize("off", [600, -600, -1_000])
-def test_a_clock_that_is_far_off_but_steady_costs_one_answer_and_no_node(
-    off: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_clock_that_is_far_off_but_steady_costs_one_answer_and_no_node(off: int, caplog) -> None:
     caplog.set_level(logging.INFO)
     rig = Rig("good", "off")
     rig.answer("good")
@@ -177,14 +175,6 @@ def test_a_restarted_peer_takes_its_own_place() -> None:
     rig.answer("a", run="second-run", watts=[700.0])
     assert rig.total() == (700.0, {"second-run"})
     assert [run for run, _ in rig.peers.power_series()] == ["second-run"]
-
-
-def test_a_node_without_power_is_up_and_reports_none() -> None:
-    rig = Rig("a")
-    rig.answer("a", watts=[None, None], source=None)
-    assert rig.states == {"a": (True, {})}
-    assert rig.total() is None
-    assert list(rig.peers.power_series()) == []
 
 
 def test_peers_that_leave_the_list_leave_the_sum() -> None:

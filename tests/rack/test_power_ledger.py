@@ -76,16 +76,6 @@ def test_a_silent_node_is_waited_for_and_then_left_out() -> None:
     assert seen == [(10, 2)] * (LAG_SECONDS + 1) + [(14, 1), (15, 1), (16, 1)]
 
 
-def test_a_node_that_is_gone_is_not_waited_for() -> None:
-    ledger = PowerLedger()
-    ledger.put("a", row(10, 11))
-    ledger.put("b", row(10))
-    ledger.forget("b")
-    total = ledger.add_up(11.5)
-    assert total is not None
-    assert (total.second, total.nodes) == (11, {"a"})
-
-
 def test_a_node_that_comes_late_does_not_take_the_rack_back_in_time() -> None:
     ledger = PowerLedger()
     ledger.put("a", row(10, 11, 12))

@@ -26,8 +26,9 @@ import pytest
 
 from agent.backends.synthetic.loader import SHIPPED
 from alerts.changes import ANNOTATION as CHANGES
-from tests.rack.conftest import Daemon, until
+from tests.rack.conftest import Daemon
 from tests.servers import fetch, free_ports, need_recent, prometheus
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.release
 """It needs the newest Prometheus, and waits for two daemons."""
@@ -174,7 +175,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         config = SERVER.format(rules=rules, targets=targets)
         server = stack.enter_context(prometheus(config, folder, program))
         for _, _, node in nodes:
-            until(f"{node.url} serves", partial(serves, node), 60)
+            wait_until(partial(serves, node), 60)
         yield Rig(server, tuple(node.url for _, _, node in nodes))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,32 +15,22 @@ def feed(counter: Counter, *raws: float, step: float = 1.0) -> list[float | None
     return [counter.feed(at * step, raw) for at, raw in enumerate(raws)]
 
 
-def test_a_counter_that_behaves_is_shown_as_it_is() -> None:
-    assert feed(Counter(USUAL[Unit.NONE]), 5, 5, 9, 12) == [5, 5, 9, 12]
-
-
-def test_the_first_reading_after_a_restart_is_left_out_and_the_second_continues_from_what_was_shown() -> None:
-    assert feed(Counter(USUAL[Unit.JOULES]), 9000, 9100, 100, 200, 300) == [9000, 9100, None, 9300, 9400]
-
-
-def test_one_garbage_value_downwards_affects_only_itself() -> None:
-    assert feed(Counter(USUAL[Unit.JOULES]), 9000, 9100, 3, 9300, 9400) == [9000, 9100, None, 9300, 9400]
-
-
-def test_one_garbage_value_upwards_affects_only_itself() -> None:
-    assert feed(Counter(USUAL[Unit.JOULES]), 9000, 9100, 2**60, 9300) == [9000, 9100, None, 9300]
-
-
-def test_a_sentinel_in_a_count_of_errors_affects_only_itself() -> None:
-    assert feed(Counter(USUAL[Unit.NONE]), 5, 5, 2**32 - 1, 6, 6) == [5, 5, None, 6, 6]
-
-
-def test_a_leap_that_lasts_is_the_driver_setting_itself_right_and_adds_nothing() -> None:
-    assert feed(Counter(USUAL[Unit.JOULES]), 100, 200, 10**9, 10**9 + 100) == [100, 200, None, 300]
-
-
-def test_a_small_fall_that_lasts_is_not_counted_twice() -> None:
-    assert feed(Counter(USUAL[Unit.NONE]), 100, 99, 99, 101) == [100, None, 100, 102]
+@pytest.mark.parametrize(
+    ("unit", "raws", "shown"),
+    [
+        pytest.param(Unit.NONE, (5, 5, 9, 12), (5, 5, 9, 12), id="one that behaves"),
+        # The first reading after a restart is left out, and the second continues from what was shown.
+        pytest.param(Unit.JOULES, (9000, 9100, 100, 200, 300), (9000, 9100, None, 9300, 9400), id="a restart"),
+        pytest.param(Unit.JOULES, (9000, 9100, 3, 9300, 9400), (9000, 9100, None, 9300, 9400), id="one low value"),
+        pytest.param(Unit.JOULES, (9000, 9100, 2**60, 9300), (9000, 9100, None, 9300), id="one high value"),
+        pytest.param(Unit.NONE, (5, 5, 2**32 - 1, 6, 6), (5, 5, None, 6, 6), id="a sentinel in a count of errors"),
+        # The driver sets itself right, and nothing is added.
+        pytest.param(Unit.JOULES, (100, 200, 10**9, 10**9 + 100), (100, 200, None, 300), id="a leap that lasts"),
+        pytest.param(Unit.NONE, (100, 99, 99, 101), (100, None, 100, 102), id="a small fall that lasts"),
+    ],
+)
+def test_what_is_shown_of_a_counter(unit: Unit, raws: tuple[float, ...], shown: tuple[float | None, ...]) -> None:
+    assert feed(Counter(USUAL[unit]), *raws) == list(shown)
 
 
 def test_a_gap_in_time_allows_as_much_growth_as_the_time_was_long() -> None:

@@ -14,7 +14,7 @@ from agent.catalogue import BY_NAME
 from agent.model import Gpu, GpuIdentity, Instant, Lane, Outcome, Reading, Reason, Series, Snapshot
 from agent.sampler.devices import recognise
 from agent.sampler.health import LoopFacts
-from agent.sampler.presence import MOST, Inventory
+from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
 from tests.frames import frame_of
@@ -162,13 +162,6 @@ def test_before_any_device_was_shown_nothing_is_logged_about_remembered_ones() -
     assert rig.reasons(1.0) == {("0", "GPU-0"): "timeout"}
 
 
-def test_the_nodes_power_is_not_estimated_without_the_silent_one() -> None:
-    rig = Rig()
-    rig.enlist([gpu(0)], silent(1))
-    rig.sample(0.0, gpu(0))
-    assert rig.family(0.5, "coldplate_node_power_watts") == {}
-
-
 def test_a_gpu_that_comes_back_under_another_index_is_one_gpu() -> None:
     rig = Rig()
     rig.enlist([gpu(0), gpu(1), gpu(2)])
@@ -191,17 +184,6 @@ def test_an_error_that_was_a_mistake_heals_with_the_next_good_sample() -> None:
         assert rig.family(1.1, "coldplate_gpu_up") == {("0", "GPU-0"): 1}
 
 
-def test_a_driver_that_shows_other_gpus_each_time_fills_no_inventory() -> None:
-    rig = Rig()
-    for life in range(40):
-        gpus = [GpuIdentity(Gpu(str(n), f"GPU-{life}-{n}"), f"{life:04x}:{n:02x}:00.0", "S", "H100") for n in range(8)]
-        rig.enlist(gpus, at=float(life))
-        rig.see(life + 0.5)
-    assert len(rig.sampler.inventory.gpus) == MOST
-    assert all(each.slot in rig.sampler.inventory.gpus for each in gpus)
-    assert len(rig.family(40.0, "coldplate_gpu_up")) == MOST
-
-
 NUMBERS = st.lists(st.integers(0, 7), unique=True)
 
 
@@ -221,9 +203,7 @@ def test_the_one_with_the_same_index_is_that_one() -> None:
     assert strangers == []
 
 
-def test_a_gpu_that_goes_down_is_reported_once_with_its_reason_and_once_when_it_is_back(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_gpu_that_goes_down_is_reported_once_with_its_reason_and_once_when_it_is_back(caplog) -> None:
     rig = Rig()
     rig.enlist([gpu(0), gpu(1)])
     rig.sample(0.0, gpu(0), gpu(1))
@@ -241,9 +221,7 @@ def test_a_gpu_that_goes_down_is_reported_once_with_its_reason_and_once_when_it_
     assert [each.getMessage() for each in caplog.records[1:]] == ["GPU is back"]
 
 
-def test_while_the_driver_is_released_nothing_is_said_of_who_is_up_and_the_readings_end(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_while_the_driver_is_released_nothing_is_said_of_who_is_up_and_the_readings_end(caplog) -> None:
     rig = Rig()
     rig.enlist([gpu(0), gpu(1)])
     rig.sample(1.0, gpu(0), gpu(1))

@@ -8,7 +8,6 @@ from agent.backends.protocol import BackendSample, ChannelError, GpuProcess, Lan
 from agent.catalogue import BY_NAME
 from agent.model import (
     EMPTY_FRAME,
-    Backend,
     Gap,
     Gpu,
     GpuIdentity,
@@ -81,16 +80,6 @@ def test_a_silent_gpu_is_withdrawn_with_its_reason_and_the_other_stays() -> None
     assert rig.values(4.0, "coldplate_gpu_up") == {"GPU-0": 1, "GPU-1": 0}
     assert rig.missing(4.0)["GPU-1", "coldplate_gpu_power_watts"] == "timeout"
     assert ("GPU-1", "coldplate_gpu_power_max_watts") not in rig.missing(4.0)
-
-
-def test_a_lost_gpu_is_down_at_once_and_back_with_its_first_sample() -> None:
-    rig = Rig()
-    rig.sample("GPU-0", 0.0)
-    rig.fail("GPU-0", 1.0, Reason.LOST)
-    assert rig.values(1.0, "coldplate_gpu_up")["GPU-0"] == 0
-    assert rig.missing(1.0)["GPU-0", "coldplate_gpu_power_watts"] == "lost"
-    rig.sample("GPU-0", 2.0)
-    assert rig.values(2.0, "coldplate_gpu_up")["GPU-0"] == 1
 
 
 def test_a_gpu_that_fails_from_its_first_read_says_why() -> None:
@@ -169,15 +158,6 @@ def test_a_measured_node_power_replaces_the_estimate() -> None:
     measured = Reading(Series(NODE_POWER, Node(), (("source", "hwmon"),)), 7000.0)
     rig.sampler.take_read(read_of("power", Lane.FAST, 0.0, 0.01, Outcome.OK, BackendSample([measured])))
     assert rig.values(1.0, "coldplate_node_power_watts", "source") == {"hwmon": 7000.0}
-
-
-def test_no_series_is_there_twice() -> None:
-    rig = Rig()
-    rig.sample("GPU-0", 0.0)
-    rig.fail("GPU-1", 0.0, Reason.LOST)
-    series = [reading.series for reading in rig.see(1.0).readings]
-    assert len(series) == len(set(series))
-    assert Backend("nvml").labels == (("backend", "nvml"),)
 
 
 def test_what_two_lanes_miss_is_missing_once() -> None:

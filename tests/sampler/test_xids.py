@@ -152,9 +152,7 @@ def test_each_kind_is_reported_at_once_and_a_storm_of_it_once_a_minute(caplog: p
         (999, "", None, "read the log line and the catalog"),
     ],
 )
-def test_a_log_line_says_what_the_code_asks_for(
-    caplog: pytest.LogCaptureFixture, code: int, text: str, name: str | None, action: str
-) -> None:
+def test_a_log_line_says_what_the_code_asks_for(caplog, code: int, text: str, name: str | None, action: str) -> None:
     book = ledger()
     book.enter(Xid("GPU-a", code, 1000.0, "kmsg", text))
     with caplog.at_level(logging.INFO):

@@ -58,9 +58,7 @@ def test_sources_are_those_that_the_configuration_wants_and_that_the_devices_lea
     assert (loop.supervisor is None) == ("devices: none" in text)
 
 
-def test_only_an_agent_with_real_gpus_remembers_them_or_says_that_it_cannot(
-    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_only_an_agent_with_real_gpus_remembers_them_or_says_that_it_cannot(make: Make, tmp_path: Path, caplog) -> None:
     caplog.set_level(logging.INFO)
     for text in ("backends: {devices: none}", "backends: {devices: synthetic}"):
         make(text)

@@ -237,9 +237,7 @@ def test_a_device_that_says_odd_things_affects_only_itself(start: Start) -> None
     assert {(each.channel, each.reason) for each in worker.of(ChannelError)} == {("GPU-0", Reason.MALFORMED)}
 
 
-def test_the_wait_for_events_outlives_what_the_source_did_not_foresee(
-    start: Start, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_wait_for_events_outlives_what_the_source_did_not_foresee(start: Start, caplog, monkeypatch) -> None:
     monkeypatch.setattr("agent.worker.loop.EVENT_WAIT_SECONDS", 0.01)
     calls = []
 
