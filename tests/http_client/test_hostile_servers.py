@@ -179,7 +179,6 @@ def test_what_is_known_of_an_answer_that_does_not_end_is_reported(serve: Any, as
         server = serve(lambda held, number, do=do: do(held))
         with pytest.raises(HttpError) as told:
             asker(server.port).ask(TIME)
-        assert told.value.head is not None
         assert told.value.head.status in (200, 503)
     with pytest.raises(HttpError) as told:
         asker(serve(lambda held, number: None).port).ask(TIME)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -18,6 +19,7 @@ from agent.model import Alert, Instant, Phase
 from alerts.notify.delivery import Pace
 from alerts.notify.dispatch import Counts
 from alerts.notify.receiver import Notice
+from tests.http_client.conftest import Server
 from tests.servers import Alertmanager as RealAlertmanager
 
 SWIFT = Pace(first=0.02, longest=0.08)
@@ -75,7 +77,11 @@ class Post:
     def __init__(self, path: str, headers: dict[str, str], body: bytes) -> None:
         self.path = path
         self.headers = headers
-        self.json: Any = json.loads(body)
+        self.body = body
+
+    @cached_property
+    def json(self) -> Any:
+        return json.loads(self.body)
 
     @property
     def alerts(self) -> list[dict[str, Any]]:
@@ -211,51 +217,13 @@ def receive() -> Iterator[Callable[..., Any]]:
         each.stop(0)
 
 
-class Raw:
-    """A TCP server that does to each connection what it is told."""
-
-    def __init__(self, treat: Callable[[socket.socket], None]) -> None:
-        self._treat = treat
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self._open: list[socket.socket] = []
-        self._threads = [threading.Thread(target=self._serve, daemon=True)]
-        self.url = f"http://127.0.0.1:{self._server.getsockname()[1]}"
-        self.connections = 0
-        self._threads[0].start()
-
-    def stop(self) -> None:
-        self._server.shutdown(socket.SHUT_RDWR)
-        for connection in self._open:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join()
-        self._server.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._server.accept()
-            except OSError:
-                return
-            self.connections += 1
-            self._open.append(connection)
-            self._threads.append(threading.Thread(target=self._handle, args=(connection,), daemon=True))
-            self._threads[-1].start()
-
-    def _handle(self, connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):
-            while connection.recv(65536):
-                self._treat(connection)
-
-
 @pytest.fixture
-def raw() -> Iterator[Callable[[Callable[[socket.socket], None]], Raw]]:
-    """Starts such servers; they end with the test."""
+def raw() -> Iterator[Callable[[Callable[[socket.socket], None]], Server]]:
+    """Starts servers that do to each connection what they are told; they end with the test."""
     with ExitStack() as stack:
 
-        def start(treat: Callable[[socket.socket], None]) -> Raw:
-            server = Raw(treat)
+        def start(treat: Callable[[socket.socket], None]) -> Server:
+            server = Server(lambda held, number: treat(held))
             stack.callback(server.stop)
             return server
 

@@ -154,10 +154,7 @@ def trickle(start: bytes, drop: bytes):
 
 
 # Servers of every temper are in tests/http_client; these are the two that a receiver tells apart.
-HOSTILE = {
-    "a refusal that never ends": trickle(b"HTTP/1.1 500 No\r\n\r\n", b"x"),
-    "silence": lambda connection: None,
-}
+HOSTILE = {"a refusal that never ends": trickle(b"HTTP/1.1 500 No\r\n\r\n", b"x"), "silence": lambda connection: None}
 
 
 @pytest.mark.parametrize("how", HOSTILE)

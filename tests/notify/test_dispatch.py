@@ -68,27 +68,6 @@ def test_alertmanagers_are_notified_exactly_when_prometheus_would(resend, interv
     assert [(notice.alert.fired_at, notice.alert.phase) for _, notice in once.heard] == incidents
 
 
-def test_a_resend_is_due_only_after_the_delay_and_not_at_it() -> None:
-    ear = Ear()
-    dispatcher = Dispatcher([ear], resend=60.0)
-    for at in range(1000, 1201, 60):
-        dispatcher.consider("g", [make_alert()], float(at), 60.0)
-    assert [at for at, _ in ear.heard] == [1000.0, 1120.0]  # prometheus #10844: every other minute
-
-
-def test_a_receiver_of_changes_gets_the_beginning_and_the_end_of_each_incident() -> None:
-    once = Ear(repeats=False)
-    dispatcher = Dispatcher([once], resend=1.0)
-    history = [
-        make_alert(fired_at=None), make_alert(fired_at=10.0), make_alert(fired_at=10.0, value=95.0),
-        make_alert(fired_at=10.0, resolved_at=13.0), make_alert(fired_at=10.0, resolved_at=13.0),
-        make_alert(fired_at=15.0), make_alert(fired_at=15.0, resolved_at=16.0),
-    ]  # fmt: skip
-    for at, alert in enumerate(history):
-        dispatcher.consider("g", [alert], 10.0 * at, 1.0)
-    assert once.phases() == [(10.0, "firing"), (30.0, "resolved"), (50.0, "firing"), (60.0, "resolved")]
-
-
 def test_groups_do_not_disturb_each_other() -> None:
     ear = Ear()
     dispatcher = Dispatcher([ear])

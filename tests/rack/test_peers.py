@@ -121,10 +121,7 @@ def test_a_clock_that_is_far_off_but_steady_costs_one_answer_and_no_node(off: in
     assert rig.peers.own_lead() == 0.0  # of three clocks two agree
     rig.answer("off", after=4, run="run-of-n3", instance="n3:19400")
     said = [record.message for record in caplog.records if "clock" in record.message]
-    assert said == [
-        "peer clock differs: synchronise both clocks",
-        "peer clock agrees again",
-    ]
+    assert said == ["peer clock differs: synchronise both clocks", "peer clock agrees again"]
 
 
 def test_an_answer_that_does_not_advance_is_not_a_clock() -> None:
@@ -246,7 +243,6 @@ def test_no_garbage_changes_what_the_others_drew(garbage: list[bytes]) -> None:
     finally:
         logging.disable(logging.NOTSET)
     total = rig.ledger.add_up(1_000.5)
-    assert total is not None
     assert "run-of-n2" in total.nodes or total.second != 1000
     if total.nodes == {"run-of-n2"}:
         assert total.watts in (500.0, 600.0)

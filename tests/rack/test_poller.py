@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 
 from agent.rack.finder import Finder, PeerTarget, parse_entry
 from agent.rack.monitor import RackMonitor
@@ -101,29 +98,10 @@ def test_only_what_good_peers_report_counts_and_none_delays_the_others(peer: Any
     assert [int(when) - int(later[0]) for when in later] == list(range(len(later)))
 
 
-def test_a_connection_that_was_kept_and_died_unseen_is_reopened_in_the_same_round(peer, watch) -> None:
-    flaky = peer(tell())
-    asked = 0
-
-    def reply() -> bytes | None:
-        nonlocal asked
-        asked += 1
-        if asked != 2:
-            return tell()()
-        flaky._open[-1].shutdown(socket.SHUT_RDWR)  # instead of the second answer
-        return None
-
-    flaky.reply = reply
-    made = watch(flaky.name)
-    wait_until(lambda: asked >= 4)
-    assert failures(made) == {flaky.name: {}}
-    assert flaky.connections == 2
-
-
 def test_it_stops_at_once_although_a_peer_hangs(peer: Any, watch: Any) -> None:
     silent = peer(lambda: None)
     made = watch(silent.name)
-    wait_until(lambda: bool(silent.requests))
+    wait_until(lambda: bool(silent.questions))
     began = time.monotonic()
     made.stop()
     assert time.monotonic() - began < TIMEOUT_SECONDS / 2
@@ -154,8 +132,8 @@ def test_a_round_that_fails_is_reported_once_each_time_that_it_begins_and_contin
     poller.start()
     for spell in (1, 2):
         outcomes.clear()
-        asked = len(good.requests)
-        wait_until(lambda asked=asked: len(good.requests) > asked + 1)
+        asked = len(good.questions)
+        wait_until(lambda asked=asked: len(good.questions) > asked + 1)
         outcomes.clear()
         trouble.append(ZeroDivisionError("odd"))
         wait_until(lambda: outcomes.count(False) > 2)
@@ -165,70 +143,14 @@ def test_a_round_that_fails_is_reported_once_each_time_that_it_begins_and_contin
     assert good.connections == 2, "a connection was kept over a round of which nobody knows how far it came"
 
 
-# -- TLS and credentials ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA(key_type=trustme.KeyType.ECDSA)
-
-
-@pytest.fixture
-def secure(authority: trustme.CA, peer: Any) -> Callable[..., Any]:
-    """Makes peers that speak TLS with a certificate for a host."""
-
-    def make(reply: Callable[[], bytes | None], host: str = "127.0.0.1") -> Any:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        authority.issue_cert(host).configure_cert(context)
-        return peer(reply, wrap=lambda held: context.wrap_socket(held, server_side=True))
-
-    return make
-
-
-def test_peers_are_asked_over_tls_with_a_password(secure, watch, authority: trustme.CA, tmp_path: Path) -> None:
-    ca, password = tmp_path / "ca.pem", tmp_path / "password"
-    authority.cert_pem.write_to_path(ca)
-    password.write_text("sesame\n")
-    good, misnamed = secure(tell()), secure(tell(), host="10.9.9.9")
-    access = Access(tls=True, username="rack", password_file=str(password), ca_file=str(ca))
-    made = watch(good.name, misnamed.name, access=access)
-    wait_until(lambda: len(good.requests) >= 2)
-    wait_until(lambda: value(made, "power_watts") == 1000.0)
-    assert b"\r\nAuthorization: Basic cmFjazpzZXNhbWU=\r\n" in good.requests[0]
-    assert good.connections == 1
-    assert set(failures(made)[misnamed.name]) == {"connect"}
-    assert misnamed.requests == []
-
-
-def test_a_certificate_that_is_not_trusted_is_refused_unless_told_otherwise(secure, watch, caplog) -> None:
-    stranger = secure(tell())
-    strict = watch(stranger.name, access=Access(tls=True))
-    wait_until(lambda: failures(strict).get(stranger.name) is not None)
-    assert failures(strict) == {stranger.name: {"connect": 1.0}}
-    (warning,) = caplog.records
-    assert "certificate not trusted" in warning.facts["detail"]
-    strict.stop()
-    lenient = watch(stranger.name, access=Access(tls=True, verify=False))
-    wait_until(lambda: value(lenient, "power_watts") == 1000.0)
-
-
-def test_a_file_of_authorities_that_is_missing_is_named(peer, watch, tmp_path: Path, caplog) -> None:
-    good = peer(tell())
-    missing = str(tmp_path / "nowhere.pem")
-    made = watch(good.name, access=Access(tls=True, ca_file=missing))
-    wait_until(lambda: good.name in failures(made))
-    assert set(failures(made)[good.name]) == {"connect"}
-    assert missing in vars(caplog.records[0])["facts"]["detail"]
-
-
 def test_a_reload_asks_the_new_peers_and_hangs_up_on_the_old(peer: Any, watch: Any) -> None:
     old, new = peer(tell()), peer(tell(run="run-of-another", watts=[250.0] * 8))
     made = watch(old.name)
     wait_until(lambda: value(made, "power_watts") == 1000.0)
     made.reconfigure(RackOptions("r1", entries=(parse_entry(new.name, Path()),)))
-    asked = len(old.requests)
+    asked = len(old.questions)
     wait_until(lambda: value(made, "power_watts") == 250.0, 1.5)
-    assert len(old.requests) == asked
+    assert len(old.questions) == asked
     assert set(failures(made)) == {new.name}
 
 
