@@ -92,15 +92,6 @@ def test_windows_are_restored_even_without_any_alert(tmp_path: Path) -> None:
     assert len(again.engine.windows) > 0
 
 
-def test_receivers_that_have_now_been_notified_are_saved_without_any_other_change(tmp_path: Path) -> None:
-    run = Run(tmp_path).play(100, lambda _: 0.0)
-    run.files.times.clear()
-    run.told = frozenset({"http://am"})
-    run.play(20, lambda _: 0.0)
-    assert len(run.files.times["alerts.state"]) == 1
-    assert set(alert_state.decode(run.files.content["alerts.state"]).notified) == {"http://am"}
-
-
 def test_alerts_of_a_drill_are_not_those_of_the_node(written: Path) -> None:
     run = Run(written, source="synthetic straggler", begin=130)
     loaded = run.store.load(run.engine, at(run))

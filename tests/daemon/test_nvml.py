@@ -81,7 +81,6 @@ def test_a_gpu_is_attributed_to_the_job_of_the_process_that_computes_on_it(node:
             ("3", "slurm", "4711", "llama"),
         }
         assert node.daemon.family("coldplate_job_gpus", "job_id") == {"4711": 2.0}
-        assert rank.stdin is not None
         rank.stdin.close()
         node.command("process 0 1")  # a process that is no job: the init of this machine, in its own cgroup
         node.daemon.until("the job's end", lambda: not any(job["job_id"] == "4711" for job in jobs()), CURED)

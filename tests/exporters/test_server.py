@@ -94,22 +94,6 @@ def test_a_handler_that_fails_costs_its_answer_and_one_log_entry(serve: Serve, c
     assert "/bad" in record.getMessage()
 
 
-def test_there_is_no_access_log(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        serve().get("/a")
-    assert caplog.records == []
-
-
-def test_everything_happens_in_one_thread(serve: Serve) -> None:
-    before = threading.active_count()
-    running = serve()
-    clients = [running.client() for _ in range(20)]
-    for client in clients:
-        client.send(GET % b"a")
-        assert client.response()[0] == 200
-    assert threading.active_count() == before + 1
-
-
 def test_stopping_hangs_up_and_ends_the_thread(serve: Serve) -> None:
     before = threading.active_count()
     running = serve()

@@ -181,24 +181,6 @@ def test_whatever_is_in_the_place_of_a_file_affects_only_its_own_series(full, re
             assert gap.detail.isprintable()
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_an_oddity_affects_only_its_device(full, read, seed: int) -> None:
-    whole = read(["hwmon", "rapl"]).values(0.0)
-    tree = OddTree(seed)
-    devices = [*(f"class/hwmon/hwmon{number}" for number in range(3)), "class/powercap/intel-rapl:0:0",
-               "class/powercap/intel-rapl:1:0"]  # fmt: skip
-    sick = set(tree.dice.sample(devices, 2))
-    for device in sick:
-        files = [each for each in (full.root / device).rglob("*") if each.is_file()]
-        tree.spoil(tree.dice.choice([full.root / device, *files]))
-    sample = read(["hwmon", "rapl"]).sample(0.0)
-    shown = {repr(each.series).removeprefix("coldplate_node_") for each in sample.readings}
-    of_rows = [*devices[:3], None, devices[3], None, devices[4]]
-    for name, of_row in zip(whole, of_rows, strict=True):
-        if of_row not in sick:
-            assert name in shown, (seed, tree.spoiled)
-
-
 @pytest.mark.parametrize("folder", ["class/hwmon", "class/powercap"])
 @pytest.mark.parametrize("kind", ["loop", "dangling", "empty", "missing", "folder"])
 def test_a_class_that_is_odd_affects_only_its_own_source(full, read, odd, folder: str, kind: str) -> None:

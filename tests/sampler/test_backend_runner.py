@@ -185,11 +185,7 @@ def test_a_failure_has_its_reason_and_the_next_read_may_be_well(stage) -> None:
     assert (read.outcome, read.reason, read.detail) == (Outcome.FAILED, Reason.DENIED, "not for you")
     one.backend.act = fail(ZeroDivisionError("surprise"))
     (read,) = one.read(Lane.FAST, at=1.0)
-    assert (read.outcome, read.reason, read.detail) == (
-        Outcome.FAILED,
-        Reason.MALFORMED,
-        "ZeroDivisionError: surprise",
-    )
+    assert (read.outcome, read.reason, read.detail) == (Outcome.FAILED, Reason.MALFORMED, "ZeroDivisionError: surprise")
     one.backend.act = lambda: None
     (read,) = one.read(Lane.FAST, at=2.0)
     assert (read.outcome, read.detail) == (Outcome.OK, "")

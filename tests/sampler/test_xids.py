@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -113,21 +112,6 @@ def test_a_storm_that_both_report_counts_each_error_once() -> None:
         for wall in walls:  # the kernel log is read later, in one go
             book.enter(Xid("0000:1b:00", 31, wall + 0.9, "kmsg"))
     assert counts(book)["GPU-a", "31"] == 4000
-
-
-def test_whatever_is_reported_takes_little_memory() -> None:
-    book = ledger()
-    book.frame()
-    tracemalloc.start()
-    for number in range(20_000):
-        xid = Xid(f"GPU-{number % 3000}", number, 1000.0 + number, ("nvml", "kmsg")[number % 2], "x" * 8000)
-        book.enter(xid)
-        if number % 1000 == 0:
-            book.frame()
-            book.tell(float(number))
-    grown, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert grown < 16 * 2**20
 
 
 def test_each_kind_is_reported_at_once_and_a_storm_of_it_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

@@ -298,12 +298,7 @@ def test_a_worker_that_keeps_sending_garbage_is_replaced(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        encode("alive", 10**6),
-        encode("error", 0, "fast", 1e6, "lost", "of the future"),
-        b"x" * MAX_LINE,
-    ],
+    "line", [encode("alive", 10**6), encode("error", 0, "fast", 1e6, "lost", "of the future"), b"x" * MAX_LINE]
 )
 def test_what_only_the_supervisor_can_know_to_be_false_is_garbage(rig: Rig, line: bytes) -> None:
     rig.open()
