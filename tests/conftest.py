@@ -6,14 +6,13 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.budget import CpuBudgets
-from tests.waiting import wait_until
 
 # A machine that is busy is no reason to fail: nothing in the suite is judged by how long it takes.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -110,9 +109,3 @@ def long_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     from agent.recording import recording_file
 
     monkeypatch.setattr(recording_file, "EARLY_SHARE", 1e9)
-
-
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], object]], None]:
-    """Waits until something is so."""
-    return wait_until

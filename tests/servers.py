@@ -127,22 +127,33 @@ def prometheus(config: str, folder: Path, executable: str | None = None, *option
 
 
 class Alertmanager:
-    """A real one on the loopback interface, which can be stopped and started again with what it remembers."""
+    """A real one on the loopback interface, which can be stopped and started again with what it remembers.
 
-    def __init__(self, folder: Path) -> None:
-        port, config = free_port(), folder / "alertmanager.yml"
-        self.url = f"http://127.0.0.1:{port}"
-        config.write_text("route: {receiver: none}\nreceivers: [{name: none}]\n")
-        self._log = folder / "alertmanager.log"
-        self._command = [
-            need("prometheus-alertmanager", "alertmanager"), f"--config.file={config}",
-            f"--storage.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=",
-        ]  # fmt: skip
-        self._amtool = need("amtool")
+    It notifies nobody unless its configuration says otherwise. It serves below `prefix`, as behind a proxy.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        config: str = "route: {receiver: none}\nreceivers: [{name: none}]\n",
+        prefix: str = "",
+        left_out: str = "NOTHING is tried against the real Alertmanager here",
+    ) -> None:
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}{prefix}"
+        self._amtool = need("amtool", left_out=left_out)
+        self._folder = folder
         self._running = ExitStack()
+        (folder / "alertmanager.yml").write_text(config)
+        self._command = [
+            need("prometheus-alertmanager", "alertmanager", left_out=left_out),
+            f"--config.file={folder / 'alertmanager.yml'}", f"--storage.path={folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{port}", f"--web.route-prefix={prefix or '/'}",
+            "--cluster.listen-address=",
+        ]  # fmt: skip
 
     def start(self) -> None:
-        self._running.enter_context(program(self._command, f"{self.url}/-/ready", self._log))
+        self._running.enter_context(program(self._command, f"{self.url}/-/ready", self._folder / "alertmanager.log"))
 
     def stop(self) -> None:
         self._running.close()
@@ -152,6 +163,10 @@ class Alertmanager:
         command = [self._amtool, f"--alertmanager.url={self.url}", "alert", "query", "--output=json"]
         done = subprocess.run(command, capture_output=True, check=True, timeout=10)
         return json.loads(done.stdout) or []
+
+    def alerts(self, query: str = "") -> list[dict[str, Any]]:
+        """What its API lists."""
+        return json.loads(fetch(f"{self.url}/api/v2/alerts{query}", 60))
 
 
 def unmeasured() -> dict[str, str]:

@@ -16,18 +16,9 @@ from tests.broker.conftest import listening
 
 ROOT = Path(__file__).resolve().parents[2]
 COSTLY = {
-    "typing",
-    "re",
-    "ctypes",
-    "logging",
-    "json",
-    "subprocess",
-    "pathlib",
-    "dataclasses",
-    "threading",
-    "ssl",
+    "typing", "re", "ctypes", "logging", "json", "subprocess", "pathlib", "dataclasses", "threading", "ssl",
     "inspect",
-}
+}  # fmt: skip
 """Modules that cost memory, or give whoever takes the process over more to work with."""
 
 

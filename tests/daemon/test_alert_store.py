@@ -82,13 +82,6 @@ def written(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_later_run_continues_where_it_was(written: Path) -> None:
-    run = Run(written, begin=130)
-    loaded = run.store.load(run.engine, at(run))
-    assert (run.phases, loaded.lost, set(loaded.notified)) == ([Phase.FIRING], (), {"http://am"})
-    assert len(run.engine.windows) > 0
-
-
 def test_windows_are_restored_even_without_any_alert(tmp_path: Path) -> None:
     run = Run(tmp_path).play(100, lambda _: 1.0)
     run.store.close(run.engine, at(run), frozenset())
@@ -97,15 +90,6 @@ def test_windows_are_restored_even_without_any_alert(tmp_path: Path) -> None:
     again = Run(tmp_path, begin=130)
     assert again.store.load(again.engine, at(again)) == ((), frozenset())
     assert len(again.engine.windows) > 0
-
-
-def test_receivers_that_have_now_been_notified_are_saved_without_any_other_change(tmp_path: Path) -> None:
-    run = Run(tmp_path).play(100, lambda _: 0.0)
-    run.files.times.clear()
-    run.told = frozenset({"http://am"})
-    run.play(20, lambda _: 0.0)
-    assert len(run.files.times["alerts.state"]) == 1
-    assert set(alert_state.decode(run.files.content["alerts.state"]).notified) == {"http://am"}
 
 
 def test_alerts_of_a_drill_are_not_those_of_the_node(written: Path) -> None:

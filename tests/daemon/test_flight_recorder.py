@@ -15,6 +15,7 @@ from agent.model import Frame, Gpu, Instant, Layout, Node, Series, Snapshot
 from agent.recording.file_records import RecordingHeader
 from agent.recording.recording_reader import Recording, by_time
 from tests.recording.played import played, same
+from tests.waiting import wait_until
 
 POWER = Layout((Series(BY_NAME["coldplate_gpu_power_watts"], Gpu("0", "GPU-0")),))
 NONE = Frame(Layout(()), ())
@@ -74,13 +75,6 @@ def figures(recorder: FlightRecorder, second: int = 0) -> dict[str, float]:
     return {each.series.metric.name.removeprefix("coldplate_flight_recorder_"): each.value for each in frame.readings}
 
 
-def wait_for(recorder: FlightRecorder, what: str, count: int) -> None:
-    deadline = time.monotonic() + 30
-    while figures(recorder)[what] < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def files(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir())
 
@@ -89,7 +83,7 @@ def test_an_alert_leaves_the_minutes_before_it_and_the_minute_after(make: Make, 
     recorder = make()
     past = seconds(500, 1000) + seconds(1000, 1000 + int(AFTER_SECONDS) + 1, firing("GpuLost"))
     feed(recorder, past)
-    wait_for(recorder, "files_total", 1)
+    wait_until(lambda: figures(recorder)["files_total"] >= 1)
     feed(recorder, seconds(1061, 1090, firing("GpuLost")))
     recorder.stop(30)
     assert files(tmp_path / "flight") == ["flight-20010909T020320Z-GpuLost.coldplate"]
@@ -108,10 +102,10 @@ def test_events_within_a_minute_are_in_one_file_and_later_ones_in_another_that_r
     feed(recorder, seconds(0, 100))
     feed(recorder, seconds(100, 120, firing("A")))
     feed(recorder, seconds(120, 180, firing("A", "B")))
-    wait_for(recorder, "files_total", 1)
+    wait_until(lambda: figures(recorder)["files_total"] >= 1)
     feed(recorder, seconds(180, 200, firing("A", "B")))
     feed(recorder, seconds(200, 270, firing("C"), xids(0)))
-    wait_for(recorder, "files_total", 2)
+    wait_until(lambda: figures(recorder)["files_total"] >= 2)
     names = files(tmp_path / "flight")
     assert [name.rpartition("-")[2] for name in names] == ["A.coldplate", "C.coldplate"]
     recordings = [Recording(tmp_path / "flight" / name) for name in names]
@@ -175,9 +169,7 @@ def test_the_files_have_a_budget_and_the_oldest_go_first(make: Make, tmp_path: P
     assert figures(recorder)["files_bytes"] == 9000 + (folder / newest).stat().st_size <= 10_000
 
 
-def test_a_file_beyond_the_budget_is_not_written_and_removes_none(
-    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_beyond_the_budget_is_not_written_and_removes_none(make: Make, tmp_path: Path, caplog) -> None:
     recorder = make(keep=500)
     feed(recorder, seconds(0, 100, firing("B")))
     recorder.stop(30)
@@ -185,20 +177,18 @@ def test_a_file_beyond_the_budget_is_not_written_and_removes_none(
     assert "more than recorder.keep allows" in caplog.text
 
 
-def test_a_disk_that_fails_costs_a_file_and_it_is_tried_again(
-    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_disk_that_fails_costs_a_file_and_it_is_tried_again(make: Make, tmp_path: Path, caplog) -> None:
     (tmp_path / "blocked").write_text("")
     recorder = make(folder=tmp_path / "blocked" / "flight")
     feed(recorder, seconds(0, 70, firing("A")))
-    wait_for(recorder, "failures_total", 1)
+    wait_until(lambda: figures(recorder)["failures_total"] >= 1)
     feed(recorder, seconds(70, 140, firing("A")))
-    wait_for(recorder, "failures_total", 2)
+    wait_until(lambda: figures(recorder)["failures_total"] >= 2)
     assert len(caplog.records) == 1
     assert "last_success_timestamp_seconds" not in figures(recorder)
     (tmp_path / "blocked").unlink()
     feed(recorder, seconds(140, 210, firing("A")))
-    wait_for(recorder, "files_total", 1)
+    wait_until(lambda: figures(recorder)["files_total"] >= 1)
     assert abs(figures(recorder)["last_success_timestamp_seconds"] - time.time()) < 3600
     with Recording(next((tmp_path / "blocked" / "flight").iterdir())) as recording:
         assert recording.header.maker == "flight recorder: A"

@@ -85,9 +85,7 @@ def shown(snapshot: Snapshot) -> set[str]:
     return {each.metric.name for each in snapshot} & set(SHOWN.values())
 
 
-def test_lanes_are_slowed_down_and_restored_and_no_series_is_missing_meanwhile(
-    rig: GovernedRig, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_lanes_are_slowed_down_and_restored_and_no_series_is_missing_meanwhile(rig: GovernedRig, caplog) -> None:
     caplog.set_level(logging.INFO, "coldplate.overhead")
     for snapshot in rig.run(60):
         assert shown(snapshot) == set(SHOWN.values())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import warm
-from tests.daemon.test_alerts import HOT
+from tests.daemon.test_running_daemon import HOT
 
 MARK = "s3cr3t"
 """In everything that is secret here."""

@@ -81,7 +81,6 @@ def test_a_gpu_is_attributed_to_the_job_of_the_process_that_computes_on_it(node:
             ("3", "slurm", "4711", "llama"),
         }
         assert node.daemon.family("coldplate_job_gpus", "job_id") == {"4711": 2.0}
-        assert rank.stdin is not None
         rank.stdin.close()
         node.command("process 0 1")  # a process that is no job: the init of this machine, in its own cgroup
         node.daemon.until("the job's end", lambda: not any(job["job_id"] == "4711" for job in jobs()), CURED)
@@ -102,9 +101,7 @@ def test_a_worker_that_crashes_is_replaced_and_no_counter_falls(node: Node) -> N
     assert len(node.daemon.family("coldplate_gpu_energy_joules_total")) == 8
 
 
-def test_indexes_that_move_and_boards_that_are_swapped_are_seen_after_a_restart(
-    shared: Node,
-) -> None:
+def test_indexes_that_move_and_boards_that_are_swapped_are_seen_after_a_restart(shared: Node) -> None:
     """The last one on this daemon: its GPUs are not what they were."""
     node = shared
     node.until_up(ALL, CURED)

@@ -83,9 +83,7 @@ def test_a_request_of_another_boot_is_over(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"until": "soon"}', '{"until": 1e999, "boot": "this boot"}', "\xff"])
-def test_what_is_not_a_request_is_reported_once_and_changes_nothing(
-    rig: Rig, caplog: pytest.LogCaptureFixture, text: str
-) -> None:
+def test_what_is_not_a_request_is_reported_once_and_changes_nothing(rig: Rig, caplog, text: str) -> None:
     rig.ask(60.0)
     (rig.folder / REQUEST).write_bytes(text.encode("latin-1"))
     for _ in range(3):
@@ -108,9 +106,7 @@ def test_the_answer_is_of_this_request_and_says_who_holds_the_driver(rig: Rig) -
     assert read_answer(rig.folder) is None
 
 
-def test_a_directory_that_cannot_be_read_costs_a_line(
-    rig: Rig, caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
+def test_a_directory_that_cannot_be_read_costs_a_line(rig: Rig, caplog, tmp_path: Path) -> None:
     (tmp_path / REQUEST).mkdir()
     for _ in range(3):
         assert rig.see(1.0) is None
@@ -174,9 +170,7 @@ def test_mistakes_are_reported_in_a_line(arguments: tuple[str, ...], said: str) 
     assert said in error
 
 
-def test_without_an_agent_nothing_is_left_behind(
-    configured: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_an_agent_nothing_is_left_behind(configured: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(command, "ANSWER_SECONDS", 0.2)
     status = command.run(parsed("--config.file", str(configured)))
     assert status == 1
@@ -186,9 +180,7 @@ def test_without_an_agent_nothing_is_left_behind(
     assert capsys.readouterr().out == "there is no pause to end\n"
 
 
-def test_a_worker_that_does_not_end_is_named(
-    configured: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_worker_that_does_not_end_is_named(configured: Path, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(command, "RELEASE_SECONDS", 0.3)
     folder = configured.parent / "state"
 

@@ -100,9 +100,7 @@ def start(bench: Bench, begun: list[Bench]) -> Bench:
     return bench
 
 
-def test_a_round_that_fails_is_reported_once_counted_each_time_and_continued(
-    begun: list[Bench], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_round_that_fails_is_reported_once_counted_each_time_and_continued(begun: list[Bench], caplog) -> None:
     ear = Ear()
     bench = start(Bench(DOWN, ear), begun)
     bench.round()
@@ -144,9 +142,7 @@ def test_evaluations_are_counted_by_group_with_what_they_took_and_what_went_by(b
     assert bench.value("rule_evaluations_total", rule_group="engine") == 0
 
 
-def test_a_rule_that_fails_is_reported_once_and_once_more_when_it_works_again(
-    begun: list[Bench], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_rule_that_fails_is_reported_once_and_once_more_when_it_works_again(begun: list[Bench], caplog) -> None:
     caplog.set_level(logging.INFO)
     two = "label_replace(vector(1), 'x', '1', '', '') or label_replace(vector(1), 'x', '2', '', '')"
     rules = f'{{record: many, expr: "{two}"}}, {{record: a, expr: "vector(1) + on () many"}}'
@@ -222,9 +218,7 @@ def test_after_a_restart_receivers_that_knew_are_not_notified_again_and_others_a
     assert [len(each.heard) for each in (knew, missed, nameless)] == [0, 1, 0]
 
 
-def test_after_a_restart_the_end_of_what_no_rule_watches_any_more_is_reported(
-    tmp_path: Path, begun: list[Bench]
-) -> None:
+def test_after_a_restart_the_end_of_what_no_rule_watches_any_more_is_reported(tmp_path, begun: list[Bench]) -> None:
     run_before(tmp_path)
     ear = Ear(repeats=False)
     taken_up(tmp_path, begun, ear, rules="{alert: Other, expr: vector(0) > 1}")
@@ -268,9 +262,7 @@ def test_the_end_is_written_once_the_last_round_is_over_and_receivers_get_a_mome
     assert len(bench.asked) == asked
 
 
-def test_a_round_that_hangs_at_the_end_delays_nothing_and_writes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_round_that_hangs_at_the_end_delays_nothing_and_writes_nothing(tmp_path: Path, monkeypatch) -> None:
     """What it works on is in no state to be written."""
     monkeypatch.setattr("agent.daemon.rule_manager.CLOSING_SECONDS", 0.05)
     files = Files()
@@ -332,9 +324,7 @@ def test_nothing_is_remembered_of_alerts_that_are_gone(begun: list[Bench]) -> No
     assert remembered() < before
 
 
-def test_a_reload_changes_the_labels_of_sent_alerts_and_how_often_they_are_sent_again(
-    begun: list[Bench],
-) -> None:
+def test_a_reload_changes_the_labels_of_sent_alerts_and_how_often_they_are_sent_again(begun: list[Bench]) -> None:
     ear = Ear()
     bench = start(Bench(DOWN, ear), begun)
     bench.round(up=0.0)
@@ -357,9 +347,7 @@ def test_receivers_that_a_reload_leaves_out_are_stopped_and_the_others_continue(
     assert bench.value("notifications_queued", notifier="leaves") is None
 
 
-def test_what_a_receiver_cannot_deliver_goes_to_the_one_with_another_login_and_to_no_other(
-    begun: list[Bench],
-) -> None:
+def test_what_a_receiver_cannot_deliver_goes_to_the_one_with_another_login_and_to_no_other(begun: list[Bench]) -> None:
     def alertmanager(url: str, **more: Any) -> Alertmanager:
         return Alertmanager(HttpTarget(url, **more), lambda: later(0.0), "")
 

@@ -42,37 +42,7 @@ class Rig:
 
     @property
     def readings(self) -> tuple[Reading, ...]:
-        assert self.hub.latest is not None
         return self.hub.latest.readings
-
-
-class SlowBackend(QuickBackend):
-    """A backend whose third read hangs until it is told otherwise."""
-
-    def __init__(self) -> None:
-        self.reads = 0
-        self.release = threading.Event()
-
-    def read(self, lane: Lane, now: Instant) -> BackendSample:
-        self.reads += 1
-        if self.reads == 3:
-            self.release.wait(10)
-        return BackendSample()
-
-
-def test_a_backend_that_hangs_delays_one_snapshot_and_not_every_one() -> None:
-    backend = SlowBackend()
-    loop = Rig(Settings(fast=0.25), [backend]).loop
-    took = []
-    for _ in range(6):
-        began = time.monotonic()
-        loop.tick()
-        took.append(time.monotonic() - began)
-        time.sleep(0.05)
-    backend.release.set()
-    loop.stop()
-    loop.close(time.sleep)
-    assert [each > 0.15 for each in took] == [False, False, True, False, False, False]
 
 
 class Sick(QuickBackend):
@@ -253,9 +223,7 @@ class Failing:
         raise ZeroDivisionError
 
 
-def test_a_teller_and_a_follower_that_fail_affect_only_themselves_and_are_reported_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_teller_and_a_follower_that_fail_affect_only_themselves_and_are_reported_once(caplog) -> None:
     failing = Failing()
     rig = Rig(Settings(), tellers={"telling lies": failing})
     seen: list[int] = []
@@ -303,7 +271,6 @@ def test_a_tick_waits_for_most_of_its_period_and_not_for_what_was_slow_before(ha
     for _ in range(hang_at):
         began = backend.now
         rig.loop.tick()
-    assert rig.hub.latest is not None
     took = rig.hub.latest.at.mono - began
     backend.release.set()
     rig.loop.close(lambda _: None)

@@ -1,4 +1,4 @@
-"""The main thread: what it starts and ends in which order, whom it tells, and when it feeds systemd's watchdog."""
+"""The main thread: what it starts and ends in which order, what systemd is told, and when its watchdog is fed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from agent.daemon.hub import Hub
+from agent.daemon.reloading import Notifier
 from agent.daemon.service import SWITCH_SECONDS, Service, hurry
 from agent.lib.threads import Threads
 from agent.model import BackendReport, Outcome
@@ -176,9 +178,7 @@ def test_a_reload_is_asked_for_once_for_each_signal(stage: Stage) -> None:
     assert stage.log.count("reloads.ask") == 2
 
 
-def test_it_is_ready_with_the_first_snapshot_and_says_what_there_is_once(
-    stage: Stage, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_it_is_ready_with_the_first_snapshot_and_says_what_there_is_once(stage: Stage, caplog) -> None:
     caplog.set_level(logging.INFO)
 
     def publish() -> None:
@@ -272,3 +272,45 @@ def test_computing_threads_let_the_server_run_sooner_while_many_clients_wait(sta
     pressed = sys.getswitchinterval()
     hurry(False)
     assert (pressed < usual, sys.getswitchinterval()) == (True, usual)
+
+
+class Listener:
+    """The end of a datagram socket at which systemd would listen."""
+
+    def __init__(self, address: str) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind("\0" + address[1:] if address.startswith("@") else address)
+        self.socket.setblocking(False)
+        self.notifier = Notifier({"NOTIFY_SOCKET": address})
+
+    def heard(self) -> list[bytes]:
+        heard = []
+        while True:
+            try:
+                heard.append(self.socket.recv(4096))
+            except BlockingIOError:
+                return heard
+
+
+@pytest.fixture(params=["a file", "an abstract name"])
+def listener(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listener]:
+    file = str(tmp_path_factory.mktemp("s") / "n")
+    made = Listener(file if request.param == "a file" else f"@coldplate-test-{os.getpid()}")
+    with made.socket:
+        yield made
+
+
+def test_assignments_are_lines_of_one_message(listener: Listener) -> None:
+    listener.notifier.send(READY=1, STATUS="8 GPUs")
+    assert listener.heard() == [b"READY=1\nSTATUS=8 GPUs"]
+
+
+def test_a_listener_that_is_gone_is_no_reason_to_stop(listener: Listener) -> None:
+    listener.socket.close()
+    listener.notifier.send(READY=1)
+
+
+def test_without_systemd_no_socket_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "socket", None)
+    for environment in ({}, {"NOTIFY_SOCKET": ""}):
+        Notifier(environment).send(READY=1)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from agent.model import Reason
 from tests import warm
 from tests.equipment.conftest import BASE, Cooled
 
@@ -28,9 +27,7 @@ def newer(node: Cooled, chassis: str = "c", intake: Any = 27.5, **fans: Any) -> 
         "TemperatureSummaryCelsius": {"Intake": {"Reading": intake}}
     }
     node.serve(
-        chassis,
-        Fans=node.collection(f"{below}/Fans", fans),
-        ThermalMetrics={"@odata.id": f"{below}/ThermalMetrics"},
+        chassis, Fans=node.collection(f"{below}/Fans", fans), ThermalMetrics={"@odata.id": f"{below}/ThermalMetrics"}
     )
 
 
@@ -98,8 +95,7 @@ def test_a_controller_with_both_is_read_once(cooled: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    "status",
-    [{"State": "Disabled"}, {"State": "UnavailableOffline"}, {"Health": "Fine"}, {"State": 7}],
+    "status", [{"State": "Disabled"}, {"State": "UnavailableOffline"}, {"Health": "Fine"}, {"State": 7}]
 )
 def test_a_fan_that_is_not_known_to_work_is_unavailable_and_its_speed_is_nothing(cooled: Make, status: Any) -> None:
     node = cooled()
@@ -153,28 +149,3 @@ def test_one_sample_of_the_command_has_what_the_daemon_shows(cooled: Make, tmp_p
     lines = ended.output.decode().splitlines()
     assert ('coldplate_chassis_fan_state{chassis="c",fan="Fan1",state="ok"} 1' in lines) is answers
     assert ('coldplate_chassis_intake_temperature_celsius{chassis="c",sensor="intake"} 27.5' in lines) is answers
-
-
-def test_a_fan_that_is_not_listed_any_more_is_unavailable(cooled: Make) -> None:
-    node = cooled()
-    newer(node, intake=None, Fan1=fan(), Fan2=fan())
-    node.read()
-    node.controller.documents[f"{BASE}/c/ThermalSubsystem/Fans"] = {
-        "Members": [{"@odata.id": f"{BASE}/c/ThermalSubsystem/Fans/Fan2"}]
-    }
-    node.read(700.0)
-    assert {key for key in shown(node) if " " in key and key.startswith("Fan")} == {"Fan1 unavailable", "Fan2 ok"}
-
-
-def test_while_the_controller_is_silent_no_fan_is_well_and_values_are_missing(cooled: Make) -> None:
-    node = cooled()
-    newer(node, Fan1=fan())
-    node.read()
-    node.controller.expect_login("bmc", "secret")
-    node.read()
-    sample = node.read()
-    states = {dict(each.labels)["state"]: each.value for each in sample.readings}
-    assert states == {"ok": 0, "warning": 0, "critical": 0, "unavailable": 1}
-    missing = {each.metric.name for each in sample.gaps}
-    assert {"coldplate_chassis_fan_speed_ratio", "coldplate_chassis_intake_temperature_celsius"} <= missing
-    assert {each.reason for each in sample.gaps} <= set(Reason)

@@ -8,23 +8,19 @@ import logging
 import socket
 import struct
 import threading
-import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 import pytest
 
 from exporters.deferred import Deferred
 from exporters.http_messages import Request, Response
-
-if TYPE_CHECKING:
-    from conftest import Client, Running, Serve
+from tests.exporters.conftest import Client, Running, Serve
+from tests.waiting import wait_until
 
 GET = b"GET /%s HTTP/1.1\r\nHost: n\r\n\r\n"
 LATE = Response(HTTPStatus.GATEWAY_TIMEOUT, b"later than late")
-Eventually = Callable[[Callable[[], bool]], None]
 
 
 class Promises:
@@ -70,9 +66,7 @@ def nobody_collects() -> Iterator[None]:
 
 @pytest.mark.usefixtures("nobody_collects")
 @pytest.mark.parametrize("patience", [30.0, 0.05])
-def test_a_promise_is_gone_with_its_answer_without_a_collection(
-    serve: Serve, eventually: Eventually, patience: float
-) -> None:
+def test_a_promise_is_gone_with_its_answer_without_a_collection(serve: Serve, patience: float) -> None:
     """It holds a page. The collector comes seldom where little garbage is made, and never to what a reload froze."""
     made: list[weakref.ref[Traced]] = []
     kept: list[Traced] = []
@@ -86,28 +80,26 @@ def test_a_promise_is_gone_with_its_answer_without_a_collection(
 
     client = serve(handler).client()
     client.send(GET % b"kept")
-    eventually(lambda: bool(made))
+    wait_until(lambda: bool(made))
     if patience > 1.0:
         kept.pop().answer(Response(HTTPStatus.OK, b"at last"))
     assert client.response()[0] == (HTTPStatus.OK if patience > 1.0 else LATE.status)
     kept.clear()
-    eventually(lambda: made[0]() is None)
+    wait_until(lambda: made[0]() is None)
 
 
-def waiting(running: Running, promises: Promises, eventually: Eventually, request: bytes = GET % b"later") -> Client:
+def waiting(running: Running, promises: Promises, request: bytes = GET % b"later") -> Client:
     """A client whose answer has been promised."""
     before = len(promises.made)
     client = running.client()
     client.send(request)
-    eventually(lambda: len(promises.made) == before + 1)
+    wait_until(lambda: len(promises.made) == before + 1)
     return client
 
 
-def test_the_answer_arrives_from_another_thread_and_nothing_waits_meanwhile(
-    serve: Serve, promises: Promises, eventually: Eventually
-) -> None:
+def test_the_answer_arrives_from_another_thread_and_nothing_waits_meanwhile(serve: Serve, promises: Promises) -> None:
     running = serve(promises)
-    clients = [waiting(running, promises, eventually) for _ in range(10)]
+    clients = [waiting(running, promises) for _ in range(10)]
     for _ in range(10):
         assert running.get("/now")[2] == b"/now"
     threading.Thread(target=promises.keep).start()
@@ -124,12 +116,12 @@ def test_an_answer_that_is_there_at_once_is_given_at_once(serve: Serve) -> None:
     assert serve(handler).get()[2] == b"here"
 
 
-def test_answers_keep_their_order_on_a_connection(serve: Serve, promises: Promises, eventually: Eventually) -> None:
+def test_answers_keep_their_order_on_a_connection(serve: Serve, promises: Promises) -> None:
     running = serve(promises)
     requests = b"".join(GET % path for path in (b"now", b"later", b"then", b"later2"))
-    client = waiting(running, promises, eventually, requests + b"GET /end HTTP/1.0\r\n\r\n")
+    client = waiting(running, promises, requests + b"GET /end HTTP/1.0\r\n\r\n")
     promises.keep()
-    eventually(lambda: len(promises.made) == 2)
+    wait_until(lambda: len(promises.made) == 2)
     promises.keep(b"again")
     answers = client.rest().split(b"HTTP/1.1 200 OK\r\n")
     assert [each.partition(b"\r\n\r\n")[2] for each in answers[1:]] == [
@@ -150,12 +142,10 @@ def test_a_promise_that_is_not_kept_in_time_is_answered_so_and_the_connection_li
     assert client.response()[2] == b"/now"
 
 
-def test_head_and_the_last_request_of_a_connection_are_answered_as_ever(
-    serve: Serve, promises: Promises, eventually: Eventually
-) -> None:
+def test_head_and_the_last_request_of_a_connection_are_answered_as_ever(serve: Serve, promises: Promises) -> None:
     running = serve(promises)
-    head = waiting(running, promises, eventually, b"HEAD /later HTTP/1.1\r\nHost: n\r\n\r\n")
-    last = waiting(running, promises, eventually, b"GET /later HTTP/1.0\r\n\r\n")
+    head = waiting(running, promises, b"HEAD /later HTTP/1.1\r\nHost: n\r\n\r\n")
+    last = waiting(running, promises, b"GET /later HTTP/1.0\r\n\r\n")
     promises.keep()
     answer = http.client.HTTPResponse(head.sock, method="HEAD")
     answer.begin()
@@ -163,49 +153,29 @@ def test_head_and_the_last_request_of_a_connection_are_answered_as_ever(
     assert last.rest().endswith(b"\r\n\r\nat last")
 
 
-def test_a_client_that_breaks_off_leaves_its_place_and_work_for_it_stops(
-    serve: Serve, promises: Promises, eventually: Eventually
-) -> None:
+def test_a_client_that_breaks_off_leaves_its_place_and_work_for_it_stops(serve: Serve, promises: Promises) -> None:
     running = serve(promises)
-    client = waiting(running, promises, eventually)
+    client = waiting(running, promises)
     client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()  # with a reset
-    eventually(lambda: running.server.connections == 0)
+    wait_until(lambda: running.server.connections == 0)
     assert promises.abandoned == 1
     promises.keep()
     assert running.get("/now")[2] == b"/now"
 
 
-def test_a_client_that_hangs_up_silently_costs_nothing_but_its_place(
-    serve: Serve, promises: Promises, eventually: Eventually
-) -> None:
+def test_a_client_that_has_sent_all_and_half_closed_gets_its_answer(serve: Serve, promises: Promises) -> None:
     running = serve(promises)
-    waiting(running, promises, eventually).close()
-    before = time.process_time()
-    for _ in range(20):
-        assert running.get("/now")[2] == b"/now"
-        time.sleep(0.01)
-    assert time.process_time() - before < 0.15  # no spinning on the end of its stream
-    promises.keep()
-    eventually(lambda: running.server.connections == 0)
-
-
-def test_a_client_that_has_sent_all_and_half_closed_gets_its_answer(
-    serve: Serve, promises: Promises, eventually: Eventually
-) -> None:
-    running = serve(promises)
-    client = waiting(running, promises, eventually)
+    client = waiting(running, promises)
     client.sock.shutdown(socket.SHUT_WR)
     assert running.get("/now")[2] == b"/now"
     promises.keep()
     assert client.rest().endswith(b"at last")
 
 
-def test_a_client_that_keeps_sending_while_it_waits_is_not_read_without_end(
-    serve: Serve, promises: Promises, eventually: Eventually
-) -> None:
+def test_a_client_that_keeps_sending_while_it_waits_is_not_read_without_end(serve: Serve, promises: Promises) -> None:
     running = serve(promises)
-    client = waiting(running, promises, eventually)
+    client = waiting(running, promises)
     client.sock.setblocking(False)
     sent = 0
     try:
@@ -220,9 +190,9 @@ def test_a_client_that_keeps_sending_while_it_waits_is_not_read_without_end(
     assert client.sock.recv(1000).startswith(b"HTTP/1.1 200 OK")
 
 
-def test_stopping_answers_those_who_wait(serve: Serve, promises: Promises, eventually: Eventually) -> None:
+def test_stopping_answers_those_who_wait(serve: Serve, promises: Promises) -> None:
     running = serve(promises)
-    client = waiting(running, promises, eventually)
+    client = waiting(running, promises)
     stopper = threading.Thread(target=running.server.stop)
     stopper.start()
     answer = client.rest()

@@ -60,12 +60,9 @@ class Child:
                 [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True,
                 cwd=ROOT,
             )  # fmt: skip
-        assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
 
     def tell(self, command: str) -> str:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.write(f"{command}\n")
         self._process.stdin.flush()
         return self._process.stdout.readline().strip()

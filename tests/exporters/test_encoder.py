@@ -1,15 +1,20 @@
-"""The pages say what the snapshot holds, judged by prometheus_client's own parsers."""
+"""The pages say what the snapshot holds, judged by prometheus_client: its parsers, and its own pages."""
 
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client import Metric as ClientMetric
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
@@ -30,6 +35,7 @@ from agent.model import (
     Snapshot,
     Unit,
 )
+from exporters.collector import SnapshotCollector, write_textfile
 from exporters.encoder import Encoder, Format, openmetrics_kinds
 from tests.frames import snapshot_of
 
@@ -100,10 +106,7 @@ def readings(draw: st.DrawFn) -> Reading:
     return Reading(Series(row, draw(ENTITIES[row.entity]), labels), value)
 
 
-snapshots = st.builds(
-    lambda held: snapshot_of(1, Instant(0.0, 0.0), tuple(held)),
-    st.lists(readings(), max_size=8),
-)
+snapshots = st.builds(lambda held: snapshot_of(1, Instant(0.0, 0.0), tuple(held)), st.lists(readings(), max_size=8))
 
 
 @pytest.mark.parametrize("fmt", Format)
@@ -165,20 +168,14 @@ def test_kinds_become_the_types_of_openmetrics_with_units(full_snapshot: Snapsho
 
 def test_an_openmetrics_family_name_that_is_taken_falls_back_to_the_whole_name() -> None:
     rows = [
-        made("a_total", Kind.COUNTER),
-        made("a"),
-        made("b_total", Kind.COUNTER),
-        made("b_info", Kind.INFO),
+        made("a_total", Kind.COUNTER), made("a"), made("b_total", Kind.COUNTER), made("b_info", Kind.INFO),
         made("DCGM_FI_DEV_X", Kind.COUNTER),
-    ]
+    ]  # fmt: skip
     kinds = openmetrics_kinds(rows)
     assert kinds == [
-        ("a_total", "unknown"),
-        ("a", "gauge"),
-        ("b", "counter"),
-        ("b_info", "unknown"),
+        ("a_total", "unknown"), ("a", "gauge"), ("b", "counter"), ("b_info", "unknown"),
         ("DCGM_FI_DEV_X", "unknown"),
-    ]
+    ]  # fmt: skip
     snapshot = holding(*(Reading(Series(row, GPU), 1) for row in rows))
     assert samples(render(snapshot, Format.OPENMETRICS), Format.OPENMETRICS) == held(snapshot)
 
@@ -300,3 +297,39 @@ def test_no_two_rows_of_the_catalogue_share_an_openmetrics_family() -> None:
     kinds = openmetrics_kinds(catalogue.ROWS)
     fallen_back = [row.name for row, (_, kind) in zip(catalogue.ROWS, kinds, strict=True) if kind == "unknown"]
     assert fallen_back == []
+
+
+GENERATE: dict[Format, Callable[[CollectorRegistry], bytes]] = {
+    Format.TEXT: generate_latest,
+    Format.OPENMETRICS: generate_openmetrics,
+}
+
+
+@pytest.mark.parametrize("fmt", Format)
+def test_both_ways_give_the_same_families(full_snapshot: Snapshot, fmt: Format) -> None:
+    registry = CollectorRegistry()
+    registry.register(SnapshotCollector(lambda: full_snapshot, clock=lambda: 100.25))
+    ours = Encoder().render(full_snapshot, fmt, 0.25)
+    assert families(ours.decode(), fmt) == families(GENERATE[fmt](registry).decode(), fmt)
+
+
+def test_before_the_first_sample_there_are_no_families() -> None:
+    assert list(SnapshotCollector(lambda: None).collect()) == []
+
+
+def test_a_textfile_holds_the_snapshot_without_its_age(full_snapshot: Snapshot, tmp_path: Path) -> None:
+    path = tmp_path / "coldplate.prom"
+    path.write_text("older")
+    write_textfile(full_snapshot, path)
+    page = Encoder().render(full_snapshot, Format.TEXT, 0.0)
+    expected = [each for each in families(page.decode(), Format.TEXT) if each.name != "coldplate_sample_age_seconds"]
+    assert families(path.read_bytes().decode(), Format.TEXT) == expected
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_serving_does_not_import_the_client_library() -> None:
+    script = "import sys, exporters.routes, exporters.server; print('prometheus_client' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
+    )
+    assert done.stdout == "False\n"

@@ -1,7 +1,8 @@
-"""What the page at `/` says about alerts."""
+"""What the page at `/` says about alerts, and that the terminal and the log say the same of an alert and of a pause."""
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,9 +10,32 @@ from typing import Any, cast
 
 import pytest
 
-from agent.model import Alert, GroupReport, Instant, Phase, RuleHealth, RuleReport
+from agent.catalogue import BY_NAME
+from agent.commands.top.screen.node_diagnosis import diagnose
+from agent.commands.top.screen.node_samples import Traffic
+from agent.commands.top.screen.node_view import view_of
+from agent.commands.top.screen.panes import alert_lines
+from agent.commands.top.screen.text_layout import TextLayout
+from agent.model import (
+    Alert,
+    BackendReport,
+    Gap,
+    Gpu,
+    GroupReport,
+    Instant,
+    Outcome,
+    Phase,
+    Reading,
+    Reason,
+    RuleHealth,
+    RuleReport,
+    Series,
+    Snapshot,
+)
+from alerts.notify.log import LogReceiver
+from alerts.notify.receiver import Notice
 from exporters.landing_alerts import MAX_ROWS
-from exporters.markup import TEXT_MAX
+from exporters.markup import TEXT_MAX, Tone
 from tests.asking import context, overview
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
@@ -20,11 +44,7 @@ NOW = 1_700_000_000.0
 
 
 def alert(
-    name: str,
-    phase: Phase = Phase.FIRING,
-    age: float = 60.0,
-    summary: str | None = None,
-    **labels: str,
+    name: str, phase: Phase = Phase.FIRING, age: float = 60.0, summary: str | None = None, **labels: str
 ) -> Alert:
     pairs = tuple(sorted({"alertname": name, **labels}.items()))
     annotations = {} if summary is None else {"summary": summary}
@@ -186,15 +206,10 @@ def test_an_alert_leads_to_the_runbook_that_the_agent_serves_or_to_the_one_that_
     alerts = [replace(alert(name, instance="n1"), annotations={"runbook_url": url}) for name, url in addresses.items()]
     served = ("GpuHot", "RackPowerHigh", "GpuLost", "GpuCountWrong", "Other", "Bare", "Relative")
     assert sorted(runbooks(page(*alerts, served=served))) == [
-        "/runbooks/GpuHot",
-        "/runbooks/GpuLost",
-        "/runbooks/RackPowerHigh",
-        "/runbooks/Relative",
-        "HTTPS://wiki.example/loud",
-        "http://n1/runbooks/Another",
-        "https://wiki.example/own?a=1&amp;b=2",
+        "/runbooks/GpuHot", "/runbooks/GpuLost", "/runbooks/RackPowerHigh", "/runbooks/Relative",
+        "HTTPS://wiki.example/loud", "http://n1/runbooks/Another", "https://wiki.example/own?a=1&amp;b=2",
         "https://wiki.example/runbooks/GpuCountWrong",
-    ]
+    ]  # fmt: skip
 
 
 def test_firing_alerts_are_above_the_gpus_and_their_absence_below() -> None:
@@ -202,3 +217,37 @@ def test_firing_alerts_are_above_the_gpus_and_their_absence_below() -> None:
     assert fires.index("<h2>Alerts") < fires.index("<h2>GPUs")
     calm = page(alert("A", Phase.PENDING), gpu=True)
     assert calm.index("<h2>Alerts") > calm.index("<h2>GPUs")
+
+
+CAUSE = "its peers are blocked on this GPU"
+FIRING = Alert(
+    "GpuLost", (("alertname", "GpuLost"), ("severity", "critical")), Phase.FIRING, 0.0, NOW - 60,
+    annotations={"summary": "GPU 3 is gone", "description": CAUSE},
+)  # fmt: skip
+
+
+def paused() -> Snapshot:
+    detail = "coldplate pause has released the driver until 2026-11-24T18:13:52Z"
+    gpus = [Gpu(str(number), f"GPU-{number}") for number in range(2)]
+    facts = (("slot", "0000:1b:00.0"), ("serial", "1"), ("model", "H100"))
+    readings = [Reading(Series(BY_NAME["coldplate_gpu_info"], gpu, facts), 1) for gpu in gpus]
+    gaps = tuple(Gap(BY_NAME["coldplate_gpu_sample_age_seconds"], gpu, Reason.PAUSED, detail) for gpu in gpus)
+    return snapshot_of(1, Instant(100.0, NOW), readings, [BackendReport("nvml", Outcome.ABSENT, 0.0, detail, gaps, 0)])
+
+
+def test_a_released_driver_is_a_pause_and_not_the_loss_of_all_gpus() -> None:
+    text = overview(context(paused()))
+    assert "until 2026-11-24T18:13:52Z" in text
+    assert "answer, missing" not in text and "Bad" not in text
+    found = diagnose([view_of("n", "here", paused(), Traffic())], NOW)
+    assert [each.tone for each in found] == [Tone.WARN]
+    assert "until 2026-11-24T18:13:52Z" in found[0].text
+
+
+def test_the_description_of_an_alert_is_on_the_page_in_top_and_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    assert CAUSE in page(FIRING)
+    node = replace(view_of("n", "here", paused(), Traffic()), alerts=[FIRING])
+    assert any(CAUSE in line.plain for line in alert_lines([node], NOW, TextLayout(120)))
+    caplog.set_level(logging.INFO, "coldplate.alert")
+    LogReceiver().put([Notice(FIRING, NOW + 60)], NOW)
+    assert getattr(caplog.records[0], "facts")["description"] == CAUSE  # noqa: B009 - a field of ours

@@ -273,10 +273,7 @@ def test_old_data_and_a_source_that_cannot_be_read_are_shown_first() -> None:
     report = BackendReport("infiniband", Outcome.FAILED, 0.1, detail="no answer")
     text = page(node(), reports=(report,), ready=(False, "the last sample is 40 s old"))
     assert banner(text)[0] == "bad"
-    assert banner(text)[2] == [
-        "not ready: the last sample is 40 s old",
-        "infiniband cannot be read: no answer",
-    ]
+    assert banner(text)[2] == ["not ready: the last sample is 40 s old", "infiniband cannot be read: no answer"]
 
 
 def test_ports_that_are_down_or_slow_come_first_and_a_disabled_one_is_no_trouble() -> None:

@@ -7,10 +7,9 @@ import logging
 import selectors
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,12 +17,10 @@ from agent.lib.threads import KeptThread, Threads, ThreadState
 from exporters import server as server_module
 from exporters.deferred import Deferred
 from exporters.http_messages import Request, Response
-
-if TYPE_CHECKING:
-    from conftest import Running, Serve
+from tests.exporters.conftest import Running, Serve
+from tests.waiting import wait_until
 
 GET = b"GET /a HTTP/1.1\r\nHost: n\r\n\r\n"
-Eventually = Callable[[Callable[[], bool]], None]
 
 
 class Fault:
@@ -66,9 +63,7 @@ def provoke(running: Running, fault: Fault, place: int) -> None:
     fault.arm(0)
 
 
-def test_a_clock_that_fails_at_any_call_does_not_end_the_service(
-    serve: Serve, caplog: pytest.LogCaptureFixture, eventually: Eventually
-) -> None:
+def test_a_clock_that_fails_at_any_call_does_not_end_the_service(serve: Serve, caplog) -> None:
     fault = Fault(OSError("no clock"))
 
     def clock() -> float:
@@ -85,9 +80,7 @@ def test_a_clock_that_fails_at_any_call_does_not_end_the_service(
 
 
 @pytest.mark.parametrize("method", ["select", "register", "modify", "unregister", "get_map"])
-def test_a_selector_that_fails_at_any_call_does_not_end_the_service(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, method: str
-) -> None:
+def test_a_selector_that_fails_at_any_call_does_not_end_the_service(serve: Serve, monkeypatch, method: str) -> None:
     fault = Fault(OSError(errno.EBADF, "Bad file descriptor"))
 
     whole = getattr(selectors.DefaultSelector, method)
@@ -107,7 +100,7 @@ def test_a_selector_that_fails_at_any_call_does_not_end_the_service(
 
 
 def test_a_client_that_the_selector_cannot_forget_does_not_harm_the_one_that_gets_its_descriptor(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = [False]
 
@@ -122,35 +115,33 @@ def test_a_client_that_the_selector_cannot_forget_does_not_harm_the_one_that_get
     for _ in range(10):
         broken[0] = True
         gone = running.client()
-        eventually(lambda: running.server.connections == 1)
+        wait_until(lambda: running.server.connections == 1)
         gone.close()
-        eventually(lambda: running.server.connections == 0)
+        wait_until(lambda: running.server.connections == 0)
         broken[0] = False
         heir = running.client()
         heir.send(GET[:10])
-        eventually(lambda: running.server.connections == 1)
+        wait_until(lambda: running.server.connections == 1)
         heir.send(GET[10:])
         assert heir.response()[0] == 200
         heir.close()
-        eventually(lambda: running.server.connections == 0)
+        wait_until(lambda: running.server.connections == 0)
 
 
-def test_a_selector_that_is_gone_for_good_is_replaced_and_takes_no_client_along(
-    serve: Serve, eventually: Eventually
-) -> None:
+def test_a_selector_that_is_gone_for_good_is_replaced_and_takes_no_client_along(serve: Serve) -> None:
     running = serve()
     client = running.client()
     for _ in range(2):  # after the second one it is certainly known to the selector
         client.send(GET)
         assert client.response()[0] == 200
-    running.server._selector._selector.close()  # the kernel's side of it alone, under our feet
+    running.server._selector._selector.close()  # type: ignore[attr-defined]  # the kernel's side of it alone, under our feet
 
     def serves() -> bool:
         with suppress(OSError):  # those who come at that moment may be lost
             return running.get("/new")[2] == b"GET /new"
         return False
 
-    eventually(serves)
+    wait_until(serves)
     client.send(GET)
     assert client.response()[2] == b"GET /a"
 
@@ -207,7 +198,7 @@ def test_a_thread_that_fails_begins_again_with_its_clients(serve: Serve) -> None
         assert threads.states() == [ThreadState("http", False, falls)]  # until it has gone well for a while
 
 
-def test_a_server_whose_thread_fails_with_every_client_can_be_stopped(serve: Serve, eventually: Eventually) -> None:
+def test_a_server_whose_thread_fails_with_every_client_can_be_stopped(serve: Serve) -> None:
     def handler(request: Request) -> Response:
         raise SystemExit
 
@@ -215,7 +206,7 @@ def test_a_server_whose_thread_fails_with_every_client_can_be_stopped(serve: Ser
     running = serve(handler, threads=threads)
     client = running.client()
     client.send(GET)
-    eventually(lambda: threads.states()[0].restarts > 0)
+    wait_until(lambda: threads.states()[0].restarts > 0)
     running.server.stop()
     assert client.rest() == b""
     assert running.server.addresses == []
@@ -245,13 +236,11 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_the_loop_shows_that_it_goes_round_also_when_it_is_quiet(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, eventually: Eventually
-) -> None:
+def test_the_loop_shows_that_it_goes_round_also_when_it_is_quiet(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "HEARTBEAT_SECONDS", 0.02)
     seen = turns(monkeypatch)
     serve()
-    eventually(lambda: len(seen) > 5)
+    wait_until(lambda: len(seen) > 5)
 
 
 def test_the_loop_does_not_go_round_for_nothing(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

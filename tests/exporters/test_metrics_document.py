@@ -1,4 +1,4 @@
-"""The metrics reference is complete, and the committed one is current."""
+"""The metrics reference and the names of other exporters after it are complete, and the committed ones current."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 from agent import catalogue
 from exporters import metrics_document
+from exporters.compatibility import PROFILES
+from tests.lab.generate import migration_document
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -49,3 +51,16 @@ def test_a_factor_is_in_words_and_says_which_way_it_goes() -> None:
 def test_every_line_of_a_table_has_the_same_number_of_cells() -> None:
     lines = [line.replace(r"\|", "") for line in metrics_document.render().splitlines() if line.startswith("|")]
     assert {line.count("|") for line in lines} == {10}
+
+
+def test_the_committed_names_of_others_are_current() -> None:
+    assert REFERENCE.read_text(encoding="utf-8").endswith(migration_document.render()), (
+        "docs/metrics.md is not what the tables say: make generate"
+    )
+
+
+def test_every_name_of_another_exporter_is_there_once() -> None:
+    lines = migration_document.render().splitlines()
+    for profile in PROFILES.values():
+        for name in {each.name for each in profile.names} | {each.name for each in profile.not_served}:
+            assert sum(line.startswith(f"| `{name}` |") for line in lines) == 1, name

@@ -39,17 +39,6 @@ def told(answer: Deferred) -> tuple[int, bytes] | None:
     return None if answer.response is None else (answer.response.status, answer.response.body)
 
 
-def test_the_answer_says_how_the_reload_went(main: Main) -> None:
-    reloads = ReloadRequests(main)
-    first = ask(reloads)
-    assert told(first) is None
-    main.begun[0](True, "configuration reloaded")
-    second = ask(reloads)
-    main.begun[1](False, "line 3: unknown key")
-    assert told(first) == (200, b"configuration reloaded\n")
-    assert told(second) == (500, b"line 3: unknown key\n")
-
-
 def test_those_who_ask_during_a_reload_share_the_next_one(main: Main) -> None:
     """The file may have changed while the first was under way: its end says nothing to them."""
     reloads = ReloadRequests(main)

@@ -14,7 +14,7 @@ from collections.abc import Callable, KeysView
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -40,10 +40,8 @@ from exporters.http_messages import Request, Response
 from exporters.reloads import Begin
 from exporters.routes import Routes
 from tests.asking import ask
+from tests.exporters.conftest import FakeClock
 from tests.frames import frame_of, snapshot_of
-
-if TYPE_CHECKING:
-    from conftest import FakeClock
 
 
 @pytest.fixture
@@ -340,10 +338,7 @@ def test_the_landing_page_shouts_when_the_devices_are_synthetic(view: RouteConte
 
 def test_the_landing_page_shows_zero_as_zero_and_absent_as_absent(view: RouteContext, full_snapshot: Snapshot) -> None:
     series = {each.metric.name: each.series for each in full_snapshot.readings}
-    readings = (
-        Reading(series["coldplate_gpu_up"], 0),
-        Reading(series["coldplate_gpu_power_watts"], 0.0),
-    )
+    readings = (Reading(series["coldplate_gpu_up"], 0), Reading(series["coldplate_gpu_power_watts"], 0.0))
     page = get(Routes(replace(view, latest=lambda: snapshot_of(1, Instant(100.0, 0.0), readings))), "/").body.decode()
     assert "0 of 1 answer" in page
     assert "✖ no answer" in page

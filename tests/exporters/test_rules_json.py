@@ -136,34 +136,19 @@ def test_a_group_its_alerting_rule_and_its_alert_are_shown_in_full() -> None:
     (group,) = groups_of("rule_name[]=GpuHot")
     (rule,) = group.pop("rules")
     assert group == {
-        "name": "thermal",
-        "file": "/etc/b.yml",
-        "interval": 7.5,
-        "limit": 20,
-        "evaluationTime": 0.001,
+        "name": "thermal", "file": "/etc/b.yml", "interval": 7.5, "limit": 20, "evaluationTime": 0.001,
         "lastEvaluation": "2023-11-14T22:14:20Z",
-    }
+    }  # fmt: skip
     shown = {
-        "labels": {"alertname": "GpuHot", "gpu": "0"},
-        "annotations": {"summary": "GPU 0 is hot"},
-        "state": "firing",
-        "activeAt": "2023-11-14T22:13:20.25Z",
-        "value": "1e+00",
-    }
+        "labels": {"alertname": "GpuHot", "gpu": "0"}, "annotations": {"summary": "GPU 0 is hot"}, "state": "firing",
+        "activeAt": "2023-11-14T22:13:20.25Z", "value": "1e+00",
+    }  # fmt: skip
     assert rule.pop("alerts") == [shown] == alerts(alert(annotations={"summary": "GPU 0 is hot"}))
     assert rule == {
-        "state": "firing",
-        "name": "GpuHot",
-        "query": "temperature > 90",
-        "duration": 60,
-        "keepFiringFor": 2.5,
-        "labels": {"severity": "critical"},
-        "annotations": {"summary": "GPU {{ $labels.gpu }} is hot"},
-        "health": "ok",
-        "evaluationTime": 0.0005,
-        "lastEvaluation": "2023-11-14T22:14:20Z",
-        "type": "alerting",
-    }
+        "state": "firing", "name": "GpuHot", "query": "temperature > 90", "duration": 60, "keepFiringFor": 2.5,
+        "labels": {"severity": "critical"}, "annotations": {"summary": "GPU {{ $labels.gpu }} is hot"},
+        "health": "ok", "evaluationTime": 0.0005, "lastEvaluation": "2023-11-14T22:14:20Z", "type": "alerting",
+    }  # fmt: skip
 
 
 def test_whole_numbers_have_no_fraction() -> None:

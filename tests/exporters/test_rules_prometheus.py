@@ -146,13 +146,10 @@ def comparable(value: Any, key: str = "") -> Any:
 @pytest.mark.parametrize(
     "path",
     [
-        "/api/v1/alerts",
-        "/api/v1/rules",
-        "/api/v1/rules?type=alert",
-        "/api/v1/rules?type=record",
+        "/api/v1/alerts", "/api/v1/rules", "/api/v1/rules?type=alert", "/api/v1/rules?type=record",
         "/api/v1/rules?type=x",
     ],
-)
+)  # fmt: skip
 def test_we_answer_as_prometheus_does(
     theirs: Callable[[str], tuple[int, Any]], ours: Callable[[str], tuple[int, Any]], path: str
 ) -> None:

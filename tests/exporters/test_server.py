@@ -7,14 +7,11 @@ import logging
 import threading
 import time
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 import pytest
 
 from exporters.http_messages import Request, Response
-
-if TYPE_CHECKING:
-    from conftest import Serve
+from tests.exporters.conftest import Serve
 
 GET = b"GET /%s HTTP/1.1\r\nHost: n\r\n\r\n"
 
@@ -81,9 +78,7 @@ def test_a_client_that_asks_before_it_sends_its_body_is_told_to_continue(serve: 
     assert client.response()[2] == b"POST /a body"
 
 
-def test_a_handler_that_fails_costs_its_answer_and_one_log_entry(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_handler_that_fails_costs_its_answer_and_one_log_entry(serve: Serve, caplog) -> None:
     def handler(request: Request) -> Response:
         if request.path == "/bad":
             raise ZeroDivisionError("our bug")
@@ -97,22 +92,6 @@ def test_a_handler_that_fails_costs_its_answer_and_one_log_entry(
     (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert record.exc_info is not None
     assert "/bad" in record.getMessage()
-
-
-def test_there_is_no_access_log(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        serve().get("/a")
-    assert caplog.records == []
-
-
-def test_everything_happens_in_one_thread(serve: Serve) -> None:
-    before = threading.active_count()
-    running = serve()
-    clients = [running.client() for _ in range(20)]
-    for client in clients:
-        client.send(GET % b"a")
-        assert client.response()[0] == 200
-    assert threading.active_count() == before + 1
 
 
 def test_stopping_hangs_up_and_ends_the_thread(serve: Serve) -> None:

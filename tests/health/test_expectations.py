@@ -1,7 +1,8 @@
-"""What is shipped is read, recognised and met by the machine that it is for; a site's mistakes are told in one line."""
+"""What is shipped is read, recognised and met by its machine; a site's mistakes; and what the agent tells of them."""
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 
@@ -9,7 +10,18 @@ import pytest
 
 from agent.backends.synthetic.machines import TOPOLOGIES as MACHINES
 from agent.catalogue import BY_NAME
-from agent.health.examination import CHECKS, FACTS, examined, expected_of, view_of
+from agent.health import gpu_states, port_states
+from agent.health.examination import (
+    CHECKS,
+    FACTS,
+    FIRST_SECONDS,
+    SETTLED_SECONDS,
+    ExpectationChoice,
+    ExpectationSeries,
+    examined,
+    expected_of,
+    view_of,
+)
 from agent.health.expectations import (
     GENERIC,
     SHIPPED,
@@ -24,10 +36,9 @@ from agent.health.expectations import (
 )
 from agent.health.learned_node import learned, written
 from agent.health.verdicts import Verdict
-from agent.model import IbPort, Instant, Node, Reading, Series
+from agent.model import IbPort, Instant, Node, Reading, Series, Snapshot
 from tests.frames import snapshot_of
 
-ROOT = Path(__file__).resolve().parents[2]
 ALL = {check.name for check in CHECKS}
 OF_MACHINE = {"dgx-a100": "dgx-a100", "dgx-h100": "dgx-h100", "dgx-h200": "dgx-h200", "dgx-b200": "hgx-b200",
               "gb200-tray": "gb200-tray", "dgx-h100-optics": "dgx-h100",
@@ -169,3 +180,90 @@ def test_an_expectation_of_one_fact_leaves_all_others_alone(machine) -> None:
     expected = Expected("mine", NodeExpectations("mine", ports=12))
     short = [each for each in examined(view, expected, FACTS) if each.is_met is False]
     assert [(each.name, each.verdict) for each in short] == [("infiniband-ports", Verdict.CRITICAL)]
+
+
+RULES = Path(__file__).parents[2] / "alerts" / "rules"
+
+
+@pytest.mark.parametrize(
+    ("file", "expression"),
+    [
+        ("thermal", f"gpu:temperature_margin_celsius:avg2m <= {gpu_states.MARGIN_CELSIUS:g}"),
+        ("thermal", f"coldplate_gpu_memory_temperature_mean_celsius >= {gpu_states.MEMORY_HOT_CELSIUS:g}"),
+        ("imbalance", f">= {gpu_states.BUSY:g}) - {gpu_states.BEHIND:g}"),
+        ("infiniband", f"{port_states.BELOW_RATE:g} * quantile by"),
+    ],
+)
+def test_a_threshold_is_that_of_the_rule(file: str, expression: str) -> None:
+    assert expression in re.sub(r"\s+", " ", (RULES / f"{file}.yml").read_text())
+
+
+def test_the_shipped_expectations_have_the_margin_that_every_gpu_needs() -> None:
+    margins = {load_expectations(name).node.gpu_temperature_margin_celsius for name in shipped_names()}
+    assert margins - {None} == {gpu_states.MARGIN_CELSIUS}
+
+
+class Watched:
+    """The series of a node whose latest snapshot the test sets."""
+
+    def __init__(self, choice: ExpectationChoice) -> None:
+        self.latest: Snapshot | None = None
+        self.series = ExpectationSeries(lambda: self.latest, choice)
+        self.now = 0.0
+
+    def told(self, after: float = SETTLED_SECONDS) -> dict[str, float]:
+        """By expectation, and by `=` and the name of all of them, what is told so many seconds later."""
+        self.now += after
+        frame = self.series.frame(Instant(self.now, self.now))
+        return {
+            ("=" if reading.metric.name.endswith("_info") else "") + reading.series.all_labels[0][1]: reading.value
+            for reading in frame.readings
+        }
+
+
+def test_every_fact_that_is_known_has_a_series_and_what_is_not_has_none(look) -> None:
+    watched = Watched(ExpectationChoice())
+    assert watched.told() == {}
+    watched.latest = look("healthy-training")
+    assert watched.told() == {"=dgx-h100": 1.0, **dict.fromkeys(FACTS - {"rack-nodes"}, 1.0)}
+
+
+def test_a_fact_that_is_not_met_is_0_and_told_once_and_so_is_its_end(look, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "coldplate.expectations")
+    watched = Watched(ExpectationChoice())
+    for name, met in (("idle", 1.0), ("nvlink-down", 0.0), ("nvlink-down", 0.0), ("idle", 1.0), ("idle", 1.0)):
+        watched.latest = look(name)
+        told = watched.told()
+        assert told["nvlinks"] == met
+        assert told["gpu-count"] == 1.0
+    assert [each.getMessage() for each in caplog.records] == [
+        "expectation is not met", "expectation is met again: nvlinks",
+    ]  # fmt: skip
+    facts = vars(caplog.records[0])["facts"]
+    assert (facts["expectation"], facts["found"]) == ("nvlinks", "GPU 2: 17 up, 1 down")
+
+
+def test_the_facts_are_looked_at_now_and_then_and_at_once_after_a_change(look) -> None:
+    watched = Watched(ExpectationChoice())
+    watched.latest = look("idle")
+    first = watched.series.frame(Instant(0.0, 0.0))
+    watched.latest = look("nvlink-down")
+    assert watched.told(after=FIRST_SECONDS - 1)["nvlinks"] == 1.0
+    assert watched.told(after=1)["nvlinks"] == 0.0
+    assert watched.series.frame(Instant(15.0, 15.0)).layout is first.layout
+    watched.latest = look("idle")
+    assert watched.told(after=FIRST_SECONDS)["nvlinks"] == 1.0
+    assert watched.told(after=FIRST_SECONDS)["nvlinks"] == 1.0, "the same once more: settled"
+    watched.latest = look("nvlink-down")
+    assert watched.told(after=SETTLED_SECONDS - 1)["nvlinks"] == 1.0
+    assert watched.told(after=1)["nvlinks"] == 0.0
+    watched.series.reconfigure(ExpectationChoice(named=load_expectations("gb200-tray")))
+    told = watched.told(after=0)
+    assert told["=gb200-tray"] == 1.0
+    assert told["gpu-count"] == 0.0
+
+
+def test_nothing_is_told_where_nothing_is_to_be_expected(look) -> None:
+    watched = Watched(ExpectationChoice(by_gpus=False))
+    watched.latest = look("nvlink-down")
+    assert watched.told() == {}

@@ -261,12 +261,8 @@ def test_the_whole_is_as_bad_as_its_worst_part() -> None:
     assert worst([made[Verdict.UNKNOWN], made[Verdict.WARNING]]) is Verdict.WARNING
     assert worst(made.values()) is Verdict.CRITICAL
     assert [each.verdict.value for each in by_rank(made.values())] == [
-        "critical",
-        "warning",
-        "unknown",
-        "skipped",
-        "ok",
-    ]
+        "critical", "warning", "unknown", "skipped", "ok",
+    ]  # fmt: skip
 
 
 def test_gpus_are_named_in_few_words() -> None:

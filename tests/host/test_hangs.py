@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -17,6 +17,7 @@ from agent.backends.host import HostBackend
 from agent.backends.host.disks_and_network import DEVICES, MAX_FILESYSTEMS
 from agent.model import Backend, Instant, Lane, Reason
 from tests.fakes.trees import KINDS, OddTree
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS_OF = {
@@ -54,15 +55,6 @@ def read(backend: HostBackend, second: float = 1.0) -> tuple[set[str], dict[str,
     return {each.metric.name for each in sample.readings}, {each.metric.name: each.reason for each in sample.gaps}
 
 
-def wait_for(holds: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(2000):
-        if holds():
-            return
-        pause.wait(0.005)
-    pytest.fail("did not come about within 10 s")
-
-
 @pytest.mark.parametrize("file", sorted(ROWS_OF))
 def test_a_file_of_procfs_that_hangs_affects_only_its_own_group(host, tree, file: str) -> None:
     whole, _ = read(host.backend)
@@ -77,7 +69,7 @@ def test_a_file_of_procfs_that_hangs_affects_only_its_own_group(host, tree, file
     tree.release()
     (host.proc / file).unlink()
     host.write(file, text)
-    wait_for(lambda: not read(fresh)[1])
+    wait_until(lambda: not read(fresh)[1])
     assert read(fresh)[0] == whole
     fresh.close()
 
@@ -138,7 +130,7 @@ def test_a_filesystem_whose_disk_is_gone_affects_only_itself_and_is_named(host, 
         assert any("memory" in each.metric.name for each in sample.readings)
     assert asked.count(str(dead)) == 1, "never more than one in flight"
     gate.set()
-    wait_for(lambda: not host.read().gaps)
+    wait_until(lambda: not host.read().gaps)
 
 
 def test_every_filesystem_may_hang_and_the_rest_of_the_host_is_shown(host, monkeypatch) -> None:

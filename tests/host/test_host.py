@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.backends.host import HostBackend, parse_pressure
+from agent.backends.host import parse_pressure
 from agent.backends.host.disks_and_network import block_mounts
 from agent.catalogue.node import BY_NAME, GPU_SUMS, NODE_POWER, NODE_POWER_FALLBACK, NVSWITCH, POWER_PARTS
 from agent.model import Instant, Kind, Lane, Reason
@@ -131,33 +131,6 @@ def test_a_kernel_without_pressure_figures_is_one_gap_of_each_row_that_says_unsu
     ]
     assert all("pressure" in gap.detail for gap in sample.gaps)
     assert sample.readings
-
-
-def test_one_bad_pressure_file_affects_only_its_own_resource(host) -> None:
-    host.write("pressure/memory", "some total=banana\n")
-    values = host.values()
-    assert 'coldplate_node_pressure_waiting_seconds_total{resource="io"}' in values
-    assert 'coldplate_node_pressure_waiting_seconds_total{resource="memory"}' not in values
-    assert host.gaps()["coldplate_node_pressure_waiting_seconds_total"].reason is Reason.MALFORMED
-
-
-@pytest.mark.parametrize(
-    ("file", "rows"),
-    [
-        ("diskstats", {"disk_read_bytes_total", "disk_written_bytes_total"}),
-        ("loadavg", {"load1", "load5", "load15"}),
-        ("stat", {"cpu_seconds_total", "boot_timestamp_seconds"}),
-        ("meminfo", {"memory_total_bytes", "memory_available_bytes", "memory_used_bytes", "swap_used_bytes"}),
-    ],
-)
-def test_a_garbled_file_affects_only_its_own_rows(host, file: str, rows: set[str]) -> None:
-    everything = {reading.metric.name for reading in host.read().readings}
-    fresh = HostBackend(str(host.proc), str(host.sys))
-    host.write(file, "garbage in a line\n")
-    sample = fresh.read(Lane.SLOW, Instant(1.0, 1.7e9))
-    lost = {f"coldplate_node_{row}" for row in rows}
-    assert {gap.metric.name for gap in sample.gaps} == lost
-    assert {reading.metric.name for reading in sample.readings} == everything - lost
 
 
 def test_a_host_without_disks_has_no_series_and_no_gap(host) -> None:

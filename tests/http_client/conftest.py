@@ -38,6 +38,7 @@ class Server:
         self.port: int = self._listener.getsockname()[1]
         self.connections = 0
         self.questions: list[bytes] = []
+        self.url = f"http://{host}:{self.port}"
         self._threads[0].start()
 
     def stop(self) -> None:

@@ -48,7 +48,6 @@ def test_what_h11_writes_is_read_alike(
     sent = served(status, headers, body, framing, cuts)
     reader = AnswerReader(LENIENT)
     answer = reader.feed(sent) or reader.hang_up()
-    assert answer is not None
     assert (answer.status, answer.body, answer.cut) == (status, body, False)
     assert answer.closes == (framing == "close")
     assert {name: answer.headers[name] for name, _ in reversed(headers)} == dict(reversed(headers))
@@ -121,7 +120,6 @@ def judged_request(data: bytes) -> tuple[str, str, bytes, bytes] | None:
             elif isinstance(event, h11.Data):
                 body += bytes(event.data)
             elif isinstance(event, h11.EndOfMessage):
-                assert request is not None
                 left = server.trailing_data[0]
                 return request.method.decode(), request.target.decode(), body, left
             elif event in (h11.NEED_DATA, h11.PAUSED):

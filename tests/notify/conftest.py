@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +19,8 @@ from agent.model import Alert, Instant, Phase
 from alerts.notify.delivery import Pace
 from alerts.notify.dispatch import Counts
 from alerts.notify.receiver import Notice
-from tests.servers import fetch, free_port, need, program
-from tests.waiting import wait_until
+from tests.http_client.conftest import Server
+from tests.servers import Alertmanager as RealAlertmanager
 
 SWIFT = Pace(first=0.02, longest=0.08)
 """So that a test need not wait."""
@@ -78,7 +77,11 @@ class Post:
     def __init__(self, path: str, headers: dict[str, str], body: bytes) -> None:
         self.path = path
         self.headers = headers
-        self.json: Any = json.loads(body)
+        self.body = body
+
+    @cached_property
+    def json(self) -> Any:
+        return json.loads(self.body)
 
     @property
     def alerts(self) -> list[dict[str, Any]]:
@@ -214,96 +217,17 @@ def receive() -> Iterator[Callable[..., Any]]:
         each.stop(0)
 
 
-class Raw:
-    """A TCP server that does to each connection what it is told."""
-
-    def __init__(self, treat: Callable[[socket.socket], None]) -> None:
-        self._treat = treat
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self._open: list[socket.socket] = []
-        self._threads = [threading.Thread(target=self._serve, daemon=True)]
-        self.url = f"http://127.0.0.1:{self._server.getsockname()[1]}"
-        self.connections = 0
-        self._threads[0].start()
-
-    def stop(self) -> None:
-        self._server.shutdown(socket.SHUT_RDWR)
-        for connection in self._open:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join()
-        self._server.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._server.accept()
-            except OSError:
-                return
-            self.connections += 1
-            self._open.append(connection)
-            self._threads.append(threading.Thread(target=self._handle, args=(connection,), daemon=True))
-            self._threads[-1].start()
-
-    def _handle(self, connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):
-            while connection.recv(65536):
-                self._treat(connection)
-
-
 @pytest.fixture
-def raw() -> Iterator[Callable[[Callable[[socket.socket], None]], Raw]]:
-    """Starts such servers; they end with the test."""
+def raw() -> Iterator[Callable[[Callable[[socket.socket], None]], Server]]:
+    """Starts servers that do to each connection what they are told; they end with the test."""
     with ExitStack() as stack:
 
-        def start(treat: Callable[[socket.socket], None]) -> Raw:
-            server = Raw(treat)
+        def start(treat: Callable[[socket.socket], None]) -> Server:
+            server = Server(lambda held, number: treat(held))
             stack.callback(server.stop)
             return server
 
         yield start
-
-
-LEFT_OUT = "NOTHING compares the notifiers with the real Alertmanager here"
-
-
-class RealAlertmanager:
-    """A running Alertmanager and its amtool."""
-
-    def __init__(self, directory: Path, webhook: str = "") -> None:
-        self._amtool = need("amtool", left_out=LEFT_OUT)
-        self._directory = directory
-        self._running = ExitStack()
-        port = free_port()
-        self.url = f"http://127.0.0.1:{port}/some/prefix"
-        config = {
-            "route": {"receiver": "r", "group_by": ["alertname"], "group_wait": "0s", "group_interval": "1s"},
-            "receivers": [{"name": "r", "webhook_configs": [{"url": webhook}] if webhook else []}],
-        }
-        (directory / "config.yml").write_text(json.dumps(config))
-        self._command = [
-            need("prometheus-alertmanager", "alertmanager", left_out=LEFT_OUT),
-            f"--config.file={directory / 'config.yml'}", f"--storage.path={directory}",
-            f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=", "--web.route-prefix=/some/prefix",
-        ]  # fmt: skip
-
-    def start(self) -> None:
-        self._running.enter_context(program(self._command, f"{self.url}/-/ready", self._directory / "log"))
-
-    def stop(self) -> None:
-        self._running.close()
-
-    def alerts(self) -> list[dict[str, Any]]:
-        return json.loads(fetch(f"{self.url}/api/v2/alerts"))
-
-    def listed(self) -> list[dict[str, str]]:
-        """The labels of what amtool shows."""
-        done = subprocess.run(
-            [self._amtool, "alert", "query", f"--alertmanager.url={self.url}", "--output=json"],
-            capture_output=True, check=True,
-        )  # fmt: skip
-        return [alert["labels"] for alert in json.loads(done.stdout)]
 
 
 @pytest.fixture
@@ -312,25 +236,14 @@ def alertmanager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
     with ExitStack() as stack:
 
         def start(webhook: str = "") -> RealAlertmanager:
-            running = RealAlertmanager(tmp_path_factory.mktemp("alertmanager"), webhook)
+            config = {
+                "route": {"receiver": "r", "group_by": ["alertname"], "group_wait": "0s", "group_interval": "1s"},
+                "receivers": [{"name": "r", "webhook_configs": [{"url": webhook}] if webhook else []}],
+            }
+            folder = tmp_path_factory.mktemp("alertmanager")
+            running = RealAlertmanager(folder, json.dumps(config), "/some/prefix")
             stack.callback(running.stop)
             running.start()
             return running
 
         yield start
-
-
-class Helpers:
-    """What tests need beside the fixtures: importlib mode has no imports between test files."""
-
-    alert = staticmethod(make_alert)
-    notice = staticmethod(make_notice)
-    wait_until = staticmethod(wait_until)
-    clock = staticmethod(clock)
-    free_port = staticmethod(free_port)
-    Ear = Ear
-
-
-@pytest.fixture(scope="session")
-def h() -> Helpers:
-    return Helpers()

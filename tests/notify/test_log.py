@@ -16,6 +16,7 @@ from alerts.notify.dispatch import Dispatcher
 from alerts.notify.journal import Journal, field_name, find_journal
 from alerts.notify.log import LogReceiver
 from alerts.notify.receiver import Notice
+from tests.notify.conftest import make_alert, make_notice
 
 
 class Journald:
@@ -66,9 +67,9 @@ SUMMARY = {
 }  # fmt: skip
 
 
-def test_an_alert_is_a_line_with_its_labels_as_facts(lines, h) -> None:
+def test_an_alert_is_a_line_with_its_labels_as_facts(lines) -> None:
     receiver = LogReceiver()
-    receiver.put([Notice(h.alert(severity="critical", gpu="0", level="top", annotations=SUMMARY), 0.0)], 0.0)
+    receiver.put([Notice(make_alert(severity="critical", gpu="0", level="top", annotations=SUMMARY), 0.0)], 0.0)
     (record,) = lines.records
     assert (record.name, record.levelname) == ("coldplate.alert", "ERROR")
     assert record.getMessage() == "firing: GpuHot: GPU 0 is at 91°C"
@@ -79,8 +80,8 @@ def test_an_alert_is_a_line_with_its_labels_as_facts(lines, h) -> None:
     assert receiver.counts.sent == 1
 
 
-def test_a_value_that_is_no_number_of_json_is_a_text(lines, h) -> None:
-    LogReceiver().put([Notice(h.alert(value=float(text)), 0.0) for text in ("inf", "-inf", "nan", "0")], 0.0)
+def test_a_value_that_is_no_number_of_json_is_a_text(lines) -> None:
+    LogReceiver().put([Notice(make_alert(value=float(text)), 0.0) for text in ("inf", "-inf", "nan", "0")], 0.0)
     assert [record.facts["value"] for record in lines.records] == ["inf", "-inf", "nan", 0.0]
 
 
@@ -88,24 +89,22 @@ def test_a_value_that_is_no_number_of_json_is_a_text(lines, h) -> None:
     ("severity", "resolved_at", "level"),
     [("critical", None, "ERROR"), ("warning", None, "WARNING"), ("info", None, "INFO"), ("critical", 1010.0, "INFO")],
 )
-def test_the_level_is_by_severity_while_it_fires(
-    lines, h, severity: str, resolved_at: float | None, level: str
-) -> None:
-    LogReceiver().put([Notice(h.alert(severity=severity, resolved_at=resolved_at), 0.0)], 0.0)
+def test_the_level_is_by_severity_while_it_fires(lines, severity: str, resolved_at: float | None, level: str) -> None:
+    LogReceiver().put([Notice(make_alert(severity=severity, resolved_at=resolved_at), 0.0)], 0.0)
     assert [record.levelname for record in lines.records] == [level]
 
 
-def test_there_is_one_line_for_each_change_and_none_for_pending(lines, h) -> None:
+def test_there_is_one_line_for_each_change_and_none_for_pending(lines) -> None:
     dispatcher = Dispatcher([LogReceiver()], resend=1.0)
-    for at, alert in enumerate([h.alert(fired_at=None), *[h.alert()] * 3, *[h.alert(resolved_at=1010.0)] * 3]):
+    for at, alert in enumerate([make_alert(fired_at=None), *[make_alert()] * 3, *[make_alert(resolved_at=1010.0)] * 3]):
         dispatcher.consider("g", [alert], 1000.0 + 5 * at, 1.0)
     assert [record.getMessage() for record in lines.records] == ["firing: GpuHot", "resolved: GpuHot"]
 
 
-def test_the_journal_gets_fields_and_the_log_no_second_line(lines, journald, h) -> None:
+def test_the_journal_gets_fields_and_the_log_no_second_line(lines, journald) -> None:
     notes = {**SUMMARY, "summary": "line one\nline two"}
     receiver = LogReceiver(Journal(journald.path))
-    receiver.put([Notice(h.alert(severity="warning", gpu="0", tür="zu", annotations=notes), 0.0)], 0.0)
+    receiver.put([Notice(make_alert(severity="warning", gpu="0", tür="zu", annotations=notes), 0.0)], 0.0)
     assert journald.read() == [
         ("MESSAGE", "firing: GpuHot: line one\nline two"),
         ("PRIORITY", "4"),
@@ -125,21 +124,21 @@ def test_the_journal_gets_fields_and_the_log_no_second_line(lines, journald, h) 
     assert (receiver.counts.sent, receiver.counts.failed) == (1, 0)
 
 
-def test_what_the_log_level_leaves_out_the_journal_does_not_get_either(caplog, journald, h) -> None:
+def test_what_the_log_level_leaves_out_the_journal_does_not_get_either(caplog, journald) -> None:
     caplog.set_level(logging.ERROR)
-    LogReceiver(Journal(journald.path)).put([Notice(h.alert(severity="warning"), 0.0)], 0.0)
+    LogReceiver(Journal(journald.path)).put([Notice(make_alert(severity="warning"), 0.0)], 0.0)
     with pytest.raises(BlockingIOError):
         journald.read()
 
 
-def test_a_journal_that_is_gone_full_or_overloaded_costs_nothing_but_the_fields(lines, journald, tmp_path, h) -> None:
+def test_a_journal_that_is_gone_full_or_overloaded_costs_nothing_but_the_fields(lines, journald, tmp_path) -> None:
     away = LogReceiver(Journal(str(tmp_path / "nobody")))
-    away.put([h.notice("Gone")], 0.0)
+    away.put([make_notice("Gone")], 0.0)
     long = LogReceiver(Journal(journald.path))
-    long.put([h.notice("Long", annotations={"summary": "x" * 5_000_000})], 0.0)
+    long.put([make_notice("Long", annotations={"summary": "x" * 5_000_000})], 0.0)
     full = LogReceiver(Journal(journald.path))
     for _ in range(10_000):
-        full.put([h.notice("Full")], 0.0)
+        full.put([make_notice("Full")], 0.0)
         if full.counts.failed:
             break
     assert [record.getMessage()[:13] for record in lines.records] == ["firing: Gone", "firing: Long:", "firing: Full"]

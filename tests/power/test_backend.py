@@ -10,7 +10,7 @@ import pytest
 from agent.backends.power.redfish_power import RedfishPower
 from agent.config.schema import POWER_SOURCES
 from agent.lib.http_target import HttpTarget
-from agent.model import Lane, Reason
+from agent.model import Reason
 
 REDFISH = 'power_watts{source="redfish"}'
 IPMI = 'power_watts{source="ipmi"}'
@@ -185,10 +185,3 @@ def test_every_known_source_is_accepted_and_a_repeated_one_asked_once(read) -> N
     reader = read([*POWER_SOURCES, "ipmi"], ipmi=dcmi)
     assert reader.values(0.0) == {IPMI: 7000.0}
     assert dcmi.asked == 1
-
-
-def test_the_backend_is_of_the_fast_lane_and_closes_twice(read) -> None:
-    backend = read(["hwmon"]).backend
-    assert (backend.name, backend.lanes) == ("power", frozenset({Lane.FAST}))
-    backend.close()
-    backend.close()

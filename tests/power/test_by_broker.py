@@ -96,9 +96,7 @@ def test_a_node_without_the_device_asks_no_broker() -> None:
         open_transport(lambda: None, closed, BrokerClient("/nowhere"))
 
 
-def test_a_denied_controller_is_logged_once_and_once_when_it_is_well(
-    read, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_denied_controller_is_logged_once_and_once_when_it_is_well(read, tmp_path: Path, caplog) -> None:
     path = tmp_path / "broker.sock"
     reader = read(["ipmi"], ipmi=lambda: open_transport(lambda: "/dev/ipmi0", closed, BrokerClient(str(path))))
     with caplog.at_level(logging.INFO, logger="coldplate.power"):

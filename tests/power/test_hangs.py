@@ -11,8 +11,9 @@ import pytest
 from agent.backends.polled_source import spawn_thread
 from agent.backends.power.hwmon import METERS
 from agent.backends.power.ipmi import IpmiPower
-from agent.model import Backend, Gap, Reason
+from agent.model import Backend, Reason
 from tests.fakes.trees import KINDS, OddTree
+from tests.waiting import wait_until
 
 PARTS = ("Module", "Grace", "CPU")
 
@@ -32,15 +33,6 @@ def full(tree):
     for zone, name in (("0", "package-0"), ("0:0", "dram"), ("1", "package-1"), ("1:0", "dram")):
         tree.rapl(zone, name, 5_000_000)
     return tree
-
-
-def wait_for(holds: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(2000):
-        if holds():
-            return
-        pause.wait(0.005)
-    pytest.fail("did not come about within 10 s")
 
 
 def module(number: int) -> str:
@@ -82,7 +74,7 @@ def test_a_file_that_hangs_affects_only_its_own_series_and_comes_back(full, read
     (full.root / file).unlink()
     (full.root / file).write_text(text)
     seconds = iter(range(10, 100_000, 5))
-    wait_for(lambda: reader.values(float(next(seconds))) == whole)
+    wait_until(lambda: reader.values(float(next(seconds))) == whole)
 
 
 def test_a_meter_that_begins_to_hang_takes_its_value_away_and_no_other(full, read, odd) -> None:
@@ -153,7 +145,7 @@ def test_a_controller_that_hangs_in_band_hides_nothing_and_is_asked_by_one_threa
         assert all(detail.startswith("ipmi: no answer for") for detail in timeouts)
     assert stuck.asked == 1
     stuck.gate.set()
-    wait_for(lambda: 'power_watts{source="ipmi"}' in reader.values(20.0))
+    wait_until(lambda: 'power_watts{source="ipmi"}' in reader.values(20.0))
 
 
 def test_where_no_thread_can_be_started_the_source_says_so_and_the_others_continue(full, read) -> None:
@@ -189,24 +181,6 @@ def test_whatever_is_in_the_place_of_a_file_affects_only_its_own_series(full, re
             assert gap.detail.isprintable()
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_an_oddity_affects_only_its_device(full, read, seed: int) -> None:
-    whole = read(["hwmon", "rapl"]).values(0.0)
-    tree = OddTree(seed)
-    devices = [*(f"class/hwmon/hwmon{number}" for number in range(3)), "class/powercap/intel-rapl:0:0",
-               "class/powercap/intel-rapl:1:0"]  # fmt: skip
-    sick = set(tree.dice.sample(devices, 2))
-    for device in sick:
-        files = [each for each in (full.root / device).rglob("*") if each.is_file()]
-        tree.spoil(tree.dice.choice([full.root / device, *files]))
-    sample = read(["hwmon", "rapl"]).sample(0.0)
-    shown = {repr(each.series).removeprefix("coldplate_node_") for each in sample.readings}
-    of_rows = [*devices[:3], None, devices[3], None, devices[4]]
-    for name, of_row in zip(whole, of_rows, strict=True):
-        if of_row not in sick:
-            assert name in shown, (seed, tree.spoiled)
-
-
 @pytest.mark.parametrize("folder", ["class/hwmon", "class/powercap"])
 @pytest.mark.parametrize("kind", ["loop", "dangling", "empty", "missing", "folder"])
 def test_a_class_that_is_odd_affects_only_its_own_source(full, read, odd, folder: str, kind: str) -> None:
@@ -222,15 +196,3 @@ def test_more_meters_than_are_shown_are_counted(tree, read) -> None:
     sample = read(["hwmon"]).sample(0.0)
     own = [each.value for each in sample.readings if each.entity == Backend("power")]
     assert (own, len(sample.readings)) == ([9], METERS + 1)
-
-
-def test_a_value_beyond_the_range_of_the_counter_is_left_out_and_adds_nothing(tree, read) -> None:
-    path = tree.rapl("0", "package-0", 5_000_000, wrap=262_143_328_850)
-    reader = read(["rapl"])
-    (before,) = reader.values(0.0).values()
-    path.write_text("99999999999999999999\n")
-    gaps: list[Gap] = reader.gaps(1.0)
-    assert [(gap.reason, "range" in gap.detail) for gap in gaps] == [(Reason.MALFORMED, True)]
-    path.write_text("6000000\n")
-    (after,) = reader.values(2.0).values()
-    assert after - before == pytest.approx(1.0)

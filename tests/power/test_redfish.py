@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -133,14 +132,6 @@ def test_a_refusal_has_its_reason_and_names_the_address(controller, source, stat
     assert str(status) in error.detail
 
 
-def test_a_redirect_is_not_followed(controller, source) -> None:
-    controller.serve({"A": controller.power("A", 1000)})
-    controller.status["/redfish/v1/Chassis"] = 307
-    controller.headers["Location"] = f"{controller.url}/redfish/v1/Chassis/A/Power"
-    fault(source())
-    assert controller.asked == ["/redfish/v1/Chassis"]
-
-
 def test_a_redirect_that_adds_the_slash_is_followed_once(controller, source) -> None:
     controller.serve({"A": controller.power("A", 1000)})
     collection = "/redfish/v1/Chassis"
@@ -166,25 +157,6 @@ def test_a_link_that_leaves_the_service_is_not_followed(controller, source, link
 def test_garbage_is_malformed_or_empty_and_nothing_worse(controller, source, body: bytes) -> None:
     controller.documents["/redfish/v1/Chassis"] = body
     assert fault(source()).reason in (Reason.MALFORMED, Reason.UNSUPPORTED)
-
-
-def test_an_endless_answer_is_cut_off(controller, source) -> None:
-    controller.documents["/redfish/v1/Chassis"] = b" " * (1 << 20) + b"{}"
-    error = fault(source())
-    assert error.reason is Reason.MALFORMED
-    assert "1048576" in error.detail
-
-
-def test_a_service_that_closes_idle_connections_is_asked_on_a_new_one(controller, source) -> None:
-    controller.serve({"A": controller.power("A", 1000)})
-    controller.drop_after = 1
-    one = source()
-    assert [one.watts() for _ in range(3)] == [1000.0] * 3
-
-
-def test_a_service_that_is_away_is_lost_and_found_again(controller, source) -> None:
-    away = at("http://127.0.0.1:9")
-    assert fault(away).reason is Reason.LOST
 
 
 def test_a_service_that_does_not_answer_is_a_timeout(controller, source) -> None:
@@ -260,22 +232,6 @@ def test_a_certificate_of_an_unknown_authority_is_refused_with_the_remedy(tls_co
     assert error.reason is Reason.DENIED
     assert "ca_file" in error.detail
     assert not tls_controller.asked
-
-
-def test_a_certificate_is_trusted_by_ca_file_or_not_looked_at_with_verify_false(tls_controller, tmp_path: Path) -> None:
-    tls_controller.serve({"A": tls_controller.power("A", 1000)})
-    for options in ({"ca_file": str(tmp_path / "ca.pem")}, {"verify": False}):
-        one = at(tls_controller.url, **options)
-        assert one.watts() == 1000.0
-        one.close()
-
-
-def test_a_ca_file_that_cannot_be_used_is_named(tls_controller, tmp_path: Path) -> None:
-    broken = tmp_path / "broken.pem"
-    broken.write_text("no certificate")
-    os.mkfifo(tmp_path / "fifo.pem")
-    for path in (broken, tmp_path / "none.pem", tmp_path / "fifo.pem"):
-        assert str(path) in fault(at(tls_controller.url, ca_file=str(path))).detail
 
 
 json_values = st.recursive(

@@ -10,7 +10,7 @@ import trustme
 
 HASHES = {
     # bcrypt with the lowest cost, of the password "right"
-    "scraper": "$2b$04$TANUp0tK1c4xzPYaiVMGlOW6GDNIwDBgYdGOQRAgcz0.f1dYXbf1u",
+    "scraper": "$2b$04$TANUp0tK1c4xzPYaiVMGlOW6GDNIwDBgYdGOQRAgcz0.f1dYXbf1u"
 }
 
 

@@ -14,14 +14,12 @@ from typing import Any
 
 import pytest
 
-from exporters.clients import victim
-from exporters.connection import Connection, ConnectionState, Timeouts
-from exporters.gate import HandshakeRefusedError
 from exporters.http_messages import Request, Response
 from exporters.protection.passwords import PasswordChecks
 from exporters.protection.web_gate import WebGate, load_terms
 from exporters.server import HttpServer
 from tests.protection.conftest import HASHES
+from tests.waiting import wait_until
 
 BIG = bytes(range(256)) * 8192
 
@@ -140,16 +138,16 @@ def test_plain_http_is_told_to_speak_tls(site) -> None:
     assert b"https" in told
 
 
-def test_who_is_refused_is_counted_by_the_reason(site, eventually) -> None:
+def test_who_is_refused_is_counted_by_the_reason(site) -> None:
     running = site(f"{MUTUAL}, client_allowed_sans: [scraper.example]")
     running.get("/in", "client")
     assert set(running.gate.refused.values()) == {0}
     for client in (None, "stranger", "server"):  # the last one has no name that is let in
         with pytest.raises((ssl.SSLError, ConnectionError, http.client.RemoteDisconnected)):
             running.get("/in", client)
-    eventually(lambda: running.gate.refused["certificate"] == 3)
+    wait_until(lambda: running.gate.refused["certificate"] == 3)
     running.raw().sendall(b"GET / HTTP/1.1\r\n\r\n")
-    eventually(lambda: running.gate.refused["handshake"] == 1)
+    wait_until(lambda: running.gate.refused["handshake"] == 1)
     assert (running.gate.refused["login"], running.gate.refused["rate"]) == (0, 0)
 
 
@@ -165,14 +163,6 @@ def test_logins_and_requests_that_are_refused_are_counted(certificates) -> None:
     assert gate.refused == {"certificate": 0, "handshake": 0, "login": 2, "rate": 1}
 
 
-def test_clients_without_a_certificate_or_with_a_strangers_are_refused(site) -> None:
-    running = site(MUTUAL)
-    assert running.get("/in", "client") == b"/in"
-    for client in (None, "stranger"):
-        with pytest.raises((ssl.SSLError, ConnectionError, http.client.RemoteDisconnected)):
-            running.get("/in", client)
-
-
 @pytest.mark.parametrize(
     ("names", "is_in"), [("[scraper.example]", True), ("[127.0.0.1]", True), ("[other.example]", False), ("[]", False)]
 )
@@ -185,7 +175,7 @@ def test_only_clients_with_an_allowed_name_are_let_in(site, names: str, is_in: b
             running.get("/in", "client")
 
 
-def test_silent_clients_are_gone_after_the_time_of_a_request_and_others_served_meanwhile(site, eventually) -> None:
+def test_silent_clients_are_gone_after_the_time_of_a_request_and_others_served_meanwhile(site) -> None:
     running = site(PAIR, request_timeout=0.3)
     silent = [running.raw() for _ in range(20)]
     for half in silent[10:]:
@@ -201,28 +191,6 @@ def test_a_scraper_finds_a_place_among_silent_clients(site) -> None:
     assert running.get("/in") == b"/in"
     assert running.server.connections <= 4
     assert silent
-
-
-def test_a_handshake_under_way_is_idle_to_who_needs_its_place(certificates) -> None:
-    gate = WebGate(load_terms(write(certificates.folder, PAIR)), PasswordChecks(time.monotonic), time.monotonic)
-    with ExitStack() as stack:
-        ours, _ = (stack.enter_context(each) for each in socket.socketpair())
-        ours.setblocking(False)
-        shaking = Connection(gate.transport(ours), "client", Timeouts(30.0, 10.0, 10.0), 5.0)
-        assert shaking.phase is ConnectionState.SHAKING
-        assert shaking.deadline == 15.0
-        assert victim([shaking], 5.0) is shaking
-
-
-def test_what_is_no_tls_at_all_is_refused_at_once(certificates) -> None:
-    gate = WebGate(load_terms(write(certificates.folder, PAIR)), PasswordChecks(time.monotonic), time.monotonic)
-    with ExitStack() as stack:
-        ours, theirs = (stack.enter_context(each) for each in socket.socketpair())
-        ours.setblocking(False)
-        transport = gate.transport(ours)
-        theirs.sendall(b"\x00" * 100)
-        with pytest.raises(HandshakeRefusedError):
-            transport.shake()
 
 
 def test_one_turn_takes_one_chunk_however_much_was_sent(certificates) -> None:
@@ -256,7 +224,7 @@ def write(folder: Path, text: str) -> Path:
     return file
 
 
-def test_connections_under_former_terms_are_not_kept(site, eventually) -> None:
+def test_connections_under_former_terms_are_not_kept(site) -> None:
     running = site(PAIR)
     connection = running.connection()
     connection.request("GET", "/a")
@@ -264,7 +232,7 @@ def test_connections_under_former_terms_are_not_kept(site, eventually) -> None:
     running.file.write_text(f"tls_server_config: {{{MUTUAL}}}")
     running.gate.enforce(load_terms(running.file))
     running.server.nudge()
-    eventually(lambda: running.server.connections == 0)
+    wait_until(lambda: running.server.connections == 0)
     with pytest.raises((ssl.SSLError, ConnectionError, http.client.RemoteDisconnected)):
         running.get("/a")
     assert running.get("/a", "client") == b"/a"

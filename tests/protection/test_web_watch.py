@@ -26,7 +26,6 @@ def serial(watch: WebWatch) -> int:
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = watch.gate.terms.context
-    assert context is not None
     server = context.wrap_bio(ours[0], ours[1], server_side=True)
     trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
@@ -123,9 +122,7 @@ def test_what_cannot_be_used_is_said_once_and_the_former_terms_stay(
     assert watch.gate.edition == 1
 
 
-def test_a_reload_that_is_refused_shows_as_well_and_is_said_once(
-    watch: WebWatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_reload_that_is_refused_shows_as_well_and_is_said_once(watch: WebWatch, tmp_path: Path, caplog) -> None:
     """A reload reads the file at once, before the watch has seen that it changed."""
     (tmp_path / "web.yml").write_text("tls: 1")
     with pytest.raises(WebFileError):
@@ -187,7 +184,6 @@ def test_sessions_that_pile_up_are_dropped(watch: WebWatch, monkeypatch: pytest.
     """Clients of TLS 1.2 without tickets have the server keep a session each."""
     monkeypatch.setattr(web_watch, "MOST_SESSIONS", 2)
     context = watch.gate.terms.context
-    assert context is not None
     options = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     options.check_hostname, options.verify_mode = False, ssl.CERT_NONE
     options.maximum_version, options.options = ssl.TLSVersion.TLSv1_2, options.options | ssl.OP_NO_TICKET
@@ -205,6 +201,5 @@ def test_sessions_that_pile_up_are_dropped(watch: WebWatch, monkeypatch: pytest.
     assert context.session_stats()["number"] == 3
     watch.look()
     other = watch.gate.terms.context
-    assert other is not None
     assert other.session_stats()["number"] == 0
     assert watch.gate.edition == 0  # nobody is disconnected for it

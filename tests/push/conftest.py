@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from agent.catalogue import BY_NAME
-from agent.lib.threads import Threads
 from agent.model import Frame, Gpu, Instant, Layout, Node, Series, Snapshot
+from tests.notify.conftest import Listen, Listener, Post, listen
 from tests.push.decoding import samples
+
+__all__ = ["listen"]
 
 POWER = BY_NAME["coldplate_gpu_power_watts"]
 TICKS = BY_NAME["coldplate_ticks_total"]
@@ -41,68 +41,34 @@ class Nodes:
         return Snapshot(self.number, at, (Frame(self.power, values), Frame(TICKED, (float(self.number),))))
 
 
-class Receiver(ThreadingHTTPServer):
+class Receiver:
     """`answers` gives status, headers and text for each request, by its number from 1; `read` reads what is taken."""
 
-    daemon_threads = True
-
-    def __init__(self, answers: Answers, read: Callable[[bytes], Any] = samples) -> None:
-        self.answers = answers
-        self.read = read
-        self.asked: list[dict[str, str]] = []
+    def __init__(self, listener: Listener, answers: Answers, read: Callable[[bytes], Any]) -> None:
+        self.address = listener.url
+        self.url = f"{listener.url}/api/v1/write"
         self.taken: list[Any] = []
-        self.news = threading.Condition()
-        super().__init__(("127.0.0.1", 0), _Handler)
+        self._listener = listener
+        self._answers, self._read = answers, read
+        listener.answer = self._answer
 
     @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/api/v1/write"
+    def asked(self) -> list[dict[str, str]]:
+        """The headers of each request."""
+        return [{name.lower(): value for name, value in post.headers.items()} for post in self._listener.posts]
 
-    def until(self, what: str, holds: Callable[[], bool]) -> None:
-        for _ in range(400):
-            with self.news:
-                if self.news.wait_for(holds, 0.05):
-                    return
-        raise AssertionError(f"not within 20 s: {what}")
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def do_POST(self) -> None:
-        server = self.server
-        assert isinstance(server, Receiver)
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        with server.news:
-            server.asked.append({name.lower(): value for name, value in self.headers.items()})
-            status, headers, text = server.answers(len(server.asked))
-            if status < 300:
-                server.taken.append(server.read(body))
-            server.news.notify_all()
-        content = text.encode()
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(content))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+    def _answer(self, post: Post) -> tuple[int, bytes]:
+        status, self._listener.headers, text = self._answers(len(self._listener.posts))
+        if status < 300:
+            self.taken.append(self._read(post.body))
+        return status, text.encode()
 
 
 @pytest.fixture
-def receive() -> Iterator[Callable[..., Receiver]]:
+def receive(listen: Listen) -> Callable[..., Receiver]:
     """Starts receivers, which end with the test."""
-    running: list[Receiver] = []
-    threads = Threads()
 
     def start(answers: Answers = lambda _: (204, {}, ""), read: Callable[[bytes], Any] = samples) -> Receiver:
-        receiver = Receiver(answers, read)
-        running.append(receiver)
-        threads.begin("receiver", lambda: receiver.serve_forever(0.01))
-        return receiver
+        return Receiver(listen(), answers, read)
 
-    yield start
-    for each in running:
-        each.shutdown()
-        each.server_close()
+    return start

@@ -121,15 +121,6 @@ def test_the_oldest_go_first_when_there_are_too_many(tmp_path: Path) -> None:
     assert len(left) * 10_000 > LIMIT * 0.9
 
 
-def test_what_is_too_old_is_dropped_by_whole_segments_and_by_single_requests(tmp_path: Path) -> None:
-    buffer = DiskBuffer(tmp_path, LIMIT)
-    for number in range(300):
-        buffer.append(request(number))
-    assert buffer.drop_older(1250.0) == 2500
-    assert buffer.oldest == 1250.0
-    assert drained(buffer)[0] == request(250)
-
-
 def test_a_full_disk_loses_only_what_did_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     buffer = DiskBuffer(tmp_path, LIMIT)
     buffer.append(request(0))

@@ -31,6 +31,7 @@ from exporters.push.push_queue import EXPIRED
 from tests.exporters.conftest import one_of_each_row
 from tests.frames import snapshot_of
 from tests.push.conftest import Nodes
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 GPU = Gpu("3", "GPU-3")
@@ -160,7 +161,7 @@ def test_a_collector_gets_snapshots_and_their_age_and_a_refusal_is_said_once(rec
     nodes = Nodes()
     snapshots = [nodes.snapshot()]
     target = HttpTarget(
-        f"http://127.0.0.1:{collector.server_address[1]}/v1/metrics",
+        f"{collector.address}/v1/metrics",
         timeout=2.0,
         bearer_token_file=str(tmp_path / "token"),
     )
@@ -168,11 +169,11 @@ def test_a_collector_gets_snapshots_and_their_age_and_a_refusal_is_said_once(rec
     push = OtlpPush(settings, lambda: snapshots[-1], lambda: Instant(time.monotonic(), time.time()), Threads())
     push.start()
     try:
-        collector.until("two", lambda: len(collector.taken) >= 2)
+        wait_until(lambda: len(collector.taken) >= 2)
         status, before = 400, len(collector.asked)
-        collector.until("three refusals", lambda: len(collector.asked) >= before + 4)
+        wait_until(lambda: len(collector.asked) >= before + 4)
         status, before = 200, len(collector.taken)
-        collector.until("it is taken again", lambda: len(collector.taken) > before)
+        wait_until(lambda: len(collector.taken) > before)
     finally:
         push.stop(5.0)
     first, second, *_ = collector.taken

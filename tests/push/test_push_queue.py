@@ -1,4 +1,4 @@
-"""What waits for a receiver: in memory while it answers, on the disk when it does not, and bounded everywhere."""
+"""What waits for a receiver: in memory while it answers, on the disk when it does not; and how often it is asked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from exporters.push import push_queue
 from exporters.push.disk_buffer import HEAD_BYTES, DiskBuffer
-from exporters.push.push_queue import DAMAGED, EXPIRED, OVERFLOW, PushFigures, PushQueue
+from exporters.push.push_queue import DAMAGED, EXPIRED, OVERFLOW, PushFigures, PushPace, PushQueue
+from exporters.push.remote_write import wished
 from exporters.push.write_request import WriteRequest
 
 NOW = 1000.0
@@ -92,9 +93,7 @@ def test_at_the_end_what_is_left_is_written_down_or_counted(tmp_path: Path) -> N
     assert nowhere.queue.close() == 20
 
 
-def test_a_disk_that_fails_costs_the_buffer_alone_and_is_said_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_disk_that_fails_costs_the_buffer_alone_and_is_said_once(tmp_path: Path, caplog) -> None:
     made = Made(tmp_path)
     made.broken = True
     caplog.set_level(logging.INFO)
@@ -166,3 +165,45 @@ def test_damage_is_counted_and_said(tmp_path: Path, caplog) -> None:
     assert made.drained() == [0]
     assert made.figures.dropped[DAMAGED] == 20
     assert str(path) in caplog.text
+
+
+def test_pauses_grow_up_to_half_a_minute_and_end_with_an_answer() -> None:
+    pace = PushPace(15.0, lambda: 1.0)
+    pauses = []
+    for _ in range(7):
+        pace.failed(100.0)
+        pauses.append(pace.not_before - 100.0)
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    assert pace.failing
+    pace.answered(200.0)
+    assert not pace.failing
+    pace.failed(300.0)
+    assert pace.not_before == 301.0
+
+
+def test_pauses_are_spread() -> None:
+    least, most = PushPace(15.0, lambda: 0.0), PushPace(15.0, lambda: 1.0)
+    least.failed(0.0)
+    most.failed(0.0)
+    assert (least.not_before, most.not_before) == (0.5, 1.0)
+
+
+def test_a_backlog_is_sent_at_ten_times_the_usual_rate() -> None:
+    pace = PushPace(15.0)
+    pace.answered(100.0)
+    assert pace.not_before == 101.5
+
+
+def test_a_receiver_that_asks_for_time_gets_it_within_bounds() -> None:
+    pace = PushPace(15.0, lambda: 1.0)
+    pace.failed(0.0, 20.0)
+    assert pace.not_before == 20.0
+    pace.failed(0.0, 1e9)
+    assert pace.not_before == 300.0
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("7", 7.0), ("0", 0.0), ("", 0.0), ("-3", 0.0), ("1.5", 0.0), ("9" * 30, 0.0), ("٣", 0.0)]
+)
+def test_only_a_number_of_seconds_is_read(text: str, seconds: float) -> None:
+    assert wished(text) == seconds

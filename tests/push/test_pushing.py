@@ -76,7 +76,6 @@ def test_the_resource_is_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(pushing, "MACHINE_ID", tmp_path / "machine-id")
     text = "{node: {name: n1}, push: {otlp: {endpoint: 'http://c/v1/metrics', attributes: {a.b: c}}}}"
     made = make_pushes(parse(text, "c.yaml"), lambda: None, now, Threads())
-    assert made is not None
     (push,) = made.pushes
     assert isinstance(push, OtlpPush)
     assert push.settings.resource == {
@@ -99,7 +98,6 @@ push:
     central: {{url: "http://localhost:9/w", labels: {{job: gpus, site: north}}, buffer: {{size: 2MiB, age: 5m}}}}
 """
     made = make_pushes(parse(text, "c.yaml"), lambda: None, lambda: Instant(0.0, 0.0), Threads())
-    assert made is not None
     (push,) = made.pushes
     assert isinstance(push, RemoteWrite)
     assert push.settings.labels == {"instance": "n1:19400", "job": "gpus", "site": "north"}
@@ -109,7 +107,6 @@ push:
 
 def test_a_drill_writes_nothing_to_the_node_and_a_replay_pushes_nothing() -> None:
     drill = make_pushes(parse(f"backends: {{devices: synthetic}}\n{GOOD}", "c"), lambda: None, now, Threads())
-    assert drill is not None
     (push,) = drill.pushes
     assert isinstance(push, RemoteWrite)
     assert push.settings.folder is None

@@ -42,9 +42,7 @@ def query(port: int, expression: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.release  # two agents and a Prometheus; a machine that is slow samples less often
-def test_an_outage_and_a_killed_agent_lose_only_what_was_never_sampled(
-    daemons: list[RunningDaemon], tmp_path: Path
-) -> None:
+def test_an_outage_and_a_killed_agent_lose_only_what_was_never_sampled(daemons: list[RunningDaemon], tmp_path) -> None:
     prometheus, port = need("prometheus"), free_port()
     config = tmp_path / "agent.yaml"
     config.write_text(CONFIG.format(folder=tmp_path / "state", port=port))

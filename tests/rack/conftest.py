@@ -7,10 +7,9 @@ import os
 import re
 import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,8 @@ import pytest
 
 from agent.model import Instant
 from tests import warm
-from tests.servers import fetch, free_ports
+from tests.http_client.conftest import Server
+from tests.servers import fetch
 
 ROOT = Path(__file__).resolve().parents[2]
 BEGAN = Instant(time.monotonic(), time.time())
@@ -50,67 +50,29 @@ def tell(**changes: Any) -> Callable[[], bytes]:
     return lambda: answer(json.dumps(told(**changes)).encode())
 
 
-class FakePeer:
-    """Answers each request with what `reply` gives; None: with nothing at all. Counts connections and requests."""
+class FakePeer(Server):
+    """Answers each request with what `reply` gives; None: with nothing at all."""
 
-    def __init__(self, reply: Callable[[], bytes | None], wrap: Callable[[socket.socket], socket.socket] | None = None):
+    def __init__(self, reply: Callable[[], bytes | None], **options: Any) -> None:
         self.reply = reply
         self.hang_up = False
         self.trickle = 0.0
-        self.connections = 0
-        self.requests: list[bytes] = []
         self.times: list[float] = []
-        self._wrap = wrap
-        self._open: list[socket.socket] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
+        super().__init__(self._reply_to, **options)
         self.name = f"127.0.0.1:{self.port}"
-        self._threads = [threading.Thread(target=self._accept)]
-        self._threads[0].start()
 
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                held, _ = self._listener.accept()
-                self.connections += 1
-                self._open.append(held)
-                thread = threading.Thread(target=self._serve, args=(held,))
-                self._threads.append(thread)
-                thread.start()
-
-    def _serve(self, held: socket.socket) -> None:
-        with suppress(OSError), held if self._wrap is None else self._wrap(held) as talk:
-            while request := talk.recv(4096):
-                self.requests.append(request)
-                self.times.append(clock().wall)
-                reply = self.reply()
-                if reply is None:
-                    continue
-                if not self.trickle:
-                    talk.sendall(reply)
-                for byte in reply if self.trickle else b"":
-                    talk.sendall(bytes((byte,)))
-                    time.sleep(self.trickle)
-                if self.hang_up:
-                    return
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        for held in self._open:
-            with suppress(OSError):
-                held.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join(3)
-        for held in self._open:
-            held.close()
-
-
-def until(what: str, holds: Callable[[], bool], seconds: float = 5.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        time.sleep(0.02)
+    def _reply_to(self, talk: socket.socket, number: int) -> None:
+        self.times.append(clock().wall)
+        reply = self.reply()
+        if reply is None:
+            return
+        if not self.trickle:
+            talk.sendall(reply)
+        for byte in reply if self.trickle else b"":
+            talk.sendall(bytes((byte,)))
+            time.sleep(self.trickle)
+        if self.hang_up:
+            talk.shutdown(socket.SHUT_RDWR)
 
 
 class Daemon:
@@ -143,23 +105,6 @@ class Daemon:
         self.process.wait(10)
 
 
-class Helpers:
-    """What tests share, by name."""
-
-    clock = staticmethod(clock)
-    told = staticmethod(told)
-    answer = staticmethod(answer)
-    tell = staticmethod(tell)
-    until = staticmethod(until)
-    free_ports = staticmethod(free_ports)
-    Daemon = Daemon
-
-
-@pytest.fixture(scope="session")
-def rack() -> Helpers:
-    return Helpers()
-
-
 @pytest.fixture
 def peer() -> Iterator[Callable[..., FakePeer]]:
     """Makes peers, and ends them with the test."""
@@ -167,7 +112,7 @@ def peer() -> Iterator[Callable[..., FakePeer]]:
 
         def make(reply: Callable[[], bytes | None], **options: Any) -> FakePeer:
             made = FakePeer(reply, **options)
-            stack.callback(made.close)
+            stack.callback(made.stop)
             return made
 
         yield make

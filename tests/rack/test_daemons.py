@@ -14,6 +14,9 @@ import pytest
 from agent.rack.rack_options import BEYOND_PLATE
 from agent.rack.turns import chosen
 from tests.power.conftest import Controller, controller
+from tests.rack.conftest import Daemon
+from tests.servers import free_ports
+from tests.waiting import wait_until
 
 __all__ = ["controller"]
 
@@ -56,7 +59,7 @@ rules: {{files: [rules.yml]}}
 
 
 @pytest.fixture
-def agents(rack: Any, tmp_path: Path, controller: Controller) -> Iterator[dict[str, Any]]:
+def agents(tmp_path: Path, controller: Controller) -> Iterator[dict[str, Any]]:
     """All four by their names, with the same list of peers, in which each finds itself.
 
     The agent that all would choose first to ask the distribution unit is not configured to ask it.
@@ -64,7 +67,7 @@ def agents(rack: Any, tmp_path: Path, controller: Controller) -> Iterator[dict[s
     controller.documents = DOCUMENTS
     (tmp_path / "scenario.yaml").write_text(SCENARIO)
     (tmp_path / "rules.yml").write_text(RULES)
-    ports = rack.free_ports(4)
+    ports = free_ports(4)
     peers = ", ".join(f"'127.0.0.1:{port}'" for port in ports)
     names = {f"node{number}:{port}": (number, port) for number, port in enumerate(ports)}
     without = chosen("cdu", names)
@@ -72,7 +75,7 @@ def agents(rack: Any, tmp_path: Path, controller: Controller) -> Iterator[dict[s
     for name, (number, port) in names.items():
         equipment = "" if name == without else EQUIPMENT.format(url=controller.url)
         config = CONFIG.format(number=number, peers=peers, equipment=equipment)
-        started[name] = rack.Daemon(port, tmp_path, config, "--scenario", str(tmp_path / "scenario.yaml"))
+        started[name] = Daemon(port, tmp_path, config, "--scenario", str(tmp_path / "scenario.yaml"))
     yield started
     for each in started.values():
         each.stop()
@@ -95,9 +98,9 @@ def seen_by(agents: list[Any]) -> dict[int, set[tuple[float, float]]]:
     return seen
 
 
-def test_agents_of_a_rack_agree_add_up_and_notice_a_silent_one(rack: Any, agents: dict[str, Any]) -> None:
+def test_agents_of_a_rack_agree_add_up_and_notice_a_silent_one(agents: dict[str, Any]) -> None:
     everyone = list(agents.values())
-    rack.until("four nodes", lambda: all(each.rack().get("nodes_reporting") == 4 for each in everyone), 60)
+    wait_until(lambda: all(each.rack().get("nodes_reporting") == 4 for each in everyone), 60)
     drawn: dict[int, list[float]] = {}
     sums: dict[int, set[tuple[float, float]]] = {}
     for _ in range(8):
@@ -115,7 +118,7 @@ def test_agents_of_a_rack_agree_add_up_and_notice_a_silent_one(rack: Any, agents
     assert row["nodes_expected"] == 4
     assert row["power_conservative_watts"] == row["power_watts"]
 
-    rack.until("the overrun", lambda: all("RackOverrun" in each.get("/api/v1/alerts") for each in everyone), 15)
+    wait_until(lambda: all("RackOverrun" in each.get("/api/v1/alerts") for each in everyone), 15)
     fired = {
         str(alert["labels"]) for each in everyone for alert in json.loads(each.get("/api/v1/alerts"))["data"]["alerts"]
     }
@@ -127,16 +130,16 @@ def test_agents_of_a_rack_agree_add_up_and_notice_a_silent_one(rack: Any, agents
         return [name for name in able if agents[name].rack().get("equipment_up") == 1]
 
     asked = chosen("cdu", able)
-    rack.until("one agent asks the unit", lambda: asking() == [asked], 40)
+    wait_until(lambda: asking() == [asked], 40)
     able.remove(asked)
     agents[asked].stop(signal.SIGKILL)
     left = [agent for name, agent in agents.items() if name != asked]
-    rack.until("three nodes", lambda: all(each.rack()["nodes_reporting"] == 3 for each in left), 6)
-    rack.until("one second at all", lambda: len(seen_by(left)) == 1, 3)
+    wait_until(lambda: all(each.rack()["nodes_reporting"] == 3 for each in left), 6)
+    wait_until(lambda: len(seen_by(left)) == 1, 3)
     for told in seen_by(left).values():
         assert len(told) == 1
     row = left[0].rack()
     assert (row["nodes_expected"], row["peer_failures_total"] > 0) == (4, True)
     assert row["power_conservative_watts"] == row["power_watts"] + NAMEPLATE
-    rack.until("another one asks", lambda: asking() == [chosen("cdu", able)], TAKEN_OVER_SECONDS)
+    wait_until(lambda: asking() == [chosen("cdu", able)], TAKEN_OVER_SECONDS)
     assert not [each for each in left if "Traceback" in each.log.read_text()]

@@ -1,4 +1,4 @@
-"""Who the peers are: a static list, a file that changes, a name with many addresses."""
+"""Who the peers are: a static list, a file that changes, a name with many addresses; and the section of the rack."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.config.reading import parse
+from agent.config.schema import ConfigError
 from agent.lib.textfile import PEERS
 from agent.rack.finder import AGAIN_SECONDS, ASK_SECONDS, MOST, FileEntry, Finder, HostEntry, parse_entry
 from agent.rack.peer_messages import Access
 from agent.rack.poller import QUESTION
+from agent.wiring.peering import load_rack
+from agent.wiring.start_checks import check
 
 
 class Names:
@@ -139,9 +143,7 @@ def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
      "- &a [*a]", "x" * (PEERS + 1), "[" * 1_200],
     ids=lambda text: repr(text[:20]),
 )  # fmt: skip
-def test_a_bad_file_changes_nothing_and_is_logged_once(
-    content: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_bad_file_changes_nothing_and_is_logged_once(content: str, tmp_path: Path, caplog) -> None:
     path = tmp_path / "peers.yaml"
     path.write_text("- targets: ['10.0.0.1:1']")
     found = finder(Names(), tmp_path, str(path))
@@ -184,9 +186,7 @@ SECRETS = ["user:secret@n1:19400", "user:@n1:19400", ":secret@n1:1", "dns+user:s
 
 
 @pytest.mark.parametrize("text", SECRETS)
-def test_a_password_in_an_entry_is_refused_and_never_repeated(
-    text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_password_in_an_entry_is_refused_and_never_repeated(text: str, tmp_path: Path, caplog) -> None:
     with pytest.raises(ValueError, match=r"has a user or password before an @; give them in rack\.peer") as caught:
         parse_entry(text, Path())
     assert "sec" not in str(caught.value)
@@ -208,9 +208,7 @@ def test_a_url_is_not_a_peer() -> None:
         parse_entry("https://n1:19400/", Path())
 
 
-def test_a_fifo_in_the_place_of_a_file_of_peers_blocks_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_fifo_in_the_place_of_a_file_of_peers_blocks_nothing(tmp_path: Path, caplog) -> None:
     path = tmp_path / "peers.yaml"
     os.mkfifo(path)
     found = finder(Names(), tmp_path, str(path))
@@ -222,3 +220,35 @@ def test_a_fifo_in_the_place_of_a_file_of_peers_blocks_nothing(
     path.unlink()
     path.write_text("- targets: ['10.0.0.9:1']")
     assert names_of(found) == ["10.0.0.9:1"]
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("peers: [n1]", "rack.peers: 'n1' is not a peer; write host:port, dns+name:port or the path of a file_sd file"),
+        ("peers: ['n1:http']", "rack.peers: 'n1:http': 'http' is not a port; write host:port, such as n1:19400"),
+        ("peers: ['n1:1'], peer: {username: a}",
+         "rack.peer: username and password_file belong together; give both or neither"),
+        ("peers: ['n1:1'], peer: {username: a, password_file: b}",
+         "rack.peer: would send the credentials in clear text; set scheme: https"),
+        ("peer: {ca_file: /ca.pem}", "rack.peer: ca_file needs https; set scheme: https, or remove ca_file"),
+        (f"peers: [{', '.join(f'n{number}:1' for number in range(257))}]",
+         "rack.peers: has 257 entries; the limit is 256, list one rack only"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named(section: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(parse(f"rack: {{name: r1, {section}}}", "c.yaml"))
+    assert str(caught.value) == f"c.yaml:1: {message}"
+
+
+def test_the_section_is_made_into_what_the_parts_need() -> None:
+    text = """
+node: {rack: r1}
+rack: {peers: ['n1:1', 'n1:1', peers.json], nodes_expected: 4, node_nameplate: 10.2kW, feeds: {a: 30kW, b: 31kW}}
+"""
+    config = parse(text, "c.yaml")
+    options = load_rack(config, Path("/etc/coldplate"), 3.0)
+    assert options.entries == (HostEntry("n1", 1), FileEntry(Path("/etc/coldplate/peers.json")))
+    assert (options.name, options.nodes_expected, options.nameplate, options.stale_after) == ("r1", 4, 10_200.0, 3.0)
+    assert options.feeds == (("a", 30_000.0), ("b", 31_000.0))

@@ -375,9 +375,7 @@ def test_without_a_nameplate_a_node_alone_may_overrun_the_rack(rig: Rig) -> None
         assert rows(rig, "peer_failures_total") == excess
 
 
-def test_what_is_not_counted_of_this_node_is_counted_as_excess_and_logged_once(
-    rig: Rig, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_is_not_counted_of_this_node_is_counted_as_excess_and_logged_once(rig: Rig, caplog) -> None:
     for second in range(1, 4):
         rig.sample(16_000.0)
         rig.later(1.0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 
 from agent.rack.finder import Finder, PeerTarget, parse_entry
 from agent.rack.monitor import RackMonitor
@@ -20,12 +17,15 @@ from agent.rack.peer_messages import Access
 from agent.rack.peers import Member
 from agent.rack.poller import TIMEOUT_SECONDS, Poller
 from agent.rack.rack_options import RackOptions
+from tests.rack.conftest import answer, clock, tell
+from tests.servers import free_ports
+from tests.waiting import wait_until
 
 RUN = "own-run-0"
 
 
 @pytest.fixture
-def watch(rack: Any) -> Iterator[Callable[..., RackMonitor]]:
+def watch() -> Iterator[Callable[..., RackMonitor]]:
     """Starts to watch a rack, and stops with the test."""
     with ExitStack() as stack:
 
@@ -33,7 +33,7 @@ def watch(rack: Any) -> Iterator[Callable[..., RackMonitor]]:
             entries = tuple(parse_entry(each, Path()) for each in peers)
             member = Member("r1", "", RUN, "n1:19400", "coldplate")
             made = RackMonitor(
-                member, RackOptions("r1", entries=entries, access=access or Access()), rack.clock, lambda: 0.0
+                member, RackOptions("r1", entries=entries, access=access or Access()), clock, lambda: 0.0
             )
             made.start()
             stack.callback(made.stop)
@@ -42,10 +42,10 @@ def watch(rack: Any) -> Iterator[Callable[..., RackMonitor]]:
         yield begin
 
 
-def failures(made: RackMonitor, rack: Any) -> dict[str, dict[str, float]]:
+def failures(made: RackMonitor) -> dict[str, dict[str, float]]:
     """Failures by peer and reason; peers that are up have none."""
     found: dict[str, dict[str, float]] = {}
-    for reading in made.frame(rack.clock()).readings:
+    for reading in made.frame(clock()).readings:
         labels = dict(reading.labels)
         if reading.metric.name == "coldplate_rack_peer_failures_total":
             found.setdefault(labels["peer"], {})[labels["reason"]] = reading.value
@@ -54,42 +54,42 @@ def failures(made: RackMonitor, rack: Any) -> dict[str, dict[str, float]]:
     return found
 
 
-def value(made: RackMonitor, rack: Any, name: str) -> float | None:
+def value(made: RackMonitor, name: str) -> float | None:
     return next(
-        (each.value for each in made.frame(rack.clock()).readings if each.metric.name == f"coldplate_rack_{name}"), None
+        (each.value for each in made.frame(clock()).readings if each.metric.name == f"coldplate_rack_{name}"), None
     )
 
 
-def test_only_what_good_peers_report_counts_and_none_delays_the_others(rack: Any, peer: Any, watch: Any) -> None:
-    old = int(rack.clock().wall) - 300
-    good, own = peer(rack.tell()), peer(rack.tell(run=RUN))
-    rude = peer(rack.tell(run="run-of-another", instance="n3:1", watts=[250.0] * 8))
+def test_only_what_good_peers_report_counts_and_none_delays_the_others(peer: Any, watch: Any) -> None:
+    old = int(clock().wall) - 300
+    good, own = peer(tell()), peer(tell(run=RUN))
+    rude = peer(tell(run="run-of-another", instance="n3:1", watts=[250.0] * 8))
     rude.hang_up = True  # after each answer
-    trickle = peer(rack.tell())
+    trickle = peer(tell())
     trickle.trickle = 0.05
-    closed = f"127.0.0.1:{rack.free_ports(1)[0]}"
+    closed = f"127.0.0.1:{free_ports(1)[0]}"
     bad = {
         peer(lambda: None).name: "timeout",
         trickle.name: "timeout",
-        peer(rack.tell(rack="r2")).name: "foreign",
-        peer(rack.tell(now=old + 0.5, last=old)).name: "clock",
-        peer(lambda: rack.answer(b"<html>")).name: "garbage",
+        peer(tell(rack="r2")).name: "foreign",
+        peer(tell(now=old + 0.5, last=old)).name: "clock",
+        peer(lambda: answer(b"<html>")).name: "garbage",
         peer(lambda: b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n" + b"x" * 100_000).name: "garbage",
         peer(lambda: b"x" * 100_000).name: "garbage",
-        peer(lambda: rack.answer(b"no", "404 Not Found")).name: "http",
+        peer(lambda: answer(b"no", "404 Not Found")).name: "http",
         closed: "connect",
     }
     made = watch(good.name, own.name, rude.name, *bad)
-    rack.until("the sum", lambda: value(made, rack, "power_watts") is not None)
+    wait_until(lambda: value(made, "power_watts") is not None)
     began, seen = time.monotonic(), set()
     while time.monotonic() - began < 2.5:
-        seen.add((value(made, rack, "power_watts"), value(made, rack, "nodes_reporting")))
+        seen.add((value(made, "power_watts"), value(made, "nodes_reporting")))
         time.sleep(0.05)
     assert seen == {(1250.0, 2.0)}
-    found = failures(made, rack)
+    found = failures(made)
     assert {name: set(reasons) for name, reasons in found.items() if reasons} == {n: {r} for n, r in bad.items()}
     assert {name for name, reasons in found.items() if not reasons} == {good.name, rude.name}
-    assert value(made, rack, "nodes_expected") == 1 + 2 + len(bad)  # one of the targets is this node
+    assert value(made, "nodes_expected") == 1 + 2 + len(bad)  # one of the targets is this node
     assert good.connections == 1
     assert rude.connections >= 2
     later = good.times[1:]
@@ -98,31 +98,10 @@ def test_only_what_good_peers_report_counts_and_none_delays_the_others(rack: Any
     assert [int(when) - int(later[0]) for when in later] == list(range(len(later)))
 
 
-def test_a_connection_that_was_kept_and_died_unseen_is_reopened_in_the_same_round(
-    rack: Any, peer: Any, watch: Any
-) -> None:
-    flaky = peer(rack.tell())
-    asked = 0
-
-    def reply() -> bytes | None:
-        nonlocal asked
-        asked += 1
-        if asked != 2:
-            return rack.tell()()
-        flaky._open[-1].shutdown(socket.SHUT_RDWR)  # instead of the second answer
-        return None
-
-    flaky.reply = reply
-    made = watch(flaky.name)
-    rack.until("three answers", lambda: asked >= 4)
-    assert failures(made, rack) == {flaky.name: {}}
-    assert flaky.connections == 2
-
-
-def test_it_stops_at_once_although_a_peer_hangs(rack: Any, peer: Any, watch: Any) -> None:
+def test_it_stops_at_once_although_a_peer_hangs(peer: Any, watch: Any) -> None:
     silent = peer(lambda: None)
     made = watch(silent.name)
-    rack.until("a question", lambda: bool(silent.requests))
+    wait_until(lambda: bool(silent.questions))
     began = time.monotonic()
     made.stop()
     assert time.monotonic() - began < TIMEOUT_SECONDS / 2
@@ -130,7 +109,7 @@ def test_it_stops_at_once_although_a_peer_hangs(rack: Any, peer: Any, watch: Any
 
 
 def test_a_round_that_fails_is_reported_once_each_time_that_it_begins_and_continued(
-    rack: Any, peer: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    peer: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("agent.rack.poller.PERIOD_SECONDS", 0.05)
     trouble: list[Exception] = []
@@ -148,120 +127,46 @@ def test_a_round_that_fails_is_reported_once_each_time_that_it_begins_and_contin
 
         failed = answered
 
-    good = peer(rack.tell())
-    poller = Poller(targets, Access(), Anyone(), rack.clock, phase=0.0)
+    good = peer(tell())
+    poller = Poller(targets, Access(), Anyone(), clock, phase=0.0)
     poller.start()
     for spell in (1, 2):
         outcomes.clear()
-        asked = len(good.requests)
-        rack.until("the peer", lambda asked=asked: len(good.requests) > asked + 1)
+        asked = len(good.questions)
+        wait_until(lambda asked=asked: len(good.questions) > asked + 1)
         outcomes.clear()
         trouble.append(ZeroDivisionError("odd"))
-        rack.until("three rounds that fail", lambda: outcomes.count(False) > 2)
+        wait_until(lambda: outcomes.count(False) > 2)
         assert len(caplog.records) == spell
         trouble.clear()
     poller.stop()
     assert good.connections == 2, "a connection was kept over a round of which nobody knows how far it came"
 
 
-# -- TLS and credentials ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA(key_type=trustme.KeyType.ECDSA)
-
-
-@pytest.fixture
-def secure(authority: trustme.CA, peer: Any) -> Callable[..., Any]:
-    """Makes peers that speak TLS with a certificate for a host."""
-
-    def make(reply: Callable[[], bytes | None], host: str = "127.0.0.1") -> Any:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        authority.issue_cert(host).configure_cert(context)
-        return peer(reply, wrap=lambda held: context.wrap_socket(held, server_side=True))
-
-    return make
-
-
-def test_peers_are_asked_over_tls_with_a_password(
-    rack: Any, secure: Any, watch: Any, authority: trustme.CA, tmp_path: Path
-) -> None:
-    ca, password = tmp_path / "ca.pem", tmp_path / "password"
-    authority.cert_pem.write_to_path(ca)
-    password.write_text("sesame\n")
-    good, misnamed = secure(rack.tell()), secure(rack.tell(), host="10.9.9.9")
-    access = Access(tls=True, username="rack", password_file=str(password), ca_file=str(ca))
-    made = watch(good.name, misnamed.name, access=access)
-    rack.until("two rounds", lambda: len(good.requests) >= 2)
-    rack.until("the peer's power", lambda: value(made, rack, "power_watts") == 1000.0)
-    assert b"\r\nAuthorization: Basic cmFjazpzZXNhbWU=\r\n" in good.requests[0]
-    assert good.connections == 1
-    assert set(failures(made, rack)[misnamed.name]) == {"connect"}
-    assert misnamed.requests == []
-
-
-def test_a_certificate_that_is_not_trusted_is_refused_unless_told_otherwise(
-    rack: Any, secure: Any, watch: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    stranger = secure(rack.tell())
-    strict = watch(stranger.name, access=Access(tls=True))
-    rack.until("a refusal", lambda: failures(strict, rack).get(stranger.name) is not None)
-    assert failures(strict, rack) == {stranger.name: {"connect": 1.0}}
-    (warning,) = caplog.records
-    assert "certificate not trusted" in warning.facts["detail"]  # type: ignore[attr-defined]
-    strict.stop()
-    lenient = watch(stranger.name, access=Access(tls=True, verify=False))
-    rack.until("its power", lambda: value(lenient, rack, "power_watts") == 1000.0)
-
-
-def test_a_password_file_that_is_missing_is_named(
-    rack: Any, peer: Any, watch: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    good = peer(rack.tell())
-    missing = str(tmp_path / "nowhere")
-    made = watch(good.name, access=Access(username="u", password_file=missing))
-    rack.until("a failure", lambda: good.name in failures(made, rack))
-    assert failures(made, rack) == {good.name: {"connect": 1.0}}
-    assert missing in caplog.records[0].facts["detail"]  # type: ignore[attr-defined]
-    assert good.requests == []
-
-
-def test_a_file_of_authorities_that_is_missing_is_named(
-    rack: Any, peer: Any, watch: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    good = peer(rack.tell())
-    missing = str(tmp_path / "nowhere.pem")
-    made = watch(good.name, access=Access(tls=True, ca_file=missing))
-    rack.until("a failure", lambda: good.name in failures(made, rack))
-    assert set(failures(made, rack)[good.name]) == {"connect"}
-    assert missing in vars(caplog.records[0])["facts"]["detail"]
-
-
-def test_a_reload_asks_the_new_peers_and_hangs_up_on_the_old(rack: Any, peer: Any, watch: Any) -> None:
-    old, new = peer(rack.tell()), peer(rack.tell(run="run-of-another", watts=[250.0] * 8))
+def test_a_reload_asks_the_new_peers_and_hangs_up_on_the_old(peer: Any, watch: Any) -> None:
+    old, new = peer(tell()), peer(tell(run="run-of-another", watts=[250.0] * 8))
     made = watch(old.name)
-    rack.until("the old peer's power", lambda: value(made, rack, "power_watts") == 1000.0)
+    wait_until(lambda: value(made, "power_watts") == 1000.0)
     made.reconfigure(RackOptions("r1", entries=(parse_entry(new.name, Path()),)))
-    asked = len(old.requests)
-    rack.until("the new peer's power alone", lambda: value(made, rack, "power_watts") == 250.0, 1.5)
-    assert len(old.requests) == asked
-    assert set(failures(made, rack)) == {new.name}
+    asked = len(old.questions)
+    wait_until(lambda: value(made, "power_watts") == 250.0, 1.5)
+    assert len(old.questions) == asked
+    assert set(failures(made)) == {new.name}
 
 
-def test_a_name_server_that_hangs_blocks_nothing_else(rack: Any, peer: Any) -> None:
+def test_a_name_server_that_hangs_blocks_nothing_else(peer: Any) -> None:
     released = threading.Event()
 
     def resolve(host: str, port: int) -> list[str]:
         released.wait(10)
         return []
 
-    good = peer(rack.tell())
+    good = peer(tell())
     entries = [parse_entry("slow.example:1", Path()), parse_entry(good.name, Path())]
     finder = Finder(entries, time.monotonic, resolve)
     finder.start()
-    rack.until("the peer that has an address", lambda: [each.name for each in finder.targets] == [good.name])
+    wait_until(lambda: [each.name for each in finder.targets] == [good.name])
     assert not finder.looked
     released.set()
-    rack.until("both", lambda: finder.looked and len(finder.targets) == 2)
+    wait_until(lambda: finder.looked and len(finder.targets) == 2)
     finder.stop()

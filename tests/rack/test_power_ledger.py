@@ -32,7 +32,6 @@ def test_the_sum_of_a_second_does_not_depend_on_the_order_of_arrival(
             ledger.put(node, [(second, watts)])
         sums.add(ledger.add_up(103.9))
     (total,) = sums
-    assert total is not None
     assert (total.second, total.nodes) == (103, frozenset(table))
     assert total.watts == pytest.approx(sum(row[3] for row in table.values()))
 
@@ -60,7 +59,6 @@ def test_the_newest_second_that_all_have_reported_is_summed() -> None:
     ledger.put("a", row(9, 10, watts=1))
     ledger.put("b", row(8, 9, watts=2))
     total = ledger.add_up(10.5)
-    assert total is not None
     assert (total.second, total.watts, total.nodes) == (9, 3, {"a", "b"})
 
 
@@ -71,19 +69,8 @@ def test_a_silent_node_is_waited_for_and_then_left_out() -> None:
     for second in range(10, 17):
         ledger.put("a", row(second))
         total = ledger.add_up(second + 0.5)
-        assert total is not None
         seen.append((total.second, len(total.nodes)))
     assert seen == [(10, 2)] * (LAG_SECONDS + 1) + [(14, 1), (15, 1), (16, 1)]
-
-
-def test_a_node_that_is_gone_is_not_waited_for() -> None:
-    ledger = PowerLedger()
-    ledger.put("a", row(10, 11))
-    ledger.put("b", row(10))
-    ledger.forget("b")
-    total = ledger.add_up(11.5)
-    assert total is not None
-    assert (total.second, total.nodes) == (11, {"a"})
 
 
 def test_a_node_that_comes_late_does_not_take_the_rack_back_in_time() -> None:
@@ -92,11 +79,9 @@ def test_a_node_that_comes_late_does_not_take_the_rack_back_in_time() -> None:
     assert ledger.add_up(12.5) is not None
     ledger.put("late", row(10, 11))
     total = ledger.add_up(12.6)
-    assert total is not None
     assert (total.second, total.nodes) == (12, {"a"})
     ledger.put("late", row(12))
     total = ledger.add_up(12.7)
-    assert total is not None
     assert (total.second, total.nodes) == (12, {"a", "late"})
 
 
@@ -107,7 +92,6 @@ def test_it_continues_with_those_who_are_left_when_the_ones_ahead_are_gone() -> 
     ledger.put("behind", row(11))
     ledger.forget("ahead")
     total = ledger.add_up(12.6)
-    assert total is not None
     assert (total.second, total.nodes) == (11, {"behind"})
 
 
@@ -123,7 +107,6 @@ def test_a_clock_that_is_set_back_does_not_stop_it(step: int) -> None:
         ledger.put("b", row(second, watts=20.0))
         total = ledger.add_up(second + 0.5)
         if second > 10_030 - step + LAG_SECONDS:  # so long a second that was told may stand
-            assert total is not None
             assert (total.second, total.watts, len(total.nodes)) == (second, 30.0, 2)
 
 
@@ -138,7 +121,6 @@ def test_one_node_whose_clock_is_set_back_counts_again_at_once(step: int) -> Non
         ledger.put("own", row(second, watts=1.0))
         ledger.put("peer", row(second, watts=2.0))
         total = ledger.add_up(second + 0.5)
-        assert total is not None
         assert (total.second, total.watts) == (second, 3.0)
 
 
@@ -147,7 +129,6 @@ def test_a_second_never_changes_and_no_node_is_remembered_forever() -> None:
     ledger.put("a", row(10, watts=1))
     ledger.put("a", row(10, watts=5))
     total = ledger.add_up(10.5)
-    assert total is not None
     assert total.watts == 1
     assert ledger.latest(13.5) == {"a": 1}
     assert ledger.latest(14.5) == {}

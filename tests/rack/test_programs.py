@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.servers import Alertmanager, fetch, prometheus
+from tests.rack.conftest import Daemon
+from tests.servers import Alertmanager, fetch, free_ports, prometheus
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.release  # most of a minute: four agents and two servers
 
@@ -37,11 +39,11 @@ scrape_configs: [{{job_name: coldplate, static_configs: [{{targets: [{targets}]}
 """
 
 
-def test_a_rack_is_one_alert_for_agents_and_server_alike(rack: Any, tmp_path: Path) -> None:
+def test_a_rack_is_one_alert_for_agents_and_server_alike(tmp_path: Path) -> None:
     (tmp_path / "scenario.yaml").write_text(SCENARIO)
     alertmanager = Alertmanager(tmp_path)
     alertmanager.start()
-    ports = rack.free_ports(4)
+    ports = free_ports(4)
     peers = ", ".join(f"'127.0.0.1:{port}'" for port in ports)
     agents: list[Any] = []
 
@@ -59,13 +61,13 @@ def test_a_rack_is_one_alert_for_agents_and_server_alike(rack: Any, tmp_path: Pa
     try:
         for number, port in enumerate(ports):
             config = CONFIG.format(number=number, peers=peers, alertmanager=alertmanager.url)
-            agents.append(rack.Daemon(port, tmp_path, config, "--scenario", str(tmp_path / "scenario.yaml")))
+            agents.append(Daemon(port, tmp_path, config, "--scenario", str(tmp_path / "scenario.yaml")))
         with prometheus(PROMETHEUS.format(rules=RULES, targets=peers), tmp_path) as server:
             trip = {"alertname": "RackPowerHigh", "level": "trip", "rack": "r12", "severity": "critical"}
-            rack.until("the overrun at Alertmanager", lambda: at_alertmanager("RackPowerHigh") == [trip], 90)
-            rack.until("the same at Prometheus", lambda: at_prometheus(server) == [trip], 60)
+            wait_until(lambda: at_alertmanager("RackPowerHigh") == [trip], 90)
+            wait_until(lambda: at_prometheus(server) == [trip], 60)
             agents[3].stop(signal.SIGKILL)
-            rack.until("the gap", lambda: len(at_alertmanager("RackPowerUnknown")) == 1, 60)
+            wait_until(lambda: len(at_alertmanager("RackPowerUnknown")) == 1, 60)
             # Without the fourth node's power the others may see a lower level beside it.
             assert trip in at_alertmanager("RackPowerHigh")
     finally:

@@ -163,7 +163,7 @@ def test_lanes_that_fall_due_while_a_read_hangs_are_read_once_when_it_is_free(st
     assert one.backend.asked == [(Lane.FAST, 0.0), (Lane.FAST, 40.0), (Lane.SLOW, 40.0), (Lane.COLD, 40.0)]
 
 
-def test_absent_hardware_is_looked_for_again_in_the_cold_lane_alone(stage) -> None:
+def test_absent_hardware_is_no_failure_and_is_looked_for_again_in_the_cold_lane_alone(stage, caplog) -> None:
     one = stage()
     one.backend.act = fail(AbsentError("no such directory"))
     (read,) = one.read(Lane.FAST)
@@ -171,17 +171,11 @@ def test_absent_hardware_is_looked_for_again_in_the_cold_lane_alone(stage) -> No
     for second in range(1, 60):
         assert one.read(Lane.FAST, *([Lane.SLOW] if second % 15 == 0 else []), at=float(second)) == []
     assert {read.outcome for read in one.read(*ALL, at=60.0)} == {Outcome.ABSENT}
+    assert not caplog.records
     one.backend.act = lambda: None
     assert one.read(Lane.FAST, at=61.0) == []
     assert {read.outcome for read in one.read(*ALL, at=120.0)} == {Outcome.OK}
     assert len(one.read(Lane.FAST, at=121.0)) == 1, "and is read as usual from then on"
-
-
-def test_absence_is_no_failure_and_is_not_logged(stage, caplog) -> None:
-    one = stage()
-    one.backend.act = fail(AbsentError("no such directory"))
-    one.read(*ALL)
-    assert not caplog.records
 
 
 def test_a_failure_has_its_reason_and_the_next_read_may_be_well(stage) -> None:
@@ -191,11 +185,7 @@ def test_a_failure_has_its_reason_and_the_next_read_may_be_well(stage) -> None:
     assert (read.outcome, read.reason, read.detail) == (Outcome.FAILED, Reason.DENIED, "not for you")
     one.backend.act = fail(ZeroDivisionError("surprise"))
     (read,) = one.read(Lane.FAST, at=1.0)
-    assert (read.outcome, read.reason, read.detail) == (
-        Outcome.FAILED,
-        Reason.MALFORMED,
-        "ZeroDivisionError: surprise",
-    )
+    assert (read.outcome, read.reason, read.detail) == (Outcome.FAILED, Reason.MALFORMED, "ZeroDivisionError: surprise")
     one.backend.act = lambda: None
     (read,) = one.read(Lane.FAST, at=2.0)
     assert (read.outcome, read.detail) == (Outcome.OK, "")
@@ -264,16 +254,3 @@ def test_a_thread_that_fails_in_a_read_loses_that_read_and_takes_the_next_order(
     node.backend.act = lambda: None
     assert [read.outcome for read in node.read(Lane.FAST, at=2.0)] == [Outcome.OK]
     assert node.threads.states()[0].restarts == 1
-
-
-def test_a_runner_without_an_available_thread_gets_one_later(stage, monkeypatch) -> None:
-    def refuse(_thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as shortage:
-        shortage.setattr(threading.Thread, "start", refuse)
-        node = stage()
-        assert node.runner.ask((Lane.FAST,), 1.0)
-    node.threads.tend()
-    node.wait()
-    assert [read.outcome for read in node.runner.take()] == [Outcome.OK]

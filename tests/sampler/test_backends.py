@@ -9,13 +9,12 @@ import pytest
 
 from agent.backends.protocol import BackendSample
 from agent.catalogue import BY_NAME
-from agent.model import Gap, IbPort, Instant, Lane, Metric, Node, Outcome, Reading, Reason, Series, Snapshot
+from agent.model import Gap, IbPort, Lane, Metric, Node, Outcome, Reading, Reason, Series
 from agent.sampler.backend_runner import Flight
-from agent.sampler.health import MISSING, ROOM, LoopFacts, MissingMetrics
-from agent.sampler.presence import Inventory
-from agent.sampler.sampler import Sampler
+from agent.sampler.health import MISSING, ROOM, MissingMetrics
 from agent.sampler.schedule import Settings
 from tests.frames import read_of
+from tests.sampler.rig import SamplerRig
 
 PORT = IbPort("mlx5_0", "1")
 ROWS: dict[Lane, Metric] = {
@@ -30,11 +29,11 @@ PATIENCE = 3.0
 """Of the fast lane, with the settings as they come."""
 
 
-class Rig:
+class Rig(SamplerRig):
     """A sampler whose clock the test turns, and a backend that the test plays."""
 
     def __init__(self, settings: Settings | None = None, pace: float = 0.0) -> None:
-        self.sampler = Sampler(settings or Settings(), Inventory(None), "nvml")
+        super().__init__(settings)
         self.sampler.paces = {"infiniband": pace, "host": 1.0}
         self.series = {lane: Series(STATE if lane is Lane.FAST else row, PORT) for lane, row in ROWS.items()}
 
@@ -51,9 +50,6 @@ class Rig:
 
     def fly(self, since: float | None, lane: Lane = Lane.FAST) -> None:
         self.sampler.take_flights({} if since is None else {"infiniband": Flight(lane, since)})
-
-    def see(self, at: float) -> Snapshot:
-        return self.sampler.snapshot(Instant(at, 1e9 + at), LoopFacts())
 
     def own(self, at: float) -> dict[str, float]:
         """The backend's own series; with their outcome, where they have one."""

@@ -1,16 +1,129 @@
-"""Garbage is left out and counted; statistics and integrals stand beside the readings."""
+"""Garbage is left out and counted, counters only grow, and statistics and integrals stand beside the readings."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.catalogue import BY_NAME
-from agent.model import Framer, Gap, Gpu, IbPort, Lane, Reading, Reason, Series
+from agent.catalogue.bindings import USUAL
+from agent.model import Framer, Gap, Gpu, IbPort, Lane, Reading, Reason, Series, Unit
 from agent.sampler.condition import Conditioner
+from agent.sampler.counters import Counter, Counters
+from agent.sampler.rolling import BUCKETS, RollingWindow
+
+
+def feed(counter: Counter, *raws: float, step: float = 1.0) -> list[float | None]:
+    return [counter.feed(at * step, raw) for at, raw in enumerate(raws)]
+
+
+@pytest.mark.parametrize(
+    ("unit", "raws", "shown"),
+    [
+        pytest.param(Unit.NONE, (5, 5, 9, 12), (5, 5, 9, 12), id="one that behaves"),
+        # The first reading after a restart is left out, and the second continues from what was shown.
+        pytest.param(Unit.JOULES, (9000, 9100, 100, 200, 300), (9000, 9100, None, 9300, 9400), id="a restart"),
+        pytest.param(Unit.JOULES, (9000, 9100, 3, 9300, 9400), (9000, 9100, None, 9300, 9400), id="one low value"),
+        pytest.param(Unit.JOULES, (9000, 9100, 2**60, 9300), (9000, 9100, None, 9300), id="one high value"),
+        pytest.param(Unit.NONE, (5, 5, 2**32 - 1, 6, 6), (5, 5, None, 6, 6), id="a sentinel in a count of errors"),
+        # The driver sets itself right, and nothing is added.
+        pytest.param(Unit.JOULES, (100, 200, 10**9, 10**9 + 100), (100, 200, None, 300), id="a leap that lasts"),
+        pytest.param(Unit.NONE, (100, 99, 99, 101), (100, None, 100, 102), id="a small fall that lasts"),
+    ],
+)
+def test_what_is_shown_of_a_counter(unit: Unit, raws: tuple[float, ...], shown: tuple[float | None, ...]) -> None:
+    assert feed(Counter(USUAL[unit]), *raws) == list(shown)
+
+
+def test_a_gap_in_time_allows_as_much_growth_as_the_time_was_long() -> None:
+    counter = Counter(USUAL[Unit.JOULES])
+    assert counter.feed(0.0, 1000) == 1000
+    assert counter.feed(600.0, 400_000) == 400_000
+
+
+def test_whole_numbers_stay_whole_numbers() -> None:
+    counter = Counter(USUAL[Unit.BYTES])
+    assert isinstance(counter.feed(0, 2**60 + 1), int)
+
+
+@given(st.lists(st.floats(min_value=0, max_value=1e15), max_size=60))
+def test_what_is_shown_never_falls(raws: list[float]) -> None:
+    for unit in (Unit.NONE, Unit.JOULES):
+        shown = [value for value in feed(Counter(USUAL[unit]), *raws) if value is not None]
+        assert shown == sorted(shown)
+
+
+@given(st.lists(st.lists(st.integers(0, 1000), min_size=2, max_size=8), min_size=1, max_size=5))
+def test_growth_is_kept_across_restarts_from_zero(lives: list[list[int]]) -> None:
+    """Each life of the driver counts from zero; all but what its first, suspect reading hides is shown."""
+    counter = Counter(USUAL[Unit.NONE])
+    total, at = 0, 0.0
+    for life in lives:
+        raw = 0
+        for growth in life:
+            raw += growth
+            at += 1
+            counter.feed(at, raw)
+        total += raw
+    assert counter.shown <= total
+
+
+raw_values = st.none() | st.integers(0, 40) | st.just(2**60)
+
+
+@given(st.lists(st.tuples(raw_values, raw_values, raw_values), max_size=60), st.integers(0, 100))
+def test_counters_that_are_judged_together_are_judged_as_each_alone(
+    rows: list[tuple[int | None, int | None, int | None]], changes: int
+) -> None:
+    fastest = USUAL[Unit.NONE]
+    alone = [Counter(fastest) for _ in range(3)]
+    kept = [Counter(fastest) for _ in range(3)]
+    together = Counters(kept)
+    for at, row in enumerate(rows):
+        if at == changes:  # another layout of the same counters
+            together.let_go()
+            together = Counters(kept)
+        shown = together.feed(float(at), row)
+        assert list(shown) == [
+            None if raw is None else c.feed(float(at), raw) for c, raw in zip(alone, row, strict=True)
+        ]
+
+
+def test_counters_that_stay_equal_or_grow_are_not_even_copied() -> None:
+    together = Counters([Counter(USUAL[Unit.NONE]) for _ in range(2)])
+    for at, row in enumerate([(1, 5), (1, 5), (2, 6)]):
+        assert together.feed(float(at), row) is row
+
+
+columns = st.tuples(*[st.none() | st.floats(-1e6, 1e6)] * 3)
+
+
+@given(st.lists(st.tuples(st.floats(0.05, 100), columns), min_size=1, max_size=200), st.integers(0, 100))
+def test_each_column_is_of_its_own_values(samples: list[tuple[float, Sequence[float | None]]], joins: int) -> None:
+    """One column has a value where another has none, and the last one joins later."""
+    window = RollingWindow(60, 2)
+    seen: list[list[tuple[int, float]]] = [[], [], []]
+    at, width = 0.0, 2
+    for number, (step, values) in enumerate(samples):
+        at += step
+        if number == joins:
+            width = 3
+            window.widen(width)
+        for column, value in enumerate(values[:width]):
+            if value is not None:
+                seen[column].append((int(at), value))
+        if window.add(at, values[:width]):
+            for column in range(width):
+                within = [each for bucket, each in seen[column] if bucket > int(at) - BUCKETS]
+                if within:
+                    assert window.lowest[column] == min(within)
+                    assert window.highest[column] == max(within)
+                    assert window.means[column] == pytest.approx(sum(within) / len(within), rel=1e-6, abs=1e-3)
+
 
 GPU = Gpu("0", "GPU-a")
 POWER = Series(BY_NAME["coldplate_gpu_power_watts"], GPU)

@@ -9,18 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.backends.protocol import ChannelError, LaneSample, Unidentified
+from agent.backends.protocol import ChannelError, Unidentified
 from agent.catalogue import BY_NAME
-from agent.model import Gpu, GpuIdentity, Instant, Lane, Outcome, Reading, Reason, Series, Snapshot
+from agent.model import Gpu, GpuIdentity, Lane, Outcome, Reading, Reason, Series
 from agent.sampler.devices import recognise
-from agent.sampler.health import LoopFacts
-from agent.sampler.presence import MOST, Inventory
-from agent.sampler.sampler import Sampler
+from agent.sampler.presence import Inventory
 from agent.sampler.schedule import Settings
-from tests.frames import frame_of
+from tests.sampler.rig import SamplerRig
 
 POWER = BY_NAME["coldplate_gpu_power_watts"]
-FACTS = LoopFacts()
 
 
 def gpu(number: int, place: int | None = None) -> GpuIdentity:
@@ -32,37 +29,25 @@ def silent(*numbers: int, reason: Reason = Reason.TIMEOUT) -> list[Unidentified]
     return [Unidentified(str(number), reason, "no word") for number in numbers]
 
 
-class Rig:
-    """A sampler whose clock the test turns."""
+class Rig(SamplerRig):
+    """A sampler that may know GPUs from before."""
 
     def __init__(self, settings: Settings | None = None, known: Sequence[GpuIdentity] = ()) -> None:
         inventory = Inventory(None)
         inventory.enumerate(list(known), None)
-        self.sampler = Sampler(settings or Settings(), inventory, "nvml")
-
-    def enlist(self, channels: Sequence[GpuIdentity], missing: Sequence[Unidentified] = (), at: float = 0.0) -> None:
-        self.sampler.enlist([(each.gpu.uuid, each) for each in channels], missing, at)
+        super().__init__(settings, inventory)
 
     def sample(self, at: float, *identities: GpuIdentity) -> None:
         for each in identities:
-            reading = Reading(Series(POWER, each.gpu), 500.0)
-            self.sampler.take_lane(LaneSample(each.gpu.uuid, Lane.FAST, at, 0.001, 7, frame_of((reading,)), ()))
-
-    def see(self, at: float) -> Snapshot:
-        return self.sampler.snapshot(Instant(at, 1e9 + at), FACTS)
+            self.take(each.gpu.uuid, Lane.FAST, at, [Reading(Series(POWER, each.gpu), 500.0)])
 
     def family(self, at: float, name: str) -> dict[tuple[str, str], float]:
         """Values by index and UUID."""
-        found = {}
-        for reading in self.see(at).readings:
-            if reading.metric.name == name:
-                labels = dict(reading.series.all_labels)
-                found[labels.get("gpu", ""), labels.get("uuid", "")] = reading.value
-        return found
+        return {(row.get("gpu", ""), row.get("uuid", "")): value for row, value in self.rows(at, name)}
 
     def reasons(self, at: float) -> dict[tuple[str, str], str]:
-        rows = [dict(each.series.all_labels) for each in self.see(at).readings
-                if each.metric.name == "coldplate_metric_missing"]  # fmt: skip
+        """Why no sample of a GPU is there, by index and UUID."""
+        rows = [row for row, _ in self.rows(at, "coldplate_metric_missing")]
         age = "coldplate_gpu_sample_age_seconds"
         return {(row["gpu"], row["uuid"]): row["reason"] for row in rows if row["metric"] == age}
 
@@ -107,8 +92,7 @@ def test_the_readings_that_a_silent_one_had_before_are_missing_for_its_reason() 
     rig.sampler.refused(Reason.LOST, "the device worker was killed")
     rig.enlist([gpu(0)], silent(1), at=2.0)
     rig.sample(2.0, gpu(0))
-    rows = [dict(each.series.all_labels) for each in rig.see(2.5).readings
-            if each.metric.name == "coldplate_metric_missing"]  # fmt: skip
+    rows = [row for row, _ in rig.rows(2.5, "coldplate_metric_missing")]
     assert ("GPU-1", "coldplate_gpu_power_watts", "timeout") in {(r["uuid"], r["metric"], r["reason"]) for r in rows}
     assert rig.family(2.5, "coldplate_gpu_up") == {("0", "GPU-0"): 1, ("1", "GPU-1"): 0}
 
@@ -162,13 +146,6 @@ def test_before_any_device_was_shown_nothing_is_logged_about_remembered_ones() -
     assert rig.reasons(1.0) == {("0", "GPU-0"): "timeout"}
 
 
-def test_the_nodes_power_is_not_estimated_without_the_silent_one() -> None:
-    rig = Rig()
-    rig.enlist([gpu(0)], silent(1))
-    rig.sample(0.0, gpu(0))
-    assert rig.family(0.5, "coldplate_node_power_watts") == {}
-
-
 def test_a_gpu_that_comes_back_under_another_index_is_one_gpu() -> None:
     rig = Rig()
     rig.enlist([gpu(0), gpu(1), gpu(2)])
@@ -191,17 +168,6 @@ def test_an_error_that_was_a_mistake_heals_with_the_next_good_sample() -> None:
         assert rig.family(1.1, "coldplate_gpu_up") == {("0", "GPU-0"): 1}
 
 
-def test_a_driver_that_shows_other_gpus_each_time_fills_no_inventory() -> None:
-    rig = Rig()
-    for life in range(40):
-        gpus = [GpuIdentity(Gpu(str(n), f"GPU-{life}-{n}"), f"{life:04x}:{n:02x}:00.0", "S", "H100") for n in range(8)]
-        rig.enlist(gpus, at=float(life))
-        rig.see(life + 0.5)
-    assert len(rig.sampler.inventory.gpus) == MOST
-    assert all(each.slot in rig.sampler.inventory.gpus for each in gpus)
-    assert len(rig.family(40.0, "coldplate_gpu_up")) == MOST
-
-
 NUMBERS = st.lists(st.integers(0, 7), unique=True)
 
 
@@ -221,9 +187,7 @@ def test_the_one_with_the_same_index_is_that_one() -> None:
     assert strangers == []
 
 
-def test_a_gpu_that_goes_down_is_reported_once_with_its_reason_and_once_when_it_is_back(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_gpu_that_goes_down_is_reported_once_with_its_reason_and_once_when_it_is_back(caplog) -> None:
     rig = Rig()
     rig.enlist([gpu(0), gpu(1)])
     rig.sample(0.0, gpu(0), gpu(1))
@@ -241,9 +205,7 @@ def test_a_gpu_that_goes_down_is_reported_once_with_its_reason_and_once_when_it_
     assert [each.getMessage() for each in caplog.records[1:]] == ["GPU is back"]
 
 
-def test_while_the_driver_is_released_nothing_is_said_of_who_is_up_and_the_readings_end(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_while_the_driver_is_released_nothing_is_said_of_who_is_up_and_the_readings_end(caplog) -> None:
     rig = Rig()
     rig.enlist([gpu(0), gpu(1)])
     rig.sample(1.0, gpu(0), gpu(1))

@@ -31,18 +31,6 @@ def series(presence: Presence, name: str, expected: int | None = None) -> dict[s
     return {dict(row.series.all_labels).get("uuid", ""): row.value for row in rows if row.metric.name == name}
 
 
-def test_a_gpu_missing_at_boot_is_down_with_its_identity(tmp_path: Path) -> None:
-    path = tmp_path / "state" / "inventory.state"
-    kept(path).enumerate([gpu(0), gpu(1)], None)
-    later = kept(path)
-    later.enumerate([gpu(0)], None)
-    presence = Presence(later)
-    presence.good("GPU-0", 0.0)
-    assert series(presence, "coldplate_gpu_up") == {"GPU-0": 1, "GPU-1": 0}
-    assert set(series(presence, "coldplate_gpu_info")) == {"GPU-0", "GPU-1"}
-    assert series(presence, "coldplate_gpus_expected") == {"": 2}
-
-
 def test_a_swapped_gpu_is_named_and_takes_the_slot(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "inventory.state"
     kept(path).enumerate([gpu(0), gpu(1)], None)
@@ -117,9 +105,7 @@ def test_what_was_replaced_and_all_that_is_known_of_a_gpu_outlives_a_restart(tmp
     assert later.replaced == {"0000:03:00.0": ("GPU-3", "S3")}
 
 
-def test_a_missing_gpu_is_reported_with_each_enumeration_and_those_that_are_there_are_not(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_missing_gpu_is_reported_with_each_enumeration_and_those_that_are_there_are_not(caplog) -> None:
     inventory = Inventory(None)
     inventory.enumerate([gpu(0), gpu(1)], 2)
     assert not caplog.records

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from agent.backends.protocol import LaneSample
 from agent.catalogue import BY_NAME
-from agent.model import Gpu, GpuIdentity, Instant, Lane, NvLink, Reading, Series
-from agent.sampler.health import LoopFacts
-from agent.sampler.presence import Inventory
-from agent.sampler.sampler import Sampler
+from agent.model import Gpu, GpuIdentity, Lane, NvLink, Reading, Series
 from agent.sampler.schedule import Settings
-from tests.frames import frame_of
+from tests.sampler.rig import SamplerRig
 
 GPU = Gpu("0", "GPU-0")
 LOWEST, HIGHEST = (f"coldplate_gpu_nvlink_traffic_{end}_bytes_per_second" for end in ("lowest", "highest"))
 
 
-class Rig:
+class Rig(SamplerRig):
     """A sampler of one GPU, read every 15 s."""
 
     def __init__(self) -> None:
-        self.sampler = Sampler(Settings(slow=15.0), Inventory(None), "nvml")
-        self.sampler.enlist([(GPU.uuid, GpuIdentity(GPU, "0000:01:00.0", "S", "H100"))], (), 0.0)
+        super().__init__(Settings(slow=15.0))
+        self.enlist([GpuIdentity(GPU, "0000:01:00.0", "S", "H100")])
         self._series = {
             (way, link): Series(BY_NAME[f"coldplate_nvlink_{way}_bytes_total"], NvLink(GPU, link))
             for way in ("transmit", "receive")
@@ -33,7 +29,7 @@ class Rig:
         counts = {"transmit": sent, "receive": received}
         links = [Reading(self._series[way, link], each[link]) for way, each in counts.items() for link in each]
         for lane, readings in ((Lane.FAST, [Reading(self._power, 500.0)]), (Lane.SLOW, links)):
-            self.sampler.take_lane(LaneSample(GPU.uuid, lane, at, 0.001, 1, frame_of(readings), ()))
+            self.take(GPU.uuid, lane, at, readings)
         return self.shown(at)
 
     def even(self, at: float, each: float) -> tuple[float, ...]:
@@ -41,8 +37,7 @@ class Rig:
         return self.rates(at, all_links(each), all_links(each))
 
     def shown(self, at: float) -> tuple[float, ...]:
-        snapshot = self.sampler.snapshot(Instant(at, 1e9 + at), LoopFacts())
-        found = {each.metric.name: each.value for each in snapshot.readings}
+        found = {each.metric.name: each.value for each in self.see(at).readings}
         return tuple(found[name] for name in (LOWEST, HIGHEST) if name in found)
 
 

@@ -4,31 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from agent.backends.protocol import BackendSample, ChannelError, GpuProcess, LaneSample
+from agent.backends.protocol import BackendSample, ChannelError, GpuProcess
 from agent.catalogue import BY_NAME
-from agent.model import (
-    EMPTY_FRAME,
-    Backend,
-    Gap,
-    Gpu,
-    GpuIdentity,
-    Instant,
-    Lane,
-    Node,
-    Outcome,
-    Reading,
-    Reason,
-    Series,
-    Snapshot,
-)
-from agent.sampler.health import LoopFacts
+from agent.model import Gap, Gpu, GpuIdentity, Lane, Node, Outcome, Reading, Reason, Series
 from agent.sampler.node_sums import Coefficients
-from agent.sampler.presence import Inventory
-from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
-from tests.frames import frame_of, read_of
+from tests.frames import read_of
+from tests.sampler.rig import SamplerRig
 
-FACTS = LoopFacts()
 POWER = BY_NAME["coldplate_gpu_power_watts"]
 NODE_POWER = BY_NAME["coldplate_node_power_watts"]
 
@@ -37,39 +20,29 @@ def identity(number: int) -> GpuIdentity:
     return GpuIdentity(Gpu(str(number), f"GPU-{number}"), f"0000:{number:02x}:00.0", f"S{number}", "H100")
 
 
-class Rig:
-    """A sampler of two GPUs whose clock the test turns."""
+class Rig(SamplerRig):
+    """A sampler of two GPUs."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        self.sampler = Sampler(settings or Settings(), Inventory(None), "nvml")
+        super().__init__(settings)
         self.sampler.paces = {"power": 1.0}
         self.identities = [identity(0), identity(1)]
         self.series = {each.gpu.uuid: Series(POWER, each.gpu) for each in self.identities}
-        self.open(*self.identities)
-
-    def open(self, *identities: GpuIdentity) -> None:
-        self.sampler.enlist([(each.gpu.uuid, each) for each in identities], (), 0.0)
+        self.enlist(self.identities)
 
     def sample(self, uuid: str, at: float, watts: float = 500.0, *gaps: Gap) -> None:
-        self.sampler.take_lane(
-            LaneSample(uuid, Lane.FAST, at, 0.001, 7, frame_of([Reading(self.series[uuid], watts)]), tuple(gaps))
-        )
+        self.take(uuid, Lane.FAST, at, [Reading(self.series[uuid], watts)], gaps=gaps)
 
     def fail(self, uuid: str, at: float, reason: Reason, detail: str = "why") -> None:
         self.sampler.take_error(ChannelError(uuid, Lane.FAST, at, reason, detail))
 
-    def see(self, at: float) -> Snapshot:
-        return self.sampler.snapshot(Instant(at, 1e9 + at), FACTS)
-
     def values(self, at: float, name: str, label: str = "uuid") -> dict[str, float]:
-        found = [reading for reading in self.see(at).readings if reading.metric.name == name]
-        return {dict(reading.series.all_labels).get(label, ""): reading.value for reading in found}
+        return {row.get(label, ""): value for row, value in self.rows(at, name)}
 
     def missing(self, at: float) -> dict[tuple[str, str], str]:
         """Reason by GPU and metric."""
-        rows = [reading for reading in self.see(at).readings if reading.metric.name == "coldplate_metric_missing"]
-        labels = [dict(row.series.all_labels) for row in rows]
-        return {(each.get("uuid", ""), each["metric"]): each["reason"] for each in labels}
+        rows = [row for row, _ in self.rows(at, "coldplate_metric_missing")]
+        return {(row.get("uuid", ""), row["metric"]): row["reason"] for row in rows}
 
 
 def test_a_silent_gpu_is_withdrawn_with_its_reason_and_the_other_stays() -> None:
@@ -81,16 +54,6 @@ def test_a_silent_gpu_is_withdrawn_with_its_reason_and_the_other_stays() -> None
     assert rig.values(4.0, "coldplate_gpu_up") == {"GPU-0": 1, "GPU-1": 0}
     assert rig.missing(4.0)["GPU-1", "coldplate_gpu_power_watts"] == "timeout"
     assert ("GPU-1", "coldplate_gpu_power_max_watts") not in rig.missing(4.0)
-
-
-def test_a_lost_gpu_is_down_at_once_and_back_with_its_first_sample() -> None:
-    rig = Rig()
-    rig.sample("GPU-0", 0.0)
-    rig.fail("GPU-0", 1.0, Reason.LOST)
-    assert rig.values(1.0, "coldplate_gpu_up")["GPU-0"] == 0
-    assert rig.missing(1.0)["GPU-0", "coldplate_gpu_power_watts"] == "lost"
-    rig.sample("GPU-0", 2.0)
-    assert rig.values(2.0, "coldplate_gpu_up")["GPU-0"] == 1
 
 
 def test_a_gpu_that_fails_from_its_first_read_says_why() -> None:
@@ -111,7 +74,7 @@ def test_a_driver_that_went_is_the_reason_and_not_a_timeout() -> None:
 def test_a_gpu_that_the_driver_no_longer_shows_keeps_its_identity() -> None:
     rig = Rig()
     rig.sample("GPU-1", 0.0)
-    rig.open(identity(0))
+    rig.enlist([identity(0)])
     assert rig.values(0.5, "coldplate_gpu_up") == {"GPU-0": 0, "GPU-1": 0}
     assert rig.missing(0.5)["GPU-1", "coldplate_gpu_power_watts"] == "lost"
     assert set(rig.values(0.5, "coldplate_gpu_info")) == {"GPU-0", "GPU-1"}
@@ -122,7 +85,7 @@ def test_a_worker_that_was_started_again_brings_no_series_that_are_known() -> No
     rig.sample("GPU-0", 1.0, 500.0)
     before = {id(each.series) for each in rig.see(1.0) if each.metric is POWER}
     rig.series["GPU-0"] = Series(POWER, Gpu("0", "GPU-0"))
-    rig.open(*rig.identities)
+    rig.enlist(rig.identities)
     rig.sample("GPU-0", 2.0, 600.0)
     after = [each for each in rig.see(2.0) if each.metric is POWER]
     assert [each.value for each in after] == [600.0]
@@ -132,7 +95,7 @@ def test_a_worker_that_was_started_again_brings_no_series_that_are_known() -> No
 def test_a_reload_that_expects_fewer_gpus_forgets_the_missing_one() -> None:
     rig = Rig()
     rig.sample("GPU-1", 0.0)
-    rig.open(identity(0))
+    rig.enlist([identity(0)])
     rig.sampler.reconfigure(Settings(expected_gpus=1))
     assert set(rig.values(1.0, "coldplate_gpu_up")) == {"GPU-0"}
     assert not any(uuid == "GPU-1" for uuid, _ in rig.missing(1.0))
@@ -171,20 +134,11 @@ def test_a_measured_node_power_replaces_the_estimate() -> None:
     assert rig.values(1.0, "coldplate_node_power_watts", "source") == {"hwmon": 7000.0}
 
 
-def test_no_series_is_there_twice() -> None:
-    rig = Rig()
-    rig.sample("GPU-0", 0.0)
-    rig.fail("GPU-1", 0.0, Reason.LOST)
-    series = [reading.series for reading in rig.see(1.0).readings]
-    assert len(series) == len(set(series))
-    assert Backend("nvml").labels == (("backend", "nvml"),)
-
-
 def test_what_two_lanes_miss_is_missing_once() -> None:
     rig = Rig()
     clock = Gap(BY_NAME["coldplate_gpu_clock_hertz"], rig.identities[0].gpu, Reason.UNSUPPORTED, "no clocks")
     rig.sample("GPU-0", 0.0, 500.0, clock)
-    rig.sampler.take_lane(LaneSample("GPU-0", Lane.SLOW, 0.0, 0.001, 7, EMPTY_FRAME, (clock,)))
+    rig.take("GPU-0", Lane.SLOW, 0.0, gaps=(clock,))
     series = [reading.series for reading in rig.see(0.5).readings]
     assert len(series) == len(set(series))
     assert rig.missing(0.5)["GPU-0", "coldplate_gpu_clock_hertz"] == "unsupported"
@@ -196,7 +150,7 @@ def test_processes_of_a_gpu_that_hangs_without_a_word_are_forgotten() -> None:
     running = (GpuProcess(100, 2**30, None),)
 
     def list_processes(gpu: Gpu, at: float) -> None:
-        rig.sampler.take_lane(LaneSample(gpu.uuid, Lane.SLOW, at, 0.001, 7, EMPTY_FRAME, (), running))
+        rig.take(gpu.uuid, Lane.SLOW, at, processes=running)
 
     assert rig.sampler.processes() == {first: (), second: ()}
     list_processes(first, 100.0)
@@ -213,7 +167,7 @@ def test_a_gpu_whose_processes_are_not_known_is_not_one_without_processes() -> N
     first, second = (each.gpu for each in rig.identities)
     assert rig.sampler.listed_processes() == {}
     for gpu, processes in ((first, ()), (second, None)):
-        rig.sampler.take_lane(LaneSample(gpu.uuid, Lane.SLOW, 100.0, 0.001, 7, EMPTY_FRAME, (), processes))
+        rig.take(gpu.uuid, Lane.SLOW, 100.0, processes=processes)
     assert rig.sampler.listed_processes() == {first: ()}
     assert rig.sampler.processes() == {first: (), second: ()}
 
@@ -221,9 +175,7 @@ def test_a_gpu_whose_processes_are_not_known_is_not_one_without_processes() -> N
 def test_processes_are_forgotten_where_only_the_agents_own_measurements_continue() -> None:
     rig = Rig()
     gpu = rig.identities[0].gpu
-    rig.sampler.take_lane(
-        LaneSample(gpu.uuid, Lane.SLOW, 100.0, 0.001, 7, EMPTY_FRAME, (), (GpuProcess(100, 1, None),))
-    )
+    rig.take(gpu.uuid, Lane.SLOW, 100.0, processes=(GpuProcess(100, 1, None),))
     rig.sampler.take_own(101.0 + rig.sampler.settings.patience(Lane.SLOW), ())
     assert rig.sampler.processes()[gpu] == ()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,17 +13,9 @@ import pytest
 from agent.lib import state_files
 from agent.lib.state_files import FileState, StateFiles, clear_unfinished, replace_file
 from agent.lib.threads import Threads
+from tests.waiting import wait_until
 
 WAIT = 10.0
-
-
-def wait_for(holds: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(1000):
-        if holds():
-            return
-        pause.wait(WAIT / 1000)
-    raise AssertionError("it never came about")
 
 
 class Disk:
@@ -64,13 +56,13 @@ def test_only_the_newest_content_counts(files: StateFiles, disk: Disk, tmp_path:
     path = tmp_path / "deeper" / "still" / "alerts.state"
     disk.free.clear()
     files.put(path, b"0")
-    wait_for(lambda: disk.asked == 1)
+    wait_until(lambda: disk.asked == 1)
     for content in (b"1", b"2", b"3"):
         files.put(path, content)
     disk.free.set()
-    wait_for(lambda: path.exists() and path.read_bytes() == b"3")
+    wait_until(lambda: path.exists() and path.read_bytes() == b"3")
     assert disk.asked == 2
-    wait_for(lambda: files.states() == [FileState("alerts.state", True, 0, 1e9)])
+    wait_until(lambda: files.states() == [FileState("alerts.state", True, 0, 1e9)])
     assert [each.name for each in path.parent.iterdir()] == ["alerts.state"]
 
 
@@ -97,12 +89,12 @@ def test_what_a_full_disk_did_not_take_is_written_once_it_can_be(
     path = tmp_path / "alerts.state"
     disk.error = OSError(28, "No space left on device")
     files.put(path, b"it")
-    wait_for(lambda: files.states()[0].failures >= 3)
+    wait_until(lambda: files.states()[0].failures >= 3)
     assert not files.states()[0].good
     disk.error = None
-    wait_for(lambda: files.states()[0].good)
+    wait_until(lambda: files.states()[0].good)
     assert path.read_bytes() == b"it"
-    wait_for(lambda: len(caplog.records) > 1)
+    wait_until(lambda: len(caplog.records) > 1)
     assert [each.levelno for each in caplog.records] == [logging.WARNING, logging.INFO]
     assert str(path) in caplog.text and "No space left" in caplog.text
 
@@ -118,13 +110,11 @@ def test_one_file_that_cannot_be_written_does_not_keep_the_others_from_it(
     monkeypatch.setattr(state_files, "replace_file", replace)
     for name in ("bad", "good", "better"):
         files.put(tmp_path / name, name.encode())
-    wait_for(lambda: (tmp_path / "good").exists() and (tmp_path / "better").exists())
+    wait_until(lambda: (tmp_path / "good").exists() and (tmp_path / "better").exists())
     assert {state.name: state.good for state in files.states()} == {"bad": False, "good": True, "better": True}
 
 
-def test_an_unforeseen_exception_loses_nothing(
-    files: StateFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_unforeseen_exception_loses_nothing(files: StateFiles, monkeypatch, tmp_path: Path) -> None:
     troubles: list[BaseException] = [MemoryError(), RuntimeError("odd")]
 
     def replace(path: Path, content: bytes) -> None:
@@ -134,13 +124,11 @@ def test_an_unforeseen_exception_loses_nothing(
 
     monkeypatch.setattr(state_files, "replace_file", replace)
     files.put(tmp_path / "state", b"it")
-    wait_for(lambda: (tmp_path / "state").exists())
+    wait_until(lambda: (tmp_path / "state").exists())
     assert (tmp_path / "state").read_bytes() == b"it"
 
 
-def test_the_end_is_written_and_a_disk_that_hangs_is_not_waited_for(
-    disk: Disk, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_end_is_written_and_a_disk_that_hangs_is_not_waited_for(disk: Disk, tmp_path: Path, caplog) -> None:
     files = StateFiles(Threads())
     files.put(tmp_path / "last", b"words")
     files.stop(WAIT)
@@ -154,24 +142,22 @@ def test_the_end_is_written_and_a_disk_that_hangs_is_not_waited_for(
     disk.free.set()
 
 
-def test_a_disk_that_hangs_without_an_error_is_told_as_one_that_fails(
-    disk: Disk, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_disk_that_hangs_without_an_error_is_told_as_one_that_fails(disk: Disk, tmp_path: Path, caplog) -> None:
     caplog.set_level(logging.INFO)
     at = [100.0]
     files = StateFiles(Threads(), lambda: at[0], lambda: 1e9 + at[0])
     files.put(tmp_path / "state", b"first")
-    wait_for(lambda: files.states()[0].written == 1e9 + 100)
+    wait_until(lambda: files.states()[0].written == 1e9 + 100)
     disk.free.clear()
     files.put(tmp_path / "state", b"second")
-    wait_for(lambda: disk.asked == 2)
+    wait_until(lambda: disk.asked == 2)
     at[0] += state_files.HANGS_SECONDS
     files.put(tmp_path / "state", b"third")
     assert files.states()[0].good
     at[0] += 1
     assert files.states() == [FileState("state", False, 0, 1e9 + 100, state_files.HANGS_SECONDS + 1)] == files.states()
     disk.free.set()
-    wait_for(lambda: files.states()[0] == FileState("state", True, 0, 1e9 + at[0]))
+    wait_until(lambda: files.states()[0] == FileState("state", True, 0, 1e9 + at[0]))
     files.stop(WAIT)
     assert [each.levelno for each in caplog.records] == [logging.WARNING, logging.INFO]
     assert (tmp_path / "state").read_bytes() == b"third"
@@ -182,14 +168,14 @@ def test_what_is_written_is_not_written_again_and_what_fails_at_the_end_is_given
 ) -> None:
     files = StateFiles(Threads())
     files.put(tmp_path / "state", b"it")
-    wait_for(lambda: files.states()[0].good and (tmp_path / "state").exists())
+    wait_until(lambda: files.states()[0].good and (tmp_path / "state").exists())
     files.stop(WAIT)
     assert disk.asked == 1
     files = StateFiles(Threads())
     disk.free.clear()
     disk.error = OSError(28, "No space left on device")
     files.put(tmp_path / "state", b"more")
-    wait_for(lambda: disk.asked == 2)
+    wait_until(lambda: disk.asked == 2)
     threading.Timer(0.05, disk.free.set).start()
     files.stop(WAIT)
     assert disk.asked == 2
@@ -222,14 +208,12 @@ def test_what_killed_processes_left_is_removed_and_what_is_being_written_stays(t
     assert {each.name for each in tmp_path.iterdir()} == left
 
 
-def test_a_state_directory_that_has_to_be_made_is_reported_once(
-    files: StateFiles, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_state_directory_that_has_to_be_made_is_reported_once(files: StateFiles, tmp_path: Path, caplog) -> None:
     path = tmp_path / "a" / "alerts.state"
     for content in (b"1", b"2"):
         files.put(path, content)
-        wait_for(lambda content=content: path.exists() and path.read_bytes() == content)
+        wait_until(lambda content=content: path.exists() and path.read_bytes() == content)
     files.put(tmp_path / "b.state", b"3")
-    wait_for(lambda: (tmp_path / "b.state").exists())
+    wait_until(lambda: (tmp_path / "b.state").exists())
     told = [record.getMessage() for record in caplog.records]
     assert told == [f"created the missing state directory {path.parent} as user {os.geteuid()}"]

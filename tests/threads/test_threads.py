@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 
 from agent.lib.threads import AWAY_SECONDS, SETTLED_SECONDS, KeptThread, Threads
+from tests.waiting import wait_until
 
 WAIT = 10.0
 
@@ -59,15 +60,6 @@ def worker() -> Iterator[Worker]:
     made = Worker()
     yield made
     made.stop()
-
-
-def wait_for(holds: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(1000):
-        if holds():
-            return
-        pause.wait(WAIT / 1000)
-    raise AssertionError("it never came about")
 
 
 def up(threads: Threads, name: str = "work") -> bool:
@@ -150,7 +142,7 @@ def test_work_that_returns_is_done_and_its_restarts_stay_counted(clock: Clock, w
     threads = Threads(clock)
     kept = threads.begin("work", worker)
     worker.fall(ValueError())
-    wait_for(lambda: kept.restarts == 1)
+    wait_until(lambda: kept.restarts == 1)
     worker.stop()
     assert kept.join(WAIT)
     threads.tend()
@@ -170,9 +162,7 @@ def refuse_starts(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return refusing.clear
 
 
-def test_a_thread_that_begins_while_another_tends_them_is_started_once(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_thread_that_begins_while_another_tends_them_is_started_once(clock: Clock, monkeypatch) -> None:
     threads, begun, end = Threads(clock), threading.Semaphore(0), threading.Event()
     start = threading.Thread.start
 
@@ -210,9 +200,7 @@ def test_a_thread_that_the_system_had_no_room_for_is_started_when_there_is(
     assert up(threads) and threads.trouble() == ""
 
 
-def test_a_thread_that_fails_at_once_is_in_trouble(
-    clock: Clock, worker: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_thread_that_fails_at_once_is_in_trouble(clock: Clock, worker: Worker, monkeypatch) -> None:
     """It may have fallen before whoever started it goes on."""
     real, risen = threading.Thread.start, threading.Event()
 
@@ -247,9 +235,7 @@ def pass_time(threads: Threads, clock: Clock, seconds: float) -> None:
         threads.tend()
 
 
-def test_a_thread_that_is_stuck_is_in_trouble_until_it_moves(
-    clock: Clock, worker: Worker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_thread_that_is_stuck_is_in_trouble_until_it_moves(clock: Clock, worker: Worker, caplog) -> None:
     caplog.set_level(logging.INFO)
     threads, kept = still(clock, 10.0, True, worker)
     pass_time(threads, clock, 10)
@@ -284,17 +270,6 @@ def test_no_thread_is_stuck_if_the_process_itself_did_not_run(clock: Clock, work
     assert threads.trouble() != ""
 
 
-def test_threads_of_one_name_are_one_state(clock: Clock, worker: Worker) -> None:
-    other = Worker()
-    threads = Threads(clock)
-    threads.begin("work", worker)
-    threads.begin("work", other)
-    other.fall(ValueError())
-    wait_for(lambda: restarts(threads) == 1)
-    assert len(threads.states()) == 1 and not up(threads)
-    other.stop()
-
-
 def test_threads_of_one_name_are_up_if_all_are_and_their_restarts_add_up_with_those_that_are_done(
     clock: Clock, worker: Worker
 ) -> None:
@@ -302,15 +277,16 @@ def test_threads_of_one_name_are_up_if_all_are_and_their_restarts_add_up_with_th
     threads = Threads(clock)
     first = threads.begin("work", worker)
     worker.fall(ValueError(), ValueError())
-    wait_for(lambda: first.restarts == 2)
+    wait_until(lambda: first.restarts == 2)
     threads.begin("work", well)
+    assert len(threads.states()) == 1
     assert not up(threads), "the last of them is not all of them"
     worker.stop()
     assert first.join(WAIT)
     threads.tend()  # by now it is done, and counted by its name alone
     third = threads.begin("work", again)
     again.fall(ValueError())
-    wait_for(lambda: third.restarts == 1)
+    wait_until(lambda: third.restarts == 1)
     assert restarts(threads) == 3
     for each in (well, again):
         each.stop()

@@ -13,25 +13,6 @@ from tests import warm
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("web: {telemetry_path: /-/ready}", "web.telemetry_path: /-/ready is reserved"),
-        ("rules: {files: [missing.yml]}", "missing.yml"),
-        ("rules: {override: {NoSuchAlert: {for: 1m}}}", "NoSuchAlert"),
-        ("rack: {name: r, peers: ['a b:1']}", "rack.peers"),
-        ("notify: {alertmanager: {urls: ['ftp://x']}}", "notify.alertmanager"),
-        ("expectations: no-such-node", "no-such-node"),
-        ("web: {config_file: /nowhere/web.yml}", "/nowhere/web.yml"),
-    ],
-)
-def test_a_mistake_is_told(tmp_path: Path, text: str, told: str) -> None:
-    (tmp_path / "c.yaml").write_text(f"{text}\n")
-    with pytest.raises(ConfigError) as error:
-        dry_start(load(tmp_path / "c.yaml"), tmp_path)
-    assert told in str(error.value)
-
-
-@pytest.mark.parametrize(
     ("text", "place"),
     [
         ("web:\n  telemetry_path: /-/ready", "2: web.telemetry_path: "),

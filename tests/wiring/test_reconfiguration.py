@@ -107,9 +107,7 @@ def test_a_mistake_anywhere_changes_nothing_anywhere(bench: Bench, text: str) ->
     assert bench.exposed.selection is before
 
 
-def test_what_only_a_restart_can_change_is_named_each_time_and_the_rest_is_in_force(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_only_a_restart_can_change_is_named_each_time_and_the_rest_is_in_force(bench: Bench, caplog) -> None:
     bench.text = "{backends: {devices: none}, web: {listen: [':1']}, sampling: {fast: 5s}, rules: {files: []}}"
     for _ in range(2):
         bench.reload()

@@ -1,19 +1,23 @@
-"""Which sources a configuration brings, and what the sampler is told of it."""
+"""Which sources a configuration brings, what the sampler is told of it, and how often the rules need each lane."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.config.reading import parse
+from agent.config.schema import Config
 from agent.daemon.hub import Hub
 from agent.daemon.sampling import SamplingLoop
 from agent.sampler.node_sums import Coefficients
+from agent.sampler.schedule import SAMPLES, Ranges, slowest
 from agent.wiring import identity
+from agent.wiring.alerting import load_rules, ranges_of
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.sources import load_settings, make_sampling_loop
 
@@ -58,9 +62,7 @@ def test_sources_are_those_that_the_configuration_wants_and_that_the_devices_lea
     assert (loop.supervisor is None) == ("devices: none" in text)
 
 
-def test_only_an_agent_with_real_gpus_remembers_them_or_says_that_it_cannot(
-    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_only_an_agent_with_real_gpus_remembers_them_or_says_that_it_cannot(make: Make, tmp_path: Path, caplog) -> None:
     caplog.set_level(logging.INFO)
     for text in ("backends: {devices: none}", "backends: {devices: synthetic}"):
         make(text)
@@ -83,3 +85,34 @@ def test_only_an_agent_with_real_gpus_remembers_them_or_says_that_it_cannot(
 def test_the_sampler_gets_its_part_of_the_configuration(text: str, expected: dict[str, Any]) -> None:
     settings = load_settings(parse(text, "c.yaml"))
     assert {name: getattr(settings, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("expr", "ranges"),
+    [
+        ("rate(coldplate_gpu_energy_joules_total[30s])", (30.0, inf, inf)),
+        ("avg_over_time(coldplate_node_load1[40s]) > rate(coldplate_ticks_total[90s])", (90.0, 40.0, inf)),
+        ("coldplate_node_load1 > 5", (inf, inf, inf)),
+        ("rate(somebody_elses_total[1s])", (inf, inf, inf)),
+        ('max_over_time({__name__=~"coldplate_node_load.*"}[20s])', (inf, 20.0, inf)),
+        ('count_over_time({instance="x"}[10s])', (10.0, 10.0, 10.0)),
+    ],
+)
+def test_ranges_are_those_of_the_metrics_that_are_read(tmp_path: Path, expr: str, ranges: tuple[float, ...]) -> None:
+    (tmp_path / "r.yml").write_text(f"groups: [{{name: g, rules: [{{record: 'a:b', expr: '{expr}'}}]}}]")
+    loaded = load_rules(parse("rules: {files: [r.yml]}", "c.yaml"), tmp_path)
+    assert ranges_of(loaded.groups) == Ranges(*ranges)
+
+
+def test_with_the_shipped_rules_there_is_room_and_every_range_holds_enough_reads(tmp_path: Path) -> None:
+    config = Config()
+    ranges = ranges_of(load_rules(config, tmp_path).groups)
+    settings = load_settings(config, ranges)
+    last = slowest(settings)
+    assert (last.fast, last.slow > settings.slow, last.cold > settings.cold) == (1.0, True, True)
+    assert all(
+        period <= max(shortest / SAMPLES, configured)
+        for period, shortest, configured in (
+            (last.slow, ranges.slow, settings.slow), (last.cold, ranges.cold, settings.cold)
+        )
+    )  # fmt: skip

@@ -34,24 +34,8 @@ SEEDS = int(os.environ.get("COLDPLATE_FUZZ", "1"))
 MUTATED = 2.0
 """Seconds of mutation."""
 ATOMS: list[Any] = [
-    None,
-    True,
-    -1,
-    0,
-    1,
-    10**30,
-    1e308,
-    float("nan"),
-    "",
-    "fast",
-    "x" * 5000,
-    "\x00",
-    'a"b',
-    "{",
-    [],
-    {},
-    [[]],
-]
+    None, True, -1, 0, 1, 10**30, 1e308, float("nan"), "", "fast", "x" * 5000, "\x00", 'a"b', "{", [], {}, [[]],
+]  # fmt: skip
 
 
 class Mutator(ChildProcess):

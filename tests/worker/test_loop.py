@@ -15,29 +15,23 @@ from typing import Any
 import pytest
 
 from agent.backends.protocol import BackendSample, Channel, ChannelError, LaneSample, Roster, Unidentified
-from agent.catalogue import BY_NAME
 from agent.model import Gpu, GpuIdentity, Instant, Lane, Reading, Reason, Series, Xid
 from agent.worker.decode import Decoder
 from agent.worker.loop import EXIT_ABSENT, EXIT_SOURCE, WorkerLoop
 from agent.worker.worker_messages import Alive, Hello
+from tests.worker.test_reader_pool import POWER, FakeChannel
 
 ROOT = Path(__file__).resolve().parents[2]
-POWER = BY_NAME["coldplate_gpu_power_watts"]
 
 
-class FakeGpuChannel:
-    """A GPU whose read does what it is told to."""
+class FakeGpuChannel(FakeChannel):
+    """One that is a GPU's."""
 
     def __init__(self, number: int, uuid: str = "") -> None:
-        self.key = uuid or f"GPU-{number}"
+        super().__init__(uuid or f"GPU-{number}")
         gpu = Gpu(str(number), self.key)
-        self.identity: GpuIdentity | None = GpuIdentity(gpu, f"0000:{number:02x}:00.0", "S", "H100")
-        self.act: Callable[[], object] = lambda: None
+        self.identity = GpuIdentity(gpu, f"0000:{number:02x}:00.0", "S", "H100")
         self._series = Series(POWER, gpu)
-
-    def read(self, lane: Lane, now: Instant) -> BackendSample:
-        self.act()
-        return BackendSample([Reading(self._series, 100.0)] if lane is Lane.FAST else [])
 
 
 class FakeSource:
@@ -237,9 +231,7 @@ def test_a_device_that_says_odd_things_affects_only_itself(start: Start) -> None
     assert {(each.channel, each.reason) for each in worker.of(ChannelError)} == {("GPU-0", Reason.MALFORMED)}
 
 
-def test_the_wait_for_events_outlives_what_the_source_did_not_foresee(
-    start: Start, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_wait_for_events_outlives_what_the_source_did_not_foresee(start: Start, caplog, monkeypatch) -> None:
     monkeypatch.setattr("agent.worker.loop.EVENT_WAIT_SECONDS", 0.01)
     calls = []
 
@@ -285,7 +277,6 @@ def test_a_source_that_cannot_be_opened_ends_the_worker_with_the_reason(error: s
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as worker:
-        assert worker.stdout is not None
         said = worker.stdout.read()
         assert worker.wait(10) == status
     assert kind in said

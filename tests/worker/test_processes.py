@@ -93,21 +93,11 @@ def test_a_list_of_processes_is_accepted() -> None:
 @pytest.mark.parametrize(
     "rows",
     [
-        7,
-        [[1, 2]],
-        [["1", None, None, None]],
-        [[1.5, None, None, None]],
-        [[True, None, None, None]],
-        [[-1, None, None, None]],
-        [[2**32, None, None, None]],
-        [[1, "x", None, None]],
-        [[1, 2**64, None, None]],
-        [[1, None, None, 1.5]],
-        [[1, None, None, "x"]],
-        [None],
-        ROWS * 3000,
+        7, [[1, 2]], [["1", None, None, None]], [[1.5, None, None, None]], [[True, None, None, None]],
+        [[-1, None, None, None]], [[2**32, None, None, None]], [[1, "x", None, None]], [[1, 2**64, None, None]],
+        [[1, None, None, 1.5]], [[1, None, None, "x"]], [None], ROWS * 3000,
     ],
-)
+)  # fmt: skip
 def test_a_list_that_is_not_a_list_of_processes_is_refused(rows: object) -> None:
     with pytest.raises(MessageError):
         take(rows)

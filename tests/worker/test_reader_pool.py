@@ -40,7 +40,7 @@ class FakeChannel:
             self.act()
         finally:
             self.inside -= 1
-        return BackendSample([Reading(self._series, 100.0)], calls=1)
+        return BackendSample([Reading(self._series, 100.0)] if lane is Lane.FAST else [], calls=1)
 
 
 class Bench:
@@ -144,9 +144,7 @@ def test_a_lost_device_and_an_unforeseen_error_are_reported_and_affect_only_thei
     assert bench.samples() == [2]
 
 
-def test_a_sample_that_cannot_be_sent_affects_only_its_channel_and_is_reported_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_sample_that_cannot_be_sent_affects_only_its_channel_and_is_reported_once(caplog) -> None:
     strange = FakeChannel("a")
     strange._series = Series(POWER, Rack("no entity of a worker"))
     bench = Bench(strange, FakeChannel("b"))
@@ -185,9 +183,7 @@ def test_nothing_is_due_when_all_is_quiet(count: int) -> None:
     assert len(bench.samples()) == 3 * count
 
 
-def test_a_system_without_threads_to_give_costs_samples_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_system_without_threads_to_give_costs_samples_and_nothing_else(monkeypatch, caplog) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -233,19 +229,3 @@ def test_a_channel_that_joins_is_read_at_once_and_the_others_are_not() -> None:
     bench.pool.order({Lane.FAST})
     bench.settle(lambda: not bench.pool.busy)
     assert sorted(bench.samples()) == [0, 1, 1, 1, 1]
-
-
-def test_what_samples_refer_to_is_sent_again_when_it_is_requested() -> None:
-    bench = Bench(FakeChannel("a"))
-    for tick in range(4):
-        if tick == 2:
-            bench.pool.forget()
-        bench.pool.order({Lane.FAST})
-        bench.settle(lambda: not bench.pool.busy)
-    assert [message[0] for message in bench.sent] == ["layout", "sample", "sample", "layout", "sample", "sample"]
-    assert [message[3] for message in bench.sent if message[0] == "sample"] == [
-        [1, 0, 0],
-        [1, 0, 0],
-        [2, 0, 0],
-        [2, 0, 0],
-    ]

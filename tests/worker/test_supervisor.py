@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
 
-from agent.backends.protocol import LaneSample
 from agent.model import Lane, Reason
-from agent.worker import supervisor
 from agent.worker.message_limits import MAX_LINE
 from agent.worker.supervisor import (
     FIRST_SILENCE_SECONDS,
@@ -147,11 +143,6 @@ def rig() -> Rig:
     return Rig()
 
 
-def test_what_the_worker_is_told_is_what_it_was_given(rig: Rig) -> None:
-    rig.turn()
-    assert json.loads(rig.arguments[0])["source"] == "nvml"
-
-
 def test_an_idle_worker_is_asked_whether_it_is_there_and_left_alone(rig: Rig) -> None:
     rig.open()
     rig.run(600.0)
@@ -278,9 +269,7 @@ def test_a_hello_that_was_lost_is_asked_for(rig: Rig) -> None:
     assert rig.supervisor.running
 
 
-def test_garbage_is_counted_logged_once_and_everything_is_requested_again_within_bounds(
-    rig: Rig, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_garbage_is_counted_logged_once_and_everything_is_requested_again_within_bounds(rig: Rig, caplog) -> None:
     rig.open()
     rig.run(5.0)
     before = len(rig.worker.orders)
@@ -309,12 +298,7 @@ def test_a_worker_that_keeps_sending_garbage_is_replaced(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        encode("alive", 10**6),
-        encode("error", 0, "fast", 1e6, "lost", "of the future"),
-        b"x" * MAX_LINE,
-    ],
+    "line", [encode("alive", 10**6), encode("error", 0, "fast", 1e6, "lost", "of the future"), b"x" * MAX_LINE]
 )
 def test_what_only_the_supervisor_can_know_to_be_false_is_garbage(rig: Rig, line: bytes) -> None:
     rig.open()
@@ -478,67 +462,7 @@ def test_no_worker_is_asked_while_there_is_none(rig: Rig) -> None:
     assert rig.supervisor.descriptor is None
 
 
-# -- real processes ---------------------------------------------------------------------------------
-
-
-class Watch:
-    """A supervisor of real workers, stepped until something holds."""
-
-    def __init__(self, source: str = "synthetic", scenario: str = "idle") -> None:
-        self.supervisor = Supervisor(WorkerOptions(source, scenario, time.monotonic(), log_level="error"))
-        self.messages: list[Message] = []
-
-    def step(self) -> None:
-        self.messages += self.supervisor.receive(time.monotonic())
-        self.supervisor.step(time.monotonic())
-
-    def until(self, holds: Callable[[], bool], seconds: float = 30.0) -> None:
-        deadline = time.monotonic() + seconds
-        while not holds():
-            assert time.monotonic() < deadline, "not in time"
-            self.step()
-            time.sleep(0.02)
-
-
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine a process may take more than three seconds to start."""
-    monkeypatch.setattr(supervisor, "OPENING_SECONDS", 30.0)
-
-
-@pytest.fixture
-def watch(patient: None) -> Iterator[Watch]:
-    each = Watch()
-    yield each
-    each.supervisor.stop(time.sleep)
-
-
-def test_a_real_one_says_hello_and_answers(watch: Watch) -> None:
-    watch.until(lambda: watch.supervisor.running)
-    assert isinstance(watch.messages[0], Hello)
-    assert watch.supervisor.ask([Lane.FAST], time.monotonic())
-    watch.until(lambda: len({each.channel for each in watch.messages if isinstance(each, LaneSample)}) == 9)
-
-
-@pytest.mark.usefixtures("patient")
-def test_a_real_one_without_a_driver_is_absent() -> None:
-    watch = Watch(source="nvml")
-    try:
-        watch.until(lambda: watch.supervisor.refusal is not None or watch.supervisor.running)
-        if watch.supervisor.running:
-            pytest.skip("this machine has a GPU")
-        assert watch.supervisor.refusal is not None
-        assert watch.supervisor.refusal.absent
-        watch.until(lambda: watch.supervisor.pid is None)
-        assert watch.supervisor.exit_reason is None
-        assert watch.supervisor.restarts == 0
-    finally:
-        watch.supervisor.stop(time.sleep)
-
-
-def test_a_held_worker_ends_without_a_complaint_and_comes_back_without_a_restart(
-    rig: Rig, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_held_worker_ends_without_a_complaint_and_comes_back_without_a_restart(rig: Rig, caplog) -> None:
     rig.open()
     caplog.clear()
     rig.supervisor.hold(rig.now)

@@ -100,11 +100,7 @@ def test_errors_events_refusals_and_answers_arrive() -> None:
 
 @pytest.mark.parametrize(("channel", "entity"), [(0, GPU), (0, NvLink(GPU, 17)), (2, IbPort("mlx5_0", "1")), (2, GPU)])
 def test_every_entity_that_a_worker_reads_survives(channel: int, entity: Gpu | NvLink | IbPort) -> None:
-    rows = {
-        Gpu: "coldplate_gpu_power_watts",
-        NvLink: "coldplate_nvlink_up",
-        IbPort: "coldplate_infiniband_port_up",
-    }
+    rows = {Gpu: "coldplate_gpu_power_watts", NvLink: "coldplate_nvlink_up", IbPort: "coldplate_infiniband_port_up"}
     decoder = open_decoder()
     series = Series(BY_NAME[rows[type(entity)]], entity)
     decoder.decode(encode("layout", channel, "slow", 1, json.loads(json.dumps(encode_series([series])))))
@@ -148,12 +144,9 @@ def test_a_device_may_join_and_what_was_remembered_stays() -> None:
 @pytest.mark.parametrize(
     "rows",
     [
-        [],
-        ROWS[:2],
-        [ROWS[1], ROWS[0], ROWS[2]],
-        [encode_identity("GPU-c", THIRD), *ROWS[1:]],
+        [], ROWS[:2], [ROWS[1], ROWS[0], ROWS[2]], [encode_identity("GPU-c", THIRD), *ROWS[1:]],
     ],
-)
+)  # fmt: skip
 def test_no_device_leaves_and_none_becomes_another(rows: object) -> None:
     decoder = open_decoder()
     for _ in range(3):
@@ -174,9 +167,7 @@ def identity_row(**changes: object) -> list[object]:
         ([["a", "b"]], []),
         ([identity_row(key="GPU-z")], []),
         ([identity_row(uuid="", key="")], []),
-        ([identity_row(uuid="GPU\n", key="GPU\n")], []),
         ([identity_row(index=0)], []),
-        ([identity_row(index="")], []),
         ([identity_row(model="x" * 257)], []),
         ([identity_row(serial="a\x00b")], []),
         ([identity_row(slot="\ud800")], []),
@@ -186,13 +177,9 @@ def identity_row(**changes: object) -> list[object]:
         ([ROWS[0]], [["1", "timeout", ""], ["1", "lost", ""]]),
         ([ROWS[0]], [["1", "tired", ""]]),
         ([ROWS[0]], [["1", "lost", "x" * 600]]),
-        ([ROWS[0]], [["1", "lost"]]),
         ([[f"channel {number}"] for number in range(81)], []),
         ([identity_row(facts=[["gpu", "9"]])], []),
-        ([identity_row(facts=[["slot", "9"]])], []),
         ([identity_row(facts=[["a-b", "9"]])], []),
-        ([identity_row(facts=[["9a", "9"]])], []),
-        ([identity_row(facts=[["a{", "9"]])], []),
         ([identity_row(facts=[["__name__", "9"]])], []),
         ([identity_row(facts=[["a", "1"], ["a", "2"]])], []),
         ([identity_row(facts=[["a", 1]])], []),
@@ -276,16 +263,13 @@ def series_row(
         [series_row(name="coldplate_node_memory_total_bytes", labels=())],  # the host's
         [series_row(labels=())],
         [series_row(labels=[["domain", "sm"], ["domain", "sm"]])],
-        [series_row(labels=[["Domain", "sm"]])],
         [series_row(labels=[["domain", 7]])],
-        [series_row(labels=[["domain", "s\nm"]])],
         [series_row(labels=[["domain", "x" * 257]])],
         [series_row(labels=[["domain"]])],
         [series_row(labels=[["do main", "sm"]])],
         [series_row(), series_row()],
         [series_row(entity=["gpu", "1", "GPU-b"])],
         [series_row(entity=["gpu", "0", "GPU-b"])],
-        [series_row(entity=["gpu", "9", "GPU-z"])],
         [series_row(entity=["nvlink", "0", "GPU-a", 1])],
         [series_row(entity=["node"])],
         [series_row(entity=["gpu", "0", "GPU-a", 1])],
@@ -386,17 +370,11 @@ def test_an_impossible_gap_is_refused(row: object) -> None:
 @pytest.mark.parametrize(
     "row",
     [
-        ["", 79, 1.5, "nvml", ""],
-        ["GPU-a", -1, 1.5, "nvml", ""],
-        ["GPU-a", 2**31, 1.5, "nvml", ""],
-        ["GPU-a", True, 1.5, "nvml", ""],
-        ["GPU-a", 79, -1.0, "nvml", ""],
-        ["GPU-a", 79, 1e12, "nvml", ""],
-        ["GPU-a", 79, 1.5, "kmsg", ""],
-        ["GPU-a", 79, 1.5, "nvml", "x" * 600],
-        ["G\tPU", 79, 1.5, "nvml", ""],
+        ["", 79, 1.5, "nvml", ""], ["GPU-a", -1, 1.5, "nvml", ""], ["GPU-a", 2**31, 1.5, "nvml", ""],
+        ["GPU-a", True, 1.5, "nvml", ""], ["GPU-a", 79, -1.0, "nvml", ""], ["GPU-a", 79, 1e12, "nvml", ""],
+        ["GPU-a", 79, 1.5, "kmsg", ""], ["GPU-a", 79, 1.5, "nvml", "x" * 600], ["G\tPU", 79, 1.5, "nvml", ""],
     ],
-)
+)  # fmt: skip
 def test_an_impossible_xid_is_refused(row: object) -> None:
     with pytest.raises(MessageError):
         open_decoder().decode(encode("xid", 1, [row]))
@@ -415,30 +393,22 @@ def sealed(body: bytes) -> bytes:
         b"",
         b"null",
         b"[]",
-        b"{}",
-        b'"alive"',
         b"[[]]",
         b'["nonsense",1]',
         b'["sample"]',
         b'["sample",9,"fast",[1,0,0],1,1,1,[1,2]]',
-        b'["sample",-1,"fast",[1,0,0],1,1,1,[1,2]]',
         b'["sample",true,"fast",[1,0,0],1,1,1,[1,2]]',
-        b'["sample",0.0,"fast",[1,0,0],1,1,1,[1,2]]',
         b'["sample",0,"never",[1,0,0],1,1,1,[1,2]]',
         b'["sample",0,"event",[0,0,0],1,1,1,[]]',
         b'["sample",0,["fast"],[1,0,0],1,1,1,[1,2]]',
         b'["sample",0,"fast",[1,0,0],1,1,1,[1]]',
-        b'["sample",0,"fast",[1,0,0],1,1,1,[1,2,3]]',
         b'["sample",0,"fast",[1,0,0],1,1,1,{"a":1,"b":2}]',
         b'["sample",0,"fast",[1,0,0],-1,1,1,[1,2]]',
-        b'["sample",0,"fast",[1,0,0],NaN,1,1,[1,2]]',
         b'["sample",0,"fast",[1,0,0],Infinity,1,1,[1,2]]',
         b'["sample",0,"fast",[1,0,0],"1",1,1,[1,2]]',
-        b'["sample",0,"fast",[1,0,0],true,1,1,[1,2]]',
         b'["sample",0,"fast",[1,0,0],1,-1,1,[1,2]]',
         b'["sample",0,"fast",[1,0,0],1,1e9,1,[1,2]]',
         b'["sample",0,"fast",[1,0,0],1,0,-1,[1,2]]',
-        b'["sample",0,"fast",[1,0,0],1,0,1e3,[1,2]]',
         b'["sample",0,"fast",[1,0,0],1,0,Infinity,[1,2]]',
         b'["sample",0,"fast",[1,0,0],1,0,10000000,[1,2]]',
         b'["sample",0,"fast",[1,0,0],1,0,0,[1,1' + b"0" * 400 + b"]]",
@@ -446,7 +416,6 @@ def sealed(body: bytes) -> bytes:
         b'["error",7,"fast",1,"lost",""]',
         b'["error",0,"fast",NaN,"lost",""]',
         b'["error",0,"fast",1,"lost","\\u001b"]',
-        b'["error",0,"fast",1,"lost",null]',
         b'["alive",-1]',
         b'["alive","1"]',
         b'["absent","\\ud800"]',

@@ -1,17 +1,22 @@
-"""The worker's standard error arrives, within bounds, and never holds anybody up."""
+"""The worker as a process: its standard error arrives within bounds, and its memory is confined and read."""
 
 from __future__ import annotations
 
 import logging
 import os
+import resource
+import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO
 
 import pytest
 
 from agent.worker.supervisor import WorkerOptions
 from agent.worker.worker_process import LINE, RATE, ROOM, ChildProcess, LogRelay
+from tests import warm
+from tests.worker.swell import STRATEGIES, grown
 
 
 class Pipes:
@@ -73,16 +78,6 @@ def test_a_flood_is_cut_and_the_cut_is_reported_seldom(pipes: Pipes, caplog: pyt
     assert "lines were dropped" in caplog.text
 
 
-def test_after_a_flood_lines_arrive_again(pipes: Pipes) -> None:
-    pipes.write((b"x" * 999 + b"\n") * 60)
-    while pipes.pass_on():
-        pipes.write((b"x" * 999 + b"\n") * 60)
-    pipes.write(b"lost\n")
-    assert pipes.pass_on() == b""
-    pipes.write(b"told\n")
-    assert pipes.pass_on(after=ROOM / RATE) == b"told\n"
-
-
 def test_a_line_without_end_is_passed_on_in_pieces(pipes: Pipes) -> None:
     for _ in range(4):
         pipes.write(b"y" * LINE)
@@ -105,3 +100,47 @@ def test_the_last_output_of_a_worker_that_crashes_arrives(capfd: pytest.CaptureF
     process.close(time.monotonic())
     assert process.status() == -signal.SIGSEGV
     assert "Fatal Python error: Segmentation fault" in capfd.readouterr().err
+
+
+MOST = 48.0
+"""MiB above the usual memory."""
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_main_process_does_not_grow_whatever_it_is_sent(strategy: str) -> None:
+    growth, taken, refused = warm.call(grown, strategy)
+    assert growth < MOST
+    assert taken > 24 or refused > 100  # what was said was heard, or was garbage
+
+
+@pytest.fixture
+def worker() -> Iterator[ChildProcess]:
+    process = ChildProcess(WorkerOptions("synthetic", "idle", time.monotonic(), log_level="error").argument())
+    deadline = time.monotonic() + 20
+    while not process.lines(time.monotonic()):
+        process.order(b"1\n")
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    yield process
+    process.signal(signal.SIGKILL)
+    while process.status() is None:
+        time.sleep(0.02)
+    process.close(time.monotonic())
+
+
+def test_a_worker_is_confined_before_it_opens_anything(worker: ChildProcess) -> None:
+    soft, _ = resource.prlimit(worker.pid, resource.RLIMIT_DATA)
+    assert soft == 2**30
+    ours = int(Path("/proc/self/oom_score_adj").read_text())
+    score = int(Path(f"/proc/{worker.pid}/oom_score_adj").read_text())
+    assert score == min(max(ours + 100, 0), 1000)
+
+
+def test_the_memory_of_a_worker_can_be_read(worker: ChildProcess) -> None:
+    held = worker.resident()
+    assert held is not None
+    assert 5 * 2**20 < held < 100 * 2**20
+    os.kill(worker.pid, signal.SIGKILL)
+    while worker.status() is None:
+        time.sleep(0.02)
+    assert worker.resident() is None

@@ -1,21 +1,96 @@
-"""Pages are made once, for all who wait for them, in slices, the metrics first; what fails costs its page."""
+"""Pages are made once for all who want them, the metrics first, and kept while they are true; who gets which format."""
 
 from __future__ import annotations
 
 import gzip
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 
 import pytest
 
+from agent.model import Instant
 from exporters.deferred import Deferred
+from exporters.encoder import Format
 from exporters.http_messages import Response
-from exporters.pages import SLICE_SECONDS, URGENT_SLICE_SECONDS, PageCache, Rendering, RenderQueue
+from exporters.pages import (
+    SLICE_SECONDS,
+    URGENT_SLICE_SECONDS,
+    PageCache,
+    Rendering,
+    RenderQueue,
+    accepts_gzip,
+    age_of,
+    choose_format,
+    compress,
+    compressed,
+)
+from tests.exporters.conftest import FakeClock
+from tests.frames import snapshot_of
 
-if TYPE_CHECKING:
-    from conftest import FakeClock
+
+def rendering(kind: str = "metrics", detail: object = None, basis: tuple[object, ...] = (), **more: bool) -> Rendering:
+    return Rendering(kind, detail, basis, lambda now: (b"page",), **more)
+
+
+FIRST, SECOND = [1], [1]
+"""Two things that are equal and not the same."""
+
+
+def test_a_page_is_true_while_what_it_shows_is_the_same_object() -> None:
+    cache = PageCache()
+    page = cache.keep(rendering(basis=(FIRST,)), b"page", 100.0)
+    assert cache.find(rendering(basis=(FIRST,)), 100.0) is page
+    assert cache.find(rendering(basis=(SECOND,)), 100.0) is None
+    assert cache.find(rendering(basis=(FIRST, FIRST)), 100.0) is None
+    assert cache.find(rendering(kind="snapshot", basis=(FIRST,)), 100.0) is None
+    assert cache.find(rendering(detail="other", basis=(FIRST,)), 100.0) is None
+
+
+def test_another_page_is_true_until_something_changes() -> None:
+    cache = PageCache()
+    cache.keep(rendering(tells_age=False), b"page", 100.0)
+    assert cache.find(rendering(tells_age=False), 500.0) is not None
+
+
+@pytest.mark.parametrize(("size", "kept"), [(10, 4), (3 * 1024 * 1024, 2), (20 * 1024 * 1024, 1)])
+def test_ever_new_selections_keep_few_pages_and_push_no_other_kind_out(size: int, kept: int) -> None:
+    cache = PageCache()
+    cache.keep(rendering(), b"page", 100.0)
+    body = bytes(size)
+    for number in range(1000):
+        cache.keep(rendering("rules", number), body, 100.0)
+    found = [cache.find(rendering("rules", number), 100.0) for number in range(1000)]
+    assert [page is not None for page in found[-kept:]] == [True] * kept
+    assert sum(page is not None for page in found) == kept
+    assert cache.find(rendering(), 100.0) is not None
+
+
+def test_the_page_that_was_asked_for_last_is_kept_longest() -> None:
+    cache = PageCache()
+    for number in range(4):
+        cache.keep(rendering("rules", number), b"page", 100.0)
+    assert cache.find(rendering("rules", 0), 100.0) is not None
+    cache.keep(rendering("rules", 4), b"page", 100.0)
+    assert cache.find(rendering("rules", 0), 100.0) is not None
+    assert cache.find(rendering("rules", 1), 100.0) is None
+
+
+@pytest.mark.parametrize("make", [lambda page: compress(page), lambda page: b"".join(compressed(page))])
+@pytest.mark.parametrize("size", [0, 1, 65_536, 65_537, 1_000_000])
+def test_a_page_is_compressed_the_same_each_time(make: Callable[[bytes], bytes], size: int) -> None:
+    page = bytes(number % 251 for number in range(size))
+    packed = make(page)
+    assert gzip.decompress(packed) == page
+    assert packed == make(page)
+    assert packed[4:8] == b"\0\0\0\0"  # no time stamp
+
+
+def test_a_snapshot_from_the_future_has_no_negative_age() -> None:
+    snapshot = snapshot_of(1, Instant(100.5, 0.0), ())
+    assert age_of(snapshot, 100.0) == 0.0
+    assert age_of(snapshot, 101.0004) == 0.5
+
 
 COST = SLICE_SECONDS / 2
 """Seconds that each bit of a page takes to make."""
@@ -59,7 +134,6 @@ def kitchen(clock: FakeClock) -> Kitchen:
 
 
 def body(answer: Deferred) -> bytes:
-    assert answer.response is not None
     return answer.response.body
 
 
@@ -78,19 +152,6 @@ def test_a_page_is_made_once_for_all_who_want_it_plain_or_compressed(kitchen: Ki
     packed = {body(answers[place]) for place in (1, 3, 4)}
     assert plain == {b"a" * 10}
     assert [gzip.decompress(each) for each in packed] == [b"a" * 10]
-
-
-def test_a_page_that_is_cached_is_returned_at_once_and_shared(kitchen: Kitchen) -> None:
-    kitchen.order("a")
-    kitchen.finish()
-    first, second = kitchen.get("a"), kitchen.get("a")
-    assert isinstance(first, Response)
-    assert isinstance(second, Response)
-    assert first.body is second.body
-    packed = kitchen.order("a", gzipped=True)
-    kitchen.finish()
-    assert gzip.decompress(body(packed)) == first.body
-    assert kitchen.made == ["a"]
 
 
 def test_work_ends_after_a_slice_however_long_the_page_is(kitchen: Kitchen) -> None:
@@ -182,7 +243,6 @@ def test_a_page_that_cannot_be_made_affects_only_itself_and_is_logged_once(
         assert isinstance(answer, Deferred)
         good = kitchen.order("good", basis=object(), urgent=urgent)
         kitchen.finish()
-        assert answer.response is not None
         assert answer.response.status == HTTPStatus.INTERNAL_SERVER_ERROR
         assert b"our bug" not in answer.response.body
         assert body(good) == b"good" * 10
@@ -211,3 +271,72 @@ def test_a_page_in_the_midst_of_which_the_thread_failed_is_made_when_it_is_back(
         kitchen.finish()
     kitchen.finish()
     assert body(answer) == b"well begun"
+
+
+OM, TEXT = Format.OPENMETRICS, Format.TEXT
+PROMETHEUS_2 = (
+    "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+)
+PROMETHEUS_3 = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
+    "application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,"
+    "text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+PROTOBUF_FIRST = (
+    "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,"
+    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+)
+
+
+@pytest.mark.parametrize(
+    ("accept", "chosen"),
+    [
+        ("", TEXT),
+        ("*/*", TEXT),
+        ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", TEXT),
+        (PROMETHEUS_2, OM),
+        (PROMETHEUS_3, OM),
+        (PROTOBUF_FIRST, TEXT),
+        ("application/openmetrics-text", OM),
+        ("Application/OpenMetrics-Text; Version=1.0.0", OM),
+        ('application/openmetrics-text; version="1.0.0"', OM),
+        ("application/openmetrics-text;version=0.0.1", TEXT),
+        ("application/openmetrics-text;version=2.0.0", TEXT),
+        ("application/openmetrics-text;version=2.0.0,application/openmetrics-text;version=1.0.0;q=0.1", OM),
+        ("application/openmetrics-text;q=0", TEXT),
+        ("application/openmetrics-text;q=0,*/*", TEXT),
+        ("application/openmetrics-text;q=0.3,text/plain;q=0.7", TEXT),
+        ("application/openmetrics-text;q=0.7,text/plain;q=0.3", OM),
+        ("application/openmetrics-text,text/plain", OM),
+        ("application/openmetrics-text;q=0.2,text/plain;q=0,*/*;q=0.9", OM),
+        ("application/openmetrics-text;q=0.2,text/*;q=0.5", TEXT),
+        ("text/plain;version=0.0.4;q=0.5,application/openmetrics-text;q=much", OM),
+        ("application/json", TEXT),
+        ("application/*", TEXT),
+    ],
+)
+def test_the_format_follows_the_accept_header(accept: str, chosen: Format) -> None:
+    assert choose_format(accept) is chosen
+
+
+@pytest.mark.parametrize(
+    ("header", "accepted"),
+    [
+        ("", False),
+        ("gzip", True),
+        ("GZIP", True),
+        ("x-gzip", True),
+        ("gzip, deflate, br", True),
+        ("deflate, gzip;q=0.5", True),
+        ("gzip;q=0", False),
+        ("gzip; q=0.000", False),
+        ("gzip;q=0, *", False),
+        ("*", True),
+        ("*;q=0", False),
+        ("identity", False),
+        ("br", False),
+    ],
+)
+def test_gzip_is_used_when_it_is_accepted(header: str, accepted: bool) -> None:
+    assert accepts_gzip(header) is accepted

@@ -1,0 +1,228 @@
+"""What the hub publishes, what the agent shows of itself and of the last minutes, and when it is ready."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import replace
+
+import pytest
+
+from agent import __version__
+from agent.catalogue import BY_NAME
+from agent.daemon.hub import MOMENTS, Hub, Isolation, RecentReadings
+from agent.daemon.reloading import LastReload
+from agent.daemon.self_report import HUNG_SECONDS, UNWRITTEN_SECONDS, Readiness, SelfMetrics, Signs
+from agent.lib.state_files import FileState
+from agent.lib.threads import ThreadState
+from agent.model import BackendReport, Gpu, Instant, Lane, Outcome, Reading, Series, Snapshot
+from agent.sampler.backend_runner import Flight
+from agent.sampler.health import LoopFacts
+from agent.sampler.presence import Inventory
+from agent.sampler.sampler import Sampler
+from agent.sampler.schedule import Settings
+from exporters.protection.web_watch import WebReload
+from tests.engine.conftest import Node, later
+from tests.frames import snapshot_of
+
+
+def test_the_latest_snapshot_is_there_before_any_follower_sees_it() -> None:
+    hub, seen = Hub(), []
+    hub.follow("looking", lambda snapshot: seen.append((snapshot, hub.latest)))
+    assert hub.latest is None and hub.period == float("inf")
+    snapshots = [Node().snapshot({}, later(second)) for second in range(2)]
+    for each in snapshots:
+        hub.publish(each)
+    assert seen == [(each, each) for each in snapshots]
+
+
+def test_what_fails_is_reported_once_for_each_part_and_each_way_of_failing(caplog: pytest.LogCaptureFixture) -> None:
+    isolation = Isolation()
+
+    def fail(error: Exception) -> int:
+        raise error
+
+    assert isolation.run("one", lambda: 1, 2) == 1
+    for what, error in [("one", KeyError("a")), ("one", KeyError("a")), ("two", KeyError("a")), ("one", KeyError("b"))]:
+        assert isolation.run(what, lambda error=error: fail(error), 2) == 2
+    assert [each.getMessage() for each in caplog.records] == ["one failed", "two failed", "one failed"]
+    assert all(each.exc_info for each in caplog.records)
+
+
+def shown(own: SelfMetrics) -> dict[tuple[str, ...], float]:
+    return {
+        (each.metric.name.removeprefix("coldplate_"), *(value for _, value in each.series.all_labels)): each.value
+        for each in own.frame(Instant(0.0, 0.0)).readings
+    }
+
+
+def test_the_agent_shows_its_build_its_configuration_its_threads_and_its_files() -> None:
+    last = LastReload(1000.0)
+    own = SelfMetrics(
+        None, last,
+        lambda: [ThreadState("rules", True, 3), ThreadState("http", False, 0)],
+        lambda: [FileState("alerts.state", False, 7), FileState("rack.state", True, 0, 900.0)],
+    )  # fmt: skip
+    assert shown(own) == {
+        ("build_info", __version__, platform.python_version()): 1,
+        ("config_last_reload_successful",): 1,
+        ("config_last_reload_success_timestamp_seconds",): 1000.0,
+        ("thread_up", "rules"): 1,
+        ("thread_restarts_total", "rules"): 3,
+        ("thread_up", "http"): 0,
+        ("thread_restarts_total", "http"): 0,
+        ("state_write_successful", "alerts.state"): 0,
+        ("state_write_failures_total", "alerts.state"): 7,
+        ("state_write_successful", "rack.state"): 1,
+        ("state_write_failures_total", "rack.state"): 0,
+        ("state_last_write_success_timestamp_seconds", "rack.state"): 900.0,
+    }
+    last.good = False
+    assert shown(own)["config_last_reload_successful",] == 0
+    assert shown(own)["config_last_reload_success_timestamp_seconds",] == 1000.0
+
+
+def test_what_protects_the_port_is_shown_where_something_does() -> None:
+    refused = {"certificate": 3, "login": 0}
+    own = SelfMetrics(None, LastReload(1.0), web=lambda: WebReload(900.0, 2000.0, good=False), refused=lambda: refused)
+    found = {name: value for name, value in shown(own).items() if name[0].startswith("web_")}
+    assert found == {
+        ("web_config_last_reload_successful",): 0,
+        ("web_config_last_reload_success_timestamp_seconds",): 900.0,
+        ("web_certificate_expiry_timestamp_seconds",): 2000.0,
+        ("web_refusals_total", "certificate"): 3,
+        ("web_refusals_total", "login"): 0,
+    }
+    assert not [name for name in shown(SelfMetrics(None, LastReload(1.0))) if name[0].startswith("web_")]
+
+
+def test_a_certificate_that_comes_with_a_change_is_shown_from_then_on() -> None:
+    reload = WebReload(900.0)
+    own = SelfMetrics(None, LastReload(1.0), web=lambda: reload)
+    assert ("web_certificate_expiry_timestamp_seconds",) not in shown(own)
+    reload = WebReload(901.0, 2000.0)
+    assert shown(own)["web_certificate_expiry_timestamp_seconds",] == 2000.0
+
+
+def test_a_drill_is_marked_as_one_with_what_it_plays() -> None:
+    assert shown(SelfMetrics("straggler", LastReload(0.0)))["synthetic_info", "straggler"] == 1
+
+
+def test_followers_and_tellers_with_one_description_are_all_called() -> None:
+    hub, seen = Hub(), list[int]()
+    for number in range(2):
+        hub.follow("looking", lambda _, number=number: seen.append(number))
+    hub.publish(Node().snapshot({}, later(0)))
+    assert seen == [0, 1]
+
+
+GPU = Gpu("0", "GPU-0")
+POWER = Series(BY_NAME["coldplate_gpu_power_watts"], GPU)
+HEAT = Series(BY_NAME["coldplate_gpu_temperature_celsius"], GPU)
+
+
+def at(second: float, watts: float, epoch: float = 1_000.0) -> Snapshot:
+    return snapshot_of(1, Instant(second, epoch + second), (Reading(HEAT, 40.0), Reading(POWER, watts)))
+
+
+def test_what_is_drawn_is_kept_and_nothing_else() -> None:
+    kept = RecentReadings()
+    kept.observe(at(5.0, 7.0))
+    ((wall, ((layout, values),)),) = kept.moments()
+    assert (wall, layout.series, list(values)) == (1_005.0, (POWER,), [7.0])
+
+
+def test_a_faster_lane_does_not_shorten_what_is_remembered() -> None:
+    kept = RecentReadings()
+    for tenth in range(100):
+        kept.observe(at(tenth / 10, tenth))
+    assert [moment.wall - 1_000.0 for moment in kept.moments()] == [float(second) for second in range(10)]
+
+
+def test_the_oldest_are_forgotten() -> None:
+    kept = RecentReadings()
+    for second in range(MOMENTS + 5):
+        kept.observe(at(float(second), 1.0))
+    walls = [moment.wall for moment in kept.moments()]
+    assert (len(walls), walls[0], walls[-1]) == (MOMENTS, 1_005.0, 1_000.0 + MOMENTS + 4)
+
+
+SETTINGS = Settings(fast=2.0)
+PATIENCE = SETTINGS.patience(Lane.FAST)
+
+
+def asked(age: float, **outcomes: Outcome) -> tuple[bool, str]:
+    """What is answered so many seconds after a sample in which sources fared so."""
+    hub = Hub()
+    reports = tuple(BackendReport(name, outcome, 0.0, "says why") for name, outcome in outcomes.items())
+    hub.publish(replace(Node().snapshot({}, Instant(100.0, 1e9)), reports=reports))
+    return Readiness(hub, Sampler(SETTINGS, Inventory(None), "nvml"), lambda: Instant(100.0 + age, 1e9))()
+
+
+def test_before_the_first_sample_it_is_not_ready() -> None:
+    readiness = Readiness(Hub(), Sampler(SETTINGS, Inventory(None), "nvml"), lambda: Instant(0.0, 0.0))
+    assert readiness() == (False, "no sample yet")
+
+
+@pytest.mark.parametrize(
+    ("age", "ready", "text"),
+    [
+        (0.0, True, "the last sample is 0.0 s old"),
+        (PATIENCE, True, f"the last sample is {PATIENCE:.1f} s old"),
+        (PATIENCE + 0.1, False, f"the last sample is {PATIENCE + 0.1:.1f} s old"),
+        (-0.5, True, "the last sample is 0.0 s old"),
+    ],
+)
+def test_it_is_ready_while_the_last_sample_is_fresh(age: float, ready: bool, text: str) -> None:
+    assert asked(age, nvml=Outcome.OK) == (ready, text)
+
+
+def test_devices_that_cannot_be_read_are_named_and_other_sources_do_not_matter() -> None:
+    assert asked(0.0, host=Outcome.OK, nvml=Outcome.FAILED) == (False, "the devices cannot be read: says why")
+    assert asked(0.0, nvml=Outcome.OK, infiniband=Outcome.FAILED)[0]
+    assert asked(0.0, nvml=Outcome.ABSENT)[0]
+
+
+def stopped(signs: Signs) -> list[str]:
+    """The lines of a node with a fresh sample; none if it is ready."""
+    hub = Hub()
+    hub.publish(Node().snapshot({}, Instant(100.0, 1e9)))
+    ready, text = Readiness(hub, Sampler(SETTINGS, Inventory(None), "nvml"), lambda: Instant(100.0, 1e9), signs)()
+    return [] if ready else text.splitlines()
+
+
+def test_every_part_that_has_stopped_has_a_line() -> None:
+    threads = {
+        "rules": "has made no progress for 31 s", "state": "ended by OSError: x",
+        "backend-host": "cannot be started: y",
+        "notify": "ended by ValueError: a receiver's, which has its own alert",
+    }  # fmt: skip
+    assert stopped(Signs(threads=lambda: threads)) == [
+        "backend host: its thread cannot be started: y",
+        "rules are not evaluated: their thread has made no progress for 31 s",
+        "state is not written: its thread ended by OSError: x",
+    ]
+    assert stopped(Signs(rules=lambda: "KeyError: 'x'")) == ["rules are not evaluated: KeyError: 'x'"]
+    assert stopped(Signs()) == []
+
+
+def test_state_that_waits_for_the_disk_counts_after_a_minute() -> None:
+    def written(good: bool, waiting: float) -> list[str]:
+        return stopped(Signs(files=lambda: [FileState("alerts.state", good, 3, None, waiting)]))
+
+    assert written(False, UNWRITTEN_SECONDS) == []
+    assert written(False, UNWRITTEN_SECONDS + 1) == ["state is not written: alerts.state for 61 s"]
+    assert written(True, 0.0) == []
+
+
+def test_a_source_that_hangs_counts_and_one_that_fails_does_not() -> None:
+    hub, sampler = Hub(), Sampler(SETTINGS, Inventory(None), "nvml")
+    at = 100.0
+    readiness = Readiness(hub, sampler, lambda: Instant(at, 1e9))
+    sampler.take_flights({"infiniband": Flight(Lane.SLOW, 100.0)})
+    for at, ready in ((100.0 + HUNG_SECONDS, True), (101.0 + HUNG_SECONDS, False)):
+        hub.publish(sampler.snapshot(Instant(at, 1e9), LoopFacts()))
+        assert readiness()[0] == ready
+    assert readiness()[1] == "backend infiniband has not answered for 16 s"
+    sampler.take_flights({})
+    hub.publish(sampler.snapshot(Instant(at, 1e9), LoopFacts()))
+    assert readiness()[0]

@@ -1,0 +1,268 @@
+"""What one client may take, who goes first in a turn, and who has to go when there is no room."""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from http import HTTPStatus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.lib.logs import LogOnce
+from exporters.clients import SLOW_SECONDS, STALLED_SECONDS, Clients, hoarders, victim
+from exporters.connection import Connection, Timeouts
+from exporters.deferred import Deferred
+from exporters.gate import PlainTransport
+from exporters.http_messages import Request, Response
+
+TIMEOUTS = Timeouts(30.0, 10.0, 10.0)
+
+
+class Bottomless:
+    """A socket whose reader takes everything at once."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    def sendmsg(self, buffers: Sequence[memoryview]) -> int:
+        size = sum(map(len, buffers))
+        self.taken += size
+        return size
+
+
+def test_a_client_that_takes_everything_at_once_gets_only_one_chunk_in_a_turn() -> None:
+    sock = Bottomless()
+    connection = Connection(PlainTransport(sock), "client", TIMEOUTS, 0.0)  # type: ignore[arg-type]
+    connection.ask(Request("GET", "/"), 0.0)
+    connection.answer(Response(HTTPStatus.OK, bytes(4 * 1024 * 1024)), 0.0)
+    turns = 1
+    while not connection.flush(0.0):
+        assert sock.taken <= turns * 300_000
+        turns += 1
+    assert sock.taken > 4 * 1024 * 1024
+    assert turns > 10
+    assert connection.holds == b""
+
+
+def test_what_a_client_has_cost_is_forgotten_with_time() -> None:
+    """A scraper that has been there for a year must not come after those who arrived a moment ago."""
+    clients = Clients(
+        lambda request: Response(HTTPStatus.OK), lambda: 0.0, TIMEOUTS, LogOnce(logging.getLogger("t")),
+        nudge=lambda: None, hang_up=socket.socket.close,
+    )  # fmt: skip
+    connection = Connection(PlainTransport(Bottomless()), "client", TIMEOUTS, 0.0)  # type: ignore[arg-type]
+    connection.cost = 8.0
+    clients.connections.add(connection)
+    for tenth in range(1, 101):
+        clients.expire(tenth / 10)
+    assert connection.cost == pytest.approx(8.0 / 2**10, rel=0.6)
+
+
+STEP = 0.001
+"""Seconds that everything takes here, a handshake's step as well as a request."""
+TURN = 0.005
+
+
+class Line:
+    """Clients that all have something to be read, and the order in which it is."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self.now = 100.0
+        self.served: list[str] = []
+        self.clients = Clients(
+            lambda request: Response(HTTPStatus.OK), lambda: self.now, TIMEOUTS,
+            LogOnce(logging.getLogger("t")), nudge=lambda: None, hang_up=socket.socket.close,
+        )  # fmt: skip
+        self.clients.attach(stack.enter_context(selectors.DefaultSelector()))
+
+    def add(self, name: str, came: float, shaking: bool = True, cost: float = 0.0) -> Connection:
+        ours, _theirs = (self._stack.enter_context(each) for each in socket.socketpair())
+        made = Connection(SlowTransport(self, name, ours, shaking), name, TIMEOUTS, came)
+        made.cost = cost
+        self.clients.connections.add(made)
+        return made
+
+    def turn(self) -> list[str]:
+        """Whom one turn serves, in order."""
+        self.served = []
+        self.clients.serve(sorted(self.clients.connections, key=lambda each: each.peer), TURN)
+        return self.served
+
+
+class SlowTransport:
+    """Time passes with each step; the handshake never ends."""
+
+    blocked = False
+
+    def __init__(self, line: Line, name: str, sock: socket.socket, shaking: bool) -> None:
+        self.sock = sock
+        self.shaking = shaking
+        self._line = line
+        self._name = name
+
+    def _step(self) -> None:
+        self._line.now += STEP
+        self._line.served.append(self._name)
+
+    def shake(self) -> None:
+        self._step()
+
+    def receive(self) -> None:
+        self._step()
+
+    def send(self, pieces: object) -> int:
+        return 0
+
+    def end(self) -> None:
+        """Nobody waits for a farewell."""
+
+
+@pytest.fixture
+def line() -> Iterator[Line]:
+    with ExitStack() as stack:
+        yield Line(stack)
+
+
+def test_who_is_connected_comes_before_all_handshakes_whatever_it_has_cost(line: Line) -> None:
+    line.add("scraper", 1.0, shaking=False, cost=9.0)
+    for number in range(50):
+        line.add(f"newcomer {number}", 90.0 + number / 100)
+    assert line.turn()[0] == "scraper"
+
+
+def test_a_flood_of_handshakes_gets_a_part_of_a_turn_only(line: Line) -> None:
+    for number in range(50):
+        line.add(f"newcomer {number}", 90.0 + number / 100)
+    assert len(line.turn()) * STEP < TURN / 2
+
+
+def test_handshakes_go_on_where_those_who_are_connected_use_up_their_turn(line: Line) -> None:
+    for number in range(50):
+        line.add(f"client {number}", 1.0, shaking=False)
+    line.add("newcomer", 90.0)
+    served = line.turn()
+    assert (len(served), served[-1]) == (TURN / STEP + 1, "newcomer")
+
+
+def test_the_newest_shakes_hands_first_once_those_under_way_have(line: Line) -> None:
+    line.add("oldest", 90.0)
+    line.add("half in", 91.0, cost=0.001)
+    line.add("newest", 99.0)
+    assert line.turn()[:2] == ["half in", "newest"]
+
+
+NOW = 1000.0
+Make = Callable[..., Connection]
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[socket.socket]:
+    with ExitStack() as stack:
+        ours, _theirs = (stack.enter_context(each) for each in socket.socketpair())
+        yield ours
+
+
+def idle(sock: socket.socket, ago: float) -> Connection:
+    return Connection(PlainTransport(sock), "client", TIMEOUTS, NOW - ago)
+
+
+def waiting(sock: socket.socket, ago: float) -> Connection:
+    made = idle(sock, ago)
+    made.ask(Request("GET", "/"), NOW - ago)
+    made.wait(Deferred(), NOW - ago)
+    return made
+
+
+def writing(sock: socket.socket, ago: float, body: bytes = b"body", answers: int = 1) -> Connection:
+    made = idle(sock, ago)
+    made.ask(Request("GET", "/"), NOW - ago)
+    made.answer(Response(HTTPStatus.OK, body), NOW - ago)
+    made.answers = answers
+    made.moved = NOW
+    return made
+
+
+def test_the_one_that_has_been_quiet_longest_goes_first(pair: socket.socket) -> None:
+    quiet = idle(pair, 0.2)
+    assert victim([waiting(pair, 9.0), idle(pair, 0.1), quiet, writing(pair, 9.0)], NOW) is quiet
+
+
+@pytest.mark.parametrize("slow", [waiting, writing])
+def test_if_none_is_quiet_the_client_longest_with_one_answer_is_evicted(pair: socket.socket, slow: Make) -> None:
+    longest = slow(pair, 3 * SLOW_SECONDS)
+    others = [
+        waiting(pair, 2 * SLOW_SECONDS), writing(pair, 2 * SLOW_SECONDS), waiting(pair, 0.0),
+        writing(pair, 0.0, answers=99),
+    ]  # fmt: skip
+    assert victim([*others, longest], NOW) is longest
+
+
+def scraper(sock: socket.socket, ago: float) -> Connection:
+    """Idle, after an answer."""
+    made = idle(sock, ago)
+    made.answers = 1
+    return made
+
+
+def test_in_a_flood_of_newcomers_one_of_them_goes_and_no_scraper_that_waits_for_its_next_second(
+    pair: socket.socket,
+) -> None:
+    newest, oldest, known = idle(pair, 0.1), idle(pair, 0.3), scraper(pair, 15.0)
+    assert victim([known, newest, oldest], NOW) is oldest
+
+
+def test_those_who_hold_most_places_with_one_answer_give_room_to_newcomers(pair: socket.socket) -> None:
+    hoarding = [scraper(pair, 15.0 + number) for number in range(2)]
+    assert victim([idle(pair, 0.1), idle(pair, 0.2), *hoarding], NOW) is hoarding[1]
+
+
+def test_a_reader_that_takes_nothing_may_go_sooner(pair: socket.socket) -> None:
+    stalled = writing(pair, 1.5 * STALLED_SECONDS)
+    stalled.moved = NOW - 1.1 * STALLED_SECONDS
+    assert victim([writing(pair, 0.4), stalled, waiting(pair, 0.4), writing(pair, 0.0, answers=99)], NOW) is stalled
+
+
+def test_where_all_are_quick_the_one_with_the_most_answers_goes(pair: socket.socket) -> None:
+    greedy = writing(pair, 0.1, answers=30)
+    assert victim([writing(pair, 0.1), greedy, writing(pair, 0.4, answers=29), waiting(pair, 0.4)], NOW) is greedy
+
+
+def test_no_client_is_evicted_in_a_first_answer_that_has_just_begun(pair: socket.socket) -> None:
+    assert victim([writing(pair, 0.1), waiting(pair, SLOW_SECONDS)], NOW) is None
+    assert victim([], NOW) is None
+
+
+def test_the_readers_of_the_oldest_pages_go_until_the_rest_fits(pair: socket.socket) -> None:
+    pages = [bytes(100) for _ in range(10)]
+    readers = [writing(pair, 10.0 - number, page) for number, page in enumerate(pages)]
+    assert hoarders(readers, 300) == readers[6::-1]
+    assert hoarders(readers, 1000) == []
+
+
+def test_many_readers_of_one_page_keep_it_once(pair: socket.socket) -> None:
+    page = bytes(100)
+    assert hoarders([writing(pair, 1.0, page) for _ in range(64)], 150) == []
+
+
+def test_a_client_that_keeps_nothing_is_not_disconnected(pair: socket.socket) -> None:
+    assert hoarders([idle(pair, 50.0), waiting(pair, 50.0), writing(pair, 50.0, b"")], 0) == []
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.0, 20.0), st.integers(0, 5), st.integers(1, 200)), max_size=20), st.integers(0, 500)
+)
+def test_what_stays_is_within_the_limit_or_one_page(
+    pair: socket.socket, readers: list[tuple[float, int, int]], limit: int
+) -> None:
+    pages = {(number, size): bytes(size) for _, number, size in readers}
+    made = [writing(pair, ago, pages[number, size]) for ago, number, size in readers]
+    gone = hoarders(made, limit)
+    kept = {id(each.holds): len(each.holds) for each in made if each not in gone}
+    assert sum(kept.values()) <= limit or len(kept) == 1
+    assert not gone or any(each not in gone for each in made)

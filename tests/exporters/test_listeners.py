@@ -1,0 +1,239 @@
+"""Where the server listens, what it says when it cannot, and the descriptor in reserve."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from http import HTTPStatus
+
+import pytest
+
+from agent.lib.logs import LogOnce
+from exporters.http_messages import Request, Response
+from exporters.listeners import Acceptor, open_listeners
+from exporters.server import BindError, HttpServer
+
+
+def answer(request: Request) -> Response:
+    return Response(HTTPStatus.OK, b"here")
+
+
+def server_on(*listen: tuple[str, int]) -> HttpServer:
+    return HttpServer(listen, answer, clock=time.monotonic)
+
+
+def answers(family: int, host: str, port: int) -> bool:
+    with socket.socket(family) as client:
+        client.settimeout(3.0)
+        client.connect((host, port))
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        return client.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def loopback_has_ipv6() -> bool:
+    """Whether this machine has any: kernel, interface and settings may each do without."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+def test_what_the_kernel_keeps_for_a_client_is_bounded() -> None:
+    """It grows to megabytes of its own accord for one that does not read, and counts to a service's memory."""
+    (listener,) = open_listeners([("127.0.0.1", 0)])
+    with closing(listener), socket.create_connection(listener.getsockname()):
+        client, _ = listener.accept()
+        with closing(client):
+            assert client.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 256 * 1024
+            assert client.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) <= 64 * 1024
+            assert client.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    with closing(socket.create_server(("127.0.0.1", 0))) as holder:
+        yield holder.getsockname()[1]
+
+
+def refusal(*listen: tuple[str, int]) -> str:
+    server = server_on(*listen)
+    with pytest.raises(BindError) as caught:
+        server.start()
+    server.stop()
+    assert server.addresses == []
+    text = str(caught.value)
+    assert "\n" not in text
+    assert "--web.listen-address" in text
+    return text
+
+
+def test_the_empty_host_means_every_interface_of_both_families() -> None:
+    server = server_on(("", 0))
+    server.start()
+    try:
+        ((_, port),) = server.addresses
+        assert port != 0
+        assert answers(socket.AF_INET, "127.0.0.1", port)
+        if loopback_has_ipv6():
+            assert answers(socket.AF_INET6, "::1", port)
+    finally:
+        server.stop()
+
+
+def test_several_addresses_are_served_and_each_has_its_port() -> None:
+    server = server_on(("127.0.0.1", 0), ("127.0.0.2", 0))
+    server.start()
+    try:
+        assert [host for host, _ in server.addresses] == ["127.0.0.1", "127.0.0.2"]
+        assert len({port for _, port in server.addresses}) == 2
+        assert all(answers(socket.AF_INET, host, port) for host, port in server.addresses)
+    finally:
+        server.stop()
+
+
+def test_a_port_in_use_is_named_with_the_remedy(taken: int) -> None:
+    text = refusal(("127.0.0.1", taken))
+    assert f"127.0.0.1:{taken}" in text
+    assert "in use" in text
+    assert f"sport = :{taken}" in text
+
+
+def test_when_one_address_fails_the_others_are_given_back(taken: int) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as probe:
+        free = probe.getsockname()[1]
+    refusal(("127.0.0.1", free), ("127.0.0.1", taken))
+    socket.create_server(("127.0.0.1", free)).close()
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "said"),
+    [
+        pytest.param("192.0.2.1", 1234, "192.0.2.1:1234", id="of no interface"),  # RFC 5737: nobody's
+        pytest.param("no.such.host.invalid", 19400, "no.such.host.invalid:19400", id="a host that does not resolve"),
+        pytest.param("127.0.0.1", 70000, "70000", id="a port that does not exist"),
+    ],
+)
+def test_an_address_at_which_nobody_can_listen_is_named(host: str, port: int, said: str) -> None:
+    assert said in refusal((host, port))
+
+
+def test_a_stopped_server_can_be_started_again() -> None:
+    server = server_on(("127.0.0.1", 0))
+    for _ in range(2):
+        server.start()
+        assert answers(socket.AF_INET, *server.addresses[0])
+        server.stop()
+        server.stop()
+    assert server.addresses == []
+
+
+class Short:
+    """A listener at which descriptors run out as often as told."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self.short = 0
+        self.error = errno.EMFILE
+
+    def accept(self) -> tuple[socket.socket, tuple[str, int]]:
+        if self.short > 0:
+            self.short -= 1
+            raise OSError(self.error, os.strerror(self.error))
+        return self._listener.accept()
+
+    def fileno(self) -> int:
+        return self._listener.fileno()
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+class Rig:
+    def __init__(self, stack: ExitStack) -> None:
+        (listener,) = open_listeners([("127.0.0.1", 0)])
+        self.stack = stack
+        self.listener = Short(listener)
+        self.address = listener.getsockname()
+        self.spared = 0
+        self.acceptor = Acceptor([self.listener], self.make_room, LogOnce(logging.getLogger("t")))  # type: ignore[list-item]
+        stack.callback(self.acceptor.close)
+
+    def make_room(self, now: float) -> bool:
+        self.spared -= 1
+        return self.spared >= 0
+
+    def client(self) -> None:
+        self.stack.enter_context(closing(socket.create_connection(self.address)))
+
+    def take(self) -> socket.socket | None:
+        taken = self.acceptor.take(self.listener, 0.0)  # type: ignore[arg-type]
+        return None if taken is None else taken[0]
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    with ExitStack() as stack:
+        yield Rig(stack)
+
+
+def is_null(descriptor: int) -> bool:
+    return os.fstat(descriptor).st_rdev == os.stat(os.devnull).st_rdev
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
+def test_idle_clients_go_before_the_reserve_is_touched(rig: Rig, error: int) -> None:
+    rig.client()
+    rig.listener.error, rig.listener.short, rig.spared = error, 2, 2
+    sock = rig.take()
+    assert sock is not None
+    rig.acceptor.hang_up(sock)
+    assert sock.fileno() == -1  # it was closed, and not kept: the reserve was there
+
+
+def test_the_reserve_is_given_once_and_comes_back_without_ever_being_free(rig: Rig) -> None:
+    rig.client()
+    rig.listener.short = 1
+    first = rig.take()
+    assert first is not None
+    rig.client()
+    rig.listener.short = 1
+    assert rig.take() is None  # nothing is left to give
+    assert rig.acceptor.paused_until is not None
+    descriptor = first.fileno()
+    rig.acceptor.hang_up(first)
+    assert is_null(descriptor)
+    rig.listener.short = 1
+    second = rig.take()
+    second.close()
+
+
+def test_a_client_whose_socket_became_the_reserve_is_hung_up_on(rig: Rig) -> None:
+    with closing(socket.create_connection(rig.address)) as client:
+        rig.listener.short = 1
+        sock = rig.take()
+        assert sock is not None
+        rig.acceptor.hang_up(sock)
+        client.settimeout(5.0)
+        assert client.recv(1) == b""
+
+
+def test_if_no_client_waits_none_is_evicted(rig: Rig) -> None:
+    """The kernel wants a descriptor before it looks whether there is a client."""
+    rig.listener.short, rig.spared = 1, 1
+    assert rig.take() is None
+    assert rig.spared == 1
+    assert rig.acceptor.paused_until is None
+
+
+def test_nothing_is_left_open(rig: Rig) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        Rig(rig.stack).acceptor.close()
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,42 @@
+"""A sampler whose clock the test turns, and what its snapshots show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agent.backends.protocol import GpuProcess, LaneSample, Unidentified
+from agent.model import Gap, GpuIdentity, Instant, Lane, Reading, Snapshot
+from agent.sampler.health import LoopFacts
+from agent.sampler.presence import Inventory
+from agent.sampler.sampler import Sampler
+from agent.sampler.schedule import Settings
+from tests.frames import frame_of
+
+
+class SamplerRig:
+    def __init__(self, settings: Settings | None = None, inventory: Inventory | None = None) -> None:
+        self.sampler = Sampler(settings or Settings(), inventory or Inventory(None), "nvml")
+
+    def enlist(self, channels: Sequence[GpuIdentity], missing: Sequence[Unidentified] = (), at: float = 0.0) -> None:
+        self.sampler.enlist([(each.gpu.uuid, each) for each in channels], missing, at)
+
+    def take(
+        self,
+        uuid: str,
+        lane: Lane,
+        at: float,
+        readings: Sequence[Reading] = (),
+        *,
+        gaps: Sequence[Gap] = (),
+        processes: tuple[GpuProcess, ...] | None = None,
+    ) -> None:
+        """A read of one lane of a GPU."""
+        self.sampler.take_lane(LaneSample(uuid, lane, at, 0.001, 7, frame_of(readings), tuple(gaps), processes))
+
+    def see(self, at: float) -> Snapshot:
+        return self.sampler.snapshot(Instant(at, 1e9 + at), LoopFacts())
+
+    def rows(self, at: float, name: str) -> list[tuple[dict[str, str], float]]:
+        """The labels and the value of each series of a metric."""
+        found = [each for each in self.see(at).readings if each.metric.name == name]
+        return [(dict(each.series.all_labels), each.value) for each in found]
