@@ -153,10 +153,7 @@ OUT_OF_RANGE = [
     (f"rules: {{memory: {'9' * 400}GiB}}", "rules.memory: inf B is out of range; use 1MiB to 64GiB"),
     ("rules: {override: {Hot: {for: 9999d}}}", "rules.override.Hot.for: 8.63914e+08s is out of range; use 0s to 365d"),
     ("rules: {override: {Hot: {keep_firing_for: 400d}}}", "keep_firing_for: 3.456e+07s is out of range"),
-    (
-        "rules: {override: {Hot: {thresholds: {5: 1, 5.0: 2}}}}",
-        "rules.override.Hot.thresholds: 5.0: duplicate key",
-    ),
+    ("rules: {override: {Hot: {thresholds: {5: 1, 5.0: 2}}}}", "rules.override.Hot.thresholds: 5.0: duplicate key"),
     (
         "rules: {override: {Hot: {thresholds: {'5': 1, '5.0': 2}}}}",
         "rules.override.Hot.thresholds: '5.0' is given twice",
@@ -196,10 +193,7 @@ OUT_OF_RANGE = [
     ("notify: {labels: {1: c}}", "notify.labels: a key in it is not a string; put it in quotes"),
     ("notify: {labels: {a: 1}}", "notify.labels[...]: must be text, found a number"),
     ('rules: {override: {Hot: {labels: {a: "x\\ny"}}}}', "rules.override.Hot.labels.a: 'x\\ny' has a line break"),
-    (
-        'rules: {override: {Hot: {annotations: {a: "x\\x00y"}}}}',
-        "annotations.a: 'x\\x00y' has a line break or another",
-    ),
+    ('rules: {override: {Hot: {annotations: {a: "x\\x00y"}}}}', "annotations.a: 'x\\x00y' has a line break or another"),
     (f"rules: {{files: [{'a,' * 1001}]}}", "rules.files: has 1001 entries; the limit is 1000"),
     (f"notify: {{labels: {{{''.join(f'l{n}: x, ' for n in range(1001))}}}}}", "notify.labels: has 1001 entries"),
     ("node: {name: !vault abc}", "node.name: the tag '!vault' is not supported; remove it"),

@@ -22,10 +22,7 @@ SERIES = {
     'coldplate_gpu_throttle_seconds_total{gpu="1",reason="gpu_idle"}': "0+15x8",
 }
 ANSWERS: dict[str, dict[str, float]] = {
-    BREACH: {
-        '{rack="rises"}': 300,
-        '{rack="over"}': 0,
-    },
+    BREACH: {'{rack="rises"}': 300, '{rack="over"}': 0},
     THROTTLED: {'{gpu="0",reason="hw_power_brake"}': 1, '{gpu="1",reason="hw_power_brake"}': 0.2},
 }
 

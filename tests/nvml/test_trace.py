@@ -9,11 +9,7 @@ import pytest
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray
 from agent.backends.nvml.driver import DriverError
-from agent.backends.nvml.trace import (
-    IdentifierLeakError,
-    Pseudonyms,
-    RecordingDriver,
-)
+from agent.backends.nvml.trace import IdentifierLeakError, Pseudonyms, RecordingDriver
 from agent.backends.nvml.trace_file import DriverTrace, DriverTraceError
 from agent.backends.nvml.trace_replay import ReplayDriver
 from agent.backends.protocol import BackendSample

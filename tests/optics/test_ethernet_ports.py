@@ -8,18 +8,7 @@ import pytest
 
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.model import Instant, Lane, Reason
-from tests.optics.conftest import (
-    FEC_GET,
-    LINKMODES_GET,
-    LINKSTATE_GET,
-    STATS_GET,
-    Ports,
-    attr,
-    fec,
-    group,
-    u32,
-    u64s,
-)
+from tests.optics.conftest import FEC_GET, LINKMODES_GET, LINKSTATE_GET, STATS_GET, Ports, attr, fec, group, u32, u64s
 
 PORT = {
     "fec_info eth0 rs": 1,
