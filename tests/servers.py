@@ -12,7 +12,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -109,13 +109,13 @@ def program(command: list[str], url: str, log: Path) -> Iterator[None]:
 
 
 @contextmanager
-def prometheus(config: str, folder: Path, executable: str | None = None) -> Iterator[str]:
+def prometheus(config: str, folder: Path, executable: str | None = None, options: Sequence[str] = ()) -> Iterator[str]:
     """A real Prometheus with this configuration, the one on the path unless another is given; its address."""
     path, port = folder / "prometheus.yml", free_port()
     path.write_text(config)
     command = [
         executable or need("prometheus"), f"--config.file={path}", f"--storage.tsdb.path={folder / 'tsdb'}",
-        f"--web.listen-address=127.0.0.1:{port}",
+        f"--web.listen-address=127.0.0.1:{port}", *options,
     ]  # fmt: skip
     url = f"http://127.0.0.1:{port}"
     with program(command, f"{url}/-/ready", folder / "prometheus.log"):

@@ -21,11 +21,12 @@ from agent.commands.doctor.checks.serving import peer_of
 from agent.commands.doctor.doctor_finding import DoctorFinding, DoctorVerdict
 from agent.commands.doctor.doctor_node import READ, WRITE, AgentUser, fetch_snapshot, parse_snapshot
 from agent.lib.http_target import HttpTarget
-from tests.doctor.conftest import AGENT, MODULE, SCRAPER, Answer, NodeTree, reading, snapshot, write
+from tests.doctor.conftest import AGENT, MODULE, SCRAPER, NodeTree, reading, snapshot, write
 from tests.fakes.trees import OddTree
+from tests.screen.agents import Answers
 from tests.servers import free_ports
 
-Start = Callable[[Answer], str]
+Start = Callable[[Answers], str]
 EVERYTHING_SEEN = [
     *(reading("coldplate_gpu_up", 1, gpu=str(number)) for number in range(8)),
     *(reading("coldplate_infiniband_port_up", 1, device=f"mlx5_{number}", port="1") for number in range(2)),

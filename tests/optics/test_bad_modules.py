@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import threading
-import time
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +13,7 @@ from agent.model import Reason
 from tests.optics.conftest import Ports
 from tests.optics.stand_in_module import StandInModule, copper_osfp, osfp, qsfp28
 from tests.optics.test_transceivers import plug
+from tests.waiting import wait_until
 
 INFO = "coldplate_transceiver_info"
 
@@ -179,8 +179,7 @@ def test_a_module_that_hangs_costs_its_card_whose_modules_are_never_asked_two_at
     assert neighbour.transfers == [], "one bus, one question"
     hung.fault = neighbour.fault = errno.EIO
     released.set()
-    while ports.kernel.open or not neighbour.transfers:  # their reader ends
-        time.sleep(0.01)
+    wait_until(lambda: neighbour.transfers and not ports.kernel.open)  # their reader ends
 
 
 def test_ports_that_cannot_be_asked_are_one_gap(ports: Ports) -> None:
