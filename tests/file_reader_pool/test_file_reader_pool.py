@@ -140,15 +140,6 @@ def test_a_device_keeps_two_readers_and_its_rest_is_not_read(track) -> None:
     assert sick.unread() == {}
 
 
-def test_an_item_that_hangs_only_later_is_noticed_then(track) -> None:
-    late = track(2, 3)
-    assert late.unread() == {}
-    late.hang((0, 0))
-    assert set(late.unread()) == {"0/0"}
-    late.hang((0, 1))
-    assert set(late.unread()) == {"0/0", "0/1", "0/2"}
-
-
 def test_there_are_never_more_threads_than_allowed_and_the_round_ends(track) -> None:
     dead = track(6, 3, readers=5)
     dead.hang(*((device, item) for device in range(6) for item in range(3)))

@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.backends.protocol import AbsentError
 from agent.model import Reason
 from tests.optics.conftest import Ports
 from tests.optics.stand_in_module import StandInModule, copper_osfp, osfp, qsfp28
@@ -187,8 +186,3 @@ def test_ports_that_cannot_be_asked_are_one_gap(ports: Ports) -> None:
     ports.kernel.family = errno.EACCES
     assert ports.modules() == {}
     assert ports.gaps()[INFO][0] is Reason.DENIED
-
-
-def test_a_node_without_ports_has_no_modules(ports: Ports) -> None:
-    with pytest.raises(AbsentError, match="no Ethernet port"):
-        ports.modules()
