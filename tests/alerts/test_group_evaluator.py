@@ -56,32 +56,6 @@ def test_a_recorded_series_ends_with_its_source(storage: Storage, ask: Callable[
     assert ask("a", 2) == {"__name__=a,gpu=y": 4}
 
 
-def test_alerts_show_their_state_as_series_and_the_old_state_ends_at_once(
-    storage: Storage, ask: Callable[..., object]
-) -> None:
-    rules = group("rules: [{alert: Hot, expr: t > 80, for: 2s, labels: {severity: page}}]")
-    own = "alertname=Hot"
-    for second in range(3):
-        put(storage, 100 + second, x=90)
-        rules.evaluate(storage, 100 + second)
-        if second == 0:
-            assert ask("ALERTS", 100) == {f"__name__=ALERTS,{own},alertstate=pending,gpu=x,severity=page": 1}
-    assert ask("ALERTS", 102) == {f"__name__=ALERTS,{own},alertstate=firing,gpu=x,severity=page": 1}
-    assert ask("ALERTS_FOR_STATE", 102) == {f"__name__=ALERTS_FOR_STATE,{own},gpu=x,severity=page": 100}
-    put(storage, 103, x=10)
-    rules.evaluate(storage, 103)
-    assert ask('{__name__=~"ALERTS.*"}', 103) == {}
-
-
-def test_transitions_are_reported_once(storage: Storage) -> None:
-    rules = group("rules: [{alert: Hot, expr: t > 80, for: 1s}]")
-    told = []
-    for second, value in enumerate((90, 90, 90, 10, 10)):
-        put(storage, second, x=value)
-        told.append([each.alert.phase for each in rules.evaluate(storage, second).transitions])
-    assert told == [[Phase.PENDING], [Phase.FIRING], [], [Phase.RESOLVED], []]
-
-
 def test_a_failed_query_leaves_alerts_and_series_as_they_are_and_is_counted(
     storage: Storage, ask: Callable[..., object]
 ) -> None:
@@ -181,14 +155,6 @@ def test_a_query_of_a_template_that_fails_affects_only_its_annotation(
     assert annotations["b"] == "1"
     assert ": error calling query: " in annotations["a"]
     assert words in annotations["a"]
-
-
-def test_templates_know_the_context(storage: Storage) -> None:
-    text = "rules: [{alert: A, expr: t, labels: {where: '{{ $externalLabels.rack }}{{ $externalURL }}'}}]"
-    rules = group(text, external_labels={"rack": "r12"}, external_url="http://node")
-    put(storage, 1, x=90)
-    rules.evaluate(storage, 1)
-    assert dict(rules.alerts()[0].labels)["where"] == "r12http://node"
 
 
 def test_memory_is_bounded_by_the_alerts_that_were_there_lately(storage: Storage) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,26 +48,11 @@ def life(hold: float = 0, keep: float = 0, interval: float = 1.0) -> Life:
     return Life(RuleTiming("A", hold, keep), interval)
 
 
-def test_without_for_it_fires_at_once() -> None:
-    assert life().see(HOLDS).story == [(None, Phase.FIRING, 0)]
-
-
-def test_for_is_served_at_exactly_its_length() -> None:
-    assert life(hold=3).see(HOLDS, 4).story == [(None, Phase.PENDING, 0), (Phase.PENDING, Phase.FIRING, 3)]
-
-
 def test_fractions_of_seconds_do_not_delay_by_rounding() -> None:
     """300.1 - 0.1 is less than 300 in binary."""
     alert = life(hold=0.3, interval=0.1)
     alert.start = 0.1
     assert alert.see(HOLDS, 4).phase is Phase.FIRING
-
-
-def test_one_clear_evaluation_ends_a_pending_alert_silently() -> None:
-    alert = life(hold=3).see(HOLDS, 3).see(CLEAR)
-    assert alert.record is None
-    assert len(alert.transitions) == 1
-    assert alert.see(HOLDS, 3).phase is Phase.PENDING
 
 
 def test_a_firing_alert_resolves_and_is_remembered_for_fifteen_minutes() -> None:
@@ -85,20 +69,6 @@ def test_a_resolved_alert_that_holds_again_is_a_new_incident() -> None:
     assert alert.record is not None
     assert alert.record.alert.active_at == T0 + 4
     assert alert.record.alert.fired_at is None
-
-
-def test_keep_firing_for_counts_from_the_first_missing_evaluation() -> None:
-    alert = life(keep=3).see(HOLDS).see(CLEAR, 3)
-    assert alert.phase is Phase.FIRING
-    assert alert.see(CLEAR).story[-1] == (Phase.FIRING, Phase.RESOLVED, 4)
-
-
-def test_keep_firing_for_starts_again_when_the_condition_holds_again() -> None:
-    assert life(keep=3).see(HOLDS).see(CLEAR, 3).see(HOLDS).see(CLEAR, 3).phase is Phase.FIRING
-
-
-def test_keep_firing_for_does_not_protect_what_is_pending() -> None:
-    assert life(hold=5, keep=60).see(HOLDS, 3).see(CLEAR).record is None
 
 
 def test_value_and_annotations_are_refreshed_and_the_start_is_not() -> None:
@@ -141,8 +111,3 @@ def test_a_failed_evaluation_changes_nothing(conditions: list[Condition], hold: 
             assert after is record
             assert transition is None
         record = after
-
-
-@pytest.mark.parametrize("condition", [CLEAR, FAILED])
-def test_silence_about_an_unknown_alert_changes_nothing(condition: Silence) -> None:
-    assert step(None, condition, T0, RuleTiming("A")) == (None, None)

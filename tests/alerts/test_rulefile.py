@@ -51,26 +51,16 @@ def test_every_mistake_of_a_file_is_reported_in_the_order_of_its_lines() -> None
     assert [problem.line for problem in caught.value.problems] == [6, 7, 9]
 
 
-def test_a_query_that_cannot_be_compiled_is_reported_with_its_construct() -> None:
-    with pytest.raises(RuleFileError) as caught:
-        rulefile.parse(RULE.replace("t > 80", "absent_overtime(t[5m]) > 80"), "f.yml")
-    assert "absent_overtime" in str(caught.value)
-
-
-def test_the_same_recording_twice_is_a_warning_as_for_prometheus() -> None:
-    rules = "".join(f"  - record: r\n    expr: {expression}\n" for expression in ("a", "b"))
-    loaded = rulefile.parse("groups:\n- name: g\n  rules:\n" + rules, "f.yml")
-    (warning,) = map(str, loaded.warnings)
-    assert warning.startswith("f.yml:6: group 'g', rule 2, record 'r': records the same metric with the same labels as")
-
-
-def test_a_query_of_a_template_that_cannot_be_answered_is_a_warning() -> None:
-    loaded = rulefile.parse(f"{RULE}    annotations:\n      n: '{{{{ query `up ==` }}}}'\n", "f.yml")
-    (warning,) = map(str, loaded.warnings)
-    assert warning.startswith("f.yml:7: group 'g', rule 1, alert 'Hot', annotation 'n': template: query: ")
-
-
 UNWISE = {
+    "groups:\n- name: g\n  rules:\n  - {record: r, expr: a}\n  - {record: r, expr: b}\n": (
+        "f.yml:5: group 'g', rule 2, record 'r': records the same metric with the same labels as"
+    ),
+    f"{RULE}    annotations:\n      n: '{{{{ query `up ==` }}}}'\n": (
+        "f.yml:7: group 'g', rule 1, alert 'Hot', annotation 'n': template: query: "
+    ),
+    RULE.replace("t > 80", "t[5m]"): (
+        "expr: will fail at every evaluation: line 1, column 1: rule result is not a vector or scalar"
+    ),
     f"{RULE}  - alert: Hot\n    expr: t > 90\n": (
         "f.yml:6: group 'g', rule 2, alert 'Hot': has the name and labels of the alert on line 4: "
     ),
@@ -108,13 +98,6 @@ def test_a_groups_label_that_is_not_a_template_fails_as_in_prometheus() -> None:
     assert str(caught.value) == (
         'error parsing template __alert_A: template: __alert_A:1: function "nope" not defined'
     )  # fmt: skip
-
-
-def test_a_query_that_fails_in_each_evaluation_is_loaded_with_a_warning() -> None:
-    loaded = rulefile.parse(RULE.replace("t > 80", "t[5m]"), "f.yml")
-    (warning,) = map(str, loaded.warnings)
-    assert warning.startswith("f.yml:")
-    assert "expr: will fail at every evaluation: line 1, column 1: rule result is not a vector or scalar" in warning
 
 
 def test_a_file_is_what_it_says() -> None:

@@ -13,7 +13,7 @@ import pytest
 from alerts import rulefile
 from alerts.rulefile import RuleFileError
 from tests.alerts.oddities import ODDITIES, STRICTER
-from tests.servers import need
+from tests.servers import need, version_of
 
 Counts = Callable[[Sequence["str | bytes"]], "list[int | None]"]
 """How many rules each file has; None for one that is refused."""
@@ -28,10 +28,7 @@ NAMES_OF_ANY_LETTERS = ("labels in another alphabet", "a label with a dash", "a 
 def promtool() -> tuple[str, int]:
     """The program and its version."""
     found = need("promtool", left_out="NOTHING shows here that a Prometheus server loads the same rule files")
-    told = subprocess.run([found, "--version"], capture_output=True, text=True, check=True)
-    match = re.search(r"version (\d+)\.", told.stdout + told.stderr)
-    assert match is not None
-    return found, int(match[1])
+    return found, version_of(found)[0]
 
 
 @pytest.fixture
@@ -40,12 +37,8 @@ def prometheus(promtool: tuple[str, int], tmp_path: Path) -> Counts:
         paths = [tmp_path / f"{number}.yml" for number in range(len(files))]
         for path, content in zip(paths, files, strict=True):
             path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        done = subprocess.run(
-            [promtool[0], "check", "rules", "--lint=none", *map(str, paths)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = [promtool[0], "check", "rules", "--lint=none", *map(str, paths)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         taken = {path: int(count) for path, count in TAKEN.findall(done.stdout)}
         assert done.stdout.count("Checking ") == len(files), done.stderr
         return [taken.get(str(path)) for path in paths]

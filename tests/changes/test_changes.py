@@ -7,21 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from agent.catalogue import BY_NAME
-from agent.model import (
-    Alert,
-    Backend,
-    Entity,
-    Frame,
-    Framer,
-    Gpu,
-    IbPort,
-    Labels,
-    Node,
-    NvLink,
-    Phase,
-    Reading,
-    Series,
-)
+from agent.model import Alert, Backend, Entity, Frame, Framer, Gpu, IbPort, Labels, Node, NvLink, Phase, Reading, Series
 from alerts.changes.change_journal import (
     KEPT_SECONDS,
     LEVELS,

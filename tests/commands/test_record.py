@@ -7,13 +7,13 @@ import signal
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from agent.recording.recording_reader import Recording
 from tests import warm
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = [sys.executable, "-m", "agent.cli", "record", "--backend", "none", "--interval", "100ms"]
@@ -32,10 +32,7 @@ def run(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[s
 
 
 def wait_for(path: Path, octets: int) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists() or path.stat().st_size < octets:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: path.exists() and path.stat().st_size >= octets, 60)
 
 
 def test_a_command_is_followed_to_its_end(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -165,44 +165,27 @@ def test_one_sample_is_taken_with_a_configuration_from_a_pipe() -> None:
     assert "coldplate_node_" not in printed
 
 
-def test_a_daemon_that_got_its_configuration_from_a_pipe_keeps_it_at_a_reload(tmp_path: Path) -> None:
+def test_a_daemon_that_got_its_configuration_from_a_pipe_keeps_it_at_a_reload() -> None:
     """Empty at the second reading, it would silently be the defaults."""
     out, into = os.pipe()
     os.write(into, b"node: {name: from-a-pipe}\nweb: {listen: ['127.0.0.1:0']}\nrules: {files: []}\n")
     os.close(into)
-    daemon = subprocess.Popen(
-        [sys.executable, "-m", "agent.cli", "run", "--backend", "none", "--config.file", f"/dev/fd/{out}"],
-        pass_fds=[out], stderr=subprocess.PIPE, text=True, cwd=os.getcwd(),
-    )  # fmt: skip
+    agent = Agent(Path(f"/dev/fd/{out}"), pass_fds=[out])
     os.close(out)
-    assert daemon.stderr is not None
-    guard = threading.Timer(LIMIT, daemon.kill)
-    guard.start()
-    try:
-        said = []
-        for line in daemon.stderr:
-            said.append(line)
-            if "msg=serving" in line:
-                daemon.send_signal(signal.SIGHUP)
-            if "reload" in line:
-                break
-        assert "is a pipe, which can be read only once; give a regular file" in said[-1], said
-        assert "keeping the current one" in said[-1]
-    finally:
-        daemon.terminate()
-        daemon.wait(LIMIT)
-        guard.cancel()
-        daemon.stderr.close()
-    assert daemon.returncode == 0
+    agent.wait_for("msg=serving")
+    said = agent.reload()
+    assert "is a pipe, which can be read only once; give a regular file" in said
+    assert "keeping the current one" in said
+    assert agent.end() == 0
 
 
 class Agent:
     """A daemon with a configuration of its own, which is told to read it again."""
 
-    def __init__(self, config: Path) -> None:
+    def __init__(self, config: Path, pass_fds: Sequence[int] = ()) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "agent.cli", "run", "--backend", "none", "--config.file", os.fspath(config)],
-            stderr=subprocess.PIPE, text=True, cwd=os.getcwd(),
+            stderr=subprocess.PIPE, text=True, cwd=os.getcwd(), pass_fds=pass_fds,
         )  # fmt: skip
         self._guard = threading.Timer(5 * LIMIT, self._process.kill)
         self._guard.start()

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from tests.dashboards.conftest import ROOT
-from tests.servers import free_ports, need
+from tests.servers import free_ports, need, prometheus
 
 PACKAGED = ROOT / "packaging" / "prometheus"
 
@@ -42,8 +42,7 @@ The two others do not agree about the budget.
 
 def daemons() -> ModuleType:
     spec = importlib.util.spec_from_file_location("daemons", ROOT / "tests/daemon/conftest.py")
-    assert spec is not None
-    assert spec.loader is not None
+    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -55,6 +54,13 @@ def hurried(text: str) -> str:
     text = re.sub(r"\n(\s+)for: \w+", r"\n\1for: 1s", text)
     text = re.sub(r"offset \w+", "offset 5s", text)
     return re.sub(r"\[\d+[mh]\]", "[10s]", text)
+
+
+def promtool(*words: str) -> str:
+    """What promtool prints, which must be content."""
+    done = subprocess.run([need("promtool"), *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 class Server:
@@ -101,8 +107,7 @@ def configuration(folder: Path, ports: list[int]) -> Path:
 @contextmanager
 def scraped(folder: Path) -> Iterator[tuple[Server, list[str]]]:
     """A server that scrapes two nodes and misses a third; and their addresses."""
-    prometheus = need("prometheus")
-    *ports, own = free_ports(4)
+    ports = free_ports(3)
     running = []
     kind = daemons().RunningDaemon
     try:
@@ -115,19 +120,10 @@ def scraped(folder: Path) -> Iterator[tuple[Server, list[str]]]:
             running.append(kind([*arguments, "--config.file", str(config)], folder / f"node{number}.log"))
         for each in running:
             each.await_url()
-        command = [
-            prometheus, f"--config.file={configuration(folder, ports)}", f"--storage.tsdb.path={folder / 'data'}",
-            f"--web.listen-address=127.0.0.1:{own}",
-        ]  # fmt: skip
-        with (folder / "prometheus.log").open("w") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-        try:
-            server = Server(f"http://127.0.0.1:{own}")
+        with prometheus(configuration(folder, ports).read_text(), folder) as url:
+            server = Server(url)
             awaited(lambda: bool(server.instant("count(coldplate_gpu_up) == 12")), folder / "prometheus.log")
             yield server, [f"127.0.0.1:{port}" for port in ports]
-        finally:
-            process.terminate()
-            process.wait(10)
     finally:
         for each in running:
             each.stop()

@@ -105,9 +105,7 @@ def test_every_column_of_a_table_has_every_row(server: tuple[Server, list[str]],
             assert not missing, f"{panel['title']}: {columns}"
 
 
-def test_a_lost_gpu_stays_in_the_tables_and_its_unknown_values_are_dashes(
-    server: tuple[Server, list[str]],
-) -> None:
+def test_a_lost_gpu_stays_in_the_tables_and_its_unknown_values_are_dashes(server: tuple[Server, list[str]]) -> None:
     node = rows(server, "node", "GPUs")
     straggler, lost = 3, 7
     states = {straggler: 0.5, lost: 0.0}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import yaml
 
 from agent import cli
 from tests.dashboards.conftest import GENERATED, ROOT
-from tests.servers import need
+from tests.dashboards.rig import promtool
 
 PROMETHEUS = ROOT / "packaging" / "prometheus"
 PROVISIONING = ROOT / "packaging" / "grafana" / "provisioning"
@@ -24,20 +23,16 @@ def read(path: Path) -> Any:
 
 
 def test_prometheus_loads_the_packaged_configuration_with_all_rules(tmp_path: Path) -> None:
-    promtool = need("promtool")
     shutil.copytree(PROMETHEUS, tmp_path / "prometheus")
     config = tmp_path / "prometheus" / "prometheus.yml"
     config.write_text(config.read_text().replace("/etc/coldplate/rules", str(ROOT / "alerts" / "rules")))
-    checked = subprocess.run([promtool, "check", "config", str(config)], capture_output=True, text=True, check=False)
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+    checked = promtool("check", "config", str(config))
     files = len(list((ROOT / "alerts" / "rules").glob("*.yml"))) + 1
-    assert checked.stdout.count("rules found") == files
+    assert checked.count("rules found") == files
 
 
 def test_the_fleet_rules_say_what_they_should() -> None:
-    promtool = need("promtool")
-    tested = subprocess.run([promtool, "test", "rules", str(FLEET_TEST)], capture_output=True, text=True, check=False)
-    assert tested.returncode == 0, tested.stdout + tested.stderr
+    promtool("test", "rules", str(FLEET_TEST))
 
 
 def test_coldplate_judges_the_fleet_rules_as_promtool_does() -> None:

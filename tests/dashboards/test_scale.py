@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import json
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +18,8 @@ import yaml
 
 from dashboards.alert_thresholds import FLEET, recorded_series
 from tests.dashboards.conftest import filled, load
-from tests.dashboards.rig import Server
-from tests.servers import free_ports, need
+from tests.dashboards.rig import Server, awaited, promtool
+from tests.servers import prometheus
 
 pytestmark = pytest.mark.release
 """It loads an hour of a thousand nodes."""
@@ -93,35 +92,14 @@ def _write(path: Path, now: int) -> None:
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    prometheus, promtool = need("prometheus"), need("promtool")
     folder = tmp_path_factory.mktemp("fleet")
     _write(folder / "fleet.om", int(time.time()) // STEP * STEP)
-    made = subprocess.run(
-        [promtool, "tsdb", "create-blocks-from", "openmetrics", "-q", str(folder / "fleet.om"), str(folder / "data")],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert made.returncode == 0, made.stderr
+    promtool("tsdb", "create-blocks-from", "openmetrics", "-q", str(folder / "fleet.om"), str(folder / "tsdb"))
     (folder / "fleet.om").unlink()
-    (folder / "prometheus.yml").write_text("{}\n")
-    (port,) = free_ports(1)
-    command = [
-        prometheus, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}", "--storage.tsdb.retention.time=1d",
-    ]  # fmt: skip
-    with (folder / "prometheus.log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        server = Server(f"http://127.0.0.1:{port}")
-        for _ in range(100):
-            try:
-                if server.instant("count(coldplate_gpu_up)"):
-                    break
-            except OSError:
-                time.sleep(0.1)  # it is still starting
+    with prometheus("{}\n", folder) as url:
+        server = Server(url)
+        awaited(lambda: bool(server.instant("count(coldplate_gpu_up)")), folder / "prometheus.log")
         yield server
-    finally:
-        process.terminate()
-        process.wait(10)
 
 
 def _slow(server: Server, expr: str, instant: bool) -> float | None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socketserver
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from agent.commands.doctor.check_runner import examine
 from agent.commands.doctor.doctor_finding import DoctorFinding
 from agent.commands.doctor.doctor_node import DoctorNode
 from agent.config.reading import parse
+from tests.screen.agents import Answers, serving
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024\n"
@@ -143,35 +142,11 @@ def tree(tmp_path: Path) -> NodeTree:
     return NodeTree(tmp_path / "node")
 
 
-Answer = Callable[[str], tuple[int, bytes]]
-
-
 @pytest.fixture
-def server() -> Iterator[Callable[[Answer], str]]:
+def server() -> Iterator[Callable[[Answers], str]]:
     """Starts HTTP servers that answer a path with a status and a body; their URLs."""
-    running: list[socketserver.BaseServer] = []
-
-    def start(answer: Answer) -> str:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                status, body = answer(self.path)
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.02}).start()
-        running.append(made)
-        return f"http://127.0.0.1:{made.server_address[1]}"
-
-    yield start
-    for each in running:
-        each.shutdown()
-        each.server_close()
+    with ExitStack() as running:
+        yield lambda answers: f"http://{running.enter_context(serving(answers))}"
 
 
 def reading(metric: str, value: float | None, **labels: str) -> dict[str, Any]:

@@ -21,11 +21,12 @@ from agent.commands.doctor.checks.serving import peer_of
 from agent.commands.doctor.doctor_finding import DoctorFinding, DoctorVerdict
 from agent.commands.doctor.doctor_node import READ, WRITE, AgentUser, fetch_snapshot, parse_snapshot
 from agent.lib.http_target import HttpTarget
-from tests.doctor.conftest import AGENT, MODULE, SCRAPER, Answer, NodeTree, reading, snapshot, write
+from tests.doctor.conftest import AGENT, MODULE, SCRAPER, NodeTree, reading, snapshot, write
 from tests.fakes.trees import OddTree
+from tests.screen.agents import Answers
 from tests.servers import free_ports
 
-Start = Callable[[Answer], str]
+Start = Callable[[Answers], str]
 EVERYTHING_SEEN = [
     *(reading("coldplate_gpu_up", 1, gpu=str(number)) for number in range(8)),
     *(reading("coldplate_infiniband_port_up", 1, device=f"mlx5_{number}", port="1") for number in range(2)),
@@ -75,12 +76,19 @@ def put(path: str, text: str) -> Spoiled:
     return lambda tree: write(tree.at(path), text)
 
 
+def all_of(*spoiled: Spoiled) -> Spoiled:
+    return lambda tree: [each(tree) for each in spoiled]
+
+
 @pytest.mark.parametrize(
     ("spoil", "subject", "verdict", "found"),
     [
         (remove("proc/driver/nvidia/version"), "driver", "FAIL", "8 NVIDIA GPUs on the PCI bus, and the kernel module"),
         (remove("proc/driver/nvidia/gpus/0000:03:00.0"), "driver", "FAIL", "module 550.54.15 took 7 of the 8 GPUs on"),
         (remove("root/usr/lib"), "driver", "FAIL", "libnvidia-ml.so.1 is nowhere"),
+        (all_of(put("root/opt/driver/libnvidia-ml.so.1", ""),  # the loader's cache goes before the usual folders
+                put("root/etc/ld.so.cache", "ld.so-1.7.0\0libnvidia-ml.so.1\0/opt/driver/libnvidia-ml.so.1\0")),
+         "driver", "OK", "/root/opt/driver/libnvidia-ml.so.1"),
         (put("proc/driver/nvidia/version", MODULE.replace("550.54.15", "535.1.2")), "driver", "FAIL",
          "/root/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1 is 550.54.15, and the loaded module is 535.1.2"),
         (remove("proc/60"), "driver", "WARN", "nvidia-persistenced does not run"),
@@ -93,6 +101,9 @@ def put(path: str, text: str) -> Spoiled:
         (put("proc/self/mounts", "proc /proc proc rw,hidepid=invisible 0 0\n"), "processes", "WARN",
          "/proc is mounted with hidepid=invisible: the agent (uid 990) sees no processes of others"),
         (remove("sys/class/infiniband"), "fabric", "OK", "no adapter in /sys/class/infiniband"),
+        (all_of(remove("sys/class/infiniband"), put("sys/bus/pci/devices/0000:0a:00.0/vendor", "0x15b3\n"),
+                put("sys/bus/pci/devices/0000:0a:00.0/class", "0x020700\n")), "fabric", "FAIL",
+         "1 InfiniBand adapters on the PCI bus, and no /sys/class/infiniband"),
         (put("sys/class/infiniband/mlx5_1/ports/1/state", "1: DOWN\n"), "fabric", "WARN", "mlx5_1 port 1 is DOWN"),
         (put("sys/class/infiniband/mlx5_1/ports/1/state", "2: INIT\n"), "fabric", "WARN", "mlx5_1 port 1 has a link"),
         (remove("root/var/lib/coldplate"), "state", "OK", "/root/var/lib/coldplate is made by systemd when"),
@@ -122,20 +133,6 @@ def test_a_state_directory_that_is_not_there_yet_can_be_made_or_not(tree: NodeTr
     (tree.place / "open").chmod(0o700)
     (told,) = tree.told("state", f"web: {{listen: [':1']}}\nstate_dir: {tree.place}/open/a/b\n")
     assert told[0] == "WARN"
-
-
-def test_adapters_without_a_driver_are_found_on_the_bus(tree: NodeTree) -> None:
-    tree.remove("sys/class/infiniband")
-    write(tree.at("sys/bus/pci/devices/0000:0a:00.0/vendor"), "0x15b3\n")
-    write(tree.at("sys/bus/pci/devices/0000:0a:00.0/class"), "0x020700\n")
-    ((verdict, found),) = tree.told("fabric")
-    assert (verdict, found) == ("FAIL", "1 InfiniBand adapters on the PCI bus, and no /sys/class/infiniband")
-
-
-def test_the_loader_s_cache_is_believed_before_the_usual_folders(tree: NodeTree) -> None:
-    write(tree.at("root/opt/driver/libnvidia-ml.so.1"), "")
-    write(tree.at("root/etc/ld.so.cache"), "ld.so-1.7.0\0libnvidia-ml.so.1\0/opt/driver/libnvidia-ml.so.1\0libz.so\0")
-    assert ("OK", "/root/opt/driver/libnvidia-ml.so.1") in tree.told("driver")
 
 
 def test_jobs_are_seen_by_their_cgroups_and_a_scheduler_that_is_not_asked_is_named(tree: NodeTree) -> None:
@@ -327,24 +324,15 @@ def test_a_check_that_hangs_is_a_finding_and_holds_up_no_other(tree: NodeTree) -
         pass  # the reader ends
 
 
-def test_a_broker_that_does_not_answer_is_a_finding(tree: NodeTree) -> None:
+@pytest.mark.parametrize("owner", [990, 12345], ids=["silent", "of another user"])
+def test_a_broker_that_does_not_answer_or_that_another_user_owns_is_a_finding(tree: NodeTree, owner: int) -> None:
     path = tree.at("root/run/coldplate-broker.sock")
     with silent_broker(path):
         if os.geteuid() == 0:
-            os.chown(path, 990, 990)
+            os.chown(path, owner, owner)
         tree.patience = 0.3
         told = tree.told("broker")
     assert [each for each in told if each[0] == "FAIL"]
-
-
-def test_a_broker_that_another_user_owns_answers_the_agent_nothing(tree: NodeTree) -> None:
-    path = tree.at("root/run/coldplate-broker.sock")
-    with silent_broker(path):
-        tree.patience = 0.3
-        if os.geteuid() == 0:
-            os.chown(path, 12345, 12345)
-        told = tree.told("broker")
-    assert told[0][0] == "FAIL"
 
 
 @pytest.mark.parametrize(

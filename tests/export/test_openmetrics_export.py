@@ -25,7 +25,7 @@ from exporters.encoder import labels_of
 from tests.backtest.simulated import heat, lived, recorded, temperatures
 from tests.lab.score.play import TARGET, load_pack
 from tests.recording.played import record
-from tests.servers import fetch, free_port, need_recent, program
+from tests.servers import fetch, need_recent, prometheus
 
 Value = dict[frozenset[tuple[str, str]], float]
 SECONDS = 150
@@ -65,14 +65,7 @@ def server(openmetrics: Path, folder: Path) -> Iterator[str]:
     recent = need_recent("NOTHING shows here that a real Prometheus loads an export")
     loading = [recent.promtool, "tsdb", "create-blocks-from", "openmetrics", str(openmetrics), str(folder / "tsdb")]
     subprocess.run(loading, check=True, capture_output=True)
-    (folder / "prometheus.yml").write_text("{}\n")
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    command = [
-        recent.prometheus, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'tsdb'}",
-        "--storage.tsdb.retention.time=100y", f"--web.listen-address=127.0.0.1:{port}",
-    ]  # fmt: skip
-    with program(command, f"{url}/-/ready", folder / "log"):
+    with prometheus("{}\n", folder, recent.prometheus, "--storage.tsdb.retention.time=100y") as url:
         yield url
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from agent.backends.file_reader_pool import PER_DEVICE, READERS, DeviceReads, FileReaderPool, UnansweredRead
 from agent.model import Reason
+from tests.waiting import wait_until
 
 PATIENCE = 0.15
 """Of the relays here, in seconds: five times what makes another reader take over."""
@@ -75,21 +76,12 @@ class Track:
         self.gate.set()
         for items in self.items:
             for item in items:
-                wait_for(lambda item=item: not item.inside)
-                wait_for(lambda item=item: not self.relay.holds(item.path.split("/")[0], item.path))
+                wait_until(lambda item=item: not item.inside)
+                wait_until(lambda item=item: not self.relay.holds(item.path.split("/")[0], item.path))
 
     @property
     def threads(self) -> int:
         return sum(thread.name == "test-reader" for thread in threading.enumerate())
-
-
-def wait_for(holds: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(2000):
-        if holds():
-            return
-        pause.wait(0.005)
-    pytest.fail("did not come about within 10 s")
 
 
 @pytest.fixture
@@ -104,7 +96,7 @@ def track() -> Iterator[Callable[..., Track]]:
     for each in made:
         each.cure()
         each.relay.close()
-        wait_for(lambda each=each: not each.threads)
+        wait_until(lambda each=each: not each.threads)
 
 
 def test_while_nothing_hangs_one_thread_reads_everything_in_order(track) -> None:
@@ -148,15 +140,6 @@ def test_a_device_keeps_two_readers_and_its_rest_is_not_read(track) -> None:
     assert sick.unread() == {}
 
 
-def test_an_item_that_hangs_only_later_is_noticed_then(track) -> None:
-    late = track(2, 3)
-    assert late.unread() == {}
-    late.hang((0, 0))
-    assert set(late.unread()) == {"0/0"}
-    late.hang((0, 1))
-    assert set(late.unread()) == {"0/0", "0/1", "0/2"}
-
-
 def test_there_are_never_more_threads_than_allowed_and_the_round_ends(track) -> None:
     dead = track(6, 3, readers=5)
     dead.hang(*((device, item) for device in range(6) for item in range(3)))
@@ -167,7 +150,7 @@ def test_there_are_never_more_threads_than_allowed_and_the_round_ends(track) -> 
     assert any(each.detail.startswith("not read: 5 reads hang") for each in dead.unread().values())
     dead.cure()
     assert dead.unread() == {}
-    wait_for(lambda: dead.threads == 1)
+    wait_until(lambda: dead.threads == 1)
 
 
 def test_a_device_that_is_slow_is_read_to_its_end(track) -> None:
@@ -301,7 +284,7 @@ def test_a_closed_relay_has_no_thread_and_may_be_used_again(track) -> None:
     well.round()
     well.relay.close()
     well.relay.close()
-    wait_for(lambda: not well.threads)
+    wait_until(lambda: not well.threads)
     assert well.unread() == {}
 
 
@@ -310,9 +293,9 @@ def test_a_thread_that_hangs_when_the_relay_is_closed_ends_when_it_can(track) ->
     one.hang((0, 0))
     one.round()
     one.relay.close()
-    wait_for(lambda: one.threads == 1)
+    wait_until(lambda: one.threads == 1)
     one.cure()
-    wait_for(lambda: not one.threads)
+    wait_until(lambda: not one.threads)
 
 
 @pytest.mark.parametrize("seed", range(4))

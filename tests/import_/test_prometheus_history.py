@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from agent.cli import main
 from agent.recording.recording_reader import Recording
+from tests.screen.agents import serving
 
 SERIES: list[tuple[dict[str, str], float]] = [
     ({"__name__": "coldplate_gpu_power_watts", "instance": "n1:19400", "job": "coldplate", "gpu": "0",
@@ -29,39 +27,24 @@ SERIES: list[tuple[dict[str, str], float]] = [
 ]  # fmt: skip
 
 
-class _Server(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        asked = {name: value[0] for name, value in parse_qs(urlsplit(self.path).query).items()}
-        assert self.path.startswith("/prometheus/api/v1/query_range?")
-        start, end, step = (float(asked[name]) for name in ("start", "end", "step"))
-        assert (end - start) / step < 11_000, "a real server refuses more points"
-        times = [start + number * step for number in range(int((end - start) / step) + 1)]
-        if asked["query"] == "bad":
-            return self._send(400, {"status": "error", "error": "parse error"})
-        if asked["query"] == "odd":
-            return self._send(200, {"status": "success", "data": {"resultType": "scalar", "result": [1, "2"]}})
-        result = [{"metric": labels, "values": [[at, str(value)] for at in times]} for labels, value in SERIES]
-        return self._send(200, {"status": "success", "data": {"resultType": "matrix", "result": result}})
-
-    def _send(self, status: int, document: dict[str, Any]) -> None:
-        body = json.dumps(document).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
+def answer(path: str) -> tuple[int, bytes]:
+    """As a server with these series answers; the queries `bad` and `odd` go wrong."""
+    asked = {name: value[0] for name, value in parse_qs(urlsplit(path).query).items()}
+    assert path.startswith("/prometheus/api/v1/query_range?")
+    start, end, step = (float(asked[name]) for name in ("start", "end", "step"))
+    assert (end - start) / step < 11_000, "a real server refuses more points"
+    if asked["query"] == "bad":
+        return 400, json.dumps({"status": "error", "error": "parse error"}).encode()
+    times = [start + number * step for number in range(int((end - start) / step) + 1)]
+    matrix = [{"metric": labels, "values": [[at, str(value)] for at in times]} for labels, value in SERIES]
+    kind, result = ("scalar", [1, "2"]) if asked["query"] == "odd" else ("matrix", matrix)
+    return 200, json.dumps({"status": "success", "data": {"resultType": kind, "result": result}}).encode()
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Server) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/prometheus"
-        server.shutdown()
-        thread.join()
+    with serving(answer) as place:
+        yield f"http://{place}/prometheus"
 
 
 def run(url: str, out: Path, *options: str) -> int:

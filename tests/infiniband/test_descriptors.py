@@ -59,8 +59,7 @@ def test_a_budget_that_shrinks_and_grows_is_followed(tree, opened, page, held) -
 
 
 @pytest.mark.parametrize(
-    ("limit", "spare"),
-    [(256, 128), (1024, 512), (8192, DESCRIPTORS), (resource.RLIM_INFINITY, DESCRIPTORS)],
+    ("limit", "spare"), [(256, 128), (1024, 512), (8192, DESCRIPTORS), (resource.RLIM_INFINITY, DESCRIPTORS)]
 )
 def test_half_of_the_limit_is_left_to_the_rest_of_the_agent(monkeypatch, limit: int, spare: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda which: (limit, limit))

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,47 +14,23 @@ from agent.model import Instant
 from exporters.compatibility import PROFILES
 from exporters.compatibility.translation import Translation
 from tests.frames import snapshot_of
-from tests.servers import fetch, need
+from tests.servers import fetch, free_port, need, program
 
 PROGRAM = "prometheus-node-exporter"
 PROFILE = "node_infiniband"
 
-Scrape = Callable[[Path], list[Sample]]
 
-
-@pytest.fixture
-def scrape() -> Iterator[Scrape]:
-    """Starts node_exporter on a sysfs, scrapes it once; ended after the test."""
-    program = need(PROGRAM, left_out="the comparison with node_exporter is left out")
-    running: list[subprocess.Popen[bytes]] = []
-
-    def run(sysfs: Path) -> list[Sample]:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{probe.getsockname()[1]}"
-        running.append(
-            subprocess.Popen(
-                [program, f"--web.listen-address={address}", f"--path.sysfs={sysfs}",
-                 "--collector.disable-defaults", "--collector.infiniband"],
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )
-        )  # fmt: skip
-        page = fetched(f"http://{address}/metrics")
-        return [sample for family in text_string_to_metric_families(page) for sample in family.samples]
-
-    yield run
-    for process in running:
-        process.terminate()
-        process.wait(timeout=5)
-
-
-def fetched(url: str) -> str:
-    for _ in range(200):
-        try:
-            return fetch(url)
-        except OSError:
-            time.sleep(0.02)
-    raise AssertionError(f"{PROGRAM} does not answer at {url}")
+def scrape(sysfs: Path) -> list[Sample]:
+    """What node_exporter shows of a sysfs."""
+    address = f"127.0.0.1:{free_port()}"
+    command = [
+        need(PROGRAM, left_out="the comparison with node_exporter is left out"), f"--web.listen-address={address}",
+        f"--path.sysfs={sysfs}", "--collector.disable-defaults", "--collector.infiniband",
+    ]  # fmt: skip
+    url = f"http://{address}/metrics"
+    with program(command, url, sysfs.parent / "node_exporter.log"):
+        page = fetch(url)
+    return [sample for family in text_string_to_metric_families(page) for sample in family.samples]
 
 
 UNREADABLE = ("irdma0", "rdmap0s29", "rxe0")
@@ -66,7 +38,7 @@ UNREADABLE = ("irdma0", "rdmap0s29", "rxe0")
 
 
 @pytest.mark.parametrize(("fixture", "least"), [("dgx-h100", 9 * 24), ("odd-drivers", 100)])
-def test_every_sample_of_node_exporter_equals_one_of_coldplate(unpack, opened, page, scrape, fixture, least) -> None:
+def test_every_sample_of_node_exporter_equals_one_of_coldplate(unpack, opened, page, fixture, least) -> None:
     sysfs = unpack(fixture)
     for device in UNREADABLE:
         (sysfs / "class/infiniband" / device).unlink(missing_ok=True)

@@ -147,11 +147,17 @@ def test_names_of_any_bytes_become_labels_that_a_page_and_a_terminal_can_show(tm
     assert len({each.series for each in fast.readings}) == len(fast.readings)
 
 
+def make_port(root: Path, device: str) -> Path:
+    """A port that is up; its folder."""
+    port = root / "class/infiniband" / device / "ports/1"
+    port.mkdir(parents=True)
+    (port / "state").write_text("4: ACTIVE\n")
+    return port
+
+
 def test_two_names_that_look_alike_are_one_series(tmp_path, opened, now) -> None:
     for name in ("mlx5\n0", "mlx5\\n0"):
-        port = tmp_path / "class/infiniband" / name / "ports/1"
-        port.mkdir(parents=True)
-        (port / "state").write_text("4: ACTIVE\n")
+        make_port(tmp_path, name)
     sample = opened(tmp_path).read(Lane.FAST, now)
     assert len([each for each in sample.readings if each.metric is PORT_UP]) == 1
 
@@ -159,10 +165,9 @@ def test_two_names_that_look_alike_are_one_series(tmp_path, opened, now) -> None
 @pytest.fixture
 def crowd(tmp_path: Path) -> Path:
     """One port with far more counters than any driver has."""
-    port = tmp_path / "class/infiniband/mlx5_0/ports/1"
-    (port / "counters").mkdir(parents=True)
+    port = make_port(tmp_path, "mlx5_0")
+    (port / "counters").mkdir()
     (port / "hw_counters").mkdir()
-    (port / "state").write_text("4: ACTIVE\n")
     (port / "counters/link_downed").write_text("3\n")
     (port / "hw_counters/zz").write_text("1\n")
     (port / "hw_counters/out_of_buffer").write_text("2\n")
@@ -203,8 +208,7 @@ def test_the_fast_rows_of_every_port_come_before_the_rest_of_any(crowd, opened, 
 def test_ports_beyond_the_bound_are_left_out_and_virtual_functions_first(tmp_path, opened, now) -> None:
     devices = tmp_path / "class/infiniband"
     for name, hardware in (("a_virtual", "virtual"), ("z_card", "card")):
-        (devices / name / "ports/1").mkdir(parents=True)
-        (devices / name / "ports/1/state").write_text("4: ACTIVE\n")
+        make_port(tmp_path, name)
         (tmp_path / hardware).mkdir()
         (devices / name / "device").symlink_to(tmp_path / hardware)
     (tmp_path / "virtual/physfn").symlink_to("../card")
@@ -220,8 +224,7 @@ def test_ports_beyond_the_bound_are_left_out_and_virtual_functions_first(tmp_pat
 
 def test_a_folder_of_devices_without_end_is_looked_into_up_to_a_bound(tmp_path, opened, now) -> None:
     devices = tmp_path / "class/infiniband"
-    (devices / "a/ports/1").mkdir(parents=True)
-    (devices / "a/ports/1/state").write_text("4: ACTIVE\n")
+    make_port(tmp_path, "a")
     for number in range(20_000):
         (devices / f"z{number}").symlink_to("nowhere")
     backend = opened(tmp_path)
@@ -239,8 +242,7 @@ def test_what_comes_and_goes_leaves_nothing_behind_but_hardware_does(tmp_path, o
     backend = opened(tmp_path)
 
     def plug(name: str, hardware: bool) -> None:
-        (devices / name / "ports/1").mkdir(parents=True)
-        (devices / name / "ports/1/state").write_text("4: ACTIVE\n")
+        make_port(tmp_path, name)
         if hardware:
             (devices / name / "device").symlink_to(tmp_path / "card")
 
@@ -257,9 +259,7 @@ def test_what_comes_and_goes_leaves_nothing_behind_but_hardware_does(tmp_path, o
 
 
 def test_the_last_port_that_goes_leaves_no_descriptor_open(tmp_path, opened, now, held) -> None:
-    port = tmp_path / "class/infiniband/rxe0/ports/1"
-    port.mkdir(parents=True)
-    (port / "state").write_text("4: ACTIVE\n")
+    make_port(tmp_path, "rxe0")
     backend = opened(tmp_path)
     backend.read(Lane.FAST, now)
     assert held(tmp_path)
@@ -270,9 +270,8 @@ def test_the_last_port_that_goes_leaves_no_descriptor_open(tmp_path, opened, now
 
 
 def test_no_tree_takes_much_memory(tmp_path, opened, now) -> None:
-    port = tmp_path / "class/infiniband/mlx5_0/ports/1"
-    (port / "counters").mkdir(parents=True)
-    (port / "state").write_text("4: ACTIVE\n")
+    port = make_port(tmp_path, "mlx5_0")
+    (port / "counters").mkdir()
     tree = OddTree(3)
     for number in range(20):
         tree.spoil(port / f"counters/huge{number}", "huge")

@@ -114,32 +114,29 @@ def test_a_series_is_made_once(tree, opened, now) -> None:
         assert all(one.series is other.series for one, other in zip(first, second, strict=True))
 
 
-def test_two_ports_of_one_adapter_are_two(tree, opened, page) -> None:
-    shown = page(opened(tree("odd-drivers")))
-    assert shown.value("port_up", device="mlx4_0", port="1") == 1
-    assert shown.value("port_up", device="mlx4_0", port="2") == 0
-    assert shown.value("legacy_data_received_bytes_total", device="mlx4_0", port="2") == 4 * 2460436784
+ODD = [
+    # two ports of one adapter are two
+    ("mlx4_0", "1", "port_up", 1),
+    ("mlx4_0", "2", "port_up", 0),
+    ("mlx4_0", "2", "legacy_data_received_bytes_total", 4 * 2460436784),
+    # a driver's own counters come under their file names, and a level is a gauge
+    ("hfi1_0", "1", "rx_tidfull_er_32_total", 5),
+    ("hfi1_0", "1", "misc_csr_parity_err_total", 0),
+    ("irdma0", "1", "ip4in_octets_total", 1234567890123),
+    ("bnxt_re0", "1", "active_qps", 40),
+    # an adapter without standard counters feeds the standard rows, from bytes already and not from words
+    ("rdmap0s29", "1", "port_data_received_bytes_total", 123456789),
+    ("rdmap0s29", "1", "port_packets_transmitted_total", 40002),
+    ("rxe0", "1", "link_downed_total", 2),
+    # one that has both feeds the standard row once, and shows the other too
+    ("bnxt_re0", "1", "port_data_received_bytes_total", 4000),
+    ("bnxt_re0", "1", "rx_bytes_total", 4321),
+]
 
 
-def test_a_drivers_own_counters_come_under_their_file_names(tree, opened, page) -> None:
-    shown = page(opened(tree("odd-drivers")))
-    assert shown.value("rx_tidfull_er_32_total", device="hfi1_0") == 5
-    assert shown.value("misc_csr_parity_err_total", device="hfi1_0") == 0
-    assert shown.value("ip4in_octets_total", device="irdma0") == 1234567890123
-    assert shown.value("active_qps", device="bnxt_re0") == 40, "a level is a gauge, not a counter"
-
-
-def test_an_adapter_without_standard_counters_feeds_the_standard_rows(tree, opened, page) -> None:
-    shown = page(opened(tree("odd-drivers")))
-    assert shown.value("port_data_received_bytes_total", device="rdmap0s29") == 123456789, "bytes already, not words"
-    assert shown.value("port_packets_transmitted_total", device="rdmap0s29") == 40002
-    assert shown.value("link_downed_total", device="rxe0") == 2
-
-
-def test_an_adapter_with_both_feeds_the_standard_row_once_and_shows_the_other_too(tree, opened, page) -> None:
-    shown = page(opened(tree("odd-drivers")))
-    assert shown.value("port_data_received_bytes_total", device="bnxt_re0") == 4000
-    assert shown.value("rx_bytes_total", device="bnxt_re0") == 4321
+@pytest.mark.parametrize(("device", "port", "row", "value"), ODD)
+def test_what_an_odd_driver_offers_is_shown(tree, opened, page, device, port, row, value) -> None:
+    assert page(opened(tree("odd-drivers"))).value(row, device=device, port=port) == value
 
 
 def test_a_standard_file_that_says_not_available_gives_way_to_the_drivers_own(unpack, opened, page) -> None:

@@ -152,6 +152,13 @@ class Rig:
         row = BY_NAME["coldplate_gpu_energy_joules_total"]
         self.snapshot = [Reading(Series(row, self.gpus[int(key[1:])]), value) for key, value in joules.items()]
 
+    def minor(self, index: int, number: int) -> None:
+        """The device of this GPU is /dev/nvidia`number`."""
+        folder = self.proc.root / f"driver/nvidia/gpus/0000:{index:02x}:00.0"
+        folder.mkdir(parents=True)
+        (folder / "information").write_text(f"Model: \t\t NVIDIA H100\nGPU UUID: \t {self.gpus[index].uuid}\n"
+                                            f"Device Minor: \t {number}\n")  # fmt: skip
+
     def divide(self, index: int, **instances: int) -> None:
         """MIG devices of a GPU by UUID (without its MIG-) and GPU instance."""
         row = BY_NAME["coldplate_gpu_mig_info"]

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.backends.jobs.cgroup import CgroupOwner, parse_cgroup
-from agent.backends.jobs.schedulers import SCHEDULERS
 
 UID = "0aaf1f3d-1111-2222-3333-444455556666"
 UNDERSCORED = UID.replace("-", "_")
@@ -85,11 +84,6 @@ def test_slurm_on_cgroup_v1_is_found_beside_other_hierarchies_and_names_the_user
 @pytest.mark.parametrize("path", ["/opt/work/7", "/htcondor/x", f"/kubepods/pod{UID[:-2]}/x", "/slurm/job_x"])
 def test_an_unknown_shape_is_logged_as_it_is(path: str) -> None:
     assert parse_cgroup(f"0::{path}") == CgroupOwner("session", strange=path)
-
-
-def test_a_scheduler_that_is_not_wanted_is_skipped() -> None:
-    text = f"0::/kubepods/pod{UID}/{HEX}"
-    assert parse_cgroup(text, [each for each in SCHEDULERS if each.name != "kubernetes"]).scheduler == "container"
 
 
 PIECES = st.sampled_from(

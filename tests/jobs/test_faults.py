@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from agent.model import Instant, Reason
 from exporters.encoder import Encoder, Format
 from tests.frames import snapshot_of
 from tests.jobs.rig import Rig
+from tests.waiting import wait_until
 
 SLURM = "/system.slice/slurmstepd.scope/job_{}/step_0/user/task_0"
 LOGIN = "/user.slice/user-1000.slice/session-3.scope"
@@ -278,11 +278,7 @@ def test_a_lookup_that_hangs_holds_up_no_job_and_its_name_comes_later(rig: Rig) 
     finally:
         answer.set()
     assert asked.wait(10)
-    for _ in range(100):
-        rig.look()
-        if rig.holder(1)["user"] != "5001":
-            break
-        time.sleep(0.01)
+    look_until(rig, lambda: rig.holder(1)["user"] != "5001")
     assert [rig.holder(gpu)["user"] for gpu in range(2)] == ["user5000", "user5001"]
 
 
@@ -318,12 +314,7 @@ class Stuck:
 
 
 def look_until(rig: Rig, holds: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        rig.look()
-        if holds():
-            return
-        time.sleep(0.005)
-    pytest.fail("did not come about")
+    wait_until(lambda: rig.look() and holds())
 
 
 def test_an_environment_that_hangs_costs_only_its_own_facts_until_it_answers(rig: Rig) -> None:

@@ -198,14 +198,6 @@ def test_a_restarted_kubelet_that_names_no_pods_yet_does_not_free_their_gpus(
         again.stop()
 
 
-def test_the_last_pod_of_a_kubelet_that_was_there_all_the_time_is_gone_at_once(rig: Rig, kubelet: FakeKubelet) -> None:
-    kubelet.holds(pod("idle-0", rig.gpus[0].uuid))
-    rig.look()
-    kubelet.holds()
-    rig.look()
-    assert (rig.jobs(), rig.up("jobs_kubelet")) == ({}, 1)
-
-
 def test_a_pod_that_ended_does_not_share_the_gpu_of_its_successor(rig: Rig, kubelet: FakeKubelet) -> None:
     uuid = rig.gpus[0].uuid
     kubelet.holds(pod("first", uuid))
@@ -311,18 +303,11 @@ def test_a_process_without_an_instance_is_on_its_own_pods(rig: Rig, kubelet: Fak
     assert rig.value("coldplate_job_processes", job_id="ml/a") == 1
 
 
-def minor(rig: Rig, gpu: int, number: int) -> None:
-    folder = rig.proc.root / f"driver/nvidia/gpus/0000:0{gpu}:00.0"
-    folder.mkdir(parents=True)
-    uuid = rig.gpus[gpu].uuid
-    (folder / "information").write_text(f"Model: \t\t NVIDIA H100\nGPU UUID: \t {uuid}\nDevice Minor: \t {number}\n")
-
-
 def test_devices_of_claims_are_found_by_the_minor_number_that_they_are_called_by(
     rig: Rig, kubelet: FakeKubelet
 ) -> None:
     for gpu, number in enumerate((3, 2, 1, 0)):
-        minor(rig, gpu, number)
+        rig.minor(gpu, number)
     older = field(1, field(1, "k8s.gpu.nvidia.com/device=gpu-1"))
     others = (claimed("nic-0", "dra.net"), claimed("channel-0", "compute-domain.nvidia.com"))
     answer = claiming(("a", [claimed("gpu-3"), claimed("gpu-2")]), ("b", [older]), ("c", others))
@@ -333,8 +318,8 @@ def test_devices_of_claims_are_found_by_the_minor_number_that_they_are_called_by
 
 
 def test_a_claim_may_be_shared_by_pods_and_a_part_of_a_gpu_is_not_the_whole(rig: Rig, kubelet: FakeKubelet) -> None:
-    minor(rig, 0, 0)
-    minor(rig, 1, 1)
+    rig.minor(0, 0)
+    rig.minor(1, 1)
     answer = claiming(("a", [claimed("gpu-0"), claimed("gpu-1-mig-19-0-1")]), ("b", [claimed("gpu-0")]))
     kubelet.answer = lambda context: answer
     rig.look()
@@ -343,8 +328,10 @@ def test_a_claim_may_be_shared_by_pods_and_a_part_of_a_gpu_is_not_the_whole(rig:
     assert (rig.holder(1)["pod"], rig.holder(1)["mig"]) == ("a", "")
 
 
-def test_a_claim_of_an_unknown_minor_number_is_counted(rig: Rig, kubelet: FakeKubelet) -> None:
-    answer = claiming(("a", [claimed("gpu-0")]))
+@pytest.mark.parametrize("answer", [claiming(("a", [claimed("gpu-0")])), response(pod("a", "GPU-elsewhere"))])
+def test_an_unknown_minor_number_of_a_claim_and_a_device_of_another_node_are_counted(
+    rig: Rig, kubelet: FakeKubelet, answer: bytes
+) -> None:
     kubelet.answer = lambda context: answer
     rig.look()
     assert (rig.jobs(), rig.problems()) == ({}, {"unknown_device": 1})
@@ -370,12 +357,6 @@ def test_a_process_of_unknown_origin_on_a_pods_gpu_is_the_pods(rig: Rig, kubelet
     rig.run(0, 100, LOGIN, {})
     rig.look()
     assert (rig.holder()["pod"], rig.value("coldplate_job_processes", job_id="ml/vm")) == ("vm", 1)
-
-
-def test_a_device_of_another_node_is_counted(rig: Rig, kubelet: FakeKubelet) -> None:
-    kubelet.holds(pod("a", "GPU-elsewhere"))
-    rig.look()
-    assert (rig.jobs(), rig.problems()) == ({}, {"unknown_device": 1})
 
 
 @pytest.mark.parametrize(

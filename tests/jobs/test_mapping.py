@@ -15,11 +15,15 @@ SLURM = "/system.slice/slurmstepd.scope/job_{}/step_0/user/task_0"
 LOGIN = "/user.slice/user-1000.slice/session-3.scope"
 
 
-def test_dcgm_exporters_files_name_the_jobs_of_gpus_by_index(rig: Rig) -> None:
+def mapped(rig: Rig, *contents: str) -> None:
+    """The files that dcgm-exporter's prolog writes for GPU 0, 1 and so on."""
     rig.mapping.mkdir()
-    (rig.mapping / "0").write_text("4711\n")
-    (rig.mapping / "1").write_text("4711\n4712\n")
-    (rig.mapping / "2").write_text("")
+    for index, content in enumerate(contents):
+        (rig.mapping / str(index)).write_text(content)
+
+
+def test_dcgm_exporters_files_name_the_jobs_of_gpus_by_index(rig: Rig) -> None:
+    mapped(rig, "4711\n", "4711\n4712\n", "")
     (rig.mapping / "readme").mkdir()
     rig.look()
     assert (rig.holder(0)["scheduler"], rig.holder(0)["job_id"]) == ("slurm", "4711")
@@ -31,8 +35,7 @@ def test_dcgm_exporters_files_name_the_jobs_of_gpus_by_index(rig: Rig) -> None:
 
 
 def test_what_is_not_a_file_in_the_directory_is_reported_and_costs_nothing_else(rig: Rig) -> None:
-    rig.mapping.mkdir()
-    (rig.mapping / "0").write_text("4711\n")
+    mapped(rig, "4711\n")
     os.mkfifo(rig.mapping / "1")
     (rig.mapping / "2").symlink_to("/dev/zero")
     rig.look()
@@ -53,16 +56,14 @@ def test_gpustat_names_job_and_user_by_index_uuid_and_mig_uuid(rig: Rig) -> None
 
 
 def test_processes_of_a_scheduler_go_before_a_file_that_was_left_behind(rig: Rig) -> None:
-    rig.mapping.mkdir()
-    (rig.mapping / "0").write_text("1\n")
+    mapped(rig, "1\n")
     rig.run(0, 100, SLURM.format(2), {})
     rig.look()
     assert list(rig.jobs()) == [("slurm", "2")]
 
 
 def test_a_process_of_no_scheduler_on_a_mapped_gpu_belongs_to_the_mapped_job(rig: Rig) -> None:
-    rig.mapping.mkdir()
-    (rig.mapping / "0").write_text("4711\n")
+    mapped(rig, "4711\n")
     rig.run(0, 100, LOGIN, {})
     rig.look()
     assert list(rig.jobs()) == [("slurm", "4711")]
@@ -95,8 +96,7 @@ def test_a_file_that_cannot_be_read_is_reported_and_the_others_count(rig: Rig) -
 
 
 def test_without_the_source_no_file_is_read(rig: Rig) -> None:
-    rig.mapping.mkdir()
-    (rig.mapping / "0").write_text("4711\n")
+    mapped(rig, "4711\n")
     rig.open("slurm", "cgroup")
     rig.look()
     assert rig.jobs() == {}
@@ -120,10 +120,7 @@ def test_any_content_is_read(content: bytes) -> None:
 def test_what_is_not_an_id_of_a_job_is_reported_and_becomes_no_label(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rig.mapping.mkdir()
-    (rig.mapping / "0").write_text('4711"}evil\n')
-    (rig.mapping / "1").write_text("9" * 400 + "\n")
-    (rig.mapping / "2").write_text("12\n")
+    mapped(rig, '4711"}evil\n', "9" * 400 + "\n", "12\n")
     rig.look()
     assert rig.jobs() == {("slurm", "12"): ["2"]}
     assert rig.problems() == {"foul_id": 2}

@@ -20,6 +20,7 @@ def start(rig: Rig, gpu: int, pid: int, job: int, instance: int | None = None) -
 
 
 def test_a_shared_gpu_has_one_series_without_a_job_and_its_jobs_have_their_own(rig: Rig) -> None:
+    """The imbalance rules select mig="0": a shared GPU must not appear there."""
     start(rig, 0, 100, 1)
     start(rig, 0, 101, 2)
     start(rig, 1, 102, 1)
@@ -59,15 +60,6 @@ def test_the_memory_of_an_instance_is_that_of_its_own_processes(rig: Rig) -> Non
     assert rig.value(MEMORY, mig="3", job_id="1") == 2**30
     assert rig.value(MEMORY, mig="4", job_id="2") == 2**30
     assert rig.value(MEMORY, mig="4", job_id="1") == 2**20
-
-
-def test_the_rules_see_only_gpus_that_one_job_has_to_itself(rig: Rig) -> None:
-    """The imbalance rules select mig="0": a shared GPU must not appear there."""
-    start(rig, 0, 100, 1)
-    start(rig, 0, 101, 2)
-    start(rig, 1, 102, 1)
-    rig.look()
-    assert [row["gpu"] for row in rig.rows("coldplate_gpu_job_info") if row["mig"] == "0"] == ["1"]
 
 
 def test_a_debugger_beside_a_job_shares_its_gpu(rig: Rig) -> None:

@@ -16,10 +16,8 @@ VERSION_1 = "devices/slurm_n1/uid_1000/job_{}/step_{}/task_0"
 
 @pytest.fixture
 def slurm(rig: Rig, tmp_path: Path) -> Rig:
-    for number, gpu in enumerate(rig.gpus):  # the minors are not the indices
-        folder = rig.proc.root / f"driver/nvidia/gpus/0000:{number:02x}:00.0"
-        folder.mkdir(parents=True)
-        (folder / "information").write_text(f"GPU UUID: \t {gpu.uuid}\nDevice Minor: \t {3 - number}\n")
+    for index in range(len(rig.gpus)):
+        rig.minor(index, 3 - index)  # the minors are not the indices
     rig.open(cgroups=str(tmp_path / "cgroup"))
     return rig
 

@@ -81,10 +81,7 @@ def node() -> LoggingNode:
 
 @pytest.mark.parametrize(
     ("unit", "word", "grade", "alert"),
-    [
-        ("NETIR_LINK_EVT ", "Fatal  ", "fatal", "GpuXid"),
-        ("NETIR_BER_EVENT", "Nonfatal", "nonfatal", "GpuXidInfo"),
-    ],
+    [("NETIR_LINK_EVT ", "Fatal  ", "fatal", "GpuXid"), ("NETIR_BER_EVENT", "Nonfatal", "nonfatal", "GpuXidInfo")],
 )
 def test_an_nvlink_error_is_as_grave_as_its_line_says(
     node: LoggingNode, unit: str, word: str, grade: str, alert: str

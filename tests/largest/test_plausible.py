@@ -119,9 +119,7 @@ def test_no_counter_is_faster_than_its_bound(row: Metric) -> None:
 
 
 @pytest.mark.parametrize(
-    "row",
-    [row for row in MEASURED if row.kind is Kind.GAUGE and row.unit is not Unit.RATIO],
-    ids=lambda row: row.name,
+    "row", [row for row in MEASURED if row.kind is Kind.GAUGE and row.unit is not Unit.RATIO], ids=lambda row: row.name
 )
 def test_no_gauge_is_higher_than_its_bound(row: Metric) -> None:
     assert of_table(HIGHEST, row) <= row.span[1]

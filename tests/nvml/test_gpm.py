@@ -27,15 +27,6 @@ def test_a_quick_lane_keeps_the_newest_mean_until_the_next_interval_is_long_enou
     assert value(bench.read(after=0.07), ROW) == 0.8
 
 
-def test_at_100_ms_every_second_read_takes_a_sample(opened):
-    bench = opened(h100())
-    bench.read()
-    before = samples_taken(bench.driver)
-    for _ in range(20):
-        bench.read(after=0.1)
-    assert samples_taken(bench.driver) - before == 10
-
-
 def test_after_a_failure_there_is_a_gap_and_a_fresh_start(opened):
     gpu = h100()
     bench = opened(gpu)

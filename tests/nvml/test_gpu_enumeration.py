@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +13,7 @@ from agent.backends.protocol import Roster, SourceError
 from agent.model import Instant, Lane, Reason
 from tests.nvml.fake_driver import LOST, MISMATCH, TIMEOUT, UNKNOWN, UNLOADED, FakeDriver, FakeGpu, a100, h100
 from tests.nvml.finding import value
+from tests.waiting import wait_until
 
 IDENTITY = "nvmlDeviceGetUUID"
 
@@ -36,13 +35,6 @@ class Node:
 
     def there(self, after: float = 0.0) -> list[str]:
         return [channel.key for channel in self.roster(after).channels]
-
-    def until(self, holds: Callable[[], bool]) -> None:
-        """Wait for a thread: the clock stands still."""
-        deadline = time.monotonic() + 10
-        while not holds():
-            assert time.monotonic() < deadline, "not in time"
-            time.sleep(0.005)
 
 
 def hanging(number: int) -> tuple[FakeGpu, threading.Event, list[str]]:
@@ -67,7 +59,7 @@ def test_a_silent_gpu_joins_as_soon_as_it_answers_and_is_asked_once_meanwhile():
     (missing,) = node.roster().unidentified
     assert (missing.index, missing.reason) == ("1", Reason.TIMEOUT)
     release.set()
-    node.until(lambda: len(node.there()) == 3)
+    wait_until(lambda: len(node.there()) == 3)
     assert node.there() == ["GPU-00000000", "GPU-00000002", "GPU-00000001"]  # those who were there keep their places
     roster = node.roster()
     assert roster.unidentified == ()
@@ -82,7 +74,7 @@ def test_with_all_gpus_silent_the_source_is_open_and_each_joins_when_it_answers(
     assert [each.index for each in node.roster().unidentified] == ["0", "1", "2"]
     for place in (1, 0, 2):
         gpus[place][1].set()
-        node.until(lambda place=place: f"GPU-0000000{place}" in node.there())
+        wait_until(lambda place=place: f"GPU-0000000{place}" in node.there())
     assert node.there() == ["GPU-00000001", "GPU-00000000", "GPU-00000002"]
 
 
@@ -97,7 +89,7 @@ def test_a_gpu_that_answers_with_an_error_is_asked_again_after_a_pause(code):
     assert node.driver.log.count("nvmlDeviceGetHandleByIndex_v2") == count
     del node.driver.handles[1]
     node.roster(after=RETRY_SECONDS)
-    node.until(lambda: node.there() == ["GPU-00000000", "GPU-00000001"])
+    wait_until(lambda: node.there() == ["GPU-00000000", "GPU-00000001"])
 
 
 def test_the_reason_is_the_newest_one():
@@ -108,9 +100,9 @@ def test_the_reason_is_the_newest_one():
     assert node.roster().unidentified[0].reason is Reason.LOST
     del node.driver.handles[1]
     node.roster(after=RETRY_SECONDS)  # asked again, and now it hangs
-    node.until(lambda: node.roster(after=1.0).unidentified[0].reason is Reason.TIMEOUT)
+    wait_until(lambda: node.roster(after=1.0).unidentified[0].reason is Reason.TIMEOUT)
     release.set()
-    node.until(lambda: node.roster().unidentified == ())
+    wait_until(lambda: node.roster().unidentified == ())
 
 
 def test_a_gpu_that_is_lost_while_it_is_identified_is_asked_again_and_not_accepted_with_half_its_identity():
@@ -121,7 +113,7 @@ def test_a_gpu_that_is_lost_while_it_is_identified_is_asked_again_and_not_accept
     assert node.open() == ["GPU-00000000"]
     gpu.calls["nvmlDeviceGetName"] = name
     node.roster(after=RETRY_SECONDS)
-    node.until(lambda: len(node.there()) == 2)
+    wait_until(lambda: len(node.there()) == 2)
     identity = node.roster().channels[1].identity
     assert identity is not None
     assert identity.model == name
@@ -142,7 +134,7 @@ def test_whatever_a_binding_did_not_foresee_is_a_reason_and_asked_again(surprise
     assert type(surprise).__name__ in missing.detail
     gpu.hook = lambda name: None
     node.roster(after=RETRY_SECONDS)
-    node.until(lambda: len(node.there()) == 2)
+    wait_until(lambda: len(node.there()) == 2)
 
 
 def test_two_indexes_that_say_they_are_one_gpu_are_one_channel():
@@ -161,7 +153,7 @@ def test_a_driver_that_goes_while_a_gpu_is_asked_again_ends_the_source(code):
     node.open()
     node.driver.handles[1] = code
     with pytest.raises(SourceError):
-        node.until(lambda: node.roster(after=RETRY_SECONDS) is None)
+        wait_until(lambda: node.roster(after=RETRY_SECONDS) is None)
 
 
 def test_a_gpu_that_comes_back_to_the_bus_is_found_by_opening_again():
@@ -171,7 +163,7 @@ def test_a_gpu_that_comes_back_to_the_bus_is_found_by_opening_again():
     for _ in range(5):
         node.roster(after=RECOUNT_SECONDS / 10)
     with pytest.raises(SourceError, match="counts 2 GPUs"):
-        node.until(lambda: node.roster(after=RECOUNT_SECONDS) is None)
+        wait_until(lambda: node.roster(after=RECOUNT_SECONDS) is None)
 
 
 def test_a_gpu_that_leaves_the_bus_is_its_own_trouble():
@@ -189,9 +181,9 @@ def test_a_latecomer_is_registered_for_events():
     node.open()
     before = node.driver.log.count("nvmlDeviceRegisterEvents")
     release.set()
-    node.until(lambda: node.driver.log.count("nvmlDeviceRegisterEvents") == before + 1)
+    wait_until(lambda: node.driver.log.count("nvmlDeviceRegisterEvents") == before + 1)
     node.driver.events = [("handle of GPU-00000001", 8, 79)]
-    node.until(lambda: [each.device for each in node.source.events(0.01)] == ["GPU-00000001"])
+    wait_until(lambda: [each.device for each in node.source.events(0.01)] == ["GPU-00000001"])
 
 
 def test_a_gpu_that_could_not_be_registered_for_events_is_registered_when_it_is_well():
@@ -201,7 +193,7 @@ def test_a_gpu_that_could_not_be_registered_for_events_is_registered_when_it_is_
     node.source.events(0.01)
     node.driver.gpus[1].calls["nvmlDeviceRegisterEvents"] = None
     before = node.driver.log.count("nvmlDeviceRegisterEvents")
-    node.until(lambda: not node.source.events(0.01) and node.driver.log.count("nvmlDeviceRegisterEvents") > before)
+    wait_until(lambda: not node.source.events(0.01) and node.driver.log.count("nvmlDeviceRegisterEvents") > before)
 
 
 def test_a_gpu_that_hangs_in_its_registration_is_read_and_delays_no_events():
@@ -213,7 +205,7 @@ def test_a_gpu_that_hangs_in_its_registration_is_read_and_delays_no_events():
     node.driver.events = [LOST]
     node.source.events(0.01)  # the set is built anew
     node.driver.events = [("handle of GPU-00000000", 8, 48)]
-    node.until(lambda: [each.code for each in node.source.events(0.01)] == [48])
+    wait_until(lambda: [each.code for each in node.source.events(0.01)] == [48])
     release.set()
 
 
@@ -239,4 +231,4 @@ def test_a_system_without_threads_to_give_costs_time_and_nothing_else(monkeypatc
     monkeypatch.setattr(threading.Thread, "start", refuse)
     node = Node(h100(0), h100(1))
     assert node.open() == ["GPU-00000000"]
-    node.until(lambda: len(node.there(after=RETRY_SECONDS)) == 2)
+    wait_until(lambda: len(node.there(after=RETRY_SECONDS)) == 2)

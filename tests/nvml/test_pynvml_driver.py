@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.nvml.build import CONTROL, build, command, compiler
+from tests.fakes.nvml.build import CONTROL, build, command
+from tests.servers import need
 
 ROOT = Path(__file__).parents[2]
 PROLOGUE = """
@@ -66,11 +67,7 @@ class Child:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if compiler() is None:
-        message = "no C compiler: the end-to-end tests of the NVML backend are left out (apt-get install gcc)"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+    need(os.environ.get("CC", "cc"), left_out="the end-to-end tests of the NVML backend (apt-get install gcc)")
     return build(tmp_path_factory.mktemp("nvml"))
 
 

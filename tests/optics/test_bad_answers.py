@@ -29,6 +29,7 @@ from tests.optics.conftest import (
     u32,
     u64s,
 )
+from tests.waiting import wait_until
 
 HEAD = bytes((30, 1, 0, 0))
 WHOLE = message(FAMILY, HEAD + fec(50, u64s(2, 900), u64s(3, 0), u64s(4, 1000)))
@@ -148,11 +149,7 @@ def test_a_question_in_which_the_kernel_hangs_costs_its_own_port(tmp_path: Path)
         assert {key for key in shown if "eth1" in key} == set(shown) != set()
         assert {reason for reason, _ in ports.gaps().values()} == {Reason.TIMEOUT}
         StuckSocket.release.set()
-        for _ in range(200):
-            if len(ports.read()) == 16:
-                break
-            threading.Event().wait(0.02)
-        assert len(ports.read()) == 16, "it is read again when the kernel is back"
+        wait_until(lambda: len(ports.read()) == 16)  # it is read again when the kernel is back
     finally:
         StuckSocket.release.set()
         ports.backend.close()

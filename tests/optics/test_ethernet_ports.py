@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 import pytest
 
 from agent.backends.protocol import AbsentError, DeviceError
-from agent.model import Instant, Lane, Reason
-from tests.optics.conftest import (
-    FEC_GET,
-    LINKMODES_GET,
-    LINKSTATE_GET,
-    STATS_GET,
-    Ports,
-    attr,
-    fec,
-    group,
-    u32,
-    u64s,
-)
+from agent.model import Reason
+from tests.optics.conftest import FEC_GET, LINKMODES_GET, LINKSTATE_GET, STATS_GET, Ports, attr, fec, group, u32, u64s
 
 PORT = {
     "fec_info eth0 rs": 1,
@@ -162,21 +152,15 @@ def test_ports_beyond_the_bound_are_left_out_and_counted(ports: Ports) -> None:
     assert len({device for device, _ in ports.kernel.asked}) == 64
 
 
-def test_a_node_without_a_port_is_absent(ports: Ports) -> None:
+@pytest.mark.parametrize("read", [Ports.read, Ports.modules])
+def test_a_node_without_a_port_is_absent_in_every_lane(ports: Ports, read: Callable[[Ports], object]) -> None:
+    """Else the backend would come to the page once a minute, and leave it again."""
     with pytest.raises(AbsentError, match="no Ethernet port"):
-        ports.read()
+        read(ports)
     ports.add("lo", kind="772", device=False)
     with pytest.raises(AbsentError, match="no Ethernet port"):
-        ports.read()
+        read(ports)
     assert ports.kernel.asked == []
-
-
-def test_a_node_without_a_port_is_absent_in_every_lane(ports: Ports) -> None:
-    """Else the backend would come to the page once a minute, and leave it again."""
-    with pytest.raises(AbsentError):
-        ports.read()
-    with pytest.raises(AbsentError, match="no Ethernet port"):
-        ports.backend.read(Lane.COLD, Instant(ports.now, 1e9))
 
 
 def test_a_kernel_without_the_interface_is_absent(ports: Ports) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
 
 from agent.backends.optics import OpticsBackend
 from agent.backends.optics.netlink import connect_netlink, resolve_family
-from agent.backends.protocol import AbsentError, BackendSample
 from agent.model import Instant, Lane, Reason
 
 
@@ -40,30 +38,3 @@ def test_a_port_that_is_not_there_is_gone_or_nothing_is_offered(tmp_path: Path) 
     by_row = {gap.metric.name: gap.reason for gap in sample.gaps}
     assert by_row["coldplate_ethernet_rate_bytes_per_second"] is Reason.LOST, "LINKMODES_GET is as old as the family"
     assert set(by_row.values()) <= {Reason.LOST, Reason.UNSUPPORTED}, "an older kernel does not know the others"
-
-
-def read(lane: Lane) -> BackendSample:
-    """Read the ports of this machine, or skip the test where it has none of hardware, as in a container."""
-    names = {name for _, name in socket.if_nameindex()}
-    shown = {folder.parent.name for folder in Path("/sys/class/net").glob("*/device")}
-    if not shown or not shown <= names:
-        pytest.skip("this machine has no Ethernet port of hardware, or sysfs is that of another network namespace")
-    backend = OpticsBackend()
-    try:
-        return backend.read(lane, Instant(1.0, 1e9))
-    except AbsentError as absent:
-        pytest.skip(str(absent))
-    finally:
-        backend.close()
-
-
-def test_every_port_of_this_machine_is_read() -> None:
-    sample = read(Lane.SLOW)
-    assert {gap.reason for gap in sample.gaps} <= {Reason.UNSUPPORTED}, sample.gaps
-    assert sample.calls % 4 == 0
-
-
-def test_every_module_of_this_machine_is_read_or_says_why_not() -> None:
-    sample = read(Lane.COLD)
-    assert {gap.reason for gap in sample.gaps} <= {Reason.UNSUPPORTED, Reason.DENIED}, sample.gaps
-    assert sample.calls == 0 or sample.readings or sample.gaps

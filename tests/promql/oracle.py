@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from alerts.promql import STALE, Labels, Storage, make_labels
-from tests.servers import free_port, program
+from tests.servers import prometheus
 
 # One second past a multiple of five: no step of a subquery falls on a sample, where 2.x and 3.x differ.
 START = 1_700_000_001.0
@@ -150,11 +150,7 @@ class Oracle:
 @contextmanager
 def running(executable: str, folder: Path, settings: str = "") -> Iterator[Oracle]:
     """Start a Prometheus that scrapes nothing and takes remote writes; `settings` are more of its configuration."""
-    port = free_port()
-    config = folder / "prometheus.yml"
-    config.write_text("global:\n  evaluation_interval: 1m\n" + settings)
-    command = [executable, f"--config.file={config}", f"--storage.tsdb.path={folder}/data", "--log.level=error"]
-    command += [f"--web.listen-address=127.0.0.1:{port}", "--web.enable-remote-write-receiver"]
-    url = f"http://127.0.0.1:{port}"
-    with program(command, f"{url}/-/ready", folder / "log"):
+    config = "global:\n  evaluation_interval: 1m\n" + settings
+    options = ("--log.level=error", "--web.enable-remote-write-receiver")
+    with prometheus(config, folder, executable, *options) as url:
         yield Oracle(url)

@@ -145,25 +145,6 @@ def test_a_query_that_can_succeed_is_not_doomed() -> None:
     assert compile_query('label_replace(max_over_time(m[5m:1ms]), "a", "$1", "b", "(.*)")').doom == ()
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "a|b",
-        "[*+]+",
-        "(?i)abc",
-        "[[:alpha:]_]+",
-        "x{2,3}",
-        "(?i)x|(?m)y",
-        "\\\\pL",
-        "(?:a|b)c?",
-        "(?P<n>a)",
-        "\\\\+\\\\+",
-    ],
-)
-def test_an_ordinary_expression_is_accepted(pattern: str) -> None:
-    compile_query(f'm{{a=~"{pattern}"}}')
-
-
 def reach(query: str) -> dict[str, float]:
     selectors = compile_query(query).selectors
     assert all(isinstance(each, Selector) for each in selectors)

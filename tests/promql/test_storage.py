@@ -14,21 +14,6 @@ def windows(storage: Storage, start: float = -1e9, end: float = 1e12) -> list[li
     return [list(times) for _, times, _ in storage.select(M, start, end)]
 
 
-def test_labels_are_sorted_and_empty_ones_are_dropped() -> None:
-    assert make_labels({"b": "2", "a": "1", "c": ""}, "m") == (("__name__", "m"), ("a", "1"), ("b", "2"))
-
-
-def test_a_window_is_open_on_the_left_and_closed_on_the_right() -> None:
-    storage = Storage()
-    for at in (1.0, 2.0, 3.0):
-        storage.append(make_labels({}, "m"), at, at)
-    assert windows(storage, 1.0, 3.0) == [[2.0, 3.0]]
-    assert windows(storage, 3.0, 9.0) == []
-    assert storage.newest(M, 0.0, 2.5) == [(make_labels({}, "m"), 2.0, 2.0)]
-    assert storage.newest(M, 2.0, 2.5) == []
-    assert storage.newest(M, -5.0, 0.5) == []
-
-
 def test_a_sample_must_be_newer_than_the_newest_but_may_repeat_it() -> None:
     storage = Storage()
     storage.append(make_labels({}, "m"), 5.0, 1.0)

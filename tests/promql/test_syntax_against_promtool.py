@@ -6,7 +6,6 @@ as new as that.
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import subprocess
@@ -19,21 +18,13 @@ from alerts.promql import PromqlError
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.scanner import Scanner
 from tests.promql.babble import Babbler
-from tests.servers import need
+from tests.servers import need, version_of
 
 COUNT = 3_000
 # Regular expressions have tests of their own; texts that are not UTF-8 are refused here alone, since no label has one.
 _ELSEWHERE = re.compile("regular expression|is not UTF-8")
 _REFUSED = re.compile(r'group "g", rule \d+, "r(\d+)": could not parse expression: (.*)')
 _LABEL_LISTS = ("by", "without", "on", "ignoring", "group_left", "group_right")
-
-
-@functools.cache
-def is_new(promtool: str) -> bool:
-    told = subprocess.run([promtool, "--version"], capture_output=True, text=True, check=True)
-    version = re.search(r"version (\d+)\.(\d+)", told.stdout + told.stderr)
-    assert version is not None
-    return (int(version[1]), int(version[2])) >= (3, 5)
 
 
 def refusals(promtool: str, queries: Sequence[str], folder: Path) -> dict[int, str]:
@@ -85,7 +76,7 @@ def is_only_of_3(text: str) -> bool:
 @pytest.mark.parametrize("seed", range(4))
 def test_promtool_accepts_what_we_accept(seed: int, tmp_path: Path) -> None:
     promtool = need("promtool", left_out="nothing compares our grammar with its own")
-    newer = is_new(promtool)
+    newer = version_of(promtool) >= (3, 5)
     babbler = Babbler(seed, newer=newer)
     said = [babbler.damaged() if number % 2 else babbler.query() for number in range(COUNT)]
     queries = [each for each in said if each.strip() and (newer or not is_only_of_3(each))]

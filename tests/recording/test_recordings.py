@@ -34,12 +34,6 @@ def test_columns_keep_every_bit(rows: list[tuple[float, ...]]) -> None:
     assert after == len(data)
 
 
-def test_minus_zero_is_not_zero() -> None:
-    rows = [(0.0, 1.0), (-0.0, 1.0), (0.0, 1.0)]
-    read, _ = unpack_columns(pack_columns(rows), 0, 2, 3)
-    assert [bits(row) for row in read] == [bits(row) for row in rows]
-
-
 @pytest.mark.parametrize("scenario", ["driver-hang", "gpu-lost", "xid-storm"])
 def test_a_recording_gives_the_snapshots_that_it_took(tmp_path: Path, scenario: str) -> None:
     snapshots = played(scenario, 120)

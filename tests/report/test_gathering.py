@@ -148,16 +148,6 @@ def test_what_two_files_tell_of_the_same_time_counts_once(tmp_path: Path) -> Non
     assert "40 snapshots of node-1" in run.problems[0]
 
 
-@pytest.mark.usefixtures("long_blocks")
-def test_a_cut_file_tells_what_is_whole_and_where_it_is_cut(tmp_path: Path) -> None:
-    path = recorded(tmp_path / "run", snapshots({row(chosen.POWER, gpu(0)): [float(one) for one in range(40)]}, 40))
-    path.write_bytes(path.read_bytes()[:-20])
-    run = both(path)
-    assert run.nodes[0].snapshots == 30
-    assert str(path) in run.problems[0]
-    assert "ends in the middle of a record" in run.problems[0]
-
-
 def test_a_recording_without_a_snapshot_is_told(tmp_path: Path) -> None:
     path = recorded(tmp_path / "run", snapshots({row(chosen.POWER, gpu(0)): 1.0}, 5))
     path.write_bytes(path.read_bytes()[:400])

@@ -34,17 +34,7 @@ from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
 from agent.model import Alert, Gpu, Instant, Phase
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
-from tests.screen.panes.captured import (
-    DOCUMENT,
-    FOLDER,
-    PANES,
-    PICTURE,
-    RACK,
-    STALL,
-    STRAGGLER,
-    documented,
-    pane,
-)
+from tests.screen.panes.captured import DOCUMENT, FOLDER, PANES, PICTURE, RACK, STALL, STRAGGLER, documented, pane
 from tests.screen.scenes import NODE, scene_of
 
 

@@ -14,9 +14,7 @@ def test_a_fault_is_announced_with_its_place_and_both_times():
 
 
 def test_ports_links_repeats_and_the_node_are_named(write):
-    scenario = load_scenario(
-        str(
-            write("""
+    path = write("""
         description: d
         topology: dgx-h100
         faults:
@@ -25,9 +23,7 @@ def test_ports_links_repeats_and_the_node_are_named(write):
           - {kind: nvlink-down, gpu: 2, link: 7, at: 0s}
           - {kind: power-brake, gpu: 0-2, at: 61s}
     """)
-        )
-    )
-    assert list(announced(scenario, WALL)) == [
+    assert list(announced(load_scenario(str(path)), WALL)) == [
         "nvlink-down of link 7 of GPU 2 from the start",
         "ib-down of mlx5_3 starts at 22:13:50 UTC, in 30 s, repeated every 60 s",
         "power-brake of GPU 0, 1, 2 starts at 22:14:21 UTC, in 61 s",
@@ -36,15 +32,9 @@ def test_ports_links_repeats_and_the_node_are_named(write):
 
 
 def test_many_faults_do_not_fill_the_log(write):
-    faults = "".join(f"\n          - {{kind: xid, gpu: 1, at: {each}s, code: 31}}" for each in range(MOST + 3))
-    told = list(
-        announced(
-            load_scenario(
-                str(write(f"description: d\ntopology: dgx-h100\nfaults:{faults}".replace("          -", "  -")))
-            ),
-            WALL,
-        )
-    )
+    faults = "".join(f"\n  - {{kind: xid, gpu: 1, at: {each}s, code: 31}}" for each in range(MOST + 3))
+    path = write(f"description: d\ntopology: dgx-h100\nfaults:{faults}")
+    told = list(announced(load_scenario(str(path)), WALL))
     assert len(told) == MOST + 1
     assert told[-1] == "and 3 more faults"
 

@@ -47,13 +47,6 @@ def test_a_restarted_worker_continues_where_the_old_one_stopped(name):
     assert everything(new, 700.0) == everything(old, 700.0)
 
 
-def test_going_back_in_time_gives_what_was_seen_then():
-    channels = SyntheticSource(load_scenario("ib-flap"), 0.0).open(Instant(0.0, 0.0))
-    before = everything(channels, 75.0)
-    everything(channels, 1000.0)
-    assert everything(channels, 75.0) == before
-
-
 def test_another_seed_gives_other_readings_and_other_devices():
     scenario = load_scenario("healthy-training")
     first = SyntheticSource(scenario, 0.0).open(Instant(0.0, 0.0))

@@ -38,8 +38,7 @@ def of_kind(node, kind: str, t: float, lane: Lane) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("topology", "rows"),
-    [("dgx-h100-optics", (*optics.ROWS, *transceivers.ROWS)), ("nvl72-tray", WATER)],
+    ("topology", "rows"), [("dgx-h100-optics", (*optics.ROWS, *transceivers.ROWS)), ("nvl72-tray", WATER)]
 )
 def test_the_rows_are_those_of_the_real_backends_with_their_labels_in_their_lanes(play, write, topology, rows):
     node = play(write(scenario(topology)))

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,7 +19,7 @@ from agent.backends.synthetic.loader import SHIPPED
 from tests.dashboards.conftest import NAMES, filled, load
 from tests.dashboards.pictures.overviews import early
 from tests.dashboards.rig import Server, awaited, configuration, daemons
-from tests.servers import free_ports, need
+from tests.servers import free_ports, prometheus
 
 CLUSTERS = {
     "lost": ("gpu-lost", "GpuLost"),
@@ -54,7 +53,7 @@ state_dir: {state}
 @contextmanager
 def cluster(name: str, folder: Path) -> Iterator[Server]:
     """A server that scrapes node-17 and its neighbour. Each cluster has its own: alerts have no label `cluster`."""
-    *ports, own = free_ports(3)
+    ports = free_ports(2)
     running, groups = [], []
     try:
         for node, port, played in zip(("node-17", "node-18"), ports, (CLUSTERS[name][0], NEIGHBOUR), strict=True):
@@ -72,30 +71,13 @@ def cluster(name: str, folder: Path) -> Iterator[Server]:
             groups.append({"targets": [f"127.0.0.1:{port}"], "labels": {"cluster": "main", "instance": node}})
         for each in running:
             each.await_url()
-        config = configuration(folder, [])
-        config.write_text(config.read_text().replace("scrape_interval: 1s", "scrape_interval: 2s"))
+        config = configuration(folder, []).read_text().replace("scrape_interval: 1s", "scrape_interval: 2s")
         (folder / "targets" / "nodes.yml").write_text(json.dumps(groups))
-        with prometheus(folder, config, own) as server:
-            yield server
+        with prometheus(config, folder) as url:
+            yield Server(url)
     finally:
         for each in running:
             each.stop()
-
-
-@contextmanager
-def prometheus(folder: Path, config: Path, port: int) -> Iterator[Server]:
-    """A server with this configuration; it is killed at the end, since nobody reads its data again."""
-    command = [
-        need("prometheus"), f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]  # fmt: skip
-    with (folder / "prometheus.log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        yield Server(f"http://127.0.0.1:{port}")
-    finally:
-        process.kill()
-        process.wait()
 
 
 def answers(server: Server, name: str, seconds: int) -> dict[str, Any]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.fakes.nvml.build import compiler
+from tests.fakes.nvml.build import compile_library
 
 SOURCE = Path(__file__).with_name("fake_firmware.c")
 LIST = "COLDPLATE_FAKE_FIRMWARE"
@@ -21,12 +20,7 @@ class FakeFirmware:
     """
 
     def __init__(self, directory: Path) -> None:
-        found = compiler()
-        if found is None:
-            raise FileNotFoundError("no C compiler: install one (apt-get install gcc), or set CC")
-        library = directory / "fake_firmware.so"
-        command = [found, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o", str(library)]
-        subprocess.run([*command, str(SOURCE), "-lpthread"], check=True)
+        library = compile_library(SOURCE, directory / "fake_firmware.so", "-lpthread")
         self._list = directory / "firmware-control"
         self.command()
         self.environment: Mapping[str, str] = {"LD_PRELOAD": str(library), LIST: str(self._list)}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.fakes.nvml.build import compiler
+from tests.fakes.nvml.build import compile_library
 
 SOURCE = Path(__file__).with_name("redirect.c")
 _ERROR = 2
@@ -23,13 +23,7 @@ Reply = Callable[[bytes], Sequence[bytes]]
 
 def build(directory: Path) -> Path:
     """Compile the library that is preloaded. Raises FileNotFoundError without a compiler."""
-    found = compiler()
-    if found is None:
-        raise FileNotFoundError("no C compiler: install one (apt-get install gcc), or set CC")
-    path = directory / "redirect.so"
-    command = [found, "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o", str(path), str(SOURCE)]
-    subprocess.run([*command, "-ldl"], check=True)
-    return path
+    return compile_library(SOURCE, directory / "redirect.so", "-ldl")
 
 
 class Redirected:

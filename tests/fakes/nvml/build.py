@@ -18,16 +18,20 @@ def compiler() -> str | None:
     return shutil.which(os.environ.get("CC", "cc"))
 
 
-def build(directory: Path) -> Path:
-    """Compile the library into `directory` and give its path; put the directory on LD_LIBRARY_PATH."""
+def compile_library(source: Path, path: Path, *options: str) -> Path:
+    """Compile a shared library. Raises FileNotFoundError without a compiler."""
     found = compiler()
     if found is None:
         raise FileNotFoundError("no C compiler: install one (apt-get install gcc), or set CC")
-    path = directory / LIBRARY
-    command = [found, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-fvisibility=hidden",
-               f"-Wl,-soname,{LIBRARY}", "-o", str(path), str(SOURCE), "-lm", "-lpthread"]  # fmt: skip
-    subprocess.run(command, check=True)
+    strict = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared")
+    subprocess.run([found, *strict, "-o", str(path), str(source), *options], check=True)
     return path
+
+
+def build(directory: Path) -> Path:
+    """Compile the library into `directory` and give its path; put the directory on LD_LIBRARY_PATH."""
+    options = ("-fvisibility=hidden", f"-Wl,-soname,{LIBRARY}", "-lm", "-lpthread")
+    return compile_library(SOURCE, directory / LIBRARY, *options)
 
 
 def command(control: Path, *lines: str) -> None:
