@@ -121,9 +121,9 @@ WORK = (
     _ratio("fp32_active", "Share of cycles in which the FP32 pipe was active.", Gpm(nvml.GPM_METRIC_FP32_UTIL)),
     _ratio("fp16_active", "Share of cycles in which the FP16 pipe was active.", Gpm(nvml.GPM_METRIC_FP16_UTIL)),
     _ratio("encoder_utilization", "Share of time in which the video encoder was busy.",
-           Call("nvmlDeviceGetEncoderUtilization"), lane=Lane.SLOW),
+           Call("nvmlDeviceGetEncoderUtilization"), lane=Lane.COLD),
     _ratio("decoder_utilization", "Share of time in which the video decoder was busy.",
-           Call("nvmlDeviceGetDecoderUtilization"), lane=Lane.SLOW),
+           Call("nvmlDeviceGetDecoderUtilization"), lane=Lane.COLD),
 )  # fmt: skip
 
 _MEMORY_CALL = "nvmlDeviceGetMemoryInfo_v2"
@@ -186,7 +186,7 @@ POWER = (
            "Clock of a domain.",
            Lane.FAST,
            (Call("nvmlDeviceGetClockInfo", ("sm",)), Call("nvmlDeviceGetClockInfo", ("graphics",), Lane.COLD),
-            Call("nvmlDeviceGetClockInfo", ("memory",), Lane.COLD),
+            Call("nvmlDeviceGetClockInfo", ("memory",), Lane.SLOW),
             Call("nvmlDeviceGetClockInfo", ("video",), Lane.COLD)),
            labels=("domain",),
            span=(0, 1e10), simulated=(0, 4e9), rolling=True),

@@ -20,13 +20,16 @@ DESCRIPTION = (
     "Explain the installation: driver, permissions, schedulers, fabric, BMC, clock, port, configuration, rules, "
     "receivers, Prometheus, state, and what the unit's sandbox hides; each line is OK, WARN or FAIL, with the command "
     "that fixes it. It changes nothing, starts no program and opens no device. Run it as root to see everything. "
-    "With --bundle it records the node as well, and writes all that helps a person elsewhere into one archive, which "
-    "it lists first; a trace of driver calls is not part of it yet."
+    "With --bundle it opens the driver and records the node as well, and writes all that helps a person elsewhere into "
+    "one archive, which it lists first; coldplate run --backend trace:FILE plays its driver calls."
 )
 EXAMPLES = (
     ("coldplate doctor", "a line for each subject, and what to do"),
     ("coldplate doctor --json", "the same for a program"),
-    ("coldplate doctor --bundle node7.tar.gz", "findings, a minute's recording and versions, for a report"),
+    (
+        "coldplate doctor --bundle node7.tar.gz",
+        "findings, a minute's recording, driver calls and versions, for a report",
+    ),
     ("coldplate doctor --url http://127.0.0.1:9400", "with the agent at another address than the configuration's"),
 )
 EXIT_STATUSES = {
@@ -44,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bundle",
         type=Path,
         metavar="FILE.tar.gz",
-        help="write findings, configuration, versions, the agent's snapshot and a recording, with pseudonyms and "
-        "without secrets, into a new file",
+        help="write findings, configuration, versions, the agent's snapshot, a recording and a trace of driver calls, "
+        "with pseudonyms and without secrets, into a new file",
     )
     parser.add_argument(
         "--bundle-seconds",
