@@ -88,7 +88,8 @@ class Poller:
     def stop(self, timeout: float = 2.0) -> None:
         """End the thread."""
         self._stopping = True
-        self._wake.send(b".")
+        with suppress(OSError):  # the thread has ended meanwhile, and closed it
+            self._wake.send(b".")
         if self._thread is not None:
             self._thread.join(timeout)
 

@@ -54,6 +54,15 @@ def test_clients_of_an_mps_server_are_processes_too(opened):
     assert bench.driver.log.count(MPS) == 2
 
 
+def test_an_mps_server_without_clients_is_asked_with_every_fourth_read(opened):
+    gpu = h100()
+    gpu.calls[MPS] = []
+    bench = opened(gpu)
+    for _ in range(9):
+        bench.read(Lane.SLOW)
+    assert bench.driver.log.count(MPS) == 3
+
+
 @pytest.mark.parametrize(("code", "reasons", "times"), [
     (NOT_FOUND, [], 2), (MISSING, [Reason.UNSUPPORTED], 1), (UNKNOWN, [Reason.LOST], 2),
 ])  # fmt: skip

@@ -106,7 +106,7 @@ def test_every_event_reason_has_a_reading_and_the_umbrella_bit_is_none_of_them(o
 def test_slow_and_cold_lanes_hold_what_changes_seldom(opened):
     bench = opened(h100())
     slow, cold = bench.read(Lane.SLOW), bench.read(Lane.COLD)
-    assert set(values(slow, "coldplate_gpu_clock_hertz")) == {("graphics",), ("memory",), ("video",)}
+    assert set(values(cold, "coldplate_gpu_clock_hertz")) == {("graphics",), ("memory",), ("video",)}
     assert value(slow, "coldplate_gpu_temperature_margin_celsius") == -1.0
     assert value(slow, "coldplate_gpu_encoder_utilization_ratio") == 0.07
     assert values(slow, "coldplate_gpu_ecc_aggregate_errors_total")[("corrected",)] == 9.0
@@ -360,3 +360,14 @@ def test_scaling_gives_the_shortest_decimal():
     multiplier, divisor = factors(0.01)
     assert [n * multiplier / divisor for n in range(101)] == [n / 100 for n in range(101)]
     assert factors(1024.0) == (1024.0, 1.0)
+
+
+def test_a_gpu_that_nothing_shares_costs_at_most_so_many_driver_calls_a_second(opened):
+    """Each takes the driver's locks. What stays the same until the driver is opened again is asked once."""
+    bench = opened(h100())
+    for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
+        bench.read(lane)
+    bench.driver.log.clear()
+    made = [bench.read(lane).calls for lane in (*[Lane.FAST] * 60, *[Lane.SLOW] * 4, Lane.COLD)]
+    assert sum(made) / 60 <= 7.6
+    assert not {"nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetMaxPcieLinkWidth"} & set(bench.driver.log)

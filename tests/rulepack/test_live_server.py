@@ -38,8 +38,7 @@ ONSET = "12s"
 FAULTY = Path(__file__).with_name("live.scenario.yaml").read_text()
 STEADY = {
     "GpuLost", "GpuPcieDegraded", "GpuRecoveryActionNeeded", "GpuRowRemap",
-    "GpuXidInfo", "GpuXid", "GpuXidUnknown", "InfinibandRateDegraded", "InfinibandPortDown",
-    "NvLinkDown",
+    "GpuXid", "GpuXidUnknown", "InfinibandRateDegraded", "InfinibandPortDown", "NvLinkDown",
 }  # fmt: skip
 MOVING = {"GpuThrottled", "GpuImbalance", "GpuHot", "GpuPowerBrake"}
 """Alerts whose value is a mean or a share of time, which goes on moving."""

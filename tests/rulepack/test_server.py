@@ -47,12 +47,13 @@ def promtool() -> str:
 
 
 class Agent:
-    """The rules of a file at work over windows, fed with the series of a unit test."""
+    """The rules of some files at work over windows, fed with the series of a unit test."""
 
-    def __init__(self, rules: RuleFile, test: Test, interval: float) -> None:
+    def __init__(self, rules: list[RuleFile], test: Test, interval: float) -> None:
         self._test = test
-        self._windows = Windows(Needs(rules.groups), (), interval)
-        self._groups = [GroupEvaluator(each, TemplateContext(EXTERNAL, URL)) for each in rules.groups]
+        groups = [group for file in rules for group in file.groups]
+        self._windows = Windows(Needs(groups), (), interval)
+        self._groups = [GroupEvaluator(each, TemplateContext(EXTERNAL, URL)) for each in groups]
         self._interval = interval
         self._given = Given(test, self._windows)
 
@@ -100,8 +101,13 @@ def cases_of(at: float, told: Told, names: list[str]) -> tuple[list[dict[str, An
     ]
     states = [(selector("ALERTS", {**labels, "alertstate": phase}), 1.0) for labels, phase, _ in active]
     since = [(selector("ALERTS_FOR_STATE", labels), float(int(begun))) for labels, _, begun in active]
+    own = f'{{alertname=~"{"|".join(names)}"}}'  # a test may give alerts of other files
     queries = [
-        {"eval_time": when, "expr": expr, "exp_samples": [{"labels": text, "value": value} for text, value in samples]}
+        {
+            "eval_time": when,
+            "expr": expr + own,
+            "exp_samples": [{"labels": text, "value": value} for text, value in samples],
+        }
         for expr, samples in (("ALERTS", states), ("ALERTS_FOR_STATE", since))
     ]
     return alerts, queries
@@ -130,9 +136,9 @@ def test_a_server_says_of_each_alert_what_the_node_says(
     path: Path, pack: list[RuleFile], promtool: str, tmp_path: Path
 ) -> None:
     given = unit_test_file.load(path)
-    (source,) = given.rule_files
-    (rules,) = [file for file in pack if Path(file.path).name == source.name]
-    names = sorted({rule.name for rule in rules_of([rules], AlertingRule)})
+    sources = {source.name for source in given.rule_files}
+    rules = [file for file in pack if Path(file.path).name in sources]
+    names = sorted({rule.name for rule in rules_of(rules, AlertingRule)})
     fired: set[str] = set()
     tests = []
     for test in given.tests:
@@ -148,7 +154,11 @@ def test_a_server_says_of_each_alert_what_the_node_says(
             "alert_rule_test": alerts, "promql_expr_test": queries,
         })  # fmt: skip
     assert fired
-    judged = {"rule_files": [rules.path], "evaluation_interval": durations.show(given.interval), "tests": tests}
+    judged = {
+        "rule_files": [file.path for file in rules],
+        "evaluation_interval": durations.show(given.interval),
+        "tests": tests,
+    }
     file = tmp_path / "node.test.yml"
     file.write_text(json.dumps(judged))
     done = subprocess.run([promtool, "test", "rules", str(file)], capture_output=True, text=True, check=False)

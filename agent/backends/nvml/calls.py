@@ -26,7 +26,10 @@ _GPU_SENSOR = 0  # NVML_TEMPERATURE_GPU
 
 @dataclass(frozen=True, slots=True)
 class CallSpec:
-    """One function. `older` is its name in older drivers; `domains` maps a binding's label to an argument."""
+    """One function. `older` is its name in older drivers; `domains` maps a binding's label to an argument.
+
+    `constant`: the answer stays the same until the driver is opened again, so that it is called once.
+    """
 
     scale: float = 1.0
     older: str | None = None
@@ -34,6 +37,7 @@ class CallSpec:
     domains: Mapping[str, object] = field(default_factory=dict)
     parts: tuple[str, ...] = ()
     sentinels: frozenset[int] = SENTINELS
+    constant: bool = False
 
 
 SPECS: Mapping[str, CallSpec] = {
@@ -52,13 +56,13 @@ SPECS: Mapping[str, CallSpec] = {
     "nvmlDeviceGetPowerManagementLimit": CallSpec(MILLI),
     "nvmlDeviceGetPowerManagementDefaultLimit": CallSpec(MILLI),
     "nvmlDeviceGetClockInfo": CallSpec(MEGA, domains=_DOMAINS),
-    "nvmlDeviceGetMaxClockInfo": CallSpec(MEGA, domains=_DOMAINS),
+    "nvmlDeviceGetMaxClockInfo": CallSpec(MEGA, domains=_DOMAINS, constant=True),
     "nvmlDeviceGetCurrentClocksEventReasons": CallSpec(older="nvmlDeviceGetCurrentClocksThrottleReasons"),
     "nvmlDeviceGetCurrPcieLinkGeneration": CallSpec(),
-    "nvmlDeviceGetMaxPcieLinkGeneration": CallSpec(),
+    "nvmlDeviceGetMaxPcieLinkGeneration": CallSpec(constant=True),
     "nvmlDeviceGetCurrPcieLinkWidth": CallSpec(),
-    "nvmlDeviceGetMaxPcieLinkWidth": CallSpec(),
-    "nvmlDeviceGetEccMode": CallSpec(),
+    "nvmlDeviceGetMaxPcieLinkWidth": CallSpec(constant=True),
+    "nvmlDeviceGetEccMode": CallSpec(constant=True),
     "nvmlDeviceGetPersistenceMode": CallSpec(),
 }
 
@@ -84,6 +88,8 @@ class DeviceCall:
         self._args = args
         self._outlets: list[tuple[str, float, float, Series]] = []
         self._masks: list[tuple[Metric, Entity, Callable[[int], list[Reading]]]] = []
+        self._answer: Any = None
+        """That of a constant function, once it has answered."""
 
     def add(self, part: str, series: Series) -> None:
         """Take `part` of the answer ("" for an answer that is one number) as the value of `series`."""
@@ -96,11 +102,13 @@ class DeviceCall:
     def read(self, device: GpuHandle, readings: list[Reading], gaps: list[Gap]) -> None:
         """Make the call. Raises DeviceError or SourceError; any other failure affects only its own readings."""
         try:
-            answer = device.call(self.name, *self._args)
+            answer = device.call(self.name, *self._args) if self._answer is None else self._answer
         except DriverError as error:
             escalate(error)
             self._fail(gaps, reason_of(error.code), str(error))
             return
+        if self._spec.constant:
+            self._answer = answer
         for part, multiplier, divisor, series in self._outlets:
             raw = answer[part] if part else answer
             if raw in self._spec.sentinels:

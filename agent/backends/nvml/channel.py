@@ -135,6 +135,8 @@ _NO_INSTANCE = 2**32 - 1
 _PROCESSES_CALL = "nvmlDeviceGetComputeRunningProcesses_v3"
 _MPS_CALL = "nvmlDeviceGetMPSComputeRunningProcesses_v3"
 """Lists the clients of an MPS server, which the other call does not list (as nvtop found)."""
+_MPS_REST = 3
+"""Reads without that call after one that listed nothing: few GPUs are shared through MPS, and it takes driver locks."""
 _UTILIZATION_CALL = "nvmlDeviceGetProcessUtilization"
 
 
@@ -151,6 +153,8 @@ class ProcessReader:
         self._gpu = gpu
         self._refusal: Gap | None = None
         self._has_mps = True
+        self._mps_rest = 0
+        """Reads for which an MPS server without clients is not asked again."""
         self._share_refusal: Gap | None = None
         self._newest = 0
         """Time of the newest utilization sample that was read, in microseconds."""
@@ -182,8 +186,14 @@ class ProcessReader:
         )
 
     def _mps_clients(self) -> list[tuple[int, ...]]:
-        """List what a driver that knows of MPS lists; one that refuses permanently is not asked again."""
+        """List what a driver that knows of MPS lists, each time while there are clients.
+
+        One that refuses permanently is not asked again.
+        """
         if not self._has_mps:
+            return []
+        if self._mps_rest:
+            self._mps_rest -= 1
             return []
         try:
             clients: list[tuple[int, ...]] = self._device.call(_MPS_CALL)
@@ -192,6 +202,7 @@ class ProcessReader:
                 raise
             self._has_mps = False
             return []
+        self._mps_rest = 0 if clients else _MPS_REST
         return clients
 
     def _shares(self, gaps: list[Gap]) -> dict[int, float]:
