@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,8 +18,21 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from agent.broker import asking
+from agent.broker.answering import Broker, serve, user_of
 from agent.broker.asking import BrokerClient, BrokerError, explained
-from agent.broker.questions import LONGEST_ANSWER, answer_to, ask_power, ask_variables, parse_answer
+from agent.broker.questions import (
+    KEYS,
+    LONGEST,
+    LONGEST_ANSWER,
+    QUESTION,
+    answer_to,
+    ask_power,
+    ask_variables,
+    job_variables,
+    joined,
+    parse_answer,
+    parse_question,
+)  # fmt: skip
 from tests.broker.conftest import IDLE, Bmc, in_thread, listening
 from tests.jobs.rig import TICKS, Proc
 
@@ -137,17 +154,234 @@ def test_a_flood_is_only_one_message(tmp_path: Path) -> None:
     assert sent < 10_000
 
 
-QUESTION = ask_variables(1, 1)
+ASKED = ask_variables(1, 1)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.one_of(st.binary(max_size=64), st.builds(lambda error, text: answer_to(QUESTION, error, text),
+@given(st.one_of(st.binary(max_size=64), st.builds(lambda error, text: answer_to(ASKED, error, text),
                                                    st.integers(0, 2**32 - 1), st.binary(max_size=64))))  # fmt: skip
-@example(QUESTION)
+@example(ASKED)
 def test_any_message_is_an_answer_to_this_question_or_refused(message: bytes) -> None:
     try:
-        error, content = parse_answer(QUESTION, message)
+        error, content = parse_answer(ASKED, message)
     except ValueError:
         return
     assert os.strerror(error)
-    assert message == answer_to(QUESTION, error, content)
+    assert message == answer_to(ASKED, error, content)
+
+
+# What the privileged side tells, to whom, and that nothing which is asked makes it say more.
+SLURM = {"SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "llama", "PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "xyzzy"}
+
+
+def broker(proc: Proc, bmc: Bmc | None = None, clock: Callable[[], float] = lambda: 0.0) -> Broker:
+    return Broker(clock, str(proc.root), lambda: "/dev/ipmi0" if bmc else None, (bmc or Bmc()).open)
+
+
+def told(answering: Broker, question: bytes) -> tuple[int, bytes]:
+    return parse_answer(question, answering.answer(question))
+
+
+def test_the_known_variables_of_a_process_are_reported_and_no_others(proc: Proc) -> None:
+    proc.process(100, "/", SLURM)
+    assert told(broker(proc), ask_variables(100, STARTED)) == (0, b"SLURM_JOB_ID=4711\0SLURM_JOB_NAME=llama\0")
+
+
+@given(st.lists(st.tuples(st.one_of(st.sampled_from(sorted(KEYS)), st.binary(max_size=12)), st.binary(max_size=40))))
+def test_nothing_else_of_any_environment_is_reported(entries: list[tuple[bytes, bytes]]) -> None:
+    environ = b"\0".join(key + b"=" + value for key, value in entries)
+    answered = joined(job_variables(environ))
+    assert all(entry.partition(b"=")[0] in KEYS for entry in answered.split(b"\0")[:-1])
+    assert joined(job_variables(answered)) == answered
+
+
+def test_the_longest_environment_fits_into_an_answer(proc: Proc) -> None:
+    proc.process(100, "/", b"\0".join(key + b"=" + b"x" * 10 * LONGEST for key in sorted(KEYS)))
+    question = ask_variables(100, STARTED)
+    answer = broker(proc).answer(question)
+    assert len(answer) < LONGEST_ANSWER
+    assert len(job_variables(parse_answer(question, answer)[1])) == len(KEYS)
+
+
+@pytest.mark.parametrize("started", [0, STARTED - 1, STARTED + 1, 2**63])
+def test_a_process_that_was_started_at_another_time_is_another_one(proc: Proc, started: int) -> None:
+    proc.process(100, "/", SLURM)
+    assert told(broker(proc), ask_variables(100, started)) == (errno.ESRCH, b"")
+
+
+def test_a_process_that_is_gone_or_cannot_be_read_is_an_error_number(proc: Proc) -> None:
+    proc.process(100, "/", None)  # its environ is a directory
+    assert told(broker(proc), ask_variables(100, STARTED)) == (errno.EISDIR, b"")
+    assert told(broker(proc), ask_variables(101, STARTED)) == (errno.ENOENT, b"")
+
+
+@pytest.mark.parametrize("stat", [b"", b"100 (x)", b"100 (x) S 1", b"100 (x) S" + b" x" * 40, b"\xff" * 2000])
+def test_a_garbled_stat_is_not_a_process(proc: Proc, stat: bytes) -> None:
+    (proc.process(100, "/", SLURM) / "stat").write_bytes(stat)
+    assert told(broker(proc), ask_variables(100, STARTED)) == (errno.ESRCH, b"")
+
+
+def test_a_number_that_is_reused_between_the_two_files_reveals_nothing_of_the_new_process(
+    proc: Proc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory that was opened stays the old process's, as procfs has it too."""
+    directory = proc.process(100, "/", {"SLURM_JOB_ID": "1"})
+    import agent.broker.answering as answering
+
+    read = answering._content
+
+    def content(descriptor: int, name: str, most: int) -> bytes:
+        data = read(descriptor, name, most)
+        if name == "stat":
+            directory.rename(proc.root / "gone")
+            proc.process(100, "/", {"SLURM_JOB_ID": "2"}, started=6000)
+        return data
+
+    monkeypatch.setattr(answering, "_content", content)
+    assert told(broker(proc), ask_variables(100, STARTED)) == (0, b"SLURM_JOB_ID=1\0")
+
+
+def test_the_controller_is_asked_once_a_second_at_most_and_released_each_time(proc: Proc) -> None:
+    times = iter([0.0, 0.5, 1.0])
+    bmc = Bmc(b"\x00\xdc\x10")
+    answering = broker(proc, bmc, lambda: next(times))
+    answers = [told(answering, ask_power()) for _ in range(3)]
+    assert answers == [(0, b"\x00\xdc\x10"), (errno.EBUSY, b""), (0, b"\x00\xdc\x10")]
+    assert (bmc.opened, bmc.closed) == (2, 2)
+
+
+def test_a_controller_that_fails_gives_an_error_number_and_is_released(proc: Proc) -> None:
+    bmc = Bmc(TimeoutError(errno.ETIMEDOUT, "no answer"))
+    assert told(broker(proc, bmc), ask_power()) == (errno.ETIMEDOUT, b"")
+    assert bmc.closed == 1
+    assert told(broker(proc), ask_power()) == (errno.ENODEV, b"")
+
+
+QUESTIONS = st.one_of(
+    st.binary(max_size=40), st.builds(ask_variables, st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)),
+    st.binary(min_size=QUESTION.size, max_size=QUESTION.size),
+)  # fmt: skip
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(QUESTIONS)
+@example(ask_power() + b"\0")
+@example(b"pwr1" + b"\xff" * 12)
+@example(ask_variables(0, 0))
+def test_every_request_gets_its_own_answer_or_none(proc: Proc, question: bytes) -> None:
+    answer = broker(proc, Bmc()).answer(question)
+    if parse_question(question) is None:
+        assert answer == b""
+    else:
+        parse_answer(question, answer)
+
+
+def ask(path: Path, message: bytes) -> bytes:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
+        peer.settimeout(30)
+        peer.connect(str(path))
+        peer.send(message)
+        return peer.recv(LONGEST_ANSWER)
+
+
+def test_a_stranger_gets_no_answer(proc: Proc, broker_at: Callable[..., Path]) -> None:
+    proc.process(100, "/", SLURM)
+    question = ask_variables(100, STARTED)
+    assert parse_answer(question, ask(broker_at(), question))[0] == 0
+    strangers = broker_at(peers=frozenset({4711}))
+    with contextlib.suppress(ConnectionResetError, BrokenPipeError):  # it may hang up before the question is sent
+        assert ask(strangers, question) == b""
+
+
+def test_a_peer_that_says_nothing_and_one_that_goes_away_block_nothing_for_long(
+    proc: Proc, broker_at: Callable[..., Path]
+) -> None:
+    proc.process(100, "/", SLURM)
+    path = broker_at()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as silent:
+        silent.connect(str(path))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as hasty:
+            hasty.connect(str(path))
+            hasty.send(ask_variables(100, STARTED))
+        assert ask(path, b"nonsense") == b""
+        question = ask_variables(100, STARTED)
+        assert parse_answer(question, ask(path, question))[0] == 0
+
+
+def test_it_ends_when_there_are_no_requests(tmp_path: Path, proc: Proc) -> None:
+    with listening(tmp_path / "broker.sock") as listener:
+        serve(listener, broker(proc), frozenset(), 0.01)
+
+
+def test_the_user_of_a_connection_is_the_kernels_word() -> None:
+    import os
+
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        assert user_of(ours) == os.getuid()
+
+
+# The broker as a process: started with its socket as systemd does, and as small as it claims to be.
+ROOT = Path(__file__).resolve().parents[2]
+COSTLY = {
+    "typing", "re", "ctypes", "logging", "json", "subprocess", "pathlib", "dataclasses", "threading", "ssl",
+    "inspect",
+}  # fmt: skip
+"""Modules that cost memory, or give whoever takes the process over more to work with."""
+
+
+def test_it_loads_nothing_else_of_coldplate_and_nothing_costly() -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); before = set(sys.modules)\n"
+        "import agent.broker.__main__; loaded = sorted(set(sys.modules) - before)\n"
+        "import json; print(json.dumps(loaded))"
+    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(json.loads(done.stdout))
+    ours = {name for name in loaded if name.split(".")[0] in ("agent", "alerts", "exporters", "dashboards")}
+    assert all(name == "agent" or name.startswith("agent.broker") for name in ours), ours
+    assert not loaded & COSTLY
+
+
+def test_it_serves_the_socket_that_systemd_hands_over(tmp_path: Path) -> None:
+    with listening(tmp_path / "broker.sock") as listener:
+        process = subprocess.Popen(
+            ["sh", "-c", 'LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" -I -m agent.broker', sys.executable],
+            preexec_fn=lambda: os.dup2(listener.fileno(), 3), pass_fds=[3],
+        )  # fmt: skip
+        try:
+            # About itself: a process that once was another user, as that of the tests may have been, is hidden.
+            stat = Path(f"/proc/{process.pid}/stat").read_text()
+            started = int(stat.rpartition(")")[2].split()[19])
+            client = BrokerClient(str(tmp_path / "broker.sock"))
+            assert isinstance(client.variables(process.pid, started), bytes)
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def test_a_request_that_never_ends_costs_the_process_and_the_next_one_gets_another(tmp_path: Path) -> None:
+    """A pipe stands for an environment under a lock: who opens it waits, and nothing but its own end helps."""
+    (tmp_path / "proc/100").mkdir(parents=True)
+    (tmp_path / "proc/100/stat").write_text("100 (x) S" + " 1" * 18 + " 77" + " 0" * 30)
+    os.mkfifo(tmp_path / "proc/100/environ")
+    code = (
+        "import os, socket, sys, time; from agent.broker import answering, __main__ as main\n"
+        "answering.DEADLINE_SECONDS = 0.2\n"
+        "broker = answering.Broker(time.monotonic, sys.argv[1])\n"
+        "answering.serve(socket.socket(fileno=3), broker, frozenset({os.getuid()}), 60, main.end_in)"
+    )
+    with listening(tmp_path / "broker.sock") as listener:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path / "proc")], cwd=ROOT,
+            preexec_fn=lambda: os.dup2(listener.fileno(), 3), pass_fds=[3],
+        )  # fmt: skip
+        with pytest.raises(BrokerError):
+            BrokerClient(str(tmp_path / "broker.sock")).variables(100, 77)
+        assert process.wait(30) == -signal.SIGALRM
+
+
+def test_without_its_socket_it_says_how_it_is_started() -> None:
+    done = subprocess.run([sys.executable, "-m", "agent.broker"], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 2
+    assert "systemctl start coldplate-broker.socket" in done.stderr

@@ -76,7 +76,6 @@ class RunningDaemon:
             )
 
     def await_url(self) -> None:
-        """Wait until it serves."""
         self.url = self._await_url()
 
     def _await_url(self) -> str:
@@ -97,7 +96,6 @@ class RunningDaemon:
         return {(name, tuple(sorted(labels.items()))): value for name, labels, value in samples(self.get())}
 
     def family(self, name: str, label: str = "gpu") -> dict[str, float]:
-        """Values of one metric by one of its labels."""
         return {labels.get(label, ""): value for _, labels, value in samples(self.get(), name)}
 
     def until(self, what: str, holds: Callable[[], bool], seconds: float) -> float:
@@ -111,7 +109,6 @@ class RunningDaemon:
 
     @property
     def worker_pid(self) -> int:
-        """The only child of the daemon."""
         return int(psutil.Process(self.process.pid).children()[0].pid)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
@@ -130,8 +127,6 @@ Start = Callable[..., RunningDaemon]
 
 
 class Daemons:
-    """Starts daemons whose files are in one folder, and ends them all."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._running: list[RunningDaemon] = []
@@ -159,7 +154,6 @@ class Daemons:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts daemons, and ends them with the test."""
     daemons = Daemons(tmp_path)
     yield daemons
     daemons.stop()
@@ -173,7 +167,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def start_shared(folder: Path) -> Iterator[Start]:
-    """Starts daemons that the tests of a file share, and ends them after the last one."""
     daemons = Daemons(folder)
     yield daemons
     daemons.stop()
@@ -181,7 +174,6 @@ def start_shared(folder: Path) -> Iterator[Start]:
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a stand-in for the driver's library."""
     if build.compiler() is None:
         if os.environ.get("CI") == "true":
             pytest.fail("no C compiler, and CI=true")
@@ -193,5 +185,4 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def opened(start, library: Path, tmp_path: Path):
-    """Starts a daemon on a driver that was told what to do beforehand."""
     return lambda *commands, config=FAST: Node(start, library, tmp_path, config, commands)

@@ -47,7 +47,6 @@ def refuse_threads(seconds: float) -> None:
 
 
 def obey(plan: dict[str, Any]) -> None:
-    """Do what the plan has for now."""
     if "told" in plan:
         plan = json.loads(Path(plan["told"]).read_text())
         refuse_threads(plan.get("refuse", 0.0))

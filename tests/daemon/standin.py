@@ -14,8 +14,6 @@ FAST = "sampling: {fast: 250ms, slow: 1s, cold: 2s}\nbackends: {power: [estimate
 
 
 class Node:
-    """A daemon whose driver is told beforehand what to do."""
-
     def __init__(
         self, start, library: Path, tmp_path: Path, config: str = FAST, commands: tuple[str, ...] = ()
     ) -> None:
@@ -36,7 +34,6 @@ class Node:
         return self.daemon.until(f"up is {expected}", lambda: self.up() == expected, seconds)
 
     def value(self, name: str) -> float:
-        """A metric of the node."""
         return self.daemon.family(name, "")[""]
 
     def missing(self) -> dict[tuple[str, str], str]:
@@ -46,7 +43,6 @@ class Node:
         return {(row["gpu"], row["uuid"]): row["reason"] for row in rows if row["metric"] == age}
 
     def firing(self) -> set[tuple[str, str]]:
-        """Name and GPU of each alert that fires."""
         alerts = json.loads(self.daemon.get("/api/v1/alerts"))["data"]["alerts"]
         firing = [each["labels"] for each in alerts if each["state"] == "firing"]
         return {(labels["alertname"], labels.get("gpu", "")) for labels in firing}
@@ -60,8 +56,6 @@ class Node:
 
 
 class QuickBackend:
-    """A backend that answers at once, with nothing."""
-
     name = "quick"
     lanes = frozenset({Lane.FAST})
     shortest = 0.0
@@ -74,8 +68,6 @@ class QuickBackend:
 
 
 class Ears(Notifier):
-    """Keeps what systemd would be told."""
-
     def __init__(self) -> None:
         super().__init__({})
         self.heard: list[dict[str, object]] = []

@@ -19,8 +19,6 @@ RULES = "{alert: Down, expr: coldplate_gpu_up == 0, for: 60s}"
 
 
 class Files:
-    """Takes what is to be written, and notes when."""
-
     def __init__(self) -> None:
         self.now = 0
         self.content: dict[str, bytes] = {}

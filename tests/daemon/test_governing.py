@@ -41,8 +41,6 @@ class CostlyBackend(QuickBackend):
 
 
 class GovernedRig:
-    """A sampling loop in a time that the test makes."""
-
     def __init__(self, settings: Settings) -> None:
         self.at = 5000.0
         self.backend = CostlyBackend()

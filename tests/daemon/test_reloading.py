@@ -19,8 +19,6 @@ STARTED = 1000.0
 
 
 class Rig:
-    """A reloader whose reading of the configuration does what the case says."""
-
     def __init__(self) -> None:
         self.last = LastReload(STARTED)
         self.notifier = Ears()
@@ -43,7 +41,6 @@ class Rig:
         self.reloader.ask(lambda good, text: self.answers.append((who, good, text)))
 
     def answer(self) -> tuple[str, bool, str]:
-        """Ask, and wait for the answer."""
         told = len(self.answers)
         self.ask()
         wait_until(lambda: len(self.answers) > told)

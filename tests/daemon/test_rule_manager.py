@@ -72,7 +72,6 @@ class Bench:
         wait_until(lambda: len(self.asked) > asked + 1)  # the next one has begun, so that one is over
 
     def value(self, name: str, **labels: str) -> float | None:
-        """Of one of the engine's own series."""
         found = [
             each.value for each in self.manager.frame(later(self.second)).readings
             if each.metric.name == f"coldplate_{name}" and labels.items() <= dict(each.series.all_labels).items()

@@ -69,8 +69,6 @@ class Worker:
 
 
 class Pause:
-    """A pause as the loop sees it."""
-
     def __init__(self) -> None:
         self.until: float | None = None
         self.told: list[PauseAnswer] = []
@@ -84,8 +82,6 @@ class Pause:
 
 
 class Quick(QuickBackend):
-    """Remembers what it was asked."""
-
     lanes = frozenset({Lane.FAST, Lane.SLOW})
 
     def __init__(self) -> None:

@@ -46,7 +46,6 @@ def path(folder: Path, shared: RunningDaemon) -> Path:
 
 
 def reload(daemon: RunningDaemon) -> tuple[int, str]:
-    """Status and text of the answer to a reload over HTTP."""
     try:
         with urllib.request.urlopen(urllib.request.Request(f"{daemon.url}/-/reload", b""), timeout=20) as answer:
             return answer.status, answer.read().decode()

@@ -66,8 +66,6 @@ class Sampling(StandIn):
 
 
 class Told(Ears):
-    """And notes when systemd is told of the end."""
-
     def __init__(self, log: list[str]) -> None:
         super().__init__()
         self._log = log
@@ -82,8 +80,6 @@ class Told(Ears):
 
 
 class Clock:
-    """Monotonic seconds as the test has them."""
-
     def __init__(self) -> None:
         self.now = self._asked = 100.0
 

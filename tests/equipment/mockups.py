@@ -66,7 +66,6 @@ def lines_of(mockup: Path) -> Iterator[str]:
 
 
 def of_the_node(watch: NodeCoolingReader) -> Iterator[str]:
-    """What a node's controller tells."""
     try:
         seen = watch.look()
     except (AbsentError, DeviceError) as error:
@@ -89,7 +88,6 @@ def of_the_node(watch: NodeCoolingReader) -> Iterator[str]:
 
 
 def of_the_rack(watch: RackEquipmentReader) -> Iterator[str]:
-    """What equipment that serves a rack tells."""
     try:
         seen = watch.look()
     except DeviceError as error:

@@ -14,8 +14,7 @@ from agent.config.reading import parse
 from agent.config.schema import ConfigError
 from agent.lib.http_target import HttpTarget
 from agent.model import Instant, Lane, Reason
-from tests.equipment.conftest import detector
-from tests.equipment.plant import OK, UNITS, Plant
+from tests.equipment.conftest import OK, UNITS, Plant, detector
 from tests.power.conftest import Controller
 
 CONNECTOR = {
@@ -335,11 +334,8 @@ def test_a_service_is_asked_every_fifteen_seconds_and_shown_at_each_read(plant: 
 def test_one_service_that_is_down_does_not_touch_another(controller: Controller) -> None:
     plant = Plant(controller, gone="http://127.0.0.1:9")
     plant.unit("1")
-    up = {
-        dict(each.labels)["equipment"]: each.value
-        for each in plant.read().readings
-        if each.metric.name == "coldplate_rack_equipment_up"
-    }
+    readings = [each for each in plant.read().readings if each.metric.name == "coldplate_rack_equipment_up"]
+    up = {dict(each.labels)["equipment"]: each.value for each in readings}
     plant.backend.close()
     assert up == {"cdu": 1, "gone": 0}
 

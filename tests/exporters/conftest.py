@@ -81,8 +81,6 @@ def lint() -> Callable[[bytes], None]:
 
 
 class FakeClock:
-    """Time that stands still until told otherwise."""
-
     def __init__(self, now: float = 100.0) -> None:
         self.now = now
 
@@ -96,8 +94,6 @@ def clock() -> FakeClock:
 
 
 class Client:
-    """One raw connection to the server."""
-
     def __init__(self, address: tuple[str, int], receive_buffer: int | None = None) -> None:
         self.sock = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
         if receive_buffer is not None:
@@ -145,8 +141,6 @@ class Client:
 
 
 class Running:
-    """A server under test, and its clients, which are closed with it."""
-
     def __init__(self, server: HttpServer, stack: ExitStack) -> None:
         self.server = server
         self.address = ("127.0.0.1", server.addresses[0][1]) if server.addresses else ("", 0)
@@ -158,7 +152,6 @@ class Running:
         return client
 
     def exchange(self, raw: bytes) -> bytes:
-        """Send, and read until the server hangs up."""
         client = Client(self.address)
         try:
             client.send(raw)
@@ -188,7 +181,6 @@ Serve = Callable[..., Running]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Starts servers on a free port of the loopback; stops them at the end."""
     with ExitStack() as stack:
 
         def start(handler: Callable[[Request], Answer] = hello, **options: Any) -> Running:
@@ -204,7 +196,6 @@ def serve() -> Iterator[Serve]:
 
 @pytest.fixture(scope="module")
 def enduring() -> Iterator[Running]:
-    """One server for all the examples of a property."""
     with ExitStack() as stack:
         server = HttpServer([("127.0.0.1", 0)], hello, clock=time.monotonic, request_timeout=0.5)
         server.start()

@@ -89,7 +89,6 @@ class Line:
         return made
 
     def turn(self) -> list[str]:
-        """Whom one turn serves, in order."""
         self.served = []
         self.clients.serve(sorted(self.clients.connections, key=lambda each: each.peer), TURN)
         return self.served

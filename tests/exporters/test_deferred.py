@@ -89,7 +89,6 @@ def test_a_promise_is_gone_with_its_answer_without_a_collection(serve: Serve, pa
 
 
 def waiting(running: Running, promises: Promises, request: bytes = GET % b"later") -> Client:
-    """A client whose answer has been promised."""
     before = len(promises.made)
     client = running.client()
     client.send(request)

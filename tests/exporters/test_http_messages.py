@@ -12,7 +12,6 @@ from exporters.http_messages import MAX_BODY, MAX_HEAD, MAX_HEADERS, RefusedErro
 
 
 def read_all(data: bytes, *cuts: int) -> list[Request]:
-    """The requests in the data, when it arrives in pieces."""
     reader, found, start = RequestReader(), [], 0
     for end in (*sorted(cuts), len(data)):
         reader.feed(data[start:end])

@@ -60,7 +60,6 @@ def gpu(number: int, **values: float) -> list[Reading]:
 
 
 def lost(number: int) -> list[Reading]:
-    """What is left of a GPU that is gone."""
     entity = GPUS[number]
     return [
         reading("coldplate_gpu_up", 0.0, entity),

@@ -97,8 +97,6 @@ COST = SLICE_SECONDS / 2
 
 
 class Kitchen:
-    """A queue, and pages of so many bits that take their time."""
-
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
         self.queue = RenderQueue(PageCache(), clock)

@@ -15,8 +15,6 @@ Tell = Callable[[bool, str], None]
 
 
 class Main:
-    """The daemon's side: reloads that have begun, to be ended by the test."""
-
     def __init__(self) -> None:
         self.begun: list[Tell] = []
 

@@ -43,8 +43,6 @@ class Doubtful:
 
 
 class Track:
-    """A relay over devices of a few items each."""
-
     def __init__(self, devices: int, items: int, **options: Any) -> None:
         self.relay = FileReaderPool("test", **{"timeout": PATIENCE, **options})
         self.items = [[Doubtful(f"{device}/{item}") for item in range(items)] for device in range(devices)]

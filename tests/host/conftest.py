@@ -57,8 +57,6 @@ EDAC = {
 
 
 class Host:
-    """The trees, and what reading them gives."""
-
     def __init__(self, root: Path) -> None:
         self.root = root
         self.proc = root / "proc"

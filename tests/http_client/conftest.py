@@ -82,8 +82,6 @@ class Server:
 
 
 class Asker:
-    """A client that asks the same each time."""
-
     def __init__(self, url: str, bounds: AnswerBounds, silence: float, options: dict[str, Any]) -> None:
         self.client = HttpClient(HttpTarget(url, **options), bounds, time.monotonic, silence)
 
@@ -93,7 +91,6 @@ class Asker:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Server]]:
-    """Starts servers, which end with the test."""
     with ExitStack() as stack:
 
         def start(treat: Treat, **options: Any) -> Server:
@@ -106,7 +103,6 @@ def serve() -> Iterator[Callable[..., Server]]:
 
 @pytest.fixture
 def asker() -> Iterator[Callable[..., Asker]]:
-    """Makes clients, which are closed with the test."""
     made: list[Asker] = []
 
     def make(

@@ -163,8 +163,6 @@ def test_an_answer_that_comes_before_its_question_is_not_accepted(serve: Any, as
 
 
 # -- Deadlines --------------------------------------------------------------------------------------------------------
-
-
 def test_silence_may_be_bounded_more_tightly_than_the_whole(serve: Any, asker: Any) -> None:
     slow = serve(lambda held, number: goes_on(OK + b"Content-Length: 10\r\n\r\n", b"x", 0.05)(held))
     assert outcome(asker(slow.port, silence=2.0), 10.0) == (200, b"x" * 10)
@@ -220,8 +218,6 @@ def test_an_exchange_is_broken_off_from_another_thread_and_not_begun_again(serve
 
 
 # -- Connections ------------------------------------------------------------------------------------------------------
-
-
 def test_a_connection_is_kept_and_one_that_died_meanwhile_is_reopened(serve: Any, asker: Any) -> None:
     server = serve(lambda held, number: says(TWO, hangs_up=number == 3)(held))
     one = asker(server.port)
@@ -336,8 +332,6 @@ def test_a_file_that_cannot_be_read_is_named_before_anything_is_sent(serve: Any,
 
 
 # -- TLS --------------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def authority() -> trustme.CA:
     return trustme.CA(key_type=trustme.KeyType.ECDSA)

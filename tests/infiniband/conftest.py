@@ -100,7 +100,6 @@ def unpack(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def opened() -> Iterator[Open]:
-    """Makes backends, and closes them after the test."""
     backends: list[InfinibandBackend] = []
 
     def make(sysfs: Path | str, **options: Any) -> InfinibandBackend:

@@ -106,8 +106,6 @@ def test_a_device_without_ports_is_a_gap_and_its_neighbours_are_read(unpack, ope
 
 
 class Node:
-    """A node whose adapters come and go."""
-
     def __init__(self, sysfs: Path) -> None:
         self.sysfs = sysfs
         self.links = sysfs / "class" / "infiniband"

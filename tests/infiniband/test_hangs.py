@@ -293,16 +293,3 @@ def test_a_file_that_is_removed_while_it_hangs_is_closed_only_by_its_reader(node
     node.read(Lane.SLOW)
     assert not any("out_of_buffer" in each and "mlx5_0" in each for each in held(node.sysfs))
     assert len(held(node.sysfs)) == before - 1
-
-
-def test_eight_adapters_that_hang_leave_the_ninth(tree, opened) -> None:
-    firmware, before = Firmware(), readers()
-    backend = opened(tree("dgx-h100"), pread=firmware)
-    firmware.stuck |= {f"/mlx5_{number}/" for number in (0, 1, 3, 4, 5, 6, 9, 10)}
-    for second in range(3):
-        sample = backend.read(Lane.FAST, Instant(float(second), 0.0))
-        assert {each.entity.device for each in sample.readings if each.metric is PORT_UP} == {"mlx5_11"}
-        assert len({each.entity for each in sample.gaps}) == 8
-    assert readers() - before <= 2 * 8 + 1
-    firmware.cure()
-    wait_until(lambda: not backend.read(Lane.FAST, Instant(9.0, 0.0)).gaps)

@@ -13,8 +13,7 @@ from agent.backends.jobs.job import is_invalid_job_id
 from agent.backends.jobs.process_table import JobResolver
 from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.broker.questions import KEYS
-from tests.jobs.known import GENUINE, HEX, LOGINS, UID, VARIABLES
-from tests.jobs.rig import BOOT, Rig
+from tests.jobs.rig import BOOT, GENUINE, HEX, LOGINS, UID, VARIABLES, Rig
 
 HIS_OWN = (
     "/user.slice/user-1000.slice/user@1000.service", "/user/alice/0", "/user.slice/user-1000.slice/session-3.scope",

@@ -204,23 +204,11 @@ def test_names_that_need_escaping_arrive_whole_on_the_page(rig: Rig) -> None:
     rig.look()
     row = rig.holder()
     assert (row["user"], row["name"]) == ('DOM\\al"ice', 'a"b\\c{d="e"}\ufffd# HELP x\ufffd')
-    page = page_of(rig)
-    samples = parsed(page)
-    assert [(labels["user"], labels["name"]) for labels in samples] == [(row["user"], row["name"])]
-
-
-def page_of(rig: Rig) -> str:
     snapshot = snapshot_of(1, Instant(0.0, 0.0), tuple(rig.sample.readings))
-    return Encoder().render(snapshot, Format.TEXT, 0.0).decode()
-
-
-def parsed(page: str) -> list[dict[str, str]]:
-    return [
-        sample.labels
-        for family in text_string_to_metric_families(page)
-        for sample in family.samples
-        if sample.name == "coldplate_gpu_job_info"
-    ]
+    page = Encoder().render(snapshot, Format.TEXT, 0.0).decode()
+    families = {family.name: family for family in text_string_to_metric_families(page)}
+    (sample,) = families["coldplate_gpu_job_info"].samples
+    assert (sample.labels["user"], sample.labels["name"]) == (row["user"], row["name"])
 
 
 def test_a_user_without_a_name_is_a_number_and_asked_for_again_later(rig: Rig) -> None:

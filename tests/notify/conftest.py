@@ -72,8 +72,6 @@ class Ear:
 
 
 class Post:
-    """One request as it came in."""
-
     def __init__(self, path: str, headers: dict[str, str], body: bytes) -> None:
         self.path = path
         self.headers = headers
@@ -96,8 +94,6 @@ Answer = tuple[int, bytes]
 
 
 class Listener:
-    """An HTTP server that answers as it is told, and keeps what was posted."""
-
     def __init__(self) -> None:
         self.posts: list[Post] = []
         self.connections = 0
@@ -114,7 +110,6 @@ class Listener:
         return [post for post in self.posts if self.answer(post)[0] == 200]
 
     def received(self) -> list[str]:
-        """The names of the alerts of all posts."""
         return [name for post in self.posts for name in post.names]
 
 

@@ -20,8 +20,6 @@ from tests.notify.conftest import make_alert, make_notice
 
 
 class Journald:
-    """The journal's end of the socket."""
-
     def __init__(self, path: str) -> None:
         self.path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

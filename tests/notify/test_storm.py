@@ -37,7 +37,6 @@ def alertmanager(tmp_path: Path, listener: Listener) -> Iterator[Alertmanager]:
 
 
 def told(listener: Listener) -> list[str]:
-    """Who was notified."""
     return [post.json["receiver"] for post in listener.posts]
 
 

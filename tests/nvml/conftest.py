@@ -9,7 +9,7 @@ import pytest
 from agent.backends.nvml import NvmlSource
 from agent.backends.nvml.channel import NvmlGpuChannel
 from agent.backends.protocol import BackendSample
-from agent.model import Instant, Lane
+from agent.model import Gap, Instant, Lane
 from tests.nvml.fake_driver import FakeDriver
 
 WALL = 1_700_000_000.0
@@ -45,3 +45,24 @@ def opened() -> Iterator[Open]:
     yield make
     for bench in benches:
         bench.source.close()
+
+
+# Finds values and gaps by a row's name in a sample.
+def values(sample: BackendSample, name: str) -> dict[tuple[str, ...], float]:
+    """The values of a row, by the values of its own labels; a link's number comes first."""
+    found = {}
+    for reading in sample.readings:
+        if reading.metric.name == name:
+            link = getattr(reading.entity, "link", None)
+            own = tuple(value for _, value in reading.labels)
+            found[own if link is None else (str(link), *own)] = reading.value
+    return found
+
+
+def value(sample: BackendSample, name: str) -> float:
+    """The one value of a row without labels."""
+    return values(sample, name)[()]
+
+
+def gaps(sample: BackendSample, name: str) -> list[Gap]:
+    return [gap for gap in sample.gaps if gap.metric.name == name]

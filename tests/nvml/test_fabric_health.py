@@ -5,10 +5,12 @@ from __future__ import annotations
 import pynvml
 import pytest
 
+from agent.backends.nvml.arrays import SlotError, ratio_in
 from agent.catalogue.links import FABRIC_HEALTH, FABRIC_PROBLEMS
-from agent.model import Lane, Reason
-from tests.nvml.fake_driver import MISSING, UNKNOWN, b200
-from tests.nvml.finding import gaps, values
+from agent.catalogue.nvlink_quality import ROWS
+from agent.model import Lane, NvLink, Reason
+from tests.nvml.conftest import gaps, value, values
+from tests.nvml.fake_driver import LOST, MISSING, U64, UNKNOWN, UNSUPPORTED, b200, h100
 
 CALL = "nvmlDeviceGetGpuFabricInfoV"
 PROBLEM = "coldplate_gpu_fabric_problem"
@@ -108,3 +110,120 @@ def test_a_call_that_fails_is_a_gap(opened, answer, reason):
     gpu.calls[CALL] = answer
     sample = opened(gpu).read(Lane.COLD)
     assert gaps(sample, PROBLEM)[0].reason is reason
+
+
+# NVLink 5's own error ratios, histogram and retransmissions, and silence on GPUs that lack them.
+EACH, WORST = "coldplate_nvlink_symbol_error_ratio", "coldplate_gpu_nvlink_symbol_error_highest_ratio"
+BINS = "coldplate_gpu_nvlink_fec_bin_blocks_total"
+
+
+@pytest.mark.parametrize(
+    ("packed", "ratio"),
+    [(0x109, 1e-9), (0xF0C, 15e-12), (0x500, 5.0), (0x00F, 0.0), (0xFFF, 0.0), (0x1FF, 0.0), (0x1FE, 1e-254)],
+)
+def test_a_ratio_is_a_mantissa_and_the_power_of_ten_that_divides_it(packed, ratio):
+    assert ratio_in(packed) == ratio
+
+
+@pytest.mark.parametrize("slot", [0x1000, -1, 2**32 - 1, 0.5])
+def test_a_number_with_other_bits_is_no_ratio(slot):
+    said = ratio_in(slot)
+    assert isinstance(said, SlotError)
+    assert said.reason is Reason.MALFORMED
+
+
+def test_the_worst_link_of_a_gpu_is_shown_beside_each_link(opened):
+    gpu = b200()
+    gpu.fields[222, 3], gpu.fields[222, 7] = (U64, 0x20D), (U64, 0x80F)
+    sample = opened(gpu).read(Lane.COLD)
+    assert value(sample, WORST) == 2e-13
+    links = values(sample, EACH)
+    assert len(links) == 18
+    assert {link: ratio for link, ratio in links.items() if ratio} == {("3",): 2e-13, ("7",): 8e-15}
+    assert value(sample, "coldplate_gpu_nvlink_raw_error_highest_ratio") == 1e-9
+    assert value(sample, "coldplate_gpu_nvlink_effective_error_highest_ratio") == 0.0
+
+
+def test_a_link_that_tells_nothing_leaves_the_worst_of_the_others(opened):
+    gpu = b200()
+    gpu.fields[222, 3] = (U64, 0x20D)
+    bench = opened(gpu)
+    bench.read(Lane.COLD)
+    gpu.fields[222, 0] = UNKNOWN
+    sample = bench.read(Lane.COLD)
+    assert value(sample, WORST) == 2e-13
+    assert len(values(sample, EACH)) == 17
+    (gap,) = gaps(sample, EACH)
+    assert (gap.entity.link, gap.reason) == (0, Reason.MALFORMED)
+    assert gaps(sample, WORST) == []
+
+
+def test_without_any_link_there_is_no_worst_one(opened):
+    gpu = b200()
+    bench = opened(gpu)
+    bench.read(Lane.COLD)
+    for link in range(18):
+        gpu.fields[222, link] = (U64, 0x1000)
+    sample = bench.read(Lane.COLD)
+    assert values(sample, WORST) == {}
+    (gap,) = gaps(sample, WORST)
+    assert gap.reason is Reason.MALFORMED
+    assert gap.detail == "NVML field 222: 4096 is no packed ratio of 12 bits"
+
+
+def test_codewords_are_counted_by_their_wrong_symbols_over_all_links(opened):
+    gpu = b200()
+    for link in range(18):
+        gpu.fields |= {(235, link): (U64, 10**15), (236, link): (U64, link), (250, link): (U64, 1)}
+    blocks = values(opened(gpu).read(Lane.COLD), BINS)
+    assert list(blocks) == [(str(wrong),) for wrong in range(16)]
+    assert (blocks["0",], blocks["1",], blocks["2",], blocks["15",]) == (18e15, 153.0, 0.0, 18.0)
+
+
+def test_raw_errors_and_retransmissions_are_sums_over_the_links(opened):
+    gpu = b200()
+    gpu.fields |= {(289, 4): (U64, 30), (290, 4): (U64, 5), (290, 5): (U64, 6), (295, 9): (U64, 7)}
+    sample = opened(gpu).read(Lane.COLD)
+    assert values(sample, "coldplate_gpu_nvlink_raw_errors_total") == {("0",): 30.0, ("1",): 11.0}
+    assert value(sample, "coldplate_gpu_nvlink_plr_blocks_total") == 18_000.0
+    assert value(sample, "coldplate_gpu_nvlink_plr_retried_blocks_total") == 7.0
+
+
+def test_all_of_it_is_one_call_a_minute_and_none_in_between(opened):
+    bench = opened(b200())
+    bench.read(Lane.COLD)
+    bench.driver.log.clear()
+    sample = bench.read(Lane.COLD)
+    assert bench.driver.log.count("nvmlDeviceGetFieldValues") == 1
+    assert {row.name for row in ROWS} <= {reading.metric.name for reading in sample.readings}
+    for lane in (Lane.FAST, Lane.SLOW):
+        assert not {row.name for row in ROWS} & {reading.metric.name for reading in bench.read(lane).readings}
+
+
+def test_a_generation_without_them_is_asked_once_and_silent(opened):
+    bench = opened(h100())
+    sample = bench.read(Lane.COLD)
+    assert not [reading for reading in sample.readings if reading.metric in ROWS]
+    for row in ROWS:
+        (gap,) = gaps(sample, row.name)
+        assert gap.reason is Reason.UNSUPPORTED
+        assert not isinstance(gap.entity, NvLink), "one for the GPU, not one for each link"
+
+
+def test_what_a_driver_lacks_costs_only_itself(opened):
+    gpu = b200()
+    for link in range(18):
+        gpu.fields[293, link] = UNSUPPORTED
+    sample = opened(gpu).read(Lane.COLD)
+    assert gaps(sample, "coldplate_gpu_nvlink_raw_error_highest_ratio")[0].reason is Reason.UNSUPPORTED
+    assert value(sample, WORST) == 0.0
+
+
+def test_a_gpu_that_is_lost_in_between_is_out_of_order_as_a_whole(opened):
+    gpu = b200()
+    bench = opened(gpu)
+    bench.read(Lane.COLD)
+    for link in range(18):
+        gpu.fields[222, link] = LOST
+    with pytest.raises(Exception, match="lost"):
+        bench.read(Lane.COLD)

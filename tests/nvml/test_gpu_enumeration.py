@@ -11,16 +11,14 @@ from agent.backends.nvml import NvmlSource
 from agent.backends.nvml.gpu_enumeration import RECOUNT_SECONDS, RETRY_SECONDS
 from agent.backends.protocol import Roster, SourceError
 from agent.model import Instant, Lane, Reason
+from tests.nvml.conftest import value
 from tests.nvml.fake_driver import LOST, MISMATCH, TIMEOUT, UNKNOWN, UNLOADED, FakeDriver, FakeGpu, a100, h100
-from tests.nvml.finding import value
 from tests.waiting import wait_until
 
 IDENTITY = "nvmlDeviceGetUUID"
 
 
 class Node:
-    """A source over a fake driver, with a clock that the test moves."""
-
     def __init__(self, *gpus: FakeGpu) -> None:
         self.driver = FakeDriver(*gpus)
         self.at = 100.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agent.model import Lane, Reason
+from tests.nvml.conftest import gaps, values
 from tests.nvml.fake_driver import DENIED, MISSING, NOT_FOUND, UNKNOWN, UNSUPPORTED, FakeDriver, FakeGpu, a100, h100
-from tests.nvml.finding import gaps, values
 from tests.nvml.test_sample import UNCOUNTED
 
 INFO, USED = "coldplate_gpu_mig_info", "coldplate_gpu_mig_memory_used_bytes"

@@ -10,6 +10,7 @@ from agent.backends.nvml import NvmlSource
 from agent.backends.protocol import AbsentError, DeviceError, SourceError
 from agent.catalogue.gpu import FACTS
 from agent.model import Instant, Lane, Reason
+from tests.nvml.conftest import value
 from tests.nvml.fake_driver import (
     DENIED,
     LOST,
@@ -26,7 +27,6 @@ from tests.nvml.fake_driver import (
     a100,
     h100,
 )
-from tests.nvml.finding import value
 
 NOW = Instant(1.0, 2.0)
 

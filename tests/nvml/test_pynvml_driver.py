@@ -5,17 +5,22 @@ Each case runs in a process of its own, as the device worker does: a library is 
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pynvml
 import pytest
 
+from agent.backends.nvml.driver import CallThreads
+from agent.catalogue import nvml_constants
 from tests.fakes.nvml.build import CONTROL, build, command
 from tests.servers import need
 
@@ -265,3 +270,71 @@ def test_a_name_that_is_no_text_is_not_offered(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(DriverError) as refused:
         PynvmlDriver().call("nvmlDeviceGetName", 0)
     assert refused.value.code == NOT_SUPPORTED
+
+
+# The numbers of NVML's fields and metrics, against NVIDIA's own module.
+CATALOGUE = Path(nvml_constants.__file__).parent
+NUMBERS = {name: value for name, value in vars(nvml_constants).items() if name.startswith(("FI_DEV_", "GPM_METRIC_"))}
+
+
+def test_every_number_is_the_one_that_nvidia_gives_the_name() -> None:
+    """A field that is newer than the installed module is the one thing that it cannot judge."""
+    assert len(NUMBERS) > 60
+    known = {name: getattr(pynvml, f"NVML_{name}", None) for name in NUMBERS}
+    newer = {name for name, value in NUMBERS.items() if name.startswith("FI_DEV_") and value >= pynvml.NVML_FI_MAX}
+    assert {name: value for name, value in known.items() if value != NUMBERS[name] and name not in newer} == {}
+
+
+def test_no_row_writes_a_number_where_there_is_a_name() -> None:
+    bare = [
+        f"{path.name}:{node.lineno}"
+        for path in sorted(CATALOGUE.glob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Field", "Gpm")
+        if any(isinstance(each, ast.Constant) for each in node.args[:1])
+    ]
+    assert bare == []
+
+
+# Calls that may never return keep one thread each, and are not sent twice.
+def test_one_that_is_out_is_not_sent_again_and_can_be_when_it_is_back() -> None:
+    errands, release, calls = CallThreads(), threading.Event(), []
+
+    def call() -> None:
+        calls.append(1)
+        release.wait(10)
+
+    assert errands.send("a", call)
+    assert [errands.send("a", call) for _ in range(10)] == [False] * 10
+    assert errands.is_out("a")
+    assert errands.busy
+    assert errands.send("b", lambda: None)
+    errands.wait(["b"], 10)
+    assert not errands.is_out("b")
+    release.set()
+    errands.wait(["a", "b"], 10)
+    assert not errands.busy
+    assert errands.send("a", call)
+    errands.wait(["a"], 10)
+    assert len(calls) == 2
+
+
+def test_the_wait_ends_while_a_call_is_in_flight() -> None:
+    errands, release = CallThreads(), threading.Event()
+    errands.send("a", lambda: bool(release.wait(10)) and None)  # type: ignore[arg-type]  # its answer is not looked at
+    errands.wait(["a", "nobody"], 0.01)
+    assert errands.is_out("a")
+    release.set()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
+def test_without_a_thread_no_call_is_in_flight(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise error
+
+    errands = CallThreads()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        assert not errands.send("a", lambda: None)
+    assert not errands.busy
+    assert errands.send("a", lambda: None)

@@ -11,6 +11,7 @@ from agent.backends.nvml.probe import metric_requests
 from agent.catalogue import BY_NAME
 from agent.catalogue.bindings import Call
 from agent.model import Lane, Reason
+from tests.nvml.conftest import gaps, value, values
 from tests.nvml.fake_driver import (
     ALL,
     DENIED,
@@ -30,7 +31,6 @@ from tests.nvml.fake_driver import (
     b200,
     h100,
 )
-from tests.nvml.finding import gaps, value, values
 
 UNCOUNTED = {"nvmlGpmMetricsGet", "nvmlGpmSampleAlloc"}
 

@@ -173,7 +173,6 @@ class Ports:
         self.last = BackendSample()
 
     def add(self, name: str, kind: str = "1", *, device: bool = True, physfn: bool = False, port: str = "p0") -> None:
-        """An interface in sysfs."""
         folder = self.sysfs / "class" / "net" / name
         folder.mkdir(parents=True)
         (folder / "type").write_text(f"{kind}\n")
@@ -193,7 +192,6 @@ class Ports:
         answers[name, LINKMODES_GET] = attr(2, b"\1") + u32(5, 400_000) + attr(6, b"\1") + u32(9, 4)
 
     def read(self) -> dict[str, float]:
-        """All values of a read, by name and labels."""
         self.now += 15.0
         self.last = self.backend.read(Lane.SLOW, Instant(self.now, 1e9 + self.now))
         shown = {}
@@ -210,7 +208,6 @@ class Ports:
         return {_key(each, "coldplate_transceiver_"): each.value for each in self.last.readings}
 
     def gaps(self) -> dict[str, tuple[Reason, str]]:
-        """Those of the last read, by name."""
         found: dict[str, Gap] = {}
         for gap in self.last.gaps:
             name = gap.metric.name.removeprefix("coldplate_ethernet_")

@@ -18,8 +18,6 @@ from agent.model import Gap, Instant, Lane
 
 
 class Tree:
-    """A sysfs root to be filled."""
-
     def __init__(self, root: Path) -> None:
         self.root = root
 
@@ -45,8 +43,6 @@ class Tree:
 
 
 class Reader:
-    """Reads a backend at chosen times."""
-
     def __init__(self, backend: PowerBackend) -> None:
         self.backend = backend
 
@@ -130,8 +126,6 @@ class Controller:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers for the controller of its server."""
-
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # its head and body are two packets, and the second would wait 40 ms
     server: Service
@@ -170,8 +164,6 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Service(ThreadingHTTPServer):
-    """The controller's web server, on a free port of this machine."""
-
     daemon_threads = True
     controller: Controller
 

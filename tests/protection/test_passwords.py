@@ -22,7 +22,6 @@ def basic(user: str, password: str) -> str:
 
 
 def settled(answer: Answer | None) -> object:
-    """The answer in the end."""
     if not isinstance(answer, Deferred):
         return answer
     done = threading.Event()
@@ -46,7 +45,6 @@ def checks(resting: PasswordChecks) -> Iterator[PasswordChecks]:
 
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The hashes that were computed."""
     import bcrypt
 
     real: Callable[[bytes, bytes], bool] = bcrypt.checkpw

@@ -29,8 +29,6 @@ def answer(request: Request) -> Response:
 
 
 class Site:
-    """A server under these terms, and clients of it."""
-
     def __init__(self, stack: ExitStack, folder: Path, text: str, **options: Any) -> None:
         self.folder = folder
         self.file = folder / "site.yml"

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import subprocess
 import sys
+import urllib.parse
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +26,8 @@ from agent.wiring.start_checks import check
 from exporters.push.otlp_push import OtlpPush
 from exporters.push.push_queue import PushFigures, PushSeries
 from exporters.push.remote_write import RemoteWrite
-from tests.servers import unmeasured
+from tests.daemon.conftest import RunningDaemon
+from tests.servers import fetch, free_port, need, program, unmeasured
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = "push: {remote_write: {central: {url: 'https://mimir.example/api/v1/push'}}}\n"
@@ -40,25 +47,15 @@ GOOD = "push: {remote_write: {central: {url: 'https://mimir.example/api/v1/push'
         ("a: {url: 'http://h/w', buffer: {directory: ''}}", "push.remote_write.a.buffer.directory: is empty"),
         ("a: {url: 'http://h/w', buffer: {directory: /x}}, b: {url: 'http://h/w', buffer: {directory: /x}}",
          "push.remote_write.b.buffer.directory: '/x' belongs to another receiver"),
+        ("endpoint: 'http://host:4318'", "push.otlp: endpoint 'http://host:4318' has no path; add /v1/metrics"),
+        ("endpoint: 'http://c/v1/metrics', username: x", "username and password_file belong together"),
+        ("endpoint: 'https://c/v1/metrics', cert_file: x", "cert_file and key_file belong together"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_remedy(text: str, problem: str) -> None:
+    section = "otlp" if text.startswith("endpoint") else "remote_write"
     with pytest.raises(ConfigError) as caught:
-        check(parse(f"push: {{remote_write: {{{text}}}}}\n", "c.yaml"))
-    assert problem in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("{endpoint: 'http://host:4318'}", "push.otlp: endpoint 'http://host:4318' has no path; add /v1/metrics"),
-        ("{endpoint: 'http://c/v1/metrics', username: x}", "username and password_file belong together"),
-        ("{endpoint: 'https://c/v1/metrics', cert_file: x}", "cert_file and key_file belong together"),
-    ],
-)  # fmt: skip
-def test_a_mistake_about_the_collector_is_named_with_its_remedy(text: str, problem: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        check(parse(f"push: {{otlp: {text}}}\n", "c.yaml"))
+        check(parse(f"push: {{{section}: {{{text}}}}}\n", "c.yaml"))
     assert problem in str(caught.value)
 
 
@@ -148,3 +145,88 @@ def test_the_series_of_pushes() -> None:
     assert ("last_success_timestamp_seconds", "a") not in values
     assert values["last_success_timestamp_seconds", "b"] == 90.0
     assert series.frame(Instant(2.0, 101.0)).layout is series.frame(Instant(3.0, 102.0)).layout
+
+
+# A real Prometheus as the receiver, away for a while, and an agent that is killed meanwhile.
+CONFIG = """
+backends: {{devices: synthetic, host: false}}
+node: {{name: node-1}}
+sampling: {{fast: 250ms, slow: 1s, cold: 2s}}
+rules: {{files: []}}
+recorder: {{flight: 0s}}
+state_dir: {folder}
+push:
+  remote_write:
+    central: {{url: "http://localhost:{port}/api/v1/write", interval: 1s, labels: {{instance: node-1}}}}
+"""
+
+
+@pytest.fixture
+def daemons(tmp_path: Path) -> Iterator[list[RunningDaemon]]:
+    running: list[RunningDaemon] = []
+    yield running
+    for each in running:
+        each.stop()
+
+
+def query(port: int, expression: str) -> list[dict[str, Any]]:
+    text = fetch(f"http://127.0.0.1:{port}/api/v1/query?{urllib.parse.urlencode({'query': expression})}")
+    return json.loads(text)["data"]["result"]
+
+
+@pytest.mark.release  # two agents and a Prometheus; a machine that is slow samples less often
+def test_an_outage_and_a_killed_agent_lose_only_what_was_never_sampled(daemons: list[RunningDaemon], tmp_path) -> None:
+    prometheus, port = need("prometheus"), free_port()
+    config = tmp_path / "agent.yaml"
+    config.write_text(CONFIG.format(folder=tmp_path / "state", port=port))
+
+    def start() -> RunningDaemon:
+        log = tmp_path / f"agent-{len(daemons)}.log"
+        daemon = RunningDaemon(["--config.file", str(config)], log, unmeasured())
+        daemons.append(daemon)
+        daemon.await_url()
+        return daemon
+
+    def pushed(daemon: RunningDaemon, what: str) -> float:
+        return sum(daemon.family(f"coldplate_push_{what}", "push").values())
+
+    first = start()
+    first.until("two pushes wait", lambda: pushed(first, "pending_age_seconds") > 1.5, 20)
+    first.stop(signal.SIGKILL)
+    second = start()
+    second.until("it waits, too", lambda: pushed(second, "failures_total") > 0, 20)
+    (tmp_path / "prometheus.yml").write_text("")
+    command = [
+        prometheus, f"--config.file={tmp_path / 'prometheus.yml'}", f"--storage.tsdb.path={tmp_path / 'data'}",
+        f"--web.listen-address=127.0.0.1:{port}", "--web.enable-remote-write-receiver",
+    ]  # fmt: skip
+    with program(command, f"http://127.0.0.1:{port}/-/ready", tmp_path / "prometheus.log"):
+        second.until("it has sent all", lambda: pushed(second, "pending_bytes") == 0, 40)
+        second.until("Prometheus has the page", lambda: compared(second, port), 20)
+        before, series = pushed(second, "samples_total"), len(second.page())
+        # What only the killed one pushed, nobody can end: all that is stored must be of the second by now.
+        second.until("two more", lambda: pushed(second, "samples_total") > before + 1.5 * series, 20)
+        dropped = second.family("coldplate_push_samples_dropped_total", "reason")
+        assert dropped == {"rejected": 0, "expired": 0, "overflow": 0, "damaged": 0}
+        (ticks,) = query(port, "coldplate_ticks_total[10m]")
+        values = [(float(at), float(value)) for at, value in ticks["values"]]
+        (fall,) = (place for place, (one, next_) in enumerate(pairwise(values)) if next_[1] < one[1])
+        assert fall >= 1, "what waited when the first was killed has come"
+        runs = values[: fall + 1], values[fall + 1 :]
+        assert all(next_[0] - one[0] < 1.6 for run in runs for one, next_ in pairwise(run))
+        assert second.stop() == 0
+        assert query(port, '{job="coldplate"}') == [], "a series that has ended is not shown for five minutes more"
+
+
+def compared(daemon: RunningDaemon, port: int) -> bool:
+    """Whether the stored series are those of the page. Values move on meanwhile; identity does not."""
+    page = {
+        identity({**dict(labels), "__name__": name, "instance": "node-1", "job": "coldplate"})
+        for name, labels in daemon.page()
+    }
+    return page == {identity(each["metric"]) for each in query(port, '{job="coldplate"}')}
+
+
+def identity(labels: dict[str, str]) -> frozenset[tuple[str, str]]:
+    """An empty label is no label."""
+    return frozenset(pair for pair in labels.items() if pair[1])

@@ -26,8 +26,7 @@ from exporters.push.snappy_template import SnappyTemplate
 from exporters.push.write_request import RequestWriter
 from tests.exporters.conftest import one_of_each_row
 from tests.frames import snapshot_of
-from tests.push.conftest import GPUS, Nodes, watts
-from tests.push.decoding import Sent, plain, samples
+from tests.push.conftest import GPUS, Nodes, Sent, plain, samples, watts
 from tests.waiting import wait_until
 
 TARGET = {"instance": "node-1:19400", "job": "coldplate"}
@@ -148,8 +147,6 @@ def now() -> Instant:
 
 
 class Source:
-    """Gives the snapshots that the test wants to be pushed."""
-
     def __init__(self) -> None:
         self.nodes = Nodes()
         self.current: Snapshot | None = None
@@ -168,7 +165,6 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def push() -> Iterator[Callable[..., RemoteWrite]]:
-    """Starts pushes, which end with the test."""
     running: list[RemoteWrite] = []
 
     def start(url: str, source: Source, folder: Path | None = None, **options) -> RemoteWrite:

@@ -30,14 +30,11 @@ def clock() -> Instant:
     return Instant(mono, BEGAN.wall + mono - BEGAN.mono)
 
 
-def told(**changes: Any) -> dict[str, Any]:
-    """What a good peer tells now."""
-    now = clock().wall
-    report = {
-        "version": 1, "rack": "r1", "cluster": "", "run": "run-of-a-peer", "instance": "n2:19400", "job": "coldplate",
-        "now": now, "last": int(now), "watts": [1000.0] * 8, "source": "ipmi",
-    }  # fmt: skip
-    return {**report, **changes}
+def report_at(now: float, **changes: Any) -> dict[str, Any]:
+    """What a peer tells at this moment of the wall clock."""
+    return {"version": 1, "rack": "r1", "cluster": "", "run": "run-of-a-peer", "instance": "n2:19400",
+            "job": "coldplate", "now": now, "last": int(now), "watts": [1000.0] * 8, "source": "ipmi",
+            **changes}  # fmt: skip
 
 
 def answer(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
@@ -47,7 +44,7 @@ def answer(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
 
 def tell(**changes: Any) -> Callable[[], bytes]:
     """The answer of a good peer but for these keys."""
-    return lambda: answer(json.dumps(told(**changes)).encode())
+    return lambda: answer(json.dumps(report_at(**{"now": clock().wall, **changes})).encode())
 
 
 class FakePeer(Server):
@@ -76,8 +73,6 @@ class FakePeer(Server):
 
 
 class Daemon:
-    """One agent of a rack, in a process of its own, on a port that was chosen before."""
-
     def __init__(self, port: int, folder: Path, config: str, *arguments: str) -> None:
         self.url = f"http://127.0.0.1:{port}"
         self.log = folder / f"{port}.log"
@@ -107,7 +102,6 @@ class Daemon:
 
 @pytest.fixture
 def peer() -> Iterator[Callable[..., FakePeer]]:
-    """Makes peers, and ends them with the test."""
     with ExitStack() as stack:
 
         def make(reply: Callable[[], bytes | None], **options: Any) -> FakePeer:

@@ -23,8 +23,6 @@ from agent.wiring.start_checks import check
 
 
 class Names:
-    """A name server and a clock."""
-
     def __init__(self, **addresses: Sequence[str]) -> None:
         self.addresses: dict[str, Sequence[str]] = dict(addresses)
         self.asked: list[str] = []

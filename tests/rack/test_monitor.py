@@ -21,6 +21,7 @@ from agent.rack.peers import Member
 from agent.rack.rack_options import RackOptions
 from agent.wiring.peering import load_rack, make_rack_monitor
 from tests.frames import snapshot_of
+from tests.rack.conftest import report_at
 
 OWN = Member("", "c1", "own-run-0", "n1:19400", "coldplate")
 PEER = HostEntry("127.0.0.1", 1)
@@ -49,12 +50,8 @@ class Rig:
         }
 
     def answer(self, watts: float | None, **changes: Any) -> None:
-        last = int(self.now.wall)
-        report = {
-            "version": 1, "rack": "r1", "cluster": "c1", "run": "run-of-n2", "instance": "n2:1", "job": "coldplate",
-            "now": self.now.wall, "last": last, "watts": [watts] * 4, "source": "ipmi",
-            "limits": {"node_nameplate": 10_000.0}, **changes,
-        }  # fmt: skip
+        usual = {"cluster": "c1", "instance": "n2:1", "watts": [watts] * 4, "limits": {"node_nameplate": 10_000.0}}
+        report = report_at(self.now.wall, **{**usual, **changes})
         (target,) = self.watch._finder.targets
         self.watch.answered(target, json.dumps(report).encode(), self.now, self.now)
 
@@ -65,7 +62,6 @@ class Rig:
 
 
 def values_of(readings: Iterable[Reading]) -> dict[str, list[float]]:
-    """By the name of their metric."""
     found: dict[str, list[float]] = {}
     for reading in readings:
         found.setdefault(reading.metric.name.removeprefix("coldplate_rack_"), []).append(reading.value)
@@ -281,10 +277,7 @@ def test_a_reload_that_adds_a_peer_forgets_nothing_of_the_others(rig: Rig) -> No
 
 
 # -- what goes wrong without anybody being silent ----------------------------------------------------------------------
-
-
 def rows(rig: Rig, name: str) -> dict[str, float]:
-    """The values of one metric by its own label."""
     found = [each for each in rig.watch.frame(rig.now).readings if each.metric.name == f"coldplate_rack_{name}"]
     return {each.labels[0][1]: each.value for each in found}
 

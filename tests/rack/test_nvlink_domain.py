@@ -22,6 +22,7 @@ from agent.rack.peers import Member
 from agent.rack.rack_options import RackOptions
 from agent.wiring.peering import load_rack
 from tests.frames import snapshot_of
+from tests.rack.conftest import report_at
 
 INFO, STATE = metric("coldplate_gpu_fabric_info"), metric("coldplate_gpu_fabric_state")
 CLUSTER = "9a6f1c52-3d0b-4e8e-9a41-5f27c0d1be64"
@@ -43,8 +44,6 @@ def gpu(number: int) -> Gpu:
 
 
 class Tray:
-    """The agent of a tray, with one peer whose answers the test hands over."""
-
     def __init__(self) -> None:
         self.watch = RackMonitor(OWN, RackOptions("r1", entries=(HostEntry("127.0.0.1", 1),)), lambda: NOW, lambda: 0.0)
         self.watch._finder.refresh()
@@ -53,10 +52,7 @@ class Tray:
         self.watch.observe(snapshot_of(1, NOW, readings))
 
     def answer(self, **changes: Any) -> None:
-        report = {
-            "version": 1, "rack": "r1", "cluster": "c1", "run": "run-of-t2", "instance": "t2:19400", "job": "coldplate",
-            "now": NOW.wall, "last": int(NOW.wall), "watts": [], **changes,
-        }  # fmt: skip
+        report = report_at(NOW.wall, **{"cluster": "c1", "instance": "t2:19400", "watts": [], **changes})
         (target,) = self.watch._finder.targets
         self.watch.answered(target, json.dumps(report).encode(), NOW, NOW)
 

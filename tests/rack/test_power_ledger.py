@@ -136,8 +136,6 @@ def test_a_second_never_changes_and_no_node_is_remembered_forever() -> None:
 
 
 # -- the meter --------------------------------------------------------------------------------------------------------
-
-
 def told(meter: NodeMeter, now: float) -> dict[int, float]:
     last, watts = meter.power_in_last_seconds(now)
     return {second: each for second, each in enumerate(watts, last - len(watts) + 1) if each is not None}

@@ -30,13 +30,11 @@ class SamplerRig:
         gaps: Sequence[Gap] = (),
         processes: tuple[GpuProcess, ...] | None = None,
     ) -> None:
-        """A read of one lane of a GPU."""
         self.sampler.take_lane(LaneSample(uuid, lane, at, 0.001, 7, frame_of(readings), tuple(gaps), processes))
 
     def see(self, at: float) -> Snapshot:
         return self.sampler.snapshot(Instant(at, 1e9 + at), LoopFacts())
 
     def rows(self, at: float, name: str) -> list[tuple[dict[str, str], float]]:
-        """The labels and the value of each series of a metric."""
         found = [each for each in self.see(at).readings if each.metric.name == name]
         return [(dict(each.series.all_labels), each.value) for each in found]

@@ -18,8 +18,6 @@ ALL = (Lane.FAST, Lane.SLOW, Lane.COLD)
 
 
 class Told:
-    """A backend that does what it is told to."""
-
     name = "told"
 
     def __init__(self, lanes: frozenset[Lane] = frozenset(ALL), shortest: float = 0.0) -> None:
@@ -39,8 +37,6 @@ class Told:
 
 
 class Stage:
-    """A runner whose clock the test turns."""
-
     def __init__(self, backend: Told) -> None:
         self.backend = backend
         self.mono = 0.0

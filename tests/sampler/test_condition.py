@@ -133,8 +133,6 @@ ENERGY = Series(BY_NAME["coldplate_gpu_energy_joules_total"], GPU)
 
 
 class Conditioned:
-    """One lane of one channel, and its readings."""
-
     def __init__(self, lane: Lane = Lane.FAST, period: float = 1.0) -> None:
         self._lane, self._period = lane, period
         self._framer = Framer()

@@ -21,8 +21,6 @@ def identity(number: int) -> GpuIdentity:
 
 
 class Rig(SamplerRig):
-    """A sampler of two GPUs."""
-
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
         self.sampler.paces = {"power": 1.0}
@@ -40,7 +38,6 @@ class Rig(SamplerRig):
         return {row.get(label, ""): value for row, value in self.rows(at, name)}
 
     def missing(self, at: float) -> dict[tuple[str, str], str]:
-        """Reason by GPU and metric."""
         rows = [row for row, _ in self.rows(at, "coldplate_metric_missing")]
         return {(row.get("uuid", ""), row["metric"]): row["reason"] for row in rows}
 

@@ -67,7 +67,6 @@ def keyed(readings: Iterable[Reading]) -> dict[str, float]:
 
 @pytest.fixture
 def play() -> Iterator[Callable[..., NodeUnderTest]]:
-    """Starts shipped scenarios; closes them afterwards."""
     nodes: list[NodeUnderTest] = []
 
     def start(name: str | Path, opened_at: float = 0.0) -> NodeUnderTest:
@@ -82,8 +81,6 @@ def play() -> Iterator[Callable[..., NodeUnderTest]]:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[str], Path]:
-    """Writes a scenario file."""
-
     def to_file(content: str) -> Path:
         path = tmp_path / "case.yaml"
         path.write_text(textwrap.dedent(content))

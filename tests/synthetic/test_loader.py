@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from agent.backends.synthetic import ScenarioError, load_scenario, shipped_scenarios
-from agent.model import Lane
+from agent.backends.synthetic.scenario import MOST, announced
+from agent.catalogue.jobs import FACTS
+from agent.model import Instant, Lane
+from tests.synthetic.conftest import EPOCH, WALL
 
 HEAD = "description: d\ntopology: dgx-h100\n"
 JOB = "{id: a, gpus: all, phases: [{kind: training}]}"
@@ -93,3 +96,100 @@ def test_a_job_ends_with_its_last_phase(play, write):
     busy = [node.value(0, t, "utilization_ratio") > 0 for t in (5.0, 20.0, 41.0)]
     assert busy == [False, True, False]
     assert [any("job_info" in key for key in node.node(t, Lane.SLOW)) for t in (5.0, 20.0, 41.0)] == busy
+
+
+# A synthetic node tells its jobs in the families in which the jobs backend tells those of a real one.
+LATE = """
+    description: d
+    topology: dgx-h100
+    jobs:
+      - {id: j, name: n, user: u, account: a, partition: p,
+         gpus: 0-3, start: 100s, end: 200s, phases: [{kind: training}]}
+"""
+
+
+def facts(node, t):
+    return {
+        key: value for key, value in node.node(t, Lane.SLOW).items() if key.startswith("job_") and "/u/n/0" not in key
+    }
+
+
+def test_a_job_is_shown_with_all_of_its_facts_while_it_runs(play, write):
+    node = play(write(LATE))
+    assert facts(node, 99.0) == facts(node, 201.0) == {}
+    shown = facts(node, 160.0)
+    joules = shown.pop("job_energy_joules_total/slurm/j")
+    assert shown == {
+        "job_info/slurm/j/u/n/a/p///": 1.0,
+        "job_gpus/slurm/j": 4.0,
+        "job_processes/slurm/j": 4.0,
+        "job_start_timestamp_seconds/slurm/j": WALL + 100.0,
+    }
+    assert joules == pytest.approx(60.0 * 4 * 690.0, rel=0.05)
+    told = {f"coldplate_{key.split('/')[0]}" for key in (*shown, "job_energy_joules_total/")}
+    assert told == {row.name for row in FACTS if row.labels != ("problem",)}, "a new family of jobs belongs here, too"
+
+
+def test_the_energy_of_a_job_is_that_of_its_gpus_since_its_start(play, write):
+    node = play(write(LATE))
+    own = [sum(node.value(gpu, t, "energy_joules_total") for gpu in range(4)) for t in (100.0, 150.0, 190.0)]
+    told = [facts(node, t)["job_energy_joules_total/slurm/j"] for t in (100.0, 150.0, 190.0)]
+    assert told == pytest.approx([each - own[0] for each in own], abs=1.0)
+
+
+def test_a_source_that_opens_late_shows_the_same(play, write):
+    path = write(LATE)
+    assert facts(play(path), 150.0) == pytest.approx(facts(play(path, 140.0), 150.0))
+
+
+def test_the_start_stays_what_it_is_when_the_wall_clock_is_set(play, write):
+    node = play(write(LATE))
+    before = facts(node, 150.0)["job_start_timestamp_seconds/slurm/j"]
+    later = node.fabric.read(Lane.SLOW, Instant(EPOCH + 160.0, WALL + 9999.0)).readings
+    assert before in [each.value for each in later if each.metric.name == "coldplate_job_start_timestamp_seconds"]
+
+
+def test_every_shipped_job_has_an_owner_an_account_and_a_partition(play):
+    from agent.backends.synthetic import load_scenario, shipped_scenarios
+
+    for name, _ in shipped_scenarios():
+        for job in load_scenario(name).jobs:
+            assert all((job.user, job.name, job.account, job.partition)), name
+
+
+# What is said at the start of a demonstration: when something will happen, and where.
+def test_a_fault_is_announced_with_its_place_and_both_times():
+    assert list(announced(load_scenario("straggler"), WALL)) == ["straggler of GPU 5 starts at 22:24:20 UTC, in 660 s"]
+    assert list(announced(load_scenario("healthy-training"), WALL)) == []
+
+
+def test_ports_links_repeats_and_the_node_are_named(write):
+    path = write("""
+        description: d
+        topology: dgx-h100
+        faults:
+          - {kind: node-power, at: 90s, watts: 1kW}
+          - {kind: ib-down, port: mlx5_3, at: 30s, duration: 4s, repeat: 60s}
+          - {kind: nvlink-down, gpu: 2, link: 7, at: 0s}
+          - {kind: power-brake, gpu: 0-2, at: 61s}
+    """)
+    assert list(announced(load_scenario(str(path)), WALL)) == [
+        "nvlink-down of link 7 of GPU 2 from the start",
+        "ib-down of mlx5_3 starts at 22:13:50 UTC, in 30 s, repeated every 60 s",
+        "power-brake of GPU 0, 1, 2 starts at 22:14:21 UTC, in 61 s",
+        "node-power starts at 22:14:50 UTC, in 90 s",
+    ]
+
+
+def test_many_faults_do_not_fill_the_log(write):
+    faults = "".join(f"\n  - {{kind: xid, gpu: 1, at: {each}s, code: 31}}" for each in range(MOST + 3))
+    path = write(f"description: d\ntopology: dgx-h100\nfaults:{faults}")
+    told = list(announced(load_scenario(str(path)), WALL))
+    assert len(told) == MOST + 1
+    assert told[-1] == "and 3 more faults"
+
+
+def test_every_shipped_fault_is_announced():
+    for name, _ in shipped_scenarios():
+        scenario = load_scenario(name)
+        assert len(list(announced(scenario, WALL))) == min(len(scenario.faults), MOST + 1), name

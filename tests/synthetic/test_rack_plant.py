@@ -20,8 +20,6 @@ LATER: set[str] = set()
 
 
 class RackAt:
-    """The equipment of a scenario's rack, read at any second."""
-
     def __init__(self, scenario: str) -> None:
         self._t = 0.0
         services = services_of_scenario(load_scenario(scenario), lambda: self._t)

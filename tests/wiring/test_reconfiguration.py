@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from agent.config.reading import parse
+from agent.config.reading import load, parse
 from agent.config.schema import ConfigError
 from agent.daemon.hub import Hub
+from agent.lib.threads import Threads
 from agent.model import Instant, Lane
-from agent.wiring.alerting import Receivers, load_alerting
+from agent.wiring import identity
+from agent.wiring.alerting import Receivers, check_receivers, load_alerting, make_rule_manager
 from agent.wiring.command_line import CommandLineOptions
+from agent.wiring.dry_start import dry_start
 from agent.wiring.reconfiguration import Reconfiguration, steps_of
 from agent.wiring.start_checks import check
 from agent.wiring.web_serving import Exposed, Protection
+from alerts.notify.receiver import Receiver
+from tests import warm
 
 BOOTED = "{backends: {devices: none}, rules: {files: []}}"
 
 
 class Changed:
-    """A part that is told of other settings."""
-
     def __init__(self) -> None:
         self.told: list[Any] = []
 
@@ -114,3 +118,112 @@ def test_what_only_a_restart_can_change_is_named_each_time_and_the_rest_is_in_fo
     warned = [each.getMessage().split()[0] for each in caplog.records if each.levelno == logging.WARNING]
     assert warned == ["web.listen"] * 2, "it goes on to differ from what the agent was started with"
     assert [each.fast for each in bench.sampling.told] == [5.0, 5.0]
+
+
+# Who is told of alerts: the same receiver again for the same address, with what waits in it.
+NODE = "http://n1:19400"
+AM, OTHER = "http://127.0.0.1:9093", "http://127.0.0.1:9094"
+
+
+def notify(text: str) -> Any:
+    return parse(f"notify: {{{text}}}", "c.yaml")
+
+
+@pytest.fixture
+def receivers() -> Receivers:
+    return Receivers(lambda: Instant(0.0, 0.0))
+
+
+def shown(made: tuple[Receiver, ...]) -> list[tuple[str, str]]:
+    """Names and hosts: what stands behind the host may be a secret, and is not shown."""
+    return [(each.name, each.url.partition("/*")[0]) for each in made]
+
+
+def test_receivers_are_those_of_the_configuration(receivers: Receivers) -> None:
+    text = f"alertmanager: {{urls: ['{AM}', '{OTHER}']}}, webhook: {{urls: ['{AM}/x']}}"
+    three = [("alertmanager", AM), ("alertmanager", OTHER), ("webhook", AM)]
+    assert shown(receivers.make(notify(text), NODE)) == [("log", ""), *three]
+    assert shown(receivers.make(notify(f"log: false, {text}"), NODE)) == three
+
+
+def test_what_has_not_changed_is_the_same_receiver_and_what_has_is_another(receivers: Receivers) -> None:
+    first = receivers.make(notify(f"alertmanager: {{urls: ['{AM}', '{OTHER}']}}"), NODE)
+    less = receivers.make(notify(f"alertmanager: {{urls: ['{OTHER}']}}"), NODE)
+    assert (less[0] is first[0], less[1] is first[2]) == (True, True)
+    again = receivers.make(notify(f"alertmanager: {{urls: ['{AM}', '{OTHER}'], timeout: 3s}}"), NODE)
+    assert not {id(each) for each in again[1:]} & {id(each) for each in first[1:]}
+    moved = receivers.make(notify(f"alertmanager: {{urls: ['{AM}', '{OTHER}'], timeout: 3s}}"), "http://n2:1")
+    assert moved[1] is not again[1]
+
+
+@pytest.mark.parametrize("kind", ["alertmanager", "webhook"])
+def test_an_address_that_cannot_work_is_named_with_its_key(kind: str) -> None:
+    with pytest.raises(ConfigError, match=rf"c\.yaml:1: notify\.{kind}\.urls: .*https"):
+        check_receivers(notify(f"{kind}: {{urls: ['http://example.org/'], username: u, password_file: /x}}"))
+
+
+def test_without_a_state_directory_it_is_logged_that_alerts_start_again_if_there_are_rules(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture, receivers: Receivers
+) -> None:
+    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
+    monkeypatch.setattr(identity, "STATE_DIRECTORY", tmp_path / "not-there")
+    caplog.set_level(logging.INFO)
+
+    def make(text: str) -> None:
+        config = parse(f"{{{text}}}", "c.yaml")
+        files: Any = SimpleNamespace()
+        settings = load_alerting(config, tmp_path, receivers)
+        make_rule_manager(
+            config, settings, Hub(), files, foreign=lambda _: (), threads=Threads(), now=lambda: Instant(0.0, 0.0)
+        )
+
+    (tmp_path / "alerts.state.999999999.new").touch()
+    make("rules: {files: []}")
+    make(f"state_dir: {tmp_path}")
+    assert not caplog.records
+    assert not list(tmp_path.glob("*.new")), "what a killed process left is removed"
+    make("rules: {files: [builtin]}")
+    assert [each.getMessage().partition(":")[0] for each in caplog.records] == ["no state directory"]
+
+
+# What a start refuses is refused without one, with the same words.
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("web:\n  telemetry_path: /-/ready", "2: web.telemetry_path: "),
+        ("rules:\n  files:\n  - builtin\n  - missing.yml", "4: rules.files: 'missing.yml' matches no file"),
+        ("rules:\n  files:\n  - site.yml", "3: rules.files: 'site.yml' is a directory"),
+        ("rules:\n  override:\n    GpuHot: {for: 1m}\n    NoSuchAlert: {for: 1m}", "4: rules.override.NoSuchAlert: "),
+        ("rules:\n  override:\n    GpuHot:\n      labels: {a: '{{'}", "4: rules.override.GpuHot.labels.a: "),
+        ("rules:\n  disable: [NoSuchAlert]", "2: rules.disable: "),
+        ("rack:\n  name: r\n  peers:\n  - a:1\n  - a b:1", "5: rack.peers: "),
+        ("notify:\n  alertmanager:\n    urls:\n    - http://a:9093\n    - am:9093",
+         "5: notify.alertmanager.urls: 'am:9093': give http"),
+        ("metrics:\n  include: [nothing]", "2: metrics.include: "),
+        ("# nothing\nexpectations: no-such-node", "2: expectations: "),
+        ("web:\n  config_file: /nowhere/web.yml", "2: web.config_file: "),
+    ],
+)  # fmt: skip
+def test_a_mistake_that_only_a_start_finds_has_the_line_of_its_key(tmp_path: Path, text: str, place: str) -> None:
+    (tmp_path / "c.yaml").write_text(f"{text}\n")
+    (tmp_path / "site.yml").mkdir()
+    with pytest.raises(ConfigError) as error:
+        dry_start(load(tmp_path / "c.yaml"), tmp_path)
+    assert str(error.value).startswith(f"{tmp_path}/c.yaml:{place}")
+
+
+def test_a_key_of_the_command_line_has_no_line_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("web:\n  listen: [':19400']\n  telemetry_path: /metrics\n")
+    for words, message in (
+        (["--web.listen-address", "x"], "coldplate: web.listen: 'x'"),
+        (["--web.telemetry-path", "/-/ready"], "coldplate: web.telemetry_path: "),
+    ):
+        ended = warm.command(["run", "--config.check", "--config.file", str(file), *words])
+        assert (ended.status, ended.error.decode().startswith(message)) == (2, True), ended.error
+
+
+def test_files_are_looked_for_beside_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("rules: {files: [site.yml]}\n")
+    (tmp_path / "site.yml").write_text("groups: [{name: g, rules: [{alert: A, expr: up == 0}]}]\n")
+    assert dry_start(load(tmp_path / "c.yaml"), tmp_path) == 1

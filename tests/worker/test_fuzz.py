@@ -192,7 +192,6 @@ class Rig:
 
 
 def faults(snapshot: Snapshot, page: bytes) -> list[str]:
-    """What is wrong with a snapshot or its page."""
     found = []
     lines = [line.rpartition(" ")[0] for line in page.decode().splitlines() if not line.startswith("#")]
     if len(set(lines)) != len(lines):
@@ -246,7 +245,6 @@ def test_a_worker_whose_lines_are_spoilt(rigs: Callable[..., Rig], seed: int, sh
 
 
 def totals(page: bytes) -> dict[str, float]:
-    """Every counter of a page."""
     found = {}
     for line in page.decode().splitlines():
         series, _, value = line.rpartition(" ")

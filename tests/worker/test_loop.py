@@ -25,8 +25,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class FakeGpuChannel(FakeChannel):
-    """One that is a GPU's."""
-
     def __init__(self, number: int, uuid: str = "") -> None:
         super().__init__(uuid or f"GPU-{number}")
         gpu = Gpu(str(number), self.key)

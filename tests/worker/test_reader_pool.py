@@ -20,8 +20,6 @@ POWER = BY_NAME["coldplate_gpu_power_watts"]
 
 
 class FakeChannel:
-    """A channel whose read does what it is told to."""
-
     identity: GpuIdentity | None = None
 
     def __init__(self, key: str, act: Callable[[], object] = lambda: None) -> None:
@@ -44,8 +42,6 @@ class FakeChannel:
 
 
 class Bench:
-    """A reader pool over fake channels, and what it sent."""
-
     def __init__(self, *channels: FakeChannel) -> None:
         self.sent: list[list[Any]] = []
         self.broken: list[SourceError] = []
@@ -172,15 +168,6 @@ def test_what_does_not_change_is_sent_once() -> None:
         bench.pool.order({Lane.FAST})
         bench.settle(lambda: not bench.pool.busy)
     assert [message[0] for message in bench.sent] == ["layout", "sample", "sample", "sample"]
-
-
-@pytest.mark.parametrize("count", [1, 16])
-def test_nothing_is_due_when_all_is_quiet(count: int) -> None:
-    bench = Bench(*(FakeChannel(str(number)) for number in range(count)))
-    bench.pool.order({Lane.FAST, Lane.SLOW, Lane.COLD})
-    bench.settle(lambda: not bench.pool.busy)
-    assert not bench.pool.waiting
-    assert len(bench.samples()) == 3 * count
 
 
 def test_a_system_without_threads_to_give_costs_samples_and_nothing_else(monkeypatch, caplog) -> None:

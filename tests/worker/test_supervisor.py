@@ -103,7 +103,6 @@ class Rig:
         return self.started[-1]
 
     def turn(self, step: float = STEP) -> None:
-        """One round of the loop that owns the supervisor."""
         self.now += step
         self.heard += self.supervisor.receive(self.now)
         self.supervisor.step(self.now)

@@ -111,8 +111,6 @@ def test_every_entity_that_a_worker_reads_survives(channel: int, entity: Gpu | N
 
 
 # -- who is there -----------------------------------------------------------------------------------
-
-
 def test_the_devices_are_believed_when_they_were_sent_twice() -> None:
     decoder = Decoder("synthetic")
     assert decoder.decode(hello()) is None
@@ -200,8 +198,6 @@ def test_another_source_than_the_one_that_was_asked_for_is_refused() -> None:
 
 
 # -- what samples go by -----------------------------------------------------------------------------
-
-
 def test_a_sample_by_another_edition_is_refused_and_the_next_one_by_the_right_one_is_taken() -> None:
     decoder = ready_decoder()
     decoder.decode(encode("layout", 0, "fast", 9, encode_series([CLOCK, POWER])))  # stray: nobody said so
@@ -381,8 +377,6 @@ def test_an_impossible_xid_is_refused(row: object) -> None:
 
 
 # -- garbage ----------------------------------------------------------------------------------------
-
-
 def sealed(body: bytes) -> bytes:
     return b"%08x %b" % (crc32(body), body)
 

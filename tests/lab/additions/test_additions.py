@@ -39,7 +39,7 @@ def test_an_nvml_metric(product: ProductCopy, library: Path, tmp_path: Path) -> 
     # What is generated is made anew, and the tests that go by the catalogue pass: no trace is recorded anew.
     product.run("render", "metrics", "--output", "docs/metrics.md")
     suites = (
-        *(f"tests/nvml/test_{what}.py" for what in ("trace", "traces", "nvml_source", "constants")),
+        *(f"tests/nvml/test_{what}.py" for what in ("trace", "nvml_source", "pynvml_driver")),
         "tests/structure/test_catalogue.py",
         "tests/largest/test_plausible.py",
     )

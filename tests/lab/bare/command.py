@@ -7,10 +7,9 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from tests.lab.bare.machine import Machine
+from tests.lab.bare.machine import Machine, Roots
 from tests.lab.bare.outcome import Outcome, table
 from tests.lab.bare.place import SUPPORTED, BareRoot, Checkout, Here, Place, installed, why_no_root_can_be_entered
-from tests.lab.bare.roots import Roots
 from tests.lab.bring.archive import Archive, ShortageError
 
 ROOT = Path(__file__).resolve().parents[3]

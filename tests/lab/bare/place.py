@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from tests.lab.bare.machine import Machine
+from tests.lab.bare.machine import Machine, Roots
 from tests.lab.bare.outcome import Outcome
-from tests.lab.bare.roots import Roots
 from tests.lab.bring.archive import Archive, ShortageError
 
 

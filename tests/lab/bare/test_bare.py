@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.bare.machine import README_NAMES
 from tests.lab.bare.outcome import Outcome, table
 from tests.lab.bare.place import SUPPORTED, changes
-from tests.lab.bare.roots import README_NAMES
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PASSED = '<testcase classname="a" name="one"/>'

@@ -84,7 +84,6 @@ def proportional_memory(pid: int) -> float:
 
 
 def kilobytes(file: Path, key: str) -> int:
-    """The figure of this line of a file of proc(5)."""
     return next(int(line.split()[1]) for line in file.read_text().splitlines() if line.startswith(key))
 
 
@@ -117,6 +116,5 @@ class Peak:
         return (kilobytes(self._status, "VmRSS:") - self._before) * 1024
 
     def look(self) -> float:
-        """The most up to now."""
         self._highest = max(self._highest, kilobytes(self._status, self._key))
         return (self._highest - self._before) * 1024

@@ -64,7 +64,6 @@ def key(python: str) -> str:
 
 
 def unpack(archive: zipfile.ZipFile, folder: str, python: str) -> None:
-    """The whole environment in a new folder, or nothing."""
     part = tempfile.mkdtemp(dir=os.path.dirname(folder))
     try:
         minor = "lib/python" + ".".join(str(each) for each in sys.version_info[:2]) + "/"

@@ -47,8 +47,6 @@ else:
 
 
 # -- .venv ------------------------------------------------------------------------------------------------------------
-
-
 class Checkout:
     """A checkout below a path with spaces, with a Python that has no ensurepip, and a wheel of pip beside it."""
 
@@ -158,8 +156,6 @@ def test_without_a_network_pips_words_and_one_line_are_printed_and_what_was_ther
 
 
 # -- .programs --------------------------------------------------------------------------------------------------------
-
-
 class FakeArchive(Archive):
     """Holds two packages with a program each, of which one does not run."""
 
@@ -212,8 +208,6 @@ def test_an_old_prometheus_is_of_no_use(tmp_path: Path) -> None:
 
 
 # -- make -------------------------------------------------------------------------------------------------------------
-
-
 def test_a_machine_without_python_is_one_line() -> None:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     command = [need("make"), "test", "PYTHON=no-such-python"]

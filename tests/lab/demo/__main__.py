@@ -133,7 +133,6 @@ def assets() -> list[str]:
 
 
 def page(url: str) -> str:
-    """Return a page, nothing if there is none."""
     with suppress(OSError):
         return fetch(url, 10)
     return ""

@@ -258,7 +258,6 @@ def _tell_outsiders(folder: Path, manners: Mapping[str, str]) -> None:
 
 @contextmanager
 def _outsiders(rig: Rig, folder: Path) -> Iterator[dict[str, int]]:
-    """The receiver, the peer and the management controller; their ports."""
     command = [sys.executable, "-m", "tests.lab.drill.outsiders", str(folder / "manners")]
     with started(command, folder / "outsiders.log", rig.environment, ROOT) as program:
         program.wait_for("the receiver, the peer or the management controller", lambda log: len(log.split()) >= 6)

@@ -352,7 +352,6 @@ def _damage_state(drill: Drill) -> None:
 
 
 def restarts(seed: int) -> Iterator[Fault]:
-    """Faults of a daemon of their own, the moments from this seed."""
     moments = random.Random(seed)
     for number in (1, 2):
         seconds = round(moments.uniform(0.0, LATEST_SECONDS), 2)

@@ -259,7 +259,6 @@ class _Spell:
 
 
 def _damage(drill: Drill, fault: Fault, before: Page, active: dict[str, int]) -> Iterator[str]:
-    """What a fault left behind that it must not."""
     if not Path(f"/proc/{drill.pid}/fd").exists():
         yield "the daemon is gone"
         return

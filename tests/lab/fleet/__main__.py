@@ -61,7 +61,6 @@ def say(line: str) -> None:
 
 
 def checked(fleet: Fleet, inbox: Inbox) -> Iterator[str]:
-    """What holds, line by line. Raises FleetError."""
     nodes = RACK * RACKS
     for store in fleet.stores:
         until(f"{store.name} has all nodes", lambda store=store: value(store, "count(up)") == nodes)
@@ -99,7 +98,6 @@ def sums(fleet: Fleet) -> list[float]:
 
 
 def alerts(fleet: Fleet, name: str) -> list[dict[str, Any]]:
-    """The alerts of a name that Alertmanager holds."""
     return [each for each in fleet.alertmanager.json("/api/v2/alerts") if each["labels"]["alertname"] == name]
 
 

@@ -51,7 +51,6 @@ class Engine(NamedTuple):
         return json.loads(fetch(f"{self.url}{path}?{urlencode(query)}", 120))
 
     def ask(self, query: str, **more: str) -> list[dict[str, Any]]:
-        """The result of a query, as a Prometheus or a store gives it."""
         found: list[dict[str, Any]] = self.json("/api/v1/query", query=query, **more)["data"]["result"]
         return found
 

@@ -141,7 +141,6 @@ def _evaluated(server: Engine, query: str, moment: float) -> float:
 
 
 def ask(server: Engine, query: str, moment: float | None = None) -> float:
-    """The result of a query that has one."""
     return float(server.ask(query, **({} if moment is None else {"time": f"{moment:.3f}"}))[0]["value"][1])
 
 

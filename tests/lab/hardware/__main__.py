@@ -16,8 +16,8 @@ from agent.backends.nvml.trace import Pseudonyms
 from agent.commands.doctor.driver_calls import facts_of_trace
 from agent.model import Instant
 from tests.lab.hardware import apart, steps
-from tests.lab.hardware.findings import STAND_IN, Report, Verdict
 from tests.lab.hardware.node import Node, TimedDriver
+from tests.lab.hardware.rows import STAND_IN, Report, Verdict
 
 WELL, DIFFERENCE, USAGE, NOTHING = 0, 1, 2, 77
 PROGRAM = "python -m tests.lab.hardware"

@@ -16,9 +16,8 @@ from xml.etree import ElementTree
 
 from agent.backends.nvml.gpu_enumeration import slot_of
 from agent.model import GpuIdentity
-from tests.lab.hardware.findings import Section, Table
 from tests.lab.hardware.node import LANES, Key, Node, families, reasons_of, values_of
-from tests.lab.hardware.rows import FACTS, ROWS, Fact, Row
+from tests.lab.hardware.rows import FACTS, ROWS, Fact, Row, Section, Table
 
 TIMEOUT = 60.0
 """Seconds for one run; without persistence mode it wakes every GPU first."""
@@ -130,8 +129,6 @@ HEADER = ("value", "coldplate", "nvidia-smi", "unit", "difference", "tolerance",
 
 
 class Line(NamedTuple):
-    """One compared value, as text."""
-
     value: str
     coldplate: str
     smi: str
@@ -202,7 +199,6 @@ def judge_text(title: str, ours: str, theirs: str | None) -> Line:
 
 
 def fact_of(identity: GpuIdentity, name: str) -> str:
-    """An identifier by the name that a Fact has."""
     own = {"index": identity.gpu.index, "uuid": identity.gpu.uuid, "serial": identity.serial, "slot": identity.slot,
            "model": identity.model}  # fmt: skip
     return own[name] if name in own else dict(identity.facts).get(name, "")

@@ -37,7 +37,6 @@ class Node:
 
 
 def values_of(sample: BackendSample) -> dict[Key, float]:
-    """The sample's values by name and labels."""
     found: dict[Key, float] = {}
     for reading in sample.readings:
         link = getattr(reading.entity, "link", None)
@@ -47,7 +46,6 @@ def values_of(sample: BackendSample) -> dict[Key, float]:
 
 
 def reasons_of(sample: BackendSample) -> dict[str, str]:
-    """Why a metric has no value, by its name."""
     return {gap.metric.name: f"{gap.reason.value}: {gap.detail}" for gap in sample.gaps}
 
 

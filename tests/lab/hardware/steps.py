@@ -16,8 +16,8 @@ from agent.backends.protocol import BackendSample
 from agent.model import Lane
 from tests.lab.bench.client import highest_hundredth
 from tests.lab.hardware.compare import Comparison, Smi, SmiError
-from tests.lab.hardware.findings import Report, Section, Table
 from tests.lab.hardware.node import FAST_CALLS, LANES, Node, Timed, TimedDriver, violations
+from tests.lab.hardware.rows import Report, Section, Table
 
 STEPS = ("permissions", "calls", "compare", "events")
 XID_CRITICAL_ERROR = 8

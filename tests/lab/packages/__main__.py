@@ -12,9 +12,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.lab.bare.machine import Machine
+from tests.lab.bare.machine import Machine, Roots
 from tests.lab.bare.place import APART, ENTER, SEARCHED, why_no_root_can_be_entered
-from tests.lab.bare.roots import Roots
 from tests.lab.bring.archive import Archive, ShortageError
 
 INSIDE = Path(__file__).resolve().parent / "inside.sh"

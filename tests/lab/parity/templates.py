@@ -187,7 +187,6 @@ def refused(recent: Recent, templates: Sequence[tuple[int, str]], folder: Path) 
 
 
 def printed_there(recent: Recent, templates: Sequence[tuple[int, str]], value: float, folder: Path) -> dict[int, str]:
-    """What Prometheus prints, by the template's number."""
     (folder / "rules.yml").write_text(rules_of(templates, value))
     config = json.dumps({"global": {"external_labels": EXTERNAL}, "rule_files": ["rules.yml"]})
     found: dict[int, str] = {}

@@ -8,10 +8,10 @@ from statistics import median
 
 from agent.backends.synthetic.scenario import ScenarioFault
 from tests.lab.score.expectations import EXPECTED
+from tests.lab.score.expected import FIGURE
 from tests.lab.score.own_expectations import UNPLAYED
 from tests.lab.score.plays import PLAYS, of_name
 from tests.lab.score.scoring import Hit, Verdict, WorkVerdict
-from tests.lab.score.surroundings import FIGURE
 from tests.lab.score.work import FAULTY, INFORMED
 
 DAY, HOUR = 86_400, 3600

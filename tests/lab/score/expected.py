@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agent.backends.synthetic.scenario import ScenarioFault
+from agent.backends.synthetic.scenario import ScenarioFault, Window
+from agent.catalogue import BY_NAME
+from agent.model import Backend, Entity, Frame, Framer, Kind, Layout, Node, Rack, Reading, Series, Snapshot
 from agent.rack.breakers import CLASSES, Breaker
 
 QUIET = 3600
@@ -95,3 +98,94 @@ class Expectation:
     @property
     def named(self) -> set[str]:
         return {each.alert for each in self.must} | {each.alert for each in self.may}
+
+
+# What goes wrong beside the devices of a synthetic node: on its host, in the agent itself, and in its rack.
+
+
+WALL = 1_700_000_000.0
+"""Wall seconds at which every play begins."""
+FIGURE, SILENT = "figure", "peers-silent"
+_SERIES = re.compile(r"(\w+)(?:\{(.*)\})?")
+_LABEL = re.compile(r'(\w+)="([^"]*)",?')
+
+
+def figure(
+    series: str, at: float, value: float = 0.0, *, healthy: float | None = None, rate: float = 0.0,
+    duration: float | None = None, repeat: float | None = None,
+) -> ScenarioFault:  # fmt: skip
+    """Return a series, written as on a page, that reads `value` while the fault lasts.
+
+    Otherwise it reads `healthy`; None leaves what the node shows, if it shows anything. A counter grows from `healthy`
+    by `value` at each onset, and by `rate` a second.
+    """
+    match = _SERIES.fullmatch(series)
+    assert match is not None, series
+    parameters = {"value": value, "rate": rate} | ({} if healthy is None else {"healthy": healthy})
+    options = {"metric": match[1], **dict(_LABEL.findall(match[2] or ""))}
+    return ScenarioFault(FIGURE, Window(at, duration, repeat), parameters=parameters, options=options)
+
+
+def silent_peers(nodes: int, at: float, duration: float | None = None) -> ScenarioFault:
+    """Return that the agents of so many other nodes of the rack do not answer."""
+    return ScenarioFault(SILENT, Window(at, duration), parameters={"nodes": float(nodes)})
+
+
+def silent_at(faults: Sequence[ScenarioFault], t: float) -> int:
+    """Return how many nodes of the rack do not answer at `t`."""
+    return sum(int(each.parameters["nodes"]) for each in faults if each.kind == SILENT and each.window.holds(t))
+
+
+class Surroundings:
+    def __init__(self, faults: Sequence[ScenarioFault]) -> None:
+        self._figures = [(_series(fault), fault) for fault in faults if fault.kind == FIGURE]
+        self._framer = Framer()
+        self._places: dict[Layout, tuple[tuple[int, Series], ...]] = {}
+
+    def around(self, snapshot: Snapshot, t: float) -> Snapshot:
+        """Return the snapshot with the figures of second `t`, in place of what it has of the same series."""
+        if not self._figures:
+            return snapshot
+        values = dict(self._values(t))
+        frames = tuple(self._set(frame, values) for frame in snapshot.frames)
+        added = self._framer.frame(Reading(series, value) for series, value in values.items())
+        return Snapshot(snapshot.sequence, snapshot.at, (*frames, added), snapshot.reports)
+
+    def _values(self, t: float) -> Iterator[tuple[Series, float]]:
+        for series, fault in self._figures:
+            value = _value(fault, t, is_counter=series.metric.kind is Kind.COUNTER)
+            if value is not None:
+                yield series, value
+
+    def _set(self, frame: Frame, values: dict[Series, float]) -> Frame:
+        """Return the frame with the values of its own series, which are taken out of `values`."""
+        places = self._places.get(frame.layout)
+        if places is None:
+            wanted = {series for series, _ in self._figures}
+            found = enumerate(frame.layout.series)
+            places = self._places[frame.layout] = tuple((place, each) for place, each in found if each in wanted)
+        if not places:
+            return frame
+        changed = list(frame.values)
+        for place, series in places:
+            changed[place] = values.pop(series, changed[place])
+        return Frame(frame.layout, tuple(changed))
+
+
+def _series(fault: ScenarioFault) -> Series:
+    labels = dict(fault.options)
+    metric = BY_NAME[labels.pop("metric")]
+    entity: Entity = Node()
+    if metric.entity is Backend:
+        entity = Backend(labels.pop("backend"))
+    elif metric.entity is Rack:
+        entity = Rack(labels.pop("rack"))
+    return Series(metric, entity, tuple((name, labels.pop(name)) for name in metric.labels if name in labels))
+
+
+def _value(fault: ScenarioFault, t: float, *, is_counter: bool) -> float | None:
+    healthy = fault.parameters.get("healthy")
+    value, window = fault.parameters["value"], fault.window
+    if is_counter:
+        return (healthy or 0.0) + window.started(t) * value + window.elapsed(t) * fault.parameters["rate"] // 1.0
+    return value if window.holds(t) else healthy

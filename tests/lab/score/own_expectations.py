@@ -5,8 +5,19 @@ A variation whose name ends in `-healthy` looks like the fault of its base and i
 
 from __future__ import annotations
 
-from tests.lab.score.expected import BREAKER, FED, OVERSUBSCRIBED, RACK, TRAYS, Companion, Expectation, Expected
-from tests.lab.score.surroundings import WALL, figure, silent_peers
+from tests.lab.score.expected import (
+    BREAKER,
+    FED,
+    OVERSUBSCRIBED,
+    RACK,
+    TRAYS,
+    WALL,
+    Companion,
+    Expectation,
+    Expected,
+    figure,
+    silent_peers,
+)
 
 DAY = 86_400.0
 UNPLAYED = {"AgentDown": "a server alone has `up`, and no agent evaluates it: alerts/tests/agent.test.yml"}

@@ -4,7 +4,7 @@ The synthetic source, the sampler and the rule engine are the real ones, and are
 second: read the channels and what serves the rack, make the snapshot, evaluate what is due, show the engine's own
 series in the next snapshot.
 What is not here: the worker process and its pipe, the other backends (so no processor, no disk), receivers of alerts;
-surroundings.py sets what they would show.
+`expected.py` sets what they would show.
 A rack is played as so many nodes like this one, in step; that they tell each other their power is not.
 
 A read that would hang, in the synthetic fault of that name, is not made at all: the worker too is silent about it.
@@ -44,8 +44,7 @@ from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.exposition import Exposition
 from alerts.inhibition import Inhibition
 from alerts.rulefile import RuleFile
-from tests.lab.score.expected import PlayedRack
-from tests.lab.score.surroundings import WALL, Surroundings, silent_at
+from tests.lab.score.expected import WALL, PlayedRack, Surroundings, silent_at
 
 RULES = Path(__file__).resolve().parents[3] / "alerts" / "rules"
 EPOCH = 5_000.0
@@ -188,7 +187,6 @@ class Play:
 
     @property
     def wall(self) -> float:
-        """The time of the second that is played next."""
         return self.now.wall
 
     def close(self) -> None:
@@ -199,7 +197,6 @@ class Play:
 
     @property
     def now(self) -> Instant:
-        """The moment of the second that is played next."""
         return Instant(EPOCH + self._second, WALL + self._second)
 
     def sample(self) -> Snapshot:

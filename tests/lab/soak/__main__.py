@@ -14,8 +14,8 @@ from tests.lab.bench.rig import ROOT, Pace, Rig, ended_early
 from tests.lab.drill.reliability import DOCUMENT
 from tests.lab.soak import growth
 from tests.lab.soak.accelerated import accelerated
+from tests.lab.soak.churn import in_real_time
 from tests.lab.soak.growth import Soaked
-from tests.lab.soak.real_time import in_real_time
 
 SECONDS, HOURS = 5400.0, 12.0
 

@@ -20,7 +20,6 @@ HALVES = (
 
 
 def dump(module: StandInModule) -> bytes:
-    """A module's memory as an input."""
     return b"".join(bytes(module.halves.get(half, bytes(128))) for half in HALVES)
 
 
