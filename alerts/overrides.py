@@ -12,7 +12,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Protocol
 
-from agent.lib.wording import one_line
+from agent.lib.wording import meant, one_line
 from alerts.limits import MAX_RULE_TOKENS
 from alerts.promql import PromqlError, Query, compile_query
 from alerts.promql.numbers import format_value
@@ -138,11 +138,7 @@ def _refuse_unknown_names(rules: Sequence[Rule], disable: Sequence[str], overrid
 def _unknown(name: str, alerts: Collection[str], records: Collection[str]) -> str:
     if name in records:
         return f"{name!r} is a recording rule, which other rules may read; name alerts only"
-    import difflib  # for who made a mistake only
-
-    near = difflib.get_close_matches(name, sorted(alerts), 3, 0.5)
-    remedy = f"did you mean {' or '.join(map(repr, near))}?" if near else f"alerts are: {', '.join(sorted(alerts))}"
-    return f"the rule files have no alert {name!r}; {remedy}"
+    return f"the rule files have no alert {name!r}{meant(name, sorted(alerts))}"
 
 
 class _Change:

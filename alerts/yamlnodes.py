@@ -7,12 +7,12 @@ unknown, or duplicate, is an error with its line and the nearest valid key.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent.lib import textfile, yamltree
-from agent.lib.wording import one_line, shown
+from agent.lib.wording import meant, one_line, shown
 from agent.lib.yamltree import Bounds, Node, YamlError, YamlScalar, pairs_of
 from alerts import durations
 
@@ -89,7 +89,7 @@ class Reader:
         found: dict[str, Node] = {}
         for key, value in self._pairs(node, where):
             if key.text not in valid:
-                self.fail(key, where, f"{one_line(key.text, _LONGEST_NAME)}: unknown key; {nearest(key.text, valid)}")
+                self.fail(key, where, f"{one_line(key.text, _LONGEST_NAME)}: unknown key{meant(key.text, valid)}")
             elif not yamltree.is_null(value):
                 found[key.text] = value
         return found
@@ -166,11 +166,3 @@ def _whole(text: str) -> int | None:
 def line_of(node: Node | None) -> int:
     """Return the line of a node, from 1; 0 if there is no node."""
     return node.line if node is not None else 0
-
-
-def nearest(name: str, valid: Sequence[str] | Mapping[str, object]) -> str:
-    """Return the remedy for a wrong name: the nearest right one, or all of them."""
-    import difflib  # for who made a mistake only
-
-    near = difflib.get_close_matches(name[:_LONGEST_NAME], list(valid), 1, 0.5)
-    return f"did you mean {near[0]!r}?" if near else f"valid here: {', '.join(valid)}"

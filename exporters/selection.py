@@ -15,6 +15,7 @@ from agent.catalogue import BY_NAME
 from agent.catalogue.groups import WORDS, Profile, profile_of, words_of
 from agent.catalogue.infiniband import PREFIX
 from agent.lib.layout_columns import RoundMemo, picker
+from agent.lib.wording import nearest
 from agent.model import Frame, Layout, Metric, Series, Shown, Snapshot
 
 MISSING = BY_NAME["coldplate_metric_missing"]
@@ -133,8 +134,5 @@ def _check(key: str, what: str, patterns: Sequence[str], names: Iterable[str], p
     for pattern in patterns:
         if any(fnmatchcase(name, pattern) for name in names) or (prefix and pattern.startswith(prefix)):
             continue
-        import difflib  # for who made a mistake only
-
-        near = difflib.get_close_matches(pattern, list(names), 1, 0.5)
-        hint = f"; did you mean {near[0]!r}?" if near else "; see docs/metrics.md for the names"
+        hint = nearest(pattern, names) or "; see docs/metrics.md for the names"
         raise ValueError(f"{key}: {pattern!r} matches no {what}{hint}")

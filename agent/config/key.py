@@ -18,6 +18,8 @@ class Notation(Enum):
     SIZE = auto()
     LIMIT = auto()
     """Watts that may be given as apparent power or current."""
+    LIMITS = auto()
+    """A mapping from names to such limits."""
     NUMBERS = auto()
     """A mapping from numbers to numbers."""
 

@@ -269,10 +269,10 @@ class RackConfig(Section, frozen=True):
         POWER_FACTOR
     )
     feeds: Annotated[
-        dict[str, float],
+        dict[str, Annotated[float, Notation.LIMIT]],
         Key(
             "Limit of each feed.",
-            Notation.LIMIT,
+            Notation.LIMITS,
             example="{a: 34.5kVA, b: {amperes: 180, volts_dc: 800}}",
         ),
     ] = {}
@@ -488,5 +488,5 @@ class Config(Section, frozen=True):
             example="/var/lib/coldplate",
         ),
     ] = None
-    source: ConfigSource = ConfigSource()
+    source: ConfigSource = msgspec.field(default=ConfigSource(), name="")
     """No key: see `agent.config.places`."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 
-from agent.lib import textfile, yamltree
-from agent.lib.commandline import nearest
-from agent.lib.wording import one_line, shown
+from agent.lib import yamltree
+from agent.lib.typed_yaml import YamlFile
+from agent.lib.wording import meant, shown
 
 DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
 """Distances of an adapter from a GPU, nearest first, by the names of `nvidia-smi topo`."""
@@ -87,8 +87,6 @@ TOPOLOGIES = Path(__file__).parent / "topologies"
 LARGEST = 64 * 1024
 """Bytes of a file."""
 
-_Kind = TypeVar("_Kind", NodeExpectations, TopologyFacts)
-
 
 class ExpectationError(Exception):
     """Expectations cannot be used; the text names the file, the key and the remedy."""
@@ -104,8 +102,7 @@ def load_expectations(name_or_path: str) -> Expected:
         return _complete(path, name_or_path)
     names = shipped_names()
     if name_or_path not in names:
-        hint = nearest(name_or_path, names) or f"; there are {', '.join(names)}"
-        problem = f"there are no shipped expectations {shown(name_or_path)}{hint}"
+        problem = f"there are no shipped expectations {shown(name_or_path)}{meant(name_or_path, names)}"
         raise ExpectationError(f"{problem}; the name of a file needs a slash, or .yaml at its end")
     return _complete(SHIPPED / f"{name_or_path}.yaml", name_or_path)
 
@@ -118,7 +115,7 @@ def shipped_names() -> list[str]:
 @cache
 def shipped_topologies() -> dict[str, TopologyFacts]:
     """Return every shipped topology by its name."""
-    return {path.stem: _load(path, TopologyFacts) for path in sorted(TOPOLOGIES.glob("*.yaml"))}
+    return {path.stem: _file(path).convert(TopologyFacts) for path in sorted(TOPOLOGIES.glob("*.yaml"))}
 
 
 @cache
@@ -140,41 +137,18 @@ def recognised(models: Sequence[str], gpus: int) -> Expected:
 
 
 def _complete(path: Path, name: str) -> Expected:
-    node = _load(path, NodeExpectations)
+    file = _file(path)
+    node = file.convert(NodeExpectations)
     for distance in node.hca_distances or ():
         if distance not in DISTANCES:
-            problem = f"{shown(distance)} is not a distance; give some of {_list(DISTANCES)}"
-            raise ExpectationError(f"{path}: hca_distances: {problem}")
+            file.fail("hca_distances", f"{shown(distance)} is not a distance; give some of {', '.join(DISTANCES)}")
     if node.topology is None:
         return Expected(name, node)
     topologies = shipped_topologies()
     if node.topology not in topologies:
-        hint = nearest(node.topology, topologies) or f"; there are {_list(topologies)}"
-        raise ExpectationError(f"{path}: topology: unknown name {shown(node.topology)}{hint}")
+        file.fail("topology", f"unknown name {shown(node.topology)}{meant(node.topology, topologies)}")
     return Expected(name, node, topologies[node.topology])
 
 
-def _load(path: Path, kind: type[_Kind]) -> _Kind:
-    try:
-        raw = yamltree.load(textfile.read_text(path, LARGEST), yamltree.Bounds(depth=8, nodes=5_000))
-    except textfile.ReadError as error:
-        raise ExpectationError(str(error)) from error
-    except yamltree.YamlError as error:
-        raise ExpectationError(f"{path}:{error.line}: {error.problem}") from None
-    if not isinstance(raw, dict):
-        raise ExpectationError(f"{path}: expected a mapping of keys, found {shown(raw)}; see docs/terminal.md")
-    for key in raw:
-        if key not in kind.__struct_fields__:
-            raise ExpectationError(f"{path}: {one_line(str(key), 80)}: unknown key{_hint(str(key), kind)}")
-    try:
-        return msgspec.convert(raw, kind)
-    except msgspec.ValidationError as error:
-        raise ExpectationError(f"{path}: {one_line(str(error))}; see docs/terminal.md") from None
-
-
-def _hint(key: str, kind: type[_Kind]) -> str:
-    return nearest(key, kind.__struct_fields__) or "; see docs/terminal.md for the keys"
-
-
-def _list(names: Sequence[str] | dict[str, TopologyFacts]) -> str:
-    return ", ".join(names)
+def _file(path: Path) -> YamlFile:
+    return YamlFile.read(path, LARGEST, ExpectationError, yamltree.Bounds(depth=8, nodes=5_000))

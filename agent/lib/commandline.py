@@ -9,8 +9,10 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, TextIO
+
+from agent.lib.wording import nearest
 
 
 def takes_colour(stream: TextIO) -> bool:
@@ -100,10 +102,8 @@ class Parser(argparse.ArgumentParser):
             return
         words = [str(each) for each in action.choices]
         parsers = action.choices if isinstance(action.choices, Mapping) else {}
-        hint = (
-            nearest(str(value), [each for each in words if not getattr(parsers.get(each), "acts", False)])
-            or f"; choose from {', '.join(words)}"
-        )
+        offered = [each for each in words if not getattr(parsers.get(each), "acts", False)]
+        hint = nearest(str(value), offered) or f"; choose from {', '.join(words)}"
         raise argparse.ArgumentError(action, f"invalid choice {value!r}{hint}")
 
 
@@ -112,18 +112,6 @@ def listed(word: str, meaning: str) -> str:
     from textwrap import fill
 
     return fill(meaning, 79, initial_indent=f"  {word}", subsequent_indent=" " * (2 + len(word))) + "\n"
-
-
-NEAR = 0.6
-"""How much of two words is the same, 0 to 1, where one may have been meant by the other."""
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return what may have been meant, to go behind a message; empty if nothing is near."""
-    import difflib  # for who made a mistake only
-
-    near = difflib.get_close_matches(word[:100], list(known), 1, NEAR)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 class OutputError(Exception):

@@ -25,6 +25,28 @@ def shown(value: object, most: int = 80) -> str:
     return one_line(repr(value), most)
 
 
+NEAR = 0.6
+"""How much of two words is the same, 0 to 1, where one may have been meant by the other."""
+_MOST_CHOICES = 30
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return what may have been meant, to go behind a message; empty if nothing is near."""
+    import difflib  # for who made a mistake only
+
+    near = difflib.get_close_matches(word[:100], list(known), 1, NEAR)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """Return what may have been meant, to go behind a message, or else all that is known, if that is not too much."""
+    known = list(known)
+    choices = f"use one of {', '.join(known)}"
+    if len(known) > _MOST_CHOICES:
+        choices = f"none of the {len(known)} known names is similar"
+    return nearest(word, known) or f"; {choices}"
+
+
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 

@@ -8,11 +8,14 @@ each other, and is known by the very certificate that its web configuration name
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from agent.lib.wording import UserError
+
+if TYPE_CHECKING:
+    from agent.lib.typed_yaml import YamlFile
 
 OPTION = "--http.config.file"
 MOST_FILE = 64 * 1024
@@ -44,46 +47,37 @@ def given_login(arguments: argparse.Namespace) -> dict[str, Any] | None:
     return None if file is None else read_login(file)
 
 
-def read_login(file: Path) -> dict[str, Any]:
+def read_login(path: Path) -> dict[str, Any]:
     """Return the login in a file; relative paths in it start at its folder. Raises UserError."""
-    from agent.lib import textfile, yamltree
+    from agent.lib.typed_yaml import YamlFile  # the help needs neither
+    from agent.lib.yamltree import Bounds
 
-    try:
-        raw = yamltree.load(textfile.read_text(file, MOST_FILE), yamltree.Bounds(depth=8))
-    except textfile.ReadError as error:
-        raise UserError(f"{OPTION}: {error}") from error
-    except yamltree.YamlError as error:
-        raise UserError(f"{OPTION}: {file}:{error.line}: {error.problem}") from error
+    file = YamlFile.read(path, MOST_FILE, lambda text: UserError(f"{OPTION}: {text}"), Bounds(depth=8))
     found: dict[str, Any] = {}
-    for name, section in _mapping(file, "", raw).items():
-        if name not in _KEYS:
-            _fail(file, str(name), f"is not supported; use {', '.join(_KEYS)}")
-        for key, value in _mapping(file, name, section).items():
-            _check(file, f"{name}.{key}", key, value, _KEYS[name])
-            found[f"{name}.{key}"] = str(file.absolute().parent / value) if key in _FILES else value
+    for name, section in _mapping(file, "", file.raw, _KEYS).items():
+        for key, value in _mapping(file, name, section, _KEYS[name]).items():
+            kind = _KEYS[name][key]
+            if not isinstance(value, kind) or value == "":
+                file.fail(f"{name}.{key}", "must be true or false" if kind is bool else "must be a text")
+            found[f"{name}.{key}"] = str(path.absolute().parent / str(value)) if key in _FILES else value
     return _login(file, found)
 
 
-def _mapping(file: Path, name: str, value: Any) -> dict[Any, Any]:
+def _mapping(file: YamlFile, path: str, value: Any, known: Iterable[str]) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        _fail(file, name, "must be a mapping of keys and values")
+        file.fail(path, "must be a mapping of keys and values")
+    for key in set(value) & set(_INLINE):
+        remedy = f"write it into a file, and name that in {_INLINE[key]}"
+        file.fail(f"{path}.{key}", f"is a secret in a configuration; {remedy}")
+    file.check_keys(value, path, known)
     return value
 
 
-def _check(file: Path, path: str, key: object, value: object, known: Mapping[str, type]) -> None:
-    if key in _INLINE:
-        _fail(file, path, f"is a secret in a configuration; write it into a file, and name that in {_INLINE[str(key)]}")
-    if key not in known:
-        _fail(file, path, f"is not supported; use {', '.join(known)}")
-    if not isinstance(value, known[str(key)]) or value == "":
-        _fail(file, path, "must be true or false" if known[str(key)] is bool else "must be a text")
-
-
-def _login(file: Path, found: Mapping[str, Any]) -> dict[str, Any]:
+def _login(file: YamlFile, found: Mapping[str, Any]) -> dict[str, Any]:
     if found.get("authorization.type", "Bearer").lower() != "bearer":
-        _fail(file, "authorization.type", "must be Bearer; for a password use basic_auth")
+        file.fail("authorization.type", "must be Bearer; for a password use basic_auth")
     made = {
         "username": found.get("basic_auth.username", ""),
         "password_file": found.get("basic_auth.password_file"),
@@ -96,9 +90,5 @@ def _login(file: Path, found: Mapping[str, Any]) -> dict[str, Any]:
     try:
         HttpLogin(**made)
     except ValueError as error:
-        _fail(file, "", str(error))
+        file.fail("", str(error))
     return made
-
-
-def _fail(file: Path, path: str, problem: str) -> NoReturn:
-    raise UserError(": ".join(each for each in (OPTION, str(file), path, problem) if each))

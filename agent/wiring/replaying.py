@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from agent.config.places import with_places
 from agent.config.schema import Config, ConfigError
 from agent.lib.clock import clock
-from agent.lib.commandline import nearest
-from agent.lib.wording import one_line, shown, utc
+from agent.lib.wording import nearest, one_line, shown, utc
 from agent.model import Instant
 from agent.recording.file_records import RecordingHeader
 from agent.sampler.schedule import Settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
+from agent.lib.wording import meant
 from alerts.template.lexer import SPACES, Token, place, tokens
 from alerts.template.nodes import (
     ActionNode,
@@ -30,7 +31,7 @@ from alerts.template.nodes import (
 )
 from alerts.template.number_format import constant
 from alerts.template.quoting import quoted, unquoted
-from alerts.template.template_functions import FUNCTIONS, names_of
+from alerts.template.template_functions import FUNCTIONS
 from alerts.template.values import DEEPEST_NESTING, TemplateError
 
 GIVEN = ("$labels", "$externalLabels", "$externalURL", "$value")
@@ -339,14 +340,8 @@ class _Parser:
 
     def _word(self, token: Token) -> IdentifierNode:
         if token.text not in FUNCTIONS:
-            known = names_of()
-            import difflib  # for who made a mistake only
-
-            near = difflib.get_close_matches(token.text[:100], known, 1, 0.5)
-            remedy = f"did you mean {near[0]}?" if near else f"defined are {', '.join(known)}"
-            raise self._error(
-                token, f"function {token.text!r} not defined; {remedy}", f"function {quoted(token.text)} not defined"
-            )
+            problem = f"function {token.text!r} not defined{meant(token.text, FUNCTIONS)}"
+            raise self._error(token, problem, f"function {quoted(token.text)} not defined")
         return IdentifierNode(token.at, token.text)
 
     def _variable(self, token: Token) -> VariableNode:

@@ -349,11 +349,6 @@ FUNCTIONS: Mapping[str, Called] = {
 }
 
 
-def names_of() -> list[str]:
-    """Return the names of all functions."""
-    return list(FUNCTIONS)
-
-
 INT, SPAN, TIME = "int", "time.Duration", "time.Time"
 
 

@@ -32,18 +32,18 @@ def make_context(tls: ServerTls, path: Path) -> tuple[ssl.SSLContext, bytes]:
         raise WebFileError(f"{path}: tls_server_config.{key}: {problem}")
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    least = tls.least
+    least = tls.min_version
     context.options |= ssl.OP_NO_RENEGOTIATION
-    if not tls.server_chooses:
+    if not tls.prefer_server_cipher_suites:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
-    if tls.ciphers:
-        older = [CIPHERS[each] for each in tls.ciphers if CIPHERS[each]]
+    if tls.cipher_suites:
+        older = [CIPHERS[each] for each in tls.cipher_suites if CIPHERS[each]]
         if older:
             context.set_ciphers(":".join(older))
         else:
             least = "TLS13"
-    context.minimum_version, context.maximum_version = _VERSIONS[least], _VERSIONS[tls.most]
-    _set_curves(context, tls.curves, fail)
+    context.minimum_version, context.maximum_version = _VERSIONS[least], _VERSIONS[tls.max_version]
+    _set_curves(context, tls.curve_preferences, fail)
     context.num_tickets = (
         0  # scrapers keep their connections: nothing is to be resumed, and nothing need be kept for it
     )
@@ -77,7 +77,7 @@ def _set_curves(context: ssl.SSLContext, curves: Sequence[str], fail: Callable[[
 
 def _ask_clients(context: ssl.SSLContext, tls: ServerTls, fail: Callable[[str, str], NoReturn]) -> None:
     """Ask clients for certificates, and trust the issuers that are named, or else the system's."""
-    context.verify_mode = _VERIFY[tls.policy]
+    context.verify_mode = _VERIFY[tls.client_auth_type]
     if context.verify_mode is ssl.CERT_NONE:
         return
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # trust an issuer in the file, even an intermediate one

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
@@ -107,11 +107,11 @@ class WebGate:
             return PlainTransport(sock)
         from exporters.protection.tls_transport import TlsTransport
 
-        return TlsTransport(sock, terms.context, terms.file.tls.allowed_sans, self._count)
+        return TlsTransport(sock, terms.context, terms.file.tls.client_allowed_sans, self._count)
 
     def admit(self, request: Request, peer: str) -> Answer | None:
         file = self._terms.file
-        if file.rate is not None and not self._takes(file.rate):
+        if file.rate.interval and not self._takes(file.rate):
             return LIMITED
         if not file.users:
             return None
@@ -121,7 +121,7 @@ class WebGate:
         reason = LOGIN if response is DENIED else RATE if response is LIMITED else ""
         if reason:
             self._count(reason)
-        given: Mapping[str, str] = dict(self._terms.file.headers)
+        given = {name: value for name, value in self._terms.file.http.headers.items() if value}
         if not given:
             return response
         kept = tuple((name, value) for name, value in response.headers if name not in given)

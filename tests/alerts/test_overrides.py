@@ -201,10 +201,10 @@ def test_an_alert_may_be_overridden_and_disabled() -> None:
 
 WRONG: list[tuple[dict[str, Override], tuple[str, ...], str]] = [
     ({"Hott": Override()}, (), "override.Hott: the rule files have no alert 'Hott'; did you mean 'Hot'?"),
-    ({"Zzz": Override()}, (), "override.Zzz: the rule files have no alert 'Zzz'; alerts are: Dusty, Dusty"),
+    ({"Zzz": Override()}, (), "override.Zzz: the rule files have no alert 'Zzz'; use one of Dusty, Dusty"),
     ({"gpu:t:max": Override()}, (), "override.gpu:t:max: 'gpu:t:max' is a recording rule, which other rules may read"),
     ({}, ("hot",), "disable: the rule files have no alert 'hot'; did you mean 'Hot'?"),
-    ({}, ("Hot", "gpu:*"), "disable: the rule files have no alert 'gpu:*'; alerts are: "),
+    ({}, ("Hot", "gpu:*"), "disable: the rule files have no alert 'gpu:*'; use one of "),
     ({"Hot": Override(thresholds={85.0: 1.0})}, (),
      "override.Hot.thresholds: the query has no number 85; its numbers are 80, 9e1"),
     ({"Hot": Override(thresholds={-80.0: 1.0})}, (), "no number -80; its numbers are 80, 9e1, without a sign"),

@@ -14,7 +14,7 @@ RULE = "groups:\n- name: g\n  rules:\n  - alert: Hot\n    expr: t > 80\n"
 
 WRONG = {
     "groups:\n- name: g\n  intervall: 1m\n": "f.yml:3: group 'g': intervall: unknown key; did you mean 'interval'?",
-    "groups:\n- name: g\n  zzz: 1m\n": "f.yml:3: group 'g': zzz: unknown key; valid here: name, interval,",
+    "groups:\n- name: g\n  zzz: 1m\n": "f.yml:3: group 'g': zzz: unknown key; use one of name, interval,",
     f"{RULE}    fro: 1m\n": "f.yml:6: group 'g', rule 1: fro: unknown key; did you mean 'for'?",
     f"{RULE}    for: 1.5m\n": "f.yml:6: group 'g', rule 1, alert 'Hot', for: '1.5m' is not a duration; write whole",
     f"{RULE}    for: 999999y\n": "'999999y' is too long a duration",

@@ -87,7 +87,7 @@ REFUSED = {
     "{{ $value": "the action is not closed; end it with }}",
     "{{ }}": "is empty",
     "{{ $labls.x }}": "undefined variable $labls; defined are $labels, $externalLabels, $externalURL, $value",
-    "{{ humanise $value }}": "function 'humanise' not defined; did you mean humanize?",
+    "{{ humanise $value }}": "function 'humanise' not defined; did you mean 'humanize'?",
     '{{ tmpl "x" 1 }}': "function 'tmpl' not defined",
     "{{ if $value }}x": "{{ if }} is not closed",
     "{{ end }}": "{{ end }} has nothing to end",

@@ -33,7 +33,7 @@ REFUSED = [
     ('sum by ("") (m)', (1, 9), 'invalid label name for grouping: ""'),
     # Types and counts.
     ("nonsense(m)", (1, 1), 'unknown function with name "nonsense"'),
-    ("rat(m[5m])", (1, 1), 'unknown function with name "rat"; did you mean rate?'),
+    ("rat(m[5m])", (1, 1), "unknown function with name \"rat\"; did you mean 'rate'?"),
     ("1 + rate(m)", (1, 10), 'expected type range vector in call to function "rate", got instant vector'),
     ("sum(1)", (1, 5), "expected type instant vector in aggregation expression, got scalar"),
     ("topk(m, m)", (1, 6), "expected type scalar in aggregation parameter, got instant vector"),

@@ -6,12 +6,14 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
+from agent.backends.synthetic.loader import ScenarioError
 from agent.commands.simulate.simulated_node import SimulatedNode
 from agent.commands.simulate.simulated_site import SimulatedSite
 from agent.commands.simulate.site_pages import NodePage
 from agent.commands.simulate.site_reader import SiteReader
 from agent.commands.simulate.site_service import make_nodes
 from agent.lib import yamltree
+from agent.lib.typed_yaml import YamlFile
 from agent.model import Labels, Snapshot
 from exporters.encoder import Format
 
@@ -19,7 +21,8 @@ BEGAN = 1_700_000_000
 
 
 def site_of(text: str) -> SimulatedSite:
-    return SiteReader("site.yaml", Path()).site(yamltree.load(textwrap.dedent(text), yamltree.Bounds(depth=16)))
+    file = YamlFile.parse(textwrap.dedent(text), "site.yaml", ScenarioError, yamltree.Bounds(depth=16))
+    return SiteReader(file, Path()).site()
 
 
 class PlayedSite:

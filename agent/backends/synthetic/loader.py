@@ -1,4 +1,4 @@
-"""Reads scenario files, strictly: a mistake is an error that names file, key path and the nearest valid word."""
+"""Reads scenario files, strictly: a mistake is an error that names file, line, key path and the nearest valid word."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
-from typing import NoReturn
 
 from agent.backends.synthetic.activity import TRAFFIC
 from agent.backends.synthetic.coolant_loop import OF_COOLANT
@@ -19,13 +18,13 @@ from agent.backends.synthetic.scenario_schema import (
     Value,
     choice,
     duration,
-    nearest,
     ratio,
     span,
     text,
 )
 from agent.lib import textfile, yamltree
-from agent.lib.wording import one_line, shown
+from agent.lib.typed_yaml import YamlFile, key_path
+from agent.lib.wording import meant, shown
 
 SHIPPED = Path(__file__).parent / "scenarios"
 MOST_ITEMS = 500
@@ -56,10 +55,10 @@ def load_scenario(name_or_path: str, machine: MachineType | None = None) -> Scen
         path = Path(name_or_path)
     else:
         if name_or_path not in _shipped_names():
-            hint = nearest(name_or_path, _shipped_names())
-            raise ScenarioError(f"there is no shipped scenario {shown(name_or_path)}; {hint}")
+            hint = meant(name_or_path, _shipped_names())
+            raise ScenarioError(f"there is no shipped scenario {shown(name_or_path)}{hint}")
         path = SHIPPED / f"{name_or_path}.yaml"
-    return ScenarioReader(str(path)).scenario(path.stem, parsed(path), machine)
+    return ScenarioReader(parsed(path)).scenario(path.stem, machine)
 
 
 def shipped_scenarios() -> list[tuple[str, str]]:
@@ -71,37 +70,24 @@ def _shipped_names() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
 
-def parsed(path: Path) -> object:
-    """Return what is in a file, as plain values. Raises ScenarioError."""
-    try:
-        return yamltree.load(textfile.read_text(path, textfile.SCENARIO), yamltree.Bounds(depth=16))
-    except textfile.ReadError as error:
-        raise ScenarioError(str(error)) from error
-    except yamltree.YamlError as error:
-        raise ScenarioError(f"{path}:{error.line}: {error.problem}") from None
+def parsed(path: Path) -> YamlFile:
+    """Return what is in a file. Raises ScenarioError."""
+    return YamlFile.read(path, textfile.SCENARIO, ScenarioError, yamltree.Bounds(depth=16))
 
 
 class ScenarioReader:
-    """Reads one file; knows its name for the errors. All methods raise ScenarioError."""
+    """Reads one file. All methods raise ScenarioError."""
 
-    def __init__(self, file: str) -> None:
-        self._file = file
-
-    def fail(self, path: str, problem: str) -> NoReturn:
-        raise ScenarioError(f"{self._file}: {one_line(path)}: {one_line(problem)}")
+    def __init__(self, file: YamlFile) -> None:
+        self.file = file
+        self.fail = file.fail
 
     def mapping(self, raw: object, path: str, known: Iterable[str], required: Iterable[str] = ()) -> dict[str, object]:
         """Return a mapping with only known keys, and all of the required ones."""
         if not isinstance(raw, dict):
-            self.fail(path or "the file", f"expected a mapping of keys, found {shown(raw)}")
-        known = tuple(known)
-        for key in raw:
-            if key not in known:
-                self.fail(_join(path, str(key)), f"unknown key; {nearest(str(key), known)}")
-        for key in required:
-            if key not in raw:
-                self.fail(_join(path, key), "is missing")
-        return dict(raw)
+            self.fail(path, f"expected a mapping of keys, found {shown(raw)}")
+        self.file.check_keys(raw, path, known, required)
+        return raw
 
     def sequence(self, raw: object, path: str) -> Sequence[object]:
         if raw is None:
@@ -115,12 +101,12 @@ class ScenarioReader:
     def value(self, keys: Mapping[str, object], key: str, path: str, parameter: Parameter) -> Value:
         if key not in keys:
             if parameter.default is None:
-                self.fail(_join(path, key), "is missing")
+                self.fail(key_path(path, key), "is missing")
             return parameter.default
         try:
             return parameter.parse(keys[key])
         except ValueError as error:
-            self.fail(_join(path, key), str(error))
+            self.fail(key_path(path, key), str(error))
 
     def number(self, keys: Mapping[str, object], key: str, path: str, parameter: Parameter) -> float:
         return float(self.value(keys, key, path, parameter))
@@ -128,10 +114,10 @@ class ScenarioReader:
     def optional(self, keys: Mapping[str, object], key: str, path: str) -> float | None:
         return None if keys.get(key) is None else self.number(keys, key, path, Parameter(span, None))
 
-    def scenario(self, name: str, raw: object, machine: MachineType | None = None) -> Scenario:
+    def scenario(self, name: str, machine: MachineType | None = None) -> Scenario:
         """Return the whole file, on its own machine or on another."""
         known = ("description", "topology", "seed", "jobs", "faults", "expect")
-        keys = self.mapping(raw, "", known, ("description", "topology"))
+        keys = self.mapping(self.file.raw, "", known, ("description", "topology"))
         topology = str(self.value(keys, "topology", "", Parameter(choice(TOPOLOGIES), None)))
         machine = machine or TOPOLOGIES[topology]
         seed = self.seed(keys)
@@ -198,7 +184,7 @@ class ScenarioReader:
             self.fail(path, "a job needs at least one phase")
         for number, item in enumerate(items):
             here = f"{path}[{number}]"
-            kind = self._kind(item, here, PHASES)
+            kind = self.kind(item, here, PHASES)
             parameters = PHASES[kind].parameters
             keys = self.mapping(item, here, ("kind", "duration", *parameters))
             length = self.optional(keys, "duration", here)
@@ -211,21 +197,21 @@ class ScenarioReader:
             at += length
         return tuple(phases), at
 
-    def _kind(self, item: object, path: str, known: Iterable[str]) -> str:
+    def kind(self, item: object, path: str, known: Iterable[str]) -> str:
         if not isinstance(item, dict):
             self.fail(path, f"expected a mapping of keys, found {shown(item)}")
         return str(self.value(item, "kind", path, Parameter(choice(known), None)))
 
     def fault(self, raw: object, path: str, machine: MachineType) -> ScenarioFault:
         """Return a fault of this machine."""
-        name = self._kind(raw, path, FAULTS)
+        name = self.kind(raw, path, FAULTS)
         kind = FAULTS[name]
         targets = [word for target in kind.targets for word in target.split("|")]
         keys = self.mapping(raw, path, ("kind", "at", "duration", "repeat", *targets, *kind.parameters))
         for target in kind.targets:
             given = [word for word in target.split("|") if word in keys]
             if len(given) != 1:
-                self.fail(_join(path, target.replace("|", " or ")), "is missing" if not given else "name only one")
+                self.fail(key_path(path, target.replace("|", " or ")), "is missing" if not given else "name only one")
         if name in ("coolant-warm", "coolant-slow") and not machine.connectors:
             self.fail(f"{path}.kind", f"{machine.name} is not cooled by water")
         if name in ("reservoir-low", "humid-air") and not machine.rack:
@@ -316,7 +302,3 @@ class ScenarioReader:
 
 def _end(job: ScenarioJob) -> float:
     return inf if job.window.duration is None else job.window.at + job.window.duration
-
-
-def _join(path: str, key: str) -> str:
-    return f"{path}.{key}" if path else key

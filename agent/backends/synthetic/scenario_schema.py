@@ -15,7 +15,7 @@ from agent.backends.synthetic.synthetic_ports import LANES
 from agent.catalogue import BY_NAME, ROWS, optics, transceivers
 from agent.catalogue.bindings import Field
 from agent.catalogue.equipment import LEAK_STATES
-from agent.lib.wording import shown
+from agent.lib.wording import meant, shown
 from agent.model import Gpu, IbPort, Kind, Metric, NvLink, Reason
 
 Value = Union[float, str]
@@ -48,19 +48,6 @@ class PhaseKind(NamedTuple):
 
     parameters: dict[str, Parameter]
     help: str
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return a hint at what was meant, or the list of choices."""
-    from difflib import get_close_matches  # only a mistake pays for the import
-
-    choices = sorted(known)
-    close = get_close_matches(word[:100], choices, n=1)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    return (
-        f"one of {', '.join(choices)}" if len(choices) <= 30 else f"none of the {len(choices)} known names is similar"
-    )
 
 
 _QUANTITY = re.compile(r"\s*([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z/%]*)\s*")
@@ -127,7 +114,7 @@ def choice(known: Iterable[str]) -> Parser:
     def parse(raw: object) -> str:
         word = text(raw)
         if word not in words:
-            raise ValueError(f"unknown value {shown(word)}; {nearest(word, words)}")
+            raise ValueError(f"unknown value {shown(word)}{meant(word, words)}")
         return word
 
     return parse

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.lib.commandline import OutputError, Parser, abandon_output, nearest
-from agent.lib.wording import UserError
+from agent.lib.commandline import OutputError, Parser, abandon_output
+from agent.lib.wording import UserError, meant
 from agent.wiring.command_line import add_sources, read_config, read_options
 from agent.wiring.http_access import add_http_config, given_login
 
@@ -185,8 +185,7 @@ def _chosen(only: list[str], skip: list[str]) -> frozenset[str]:
     for option, texts in (("--only", only), ("--skip", skip)):
         named[option] = {name.strip() for text in texts for name in text.split(",") if name.strip()}
         for name in sorted(named[option] - set(known)):
-            hint = nearest(name, known) or f"; there are {', '.join(known)}"
-            raise UserError(f"{option}: there is no check {name!r}{hint}")
+            raise UserError(f"{option}: there is no check {name!r}{meant(name, known)}")
     return frozenset((named["--only"] or set(known)) - named["--skip"])
 
 

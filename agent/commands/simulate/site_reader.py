@@ -9,6 +9,7 @@ import argparse
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from agent.backends.synthetic.loader import ScenarioError, ScenarioReader, load_scenario, parsed
 from agent.backends.synthetic.machines import TOPOLOGIES, MachineType
@@ -26,6 +27,7 @@ from agent.commands.simulate.simulated_site import (
     build_nodes,
     build_site,
 )
+from agent.lib.typed_yaml import YamlFile
 from agent.lib.wording import UserError, shown
 
 SITE = ("nodes", "nodes_per_rack", "topology", "scenario", "nodes_per_job", "rack_budget", "cluster", "fault")
@@ -103,28 +105,28 @@ Keys = Mapping[str, object]
 
 def read_site(path: Path) -> SimulatedSite:
     """Return the site of a file. Raises ScenarioError."""
-    return SiteReader(str(path), path.parent).site(parsed(path))
+    return SiteReader(parsed(path), path.parent).site()
 
 
 class SiteReader(ScenarioReader):
     """Reads one site. All methods raise ScenarioError."""
 
-    def __init__(self, file: str, folder: Path) -> None:
-        """`file` stands in the messages; scenarios that are files are looked for in `folder`."""
+    def __init__(self, file: YamlFile, folder: Path) -> None:
+        """Scenarios that are files are looked for in `folder`."""
         super().__init__(file)
         self._folder = folder
         self._scenarios: dict[tuple[str, str], Scenario] = {}
 
-    def site(self, raw: object) -> SimulatedSite:
+    def site(self) -> SimulatedSite:
         """Return the whole site."""
         known = ("description", "cluster", "seed", "topology", "scenario", "nodes_per_job", "racks", "jobs", "faults")
-        keys = self.mapping(raw, "", known, ("racks",))
+        keys = self.mapping(self.file.raw, "", known, ("racks",))
         cluster = str(self.value(keys, "cluster", "", Parameter(text, "sim")))
         if not _LABEL.fullmatch(cluster):
             self.fail("cluster", f"{shown(cluster)} is no name of a cluster; give letters, digits, dots and dashes")
         seed = self.seed(keys)
         drafts, racks, planned = build_nodes(self._racks(keys))
-        places = NodeSelectors(self, drafts, racks)
+        places = NodeSelectors(self.fail, drafts, racks)
         jobs = enumerate(self.sequence(keys.get("jobs"), "jobs"))
         spans = [self._placed_job(each, f"jobs[{number}]", places) for number, each in jobs]
         width = int(self.number(keys, "nodes_per_job", "", Parameter(whole(1, MOST_NODES), 1.0)))
@@ -205,11 +207,9 @@ class SiteReader(ScenarioReader):
             span.append((draft, len(draft.jobs) - 1))
         return span
 
-    def _placed_fault(self, raw: object, path: str, places: NodeSelectors) -> Iterator[Outage]:
+    def _placed_fault(self, raw: Any, path: str, places: NodeSelectors) -> Iterator[Outage]:
         """Yield a fault at the nodes that it names. Some take whole nodes from the site: these are given back."""
-        if not isinstance(raw, dict):
-            self.fail(path, f"expected a mapping of keys, found {shown(raw)}")
-        kind = str(self.value(raw, "kind", path, Parameter(choice((*_LOSSES, *FAULTS)), None)))
+        kind = self.kind(raw, path, (*_LOSSES, *FAULTS))
         drafts = places.find(raw, path)
         rest = {key: value for key, value in raw.items() if key not in ("node", "rack")}
         if kind in _LOSSES:

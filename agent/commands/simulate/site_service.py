@@ -29,6 +29,7 @@ from agent.daemon.service import GARBAGE, hurry
 from agent.lib import logs
 from agent.lib.progress import Progress
 from agent.lib.threads import CLOSING_SECONDS, Threads
+from agent.lib.typed_yaml import YamlFile
 from agent.lib.wording import UserError
 from agent.wiring.web_serving import Protection
 from exporters.listeners import open_listeners
@@ -92,7 +93,7 @@ def describe(arguments: argparse.Namespace) -> SimulatedSite:
     """Return the site of the file, or that of the options. Raises UserError."""
     try:
         if arguments.file is None:
-            return SiteReader("the command line", Path()).site(document(arguments))
+            return SiteReader(YamlFile("the command line", ScenarioError, document(arguments)), Path()).site()
         said = [name for name in (*SITE, "seed") if getattr(arguments, name) is not None]
         if said:
             option = said[0].replace("_", "-")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from agent.lib.wording import nearest
 from alerts.promql.aggregations import Grouping
 from alerts.promql.labels import METRIC_NAME, Matcher
 from alerts.promql.syntax import tree_checks
@@ -194,10 +195,7 @@ class Grammar:
                 at, f'function "{name}" is not enabled: it is experimental in Prometheus, and not supported here'
             )
         if name not in SIGNATURES:
-            import difflib  # for who made a mistake only
-
-            near = difflib.get_close_matches(name, SIGNATURES, 1, 0.75)
-            raise FlawError(at, f'unknown function with name "{name}"' + (f"; did you mean {near[0]}?" if near else ""))
+            raise FlawError(at, f'unknown function with name "{name}"{nearest(name, SIGNATURES)}')
         node = FunctionCall(name, tuple(arguments), at, SIGNATURES[name].gives)
         self._note(tree_checks.check_call(node))
         return node

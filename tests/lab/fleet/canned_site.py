@@ -19,6 +19,8 @@ from typing import NamedTuple
 from agent.commands.simulate.site_pages import NodePage
 from agent.commands.simulate.site_reader import SiteReader
 from agent.commands.simulate.site_service import make_nodes
+from agent.lib.typed_yaml import YamlFile
+from agent.lib.wording import UserError
 from exporters.encoder import Format
 
 RACK = 4
@@ -54,7 +56,7 @@ class CannedSite:
     def __init__(self, nodes: int, address: str, plan: Plan) -> None:
         self._plan = plan
         self._began = time.time()
-        site = SiteReader("the scale study", Path()).site(SITE)
+        site = SiteReader(YamlFile("the scale study", UserError, SITE), Path()).site()
         self._pages = [NodePage(node, "lean") for node in make_nodes(site, INTERVAL_SECONDS, int(self._began))]
         self._texts: list[bytes] = []
         self._sampled = -1

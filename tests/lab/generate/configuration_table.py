@@ -12,7 +12,10 @@ from agent.config.reading import SchemaField, entries
 from tests.lab.generate import marked
 
 _TYPES = {str: "text", bool: "true, false", int: "a whole number", float: "a number"}
-_UNITS = {Notation.LIMIT: "power, apparent power or current", Notation.NUMBERS: "numbers to numbers"}
+_UNITS = {
+    **dict.fromkeys((Notation.LIMIT, Notation.LIMITS), "power, apparent power or current"),
+    Notation.NUMBERS: "numbers to numbers",
+}
 
 
 def table() -> str:

@@ -110,8 +110,8 @@ def use_dashboard(data: bytes, folder: Path) -> None:
 
 
 TARGETS = (
-    Target("config", ("agent/config/reading.py", "agent/config/quantities.py", "agent/lib/yamltree.py"), use_config,
-           (), (ConfigError,), files=("tests/lib/every-key.yaml",), seconds=4.0),
+    Target("config", ("agent/config/reading.py", "agent/config/quantities.py", "agent/lib/typed_yaml.py",
+           "agent/lib/yamltree.py"), use_config, (), (ConfigError,), files=("tests/lib/every-key.yaml",), seconds=4.0),
     Target("rule-files", ("alerts/rulefile.py", "alerts/yamlnodes.py"), use_rules, (), (RuleFileError,),
            files=("tests/lib/site.rules.yml",), named=True, seconds=6.0),
     Target("rule-tests", ("alerts/unittests/unit_test_file.py", "alerts/unittests/notation.py"), use_tests, (),
