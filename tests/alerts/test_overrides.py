@@ -82,13 +82,6 @@ def test_every_alert_of_the_name_gets_what_is_overridden_and_keeps_the_rest() ->
     assert (group.name, group.interval, group.limit, group.query_offset) == ("heat", 5.0, 9, 1.0)
 
 
-def test_a_query_that_is_known_only_when_the_alert_fires_is_refused() -> None:
-    with pytest.raises(
-        OverrideError, match=r"override\.Hot\.annotations\.n: template: column 4: the text of the query"
-    ):
-        changed({"Hot": Override(annotations={"n": "{{ query $labels.n }}"})})
-
-
 def test_zero_overrides_a_duration_and_none_does_not() -> None:
     (first, _) = alerts(changed({"Hot": Override(hold=0.0)}), "Hot")
     assert (first.terms.hold, first.terms.keep) == (0.0, 60.0)
@@ -124,51 +117,48 @@ def test_a_threshold_that_only_one_alert_of_the_name_has_changes_that_one() -> N
     assert second.expression == "gpu:t:max > 95"
 
 
+def replaced(query: str, thresholds: dict[float, float]) -> AlertingRule:
+    """An alert of this query with these thresholds."""
+    text = f"groups: [{{name: g, rules: [{{alert: A, expr: {query!r}}}]}}]".replace("\\'", "''")
+    (file,) = apply([rulefile.parse(text, "f")], (), {"A": Override(thresholds=thresholds)}, default_step=60.0)
+    (rule,) = alerts(file, "A")
+    return rule
+
+
 @pytest.mark.parametrize(
-    ("query", "old", "new", "expected"),
+    ("query", "thresholds", "expected"),
     [
-        ("a > 1e8", 1e8, 2e9, "a > 2000000000"),
-        ("a > 0x1f", 31.0, 32.0, "a > 32"),
-        ("a > 017", 15.0, 16.0, "a > 16"),
-        ("a > 1_000", 1000.0, 2000.0, "a > 2000"),
-        ("a > .5", 0.5, 0.4, "a > 0.4"),
-        ("a > 5.", 5.0, 6.0, "a > 6"),
-        ("a > 5e-3", 0.005, 0.001, "a > 0.001"),
-        ("a - 5 > -5", 5.0, 7.0, "a - 7 > -7"),
-        ("a ^ 2 > 3", 2.0, -2.0, "a ^ (-2) > 3"),
-        ("a > 3 and b > 4", 3.0, 4.0, "a > 4 and b > 4"),
-        ("sum_over_time(a[5m:1m]) > 5", 5.0, 6.0, "sum_over_time(a[5m:1m]) > 6"),
-        ("sum_over_time(a[300:60] offset 300) > 300", 300.0, 6.0, "sum_over_time(a[300:60] offset 300) > 6"),
-        ("a offset -300 > 300", 300.0, 6.0, "a offset -300 > 6"),
-        ("a > 5m + 300 > Inf", 300.0, 6.0, "a > 5m + 6 > Inf"),
-        ('{"a 5", b="5"} > 5', 5.0, 6.0, '{"a 5", b="5"} > 6'),
-        ("a5:5 > 5 # 5", 5.0, 6.0, "a5:5 > 6 # 5"),
-        ("""a{b="5",c=~'5|6',d!=`5`} > 5""", 5.0, 6.0, """a{b="5",c=~'5|6',d!=`5`} > 6"""),
-        ("quantile(0.5, a) > 0.5", 0.5, 0.6, "quantile(0.6, a) > 0.6"),
+        ("a > 1e8", {1e8: 2e9}, "a > 2000000000"),
+        ("a > 0x1f", {31.0: 32.0}, "a > 32"),
+        ("a > 017", {15.0: 16.0}, "a > 16"),
+        ("a > 1_000", {1000.0: 2000.0}, "a > 2000"),
+        ("a > .5", {0.5: 0.4}, "a > 0.4"),
+        ("a > 5.", {5.0: 6.0}, "a > 6"),
+        ("a > 5e-3", {0.005: 0.001}, "a > 0.001"),
+        ("a - 5 > -5", {5.0: 7.0}, "a - 7 > -7"),
+        ("a ^ 2 > 3", {2.0: -2.0}, "a ^ (-2) > 3"),
+        ("a > 3 and b > 4", {3.0: 4.0}, "a > 4 and b > 4"),
+        ("sum_over_time(a[5m:1m]) > 5", {5.0: 6.0}, "sum_over_time(a[5m:1m]) > 6"),
+        ("sum_over_time(a[300:60] offset 300) > 300", {300.0: 6.0}, "sum_over_time(a[300:60] offset 300) > 6"),
+        ("a offset -300 > 300", {300.0: 6.0}, "a offset -300 > 6"),
+        ("a > 5m + 300 > Inf", {300.0: 6.0}, "a > 5m + 6 > Inf"),
+        ('{"a 5", b="5"} > 5', {5.0: 6.0}, '{"a 5", b="5"} > 6'),
+        ("a5:5 > 5 # 5", {5.0: 6.0}, "a5:5 > 6 # 5"),
+        ("""a{b="5",c=~'5|6',d!=`5`} > 5""", {5.0: 6.0}, """a{b="5",c=~'5|6',d!=`5`} > 6"""),
+        ("quantile(0.5, a) > 0.5", {0.5: 0.6}, "quantile(0.6, a) > 0.6"),
+        ("a > 1 < 2", {1.0: 2.0, 2.0: 1.0}, "a > 2 < 1"),  # at once, and never twice
     ],
 )
 def test_what_is_a_number_of_a_query_is_replaced_where_it_stands(
-    query: str, old: float, new: float, expected: str
+    query: str, thresholds: dict[float, float], expected: str
 ) -> None:
-    text = f"groups: [{{name: g, rules: [{{alert: A, expr: {query!r}}}]}}]".replace("\\'", "''")
-    (file,) = apply([rulefile.parse(text, "f")], (), {"A": Override(thresholds={old: new})}, default_step=60.0)
-    (rule,) = alerts(file, "A")
+    rule = replaced(query, thresholds)
     assert (rule.expression, rule.query.text) == (expected, expected)
-
-
-def test_several_thresholds_are_replaced_at_once_and_never_twice() -> None:
-    text = "groups: [{name: g, rules: [{alert: A, expr: 'a > 1 < 2'}]}]"
-    override = Override(thresholds={1.0: 2.0, 2.0: 1.0})
-    (file,) = apply([rulefile.parse(text, "f")], (), {"A": override}, default_step=60.0)
-    assert alerts(file, "A")[0].expression == "a > 2 < 1"
 
 
 @given(st.floats(min_value=0, allow_nan=False, allow_infinity=False), st.floats(allow_nan=False))
 def test_any_number_can_take_the_place_of_any_other(old: float, new: float) -> None:
-    text = f"groups: [{{name: g, rules: [{{alert: A, expr: 'vector({old!r})'}}]}}]"
-    override = Override(thresholds={old: new})
-    (file,) = apply([rulefile.parse(text, "f")], (), {"A": override}, default_step=60.0)
-    (sample,) = alerts(file, "A")[0].query.evaluate(Storage(), 0.0)
+    (sample,) = replaced(f"vector({old!r})", {old: new}).query.evaluate(Storage(), 0.0)
     assert sample.value == new
 
 
@@ -215,6 +205,8 @@ WRONG: list[tuple[dict[str, Override], tuple[str, ...], str]] = [
     ({"Hot": Override(expr="")}, (), "override.Hot.expr: "),
     ({"Hot": Override(labels={"team": "{{ $value"})}, (), "override.Hot.labels.team: template: "),
     ({"Hot": Override(annotations={"n": "{{ query `up ==` }}"})}, (), "override.Hot.annotations.n: template: query: "),
+    ({"Hot": Override(annotations={"n": "{{ query $labels.n }}"})}, (),
+     "override.Hot.annotations.n: template: column 4: the text of the query"),
     ({"Hot": Override(labels={"__name__": "c"})}, (), "override.Hot.labels: '__name__' is not a valid label"),
     ({"Hot": Override(labels={"severity": "info", "team": ""})}, (),
      "override.Hot.labels: the alerts at lines 9 and 17 of /etc/coldplate/heat.yml would have the same labels; keep"),
@@ -233,9 +225,8 @@ def test_what_cannot_be_applied_is_reported_with_its_key_and_remedy(
 
 
 def test_a_query_without_numbers_says_so() -> None:
-    text = "groups: [{name: g, rules: [{alert: A, expr: a == b}]}]"
     with pytest.raises(OverrideError, match="the query has no number 1; it has none; override expr instead"):
-        apply([rulefile.parse(text, "f")], (), {"A": Override(thresholds={1.0: 2.0})}, default_step=60.0)
+        replaced("a == b", {1.0: 2.0})
 
 
 def test_thresholds_of_the_shipped_pack_can_be_tuned() -> None:

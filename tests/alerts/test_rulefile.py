@@ -128,16 +128,10 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "seconds", "shown"),
     [
-        ("0", 0, "0s"),
-        ("5m", 300, "5m"),
-        ("90s", 90, "1m30s"),
-        ("1h30m", 5400, "1h30m"),
-        ("1500ms", 1.5, "1s500ms"),
-        ("14d", 1209600, "2w"),
-        ("90d", 7776000, "90d"),
-        ("1y1d", 31622400, "366d"),
+        ("0", 0, "0s"), ("5m", 300, "5m"), ("90s", 90, "1m30s"), ("1h30m", 5400, "1h30m"), ("1500ms", 1.5, "1s500ms"),
+        ("14d", 1209600, "2w"), ("90d", 7776000, "90d"), ("1y1d", 31622400, "366d"),
     ],
-)
+)  # fmt: skip
 def test_durations_are_read_and_shown_as_prometheus_does(text: str, seconds: float, shown: str) -> None:
     assert durations.parse(text) == seconds
     assert durations.show(seconds) == shown

