@@ -71,12 +71,6 @@ def hot(last: int) -> Run:
     return run
 
 
-def test_an_alert_lives_through_its_phases() -> None:
-    run = Run(ruleset(HOT))
-    assert run.rounds(0, 20, HOT_NODE) == ["0: pending", "10: firing"]
-    assert run.rounds(21, 25, COOL_NODE) == ["21: resolved"]
-
-
 def test_a_rule_is_evaluated_from_the_round_on_in_which_its_series_appear() -> None:
     run = Run(ruleset(HOT))
     assert run.rounds(0, 9, {("other", "0"): 90.0}) == []
