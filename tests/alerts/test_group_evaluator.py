@@ -1,14 +1,19 @@
-"""Groups at work: order, staleness, limits, and what a failure costs."""
+"""Groups at work, the life of an alert, and which alert inhibits another."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from agent.model import Phase
+from agent.model import Alert, GroupReport, Labels, Phase, RuleReport, Transition
 from alerts import rulefile
 from alerts.group_evaluator import GroupEvaluator, TemplateContext
+from alerts.inhibition import Inhibition, InhibitRule, find_causes, mark, parse, shipped
+from alerts.lifecycle import AlertRecord, Condition, Holds, RuleTiming, Silence, step
 from alerts.promql import Storage, compile_query, make_labels
 
 
@@ -181,3 +186,191 @@ def test_after_a_restart_series_that_a_rule_of_the_group_wrote_and_no_longer_wri
     put(storage, 2, x=3)
     rules.evaluate(storage, 2)
     assert bool(ask(f'{name}{{gpu="gone"}}', 2)) is not ends
+
+
+HOLDS = Holds((("alertname", "A"),), 1.0)
+CLEAR, FAILED = Silence.CLEAR, Silence.FAILED
+T0 = 1_700_000_000.0
+
+
+@dataclass
+class Life:
+    """An alert that is stepped through conditions, one each `interval` seconds."""
+
+    terms: RuleTiming
+    interval: float = 1.0
+    start: float = T0
+    record: AlertRecord | None = None
+    ticks: int = 0
+    transitions: list[Transition] = field(default_factory=list)
+
+    def see(self, condition: Condition, count: int = 1) -> Life:
+        for _ in range(count):
+            now = self.start + self.ticks * self.interval
+            self.record, transition = step(self.record, condition, now, self.terms)
+            self.ticks += 1
+            if transition is not None:
+                self.transitions.append(transition)
+        return self
+
+    @property
+    def phase(self) -> Phase | None:
+        return self.record.alert.phase if self.record else None
+
+    @property
+    def story(self) -> list[tuple[Phase | None, Phase, float]]:
+        return [(each.before, each.alert.phase, round(each.at - self.start, 3)) for each in self.transitions]
+
+
+def life(hold: float = 0, keep: float = 0, interval: float = 1.0) -> Life:
+    return Life(RuleTiming("A", hold, keep), interval)
+
+
+def test_fractions_of_seconds_do_not_delay_by_rounding() -> None:
+    """300.1 - 0.1 is less than 300 in binary."""
+    alert = life(hold=0.3, interval=0.1)
+    alert.start = 0.1
+    assert alert.see(HOLDS, 4).phase is Phase.FIRING
+
+
+def test_a_firing_alert_resolves_and_is_remembered_for_fifteen_minutes() -> None:
+    alert = life(interval=60).see(HOLDS).see(CLEAR)
+    assert alert.story[-1] == (Phase.FIRING, Phase.RESOLVED, 60)
+    assert alert.see(CLEAR, 15).phase is Phase.RESOLVED
+    assert alert.see(CLEAR).record is None
+    assert len(alert.transitions) == 2
+
+
+def test_a_resolved_alert_that_holds_again_is_a_new_incident() -> None:
+    alert = life(hold=2).see(HOLDS, 3).see(CLEAR).see(HOLDS)
+    assert alert.story[-1] == (Phase.RESOLVED, Phase.PENDING, 4)
+    assert alert.record is not None
+    assert alert.record.alert.active_at == T0 + 4
+    assert alert.record.alert.fired_at is None
+
+
+def test_value_and_annotations_are_refreshed_and_the_start_is_not() -> None:
+    alert = life(hold=5).see(HOLDS).see(Holds(HOLDS.labels, 7.0, {"summary": "hot"}))
+    assert alert.record is not None
+    assert (alert.record.alert.value, alert.record.alert.annotations) == (7.0, {"summary": "hot"})
+    assert alert.record.alert.active_at == T0
+
+
+def test_a_longer_for_after_a_reload_has_to_be_served() -> None:
+    alert = life(hold=1).see(HOLDS, 3)
+    alert.terms = RuleTiming("A", 5)
+    assert alert.see(HOLDS).story[-1] == (Phase.FIRING, Phase.PENDING, 3)
+    assert alert.see(HOLDS, 2).phase is Phase.FIRING
+
+
+CONDITIONS = st.lists(st.sampled_from([HOLDS, CLEAR, FAILED]), max_size=60)
+SPANS = st.integers(0, 8)
+
+
+def lived(conditions: list[Condition], hold: int, keep: int, start: float = T0) -> Life:
+    alert = Life(RuleTiming("A", hold, keep), start=start)
+    for condition in conditions:
+        alert.see(condition)
+    return alert
+
+
+@given(CONDITIONS, SPANS, SPANS, st.integers(-(10**12), 10**12))
+def test_the_time_of_day_changes_nothing(conditions: list[Condition], hold: int, keep: int, shift: int) -> None:
+    moved = lived(conditions, hold, keep, start=T0 + shift / 1000)
+    assert moved.story == lived(conditions, hold, keep).story
+
+
+@given(CONDITIONS, SPANS, SPANS)
+def test_a_failed_evaluation_changes_nothing(conditions: list[Condition], hold: int, keep: int) -> None:
+    record: AlertRecord | None = None
+    for tick, condition in enumerate(conditions):
+        after, transition = step(record, condition, T0 + tick, RuleTiming("A", hold, keep))
+        if condition is FAILED:
+            assert after is record
+            assert transition is None
+        record = after
+
+
+RULES = parse("""
+inhibit_rules:
+- source_matchers: ['alertname="Lost"']
+  target_matchers: ['alertname=~"Gpu.+|Lost"', 'severity!="none"']
+  equal: [instance, gpu]
+- source_matchers: ['alertname="Down"']
+  target_matchers: ['alertname=~"Gpu.+"', 'alertname!~"GpuXid"']
+  equal: [rack]
+""")
+
+
+def labels(name: str, **more: str) -> Labels:
+    return tuple(sorted({"alertname": name, **more}.items()))
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "is_inhibited"),
+    [
+        (labels("Lost", gpu="1"), labels("GpuHot", gpu="1"), True),
+        (labels("Lost", gpu="1"), labels("GpuHot", gpu="2"), False),
+        (labels("Lost", gpu="1"), labels("GpuHot"), False),
+        (labels("Lost"), labels("GpuHot"), True),  # what both lack is equal
+        (labels("Lost", gpu="1"), labels("GpuHot", gpu="1", severity="none"), False),
+        (labels("Lost", gpu="1"), labels("Lost", gpu="1", severity="info"), False),  # both match both sides
+        (labels("Lost", gpu="1"), labels("PortDown", gpu="1"), False),
+        (labels("Down", gpu="1"), labels("GpuHot", gpu="2"), True),
+        (labels("Down"), labels("GpuXid"), False),
+        (labels("Down", rack="r1"), labels("GpuHot"), True),  # by a label that the agent adds
+        (labels("Down", rack="r2"), labels("GpuHot"), False),
+    ],
+)
+def test_an_alert_is_inhibited_by_another_with_the_same_labels(
+    source: Labels, target: Labels, is_inhibited: bool
+) -> None:
+    found = find_causes([target, source], RULES, (("rack", "r1"),))
+    assert found == ({target: source} if is_inhibited else {})
+
+
+def test_one_alert_inhibits_nothing() -> None:
+    assert find_causes([labels("Lost")], RULES) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("{}", "inhibit_rules: is missing"),
+        ("inhibit_rules: [1]", r"inhibit_rules\[0\]: needs the lists"),
+        ("inhibit_rules: [{source_matchers: ['a=\"b\"'], target_matchers: [], equal: []}]", r"\[0\].target_matchers"),
+        ("inhibit_rules: [{source_matchers: [a], target_matchers: ['a=\"b\"'], equal: []}]", r"\[0\].source_matchers"),
+    ],
+)
+def test_a_rule_that_is_wrong_is_named(text: str, place: str) -> None:
+    with pytest.raises(ValueError, match=place):
+        parse(text)
+
+
+def alert(name: str, phase: Phase = Phase.FIRING, **more: str) -> Alert:
+    return Alert(name, labels(name, **more), phase, 1.0, 0.0)
+
+
+def test_only_alerts_that_fire_inhibit_and_the_causes_follow_them() -> None:
+    inhibition, hot = Inhibition(RULES), alert("GpuHot", gpu="1")
+    inhibition.update([hot, alert("Lost", Phase.PENDING, gpu="1")])
+    assert inhibition.causes == {}
+    inhibition.update([hot, alert("Lost", gpu="1")])
+    assert inhibition.causes.keys() == {hot.labels}
+    inhibition.update([hot])
+    assert inhibition.causes == {}
+
+
+def test_a_report_names_the_cause_of_each_inhibited_alert() -> None:
+    hot, lost = alert("GpuHot", gpu="1"), alert("Lost", gpu="1")
+    rules = (RuleReport("GpuHot", True, "x", alerts=(hot,)), RuleReport("Lost", True, "x", alerts=(lost,)))
+    report = GroupReport("g", "f", 1.0, rules=rules)
+    assert mark(report, {}) is report
+    marked = mark(report, find_causes([hot.labels, lost.labels], RULES))
+    assert [each.inhibited_by for rule in marked.rules for each in rule.alerts] == ["Lost", ""]
+
+
+def test_the_shipped_rules_are_read() -> None:
+    rules = shipped()
+    assert len(rules) > 20
+    assert all(isinstance(rule, InhibitRule) and rule.source and rule.target for rule in rules)

@@ -1,8 +1,10 @@
-"""What a configuration changes in rule files: exactly what it says, or an error that names the key and the remedy."""
+"""Which rule files a configuration names, and what it changes in them; an error names the key and the remedy."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from alerts.group_evaluator import GroupEvaluator
 from alerts.overrides import OverrideError, apply
 from alerts.promql import Storage, compile_query, make_labels
 from alerts.promql.query import number_literals
-from alerts.rulefile import AlertingRule, RuleFile
+from alerts.rulefile import AlertingRule, RuleFile, RuleFileError, TooManyRulesError
 
 TEXT = """
 groups:
@@ -82,13 +84,6 @@ def test_every_alert_of_the_name_gets_what_is_overridden_and_keeps_the_rest() ->
     assert (group.name, group.interval, group.limit, group.query_offset) == ("heat", 5.0, 9, 1.0)
 
 
-def test_a_query_that_is_known_only_when_the_alert_fires_is_refused() -> None:
-    with pytest.raises(
-        OverrideError, match=r"override\.Hot\.annotations\.n: template: column 4: the text of the query"
-    ):
-        changed({"Hot": Override(annotations={"n": "{{ query $labels.n }}"})})
-
-
 def test_zero_overrides_a_duration_and_none_does_not() -> None:
     (first, _) = alerts(changed({"Hot": Override(hold=0.0)}), "Hot")
     assert (first.terms.hold, first.terms.keep) == (0.0, 60.0)
@@ -124,51 +119,48 @@ def test_a_threshold_that_only_one_alert_of_the_name_has_changes_that_one() -> N
     assert second.expression == "gpu:t:max > 95"
 
 
+def replaced(query: str, thresholds: dict[float, float]) -> AlertingRule:
+    """An alert of this query with these thresholds."""
+    text = f"groups: [{{name: g, rules: [{{alert: A, expr: {query!r}}}]}}]".replace("\\'", "''")
+    (file,) = apply([rulefile.parse(text, "f")], (), {"A": Override(thresholds=thresholds)}, default_step=60.0)
+    (rule,) = alerts(file, "A")
+    return rule
+
+
 @pytest.mark.parametrize(
-    ("query", "old", "new", "expected"),
+    ("query", "thresholds", "expected"),
     [
-        ("a > 1e8", 1e8, 2e9, "a > 2000000000"),
-        ("a > 0x1f", 31.0, 32.0, "a > 32"),
-        ("a > 017", 15.0, 16.0, "a > 16"),
-        ("a > 1_000", 1000.0, 2000.0, "a > 2000"),
-        ("a > .5", 0.5, 0.4, "a > 0.4"),
-        ("a > 5.", 5.0, 6.0, "a > 6"),
-        ("a > 5e-3", 0.005, 0.001, "a > 0.001"),
-        ("a - 5 > -5", 5.0, 7.0, "a - 7 > -7"),
-        ("a ^ 2 > 3", 2.0, -2.0, "a ^ (-2) > 3"),
-        ("a > 3 and b > 4", 3.0, 4.0, "a > 4 and b > 4"),
-        ("sum_over_time(a[5m:1m]) > 5", 5.0, 6.0, "sum_over_time(a[5m:1m]) > 6"),
-        ("sum_over_time(a[300:60] offset 300) > 300", 300.0, 6.0, "sum_over_time(a[300:60] offset 300) > 6"),
-        ("a offset -300 > 300", 300.0, 6.0, "a offset -300 > 6"),
-        ("a > 5m + 300 > Inf", 300.0, 6.0, "a > 5m + 6 > Inf"),
-        ('{"a 5", b="5"} > 5', 5.0, 6.0, '{"a 5", b="5"} > 6'),
-        ("a5:5 > 5 # 5", 5.0, 6.0, "a5:5 > 6 # 5"),
-        ("""a{b="5",c=~'5|6',d!=`5`} > 5""", 5.0, 6.0, """a{b="5",c=~'5|6',d!=`5`} > 6"""),
-        ("quantile(0.5, a) > 0.5", 0.5, 0.6, "quantile(0.6, a) > 0.6"),
+        ("a > 1e8", {1e8: 2e9}, "a > 2000000000"),
+        ("a > 0x1f", {31.0: 32.0}, "a > 32"),
+        ("a > 017", {15.0: 16.0}, "a > 16"),
+        ("a > 1_000", {1000.0: 2000.0}, "a > 2000"),
+        ("a > .5", {0.5: 0.4}, "a > 0.4"),
+        ("a > 5.", {5.0: 6.0}, "a > 6"),
+        ("a > 5e-3", {0.005: 0.001}, "a > 0.001"),
+        ("a - 5 > -5", {5.0: 7.0}, "a - 7 > -7"),
+        ("a ^ 2 > 3", {2.0: -2.0}, "a ^ (-2) > 3"),
+        ("a > 3 and b > 4", {3.0: 4.0}, "a > 4 and b > 4"),
+        ("sum_over_time(a[5m:1m]) > 5", {5.0: 6.0}, "sum_over_time(a[5m:1m]) > 6"),
+        ("sum_over_time(a[300:60] offset 300) > 300", {300.0: 6.0}, "sum_over_time(a[300:60] offset 300) > 6"),
+        ("a offset -300 > 300", {300.0: 6.0}, "a offset -300 > 6"),
+        ("a > 5m + 300 > Inf", {300.0: 6.0}, "a > 5m + 6 > Inf"),
+        ('{"a 5", b="5"} > 5', {5.0: 6.0}, '{"a 5", b="5"} > 6'),
+        ("a5:5 > 5 # 5", {5.0: 6.0}, "a5:5 > 6 # 5"),
+        ("""a{b="5",c=~'5|6',d!=`5`} > 5""", {5.0: 6.0}, """a{b="5",c=~'5|6',d!=`5`} > 6"""),
+        ("quantile(0.5, a) > 0.5", {0.5: 0.6}, "quantile(0.6, a) > 0.6"),
+        ("a > 1 < 2", {1.0: 2.0, 2.0: 1.0}, "a > 2 < 1"),  # at once, and never twice
     ],
 )
 def test_what_is_a_number_of_a_query_is_replaced_where_it_stands(
-    query: str, old: float, new: float, expected: str
+    query: str, thresholds: dict[float, float], expected: str
 ) -> None:
-    text = f"groups: [{{name: g, rules: [{{alert: A, expr: {query!r}}}]}}]".replace("\\'", "''")
-    (file,) = apply([rulefile.parse(text, "f")], (), {"A": Override(thresholds={old: new})}, default_step=60.0)
-    (rule,) = alerts(file, "A")
+    rule = replaced(query, thresholds)
     assert (rule.expression, rule.query.text) == (expected, expected)
-
-
-def test_several_thresholds_are_replaced_at_once_and_never_twice() -> None:
-    text = "groups: [{name: g, rules: [{alert: A, expr: 'a > 1 < 2'}]}]"
-    override = Override(thresholds={1.0: 2.0, 2.0: 1.0})
-    (file,) = apply([rulefile.parse(text, "f")], (), {"A": override}, default_step=60.0)
-    assert alerts(file, "A")[0].expression == "a > 2 < 1"
 
 
 @given(st.floats(min_value=0, allow_nan=False, allow_infinity=False), st.floats(allow_nan=False))
 def test_any_number_can_take_the_place_of_any_other(old: float, new: float) -> None:
-    text = f"groups: [{{name: g, rules: [{{alert: A, expr: 'vector({old!r})'}}]}}]"
-    override = Override(thresholds={old: new})
-    (file,) = apply([rulefile.parse(text, "f")], (), {"A": override}, default_step=60.0)
-    (sample,) = alerts(file, "A")[0].query.evaluate(Storage(), 0.0)
+    (sample,) = replaced(f"vector({old!r})", {old: new}).query.evaluate(Storage(), 0.0)
     assert sample.value == new
 
 
@@ -215,6 +207,8 @@ WRONG: list[tuple[dict[str, Override], tuple[str, ...], str]] = [
     ({"Hot": Override(expr="")}, (), "override.Hot.expr: "),
     ({"Hot": Override(labels={"team": "{{ $value"})}, (), "override.Hot.labels.team: template: "),
     ({"Hot": Override(annotations={"n": "{{ query `up ==` }}"})}, (), "override.Hot.annotations.n: template: query: "),
+    ({"Hot": Override(annotations={"n": "{{ query $labels.n }}"})}, (),
+     "override.Hot.annotations.n: template: column 4: the text of the query"),
     ({"Hot": Override(labels={"__name__": "c"})}, (), "override.Hot.labels: '__name__' is not a valid label"),
     ({"Hot": Override(labels={"severity": "info", "team": ""})}, (),
      "override.Hot.labels: the alerts at lines 9 and 17 of /etc/coldplate/heat.yml would have the same labels; keep"),
@@ -233,9 +227,8 @@ def test_what_cannot_be_applied_is_reported_with_its_key_and_remedy(
 
 
 def test_a_query_without_numbers_says_so() -> None:
-    text = "groups: [{name: g, rules: [{alert: A, expr: a == b}]}]"
     with pytest.raises(OverrideError, match="the query has no number 1; it has none; override expr instead"):
-        apply([rulefile.parse(text, "f")], (), {"A": Override(thresholds={1.0: 2.0})}, default_step=60.0)
+        replaced("a == b", {1.0: 2.0})
 
 
 def test_thresholds_of_the_shipped_pack_can_be_tuned() -> None:
@@ -255,3 +248,139 @@ def test_thresholds_of_the_shipped_pack_can_be_tuned() -> None:
     assert "[5m]) > 200000000" in rules["InfinibandCongestion"].expression
     assert "GpuXidInfo" not in rules
     assert "gpu:xid_errors:changed2m" in rules
+
+
+RULES = "groups: [{{name: {name}, rules: [{{alert: A, expr: up}}]}}]"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "sub[1]").mkdir()
+    for name in ("a.yml", "b.yml", "sub[1]/c.yml"):
+        (tmp_path / name).write_text(RULES.format(name=Path(name).stem))
+    return tmp_path
+
+
+def test_builtin_is_the_shipped_pack_in_the_order_of_its_names() -> None:
+    found = packs.find("builtin", Path("/nowhere"))
+    assert found == packs.builtin_files()
+    assert [path.name for path in found] == sorted(path.name for path in found)
+    assert {"thermal.yml", "agent.yml"} <= {path.name for path in found}
+    assert all(path.is_file() for path in found)
+
+
+def test_advice_is_shipped_and_loaded_only_by_its_name() -> None:
+    assert [path.name for path in packs.find("advice", Path("/nowhere"))] == ["advice.yml"]
+    assert {path.name for path in packs.shipped_files()} - {path.name for path in packs.builtin_files()} == {
+        "advice.yml"
+    }
+    assert [Path(file.path).stem for file in packs.load_all(["advice"], None, 60.0)] == ["advice"]
+
+
+def test_an_entry_is_relative_to_the_configuration_and_may_be_a_pattern(folder: Path) -> None:
+    assert packs.find("a.yml", folder) == [folder / "a.yml"]
+    assert packs.find("*.yml", folder) == [folder / "a.yml", folder / "b.yml"]
+    assert packs.find(f"{folder}/[b].yml", Path("/nowhere")) == [folder / "b.yml"]
+    assert packs.find("*.yml", folder / "sub[1]") == [folder / "sub[1]" / "c.yml"]
+    assert packs.find("sub[1]/c.yml", folder) == [folder / "sub[1]" / "c.yml"]
+
+
+def test_without_a_configuration_file_an_entry_is_relative_to_where_one_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    assert packs.find("a.*", None) == [Path("a.yml")]
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("none.yml", r"'none.yml' matches no file \(.*/none.yml\); name a rule file, a pattern such as 'rules/\*.yml'"),
+        ("*.yaml", r"'\*.yaml' matches no file"),
+        ("sub*", r"'sub\*' matches no file"),
+        ("sub[1]", r"'sub\[1\]' is a directory; name its files, such as 'sub\[1\]/\*.yml'"),
+        ("bultin", r"'builtin' or 'advice'"),
+        *((entry, "matches no file") for entry in ("x" * 300, "x" * 5000, "a\0b", "[", "a/b/c", "../" * 50 + "none")),
+    ],
+)
+def test_an_entry_that_names_no_file_is_an_error(folder: Path, entry: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        packs.load_all(["builtin", entry], folder, 60.0)
+
+
+def test_a_file_that_several_entries_name_is_loaded_once(folder: Path) -> None:
+    (folder / "link.yml").symlink_to(folder / "a.yml")
+    loaded = packs.load_all(["b.yml", "*.yml", str(folder / "a.yml")], folder, 60.0)
+    assert [file.groups[0].name for file in loaded] == ["b", "a"]
+    assert [file.path for file in loaded] == [str(folder / "b.yml"), str(folder / "a.yml")]
+
+
+def test_the_problems_of_all_files_are_reported_at_once(folder: Path) -> None:
+    (folder / "x.yml").write_text("groups: 7")
+    (folder / "y.yml").write_text("groups: [{name: g, intervall: 1m}]")
+    with pytest.raises(RuleFileError) as caught:
+        packs.load_all(["*.yml"], folder, 60.0)
+    assert [Path(each.file).name for each in caught.value.problems] == ["x.yml", "y.yml"]
+
+
+def test_the_default_step_is_that_of_subqueries_without_one(folder: Path) -> None:
+    (folder / "a.yml").write_text("groups: [{name: g, rules: [{record: r, expr: 'sum_over_time(vector(1)[1m:])'}]}]")
+    (file,) = packs.load_all(["a.yml"], folder, 15.0)
+    (sample,) = file.groups[0].rules[0].query.evaluate(Storage(), 60.0)
+    assert sample.value == 4.0
+
+
+def test_an_entry_that_is_not_a_regular_file_is_reported_as_what_it_is(folder: Path) -> None:
+    os.mkfifo(folder / "fifo.yml")
+    (folder / "broken.yml").symlink_to("nowhere")
+    for entry, problem in (("fifo.yml", "is a FIFO, not a file"), ("broken.yml", "cannot be read: No such file")):
+        with pytest.raises(RuleFileError, match=problem):
+            packs.load_all([entry], folder, 1.0)
+
+
+def rules(name: str, count: int) -> str:
+    each = ", ".join(f"{{alert: A{number}, expr: up > {number}}}" for number in range(count))
+    return f"groups: [{{name: {name}, rules: [{each}]}}]"
+
+
+def test_the_rules_of_a_site_are_counted_over_its_files_and_beside_the_shipped_ones(folder: Path) -> None:
+    (folder / "a.yml").write_text(rules("a", 300))
+    (folder / "b.yml").write_text(rules("b", 200))
+    shipped = sum(file.rule_count for file in packs.load_all(["builtin", "advice"], None, 1.0))
+    loaded = packs.load_all(["builtin", "advice", "?.yml"], folder, 1.0)
+    assert sum(file.rule_count for file in loaded) == shipped + 500
+    (folder / "b.yml").write_text(rules("b", 201))
+    with pytest.raises(TooManyRulesError) as caught:
+        packs.load_all(["?.yml", "builtin"], folder, 1.0)
+    assert str(caught.value) == (
+        f"{folder}/b.yml:1: here the rules of this site exceed 500, the most on a node; "
+        "give the rest to a Prometheus server"
+    )
+
+
+def test_the_words_of_a_sites_rules_are_counted_too(folder: Path) -> None:
+    for name in "ab":
+        row = " + ".join(["up"] * 4000)
+        each = ", ".join(f"{{record: r{number}, expr: {row}}}" for number in range(3))
+        (folder / f"{name}.yml").write_text(f"groups: [{{name: {name}, rules: [{each}]}}]")
+    assert packs.load_all(["a.yml"], folder, 1.0)
+    with pytest.raises(
+        TooManyRulesError, match=r"b\.yml:1: here the rules of this site exceed 40000 words and signs, "
+    ):
+        packs.load_all(["?.yml"], folder, 1.0)
+
+
+def test_of_too_many_problems_in_many_files_not_all_are_reported(folder: Path) -> None:
+    for number in range(20):
+        (folder / f"bad{number}.yml").write_text("groups: [" + "{nam: x}, " * 40 + "]")
+    with pytest.raises(RuleFileError) as caught:
+        packs.load_all(["bad*.yml"], folder, 1.0)
+    assert 50 <= len(caught.value.problems) <= 102
+
+
+def test_too_many_files_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packs, "MOST_FILES", 1)
+    with pytest.raises(ValueError, match="matches more than 1 files; use a narrower pattern"):
+        packs.find("*.yml", folder)
+    with pytest.raises(ValueError, match="2 files; the limit is 1"):
+        packs.load_all(["a.yml", "b.yml"], folder, 1.0)

@@ -1,14 +1,21 @@
-"""A rule file that cannot be used says where, why, and what to do; one that can is what it says."""
+"""A rule file that cannot be used says why; one that can is what it says; the notation of tests; runbook links."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
+from agent import cli
+from agent.config.reading import parse
+from agent.config.schema import ConfigError
+from agent.wiring.alerting import load_files
 from alerts import durations, rulefile
-from alerts.rulefile import AlertingRule, RecordingRule, RuleFileError
+from alerts.promql import is_stale
+from alerts.rulefile import AlertingRule, RecordingRule, RuleFile, RuleFileError, load
 from alerts.template import RenderError, Root
+from alerts.unittests import notation
 
 RULE = "groups:\n- name: g\n  rules:\n  - alert: Hot\n    expr: t > 80\n"
 
@@ -128,16 +135,10 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "seconds", "shown"),
     [
-        ("0", 0, "0s"),
-        ("5m", 300, "5m"),
-        ("90s", 90, "1m30s"),
-        ("1h30m", 5400, "1h30m"),
-        ("1500ms", 1.5, "1s500ms"),
-        ("14d", 1209600, "2w"),
-        ("90d", 7776000, "90d"),
-        ("1y1d", 31622400, "366d"),
+        ("0", 0, "0s"), ("5m", 300, "5m"), ("90s", 90, "1m30s"), ("1h30m", 5400, "1h30m"), ("1500ms", 1.5, "1s500ms"),
+        ("14d", 1209600, "2w"), ("90d", 7776000, "90d"), ("1y1d", 31622400, "366d"),
     ],
-)
+)  # fmt: skip
 def test_durations_are_read_and_shown_as_prometheus_does(text: str, seconds: float, shown: str) -> None:
     assert durations.parse(text) == seconds
     assert durations.show(seconds) == shown
@@ -198,3 +199,140 @@ def test_long_texts_of_rules_count_too() -> None:
     text += f"  - {{alert: long, expr: b, annotations: {{x: '{'x' * 50_000}'}}}}\n" * 25
     with pytest.raises(RuleFileError, match="exceed 40000 words and signs"):
         rulefile.parse(text, "f")
+
+
+READ = {
+    "1 2.5 -3": [1, 2.5, -3],
+    "1x3": [1, 1, 1, 1],
+    "1x0": [1],
+    "1+2x3": [1, 3, 5, 7],
+    "10-5x2 +7": [10, 5, 0, 7],
+    "-1-1x1": [-1, -2],
+    "_ 1 _x2 2": [None, 1, None, None, 2],
+    "_x0 3": [3],
+    ".5x1 1.e3x1 1e2+1e1x1": [0.5, 0.5, 1000, 1000, 100, 110],
+    "0x2": [0, 0, 0],
+    "inf -Inf +INF": [math.inf, -math.inf, math.inf],
+    "1\n\t2": [1, 2],
+    "": [],
+}
+
+
+@pytest.mark.parametrize("text", READ)
+def test_values_are_expanded(text: str) -> None:
+    assert list(notation.values(text)) == READ[text]
+
+
+def test_steps_add_up_with_their_rounding() -> None:
+    assert list(notation.values("0+0.1x3"))[3] == 0.1 + 0.1 + 0.1 != 0.3
+
+
+def test_stale_is_the_marker_and_nan_is_a_value() -> None:
+    stale, nan = notation.values("stale NaN")
+    assert stale is not None
+    assert nan is not None
+    assert is_stale(stale)
+    assert math.isnan(nan)
+    assert not is_stale(nan)
+
+
+@pytest.mark.parametrize(
+    "text", ["NaNx2", "stalex2", "1 x5", "1+1", "1--1x2", "1_000", "5m", "1x2x3", "1,2", "1x-1", "x"]
+)
+def test_what_promtool_cannot_read_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is invalid|is not a value"):
+        notation.values(text)
+
+
+def test_native_histograms_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="native histograms are not supported"):
+        notation.values("{{schema:1}}")
+
+
+def test_samples_are_made_as_they_are_read() -> None:
+    for text in ("1x99999999999", "0+1x99999999999", "_x99999999999 stale"):
+        assert notation.values(text).count > 99_999_999_999
+    with pytest.raises(ValueError, match="makes too many samples"):
+        notation.values("1x" + "9" * 19)
+
+
+METRICS = {
+    "m": (("__name__", "m"),),
+    'm{b="2",a="1"}': (("__name__", "m"), ("a", "1"), ("b", "2")),
+    'm{a="1",}': (("__name__", "m"), ("a", "1")),
+    '{__name__="m"}': (("__name__", "m"),),
+    '{a="}"}': (("a", "}"),),
+    r'm{a="x\"y\\\n"}': (("__name__", "m"), ("a", 'x"y\\\n')),
+    "m{a='it\\'s \"q\"', b=`\\raw`}": (("__name__", "m"), ("a", 'it\'s "q"'), ("b", "\\raw")),
+    'm{a=""}': (("__name__", "m"),),
+    "job:m:sum{}": (("__name__", "job:m:sum"),),
+}
+
+
+@pytest.mark.parametrize("text", METRICS)
+def test_a_series_is_read(text: str) -> None:
+    assert notation.series(text) == METRICS[text]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1m", 'm{a=~"b"}', "m{a}", 'm{a="b" c="d"}', 'm{a="b"', 'm {a="b"}', 'm{__name__="x"}']
+)
+def test_what_is_not_a_series_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a series|is not a label|set twice"):
+        notation.series(text)
+
+
+BASE = "https://docs.example/gpu/runbooks"
+
+
+def links(files: tuple[RuleFile, ...]) -> dict[str, str]:
+    rules = (rule for file in files for group in file.groups for rule in group.rules)
+    return {rule.name: dict(rule.annotations)["runbook_url"].source for rule in rules if isinstance(rule, AlertingRule)}
+
+
+def configured(text: str, folder: Path = Path()) -> dict[str, str]:
+    return links(load_files(parse(text, "c.yaml"), folder))
+
+
+def test_without_an_address_the_agents_show_their_runbooks() -> None:
+    found = configured("rules: {}")
+    assert found["GpuLost"] == "http://{{ $labels.instance }}/runbooks/GpuLost"
+    assert found["RackPowerHigh"].endswith('http://{{ . | first | label "instance" }}{{ end }}/runbooks/RackPowerHigh')
+
+
+@pytest.mark.parametrize("base", [BASE, f"{BASE}/"])
+def test_with_an_address_every_alert_of_the_pack_leads_there(base: str) -> None:
+    found = configured(f"rules: {{runbook_base: '{base}'}}")
+    assert len(found) > 50
+    assert found == {name: f"{BASE}/{name}" for name in found}
+
+
+def test_what_a_server_loads_says_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["render", "rules", "--output", str(tmp_path), "--runbook-base", BASE]) == 0
+    rendered = links(tuple(load(path) for path in tmp_path.glob("*.yml")))
+    assert rendered == configured(f"rules: {{runbook_base: '{BASE}'}}")
+
+
+def test_links_of_others_stay(tmp_path: Path) -> None:
+    urls = {"Own": "https://wiki.example/runbooks/Own", "Bare": "/runbooks/Bare", "Text": "see the wiki", "None": ""}
+    rules = "".join(
+        f"  - {{alert: {name}, expr: up, annotations: {{runbook_url: '{url}'}}}}\n" for name, url in urls.items()
+    )
+    (tmp_path / "own.yml").write_text(f"groups:\n- name: own\n  rules:\n{rules}")
+    found = configured(f"rules: {{files: [own.yml], runbook_base: '{BASE}'}}", tmp_path)
+    assert found == {**urls, "Bare": f"{BASE}/Bare"}
+
+
+def test_an_override_is_the_last_word() -> None:
+    own = "override: {GpuHot: {annotations: {runbook_url: 'https://wiki.example/hot'}}}"
+    assert configured(f"rules: {{runbook_base: '{BASE}', {own}}}")["GpuHot"] == "https://wiki.example/hot"
+
+
+@pytest.mark.parametrize(
+    "wrong", ["docs.example", "ftp://docs.example", "https://a b", "https://a/{{ 1 }}", "https://a?b", ""]
+)
+def test_an_address_that_is_none_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ConfigError, match=r"rules\.runbook_base"):
+        parse(f"rules: {{runbook_base: '{wrong}'}}", "c.yaml")
+    assert cli.main(["render", "rules", "--output", "/nowhere/x", "--runbook-base", wrong]) == 2
+    assert "--runbook-base" in capsys.readouterr().err

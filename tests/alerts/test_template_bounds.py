@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -13,6 +17,7 @@ from alerts.promql.labels import LimitError
 from alerts.template import Element, RenderError, Root, TemplateError, compile_template
 from alerts.template.template_functions import FUNCTIONS
 from alerts.template.values import DEEPEST_NESTING
+from tests.promql.regexes import Patterns, texts
 from tests.stack import far_down
 
 ROOT = Root(
@@ -156,53 +161,80 @@ def test_a_template_that_uses_too_much_fails(template: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("literal", "text"),
-    [('"\\a\\x41\\101\\u00e9"', "\aAAé"), ('"\\xc3\\xa9"', "é"), ('"a\\"b"', 'a"b'), ('"é"', "é"), ("`\\n`", "\\n")],
-)
-def test_a_text_has_the_escapes_of_go(literal: str, text: str) -> None:
-    assert rendered("{{ " + literal + " }}") == text
+    ("action", "text"),
+    [
+        ('"\\a\\x41\\101\\u00e9"', "\aAAé"), ('"\\xc3\\xa9"', "é"), ('"a\\"b"', 'a"b'), ('"é"', "é"),
+        ("`\\n`", "\\n"),
+        ('"a\\xffb"', "a\ufffdb"), ('len "\\xff"', "1"), ('printf "%x" "\\xff"', "ff"),  # a byte that is no character
+        ('printf "%c%c" 55296 65', "\N{REPLACEMENT CHARACTER}A"),  # half a pair of surrogates
+        ('printf "%' + "9" * 5000 + 'd" 1', "%!(NOVERB)%!(EXTRA int=1)"),
+        ('printf "%1000000000d" 1', "%!(NOVERB)%!(EXTRA int=1)"),
+        ('printf "%.' + "0" * 5000 + '1f" 1.26', "1.3"),  # leading zeros make no width
+    ],
+    ids=lambda text: text[:20],
+)  # fmt: skip
+def test_texts_and_widths_are_read_as_go_reads_them(action: str, text: str) -> None:
+    assert rendered("{{ " + action + " }}") == text
 
 
 @pytest.mark.parametrize(
     ("constant", "words"),
     [('"\\q"', "unknown escape sequence"), ('"\\ud800"', "invalid Unicode code point"),
-     ('"\\\'"', "unknown escape sequence"), ("9" * 20, "overflows a 64-bit integer; write a float")],
+     ('"\\\'"', "unknown escape sequence"), ("9" * 20, "overflows a 64-bit integer; write a float"),
+     ("1e999", "overflows a 64-bit float"), ("-1e999", "overflows a 64-bit float"), ("1__0.5", "is not a number")],
 )  # fmt: skip
 def test_a_constant_that_go_refuses_is_refused(constant: str, words: str) -> None:
     with pytest.raises(TemplateError, match=words):
         compile_template("{{ " + constant + " }}")
 
 
-def test_a_byte_that_is_not_a_character_is_shown_as_one_that_is_missing() -> None:
-    assert rendered('{{ "a\\xffb" }}{{ len "\\xff" }}{{ printf "%x" "\\xff" }}') == "a\ufffdb1ff"
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        *((f'printf "{verb}" 1001 1', "is wider than 1000") for verb in ("%1001d", "%.1001f", "%1000000d", "%*d")),
+        *((f"humanizeTimestamp {value}", "overflows int64") for value in ("1e300", "-1e300", "1e308", "9.3e9")),
+    ],
+)
+def test_a_width_beyond_a_thousand_and_a_time_beyond_the_calendar_are_errors(action: str, words: str) -> None:
+    with pytest.raises(RenderError, match=words):
+        rendered("{{ " + action + " }}")
 
 
-@pytest.mark.parametrize("constant", ["1e999", "-1e999", "1__0.5"])
-def test_a_float_that_go_cannot_hold_is_refused(constant: str) -> None:
-    with pytest.raises(TemplateError, match=r"overflows a 64-bit float|is not a number"):
-        compile_template("{{ " + constant + " }}")
+COUNT = 60
 
 
-@pytest.mark.parametrize("verb", ["%1001d", "%.1001f", "%1000000d", "%*d"])
-def test_a_width_beyond_a_thousand_is_an_error_of_its_alert(verb: str) -> None:
-    with pytest.raises(RenderError, match="is wider than 1000"):
-        rendered('{{ printf "' + verb + '" 1001 1 }}')
+def literal(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-@pytest.mark.parametrize("verb", ["%" + "9" * 5000 + "d", "%1000000000d"])
-def test_a_width_that_go_does_not_read_is_ignored(verb: str) -> None:
-    assert rendered('{{ printf "' + verb + '" 1 }}') == "%!(NOVERB)%!(EXTRA int=1)"
+def template(pattern: str, replacement: str, given: list[str]) -> str:
+    """One template that holds an expression against many texts."""
+    regex, by = literal(pattern), literal(replacement)
+    held = map(literal, given)
+    return "".join(f"[{{{{ match {regex} {each} }}}} {{{{ reReplaceAll {regex} {by} {each} }}}}]" for each in held)
 
 
-def test_leading_zeros_make_no_width() -> None:
-    assert rendered('{{ printf "%.' + "0" * 5000 + '1f" 1.25 }}') in ("1.2", "1.3")
-
-
-@pytest.mark.parametrize("value", ["1e300", "-1e300", "1e308", "9.3e9"])
-def test_a_time_beyond_the_calendar_is_an_error_of_its_alert(value: str) -> None:
-    with pytest.raises(RenderError, match="overflows int64"):
-        rendered("{{ humanizeTimestamp " + value + " }}")
-
-
-def test_half_a_pair_of_surrogates_is_never_printed() -> None:
-    assert rendered('{{ printf "%c%c" 55296 65 }}') == "\N{REPLACEMENT CHARACTER}A"
+def test_generated_expressions_in_templates_print_what_promtool_prints(
+    tmp_path: Path, promtool: Callable[..., tuple[int, str]]
+) -> None:
+    given = [text for text in texts(2, 120) if "\r" not in text][::3]
+    patterns = Patterns(2, named=False)
+    annotations: dict[str, str] = {}
+    expected: dict[str, str] = {}
+    for _ in range(4 * COUNT):
+        if len(annotations) == COUNT:
+            break
+        name, text = f"a{len(annotations)}", template(patterns.one(), patterns.replacement(), given)
+        compiled = compile_template(text)
+        if compiled.unwise:
+            continue  # what is no expression is compared in tests/promql
+        expected[name] = compiled.render(Root({}, 1.0, {}, ""), lambda _: [])
+        annotations[name] = text
+    assert len(annotations) == COUNT
+    rule = {"alert": "A", "expr": "vector(1)", "annotations": annotations}
+    (tmp_path / "r.yml").write_text(yaml.safe_dump({"groups": [{"name": "g", "rules": [rule]}]}))
+    case = {"eval_time": "0s", "alertname": "A", "exp_alerts": [{"exp_annotations": expected}]}
+    test = {"rule_files": ["r.yml"], "tests": [{"interval": "1m", "alert_rule_test": [case]}]}
+    (tmp_path / "t.yml").write_text(yaml.safe_dump(test))
+    status, told = promtool("test", tmp_path / "t.yml")
+    assert status == 0, told

@@ -1,4 +1,4 @@
-"""What an alert says of the two minutes before it: which steps count, in which words, and the nearest first."""
+"""What an alert says of the two minutes before it, and that it is told once and kept."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 
 from agent.catalogue import BY_NAME
 from agent.model import Alert, Backend, Entity, Frame, Framer, Gpu, IbPort, Labels, Node, NvLink, Phase, Reading, Series
+from alerts import alert_state
+from alerts.changes import ANNOTATION
 from alerts.changes.change_journal import (
     KEPT_SECONDS,
     LEVELS,
@@ -19,6 +21,9 @@ from alerts.changes.change_journal import (
     ChangeJournal,
 )
 from alerts.changes.explanation import MOST_TOLD, explain
+from alerts.engine import RuleEngine, Ruleset
+from tests.engine.conftest import Node as HandmadeNode
+from tests.engine.conftest import later, ruleset
 
 GPU_0, GPU_3 = Gpu("0", "GPU-0"), Gpu("3", "GPU-3")
 PORT = IbPort("mlx5_3", "1")
@@ -129,16 +134,18 @@ def test_what_flaps_is_told_once_a_minute() -> None:
     assert len(list(told.journal.between(BEGAN, BEGAN + 200))) <= 60 / QUIET_SECONDS + 1
 
 
-def test_the_same_of_several_parts_is_told_together() -> None:
-    others: dict[Key, float] = {("coldplate_gpu_up", Gpu(str(each), f"GPU-{each}"), ()): 1.0 for each in range(4)}
+@pytest.mark.parametrize(
+    ("name", "parts", "words"),
+    [
+        ("coldplate_gpu_up", [Gpu(str(each), f"GPU-{each}") for each in range(4)], "GPUs 0-3: not answering"),
+        ("coldplate_nvlink_up", [NvLink(GPU_3, each) for each in range(2)], "NVLinks of GPU 3: down"),
+    ],
+)
+def test_the_same_of_several_parts_is_told_together(name: str, parts: list[Entity], words: str) -> None:
+    """Links are counted, and so are the GPUs that they are of."""
+    others: dict[Key, float] = {(name, each, ()): 1.0 for each in parts}
     told = Told().seconds(0, 100, others).seconds(101, 101, dict.fromkeys(others, 0.0))
-    assert "22:01:41Z GPUs 0-3: not answering (" in told.of(101, 110)
-
-
-def test_links_are_counted_and_so_are_the_gpus_that_they_are_of() -> None:
-    links: dict[Key, float] = {("coldplate_nvlink_up", NvLink(GPU_3, each), ()): 1.0 for each in range(2)}
-    told = Told().seconds(0, 100, links).seconds(101, 101, dict.fromkeys(links, 0.0))
-    assert "22:01:41Z NVLinks of GPU 3: down (" in told.of(101, 110)
+    assert f"22:01:41Z {words} (" in told.of(101, 110)
 
 
 def test_what_is_forgotten_is_not_claimed() -> None:
@@ -220,3 +227,68 @@ def test_a_frame_without_anything_watched_costs_nothing_and_says_nothing() -> No
         BEGAN,
     )
     assert list(journal.between(0, BEGAN)) == []
+
+
+HOT = "{alert: Hot, expr: t > 80, for: 10s, annotations: {summary: 'at {{ $value }}'}}"
+OWN = "{alert: Hot, expr: t > 80, annotations: {changes: mine}}"
+HOT_NODE = {("t", "0"): 90.0}
+
+
+class Explained:
+    """An engine whose explanations are numbered, so that each is seen to be asked for once."""
+
+    def __init__(self, rules: str | Ruleset) -> None:
+        self.asked: list[Alert] = []
+        self._node = HandmadeNode()
+        found = ruleset(rules) if isinstance(rules, str) else rules
+        self.engine = RuleEngine(found, (), later(0), explain=self._explain)
+
+    def _explain(self, alert: Alert, now: float) -> str:
+        self.asked.append(alert)
+        return f"story {len(self.asked)} at {now - later(0).wall:.0f}"
+
+    def rounds(self, first: int, last: int, hot: bool = True) -> Explained:
+        for second in range(first, last + 1):
+            snapshot = self._node.snapshot(HOT_NODE if hot else {("t", "0"): 20.0}, later(second))
+            self.engine.round(snapshot, later(second))
+        return self
+
+    @property
+    def alert(self) -> Alert:
+        (found,) = [record.alert for _, _, record in self.engine.remembered()]
+        return found
+
+
+def test_an_alert_that_fires_is_explained_once_and_keeps_it_until_it_is_over() -> None:
+    run = Explained(HOT).rounds(0, 9)
+    assert run.alert.phase is Phase.PENDING and ANNOTATION not in run.alert.annotations
+    run.rounds(10, 30)
+    assert dict(run.alert.annotations) == {"summary": "at 90", ANNOTATION: "story 1 at 10"}
+    assert run.rounds(31, 31, hot=False).alert.annotations[ANNOTATION] == "story 1 at 10"
+    assert run.alert.phase is Phase.RESOLVED
+
+
+def test_the_next_incident_has_an_explanation_of_its_own() -> None:
+    run = Explained(HOT).rounds(0, 20).rounds(21, 25, hot=False).rounds(26, 40)
+    assert run.alert.annotations[ANNOTATION] == "story 2 at 36"
+
+
+def test_a_restart_keeps_it() -> None:
+    run = Explained(HOT).rounds(0, 12)
+    content = alert_state.encode(run.engine.time(later(12)), "devices", run.engine.remembered())
+    after = Explained(HOT)
+    after.engine.restore(alert_state.decode(content), later(14))
+    assert after.rounds(14, 20).alert.annotations[ANNOTATION] == "story 1 at 10"
+    assert after.asked == []
+
+
+def test_a_reload_keeps_it() -> None:
+    run = Explained(HOT).rounds(0, 12)
+    run.engine.reload(ruleset(HOT.replace("at {{", "now at {{")), later(13))
+    assert dict(run.rounds(13, 20).alert.annotations) == {"summary": "now at 90", ANNOTATION: "story 1 at 10"}
+
+
+def test_a_rule_with_an_annotation_of_that_name_keeps_its_own() -> None:
+    run = Explained(OWN).rounds(0, 5)
+    assert dict(run.alert.annotations) == {ANNOTATION: "mine"}
+    assert run.asked == []

@@ -41,16 +41,9 @@ def rules(tmp_path: Path) -> Path:
 def test_the_commands_are_listed_without_one_and_by_help() -> None:
     """Without one, the list is short, and the status is that of a mistake."""
     bare, asked, option, one, spelled, version, unknown = warm.commands(
-        [
-            [],
-            ["help"],
-            ["--help"],
-            ["help", "rules", "check"],
-            ["rules", "check", "--help"],
-            ["version"],
-            ["help", "onec"],
-        ]
-    )
+        [each.split() for each in (
+            "", "help", "--help", "help rules check", "rules check --help", "version", "help onec")]
+    )  # fmt: skip
     assert (bare.status, bare.output) == (2, b"")
     listing = make_parser().format_commands()
     assert listing in bare.error.decode() and listing in option.output.decode()
@@ -101,8 +94,6 @@ MISTAKES = [
     ("run --log.level loud", "coldplate run: argument --log.level: ", "debug, info, warn"),
     ("once extra", "coldplate once: unexpected argument 'extra'", "see coldplate once --help"),
     ("status", "coldplate: argument COMMAND: invalid choice 'status'; choose from ", "check, "),
-    ("pase", "coldplate: argument COMMAND: invalid choice 'pase'; choose from ", "check, "),
-    ("run --log.level verbose", "coldplate run: argument --log.level: invalid choice 'verbose'; choose", "debug, info"),
     ("version x", "coldplate: argument COMMAND: invalid choice 'version'", "choose from"),
 ]
 

@@ -1,17 +1,31 @@
-"""A configuration that cannot be used is refused with file, line, key and remedy."""
+"""A configuration that cannot be used is refused with its place and remedy; the default file and its defaults."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
+from dataclasses import fields
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.config.reading import load, parse
-from agent.config.schema import Config, ConfigError
+from agent import cli
+from agent.config.default_file import default_file
+from agent.config.reading import KeyEntry, entries, load, parse
+from agent.config.schema import Config, ConfigError, LoginConfig
+from agent.lib.http_target import HttpLogin
+from agent.rack.rack_options import RackOptions
+from agent.sampler.schedule import Settings
+from agent.wiring.command_line import CommandLineOptions
+from agent.wiring.logins import LOGIN, login_of
+from agent.wiring.reconfiguration import keys_for_a_restart, rack_options
+from agent.wiring.sources import load_settings
+from tests.each import for_each
+from tests.lab.generate import configuration_table
 
 
 def refusal(text: str) -> str:
@@ -234,25 +248,17 @@ def test_apparent_power_counts_by_the_power_factor_beside_it_and_power_does_not(
     assert (rack.power_budget, rack.feeds) == (20_000.0, {"a": 40_000.0})
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"nowhere\.yaml: cannot be read: No such file or directory"):
-        load(tmp_path / "nowhere.yaml")
-    binary = tmp_path / "binary.yaml"
-    binary.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match="not UTF-8"):
-        load(binary)
-
-
 def test_the_remedy_for_a_file_is_given_once_and_the_default_file_need_not_exist(tmp_path: Path) -> None:
-    def refused(path: Path) -> str:
+    def refused(path: Path, must_exist: bool = False) -> str:
         with pytest.raises(ConfigError) as caught:
-            load(path, must_exist=False)
+            load(path, must_exist=must_exist)
         return str(caught.value)
 
     assert load(tmp_path / "nowhere.yaml", must_exist=False) == Config()
     (tmp_path / "binary.yaml").write_bytes(b"a: \xff")
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     another = "; give another file with --config.file"
+    assert "nowhere.yaml: cannot be read: No such file or directory" in refused(tmp_path / "nowhere.yaml", True)
     assert refused(tmp_path) == f"{tmp_path}: is a directory, not a file; name a file in it"
     assert refused(tmp_path / "binary.yaml").endswith("save it as UTF-8")
     assert (
@@ -282,3 +288,82 @@ def test_any_value_under_any_section_is_accepted_or_refused(section: str, key: s
         parse(yaml.safe_dump({section: value}), "c.yaml")
     except ConfigError as error:
         assert str(error).startswith("c.yaml")
+
+
+ROOT = Path(__file__).resolve().parents[2]
+KEYS = [each for each in entries() if each.field.key is not None]
+
+
+def uncommented(text: str) -> str:
+    """With every key in force: a key's line begins with # and no space behind it."""
+    return re.sub(r"^( *)#(?! )|^( *)#(?=  )", r"\1\2", text, flags=re.MULTILINE)
+
+
+def test_the_document_and_the_default_file_are_current() -> None:
+    document = (ROOT / "docs" / "configuration.md").read_text()
+    assert configuration_table.splice(document) == document, "make generate"
+    assert default_file() == (ROOT / "packaging" / "coldplate.yaml").read_text(), "make generate"
+
+
+def test_the_default_file_changes_nothing() -> None:
+    assert parse(default_file(), "coldplate.yaml") == Config()
+
+
+def test_every_key_of_the_default_file_can_be_put_in_force() -> None:
+    text = uncommented(default_file()).replace("devices: auto", "devices: synthetic")
+    text = re.sub(r"class: ul489", "class: electronic", text)
+    found = parse(text, "coldplate.yaml")
+    assert found.rack.breakers["NAME"].long_delay == 8.0
+    assert found.backends.redfish is not None
+    assert found.node.name == "node-1.example"
+    written = {line.strip().partition(":")[0] for line in text.splitlines()}
+    assert {each.field.name for each in entries()} <= written
+
+
+@for_each("each", KEYS)
+def test_a_key_says_what_it_is_for_and_its_default_is_one_that_it_allows(each: KeyEntry) -> None:
+    key, default = each.field.key, each.field.default
+    assert key is not None
+    assert key.what.endswith((".", ","))
+    if default not in (None, msgspec.NODEFAULT):
+        assert key.problem(default) is None
+    if each.field.kind in (int, float) and key.unit is not None:
+        assert key.range or key.unit.name == "LIMIT"
+
+
+def test_a_key_whose_change_needs_a_restart_is_reported_and_the_others_are_not() -> None:
+    before = Config()
+    after = parse(
+        "node: {name: other, rack: r1}\nbackends: {host: false, expected_gpus: 4, estimate: {factor: 2}}\n"
+        "web: {listen: [':1']}\nsampling: {fast: 2s}\nstate_dir: /elsewhere\njobs: {sources: []}\n",
+        "c.yaml",
+    )
+    assert keys_for_a_restart(before, after) == [
+        "node.name",
+        "backends.host",
+        "jobs.sources",
+        "web.listen",
+        "state_dir",
+    ]
+
+
+def test_a_document_without_a_place_for_the_keys_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match="no place for keys; mark it with a line <!-- keys: made by `make generate` -->"
+    ):
+        configuration_table.splice("nothing")
+
+
+def test_the_default_file_is_rendered(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["render", "config-file"]) == 0
+    assert capsys.readouterr().out == default_file()
+
+
+def test_the_sampler_and_the_rack_start_from_the_defaults_of_the_schema() -> None:
+    assert load_settings(Config()) == Settings()
+    assert rack_options(Config(), CommandLineOptions()) == RackOptions()
+
+
+def test_a_login_has_the_keys_of_its_section() -> None:
+    assert {field.name for field in fields(HttpLogin)} == {*LOGIN, "pinned"}
+    assert HttpLogin(**login_of(LoginConfig())) == HttpLogin()

@@ -1,4 +1,4 @@
-"""What every dashboard must be for Grafana to show it as it was meant."""
+"""What every dashboard must be for Grafana to show it as it was meant, and what its harder queries answer."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from agent.model import Node, Unit
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.tree import VectorSelector
 from dashboards.alert_thresholds import PACK, alerts, recorded_series
+from dashboards.queries import BREACH, THROTTLED
 from tests.dashboards.conftest import NAMES, Dashboard, filled, load
+from tests.dashboards.rig import promtool
 
 KNOWN = {"up", "ALERTS"}
 MODERN = {"timeseries", "stat", "bargauge", "gauge", "heatmap", "state-timeline", "table", "text", "row"}
@@ -39,6 +42,16 @@ def _names(tree: Any) -> Iterator[str]:
     elif is_dataclass(tree):
         for each in fields(tree):
             yield from _names(getattr(tree, each.name))
+
+
+def dicts(value: Any) -> Iterator[dict[str, Any]]:
+    """Every mapping of a JSON document."""
+    if isinstance(value, dict):
+        yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from dicts(inner)
 
 
 @every
@@ -186,17 +199,7 @@ def test_a_rack_over_its_budget_is_red_and_no_breach_in_the_future() -> None:
 
 @every
 def test_the_first_threshold_has_no_value_and_the_others_rise(board: Dashboard) -> None:
-    def all_steps(value: Any) -> Iterator[list[dict[str, Any]]]:
-        if isinstance(value, dict):
-            if "steps" in value and "mode" in value and isinstance(value["steps"], list):
-                yield value["steps"]
-            for inner in value.values():
-                yield from all_steps(inner)
-        elif isinstance(value, list):
-            for inner in value:
-                yield from all_steps(inner)
-
-    found = list(all_steps(board.json))
+    found = [each["steps"] for each in dicts(board.json) if "mode" in each and isinstance(each.get("steps"), list)]
     assert len(found) > 10
     for steps in found:
         assert steps[0]["value"] is None
@@ -218,21 +221,10 @@ def test_every_variable_that_is_used_is_defined(board: Dashboard) -> None:
             assert set(_names(parse(filled(matched[1], ANY)))) <= set(BY_NAME)
 
 
-def links_of(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        if str(value.get("url", "")).startswith("/d/"):
-            yield value["url"]
-        for inner in value.values():
-            yield from links_of(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from links_of(inner)
-
-
 @every
 def test_links_lead_to_boards_that_exist_and_carry_variables_that_these_have(board: Dashboard) -> None:
     by_uid = {each.uid: each for each in load().values()}
-    urls = list(links_of(board.json))
+    urls = [each["url"] for each in dicts(board.json) if str(each.get("url", "")).startswith("/d/")]
     assert {url.split("?")[0] for url in urls} >= {f"/d/{uid}" for uid in by_uid if uid != board.uid}
     for url in urls:
         assert not re.search(r"var-(gpu|cluster|datasource)=", url), "in a row about a whole node it would be empty"
@@ -269,3 +261,73 @@ def test_all_eight_gpus_fit_and_a_lost_one_is_first(name: str, title: str) -> No
     rows = 1 + 8
     assert panel["gridPos"]["h"] * 38 - 8 - 40 >= rows * 36
     assert not panel["options"]["footer"]["enablePagination"], "it hides what does not fit"
+
+
+SERIES = {
+    'rack:time_to_breach_seconds:linear5m{rack="rises"}': "300x8",
+    'rack:power_ratio:max{rack="rises"}': "0.9x8",
+    'rack:power_ratio:max{rack="over"}': "1.12x8",
+    'rack:power_ratio:max{rack="falls"}': "0.7x8",
+    'coldplate_gpu_throttle_seconds_total{gpu="0",reason="hw_power_brake"}': "0+16x8",
+    'coldplate_gpu_throttle_seconds_total{gpu="1",reason="hw_power_brake"}': "0+3x8",
+    'coldplate_gpu_throttle_seconds_total{gpu="1",reason="gpu_idle"}': "0+15x8",
+}
+ANSWERS: dict[str, dict[str, float]] = {
+    BREACH: {'{rack="rises"}': 300, '{rack="over"}': 0},
+    THROTTLED: {'{gpu="0",reason="hw_power_brake"}': 1, '{gpu="1",reason="hw_power_brake"}': 0.2},
+}
+
+
+@pytest.mark.parametrize("expr", ANSWERS, ids=("breach", "throttled"))
+def test_a_piece_of_a_query_answers(expr: str, tmp_path: Path) -> None:
+    asked = {
+        "expr": f"round({filled(expr, {'__rate_interval': '1m'})}, 0.001)", "eval_time": "2m",
+        "exp_samples": [{"labels": labels, "value": value} for labels, value in ANSWERS[expr].items()],
+    }  # fmt: skip
+    series = [{"series": name, "values": values} for name, values in SERIES.items()]
+    file = tmp_path / "shares.test.yml"
+    test = {"interval": "15s", "input_series": series, "promql_expr_test": [asked]}
+    file.write_text(json.dumps({"evaluation_interval": "15s", "tests": [test]}))
+    promtool("test", "rules", str(file))
+
+
+def test_no_share_of_time_is_more_than_all_of_it() -> None:
+    """rate() reckons beyond the samples: a GPU that is throttled all the time would be so for 105%."""
+    for board in load().values():
+        for where, expr in board.queries():
+            for name in ("coldplate_gpu_throttle_seconds_total", "coldplate_node_pressure_waiting_seconds_total"):
+                assert expr.count(f"rate({name}") == expr.count(f"clamp_max(rate({name}"), where
+
+
+HISTORY = """
+evaluation_interval: 1m
+tests:
+- interval: 1m
+  input_series:
+  - {{series: 'coldplate_gpu_job_info{{{a}, gpu="0", uuid="G0", job_id="7", mig="0"}}', values: '1x60'}}
+  - {{series: 'coldplate_gpu_job_info{{{a}, gpu="1", uuid="G1", job_id="7", mig="0"}}', values: '1x20 _x40'}}
+  - {{series: 'coldplate_gpu_job_info{{{a}, gpu="2", uuid="G2", job_id="7", mig="0"}}', values: '1x20 _x40'}}
+  - {{series: 'coldplate_gpu_job_info{{{a}, gpu="3", uuid="G3", job_id="8", mig="0"}}', values: '1x20 _x40'}}
+  - {{series: 'coldplate_gpu_up{{{a}, gpu="0", uuid="G0"}}', values: '1x60'}}
+  - {{series: 'coldplate_gpu_up{{{a}, gpu="1", uuid="G1"}}', values: '1x20 0x40'}}
+  - {{series: 'coldplate_gpu_up{{{a}, gpu="2", uuid="G2"}}', values: '1x60'}}
+  - {{series: 'coldplate_gpu_up{{{a}, gpu="3", uuid="G3"}}', values: '1x20 0x40'}}
+  promql_expr_test:
+  - expr: '{state}'
+    eval_time: 50m
+    exp_samples:
+    - {{labels: '{{{a}, gpu="0"}}', value: 1}}
+    - {{labels: '{{{a}, gpu="1"}}', value: 0}}
+"""
+"""GPU 1 was lost while job 7 held it, GPU 2 was given back, GPU 3 was another job's."""
+
+
+def test_a_gpu_that_was_lost_stays_with_the_job_that_held_it_and_one_that_was_given_back_does_not(
+    tmp_path: Path,
+) -> None:
+    (panel,) = (each for each in load()["job"].panels() if each["title"] == "Cause")
+    chosen = {"cluster": ".*", "node": ".*", "gpu": ".*", "job": "7", "__range": "1h"}
+    expr = filled(panel["targets"][0]["expr"], chosen)
+    path = tmp_path / "members.yml"
+    path.write_text(HISTORY.format(a='instance="n"', state=expr.replace("'", "''")))
+    promtool("test", "rules", str(path))

@@ -1,27 +1,32 @@
-"""What the chart has from elsewhere is current, and its values, their schema and their description agree."""
+"""What the chart and the role have from elsewhere is current, and so are their descriptions and compose.yaml."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
 from agent.config.reading import entries
-from tests.deployment.chart_files import CHART, SOURCES, contents
+from tests.deployment import chart_files, role_files
+from tests.deployment.chart_files import CHART, SOURCES
+from tests.deployment.compose_files import COMPOSE, ROOT, in_checkout, mounts, services
 from tests.deployment.config_schema import OF_THE_CHART
+from tests.deployment.role_files import ROLE, VARS, restart_keys
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 
 
 def test_generated_files_are_current() -> None:
-    stale = [name for name, text in contents().items() if not same(CHART / name, text)]
+    stale = [name for name, text in chart_files.contents().items() if not same(CHART / name, text)]
     assert stale == [], "run `make generate`"
     copies = {f"{folder}/{path.name}" for folder in SOURCES for path in (CHART / folder).iterdir()}
-    assert copies <= contents().keys(), "run `make generate`"
+    assert copies <= chart_files.contents().keys(), "run `make generate`"
 
 
 def same(path: Path, text: str) -> bool:
@@ -83,3 +88,116 @@ def reached(schema: dict[str, Any], path: list[str]) -> bool:
             return False
         schema = below
     return True
+
+
+KEYS = {"build", "image", "command", "ports", "volumes", "healthcheck", "depends_on", "environment"}
+FILE = yaml.safe_load((COMPOSE / "compose.yaml").read_text())
+
+
+def test_a_service_has_only_keys_of_the_specification_that_were_checked() -> None:
+    assert FILE.keys() == {"name", "services"}
+    assert services().keys() == {"site", "prometheus", "alertmanager", "grafana"}
+    for name, service in services().items():
+        assert service.keys() <= KEYS, name
+        assert re.fullmatch(r"coldplate|docker\.io/[a-z]+/[a-z]+:v?\d+\.\d+\.\d+", service["image"]), name
+        assert all(isinstance(each, str) for each in service.get("environment", {}).values()), name
+
+
+def test_every_file_that_is_mounted_exists() -> None:
+    for name, service in services().items():
+        assert mounts(service), name
+        assert [str(source) for source in mounts(service).values() if not source.exists()] == [], name
+
+
+def test_every_port_is_of_the_loopback_interface_and_once() -> None:
+    ports = [each for service in services().values() for each in service["ports"]]
+    assert len(set(ports)) == len(ports) == len(services())
+    for each in ports:
+        address, outside, inside = each.split(":")
+        assert address == "127.0.0.1" and outside == inside
+
+
+def test_a_service_waits_only_for_services_that_are_there() -> None:
+    for service in services().values():
+        needed = service.get("depends_on", {})
+        assert set(needed) <= services().keys()
+        for name in needed if isinstance(needed, dict) else ():
+            condition = needed[name]["condition"]
+            assert condition == "service_started" or (
+                condition == "service_healthy" and "healthcheck" in services()[name]
+            )
+
+
+def test_the_image_is_built_from_the_containerfile_and_plays_the_site_that_is_mounted() -> None:
+    site = services()["site"]
+    context = (COMPOSE / site["build"]["context"]).resolve()
+    assert context == ROOT and (context / site["build"]["dockerfile"]).is_file()
+    command, file, *listen = site["command"]
+    assert (command, listen) == ("simulate", ["--web.listen-address", ":19500"])
+    assert in_checkout(site, file) == ROOT / "tests" / "lab" / "demo" / "site.yaml"
+
+
+def test_the_server_finds_its_configuration_rules_site_and_alertmanager() -> None:
+    container = services()["prometheus"]
+    config = yaml.safe_load(in_checkout(container, "/etc/prometheus/prometheus.yml").read_text())
+    for each in config["rule_files"]:
+        path = in_checkout(container, each)
+        assert list(path.parent.glob(path.name)), each
+    (scrape,) = config["scrape_configs"]
+    site = urlsplit(scrape["http_sd_configs"][0]["url"])
+    (target,) = config["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"]
+    for host, port in ((site.hostname, site.port), target.split(":")):
+        assert f"127.0.0.1:{port}:{port}" in services()[host]["ports"]
+
+
+def test_grafana_is_provisioned_with_the_server_and_all_boards() -> None:
+    grafana = services()["grafana"]
+    folder = in_checkout(grafana, "/etc/grafana/provisioning")
+    (source,) = yaml.safe_load((folder / "datasources" / "coldplate.yml").read_text())["datasources"]
+    url = urlsplit(source["url"])
+    assert f"127.0.0.1:{url.port}:{url.port}" in services()[url.hostname]["ports"]
+    (provider,) = yaml.safe_load((folder / "dashboards" / "coldplate.yml").read_text())["providers"]
+    assert in_checkout(grafana, provider["options"]["path"]) == ROOT / "dashboards" / "generated"
+    assert in_checkout(grafana, grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]).is_file()
+
+
+def part(name: str) -> Any:
+    return yaml.safe_load((ROLE / name).read_text())
+
+
+def test_the_list_of_keys_is_current() -> None:
+    assert VARS.read_text() == role_files.contents(), "run `make generate`"
+
+
+def test_every_key_that_needs_a_restart_is_in_the_list() -> None:
+    for entry in entries():
+        if entry.field.key is not None and entry.field.key.restart:
+            assert any(entry.path == each or entry.path.startswith(f"{each}.") for each in restart_keys()), entry.path
+    assert "rack.power_budget" not in restart_keys()
+
+
+def test_every_variable_is_described_and_has_its_default() -> None:
+    options = part("meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    defaults = part("defaults/main.yml")
+    assert list(options) == list(defaults)
+    told = {name: option["default"] for name, option in options.items() if "default" in option}
+    assert told == {name: value for name, value in defaults.items() if name != "coldplate_peers"}
+
+
+def test_tasks_use_no_variable_that_nobody_sets() -> None:
+    texts = [path.read_text() for folder in ("tasks", "handlers", "templates") for path in (ROLE / folder).iterdir()]
+    used = set(re.findall(r"\bcoldplate_\w+", " ".join([*texts, VARS.read_text()])))
+    inside = set(re.findall(r"(?:register: |^ +)(coldplate_\w+)(?=:|$)", "\n".join(texts), re.MULTILINE))
+    known = part("defaults/main.yml").keys() | part("vars/main.yml").keys() | inside | {"coldplate_given"}
+    assert used - known == set()
+    assert part("defaults/main.yml").keys() - used == {"coldplate_rack_group"}  # which another default uses
+
+
+def test_a_handler_is_there_for_each_notification() -> None:
+    notified = {
+        each["notify"]
+        for path in (ROLE / "tasks").iterdir()
+        for each in yaml.safe_load(path.read_text())
+        if "notify" in each
+    }
+    assert notified == {each["name"] for each in part("handlers/main.yml")}

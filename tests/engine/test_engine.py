@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 
 import pytest
 
 from agent.model import Alert, Phase, RuleHealth
 from alerts import alert_state
-from alerts.engine import RuleEngine, Ruleset
+from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.windows import archive
 from tests.engine.conftest import START, Node, later, ruleset
 
@@ -21,20 +22,27 @@ HOT_KEPT = "{alert: Hot, expr: t > 80, for: 10s, keep_firing_for: 20s}"
 class Run:
     """An engine and the node that it judges."""
 
-    def __init__(self, rules: Ruleset, node: Node, at: float = 0.0) -> None:
-        self.node = node
+    def __init__(self, rules: Ruleset, at: float = 0.0) -> None:
+        self.rules = rules
+        self.node = Node()
         self.engine = RuleEngine(rules, TARGET, later(at))
-        self.values: dict[tuple[str, str], float] = {}
         self.clock_step = 0.0
 
     def rounds(self, first: int, last: int, values: Mapping[tuple[str, str], float] | None = None) -> list[str]:
         """Rounds from one second to another, both included; the transitions, as `second: phase`."""
         told = []
         for second in range(first, last + 1):
-            now = later(second, self.clock_step)
-            for done in self.engine.round(self.node.snapshot(values or {}, now), now):
+            for done in self.round(second, values):
                 told += [f"{second}: {each.alert.phase.value}" for each in done.outcome.transitions]
         return told
+
+    def round(self, second: float, values: Mapping[tuple[str, str], float] | None = None) -> list[Evaluation]:
+        now = later(second, self.clock_step)
+        return self.engine.round(self.node.snapshot(values or {}, now), now)
+
+    def each(self, seconds: range, value: Callable[[int], float]) -> list[str]:
+        """Rounds of these seconds, in each of which `t` has the value of that second."""
+        return [told for second in seconds for told in self.rounds(second, second, {("t", "0"): value(second)})]
 
     def alerts(self) -> list[Alert]:
         return [record.alert for _, _, record in self.engine.remembered()]
@@ -44,87 +52,88 @@ class Run:
             alert_state.encode(self.engine.time(later(second)), "devices", self.engine.remembered())
         )
 
+    def restarted(self, ended: float, begins: float, rules: Ruleset | None = None) -> Run:
+        """Another engine with what this one left."""
+        content = archive.encode(self.engine.time(later(ended)), "devices", self.engine.windows.kept())
+        again = Run(rules or self.rules, begins)
+        again.engine.restore_windows(archive.decode(content), later(begins))
+        again.engine.restore(self.saved(ended), later(begins))
+        return again
+
 
 HOT_NODE = {("t", "0"): 90.0}
 COOL_NODE = {("t", "0"): 20.0}
 
 
-def test_an_alert_lives_through_its_phases(node: Node) -> None:
-    run = Run(ruleset(HOT), node)
-    assert run.rounds(0, 20, HOT_NODE) == ["0: pending", "10: firing"]
-    assert run.rounds(21, 25, COOL_NODE) == ["21: resolved"]
+def hot(last: int) -> Run:
+    run = Run(ruleset(HOT))
+    run.rounds(0, last, HOT_NODE)
+    return run
 
 
-def test_a_rule_is_evaluated_from_the_round_on_in_which_its_series_appear(node: Node) -> None:
-    run = Run(ruleset(HOT), node)
+def test_a_rule_is_evaluated_from_the_round_on_in_which_its_series_appear() -> None:
+    run = Run(ruleset(HOT))
     assert run.rounds(0, 9, {("other", "0"): 90.0}) == []
     assert run.rounds(10, 25, HOT_NODE) == ["10: pending", "20: firing"]
 
 
-def test_rules_see_the_labels_that_a_scrape_would_add(node: Node) -> None:
-    run = Run(ruleset(HOT), node)
-    run.rounds(0, 0, HOT_NODE)
+def test_rules_see_the_labels_that_a_scrape_would_add() -> None:
+    run = hot(0)
     own = {"alertname": "Hot", "gpu": "0", "uuid": "GPU-0", "severity": "warning"}
     assert dict(run.alerts()[0].labels) == {**own, "instance": "n:19400", "job": "coldplate"}
 
 
-def test_a_series_that_leaves_the_snapshot_ends_its_alert_at_once(node: Node) -> None:
-    run = Run(ruleset(HOT), node)
-    run.rounds(0, 12, HOT_NODE)
+def test_a_series_that_leaves_the_snapshot_ends_its_alert_at_once() -> None:
+    run = hot(12)
     assert run.rounds(13, 13, {}) == ["13: resolved"]
 
 
-def test_groups_keep_their_intervals_and_take_turns(node: Node) -> None:
+def test_groups_keep_their_intervals_and_take_turns() -> None:
     group = "{{name: {0}, interval: {1}, rules: [{{record: 'r:{0}', expr: '1'}}]}}"
     text = "groups: [" + ", ".join(group.format(*each) for each in (("a", "5s"), ("b", "5s"), ("c", "1s"))) + "]"
-    engine = RuleEngine(ruleset(text), TARGET, START)
+    run = Run(ruleset(text))
     seen: dict[str, list[int]] = {}
     for second in range(20):
-        for done in engine.round(node.snapshot({}, later(second)), later(second)):
+        for done in run.round(second):
             seen.setdefault(done.group.name, []).append(second)
     assert seen["c"] == list(range(20))
     assert seen["a"] == [0, 5, 10, 15]
     assert len(seen["b"]) == 4 and not set(seen["a"]) & set(seen["b"])
 
 
-def test_evaluations_that_were_missed_are_not_caught_up(node: Node) -> None:
+def test_evaluations_that_were_missed_are_not_caught_up() -> None:
     text = "groups: [{name: g, interval: 5s, rules: [{record: r, expr: '1'}]}]"
-    engine = RuleEngine(ruleset(text), TARGET, START)
-    done = [len(engine.round(node.snapshot({}, later(second)), later(second))) for second in (0, 1, 63, 64, 65, 66)]
-    assert done == [1, 0, 1, 0, 1, 0]
+    run = Run(ruleset(text))
+    assert [len(run.round(second)) for second in (0, 1, 63, 64, 65, 66)] == [1, 0, 1, 0, 1, 0]
 
 
-def test_a_page_that_does_not_change_shows_in_the_age_of_the_sample(node: Node) -> None:
-    rules = ruleset("{alert: Stalled, expr: coldplate_sample_age_seconds > 15, for: 5s}")
-    engine = RuleEngine(rules, TARGET, START)
-    snapshot = node.snapshot({}, START)
+def test_a_page_that_does_not_change_shows_in_the_age_of_the_sample() -> None:
+    run = Run(ruleset("{alert: Stalled, expr: coldplate_sample_age_seconds > 15, for: 5s}"))
+    snapshot = run.node.snapshot({}, START)
     told = [
         f"{second}: {each.alert.phase.value}"
         for second in range(40)
-        for done in engine.round(snapshot, later(second))
+        for done in run.engine.round(snapshot, later(second))
         for each in done.outcome.transitions
     ]
     assert told == ["16: pending", "21: firing"]
 
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0, 86_400.0 * 365])
-def test_a_clock_that_is_set_changes_nothing_for_alerts_and_windows(step: float, node: Node) -> None:
+def test_a_clock_that_is_set_changes_nothing_for_alerts_and_windows(step: float) -> None:
     text = f"{HOT}, {{alert: Risen, expr: 'increase(t[20s]) > 5'}}"
-    run = Run(ruleset(text), node)
-    told = []
-    for second in range(40):
-        if second == 5:
-            run.clock_step = step
-        told += run.rounds(second, second, {("t", "0"): 81.0 + second / 2})
-    undisturbed = Run(ruleset(text), node)
-    assert told == [each for s in range(40) for each in undisturbed.rounds(s, s, {("t", "0"): 81.0 + s / 2})]
+    run = Run(ruleset(text))
+    told = run.each(range(5), lambda second: 81.0 + second / 2)
+    run.clock_step = step
+    told += run.each(range(5, 40), lambda second: 81.0 + second / 2)
+    assert told == Run(ruleset(text)).each(range(40), lambda second: 81.0 + second / 2)
     assert "10: firing" in told
     since = {alert.rule: alert.active_at for alert in run.alerts()}
     assert since["Hot"] == pytest.approx(START.wall + step, abs=1)
 
 
-def test_a_clock_that_is_slewed_is_followed_without_a_jump_of_time(node: Node) -> None:
-    run = Run(ruleset(HOT), node)
+def test_a_clock_that_is_slewed_is_followed_without_a_jump_of_time() -> None:
+    run = Run(ruleset(HOT))
     told = []
     for second in range(20):
         run.clock_step = -0.04 * second
@@ -132,9 +141,9 @@ def test_a_clock_that_is_slewed_is_followed_without_a_jump_of_time(node: Node) -
     assert told == ["0: pending", "10: firing"]
 
 
-def test_a_rule_that_fails_affects_only_itself_and_keeps_its_alerts(node: Node) -> None:
+def test_a_rule_that_fails_affects_only_itself_and_keeps_its_alerts() -> None:
     twice = "{alert: Twice, expr: 't * on () group_left () u'}"
-    run = Run(ruleset(f"{twice}, {HOT}"), node)
+    run = Run(ruleset(f"{twice}, {HOT}"))
     run.rounds(0, 12, {**HOT_NODE, ("u", "0"): 1.0})
     run.rounds(13, 13, {**HOT_NODE, ("u", "0"): 1.0, ("u", "1"): 1.0})
     (group,) = run.engine.reports()
@@ -146,8 +155,8 @@ def test_a_rule_that_fails_affects_only_itself_and_keeps_its_alerts(node: Node) 
 # -- reload -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_reload_keeps_alerts_and_history_of_rules_that_stay(node: Node) -> None:
-    run = Run(ruleset(f"{HOT}, {{alert: Mean, expr: 'avg_over_time(t[30s]) > 80', for: 40s}}"), node)
+def test_a_reload_keeps_alerts_and_history_of_rules_that_stay() -> None:
+    run = Run(ruleset(f"{HOT}, {{alert: Mean, expr: 'avg_over_time(t[30s]) > 80', for: 40s}}"))
     run.rounds(0, 12, HOT_NODE)
     run.engine.reload(ruleset(f"{{alert: Mean, expr: 'avg_over_time(t[30s]) > 70', for: 20s}}, {HOT}"), later(12.5))
     assert run.rounds(13, 25, HOT_NODE) == ["20: firing"]
@@ -155,26 +164,25 @@ def test_a_reload_keeps_alerts_and_history_of_rules_that_stay(node: Node) -> Non
         "Hot": START.wall - 0.5, "Mean": START.wall - 0.5}  # fmt: skip
 
 
-def test_a_reload_that_makes_the_wait_longer_sends_a_firing_alert_back(node: Node) -> None:
-    run = Run(ruleset(HOT), node)
-    run.rounds(0, 12, HOT_NODE)
+def test_a_reload_that_makes_the_wait_longer_sends_a_firing_alert_back() -> None:
+    run = hot(12)
     run.engine.reload(ruleset(HOT.replace("10s", "30s")), later(12.5))
     assert run.rounds(13, 40, HOT_NODE) == ["13: pending", "30: firing"]
 
 
-def test_rules_that_go_take_their_series_and_alerts_along(node: Node) -> None:
+def test_rules_that_go_take_their_series_and_alerts_along() -> None:
     gone = "{name: h, rules: [{alert: Gone, expr: \"ALERTS{alertname='Hot'}\"}]}"
-    run = Run(ruleset(f"groups: [{{name: g, rules: [{HOT}]}}, {gone}]"), node)
+    run = Run(ruleset(f"groups: [{{name: g, rules: [{HOT}]}}, {gone}]"))
     run.rounds(0, 12, HOT_NODE)
     assert {alert.rule for alert in run.alerts()} == {"Hot", "Gone"}
     assert run.engine.reload(ruleset(f"groups: [{gone}]"), later(12.5)) == ["rules.yml;g"]
     assert run.rounds(13, 15, HOT_NODE) == ["15: resolved"]  # two intervals later, as on a Prometheus server
 
 
-def test_a_group_that_moves_to_another_file_takes_its_series_over(node: Node) -> None:
+def test_a_group_that_moves_to_another_file_takes_its_series_over() -> None:
     record = "{name: g, rules: [{record: r, expr: t * 2}]}"
     reader = "{name: h, rules: [{alert: High, expr: r > 100}]}"
-    run = Run(ruleset(f"groups: [{record}, {reader}]"), node)
+    run = Run(ruleset(f"groups: [{record}, {reader}]"))
     run.rounds(0, 5, HOT_NODE)
     moved = (*ruleset(f"groups: [{reader}]").files, *ruleset(f"groups: [{record}]", "other.yml").files)
     run.engine.reload(Ruleset(moved), later(5.5))
@@ -182,36 +190,34 @@ def test_a_group_that_moves_to_another_file_takes_its_series_over(node: Node) ->
     assert [rule.health for group in run.engine.reports() for rule in group.rules] == [RuleHealth.OK] * 2
 
 
-def test_files_of_one_name_with_groups_of_one_name_are_separate(node: Node) -> None:
+def test_files_of_one_name_with_groups_of_one_name_are_separate() -> None:
     files = tuple(ruleset(HOT, f"{folder}/x.yml").files[0] for folder in "ab")
-    run = Run(Ruleset(files), node)
+    run = Run(Ruleset(files))
     assert run.rounds(0, 12, HOT_NODE) == ["0: pending", "0: pending", "10: firing", "10: firing"]
     keys = [key for key, _ in run.engine.groups()]
     assert keys == ["x.yml;g", "x.yml;g#2"]
 
 
-def test_reloads_again_and_again_starve_no_group(node: Node) -> None:
+def test_reloads_again_and_again_starve_no_group() -> None:
     group = "{{name: {0}, interval: 15s, rules: [{{record: 'r:{0}', expr: '1'}}]}}"
     rules = ruleset("groups: [" + ", ".join(group.format(name) for name in "abcde") + "]")
-    engine = RuleEngine(rules, TARGET, START)
-    seen: dict[str, int] = {}
+    run = Run(rules)
+    seen: Counter[str] = Counter()
     for second in range(60):
         if second % 5 == 4:
-            engine.reload(rules, later(second - 0.5))
-        for done in engine.round(node.snapshot({}, later(second)), later(second)):
-            seen[done.group.name] = seen.get(done.group.name, 0) + 1
+            run.engine.reload(rules, later(second - 0.5))
+        seen.update(done.group.name for done in run.round(second))
     assert seen == dict.fromkeys("abcde", 4)
 
 
-def test_durations_are_counted_on_the_grid_and_not_by_rounds_that_stray(node: Node) -> None:
+def test_durations_are_counted_on_the_grid_and_not_by_rounds_that_stray() -> None:
     dice = random.Random(3)
     for _ in range(20):
-        engine = RuleEngine(ruleset(f"groups: [{{name: g, interval: 5s, rules: [{HOT}]}}]"), TARGET, START)
+        run = Run(ruleset(f"groups: [{{name: g, interval: 5s, rules: [{HOT}]}}]"))
         fired = [
             second
             for second in range(30)
-            for now in [later(second + dice.uniform(0, 0.02))]
-            for done in engine.round(node.snapshot(HOT_NODE, now), now)
+            for done in run.round(second + dice.uniform(0, 0.02), HOT_NODE)
             if any(each.alert.phase is Phase.FIRING for each in done.outcome.transitions)
         ]
         assert fired == [10]
@@ -220,20 +226,28 @@ def test_durations_are_counted_on_the_grid_and_not_by_rounds_that_stray(node: No
 # -- restart ----------------------------------------------------------------------------------------------------------
 
 
-def test_downtime_does_not_count_as_pending(node: Node) -> None:
-    run = Run(ruleset(HOT), node)
-    run.rounds(0, 6, HOT_NODE)
-    again = Run(ruleset(HOT), node, 306)
-    again.engine.restore(run.saved(6), later(306))
-    assert again.rounds(306, 320, HOT_NODE) == ["310: firing"]
+@pytest.mark.parametrize(
+    ("rule", "hot", "ended", "begins", "values", "told"),
+    [
+        pytest.param(HOT, 6, 6, 306, HOT_NODE, "310: firing", id="downtime does not count as pending"),
+        pytest.param(HOT, 12, 12, 20, COOL_NODE, "50: resolved", id="ended meanwhile: once every source had time"),
+        pytest.param(HOT, 6, 6, 0, HOT_NODE, "4: firing", id="a state from the future, by a clock without battery"),
+        pytest.param(HOT_KEPT, 12, 18, 28, COOL_NODE, "58: resolved", id="keep_firing_for continues"),
+    ],
+)
+def test_time_goes_on_after_a_restart(
+    rule: str, hot: int, ended: int, begins: int, values: dict[tuple[str, str], float], told: str
+) -> None:
+    run = Run(ruleset(rule))
+    run.rounds(0, hot, HOT_NODE)
+    run.rounds(hot + 1, ended, COOL_NODE)
+    assert run.restarted(ended, begins).rounds(begins, begins + 72, values) == [told]
 
 
-def test_a_firing_alert_fires_on_as_the_same_incident(node: Node) -> None:
-    run = Run(ruleset(HOT), node)
-    run.rounds(0, 12, HOT_NODE)
+def test_a_firing_alert_fires_on_as_the_same_incident() -> None:
+    run = hot(12)
     (before,) = run.alerts()
-    again = Run(ruleset(HOT), node, 60)
-    again.engine.restore(run.saved(12), later(60))
+    again = run.restarted(12, 60)
     assert again.alerts() == [before]
     assert again.rounds(60, 120, HOT_NODE) == []
     (after,) = again.alerts()
@@ -244,134 +258,83 @@ def test_a_firing_alert_fires_on_as_the_same_incident(node: Node) -> None:
 RISING = "{record: 'r', expr: 'rate(t[40s])'}, {alert: Rising, expr: 'max_over_time(r[20s]) > 0.9', for: 5s}"
 
 
-def restarted(run: Run, rules: Ruleset, node: Node, ended: float, begins: float) -> Run:
-    """Another engine with what the one before it left."""
-    content = archive.encode(run.engine.time(later(ended)), "devices", run.engine.windows.kept())
-    again = Run(rules, node, begins)
-    again.engine.restore_windows(archive.decode(content), later(begins))
-    again.engine.restore(run.saved(ended), later(begins))
-    return again
-
-
-def test_windows_continue_after_a_restart_as_if_there_had_been_a_gap(node: Node) -> None:
-    run = Run(ruleset(RISING), node)
-    for second in range(60):
-        run.rounds(second, second, {("t", "0"): float(second)})
-    again = restarted(run, ruleset(RISING), node, 59, 65)
-    told = []
-    for second in range(65, 200):
-        told += again.rounds(second, second, {("t", "0"): float(second)})
-    assert told == []
+def test_windows_continue_after_a_restart_as_if_there_had_been_a_gap() -> None:
+    run = Run(ruleset(RISING))
+    run.each(range(60), float)
+    again = run.restarted(59, 65)
+    assert again.each(range(65, 200), float) == []
     # and it ends as if there had been no restart
-    undisturbed = Run(ruleset(RISING), node)
-    for second in range(200):
-        undisturbed.rounds(second, second, {("t", "0"): float(second)})
+    undisturbed = Run(ruleset(RISING))
+    undisturbed.each(range(200), float)
     stands_still = {("t", "0"): 199.0}
     assert again.rounds(200, 280, stands_still) == undisturbed.rounds(200, 280, stands_still)
 
 
-def test_a_series_that_is_gone_after_a_restart_ends_with_the_first_round(node: Node) -> None:
-    rules = ruleset("{alert: There, expr: 'absent(t)', keep_firing_for: 1s}")
-    run = Run(rules, node)
+def test_a_series_that_is_gone_after_a_restart_ends_with_the_first_round() -> None:
+    run = Run(ruleset("{alert: There, expr: 'absent(t)', keep_firing_for: 1s}"))
     run.rounds(0, 5, HOT_NODE)
-    assert restarted(run, rules, node, 5, 8).rounds(8, 8, {}) == ["8: firing"]
+    assert run.restarted(5, 8).rounds(8, 8, {}) == ["8: firing"]
 
 
 STEEP = "{record: 'r', expr: 't > 80'}, {alert: Steep, expr: 'r > 80', for: 1m}"
 
 
-def test_a_recorded_series_that_its_rule_no_longer_writes_does_not_outlive_a_restart(node: Node) -> None:
+def test_a_recorded_series_that_its_rule_no_longer_writes_does_not_outlive_a_restart() -> None:
     """Else it would be seen for five minutes, and an alert that was pending would fire for what is over."""
-    run = Run(ruleset(STEEP), node)
+    run = Run(ruleset(STEEP))
     assert run.rounds(0, 50, HOT_NODE) == ["0: pending"]
-    again = restarted(run, ruleset(STEEP), node, 50, 55)
+    again = run.restarted(50, 55)
     assert again.rounds(55, 60, COOL_NODE) == []
     assert again.rounds(61, 400, COOL_NODE) == []
     assert again.alerts() == []
 
 
-def test_a_recorded_series_that_its_rule_keeps_writing_continues_after_a_restart(node: Node) -> None:
-    run = Run(ruleset(STEEP), node)
+def test_a_recorded_series_that_its_rule_keeps_writing_continues_after_a_restart() -> None:
+    run = Run(ruleset(STEEP))
     run.rounds(0, 50, HOT_NODE)
-    again = restarted(run, ruleset(STEEP), node, 50, 55)
+    again = run.restarted(50, 55)
     assert again.rounds(55, 400, HOT_NODE) == ["65: firing"]
 
 
-def test_windows_of_rules_that_are_gone_are_not_restored(node: Node) -> None:
-    run = Run(ruleset(RISING), node)
+def test_windows_of_rules_that_are_gone_are_not_restored() -> None:
+    run = Run(ruleset(RISING))
     run.rounds(0, 5, HOT_NODE)
-    again = restarted(run, ruleset("{alert: Other, expr: u > 1}"), node, 5, 8)
+    again = run.restarted(5, 8, ruleset("{alert: Other, expr: u > 1}"))
     assert len(again.engine.windows) == 0
 
 
-def test_an_alert_that_ended_while_the_agent_was_down_ends_once_every_source_has_had_time(node: Node) -> None:
-    run = Run(ruleset(HOT), node)
-    run.rounds(0, 12, HOT_NODE)
-    again = Run(ruleset(HOT), node, 20)
-    again.engine.restore(run.saved(12), later(20))
-    assert again.rounds(20, 60, COOL_NODE) == ["50: resolved"]
-
-
-def test_alerts_that_ended_a_while_ago_are_still_remembered(node: Node) -> None:
-    run = Run(ruleset(HOT), node)
-    run.rounds(0, 12, HOT_NODE)
+def test_alerts_that_ended_a_while_ago_are_still_remembered() -> None:
+    run = hot(12)
     run.rounds(13, 14, COOL_NODE)
-    again = Run(ruleset(HOT), node, 20)
-    again.engine.restore(run.saved(14), later(20))
+    again = run.restarted(14, 20)
     assert [alert.phase for alert in again.alerts()] == [Phase.RESOLVED]
     again.rounds(20, 920, COOL_NODE)
     assert again.alerts() == []
 
 
-def test_alerts_of_rules_that_are_gone_are_forgotten(node: Node) -> None:
-    run = Run(ruleset(HOT), node)
-    run.rounds(0, 12, HOT_NODE)
-    again = Run(ruleset(HOT.replace("warning", "critical")), node, 20)
-    again.engine.restore(run.saved(12), later(20))
-    assert again.alerts() == []
+def test_alerts_of_rules_that_are_gone_are_forgotten() -> None:
+    run = hot(12)
+    assert run.restarted(12, 20, ruleset(HOT.replace("warning", "critical"))).alerts() == []
 
 
-def test_a_clock_that_is_set_right_after_a_restart_does_not_keep_alerts_that_are_over(node: Node) -> None:
-    run = Run(ruleset(HOT), node)
-    run.rounds(0, 12, HOT_NODE)
-    again = Run(ruleset(HOT), node, 20)
-    again.engine.restore(run.saved(12), later(20))
+def test_a_clock_that_is_set_right_after_a_restart_does_not_keep_alerts_that_are_over() -> None:
+    run = hot(12)
+    again = run.restarted(12, 20)
     again.rounds(20, 21, COOL_NODE)
     again.clock_step = -2000.0
     assert again.rounds(22, 60, COOL_NODE) == ["50: resolved"]
 
 
-def test_firing_alerts_of_rules_that_are_gone_are_named_so_that_their_end_can_be_sent(node: Node) -> None:
-    run = Run(ruleset(HOT), node)
-    run.rounds(0, 12, HOT_NODE)
-    again = Run(ruleset("{alert: Other, expr: u > 1}"), node, 20)
+def test_firing_alerts_of_rules_that_are_gone_are_named_so_that_their_end_can_be_sent() -> None:
+    run = hot(12)
+    again = Run(ruleset("{alert: Other, expr: u > 1}"), 20)
     assert [alert.rule for alert in again.engine.restore(run.saved(12), later(20))] == ["Hot"]
 
 
-def test_a_state_from_the_future_is_moved_back(node: Node) -> None:
-    run = Run(ruleset(HOT), node)
-    run.rounds(0, 6, HOT_NODE)
-    saved = run.saved(6)
-    again = Run(ruleset(HOT), node)  # the clock is behind: no battery, no time server yet
-    again.engine.restore(saved, later(0))
-    assert again.rounds(0, 10, HOT_NODE) == ["4: firing"]
-
-
-def test_an_alert_that_fired_in_the_future_fired_as_long_ago_as_it_did(node: Node) -> None:
-    run = Run(ruleset(HOT), node)
-    run.rounds(0, 20, HOT_NODE)
-    again = Run(ruleset(HOT), node)
-    again.engine.restore(run.saved(20), later(0))
+def test_an_alert_that_fired_in_the_future_fired_as_long_ago_as_it_did() -> None:
+    run = hot(20)
+    again = run.restarted(20, 0)
     ((_, _, before),) = run.engine.remembered()
     ((_, _, after),) = again.engine.remembered()
     assert before.alert.fired_at is not None
     assert after.alert.fired_at == before.alert.fired_at - 20
-
-
-def test_keep_firing_for_continues_after_a_restart(node: Node) -> None:
-    run = Run(ruleset(HOT_KEPT), node)
-    run.rounds(0, 12, HOT_NODE)
-    run.rounds(13, 18, COOL_NODE)
-    again = Run(ruleset(HOT_KEPT), node, 28)
-    again.engine.restore(run.saved(18), later(28))
-    assert again.rounds(28, 100, COOL_NODE) == ["58: resolved"]

@@ -106,28 +106,26 @@ def test_a_query_ends_at_its_deadline(query: str) -> None:
         evaluate(query, stored(3000), seconds=0.3)
 
 
+ELEMENTS = 100 * (limits.LABEL_SET + 2) + 100 * limits.ELEMENT
+"""What a hundred elements count, beside their label sets."""
+
+
 @pytest.mark.parametrize(
-    "query", ["m", "m + m", "count_over_time(m[1m])", "sum_over_time(m[10m:1s])", 'x or {gpu=~".+"}']
-)
-def test_the_samples_that_a_query_holds_are_limited(query: str) -> None:
-    storage = stored(100, 60)
-    evaluate(query, storage, 160.0, samples=200_000)
+    ("query", "series", "samples", "enough", "little"),
+    [
+        *((query, 100, 60, 200_000, 50) for query in (
+            "m", "m + m", "count_over_time(m[1m])", "sum_over_time(m[10m:1s])", 'x or {gpu=~".+"}')),
+        ("m", 100, 1, ELEMENTS, ELEMENTS - limits.ELEMENT),
+        ("count_over_time(m[10m])", 1, 600, 620, 590),  # one window is not too long either
+    ],
+)  # fmt: skip
+def test_the_samples_that_a_query_holds_are_limited(
+    query: str, series: int, samples: int, enough: int, little: int
+) -> None:
+    storage, at = stored(series, samples), 99.0 + samples
+    evaluate(query, storage, at, samples=enough)
     with pytest.raises(LimitError, match="would load too many samples into memory"):
-        evaluate(query, storage, 160.0, samples=50)
-
-
-def test_elements_count_beside_their_label_sets() -> None:
-    labels = 100 * (limits.LABEL_SET + 2)
-    evaluate("m", stored(100), samples=labels + 100 * limits.ELEMENT)
-    with pytest.raises(LimitError, match="would load too many samples into memory"):
-        evaluate("m", stored(100), samples=labels + 99 * limits.ELEMENT)
-
-
-def test_one_window_is_not_too_long_either() -> None:
-    storage = stored(1, 600)
-    evaluate("count_over_time(m[10m])", storage, 699.0, samples=620)
-    with pytest.raises(LimitError, match="would load too many samples into memory"):
-        evaluate("count_over_time(m[10m])", storage, 699.0, samples=590)
+        evaluate(query, storage, at, samples=little)
 
 
 def test_what_is_released_no_longer_counts() -> None:

@@ -93,41 +93,35 @@ def test_an_nvlink_error_is_as_grave_as_its_line_says(
     assert graded in node.page
 
 
-def test_an_nvlink_error_whose_line_cannot_be_read_is_unknown(node: LoggingNode) -> None:
-    node.write("NVRM: Xid (PCI:0000:43:00): 149, words of a newer driver")
+SXID = "nvidia-nvswitch1: SXid (PCI:0000:c1:00.0): "
+TOLD: dict[str, tuple[list[str], set[tuple[str, str, str]], str]] = {
+    "an NVLink error whose line cannot be read is unknown": (
+        ["NVRM: Xid (PCI:0000:43:00): 149, words of a newer driver"], {("GpuXidUnknown", "1", "149")}, ""),
+    "processes that somebody ended are no alert": (
+        [CLEANUP.format(bus=bus) for bus in ("1b", "43", "43")], set(),
+        'coldplate_gpu_xid_errors_total{gpu="1",uuid="GPU-1",xid="45"} 2'),
+    "a cleanup after a fault of another GPU is told of as its consequence": (
+        ["NVRM: Xid (PCI:0000:1b:00): 95, pid=77, name=python, Uncontained ECC error", CLEANUP.format(bus="43")],
+        {("GpuXid", "0", "gpu_reset"), ("GpuXidInfo", "1", "45")}, ""),
+    "a power connector is neither a reset nor a restart": (
+        ["NVRM: Xid (PCI:0000:1b:00): 54, Auxiliary power is not connected"], {("GpuXid", "0", "power_check")}, ""),
+    "an SXid that is fatal is told of by switch and code": (
+        [f"{SXID}20034, Fatal, Link 48 LTSSM Fault Up",
+         f"{SXID}20034, Severity 1 Engine instance 48 Sub-engine instance 00",
+         f"{SXID}22013, Non-fatal, Link 48 Minion Link DLREQ interrupt"],
+        {("NvSwitchErrors", "0000:c1:00.0", "20034")},
+        'sxid_errors_total{pci="0000:c1:00.0",sxid="20034",grade="fatal"} 1'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TOLD)
+def test_lines_of_the_driver_become_alerts(node: LoggingNode, case: str) -> None:
+    lines, fired, shown = TOLD[case]
+    node.write(*lines)
     node.until(240)
-    assert node.fired == {("GpuXidUnknown", "1", "149")}
+    assert node.fired == fired
+    assert shown in node.page
     assert "xid_graded_errors" not in node.page
-
-
-def test_processes_that_somebody_ended_are_no_alert(node: LoggingNode) -> None:
-    node.write(*(CLEANUP.format(bus=bus) for bus in ("1b", "43", "43")))
-    node.until(240)
-    assert node.fired == set()
-    assert 'coldplate_gpu_xid_errors_total{gpu="1",uuid="GPU-1",xid="45"} 2' in node.page
-
-
-def test_a_cleanup_after_a_fault_of_another_gpu_is_told_of_as_its_consequence(node: LoggingNode) -> None:
-    node.write("NVRM: Xid (PCI:0000:1b:00): 95, pid=77, name=python, Uncontained ECC error", CLEANUP.format(bus="43"))
-    node.until(240)
-    assert node.fired == {("GpuXid", "0", "gpu_reset"), ("GpuXidInfo", "1", "45")}
-
-
-def test_a_power_connector_is_neither_a_reset_nor_a_restart(node: LoggingNode) -> None:
-    node.write("NVRM: Xid (PCI:0000:1b:00): 54, Auxiliary power is not connected")
-    node.until(240)
-    assert node.fired == {("GpuXid", "0", "power_check")}
-
-
-def test_an_sxid_that_is_fatal_is_told_of_by_switch_and_code(node: LoggingNode) -> None:
-    node.write(
-        "nvidia-nvswitch1: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 48 LTSSM Fault Up",
-        "nvidia-nvswitch1: SXid (PCI:0000:c1:00.0): 20034, Severity 1 Engine instance 48 Sub-engine instance 00",
-        "nvidia-nvswitch1: SXid (PCI:0000:c1:00.0): 22013, Non-fatal, Link 48 Minion Link DLREQ interrupt",
-    )
-    node.until(240)
-    assert node.fired == {("NvSwitchErrors", "0000:c1:00.0", "20034")}
-    assert 'sxid_errors_total{pci="0000:c1:00.0",sxid="20034",grade="fatal"} 1' in node.page
 
 
 @pytest.mark.parametrize(("code", "times", "alerts"), [(11012, 10, 0), (11012, 11, 1), (22013, 100, 0), (12028, 1, 1)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from agent.backends.kmsg import (
     SXID_KINDS,
     KmsgBackend,
     KmsgReader,
+    is_inherited_kmsg,
     parse_record,
     parse_removal,
     parse_sxid,
@@ -32,35 +34,23 @@ BOOT = 1_700_000_000.0
     ("line", "device", "code"),
     [
         (FELL_OFF, "0000:1b:00", 79),
-        (
-            "NVRM: Xid (PCI:0000:91:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
-            "0000:91:00",
-            79,
-        ),
+        ("NVRM: Xid (PCI:0000:91:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off", "0000:91:00", 79),
         ("NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.", "0000:01:00", 79),
         ("NVRM: Xid (PCI:00000000:1B:00): 31, pid=1, Ch 0000000a, intr 00000000. MMU Fault", "0000:1b:00", 31),
         ("NVRM: Xid (PCI:00010000:1b:00): 31, pid=1", "10000:1b:00", 31),
         ("NVRM: Xid (0000:03:00): 13, Graphics Exception", "0000:03:00", 13),
         ("NVRM: Xid (PCI:0000:1b:00 GPU-I:05): 43, pid=77, Ch 00000008", "0000:1b:00", 43),
         ("NVRM: Xid (PCI:0000:1b:00): 154, GPU recovery action changed from 0x0 (None)", "0000:1b:00", 154),
+        ("NVRM: GPU at PCI:0000:91:00: GPU-b6c3b2be-c55b-d076-fa0e-d464e4c7e08b", None, None),
+        ("NVRM: Xid (PCI:0000:1b:00): , pid=1", None, None),
+        ("NVRM: Xid (PCI:0000:1b:00)", None, None),
+        ("monitor[77]: saw NVRM: Xid (PCI:0000:1b:00): 79, pid=1", None, None),
+        ("", None, None),
     ],
 )
-def test_every_known_form_of_an_xid_line_gives_device_and_code(line: str, device: str, code: int) -> None:
-    assert parse_xid(line) == (device, code)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "NVRM: GPU at PCI:0000:91:00: GPU-b6c3b2be-c55b-d076-fa0e-d464e4c7e08b",
-        "NVRM: Xid (PCI:0000:1b:00): , pid=1",
-        "NVRM: Xid (PCI:0000:1b:00)",
-        "monitor[77]: saw NVRM: Xid (PCI:0000:1b:00): 79, pid=1",
-        "",
-    ],
-)
-def test_other_lines_of_the_driver_are_not_xids(line: str) -> None:
-    assert parse_xid(line) is None
+def test_every_known_form_of_an_xid_line_gives_device_and_code(line: str, device: str | None, code: int | None) -> None:
+    """And other lines of the driver are no XIDs."""
+    assert parse_xid(line) == (None if device is None else (device, code))
 
 
 @pytest.mark.parametrize(
@@ -85,13 +75,9 @@ def test_a_gpu_that_the_kernel_waits_to_remove_is_known_by_its_address(line: str
 
 
 def test_an_sxid_is_counted_once_though_three_lines_describe_it(follower) -> None:
-    follower.log.write(
-        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error"
-    )
-    follower.log.write(
-        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Severity 0 Engine instance 32 Sub-engine instance 00"
-    )
-    follower.log.write("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Data {0x00140004, 0x00100000, 0x00140004}")
+    for words in ("Non-fatal, Link 32 egress non-posted PRIV error", "Data {0x00140004, 0x00100000, 0x00140004}",
+                  "Severity 0 Engine instance 32 Sub-engine instance 00"):  # fmt: skip
+        follower.log.write(f"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, {words}")
     (reading,) = follower.read(101.0).readings
     assert reading.value == 1
     assert reading.series.labels == (("pci", "0000:c1:00.0"), ("sxid", "12028"), ("grade", "nonfatal"))
@@ -170,9 +156,7 @@ def test_a_denied_log_is_a_gap_that_names_the_file_and_the_capability() -> None:
         "coldplate_node_nvswitch_sxid_errors_total",
     }
     for gap in sample.gaps:
-        assert gap.reason is Reason.DENIED
-        assert "/dev/kmsg" in gap.detail
-        assert "CAP_SYSLOG" in gap.detail
+        assert (gap.reason, "/dev/kmsg" in gap.detail, "CAP_SYSLOG" in gap.detail) == (Reason.DENIED, True, True)
 
 
 def test_a_missing_log_is_absent_and_is_found_when_it_appears(tmp_path: Path) -> None:
@@ -278,3 +262,33 @@ def test_a_log_that_would_block_is_an_error_and_not_waited_for(tmp_path: Path) -
     os.mkfifo(pipe)
     with pytest.raises(OSError, match="Illegal seek"):
         KmsgBackend(str(pipe)).read(Lane.FAST, Instant(1.0, 1.0))
+
+
+def test_an_ordinary_file_and_a_closed_descriptor_are_not_the_kernel_log(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    with path.open() as file:
+        assert not is_inherited_kmsg(file.fileno())
+    assert not is_inherited_kmsg(99)
+
+
+def test_the_kernel_log_is_known_by_its_descriptor(kernel_log: int) -> None:
+    assert is_inherited_kmsg(kernel_log)
+    backend = KmsgBackend("standard input", lambda path: KmsgReader(path, kernel_log))
+    assert not backend.read(Lane.FAST, Instant(time.monotonic(), time.time())).gaps
+    backend.close()
+    os.fstat(kernel_log)  # it is systemd's to close
+
+
+def test_a_log_is_followed_through_a_descriptor_from_its_end(tmp_path: Path) -> None:
+    """Through a file: a drill in the kernel's own log would be taken for real by whoever else reads it."""
+    path = tmp_path / "log"
+    path.write_text("4,1,1000000,-;NVRM: Xid (PCI:0000:1b:00): 48, of last week\n")
+    with path.open("rb") as file:
+        backend = KmsgBackend("standard input", lambda path: KmsgReader(path, file.fileno()))
+        assert not backend.read(Lane.FAST, Instant(2.0, BOOT)).events
+        with path.open("a") as log:
+            log.write("4,2,3000000,-;NVRM: Xid (PCI:0000:1b:00): 79, of today\n")
+        events = backend.read(Lane.FAST, Instant(4.0, BOOT)).events
+        assert [(event.device, event.code) for event in events] == [("0000:1b:00", 79)]
+        backend.close()

@@ -1,4 +1,4 @@
-"""What is Prometheus 3's alone, or cannot be asked over an API: edges of ranges, staleness, extrapolation, purity."""
+"""What is Prometheus 3's alone, or cannot be asked over an API: edges, staleness, extrapolation, purity, the store."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from alerts.promql import (
     STALE,
     EvaluationError,
-    Labels,
     Matcher,
     Storage,
-    Value,
     compile_query,
     is_stale,
     make_labels,
 )
+from alerts.promql.storage import OutOfOrderError
 
 
 def stored(name: str, points: dict[float, float], **labels: str) -> Storage:
@@ -40,32 +39,51 @@ def value_of(query: str, storage: Storage, at: float) -> float | None:
 STEADY = {15.0 * step: 15.0 * step for step in range(100)}
 
 
-def test_a_range_leaves_out_the_sample_at_its_left_edge() -> None:
-    assert value_of("count_over_time(m[1m])", stored("m", STEADY), 300.0) == 4.0
-    assert value_of("count_over_time(m[5m])", stored("m", STEADY), 600.0) == 20.0
+TODAY = 1_763_640_000.123
 
 
-def test_the_look_back_leaves_out_the_sample_that_is_exactly_five_minutes_old() -> None:
-    storage = stored("m", {0.0: 7.0})
-    assert value_of("m", storage, 299.999) == 7.0
-    assert value_of("m", storage, 300.0) is None
+def counted(first: float) -> dict[float, float]:
+    """A counter that is seen from 600 s on, with this value, and grows by 1 a second."""
+    return {600.0 + 15 * step: first + 15 * step for step in range(5)}
 
 
-def test_edges_are_exact_at_todays_times_with_milliseconds() -> None:
-    storage = stored("m", {1_763_640_000.123: 1.0})
-    assert value_of("m", storage, 1_763_640_300.122) == 1.0
-    assert value_of("m", storage, 1_763_640_300.123) is None
-    assert value_of("m", storage, 1_763_640_000.123) == 1.0
-    assert value_of("m", storage, 1_763_640_000.122) is None
-
-
-def test_a_subquery_leaves_out_the_step_at_its_left_edge() -> None:
-    assert value_of("count_over_time(vector(1)[5m:1m])", Storage(), 600.0) == 5.0
-    assert value_of("sum_over_time(vector(time())[2m:1m])", Storage(), 600.0) == 1140.0
-
-
-def test_a_subquery_before_the_epoch_steps_as_well() -> None:
-    assert value_of("count_over_time(vector(1)[5m:1m])", Storage(), 60.0) == 5.0
+@pytest.mark.parametrize(
+    ("points", "query", "at", "value"),
+    [
+        # a range leaves out the sample at its left edge, and a subquery the step
+        (STEADY, "count_over_time(m[1m])", 300.0, 4.0),
+        (STEADY, "count_over_time(m[5m])", 600.0, 20.0),
+        ({}, "count_over_time(vector(1)[5m:1m])", 600.0, 5.0),
+        ({}, "count_over_time(vector(1)[5m:1m])", 60.0, 5.0),  # also before the epoch
+        ({}, "sum_over_time(vector(time())[2m:1m])", 600.0, 1140.0),
+        # the look-back leaves out the sample that is exactly five minutes old, to the millisecond of today's times
+        ({0.0: 7.0}, "m", 299.999, 7.0),
+        ({0.0: 7.0}, "m", 300.0, None),
+        ({TODAY: 1.0}, "m", TODAY + 299.999, 1.0),
+        ({TODAY: 1.0}, "m", 1_763_640_300.123, None),
+        ({TODAY: 1.0}, "m", TODAY, 1.0),
+        ({TODAY: 1.0}, "m", 1_763_640_000.122, None),
+        # zero is a value
+        ({0.0: 0.0}, "m == 0", 1.0, 0.0),
+        ({0.0: 0.0}, "m or vector(5)", 1.0, 0.0),
+        # 15 s to 60 s are sampled; the gap of 15 s before them counts, and the sum is the whole minute
+        (STEADY, "increase(m[1m])", 60.0, 60.0),
+        (STEADY, "rate(m[1m])", 60.0, 45.0 * (60.0 / 45.0 / 60.0)),
+        # It was zero 12 s before it is seen, and half a step is the most that is added; delta() seeks no zero
+        (counted(12.0), "increase(m[10m])", 660.0, 60.0 * (60.0 + 7.5) / 60.0),
+        (counted(3.0), "increase(m[10m])", 660.0, 60.0 * (60.0 + 3.0) / 60.0),
+        (counted(3.0), "delta(m[10m])", 660.0, 60.0 * (60.0 + 7.5) / 60.0),
+        # a counter that is born has no increase yet
+        ({0.0: 1.0}, "increase(m[10m])", 1.0, None),
+        ({0.0: 1.0}, "(m unless m offset 10m) > 0", 1.0, 1.0),
+        # a mean survives a sum that would overflow
+        ({0.0: 1.5e308, 1.0: 1.5e308, 2.0: 0.0}, "avg_over_time(m[1m])", 3.0, pytest.approx(1e308)),
+    ],
+)
+def test_a_query_has_prometheus_3_s_value(
+    points: dict[float, float], query: str, at: float, value: float | None
+) -> None:
+    assert value_of(query, stored("m", points), at) == value
 
 
 def test_a_marker_ends_a_series_at_once_and_is_no_sample_of_a_range() -> None:
@@ -102,37 +120,6 @@ def test_an_ordinary_nan_is_a_value_and_no_marker() -> None:
     assert value_of("count_over_time(m[1m])", storage, 1.0) == 1.0
 
 
-def test_zero_is_a_value() -> None:
-    storage = stored("m", {0.0: 0.0})
-    assert value_of("m == 0", storage, 1.0) == 0.0
-    assert value_of("m or vector(5)", storage, 1.0) == 0.0
-
-
-def test_rate_extrapolates_to_the_edges_of_a_left_open_range() -> None:
-    # 15 s to 60 s are sampled; the gap of 15 s before them counts, and the sum is the whole minute.
-    assert value_of("increase(m[1m])", stored("m", STEADY), 60.0) == 60.0
-    assert value_of("rate(m[1m])", stored("m", STEADY), 60.0) == 45.0 * (60.0 / 45.0 / 60.0)
-
-
-def test_a_wide_gap_before_a_counter_counts_half_a_step_before_its_zero_is_sought() -> None:
-    # Begins at 600 s with 12, so was zero 12 s earlier. The gap is wide: half of 15 s is the most that is added.
-    storage = stored("m", {600.0 + 15 * step: 12.0 + 15 * step for step in range(5)})
-    assert value_of("increase(m[10m])", storage, 660.0) == 60.0 * (60.0 + 7.5) / 60.0
-    near = stored("m", {600.0 + 15 * step: 3.0 + 15 * step for step in range(5)})
-    assert value_of("increase(m[10m])", near, 660.0) == 60.0 * (60.0 + 3.0) / 60.0
-
-
-def test_delta_does_not_seek_a_zero() -> None:
-    storage = stored("m", {600.0 + 15 * step: 3.0 + 15 * step for step in range(5)})
-    assert value_of("delta(m[10m])", storage, 660.0) == 60.0 * (60.0 + 7.5) / 60.0
-
-
-def test_a_counter_that_is_born_has_no_increase_yet() -> None:
-    storage = stored("m", {0.0: 1.0})
-    assert value_of("increase(m[10m])", storage, 1.0) is None
-    assert value_of("(m unless m offset 10m) > 0", storage, 1.0) == 1.0
-
-
 def test_a_sum_keeps_what_plain_addition_loses() -> None:
     storage = Storage()
     for index, value in enumerate((1e100, 1.0, -1e100, 1.0)):
@@ -147,11 +134,6 @@ def test_the_mean_of_equal_values_is_that_value() -> None:
     for value in (0.7, 0.1, 1 / 3, 1e-300):
         storage = stored("m", {float(at): value for at in range(20)})
         assert value_of("avg_over_time(m[1m])", storage, 20.0) == value
-
-
-def test_the_mean_survives_a_sum_that_would_overflow() -> None:
-    storage = stored("m", {0.0: 1.5e308, 1.0: 1.5e308, 2.0: 0.0})
-    assert value_of("avg_over_time(m[1m])", storage, 3.0) == pytest.approx(1e308)
 
 
 def test_atan2_loses_the_name() -> None:
@@ -223,11 +205,6 @@ def instant(elements: list[tuple[dict[str, str], float]]) -> Storage:
     return storage
 
 
-def by_labels(value: Value) -> dict[Labels, float]:
-    assert isinstance(value, list)
-    return {sample.labels: sample.value for sample in value}
-
-
 @given(st.lists(st.integers(0, 1000), min_size=2, max_size=30), st.integers(1, 10**6))
 def test_the_rate_of_a_counter_does_not_depend_on_when_it_is_read(steps: list[int], shift: int) -> None:
     def rate(start: float) -> float | None:
@@ -248,3 +225,48 @@ def test_evaluation_is_pure(elements: list[tuple[dict[str, str], float]], text: 
     query.evaluate(storage, 1000.0)
     assert query.evaluate(storage, 1.0) == first
     assert compile_query(text).evaluate(storage, 1.0) == first
+
+
+M = (Matcher("__name__", "=", "m"),)
+
+
+def windows(storage: Storage, start: float = -1e9, end: float = 1e12) -> list[list[float]]:
+    return [list(times) for _, times, _ in storage.select(M, start, end)]
+
+
+def test_a_sample_must_be_newer_than_the_newest_but_may_repeat_it() -> None:
+    storage = Storage()
+    storage.append(make_labels({}, "m"), 5.0, 1.0)
+    storage.append(make_labels({}, "m"), 5.0, 1.0)
+    with pytest.raises(OutOfOrderError, match="not after the newest"):
+        storage.append(make_labels({}, "m"), 5.0, 2.0)
+    with pytest.raises(OutOfOrderError):
+        storage.append(make_labels({}, "m"), 4.0, 1.0)
+    assert windows(storage) == [[5.0]]
+
+
+def test_old_samples_are_dropped_and_so_are_series_that_have_none_left() -> None:
+    storage = Storage()
+    for at in (1.0, 2.0, 3.0):
+        storage.append(make_labels({"gpu": "0"}, "m"), at, at)
+    storage.append(make_labels({"gpu": "1"}, "m"), 1.0, 1.0)
+    storage.drop_before(2.0)
+    assert windows(storage) == [[2.0, 3.0]]
+    assert len(storage) == 1
+    storage.drop_before(10.0)
+    assert windows(storage) == []
+    assert len(storage) == 0
+
+
+def test_a_series_that_comes_later_is_found_by_a_selection_that_was_asked_before() -> None:
+    storage = Storage()
+    storage.append(make_labels({"gpu": "0"}, "m"), 1.0, 1.0)
+    assert len(windows(storage)) == 1
+    storage.append(make_labels({"gpu": "1"}, "m"), 1.0, 1.0)
+    assert len(windows(storage)) == 2
+
+
+def test_a_matcher_knows_its_four_operators() -> None:
+    assert [Matcher("a", op, "x|y").matches("x") for op in ("=", "!=", "=~", "!~")] == [False, True, True, False]
+    with pytest.raises(ValueError, match="unknown matcher"):
+        Matcher("a", "<", "x")

@@ -26,7 +26,7 @@ from agent.recording.file_records import (
 )
 from agent.recording.recording_file import PREAMBLE
 from agent.recording.recording_reader import Recording
-from tests.recording.played import played, provenance, record, same
+from tests.recording.played import provenance, record, same
 
 POWER, BUSY = BY_NAME["coldplate_gpu_power_watts"], BY_NAME["coldplate_gpu_utilization_ratio"]
 GPU = Gpu("0", "GPU-0")
@@ -195,11 +195,3 @@ def test_noise_behind_a_header_is_told_as_damage(tmp_path: Path) -> None:
         (tmp_path / "r").write_bytes(HEAD + noise.randbytes(300))
         got, problems = read(tmp_path / "r")
         assert (got, len(problems)) == ([], 1)
-
-
-def test_a_file_that_grows_is_read_up_to_its_last_whole_block(tmp_path: Path) -> None:
-    snapshots = played("healthy-training", 60)
-    content = record(tmp_path / "r", snapshots).read_bytes()
-    (tmp_path / "r").write_bytes(content[:-7])
-    got, problems = read(tmp_path / "r")
-    assert (len(got), len(problems)) == (50, 1)

@@ -1,4 +1,4 @@
-"""Manual pages, judged by what formats them: groff through man, and mandoc."""
+"""The manual pages and the completions of shells."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from agent.cli import make_parser
 from agent.lib.commandline import Parser
-from tests.lab.generate.command_line import pages, tree_of
+from tests.lab.generate.command_line import SCRIPTS, pages, script, tree_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "packaging/man"
@@ -79,3 +79,54 @@ def test_a_command_line_is_the_same_data_whatever_argparse_prints() -> None:
     assert (level.metavar, level.repeats) == ("LEVEL", True)
     assert (files.flags, files.required, files.repeats) == ((), False, True)
     assert tree.exit_statuses == ((0, "a"), (1, "b"))
+
+
+def shell(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed: NOTHING reads the completion for it here")
+    return found
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_what_is_installed_is_what_the_command_line_says(name: str) -> None:
+    committed = (ROOT / "packaging/completion" / SCRIPTS[name]).read_text()
+    assert committed == script(name), "run `make generate`"
+
+
+TRIED = [
+    (["coldplate", "onc"], ["once"]),
+    (["coldplate", "rules", ""], ["check", "test", "backtest"]),
+    (["coldplate", "--v"], ["--version"]),
+    (["coldplate", "once", "--path.s"], ["--path.sysfs"]),
+    (["coldplate", "once", "--format", ""], ["text", "openmetrics", "json"]),
+    (["coldplate", "once", "--log.level", "debug", "--form"], ["--format"]),
+    (["coldplate", "rules", "check", "PLACE/s"], ["PLACE/some file.yml"]),
+    (["coldplate", "render", "rules", "--output", "PLACE/"], ["PLACE/folder"]),
+    (["coldplate", "doctor", "--url", "h"], []),
+    (["coldplate", "nothing", "onc"], ["once"]),
+]
+
+
+def test_bash_completes(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "some file.yml").touch()
+    script = [f"source '{ROOT}/packaging/completion/coldplate.bash'"]
+    for words, _ in TRIED:
+        listed = " ".join(f"'{word.replace('PLACE', str(tmp_path))}'" for word in words)
+        script.append(
+            f"COMP_WORDS=({listed}) COMP_CWORD={len(words) - 1} COMPREPLY=(); _shtab_coldplate; "
+            "printf '%s\\t' \"${COMPREPLY[@]}\"; echo"
+        )
+    done = subprocess.run(
+        [shell("bash"), "--norc", "-c", "\n".join(script)], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert done.stderr == ""
+    told = [line.replace(str(tmp_path), "PLACE").rstrip("\t").split("\t") for line in done.stdout.splitlines()]
+    assert told == [sorted_as_written or [""] for _, sorted_as_written in TRIED]
+
+
+def test_zsh_reads_what_is_written_for_it() -> None:
+    command = [shell("zsh"), "-n", str(ROOT / "packaging/completion" / SCRIPTS["zsh"])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

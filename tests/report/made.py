@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agent.catalogue import BY_NAME
+from agent.commands import report
 from agent.model import Entity, Frame, Framer, Gpu, IbPort, Instant, Labels, Node, NvLink, Reading, Series, Snapshot
 from agent.recording.file_records import RecordingHeader
 from agent.recording.recording_file import RecordingFile
@@ -19,7 +21,14 @@ Value = float | None
 Values = Sequence[Value] | Value
 """One for each second, or the same for all; None where it is absent."""
 
-__all__ = ["MONO", "WALL", "Gpu", "IbPort", "Node", "NvLink", "gathered", "gpu", "recorded", "row"]
+__all__ = ["MONO", "WALL", "Gpu", "IbPort", "Node", "NvLink", "gathered", "gpu", "recorded", "row", "run_report"]
+
+
+def run_report(*words: object) -> int:
+    """The status of `coldplate report` with these words."""
+    parser = argparse.ArgumentParser()
+    report.add_arguments(parser)
+    return report.run(parser.parse_args(list(map(str, words))))
 
 
 def gpu(index: int) -> Gpu:

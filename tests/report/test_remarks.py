@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,10 +70,21 @@ def test_busy_peers_of_an_idle_gpu_wait_for_it_if_they_draw_little(tmp_path: Pat
     assert said["waiting-for-peer"].figures["busy_power_ratio"] == pytest.approx(150 / 700)
 
 
-def test_busy_peers_of_an_idle_gpu_that_draw_much_do_the_work(tmp_path: Path) -> None:
-    said = job(tmp_path, util=[0.02, 1.0, 1.0, 1.0], power=[120.0, 650.0, 650.0, 650.0])
-    assert "uneven-work" in said
-    assert "waiting-for-peer" not in said
+@pytest.mark.parametrize(
+    ("util", "power", "tensor", "kinds"),
+    [
+        ([0.02, 1.0, 1.0, 1.0], [120.0] + [650.0] * 3, [], {"uneven-work": ("0",), "idle-allocation": ("0",)}),
+        ([0.55, 1.0, 1.0, 1.0], [600.0] * 4, [], {}),  # a difference below half is not uneven
+        ([1.0, 1.0, 1.0, 1.0], [600.0] * 4, [], {}),
+        ([1.0] * 4, [150.0] * 4, [0.3] * 4, {}),  # tensor activity is no stall
+        ([0.0, 0.0], [80.0, 80.0], [], {"idle-allocation": ("0", "1")}),
+    ],
+)
+def test_what_is_said_of_a_job(
+    tmp_path: Path, util: list[Values], power: list[Values], tensor: list[Values], kinds: dict[str, tuple[str, ...]]
+) -> None:
+    said = job(tmp_path, util=util, power=power, tensor=tensor)
+    assert {kind: remark.gpus for kind, remark in said.items()} == kinds
 
 
 @pytest.mark.parametrize(("grades", "kind"), [(("nonfatal",), NOTE), (("nonfatal", "fatal"), FAULT), ((), FAULT)])
@@ -103,11 +116,6 @@ def test_uneven_time_counts_only_when_it_was_uneven(tmp_path: Path) -> None:
     assert said["uneven-work"].figures["lagging_seconds"] == pytest.approx(300, abs=60)
 
 
-@pytest.mark.parametrize("least", [0.55, 1.0])
-def test_a_difference_below_half_is_not_uneven(tmp_path: Path, least: float) -> None:
-    assert job(tmp_path, util=[least, 1.0, 1.0, 1.0], power=[600.0] * 4) == {}
-
-
 def test_gpus_of_two_jobs_are_not_compared(tmp_path: Path) -> None:
     other = (("scheduler", "slurm"), ("job_id", "8"))
     series: dict = {row(chosen.UTILIZATION, gpu(index)): 0.1 if index < 2 else 1.0 for index in range(4)}
@@ -118,15 +126,6 @@ def test_gpus_of_two_jobs_are_not_compared(tmp_path: Path) -> None:
 def test_all_at_full_utilization_and_no_power_wait(tmp_path: Path) -> None:
     said = job(tmp_path, util=[1.0] * 4, power=[[600.0] * 300 + [150.0] * 300] * 4, tensor=[0.0] * 4)
     assert said["stalled"].figures["stalled_seconds"] == pytest.approx(300, abs=3)
-
-
-def test_tensor_activity_is_no_stall(tmp_path: Path) -> None:
-    assert "stalled" not in job(tmp_path, util=[1.0] * 4, power=[150.0] * 4, tensor=[0.3] * 4)
-
-
-def test_an_idle_gpu_that_is_held_is_an_idle_allocation(tmp_path: Path) -> None:
-    said = job(tmp_path, util=[0.0, 0.0], power=[80.0, 80.0])
-    assert said["idle-allocation"].gpus == ("0", "1")
 
 
 def test_waiting_for_data_tells_that_storage_was_waited_for(tmp_path: Path) -> None:
@@ -273,37 +272,20 @@ def test_noise_and_constants_have_no_step() -> None:
     assert period_of([float(one) for one in range(600)]) is None
 
 
-def test_words_for_numbers() -> None:
-    assert [span_text(one) for one in (0.5, 59, 60, 3725, 90000)] == ["0.5 s", "59 s", "1 min", "1 h 2 min", "1 d 1 h"]
-    assert [share_text(one) for one in (0.0, 0.001, 0.5, 0.999, 1.0)] == ["0%", "under 1%", "50%", "over 99%", "100%"]
-    assert ranges(["0", "1", "2", "7"]) == "0-2, 7"
-    assert ranges(["a\x1b", "1"]) == "a\\x1b, 1"
-
-
 @pytest.mark.parametrize(
-    ("seconds", "text"),
+    ("words", "given", "text"),
     [
-        (0, "0 s"), (3, "3 s"), (9.5, "9.5 s"), (10.4, "10 s"), (59.6, "1 min"), (61, "1 min 1 s"),
-        (3599, "59 min 59 s"), (3600, "1 h"), (3659, "1 h"), (3660, "1 h 1 min"), (86_399, "23 h 59 min"),
-        (86_400, "1 d"), (270_000, "3 d 3 h"),
+        *((span_text, seconds, text) for seconds, text in (
+            (0, "0 s"), (0.5, "0.5 s"), (3, "3 s"), (9.5, "9.5 s"), (10.4, "10 s"), (59.6, "1 min"), (60, "1 min"),
+            (61, "1 min 1 s"), (3599, "59 min 59 s"), (3600, "1 h"), (3659, "1 h"), (3660, "1 h 1 min"),
+            (86_399, "23 h 59 min"), (86_400, "1 d"), (90_000, "1 d 1 h"), (270_000, "3 d 3 h"))),
+        *((share_text, share, text) for share, text in (
+            (0.0, "0%"), (0.001, "under 1%"), (0.005, "under 1%"), (0.0051, "1%"), (0.5, "50%"), (0.9949, "99%"),
+            (0.995, "over 99%"), (1.0, "100%"), (1.004, "100%"))),
+        *((ranges, names.split(), text) for names, text in (
+            ("", ""), ("5", "5"), ("0 1 2 7", "0-2, 7"), ("10 9 2 1", "1-2, 9-10"), ("a\x1b 1", "a\\x1b, 1"),
+            ("99999999 1", "1, 99999999"), ("999999999 1", "999999999, 1"), ("x" * 40, "x" * 29 + "..."))),
     ],
 )  # fmt: skip
-def test_a_length_of_time_has_its_two_largest_units_and_no_empty_one(seconds: float, text: str) -> None:
-    assert span_text(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("share", "text"),
-    [(0.0049, "under 1%"), (0.005, "under 1%"), (0.0051, "1%"), (0.9949, "99%"), (0.995, "over 99%"), (1.004, "100%")],
-)
-def test_a_share_that_is_not_nothing_or_all_is_not_told_as_such(share: float, text: str) -> None:
-    assert share_text(share) == text
-
-
-def test_ranges_of_numbers_and_what_is_too_long_to_be_one() -> None:
-    assert ranges([]) == ""
-    assert ranges(["5"]) == "5"
-    assert ranges(["10", "9", "2", "1"]) == "1-2, 9-10"
-    assert ranges(["99999999", "1"]) == "1, 99999999"
-    assert ranges(["999999999", "1"]) == "999999999, 1"
-    assert ranges(["x" * 40]) == "x" * 29 + "..."
+def test_words_for_numbers(words: Callable[[Any], str], given: object, text: str) -> None:
+    assert words(given) == text

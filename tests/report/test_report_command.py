@@ -1,21 +1,23 @@
-"""`coldplate report` as a person has it: the card, its width, the JSON, and files that are not what they should be."""
+"""`coldplate report` as a person has it: the card, the JSON, two runs side by side, and files that are none."""
 
 from __future__ import annotations
 
-import argparse
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.commands import report
+from agent.lib.wording import UserError
 from agent.recording.report import report_series as chosen
+from agent.recording.report.comparison import comparison, comparison_card
+from agent.recording.report.performance_observations import all_observations
 from agent.recording.report.report_card import TextStyle, report_card
 from agent.recording.report.report_document import AlertSummary
 from tests.recording.played import played, record
-from tests.report.made import IbPort, gathered, gpu, recorded, row, snapshots
+from tests.report.made import IbPort, gathered, gpu, recorded, row, run_report, snapshots
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -23,9 +25,7 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     def run(*words: object) -> tuple[int, str, str]:
-        parser = argparse.ArgumentParser()
-        report.add_arguments(parser)
-        status = report.run(parser.parse_args(list(map(str, words))))
+        status = run_report(*words)
         told = capsys.readouterr()
         return status, told.out, told.err
 
@@ -82,7 +82,6 @@ def test_no_line_is_wider_than_the_terminal_and_all_is_ascii(tmp_path: Path, wid
     found = gathered(tmp_path / "run", series, 90)
     found.files = ["run.coldplate"]
     alert = AlertSummary("GpuImbalance", "warning", "node-1", (("gpu", "0"),), found.first, found.last, 90.0, 2)
-    from agent.recording.report.performance_observations import all_observations
 
     card = report_card(found, all_observations(found), [alert], TextStyle(width))
     assert max(map(len, card)) <= width
@@ -91,9 +90,6 @@ def test_no_line_is_wider_than_the_terminal_and_all_is_ascii(tmp_path: Path, wid
 
 
 def test_colour_changes_no_letter(tmp_path: Path) -> None:
-    import re
-
-    from agent.recording.report.performance_observations import all_observations
 
     found = gathered(tmp_path / "run", {row(chosen.XIDS, gpu(0), (("xid", "79"),)): [None] * 5 + [1.0] * 5}, 10)
     plain, coloured = ("\n".join(report_card(found, all_observations(found), [], TextStyle(80, colour=colour)))
@@ -106,9 +102,7 @@ def test_what_a_hostile_recording_calls_things_reaches_no_terminal_raw(tmp_path:
     held = (("scheduler", "\x1b[2J"), ("job_id", "7\n8"), ("user", "\x07"), ("name", "\u202e"))
     path = recorded(tmp_path / "run", snapshots({row(chosen.HOLDER, gpu(0), held): 1.0}, 20), "\x1b[31mnode")
     _, card, _ = run(path)
-    assert "\x1b" not in card
-    assert "\x07" not in card
-    assert "\u202e" not in card
+    assert not set("\x1b\x07\u202e") & set(card)
 
 
 def test_the_document_holds_null_for_what_is_absent_and_zero_for_what_is_zero(tmp_path: Path, run: Run) -> None:
@@ -181,3 +175,53 @@ def test_rules_are_played_over_the_recording_where_that_is_asked(tmp_path: Path,
     status, card, told = run(recording, "--rules", rules)
     assert (status, card) == (1, "")
     assert "strain.yml" in told
+
+
+def test_figures_are_means_over_the_gpus_that_have_them(tmp_path: Path) -> None:
+    one = gathered(tmp_path / "one", {row(chosen.POWER, gpu(0)): 400.0, row(chosen.POWER, gpu(1)): 200.0}, 60)
+    series = {row(chosen.POWER, gpu(0)): 450.0, row(chosen.UTILIZATION, gpu(1)): 0.5}
+    rows = {each.name: each for each in comparison(one, gathered(tmp_path / "two", series, 120))}
+    assert rows["power by energy"][2:4] == (300.0, 450.0)
+    assert rows["power by energy"].change == 0.5
+    assert rows["power by energy"].seen == (2, 1)
+    assert rows["utilization"][2:4] == (None, 0.5)
+    assert rows["utilization"].change is None
+    assert rows["duration"][2:4] == (60.0, 120.0)
+    assert rows["tensor activity"][2:4] == (None, None)
+
+
+@pytest.mark.parametrize("width", [20, 80])
+def test_the_card_tells_differences_and_what_is_said_of_one_only(tmp_path: Path, width: int) -> None:
+    one = gathered(tmp_path / "one", {row(chosen.UTILIZATION, gpu(0)): 0.9, row(chosen.POWER, gpu(0)): 500.0}, 60)
+    heat = row(chosen.THROTTLED, gpu(0), (("reason", "hw_thermal_slowdown"),))
+    series = {row(chosen.UTILIZATION, gpu(0)): 0.4, row(chosen.POWER, gpu(0)): 400.0,
+              heat: [0.5 * second for second in range(60)]}  # fmt: skip
+    other = gathered(tmp_path / "two", series, 60)
+    one.files, other.files = ["a"], ["b"]
+    card = comparison_card(one, other, TextStyle(width))
+    assert max(map(len, card)) <= width
+    if width < 80:
+        return
+    text = " ".join(" ".join(card).split())
+    assert "-50.0 points" in text
+    assert "-20.0%" in text
+    assert "B: GPU 0: clocks reduced by hw_thermal_slowdown" in text
+    assert "SM activity" not in text
+
+
+def test_the_command_compares_two_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [recorded(tmp_path / name, snapshots({row(chosen.POWER, gpu(0)): 100.0}, 20)) for name in ("a", "b")]
+    assert run_report("--compare", *files, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    [power] = [each for each in document["figures"] if each["figure"] == "power by energy"]
+    assert (power["one"], power["other"], power["change_ratio"]) == (100.0, 100.0, 0.0)
+    assert run_report("--compare", files[0], tmp_path / "none") == 1
+    assert "cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--compare", "a", "b", "c"], ["--compare", "a", "b", "--html", "x"], ["a", "--html", "-", "--json"]]
+)
+def test_what_does_not_go_together_is_a_mistake(words: list[str]) -> None:
+    with pytest.raises(UserError):
+        run_report(*words)

@@ -1,7 +1,8 @@
-"""The rule pack against the catalogue, its runbooks, and the conventions that readers of alerts rely on."""
+"""The rule pack against the catalogue, its runbooks, its texts, and the conventions that readers of alerts rely on."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -10,7 +11,11 @@ from typing import Any
 import pytest
 
 from agent.catalogue import BY_NAME
+from agent.catalogue.xid_triage import TRIAGE, XidClass, codes_of
 from alerts.rulefile import AlertingRule, RecordingRule, RuleFile
+from tests import warm
+from tests.lab.generate import alert_tables
+from tests.lab.generate.xid_texts import ALERTS, with_codes, with_section
 from tests.rulepack.conftest import rules_of
 from tests.rulepack.expected import told
 
@@ -139,3 +144,165 @@ def test_every_alert_has_a_case_that_is_silent(pack: list[RuleFile]) -> None:
 def test_a_document_names_alerts_that_exist(page: Path, pack: list[RuleFile], servers_only: list[RuleFile]) -> None:
     named = set(re.findall(r"\b(?:Gpu|Rack|Infiniband|NvLink|Node|Agent)[A-Z][A-Za-z]+\b", page.read_text()))
     assert named <= {rule.name for rule in rules_of([*pack, *servers_only], AlertingRule)}
+
+
+TEXTS = [
+    *(ROOT / "alerts" / "rules").glob("*.yml"),
+    *(ROOT / "alerts" / "runbooks").glob("*.md"),
+    *(ROOT / "docs").rglob("*.md"),
+    *(ROOT / "agent" / "health").glob("*.py"),
+    *(ROOT / "agent" / "commands").rglob("*.py"),
+    ROOT / "README.md",
+]
+
+
+def test_a_gpu_is_reset_while_the_agent_is_paused_and_not_stopped() -> None:
+    found = 0
+    for path in TEXTS:
+        text = " ".join(path.read_text().split())
+        for reset in re.finditer("--gpu-reset", text):
+            before = text[max(reset.start() - 300, 0) : reset.start()]
+            assert "coldplate pause --for" in before, (path.name, text[reset.start() - 100 : reset.end()])
+            assert "stop coldplate" not in before, path.name
+            found += 1
+    assert found > 10
+
+
+def test_check_names_the_gpu_whose_row_remap_failed(tmp_path: Path) -> None:
+    scenario = tmp_path / "remap.yaml"
+    scenario.write_text(
+        "description: A row remap of one GPU fails.\ntopology: dgx-h100\nseed: 1\n"
+        "faults: [{kind: row-remap, gpu: 3, at: 1s, failure: true}]\n"
+    )
+    ended = warm.command(["check", "--agent", "none", "--timeout", "20s", "--json", "--scenario", str(scenario)])
+    findings = {each["name"]: each for each in json.loads(ended.output)["findings"]}
+    assert re.search(r"GPU 3 \(\S+\) slot \S+ serial \S+", findings["row-remaps"]["remedy"])
+
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "alerts.md"
+HINT = "not what the table of XIDs says; write it anew with: make generate"
+
+
+def test_the_committed_rules_have_the_table_s_codes() -> None:
+    for path in RULES:
+        text = path.read_text()
+        assert with_codes(text) == text, HINT
+
+
+def test_every_class_is_read_by_a_rule() -> None:
+    named = re.findall(r"# codes: ([a-z, ]+)\n.*?=~", "".join(path.read_text() for path in RULES))
+    read = {word for words in named for word in words.split(", ")}
+    assert read == {each.value for each in XidClass} - {XidClass.LOOK.value}, "those to look at are all others"
+
+
+@pytest.mark.parametrize("alert", sorted(set(ALERTS.values())))
+def test_a_committed_runbook_has_the_table_s_part_about_its_alert(alert: str) -> None:
+    text = (RUNBOOKS / f"{alert}.md").read_text()
+    assert with_section(text, alert) == text, HINT
+    codes = [int(code) for code in re.findall(r"(?m)^\| (\d+) \|", text)]
+    assert codes == list(codes_of(*(each for each in XidClass if ALERTS[each] == alert)))
+
+
+def test_the_committed_reference_has_a_line_for_every_code() -> None:
+    assert alert_tables.splice(DOCUMENT.read_text()) == DOCUMENT.read_text(), HINT
+    assert [int(code) for code in re.findall(r"(?m)^\| (\d+) \|", DOCUMENT.read_text())] == list(TRIAGE)
+
+
+def test_a_class_that_is_misspelt_in_a_rule_is_an_error() -> None:
+    with pytest.raises(ValueError, match="rest"):
+        with_codes('# codes: rest\nup{xid=~""}')
+
+
+LONGEST_SUMMARY = 120
+"""Characters with a node's name of two: what a pager and a phone's lock screen show."""
+LONGEST_DESCRIPTION = 520
+NAMES = {
+    "InfinibandPortDown": ("device", "port"), "BackendFailing": ("backend",),
+    "GpuXidUnknown": ("xid",), "RackFeedOverload": ("feed",),
+}  # fmt: skip
+"""Labels beside node, rack, GPU and job without which the text of an alert says too little."""
+NOBODY = "no job known"
+
+
+def about(*labels: str) -> set[str]:
+    """The alerts that have one of these labels."""
+    return {each.name for each in told() if any(label in each.labels for label in labels)}
+
+
+def test_every_alert_of_the_pack_is_read_here(pack: list[RuleFile]) -> None:
+    assert {each.name for each in told()} == {rule.name for rule in rules_of(pack, AlertingRule)}
+
+
+def test_every_alert_names_its_node_or_its_rack() -> None:
+    for each in told():
+        assert each.labels.keys() & {"instance", "rack"}, each
+        assert [name for name in ("instance", "rack") if name in each.labels and not each.says(name)] == [], each
+
+
+def test_every_alert_about_a_gpu_names_it_by_number_and_by_uuid() -> None:
+    for each in told():
+        wanted = {"gpu", "uuid", "job_id"} & each.labels.keys()
+        assert [name for name in sorted(wanted) if not each.says(name)] == [], each
+    without = {each.name for each in told() if "gpu" in each.labels and "uuid" not in each.labels}
+    assert without == {"GpuLost"}, "one that has not said who it is"
+
+
+def test_every_alert_says_which_of_the_nodes_parts_it_is_about() -> None:
+    for each in told():
+        assert [name for name in NAMES.get(each.name, ()) if not each.says(name)] == [], each
+
+
+def test_every_alert_about_a_gpu_or_a_job_says_whose_it_is() -> None:
+    """Each has a case in which a job is known, with its user or the namespace of its pod; no other alert has one."""
+    owned = {each.name for each in told() if "owner" in each.notes}
+    assert owned == about("gpu", "job_id")
+    known = {each.name: each.notes["owner"] for each in told() if each.notes.get("owner", NOBODY) != NOBODY}
+    assert known.keys() == owned
+    for each in told():
+        if (owner := each.notes.get("owner", NOBODY)) not in (NOBODY, "several jobs"):
+            assert re.fullmatch(r"\w+ job \w+( pod [\w-]+/[\w-]+| of \w+)(; \w+ job \w+ of \w+)*", owner), each
+        if "job_id" in each.labels:
+            assert f"{each.labels['scheduler']} job {each.labels['job_id']} of " in owner
+
+
+@pytest.mark.parametrize(
+    "owner",
+    ["slurm job 4711 of alice", "kubernetes job 9f2c pod ml/trainer-0", "several jobs", NOBODY,
+     "slurm job 4711 of alice; slurm job 4712 of bob"],
+)  # fmt: skip
+def test_every_kind_of_owner_is_tried(owner: str) -> None:
+    assert owner in {each.notes.get("owner") for each in told()}
+
+
+def test_owners_are_found_in_one_way_by_gpu_and_in_one_by_job(pack: list[RuleFile]) -> None:
+    sources: dict[str, set[str]] = {}
+    for file in pack:
+        for rule in rules_of([file], AlertingRule):
+            owner = dict(rule.annotations).get("owner")
+            if owner is not None:
+                sources.setdefault(owner.source, set()).add(Path(file.path).name)
+    by_job = [source for source, files in sources.items() if files <= {"imbalance.yml", "advice.yml"}]
+    assert (len(sources), len(by_job)) == (2, 1)
+    one, other = (re.sub(r"\{instance=.*?\}|\$labels\.\w+", "", source).split() for source in sources)
+    assert one == other
+
+
+def test_a_pager_can_show_every_text() -> None:
+    for each in told():
+        assert 0 < len(each.notes["summary"]) <= LONGEST_SUMMARY, each.notes["summary"]
+        assert 0 < len(each.notes["description"]) <= LONGEST_DESCRIPTION, each.name
+        for text in (each.notes["summary"], each.notes["description"]):
+            assert not re.search(r"\n|  |<no value>|<error|\{\{|%!| of (is|in|has|,)", text), each
+        assert each.notes["summary"][-1] not in " .", each
+
+
+def test_an_owner_makes_no_other_alert() -> None:
+    """What varies is in annotations: a job that begins or ends leaves the alert the one that it was."""
+    for each in told():
+        assert not each.labels.keys() & {"owner", "user", "namespace", "pod", "name"}, each
+
+
+def test_every_alert_leads_to_its_runbook_on_an_agent_that_knows_of_it() -> None:
+    for each in told():
+        host = each.labels.get("instance", "n1")
+        assert each.notes["runbook_url"] == f"http://{host}/runbooks/{each.name}"

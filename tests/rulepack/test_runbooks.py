@@ -1,11 +1,16 @@
-"""Runbooks are followed at night, as they stand: their queries are queries, and their commands do what they need to."""
+"""Runbooks, whose queries and commands do what they need to, and the example for Alertmanager."""
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
+import yaml
 
 from agent.catalogue import BY_NAME
 from agent.commands.rules.rule_lint import lint_query
@@ -15,6 +20,8 @@ from alerts.promql import compile_query
 from alerts.rulefile import RecordingRule, RuleFile
 from tests.each import for_each
 from tests.rulepack.conftest import rules_of
+from tests.rulepack.expected import told, told_by_servers
+from tests.servers import need
 
 TEXTS = packs.runbooks()
 ENTITIES = (Node(), Gpu("", ""), NvLink(Gpu("", ""), 0), IbPort("", ""), Rack(""), Backend(""))
@@ -109,3 +116,152 @@ def test_a_node_is_drained_by_commands_and_not_by_a_word(name: str) -> None:
     prose = re.sub(r"`[^`]*`|```.*?```", "", TEXTS[name], flags=re.DOTALL)
     assert not re.search(r"\b[Dd]rain\b(?! and )", prose), name
     assert "Take the node out" not in TEXTS[name] or "kubectl cordon NODE" in TEXTS[name]
+
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "packaging" / "alertmanager" / "alertmanager.yml"
+LEFT_OUT = "NOTHING shows here that an Alertmanager can load the example"
+OF_THE_NODE = {"cluster", "rack"}
+"""Labels that agents add on the way out."""
+RECEIVERS = {
+    "pager": "AgentDown ClusterAgentsDown RackAgentsDown ShardDown "
+    "GpuEccErrors:critical GpuFabricDegraded:critical GpuLost GpuCountWrong "
+    "FabricManagerDown "
+    "GpuPowerBrake GpuThrottled:critical GpuRecoveryActionNeeded GpuRowRemap:critical GpuXid:critical "
+    "InfinibandPortDown NvLinkDown NvSwitchErrors:critical RackNvlink",
+    "tickets": "PortHot EthernetFecErrors PortFlapping GpuEccErrors:warning "
+    "GpuFabricDegraded:warning GpuHot GpuTemperatureDrift GpuLemon GpuPcieDegraded "
+    "GpuRowRemap:warning GpuThrottled:warning GpuXid:warning GpuXidUnknown "
+    "InfinibandRateDegraded InfinibandErrors InfinibandRailLagging "
+    "JobGpuSlow JobRailSlow NodeExpectationNotMet NodeMemoryErrors NodeMountDown NodeProcessesStuck "
+    " NodePowerEstimated NodePowerOverShare "
+    "NvLinkErrors NvSwitchErrors:warning RackAgentsDisagree TransceiverDegrading",
+    "job-owners": "GpuAllocatedIdle GpuDataStarvation GpuImbalance GpuJobSaving GpuJobSyncStall GpuStraggler JobHung",
+    "monitoring": "AgentDiskFailing AgentStalled AlertsUndelivered BackendFailing ConfigReloadFailed MetricsMissing "
+    "PushBehind RulesFailing ShardRulesLate ShardTargetsLost ShardWriteBehind WebCertificateExpiring",
+    "pager,facility-pager": "LeakDetected:critical RackLeak:critical",
+    "facility-pager": "CoolantFlowLow CoolantSupplyHot:critical",
+    "facility-tickets": "CoolantSupplyHot:warning LeakDetected:warning LeakDetectorBlind",
+    "archive": "GpuPowerLimitLow PartReplaced GpuXidInfo InfinibandCongestion",
+}  # fmt: skip
+"""The receiver of each alert, of some by severity; alerts of a rack go to the facility, by severity."""
+
+
+def amtool(*arguments: str) -> str:
+    command = [need("amtool", left_out=LEFT_OUT), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+def example() -> dict[str, Any]:
+    return yaml.safe_load(EXAMPLE.read_text())
+
+
+def routes(route: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield route
+    for each in route.get("routes", ()):
+        yield from routes(each)
+
+
+def matching(matchers: list[str]) -> list[dict[str, str]]:
+    """The labels of the pack's alerts that all matchers take, each kind of alert once and with those of its node."""
+    found = {}
+    for each in (*told(), *told_by_servers()):
+        labels = {"cluster": "c", "rack": "r", **each.labels}
+        if all(takes(matcher, labels) for matcher in matchers):
+            found[each.name, labels["severity"]] = labels
+    return list(found.values())
+
+
+def takes(matcher: str, labels: dict[str, str]) -> bool:
+    parsed = re.fullmatch(r'(\w+)(=~|!~|!=|=)"(.*)"', matcher)
+    assert parsed is not None, matcher
+    value = labels.get(parsed[1], "")
+    same = re.fullmatch(parsed[3], value) is not None if "~" in parsed[2] else value == parsed[3]
+    return same != parsed[2].startswith("!")
+
+
+def test_an_alertmanager_loads_it_with_its_texts() -> None:
+    shown = amtool("check-config", str(EXAMPLE))
+    assert f"{len(example()['inhibit_rules'])} inhibit rules" in shown
+    assert "1 templates" in shown
+
+
+def routed(labels: dict[str, str]) -> list[str]:
+    pairs = [f"{name}={value}" for name, value in labels.items() if value]
+    return amtool("config", "routes", "test", f"--config.file={EXAMPLE}", *pairs).split()
+
+
+def test_every_alert_of_the_pack_goes_to_the_right_receivers() -> None:
+    """With a rack; the first of each receiver also without."""
+    wanted = {name: receiver for receiver, names in RECEIVERS.items() for name in names.split()}
+    seen, used = set(), set()
+    for labels in matching([]):
+        name = labels["alertname"]
+        key = next((each for each in (f"{name}:{labels['severity']}", name) if each in wanted), None)
+        if key is None:
+            assert "instance" not in labels, f"{name} is of no rack: name its receiver"
+            receiver = "facility-pager" if labels["severity"] == "critical" else "facility-tickets"
+        else:
+            receiver = wanted[key]
+            used.add(key)
+        assert routed(labels) == [receiver], labels
+        if "instance" in labels and receiver not in seen:
+            seen.add(receiver)
+            assert routed({**labels, "rack": ""}) == [receiver], labels
+    assert used == wanted.keys()
+
+
+def test_what_is_grouped_by_is_a_label_of_what_is_routed_there() -> None:
+    for route in routes(example()["route"]):
+        alerts = matching(route.get("matchers", []))
+        assert alerts, route
+        for labels in alerts if "matchers" in route else ():
+            assert set(route.get("group_by", ())) <= labels.keys(), (labels["alertname"], route)
+
+
+@pytest.mark.parametrize("rule", example()["inhibit_rules"], ids=lambda rule: rule["source_matchers"][0])
+def test_an_inhibition_is_between_alerts_that_are_there_with_labels_that_they_have(rule: dict[str, Any]) -> None:
+    """What both alerts lack would count as equal; what one lacks, as different: either way the rule would be wrong."""
+    for matcher in (*rule["source_matchers"], *rule["target_matchers"]):
+        for name in re.findall(r"\w+", matcher.partition('"')[2]) if matcher.startswith("alertname") else ():
+            assert name in {each.name for each in (*told(), *told_by_servers())} or ".+" in matcher, matcher
+    sources, targets = matching(rule["source_matchers"]), matching(rule["target_matchers"])
+    assert sources
+    assert all(set(rule["equal"]) <= labels.keys() for labels in sources)
+    having = [labels for labels in targets if set(rule["equal"]) - OF_THE_NODE <= labels.keys()]
+    assert having
+    assert not [labels for labels in sources if labels in targets]
+    ranks = {"info": 0, "warning": 1, "critical": 2}
+    strongest = max(ranks[labels["severity"]] for labels in sources)
+    if sources[0]["alertname"] != "GpuLost":
+        assert all(ranks[labels["severity"]] <= strongest for labels in having), "what is worse is never left out"
+
+
+def test_a_text_has_owner_changes_command_and_runbook_and_a_title_says_how_many(tmp_path: Path) -> None:
+    alert = next(each for each in told() if each.name == "GpuLost" and "uuid" in each.labels)
+    changes = {"changes": "22:01:40Z GPU 0: XID 79 (from 22:00:00Z to 22:02:00Z)"}
+    one = {"status": "firing", "labels": dict(alert.labels), "annotations": {**alert.notes, **changes}}
+    title, text = (
+        rendered(tmp_path, [one], {"cluster": "c1", "rack": "r12"}, name)
+        for name in ("coldplate.title", "coldplate.text")
+    )
+    assert title == "[FIRING 1] c1 rack r12: GPU 0 of n1 does not answer"
+    assert text.startswith("firing critical: GPU 0 of n1 does not answer\nGPU-0 is missing")
+    assert text.rstrip().endswith(
+        "Owner: slurm job 4711 of alice\n"
+        "Changes: 22:01:40Z GPU 0: XID 79 (from 22:00:00Z to 22:02:00Z)\n"
+        "Look: journalctl -k --grep 'NVRM|Xid' -n 50\n"
+        "Runbook: http://n1/runbooks/GpuLost"
+    )
+    many = rendered(tmp_path, [one] * 3, {"alertname": "GpuLost"}, "coldplate.title")
+    assert many == "[FIRING 3]: 3 alerts, all GpuLost"
+
+
+def rendered(folder: Path, alerts: list[dict[str, Any]], common: dict[str, str], name: str) -> str:
+    data = folder / "data.json"
+    data.write_text(json.dumps({"status": "firing", "alerts": alerts, "commonLabels": common}))
+    return amtool(
+        "template", "render", f"--template.glob={EXAMPLE.parent / '*.tmpl'}", f"--template.data={data}",
+        f'--template.text={{{{ template "{name}" . }}}}',
+    ).removesuffix("\n")  # fmt: skip

@@ -1,13 +1,19 @@
-"""docs/dev/detection.md is current, and its table fits the rules and scenarios. The whole score is `make score`."""
+"""docs/dev/detection.md is current; scenarios and kinds of work fire what is expected; unit tests cover the pack."""
 
 from __future__ import annotations
 
 import re
 import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
+from agent import cli
 from agent.backends.synthetic import load_scenario
+from alerts import rulefile
+from alerts.engine import Ruleset
 from alerts.rulefile import RuleFile
 from tests.lab.score import document
 from tests.lab.score.__main__ import PAGE, alerts_of
@@ -15,6 +21,8 @@ from tests.lab.score.expectations import EXPECTED
 from tests.lab.score.play import Play, load_pack
 from tests.lab.score.plays import digest, of_name, refuse_gaps
 from tests.lab.score.scoring import judge
+from tests.lab.score.work import FAULTY, HEALTHY, INFORMED
+from tests.lab.score.work_play import play_work, rules_for_jobs
 
 STALE = "docs/dev/detection.md was not made of these rules, scenarios and expectations: run make score"
 
@@ -81,3 +89,177 @@ def test_every_expectation_names_a_subject_that_its_fault_has() -> None:
 
 def test_the_table_has_every_scenario_and_names_only_alerts_that_there_are(rules: tuple[RuleFile, ...]) -> None:
     refuse_gaps(set(alerts_of(rules)))
+
+
+@pytest.mark.parametrize(("scenario", "seconds"), [("healthy-training", 370), ("idle", 70)])
+def test_a_healthy_node_is_silent(scenario: str, seconds: int, play: Any) -> None:
+    """For as long as the comparisons of GPUs take to fire; hours of it are in `make score`."""
+    assert play(scenario, seconds).fired == {}
+
+
+def test_a_straggler_is_reported_once_within_4_minutes(play: Any) -> None:
+    node = play("straggler", 900)
+    assert set(node.fired) == {("GpuImbalance", "5")}
+    assert node.fired["GpuImbalance", "5"] - 660 <= 240
+    alert = node.alert("GpuImbalance")
+    assert alert.annotations["summary"].startswith("GPU 5 of node:19400 is nearly idle")
+    assert alert.annotations["owner"] == "slurm job 6001 of ada"
+    assert dict(alert.labels)["cause"] == "uneven"
+
+
+def test_a_gpu_for_which_its_peers_wait_is_named_within_a_minute(play: Any) -> None:
+    node = play("checkpoint-stall", 190)
+    assert set(node.fired) == {("GpuImbalance", "0")}
+    assert dict(node.alert("GpuImbalance").labels)["cause"] == "awaited"
+    assert node.fired["GpuImbalance", "0"] - 120 <= 60
+
+
+def test_a_power_brake_is_reported_within_15_seconds_and_never_as_heat(play: Any) -> None:
+    fired = play("power-brake", 90).fired
+    assert set(fired) == {("GpuPowerBrake", "")}
+    assert max(fired.values()) - 60 <= 15
+
+
+def test_a_lost_gpu_is_reported_within_10_seconds(play: Any) -> None:
+    node = play("gpu-lost", 90)
+    fired = node.fired
+    assert fired["GpuLost", "3"] - 60 <= 10
+    assert set(fired) == {("GpuLost", "3"), ("GpuXid", "3"), *(("GpuXidInfo", str(gpu)) for gpu in range(3))}
+    assert node.alert("GpuLost").annotations["owner"] == "slurm job 6006 of ada"
+
+
+def test_an_nvswitch_whose_link_fails_is_reported_by_its_address(play: Any, tmp_path: Path) -> None:
+    file = tmp_path / "switch.yaml"
+    file.write_text("description: d\ntopology: dgx-h100\nfaults: [{kind: sxid, at: 60s, code: 20034, switch: 2}]\n")
+    fired = play(str(file), 120).fired
+    assert set(fired) == {("NvSwitchErrors", "0000:c3:00.0")}
+    assert fired["NvSwitchErrors", "0000:c3:00.0"] - 60 <= 15
+
+
+@pytest.fixture(scope="module")
+def job_rules() -> tuple[RuleFile, ...]:
+    return rules_for_jobs(load_pack())
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_healthy_work_is_no_alert(name: str, job_rules: tuple[RuleFile, ...]) -> None:
+    found = play_work(HEALTHY[name], 1800.0, job_rules, tick=5.0)
+    assert [each for each in found if name not in INFORMED or each.severity != "info"] == []
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_fault_of_a_job_is_named_in_time_and_nothing_else_is(name: str, job_rules: tuple[RuleFile, ...]) -> None:
+    fault = FAULTY[name]
+    found = play_work(
+        fault.work, fault.begins + max(fault.within, fault.warns_within or 0.0) + 60.0, job_rules, tick=2.0
+    )
+    assert {(each.alert, each.gpu) for each in found} == {(fault.alert, fault.gpu)}
+    assert found[0].at - fault.begins <= fault.within
+    if fault.warns_within is not None:
+        warned = [each.at - fault.begins for each in found if each.severity == "warning"]
+        assert warned and warned[0] <= fault.warns_within
+
+
+SITE = """groups:
+- name: site
+  rules:
+  - {record: x, expr: "avg_over_time(coldplate_gpu_up[30d])"}
+  - {record: y, expr: "avg_over_time(coldplate_gpu_power_watts[1y])"}
+  - {record: z, expr: "avg_over_time(coldplate_gpu_power_watts[1h])"}
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    path = tmp_path / "site.yml"
+    path.write_text(SITE)
+    return path
+
+
+@pytest.mark.parametrize("reloaded", [False, True])
+def test_a_lost_gpu_is_found_beside_rules_that_look_back_for_months(
+    site: Path, pack: list[RuleFile], reloaded: bool
+) -> None:
+    both = [rulefile.load(site), *pack]
+    play = Play(load_scenario("gpu-lost"), pack if reloaded else both).until(20)
+    play.reload(Ruleset(tuple(both)))
+    play.until(70)
+    play.close()
+    fired = {firing.alert: firing.at for firing in play.firings}
+    assert 60 <= fired["GpuLost"] <= 68
+    assert fired.pop("RulesFailing") < 60
+    assert min(fired.values()) >= 60
+    reports = {rule.name: rule for group in play.engine.reports() for rule in group.rules}
+    assert {name: reports[name].health.value for name in "xyz"} == {"x": "err", "y": "err", "z": "ok"}
+    assert "30d" in reports["x"].error and "MiB" in reports["x"].error
+    assert play.engine.windows.dropped == 0
+    assert play.engine.windows.bytes < 64 * 2**20
+
+
+def test_rules_check_names_the_price_of_a_range(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["rules", "check", str(site)]) == 1
+    failed = [line for line in capsys.readouterr().err.splitlines() if "MiB" in line]
+    assert [line.strip().partition(":")[2].partition(":")[0] for line in failed] == ["4", "5"]
+
+
+ROOT = Path(__file__).resolve().parents[2]
+CASES = sorted((ROOT / "alerts" / "tests").glob("*.yml"))
+RULES = ROOT / "alerts" / "rules"
+
+TARGET = {"cluster": "c1", "rack": "k1"}
+OF_RACKS = re.compile("rack|breakers")
+"""About racks: their series carry the rack that agents told themselves."""
+
+SLOW = ("imbalance", "infiniband", "rack", "rack-equipment-drift", "thermal")
+"""Files that take promtool three quarters of the time of all, before a release."""
+
+
+def names(paths: list[Path]) -> list[str]:
+    return [path.name.partition(".")[0] for path in paths]
+
+
+def copied(path: Path) -> dict[str, Any]:
+    """A file that may lie elsewhere."""
+    document: dict[str, Any] = yaml.load(path.read_text(), yaml.CSafeLoader)
+    document["rule_files"] = [str((path.parent / name).resolve()) for name in document["rule_files"]]
+    return document
+
+
+def of_a_target(series: str) -> str:
+    """The series as a server stores it: with the target's labels, but for those that it has itself."""
+    name, _, labels = series.partition("{")
+    own = {label: value for label, value in TARGET.items() if f'{label}="' not in labels}
+    added = ",".join(f'{label}="{value}"' for label, value in own.items())
+    return f"{name}{{{added},{labels or '}'}"
+
+
+def on_a_server(document: dict[str, Any]) -> dict[str, Any]:
+    for test in document["tests"]:
+        test.pop("promql_expr_test", None)
+        for each in test["input_series"]:
+            each["series"] = of_a_target(each["series"])
+        for check in test.get("alert_rule_test", ()):
+            check["exp_alerts"] = [
+                {**alert, "exp_labels": {**TARGET, **alert["exp_labels"]}} for alert in check.get("exp_alerts") or ()
+            ]
+    return document
+
+
+def test_every_rule_file_has_its_cases() -> None:
+    tested = {Path(name).name for path in CASES for name in copied(path)["rule_files"]}
+    assert tested == {path.name for path in RULES.glob("*.yml")}
+
+
+@pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.release)])
+def test_promtool_says_that_all_is_well(slow: bool, promtool: Any) -> None:
+    chosen = [path for path, name in zip(CASES, names(CASES), strict=True) if (name in SLOW) == slow]
+    assert promtool("test", *chosen) == 0
+
+
+@pytest.mark.parametrize("path", CASES, ids=names(CASES))
+def test_alerts_of_nodes_keep_the_labels_of_their_target(path: Path, tmp_path: Path, coldplate: Any) -> None:
+    copy = path
+    if not OF_RACKS.match(path.name):
+        copy = tmp_path / path.name
+        copy.write_text(yaml.dump(on_a_server(copied(path)), Dumper=yaml.CSafeDumper))
+    assert coldplate("test", copy) == 0

@@ -1,19 +1,25 @@
-"""Asking agents over HTTP: what they know, or one line that says why nothing came."""
+"""Asking agents over HTTP: what they know, or why nothing came; the history and the traffic made of it."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
 import threading
+from collections.abc import Sequence
 
 import pytest
 
 from agent.commands.top.node_sources import AgentPoller
-from agent.commands.top.screen.node_samples import Sighting, SightingBoard
+from agent.commands.top.screen.node_samples import NVLINK, Sighting, SightingBoard, Traffic, TrafficMeter
+from agent.commands.top.screen.view_builder import ViewKeeper
+from agent.daemon.hub import RecentReadings
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
 from agent.lib.threads import Threads
+from agent.model import Gpu, IbPort, Instant, PastMoment, Snapshot
 from agent.wiring.agent_client import AgentClient, AgentResponse, name_of_target, target_of
+from tests.exporters.conftest import reading
+from tests.frames import snapshot_of
 from tests.screen.agents import ALERT, Answers, canned, serving
 from tests.screen.scenes import played
 
@@ -116,3 +122,106 @@ def test_what_cannot_be_asked_is_refused_without_showing_a_secret(text: str) -> 
     with pytest.raises(ValueError, match="url") as refused:
         target_of(text)
     assert "secret" not in str(refused.value)
+
+
+SEEN = 4
+
+
+def watched(interval: int, past: Sequence[PastMoment], late: int = 0) -> list[float | None]:
+    """The history of GPU 0's power after SEEN moments; the past came with the so-manieth of them."""
+    keeper, snapshots = ViewKeeper(float(interval)), played("straggler", 200)[0]
+    for place in reversed(range(SEEN)):
+        told = past if SEEN - 1 - place >= late else ()
+        sighting = Sighting("n", "o", snapshots[-1 - place * interval], past=told)
+        scene = keeper.scene([sighting], 0.0)
+    return list(scene.nodes[0].gpus[0].power_history)
+
+
+def powers(snapshots: Sequence[Snapshot]) -> list[float]:
+    gpus = [each.readings for each in snapshots]
+    name = "coldplate_gpu_power_watts"
+    return [
+        next(each.value for each in readings if each.metric.name == name and ("gpu", "0") in each.series.all_labels)
+        for readings in gpus
+    ]
+
+
+def remembered() -> Sequence[PastMoment]:
+    kept = RecentReadings()
+    for snapshot in played("straggler", 200)[0]:
+        kept.observe(snapshot)
+    return kept.moments()
+
+
+@pytest.mark.parametrize("late", [0, 2])
+def test_what_was_before_is_put_in_front_of_what_was_seen(late: int) -> None:
+    assert watched(1, remembered(), late) == powers(played("straggler", 200)[0])
+
+
+def test_it_is_as_far_apart_as_what_is_seen() -> None:
+    assert watched(5, remembered()) == powers(played("straggler", 200)[0][4::5])
+
+
+def test_without_it_there_is_what_was_seen() -> None:
+    assert watched(1, ()) == powers(played("straggler", 200)[0][-SEEN:])
+
+
+GPU = Gpu("0", "GPU-a")
+PORT = IbPort("mlx5_0", "1")
+ERRORS = "coldplate_infiniband_symbol_error_total"
+
+
+def sample(mono: float, sent: float | None = None, errors: float | None = None) -> Snapshot:
+    readings = [] if sent is None else [reading(NVLINK[0], sent, GPU)]
+    readings += [] if errors is None else [reading(ERRORS, errors, PORT)]
+    return snapshot_of(1, Instant(mono, 1e9 + mono), readings)
+
+
+def rate(traffic: Traffic) -> float | None:
+    return traffic.rates.get((NVLINK[0], GPU))
+
+
+def grown(traffic: Traffic) -> float | None:
+    return traffic.growth.get((ERRORS, PORT, ()))
+
+
+def test_a_rate_needs_two_samples_and_is_per_second() -> None:
+    meter = TrafficMeter()
+    assert rate(meter.take(sample(10.0, 1000.0))) is None
+    assert rate(meter.take(sample(12.0, 1500.0))) == 250.0
+    assert rate(meter.take(sample(13.0, 1500.0))) == 0.0
+
+
+def test_the_same_snapshot_again_changes_nothing() -> None:
+    meter = TrafficMeter()
+    meter.take(sample(10.0, 1000.0))
+    again = sample(11.0, 1500.0)
+    assert rate(meter.take(again)) == rate(meter.take(again)) == 500.0
+
+
+def test_a_counter_that_fell_or_was_missing_has_no_rate_until_the_sample_after() -> None:
+    meter = TrafficMeter()
+    for mono, sent in ((10.0, 1000.0), (11.0, 500.0)):
+        fell = meter.take(sample(mono, sent))
+    assert rate(fell) is None
+    assert rate(meter.take(sample(12.0, 700.0))) == 200.0
+    assert rate(meter.take(sample(13.0))) is None
+    assert rate(meter.take(sample(14.0, 900.0))) is None
+
+
+def test_a_node_whose_clock_begins_anew_is_not_compared_with_before() -> None:
+    meter = TrafficMeter()
+    meter.take(sample(1000.0, 1000.0, 5.0))
+    fresh = meter.take(sample(3.0, 2000.0, 9.0))
+    assert rate(fresh) is None
+    assert grown(fresh) is None
+
+
+def test_growth_is_that_of_the_last_minute() -> None:
+    meter = TrafficMeter()
+    counts = {float(second): 5.0 if second < 30 else 8.0 for second in range(0, 120, 10)}
+    told = [grown(meter.take(sample(second, errors=count))) for second, count in counts.items()]
+    assert told[0] is None
+    assert told[1] == 0.0
+    assert told[3] == told[8] == 3.0
+    assert told[-1] == 0.0

@@ -1,13 +1,28 @@
-"""Why a GPU is slow, in words, for what the scenarios do and for jobs that span nodes."""
+"""Why a GPU is slow, in words, for scenarios and for jobs that span nodes; and whose processes are on it."""
 
 from __future__ import annotations
 
+import json
+import os
+import pwd
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
 import pytest
 
-from agent.commands.top.screen.node_samples import Sighting
+from agent.backends.jobs.environments import system_name
+from agent.backends.protocol import GpuProcess
+from agent.backends.synthetic import SyntheticSource, load_scenario
+from agent.backends.synthetic.job_processes import FIRST_PID, owner_of
+from agent.commands.top.local_sampling import MOST_PROCESSES, ProcfsOwners, list_processes, scenario_owners
+from agent.commands.top.screen.frame import draw
+from agent.commands.top.screen.key_input import OneGpu, UiState
+from agent.commands.top.screen.node_samples import ProcessRow, Sighting
+from agent.commands.top.screen.text_layout import ASCII, TextLayout
 from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
-from agent.model import BackendReport, Gpu, Instant, Node, Outcome, Rack, Reading, Snapshot
+from agent.model import BackendReport, Gpu, Instant, Lane, Node, Outcome, Rack, Reading, Snapshot
 from exporters.markup import Tone
+from tests import warm
 from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
 from tests.screen.scenes import scene_of, texts
@@ -19,18 +34,10 @@ SAID = [  # what straggler, checkpoint-stall and thermal-throttle do is in the c
     ("inference-mix", 60, None),
     ("gpu-lost", 100, "BAD GPU 3 is lost: 7 GPUs wait for it in job 6006, 100% busy at 22% of their power limit"),
     ("driver-hang", 100, "BAD GPU 2: no answer for 40 s"),
-    (
-        "slow-gpu",
-        180,
-        "WARN GPU 6 holds job 6003 up, slower than its peers: 945 MHz, 7 peers 1545 MHz; 407 W, 7 peers 687 W",
-    ),
+    ("slow-gpu", 180, "WARN GPU 6 holds job 6003 up, slower than its peers: 945 MHz, 7 peers 1545 MHz; 407 W, 7 peers"),
     ("nvlink-down", 200, "BAD GPU 2: NVLink 7 down"),
     ("power-brake", 90, "BAD GPU 0–7: power brake by the node's power supply (hw_power_brake)"),
-    (
-        "ecc-remap",
-        200,
-        "BAD GPU 4: the driver requests gpu reset; XID 48 (double bit ECC error), 1 min ago; a row remap is pending",
-    ),
+    ("ecc-remap", 200, "BAD GPU 4: the driver requests gpu reset; XID 48 (double bit ECC error), 1 min ago; a row"),
     ("ib-flap", 75, "BAD port mlx5_3/1 down: Down, Polling"),
     ("ib-symbol-errors", 120, "WARN port mlx5_6/1 errors: 5 link recoveries, 11 symbol errors"),
 ]
@@ -78,20 +85,23 @@ def test_a_job_of_two_nodes_names_the_gpu_of_the_other_node() -> None:
     assert waiting.findings[0].text == "waits for b GPU 2: 100% busy at 21% of its power limit"
 
 
-def test_a_gpu_that_lost_its_job_with_itself_is_still_the_one_that_is_waited_for() -> None:
-    gone = [reading("coldplate_gpu_up", 0.0, GPUS[3])]
-    scene = seen(("a", [*busy(0, 1.0, 150.0), *busy(1, 1.0, 150.0), *gone]))
-    assert texts(scene.troubles)[0].startswith("BAD GPU 3 does not answer: 2 GPUs wait for it in job 77")
+GONE = [reading("coldplate_gpu_up", 0.0, GPUS[3])]
 
 
-def test_gpus_of_another_job_are_no_peers() -> None:
-    scene = seen(("a", [*busy(0, 1.0, 690.0, "1"), *busy(1, 0.02, 120.0, "2")]))
-    assert texts(scene.troubles) == []
-
-
-def test_a_job_that_waits_for_nobody_seen_here_says_where_to_look() -> None:
-    scene = seen(("a", [*busy(0, 1.0, 150.0), *busy(1, 1.0, 150.0)]))
-    assert "look at the job's other nodes" in texts(scene.troubles)[0]
+@pytest.mark.parametrize(
+    ("readings", "said"),
+    [
+        # a GPU that lost its job with itself is still the one that is waited for
+        ([*busy(0, 1.0, 150.0), *busy(1, 1.0, 150.0), *GONE], "GPU 3 does not answer: 2 GPUs wait for it in job 77"),
+        # GPUs of another job are no peers
+        ([*busy(0, 1.0, 690.0, "1"), *busy(1, 0.02, 120.0, "2")], None),
+        # a job that waits for nobody seen here says where to look
+        ([*busy(0, 1.0, 150.0), *busy(1, 1.0, 150.0)], "look at the job's other nodes"),
+    ],
+)  # fmt: skip
+def test_a_job_of_one_node(readings: list[Reading], said: str | None) -> None:
+    told = texts(seen(("a", readings)).troubles)
+    assert told == [] if said is None else said in told[0]
 
 
 def test_the_rack_is_told_near_its_budget_and_above() -> None:
@@ -127,3 +137,94 @@ def test_old_data_are_said_to_be_old() -> None:
     sighting = Sighting("a", "here", Snapshot(1, Instant(5.0, 1e9), ()), age=2.0, mono=10.0)
     assert texts(watch.scene([sighting], 11.0).troubles) == []
     assert texts(watch.scene([sighting], 19.0).troubles) == ["WARN a: what is shown is 11 s old"]
+
+
+GPU = Gpu("0", "GPU-a")
+
+
+def zoomed(processes: Mapping[Gpu, Sequence[ProcessRow]] | None) -> list[str]:
+    """The lines of the zoom pane of a GPU with these processes."""
+    snapshot = snapshot_of(1, Instant(100.0, 1.7e9), [reading("coldplate_gpu_up", 1.0, GPU)])
+    scene = ViewKeeper(1.0).scene([Sighting("n", "sampled here", snapshot, mono=100.0, processes=processes)], 100.0)
+    lines, _ = draw(scene, UiState(zoom=OneGpu(("n", "GPU-a"))), TextLayout(80, None, ASCII))
+    return [line.plain.rstrip() for line in lines]
+
+
+def test_a_process_is_a_line_and_what_is_not_known_of_it_is_no_zero() -> None:
+    shown = zoomed({GPU: [ProcessRow(71, 3 * 2**30, "ada", "python3"), ProcessRow(72, None, "", "")]})
+    place = next(place for place, line in enumerate(shown) if line.startswith("PROCESSES"))
+    assert [line.split() for line in shown[place + 1 : place + 4]] == [
+        ["PID", "USER", "MEMORY", "COMMAND"],
+        ["71", "ada", "3072", "MiB", "python3"],
+        ["72", "-", "-", "-"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("processes", "said"),
+    [
+        (None, "processes: shown by coldplate top --no-attach on the node itself"),
+        ({}, "processes: the driver does not list them"),
+        ({GPU: []}, "processes: none"),
+    ],
+)
+def test_one_line_says_why_there_is_no_list(processes: Mapping[Gpu, Sequence[ProcessRow]] | None, said: str) -> None:
+    assert [line for line in zoomed(processes) if line.lower().startswith("processes")] == [said]
+
+
+def test_a_long_list_says_how_many_are_left_out() -> None:
+    shown = zoomed({GPU: [ProcessRow(pid, 2**20, "ada", "python3") for pid in range(1, 21)]})
+    assert "  and 12 more" in shown
+
+
+def test_those_with_the_most_memory_come_first_and_unknown_memory_last() -> None:
+    processes = [GpuProcess(5), GpuProcess(4, 2**20), GpuProcess(3, 2**30), GpuProcess(2, 2**30)]
+    listed = list_processes({GPU: processes}, lambda pid, _: (f"user{pid}", "x"), 0.0)
+    assert [(each.pid, each.memory, each.user) for each in listed[GPU]] == [
+        (2, 2**30, "user2"), (3, 2**30, "user3"), (4, 2**20, "user4"), (5, None, "user5"),
+    ]  # fmt: skip
+    many = [GpuProcess(pid, pid) for pid in range(1, 1000)]
+    assert len(list_processes({GPU: many}, lambda *_: ("", ""), 0.0)[GPU]) == MOST_PROCESSES
+
+
+def test_procfs_says_whose_a_process_is_and_what_it_runs(tmp_path: Path) -> None:
+    for pid, uid in ((7, os.getuid()), (8, 3_000_000_000)):
+        folder = tmp_path / str(pid)
+        folder.mkdir()
+        (folder / "status").write_text(f"Name:\ta b\nUid:\t{uid}\t0\t0\t0\n")
+        (folder / "stat").write_text(f"{pid} (a (b) c) S 1 1 1 {'0 ' * 20}\n")
+    (tmp_path / "9").mkdir()
+    (tmp_path / "9" / "status").write_text("nothing of use\n")
+    owners = ProcfsOwners(tmp_path)
+    for _ in range(100):  # the name comes with a later look
+        user, command = owners(7, 0.0)
+        if user == pwd.getpwuid(os.getuid()).pw_name:
+            break
+        os.sched_yield()
+    assert (user, command) == (system_name(os.getuid()), "a (b) c")
+    assert owners(8, 0.0) == ("3000000000", "a (b) c")
+    assert owners(9, 0.0) == owners(10, 0.0) == ("", "")
+
+
+def test_a_synthetic_process_is_its_jobs_and_has_no_id_that_linux_gives() -> None:
+    scenario = load_scenario("two-jobs")
+    now = Instant(100.0, 1.7e9)
+    *gpus, _ = SyntheticSource(scenario, 0.0).open(now)
+    listed = {}
+    for channel in gpus:
+        assert channel.identity is not None
+        listed[channel.identity.gpu] = channel.read(Lane.SLOW, now).processes or ()
+    shown = list_processes(listed, scenario_owners(scenario), 0.0)
+    for gpu, rows in shown.items():
+        users = [job.user for job in scenario.jobs if int(gpu.index) in job.gpus and job.window.holds(100.0)]
+        assert [each.user for each in rows] == users
+        assert all(each.pid > 2**22 and each.memory and each.command == "python3" for each in rows)
+    assert len({each.user for rows in shown.values() for each in rows}) == 2
+    assert owner_of(scenario, FIRST_PID - 1) == ("", "")
+
+
+def test_json_has_the_processes_of_a_node_that_is_sampled_here() -> None:
+    ended = warm.command(["top", "--json", "--interval", "100ms", "--scenario", "idle"])
+    assert ended.status == 0, ended.error.decode()
+    (node,) = json.loads(ended.output)["nodes"]
+    assert all(gpu["processes"] in ([], None) for gpu in node["gpus"])  # None until the driver was first asked

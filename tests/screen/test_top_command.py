@@ -1,18 +1,30 @@
-"""The command: whose data it shows, what programs get, and exit statuses."""
+"""`coldplate top` as a command, and its live picture in a real pseudo-terminal."""
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import fcntl
 import io
 import json
+import os
+import pty
 import re
+import select
+import signal
+import struct
+import subprocess
 import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent.commands.top.screen.live_loop import TerminalModes
 from tests import warm
 from tests.screen.agents import canned, serving
 
@@ -145,3 +157,191 @@ def test_programs_need_no_rich_and_people_are_told_to_install_it() -> None:
     status, told = warm.call(without_rich, ["--once", *IDLE])
     assert status == 2
     assert "make install EXTRAS=top" in told
+
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_SECONDS = 60.0
+LEFT = b"\x1b[?1049l"
+"""Back from the alternate screen."""
+SHELL = """
+import fcntl, os, signal, sys, termios
+slave = os.open(sys.argv[1], os.O_RDWR)
+fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+child = os.fork()
+if child == 0:
+    os.setpgid(0, 0)
+    os.tcsetpgrp(slave, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    for number in range(3):
+        os.dup2(slave, number)
+    os.execv(sys.argv[2], sys.argv[2:])
+print(child, flush=True)
+while True:
+    _, status = os.waitpid(child, os.WUNTRACED)
+    print("stopped" if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status), flush=True)
+    if not os.WIFSTOPPED(status):
+        break
+"""
+
+
+def has_more(descriptor: int, seconds: float) -> bool:
+    """Whether there is something to read, now or soon."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
+class Terminal:
+    """A pseudo-terminal with `coldplate top` in it, started by a process that stands in for a shell.
+
+    A shell is needed: nobody could continue a group of processes without one, so the kernel does not stop it either.
+    """
+
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        self.master, self.slave = pty.openpty()
+        self.resize(100, 30)
+        self.before = termios.tcgetattr(self.slave)
+        self.written = b""
+        command = [sys.executable, "-m", "agent.cli", "top", *arguments]
+        told = {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "TZ": "UTC", **environment}
+        self._shell = subprocess.Popen(
+            [sys.executable, "-c", SHELL, os.ttyname(self.slave), *command],
+            cwd=ROOT, env=told, stdout=subprocess.PIPE, start_new_session=True, text=True,
+        )  # fmt: skip
+        self.pid = int(self.says())
+
+    def says(self) -> str:
+        """The next line of the shell: the process's id, `stopped`, or how it ended."""
+        assert self._shell.stdout is not None
+        assert has_more(self._shell.stdout.fileno(), PATIENCE_SECONDS), (
+            f"the shell says nothing: {self.written[-3000:]!r}"
+        )
+        return self._shell.stdout.readline().strip()
+
+    def resize(self, columns: int, lines: int) -> None:
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def types(self, keys: bytes) -> None:
+        os.write(self.master, keys)
+
+    def until(self, *seen: bytes) -> bytes:
+        """Read until these were written in this order after what was seen before; what was written meanwhile."""
+        wanted = re.compile(b".*?".join(re.escape(each) for each in seen), re.DOTALL)
+        end = time.monotonic() + PATIENCE_SECONDS
+        while (found := wanted.search(self.written)) is None:
+            left = end - time.monotonic()
+            assert left > 0, f"{seen!r} never came: {self.written[-3000:]!r}"
+            if has_more(self.master, left):
+                self.written += os.read(self.master, 65536)
+        told, self.written = self.written[: found.end()], self.written[found.end() :]
+        return told
+
+    @property
+    def is_restored(self) -> bool:
+        return termios.tcgetattr(self.slave) == self.before
+
+    def close(self) -> None:
+        self._shell.kill()
+        self._shell.communicate()
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """As when the window is closed."""
+        for descriptor in (self.master, self.slave):
+            with suppress(OSError):
+                os.close(descriptor)
+
+
+@contextmanager
+def terminal(*arguments: str, **environment: str) -> Iterator[Terminal]:
+    made = Terminal(*arguments, **environment)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_keys_sizes_and_stops_in_a_real_terminal() -> None:
+    with terminal("--scenario", "two-jobs") as shown:
+        shown.until(b"\x1b[?1049h", b"\x1b[?1006h", b"SYNTHETIC two-jobs", b"THROTTLE")
+        shown.types(b"s")
+        shown.until(b"sort: index")
+        shown.types(b"/5002\r")
+        shown.until(b"filter: 5002")
+        shown.types(b"\x1b")  # alone: the key, after a moment
+        shown.until(b"filter ")
+        shown.types(b"jj\r")
+        shown.until(b"GPU 1  ", b"power limit")
+        shown.resize(44, 12)
+        shown.until(b"\x1b[2J", b"GPU 1")
+        os.kill(shown.pid, signal.SIGTSTP)
+        shown.until(LEFT)
+        assert shown.says() == "stopped"
+        assert shown.is_restored
+        os.kill(shown.pid, signal.SIGCONT)
+        shown.until(b"\x1b[?1049h", b"\x1b[2J", b"GPU 1")
+        assert not shown.is_restored
+        shown.types(b"mq")
+        shown.until(b"\x1b[?1006l", b"\x1b[?25h", LEFT)
+        assert shown.says() == "0"
+        assert shown.is_restored
+
+
+def stop(number: int) -> Callable[[Terminal], None]:
+    return lambda shown: os.kill(shown.pid, number)
+
+
+@pytest.mark.parametrize(
+    ("act", "status"),
+    [(stop(signal.SIGTERM), 143), (lambda shown: shown.types(b"\x03"), 130)],
+    ids=["SIGTERM", "Ctrl-C"],
+)
+def test_a_signal_leaves_the_terminal_as_it_was(act: Callable[[Terminal], None], status: int) -> None:
+    with terminal("--backend", "none", "--no-attach") as shown:
+        shown.until(b"coldplate", b"no GPU here")
+        act(shown)
+        shown.until(LEFT)
+        assert shown.says() == str(status)
+        assert shown.is_restored
+
+
+def test_a_window_that_is_closed_ends_it() -> None:
+    with terminal("--backend", "none", "--no-attach") as shown:
+        shown.until(b"no GPU here")
+        shown.hang_up()
+        assert shown.says() == "129"
+
+
+def test_an_error_while_drawing_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+    """The defect is put in by a module that Python imports at its start."""
+    broken = "import agent.commands.top.screen.key_input as u\nu._ACTS['x'] = lambda state, screen: 1 / 0\n"
+    (tmp_path / "sitecustomize.py").write_text(broken)
+    with terminal("--backend", "none", "--no-attach", PYTHONPATH=f"{tmp_path}:{ROOT}") as shown:
+        shown.until(b"no GPU here")
+        shown.types(b"x")
+        shown.until(LEFT, b"ZeroDivisionError")
+        assert shown.says() == "1"
+        assert shown.is_restored
+
+
+def test_modes_are_taken_and_given_back_any_number_of_times() -> None:
+    master, slave = pty.openpty()
+    try:
+        before = termios.tcgetattr(slave)
+        modes = TerminalModes(slave, slave)
+        modes.leave()
+        assert not has_more(master, 0.0)
+        modes.enter(mouse=True)
+        modes.enter(mouse=True)
+        assert not termios.tcgetattr(slave)[3] & (termios.ECHO | termios.ICANON)
+        assert termios.tcgetattr(slave)[3] & termios.ISIG
+        modes.leave()
+        modes.leave()
+        assert termios.tcgetattr(slave) == before
+    finally:
+        os.close(master)
+        os.close(slave)

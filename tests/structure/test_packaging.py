@@ -1,19 +1,27 @@
-"""What is installed, and the units that start it."""
+"""What is installed, the units that start it, and the locked dependencies with their sums."""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 import sys
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from agent.backends.host.kernel import CPU_MODES, PRESSURE
 from agent.backends.jobs.kubelet import SOCKETS
 from agent.backends.jobs.pods import POD_LOGS as PODS
 from agent.broker.asking import SOCKET
+from agent.catalogue import ROWS
+from agent.catalogue.bindings import Field
+from agent.catalogue.gpu import EVENT_REASONS
+from agent.model import Metric
+from tests.each import for_each
 from tests.servers import need
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -143,3 +151,109 @@ def test_the_rules_of_packages_name_what_the_agent_reads() -> None:
     assert 'SUBSYSTEM=="powercap", KERNEL=="intel-rapl:*"' in rule
     assert not re.search(r"chmod [0-7]*[1-7] ", rule), "readable for the world"
     assert f"a+ {PODS} - - - - group:coldplate:r--" in (UNITS.parent / "tmpfiles.d" / "coldplate.conf").read_text()
+
+
+LOCKS = ROOT / "packaging" / "locks"
+LOCKED_EXTRAS = ("top", "kubernetes", "otlp")
+
+
+def pinned(path: Path) -> dict[str, str]:
+    """The packages of a lock and their versions. Fails where one has no hash, or a place it was downloaded from."""
+    text = path.read_text()
+    assert not re.search(r"https?:|file:|index-url|find-links", text), path.name
+    found = {}
+    for line in text.replace("\\\n", " ").splitlines():
+        if line and not line.startswith("#"):
+            match = re.fullmatch(r"([\w.-]+)==([\w.]+) ( *;[^#]*?)?( +--hash=sha256:[0-9a-f]{64})+ *", line)
+            assert match is not None, f"{path.name}: {line[:60]} is not of one version with its hashes"
+            found[match[1]] = match[2]
+    assert found, path.name
+    return found
+
+
+def locked(name: str) -> dict[str, str]:
+    return pinned(LOCKS / f"{name}.txt")
+
+
+def test_every_tool_of_make_and_the_tests_is_locked() -> None:
+    """One that is added to pyproject.toml is added to the lock by `make lock`."""
+    group = (ROOT / "pyproject.toml").read_text().partition("\ntools = [\n")[2].partition("\n]")[0]
+    wanted = {found.lower() for found in re.findall(r'^  "([\w-]+)', group, re.MULTILINE)}
+    tools, _, _ = (pinned(ROOT / "tests" / f"{name}.txt") for name in ("tools", "deployers", "helm"))
+    assert wanted <= tools.keys()
+
+
+def named(requirement: str) -> str:
+    match = re.match(r"[A-Za-z0-9-]+", requirement)
+    assert match is not None
+    return match[0].lower()
+
+
+def test_every_requirement_is_locked() -> None:
+    wanted: dict[str, set[str]] = {}
+    for requirement in metadata.requires("coldplate") or []:
+        extra = re.search(r"extra == .([a-z]+)", requirement)
+        wanted.setdefault(extra[1] if extra else "base", set()).add(named(requirement))
+    for name in ("base", *LOCKED_EXTRAS):
+        assert wanted[name] <= locked(name).keys(), f"{name}: run `make lock`"
+
+
+def test_the_locks_agree_with_one_another() -> None:
+    base = locked("base")
+    for extra in LOCKED_EXTRAS:
+        assert base.items() <= locked(extra).items(), f"{extra}: run `make lock`"
+    assert locked("build").keys() == {"setuptools"}
+
+
+def test_the_bill_of_materials_has_each_package_with_version_and_licence() -> None:
+    bill = json.loads((ROOT / "packaging" / "sbom.cdx.json").read_text())
+    assert bill["bomFormat"] == "CycloneDX"
+    assert bill["metadata"]["component"]["name"] == "coldplate"
+    components = {each["name"].lower().replace("_", "-"): each for each in bill["components"]}
+    assert {name: each["version"] for name, each in components.items()} == {
+        **locked("top"), **locked("kubernetes")
+    }, "run `make lock`"  # fmt: skip
+    for name, each in components.items():
+        assert each.get("licenses"), f"{name} says nothing of its licence"
+
+
+def test_an_extra_without_a_lock_is_refused_by_the_installation() -> None:
+    text = (ROOT / "packaging" / "install.sh").read_text()
+    assert f"there are {', '.join(LOCKED_EXTRAS[:-1])} and {LOCKED_EXTRAS[-1]}" in text
+    assert {path.stem for path in LOCKS.glob("*.txt")} == {"base", "build", *LOCKED_EXTRAS}
+
+
+CONTAINED = {
+    # NVML fields: a whole, and what is counted in it, too (NVML API reference; PCIe Base Specification, AER)
+    5: (3,), 6: (4,), 173: (175, 176, 178), 176: (182,), 179: (181,), 183: (175,),
+    75: (269, 270), 80: (74, 75, 269, 270, 271), 81: (74, 75, 269, 270, 271),
+    208: (206, 207, 209, 210), 215: (213, 214), 221: (219, 208), 219: (208,),
+}  # fmt: skip
+REASONS_CONTAINED = {0x8: (0x40, 0x80)}
+WORDS = {"total", "all", "any", "sum", "both", "overall", "aggregate", "thermal", "hw_slowdown"}
+"""Label values that are, or in the drivers' words were, the total of others."""
+
+
+def label_values(row: Metric) -> list[str]:
+    if not row.labels:
+        return []  # a call's labels may name the member of its answer
+    return [value for binding in row.origin for value in getattr(binding, "labels", ())]
+
+
+@for_each("row", ROWS)
+def test_no_family_has_a_whole_beside_its_parts(row: Metric) -> None:
+    fields = {binding.id for binding in row.origin if isinstance(binding, Field)}
+    beside = {whole: sorted(fields.intersection(parts)) for whole, parts in CONTAINED.items() if whole in fields}
+    assert not {whole: parts for whole, parts in beside.items() if parts}
+    assert not WORDS.intersection(label_values(row))
+    assert "scope" not in row.labels
+
+
+def test_no_throttle_reason_stands_for_others() -> None:
+    bits = {bit for bit, _ in EVENT_REASONS}
+    assert not [whole for whole, parts in REASONS_CONTAINED.items() if whole in bits and bits.intersection(parts)]
+
+
+def test_figures_of_the_kernel_that_contain_each_other_are_not_of_one_family() -> None:
+    assert not {"guest", "guest_nice"}.intersection(CPU_MODES)  # in user and nice
+    assert PRESSURE["some"] is not PRESSURE["full"]  # a time in which all waited is one in which some did
