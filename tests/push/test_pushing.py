@@ -38,7 +38,7 @@ GOOD = "push: {remote_write: {central: {url: 'https://mimir.example/api/v1/push'
     [
         ("otlp: {url: 'http://h/w'}", "push.remote_write: 'otlp' is the name of the push to OpenTelemetry"),
         ("a/b: {url: 'http://h/w'}", "push.remote_write: 'a/b' names files and series; use 1 to 64 letters"),
-        ("a: {}", "push.remote_write[...]: object missing required field `url`"),
+        ("a: {}", "push.remote_write.a.url: is missing; give it"),
         ("a: {url: 'ftp://h/w'}", "push.remote_write.a: url 'ftp://h"),
         ("a: {url: 'http://mimir'}", "push.remote_write.a: url 'http://mimir' has no path; add /api/v1/write"),
         ("a: {url: 'http://h/w', bearer_token_file: t}", "would send the credentials in clear text; use https"),
