@@ -372,3 +372,13 @@ def test_a_gpu_that_nothing_shares_costs_at_most_so_many_driver_calls_a_second(o
     made = [bench.read(lane).calls for lane in (*[Lane.FAST] * 60, *[Lane.SLOW] * 4, Lane.COLD)]
     assert sum(made) / 60 <= 7.6
     assert not {"nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetMaxPcieLinkWidth"} & set(bench.driver.log)
+
+
+def test_a_constant_that_had_no_value_is_asked_again(opened):
+    gpu = h100()
+    known = gpu.calls["nvmlDeviceGetMaxPcieLinkWidth"]
+    bench = opened(gpu)
+    gpu.calls["nvmlDeviceGetMaxPcieLinkWidth"] = 0xFFFFFFFF
+    bench.read(Lane.COLD)
+    gpu.calls["nvmlDeviceGetMaxPcieLinkWidth"] = known
+    assert value(bench.read(Lane.COLD), "coldplate_gpu_pcie_link_width_max") == known

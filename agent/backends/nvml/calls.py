@@ -107,7 +107,7 @@ class DeviceCall:
             escalate(error)
             self._fail(gaps, reason_of(error.code), str(error))
             return
-        if self._spec.constant:
+        if self._spec.constant and answer not in self._spec.sentinels:
             self._answer = answer
         for part, multiplier, divisor, series in self._outlets:
             raw = answer[part] if part else answer

@@ -135,9 +135,7 @@ Fail = Callable[[str, str], NoReturn]
 class NodeSelectors:
     """The nodes and racks of a site by their names. All methods call `fail` with a key path and what is wrong."""
 
-    def __init__(
-        self, fail: Callable[[str, str], NoReturn], drafts: Sequence[NodeDraft], racks: Sequence[SiteRack]
-    ) -> None:
+    def __init__(self, fail: Fail, drafts: Sequence[NodeDraft], racks: Sequence[SiteRack]) -> None:
         self._fail = fail
         self.drafts = {draft.name: draft for draft in drafts}
         self._racks = {rack.name: rack for rack in racks}
