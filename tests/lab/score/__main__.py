@@ -11,7 +11,7 @@ from pathlib import Path
 
 from alerts.rulefile import AlertingRule, RuleFile
 from tests.lab.bench.report import Progress, stop_on_signals
-from tests.lab.score import document, measured_power
+from tests.lab.score import document, measured_light, measured_power
 from tests.lab.score.crew import play_all, work_all
 from tests.lab.score.expectations import EXPECTED
 from tests.lab.score.play import load_pack
@@ -19,7 +19,6 @@ from tests.lab.score.plays import PLAYS, Part, ScoreError, digest, parts, refuse
 from tests.lab.score.scoring import Verdict, problems, problems_of_work
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "dev" / "detection.md"
-MEASURED = PAGE.with_name("measured-power.md")
 QUICK = 600
 
 
@@ -60,15 +59,17 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _play_data(folder: Path, pack: Sequence[RuleFile]) -> int:
-    """Play measured power, and write the page about it."""
-    rules = next(file for file in pack if Path(file.path).stem == "rack")
+    """Play what others measured, and write the page about it."""
     asked = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    about, file, kind = ("light", "optics", measured_light) if measured_light.has_light(folder) else (
+        "power", "rack", measured_power)  # fmt: skip
+    rules = next(each for each in pack if Path(each.path).stem == file)
     try:
-        page = measured_power.report(folder, rules, asked.stdout.strip() or "unknown", Progress().say)
+        page = kind.report(folder, rules, asked.stdout.strip() or "unknown", Progress().say)
     except measured_power.MeasuredPowerError as error:
         print(f"score: {error}", file=sys.stderr)
         return 2
-    MEASURED.write_text(page, encoding="utf-8")
+    PAGE.with_name(f"measured-{about}.md").write_text(page, encoding="utf-8")
     print(page)
     return 0
 
@@ -95,8 +96,9 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--data", metavar="DIR", type=Path,
-        help="play the measured power of a clone of github.com/mlcommons/training_results_v4.0 through the rack rules "
-        "instead, and write docs/dev/measured-power.md (10 minutes)",
+        help="play what others measured instead, and write docs/dev/measured-power.md or measured-light.md: a clone of "
+        "github.com/mlcommons/training_results_v4.0 through the rack rules (10 minutes), or one of "
+        "github.com/Network-And-Services/optical-failure-dataset through those of ports (seconds)",
     )  # fmt: skip
     parser.add_argument(
         "--jobs", metavar="N", type=int, default=len(os.sched_getaffinity(0)),
