@@ -13,6 +13,7 @@ import json
 import re
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from agent.lib.typed_yaml import YamlFile
 from agent.lib.wording import UserError
 from exporters.encoder import Format
 
-RACK = 4
+RACK, GPUS = 4, 8
 INTERVAL_SECONDS = 15
 ALERTING = 50
 SITE = {"nodes_per_job": RACK, "racks": [{"count": 1, "nodes": RACK, "power_budget": "40.8kW"}]}
@@ -37,6 +38,8 @@ SLOW_GPU, MORE_WORK = (5, "3"), (9, "2")
 """Node and GPU."""
 SLOW_RAIL, OTHER_PART = (12, "mlx5_4"), (20, "mlx5_[0-9]")
 """Node and device."""
+HUNG_GPU = (33, "6")
+"""Node and GPU that goes idle when the site is told to hang (GET /hang), while all others wait for it."""
 _CLOCK, _TENSOR = "gpu_clock_mean_hertz", "gpu_tensor_active_mean_ratio"
 _THROTTLED = "gpu_throttle_seconds_total"
 _BYTES = "infiniband_port_data_(?:transmitted|received)_bytes_total"
@@ -60,6 +63,7 @@ class CannedSite:
         self._pages = [NodePage(node, "lean") for node in make_nodes(site, INTERVAL_SECONDS, int(self._began))]
         self._texts: list[bytes] = []
         self._sampled = -1
+        self._hung_at: float | None = None
         self.targets = json.dumps(
             [
                 {"targets": [address], "labels": {"__metrics_path__": f"/{each}", "instance": f"node{each}:19400",
@@ -70,13 +74,18 @@ class CannedSite:
 
     def page(self, number: int) -> bytes:
         tick = int((time.time() - self._began) * self._plan.pace / INTERVAL_SECONDS)
-        if tick != self._sampled:
+        if tick != self._sampled and self._hung_at is None:
             self._sampled = tick
             self._texts = [b"".join(page.pieces(Format.TEXT, tick * INTERVAL_SECONDS)) for page in self._pages]
         rack, job = number // RACK, number // self._plan.job_nodes
         text = self._texts[number % RACK] + (b"" if number % ALERTING else ALERT)
         text = text.replace(b'rack="r1"', b'rack="r%d"' % rack).replace(JOB, b'job_id="4711_%d"' % job)
-        return injected(number, text) if self._plan.faults else text
+        text = injected(number, text) if self._plan.faults else text
+        return text if self._hung_at is None else _hung(number, text, (time.time() - self._hung_at) * self._plan.pace)
+
+    def hang(self) -> None:
+        """Let all jobs wait from now on for the GPU that goes idle; nothing else changes any more."""
+        self._hung_at = time.time()
 
 
 class _Asked(asyncio.Protocol):
@@ -91,8 +100,10 @@ class _Asked(asyncio.Protocol):
         *requests, self._waiting = (self._waiting + data).split(b"\r\n\r\n")
         for request in requests:
             path = request.split(b" ", 2)[1]
+            if path == b"/hang":
+                self._site.hang()
             body, kind = (
-                (self._site.targets, b"application/json") if path == b"/sd"
+                (self._site.targets, b"application/json") if path in (b"/sd", b"/hang")
                 else (self._site.page(int(path[1:])), Format.TEXT.value.encode())
             )  # fmt: skip
             self._transport.write(HEAD % (kind, len(body)) + body)
@@ -117,9 +128,28 @@ def _slowed(page: bytes, gpu: str, work: float) -> bytes:
     return _times(page, _TENSOR, f'gpu="{gpu}"', work / 0.85)
 
 
+def _hung(number: int, page: bytes, seconds: float) -> bytes:
+    """Return the page so many seconds after the last step: the GPUs spin, but for one, and the ports carry nothing."""
+    idle = number == HUNG_GPU[0]
+    gpu = f'gpu="[^{HUNG_GPU[1]}]"' if idle else 'gpu="'
+    page = _times(page, "gpu_(?:tensor|sm|dram)_active(?:_mean)?_ratio", 'gpu="', 0.05)
+    page = _times(page, "gpu_power_watts", 'gpu="', 0.25)
+    page = _plus(page, "gpu_busy_seconds_total", gpu, seconds)
+    page = _plus(page, "job_gpu_seconds_total", '.*state="awaited"', seconds * idle)
+    return _plus(page, "job_gpu_seconds_total", '.*state="waiting"', seconds * (GPUS - idle))
+
+
 def _times(page: bytes, name: str, label: str, factor: float) -> bytes:
+    return _changed(page, name, label, lambda value: value * factor)
+
+
+def _plus(page: bytes, name: str, label: str, more: float) -> bytes:
+    return _changed(page, name, label, lambda value: value + more)
+
+
+def _changed(page: bytes, name: str, label: str, change: Callable[[float], float]) -> bytes:
     lines = re.compile(rf"^(coldplate_{name}\{{{label}.*\}} )(\S+)$".encode(), re.MULTILINE)
-    changed, count = lines.subn(lambda found: found[1] + b"%.9g" % (float(found[2]) * factor), page)
+    changed, count = lines.subn(lambda found: found[1] + b"%.12g" % change(float(found[2])), page)
     assert count, f"no {name} of {label} in the page"
     return changed
 
