@@ -51,6 +51,11 @@ def is_shipped(path: Path) -> bool:
     return path.resolve().parent == _SHIPPED
 
 
+def is_about_racks(path: str | Path) -> bool:
+    """Return whether a path is that of a shipped rule file whose rules read only series that agents of a rack have."""
+    return is_shipped(Path(path)) and Path(path).stem.partition("-")[0] in {"rack", "breakers"}
+
+
 def builtin_files() -> list[Path]:
     """Return the rule files of the pack that is on by default."""
     return [path for path in shipped_files() if path.stem != ADVICE]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Protocol
@@ -12,7 +13,7 @@ from typing import Protocol
 from agent.catalogue import BY_NAME
 from agent.config.checks import base_url
 from agent.config.places import with_places
-from agent.config.schema import Config, ConfigError, ReceiverConfig
+from agent.config.schema import Config, ConfigError, RackConfig, ReceiverConfig
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
 from agent.daemon.rule_manager import AlertingSettings, RuleManager
@@ -22,7 +23,7 @@ from agent.lib.state_files import StateFiles, clear_unfinished
 from agent.lib.threads import Threads
 from agent.model import Instant, Lane, Reading
 from agent.sampler.schedule import Ranges
-from agent.wiring.identity import drill_file, external_labels, external_url, source_of, target_labels
+from agent.wiring.identity import drill_file, external_labels, external_url, rack_name, source_of, target_labels
 from agent.wiring.logins import login_of
 from alerts import notify, packs
 from alerts.engine import Ruleset
@@ -166,12 +167,20 @@ def load_files(config: Config, folder: Path) -> tuple[RuleFile, ...]:
         raise ConfigError(f"rules.files: {error}") from error
 
 
+def _of_the_node(rules: Ruleset, config: Config) -> Ruleset:
+    """Return the rules, less those about racks unless one is configured, or a scenario or recording may have one."""
+    sources = config.backends
+    if rack_name(config) or config.rack != RackConfig() or sources.scenario or sources.devices == "replay":
+        return rules
+    return replace(rules, files=tuple(each for each in rules.files if not packs.is_about_racks(each.path)))
+
+
 @with_places
 def load_alerting(
     config: Config, folder: Path, receivers: Receivers, running: Ruleset | None = None
 ) -> AlertingSettings:
-    """Rules and receivers; warnings of `running` rules are not logged again. Raises ConfigError."""
-    rules = load_rules(config, folder)
+    """Return rules and receivers; warnings of `running` rules are not logged again. Raises ConfigError."""
+    rules = _of_the_node(load_rules(config, folder), config)
     made = receivers.make(config, external_url(config))
     _tell(rules.files, running.files if running else ())
     labels = make_labels(external_labels(config))

@@ -186,6 +186,26 @@ def test_without_a_state_directory_it_is_logged_that_alerts_start_again_if_there
     assert [each.getMessage().partition(":")[0] for each in caplog.records] == ["no state directory"]
 
 
+@pytest.mark.parametrize(
+    ("text", "loaded"),
+    [
+        ("", False),
+        ("rules: {override: {RackPowerHigh: {for: 1m}}}", False),
+        ("rack: {name: r12}", True),
+        ("node: {rack: r12}", True),
+        ("backends: {devices: synthetic, scenario: rack-overrun}", True),
+        ("backends: {devices: replay, replay: {file: run.coldplate}}", True),
+    ],
+)
+def test_rules_about_racks_are_evaluated_where_there_may_be_one(
+    text: str, loaded: bool, tmp_path: Path, receivers: Receivers
+) -> None:
+    groups = {group.name for group in load_alerting(parse(text, "c.yaml"), tmp_path, receivers).rules.groups}
+    about_racks = {group for group in groups if group.startswith(("coldplate_rack", "coldplate_breakers"))}
+    assert bool(about_racks) == loaded
+    assert "coldplate_gpu_lost" in groups - about_racks
+
+
 # What a start refuses is refused without one, with the same words.
 @pytest.mark.parametrize(
     ("text", "place"),
