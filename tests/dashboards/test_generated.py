@@ -240,15 +240,3 @@ def test_a_file_in_the_place_of_the_directory_is_an_error(tmp_path: Path, capsys
     (tmp_path / "out").write_text("mine")
     assert render(tmp_path / "out") == 2
     assert "is not a directory; name one" in capsys.readouterr().err
-
-
-def test_the_directory_must_be_given(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        cli.main(["render", "dashboards"])
-    assert "the following arguments are required: --output" in capsys.readouterr().err
-
-
-def test_options_of_dashboards_are_refused_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        cli.main(["render", "metrics", "--prefix", "x_"])
-    assert "coldplate render metrics: unknown option '--prefix'" in capsys.readouterr().err
