@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import subprocess
@@ -10,12 +9,12 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+from tests.daemon.conftest import RunningDaemon
 from tests.dashboards.conftest import ROOT
 from tests.servers import free_ports, need, prometheus
 
@@ -40,12 +39,20 @@ The two others do not agree about the budget.
 """
 
 
-def daemons() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("daemons", ROOT / "tests/daemon/conftest.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@contextmanager
+def started(played: Iterable[tuple[Path, Path, int]]) -> Iterator[list[RunningDaemon]]:
+    """Run a daemon for each scenario and configuration, at its port; its log lies beside its configuration."""
+    with ExitStack() as stack:
+        running = []
+        for scenario, config, port in played:
+            words = ["--web.listen-address", f"127.0.0.1:{port}", "--scenario", str(scenario)]
+            running.append(
+                RunningDaemon([*words, "--config.file", str(config)], config.with_name(f"{scenario.stem}.log"))
+            )
+            stack.callback(running[-1].stop)
+        for each in running:
+            each.await_url()
+        yield running
 
 
 def hurried(text: str) -> str:
@@ -108,25 +115,16 @@ def configuration(folder: Path, ports: list[int]) -> Path:
 def scraped(folder: Path) -> Iterator[tuple[Server, list[str]]]:
     """A server that scrapes two nodes and misses a third; and their addresses."""
     ports = free_ports(3)
-    running = []
-    kind = daemons().RunningDaemon
-    try:
-        for number, scenario in enumerate(("faulty", "tray")):
-            config = folder / f"node{number}.yaml"
-            config.write_text(CONFIG.format(ports=ports, number=number, state=folder / f"state{number}"))
-            (folder / f"state{number}").mkdir()
-            played = ROOT / "tests" / "dashboards" / f"{scenario}.yaml"
-            arguments = ["--web.listen-address", f"127.0.0.1:{ports[number]}", "--scenario", str(played)]
-            running.append(kind([*arguments, "--config.file", str(config)], folder / f"node{number}.log"))
-        for each in running:
-            each.await_url()
-        with prometheus(configuration(folder, ports).read_text(), folder) as url:
-            server = Server(url)
-            awaited(lambda: bool(server.instant("count(coldplate_gpu_up) == 12")), folder / "prometheus.log")
-            yield server, [f"127.0.0.1:{port}" for port in ports]
-    finally:
-        for each in running:
-            each.stop()
+    played = []
+    for number, scenario in enumerate(("faulty", "tray")):
+        config = folder / f"node{number}.yaml"
+        config.write_text(CONFIG.format(ports=ports, number=number, state=folder / f"state{number}"))
+        (folder / f"state{number}").mkdir()
+        played.append((ROOT / "tests" / "dashboards" / f"{scenario}.yaml", config, ports[number]))
+    with started(played), prometheus(configuration(folder, ports).read_text(), folder) as url:
+        server = Server(url)
+        awaited(lambda: bool(server.instant("count(coldplate_gpu_up) == 12")), folder / "prometheus.log")
+        yield server, [f"127.0.0.1:{port}" for port in ports]
 
 
 def awaited(holds: Callable[[], bool], log: Path, seconds: int = 60) -> None:

@@ -194,15 +194,6 @@ def test_an_alert_is_left_out_and_runbooks_are_the_sites() -> None:
     assert "cold-coldplate-fleet" not in made
 
 
-def test_promtool_takes_the_rules(tmp_path: Path) -> None:
-    promtool = need("promtool")
-    for values in ("everything", "inventory", "tls"):
-        file = tmp_path / f"{values}.yml"
-        file.write_text(json.dumps({"groups": [each for groups in rules_of(values).values() for each in groups]}))
-        done = subprocess.run([promtool, "check", "rules", str(file)], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-
-
 def test_the_server_and_the_agents_name_a_node_alike(tmp_path: Path) -> None:
     """Alertmanager takes two alerts for one only if all their labels agree."""
     found = manifests("everything")

@@ -18,7 +18,7 @@ from typing import Any
 from agent.backends.synthetic.loader import SHIPPED
 from tests.dashboards.conftest import NAMES, filled, load
 from tests.dashboards.pictures.overviews import early
-from tests.dashboards.rig import Server, awaited, configuration, daemons
+from tests.dashboards.rig import Server, awaited, configuration, started
 from tests.servers import free_ports, prometheus
 
 CLUSTERS = {
@@ -54,30 +54,21 @@ state_dir: {state}
 def cluster(name: str, folder: Path) -> Iterator[Server]:
     """A server that scrapes node-17 and its neighbour. Each cluster has its own: alerts have no label `cluster`."""
     ports = free_ports(2)
-    running, groups = [], []
-    try:
-        for node, port, played in zip(("node-17", "node-18"), ports, (CLUSTERS[name][0], NEIGHBOUR), strict=True):
-            place = folder / node
-            (place / "state").mkdir(parents=True)
-            scenario = place / f"{played}.yaml"
-            scenario.write_text(early((SHIPPED / scenario.name).read_text(), WORKED).replace(*LASTS))
-            peers = json.dumps([f"127.0.0.1:{each}" for each in ports])
-            text = _CONFIG.format(node=node, rack=RACK, budget=BUDGET_KW, peers=peers, state=place / "state")
-            (place / "node.yaml").write_text(text)
-            arguments = ["--web.listen-address", f"127.0.0.1:{port}", "--scenario", str(scenario)]
-            running.append(
-                daemons().RunningDaemon([*arguments, "--config.file", str(place / "node.yaml")], place / "log")
-            )
-            groups.append({"targets": [f"127.0.0.1:{port}"], "labels": {"cluster": "main", "instance": node}})
-        for each in running:
-            each.await_url()
-        config = configuration(folder, []).read_text().replace("scrape_interval: 1s", "scrape_interval: 2s")
-        (folder / "targets" / "nodes.yml").write_text(json.dumps(groups))
-        with prometheus(config, folder) as url:
-            yield Server(url)
-    finally:
-        for each in running:
-            each.stop()
+    played, groups = [], []
+    for node, port, name_played in zip(("node-17", "node-18"), ports, (CLUSTERS[name][0], NEIGHBOUR), strict=True):
+        place = folder / node
+        (place / "state").mkdir(parents=True)
+        scenario = place / f"{name_played}.yaml"
+        scenario.write_text(early((SHIPPED / scenario.name).read_text(), WORKED).replace(*LASTS))
+        peers = json.dumps([f"127.0.0.1:{each}" for each in ports])
+        text = _CONFIG.format(node=node, rack=RACK, budget=BUDGET_KW, peers=peers, state=place / "state")
+        (place / "node.yaml").write_text(text)
+        played.append((scenario, place / "node.yaml", port))
+        groups.append({"targets": [f"127.0.0.1:{port}"], "labels": {"cluster": "main", "instance": node}})
+    config = configuration(folder, []).read_text().replace("scrape_interval: 1s", "scrape_interval: 2s")
+    (folder / "targets" / "nodes.yml").write_text(json.dumps(groups))
+    with started(played), prometheus(config, folder) as url:
+        yield Server(url)
 
 
 def answers(server: Server, name: str, seconds: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agent.backends.synthetic.loader import SHIPPED
 from tests.dashboards.conftest import ROOT
-from tests.dashboards.rig import daemons, hurried
+from tests.dashboards.rig import hurried, started
 from tests.servers import free_ports
 
 SCENARIOS = ("straggler", "thermal-throttle", "driver-hang")
@@ -37,24 +37,14 @@ def pages(folder: Path, seconds: float) -> dict[str, str]:
     for path in (ROOT / "alerts" / "rules").glob("*.yml"):
         (folder / "rules" / path.name).write_text(hurried(path.read_text()))
     (folder / "node.yaml").write_text(_CONFIG.format(rules=folder / "rules"))
-    running = []
-    try:
-        for name, port in zip(SCENARIOS, free_ports(len(SCENARIOS)), strict=True):
-            scenario = folder / f"{name}.yaml"
-            scenario.write_text(early((SHIPPED / scenario.name).read_text()))
-            arguments = ["--web.listen-address", f"127.0.0.1:{port}", "--scenario", str(scenario)]
-            running.append(
-                daemons().RunningDaemon(
-                    [*arguments, "--config.file", str(folder / "node.yaml")], folder / f"{name}.log"
-                )
-            )
-        for each in running:
-            each.await_url()
+    played = []
+    for name, port in zip(SCENARIOS, free_ports(len(SCENARIOS)), strict=True):
+        scenario = folder / f"{name}.yaml"
+        scenario.write_text(early((SHIPPED / scenario.name).read_text()))
+        played.append((scenario, folder / "node.yaml", port))
+    with started(played) as running:
         time.sleep(seconds)
         return {name: _page(each.url, folder) for name, each in zip(SCENARIOS, running, strict=True)}
-    finally:
-        for each in running:
-            each.stop()
 
 
 def _page(url: str, folder: Path) -> str:

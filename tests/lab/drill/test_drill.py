@@ -1,4 +1,4 @@
-"""The drill itself: that a fault comes about, that the page shows it, and that a miss is reported. Nothing is timed."""
+"""The drill itself: a fault comes about, and the page shows it. Nothing is timed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from tests.lab.bench.report import CannotRunError, Progress
 from tests.lab.bench.rig import QUICK, Rig
 from tests.lab.drill import reliability
 from tests.lab.drill.drilled_daemon import Page, drilled
-from tests.lab.drill.faults import AT_START, PLAIN, Fault
-from tests.lab.drill.measured_fault import BACK, LATENCY, MEMORY, NOTICED, MeasuredFault
+from tests.lab.drill.faults import AT_START, PLAIN
 from tests.waiting import wait_until
 
 TRIED = ("one GPU hangs", "garbage in all files of a port", "configuration: a FIFO", "the peer answers garbage")
@@ -37,31 +36,6 @@ def test_faults_show_on_the_page_and_are_over_with_their_cure() -> None:
         if os.environ.get("CI") == "true":
             pytest.fail(f"{error}, and CI=true")
         pytest.skip(str(error))
-
-
-def _found(**figures: object) -> MeasuredFault:
-    fault = Fault("x", "y", lambda drill: None, noticed=lambda before, now: True, device=True)
-    found = MeasuredFault(fault, 1.0, 1.0, 1.0, scrapes=[0.001] * 100)
-    for name, value in figures.items():
-        setattr(found, name, value)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("name", "within", "beyond"),
-    [
-        ("noticed", NOTICED, NOTICED + 0.1),
-        ("back", BACK, None),
-        ("whole", 50.0, None),
-        ("memory", MEMORY, MEMORY + 1),
-        ("scrapes", [LATENCY * 0.9] * 9, [LATENCY * 1.1] * 9),
-        ("scrapes", [LATENCY * 0.9] * 9, []),
-        ("troubles", [], ["thread x fell"]),
-    ],
-)
-def test_a_figure_beyond_its_target_is_named(name: str, within: object, beyond: object) -> None:
-    assert _found(**{name: within}).missed() == []
-    assert len(_found(**{name: beyond}).missed()) == 1
 
 
 def test_the_documents_table_has_every_fault() -> None:

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from agent.backends.nvml.trace import Pseudonyms
 from agent.commands.doctor.driver_calls import facts_of_trace
@@ -19,7 +18,7 @@ from tests.lab.hardware import apart, steps
 from tests.lab.hardware.node import Node, TimedDriver
 from tests.lab.hardware.rows import STAND_IN, Report, Verdict
 
-WELL, DIFFERENCE, USAGE, NOTHING = 0, 1, 2, 77
+WELL, DIFFERENCE, NOTHING = 0, 1, 77
 PROGRAM = "python -m tests.lab.hardware"
 BEGAN = time.monotonic()
 
@@ -45,8 +44,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--samples", type=int, default=40, metavar="N", help="fast samples of each GPU to time (default %(default)s)")
     add("--only", nargs="+", choices=steps.STEPS, default=steps.STEPS, help="run these steps only")
     add("--nvidia-smi", default="nvidia-smi", metavar="PROGRAM", help="the nvidia-smi to compare with")
-    add("--report", type=Path, metavar="FILE", help="write the report as Markdown to FILE in place of standard output")
-    add("--json", type=Path, metavar="FILE", help="write the report as JSON to FILE")
     add("--limit", type=float, default=300.0, metavar="SECONDS",
         help="give up after this long with what was found until then (default %(default)g)")  # fmt: skip
     return parser
@@ -58,14 +55,9 @@ def _nothing(reason: str) -> int:
     return NOTHING
 
 
-def _write(report: Report, options: argparse.Namespace) -> None:
-    if options.json is not None:
-        options.json.write_text(report.json(), encoding="utf-8")
-    if options.report is not None:
-        options.report.write_text(report.markdown(), encoding="utf-8")
-    else:
-        sys.stdout.write(report.markdown())
-        sys.stdout.flush()
+def _write(report: Report) -> None:
+    sys.stdout.write(report.markdown())
+    sys.stdout.flush()
 
 
 def _start_limit(report: Report, options: argparse.Namespace, step: list[str]) -> threading.Timer:
@@ -75,7 +67,7 @@ def _start_limit(report: Report, options: argparse.Namespace, step: list[str]) -
         what = f"not done within {options.limit:g} s; what comes after it did not run"
         report.add("limit", "Time limit").failed(step[-1], what)
         try:
-            _write(report, options)
+            _write(report)
         finally:
             os._exit(DIFFERENCE)
 
@@ -147,11 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     step.append("closing the library")
     session.node.close()
     limit.cancel()
-    try:
-        _write(report, options)
-    except OSError as error:
-        print(f"{PROGRAM}: {error.filename}: {error.strerror}", file=sys.stderr)
-        return USAGE
+    _write(report)
     skipped, failed = report.having(Verdict.SKIPPED), report.having(Verdict.FAILED)
     say(report.summary() + (f"; NOT CHECKED: {', '.join(skipped)}" if skipped else ""))
     if not (failed or report.having(Verdict.OK) or report.having(Verdict.MEASURED)):

@@ -6,9 +6,8 @@ may have moved while nvidia-smi ran; a value without slack must agree to the ste
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import partialmethod
 
@@ -248,8 +247,3 @@ class Report:
                 cells = ([each.replace("|", "\\|").replace("\n", " ") for each in row] for row in table.rows)
                 parts += [f"{table.title}:", markdown(table.header, cells)]
         return self.scrub("\n\n".join(part.strip() for part in parts) + "\n")
-
-    def json(self) -> str:
-        told = {"provenance": self.provenance, "stand_in": self.stand_in, "summary": self.summary(),
-                "sections": [asdict(section) for section in self.sections]}  # fmt: skip
-        return self.scrub(json.dumps(told, indent=1, ensure_ascii=False, default=lambda verdict: verdict.value) + "\n")

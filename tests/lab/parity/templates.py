@@ -10,12 +10,13 @@ import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from alerts.promql import EvaluationError, PromqlError, Sample, Scalar, Storage, compile_query, make_labels
 from alerts.template import Element, RenderError, Root, TemplateError, compile_template
 from alerts.template.quoting import from_octets, printable
+from tests.lab.parity.grammar import Grammar
 from tests.lab.parity.oracles import Recent, told
 from tests.servers import prometheus
 
@@ -27,139 +28,82 @@ URL = "http://prometheus.example:9090/path"
 EXTERNAL = {"cluster": "east"}
 MOST = 4000
 
-NUMBERS = ("0", "1", "-3", "7", "0x1F", "1.5", "2.0", "-1e3", "1e-7", "1_000", "0b11", "017", "1e21", "'a'",
-           "'\\n'", "2i", "9223372036854775807", "9223372036854775808", "0x1p4", ".5")  # fmt: skip
-TEXTS = ('""', '"a"', '"gpu burn-in"', "`raw \\n`", '"a\\tb\\u00e9"', '"80.5"', '"NaN"', '"0x1p2"', '"x.y:1"', '"up"',
-         '"1h30m"', '"it\'s <b>&\\"c\\""', '"\\xff"', '"%d %s"', '"k"', '"job"', '"straße"',
-         '"10.0.0.1:9"')  # fmt: skip
-VARIABLES = ("$labels.job", "$labels.instance", "$labels.nope", "$labels", "$value", ".Value", ".Labels.job", ".Labels",
-             "$externalLabels.cluster", "$externalURL", ".ExternalURL", "$", ".", "nil", "true", "false", "$labels.odd",
-             ".Nope", "$value.x", "$labels.a.b", "$.Value")  # fmt: skip
-RESULTS = ('(query "n")', '(query "nothing")', "(query `n > 2`)", '(query "n" | sortByLabel "k")', '(query "1+1")')
-SAMPLES = ('(first (query "n"))', '(index (query "n") 1)', '(first (query "nothing"))', "nil")
-FORMATS = ("%v", "%d", "%s", "%q", "%x", "%X", "%t", "%f", "%e", "%g", "%G", "%.2f", "%8.3f|", "%-8v|", "%08d", "%+d",
-           "%+v", "%#v", "%#x", "%#q", "%+q", "%c", "%U", "%#U", "%o", "%O", "%b", "%T", "%%", "%!", "%z", "%[2]v",
-           "%[1]d", "%[9]d", "%*d", "%.*f", "%.3s", "%6.2s|", "% d", "% x", "%.3x", "%#g", "%.0f",
-           "%5t|", "%05s", "%.5d", "%w", "%[x]d",
-           "%", "%-", "%.f", "%+.1e", "%#.3o", "%x %x", "%d%d", "%v %v %v", "%é")  # fmt: skip
-UNARY = ("humanize", "humanize1024", "humanizeDuration", "humanizePercentage", "humanizeTimestamp", "title", "toUpper",
-         "toLower", "stripPort", "stripDomain", "len", "not", "parseDuration", "html", "js", "urlquery", "print",
-         "println", "safeHtml", "graphLink", "tableLink", "toTime", "call", "first", "value",
-         "strvalue", "printf")  # fmt: skip
-VARIADIC = ("and", "or", "print", "println", "args", "eq", "html")
-METHODS = ("Year", "Month", "Weekday", "Unix", "Format `2006-01-02 15:04 Mon Jan`", "Nope", "YearDay")
-COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
+_RULES = {
+    "number": ("0", "1", "-3", "7", "0x1F", "1.5", "2.0", "-1e3", "1e-7", "1_000", "0b11", "017", "1e21", "'a'",
+               "'\\n'", "2i", "9223372036854775807", "9223372036854775808", "0x1p4", ".5"),
+    "text": ('""', '"a"', '"gpu burn-in"', "`raw \\n`", '"a\\tb\\u00e9"', '"80.5"', '"NaN"', '"0x1p2"', '"x.y:1"',
+             '"up"', '"1h30m"', '"it\'s <b>&\\"c\\""', '"\\xff"', '"%d %s"', '"k"', '"job"', '"straße"',
+             '"10.0.0.1:9"'),
+    "variable": ("$labels.job", "$labels.instance", "$labels.nope", "$labels", "$value", ".Value", ".Labels.job",
+                 ".Labels", "$externalLabels.cluster", "$externalURL", ".ExternalURL", "$", ".", "nil", "true",
+                 "false", "$labels.odd", ".Nope", "$value.x", "$labels.a.b", "$.Value", "$x", "$y"),
+    "result": ('(query "n")', '(query "nothing")', "(query `n > 2`)", '(query "n" | sortByLabel "k")',
+               '(query "1+1")'),
+    "sample": ('(first (query "n"))', '(index (query "n") 1)', '(first (query "nothing"))', "nil"),
+    "format": ("%v", "%d", "%s", "%q", "%x", "%X", "%t", "%f", "%e", "%g", "%G", "%.2f", "%8.3f|", "%-8v|", "%08d",
+               "%+d", "%+v", "%#v", "%#x", "%#q", "%+q", "%c", "%U", "%#U", "%o", "%O", "%b", "%T", "%%", "%!", "%z",
+               "%[2]v", "%[1]d", "%[9]d", "%*d", "%.*f", "%.3s", "%6.2s|", "% d", "% x", "%.3x", "%#g", "%.0f",
+               "%5t|", "%05s", "%.5d", "%w", "%[x]d", "%", "%-", "%.f", "%+.1e", "%#.3o", "%x %x", "%d%d",
+               "%v %v %v", "%é"),
+    "unary": ("humanize", "humanize1024", "humanizeDuration", "humanizePercentage", "humanizeTimestamp", "title",
+              "toUpper", "toLower", "stripPort", "stripDomain", "len", "not", "parseDuration", "html", "js",
+              "urlquery", "print", "println", "safeHtml", "graphLink", "tableLink", "toTime", "call", "first",
+              "value", "strvalue", "printf"),
+    "variadic": ("and", "or", "print", "println", "args", "eq", "html"),
+    "method": ("Year", "Month", "Weekday", "Unix", "Format `2006-01-02 15:04 Mon Jan`", "Nope", "YearDay"),
+    "compared": ("eq", "ne", "lt", "le", "gt", "ge"),
+    "operand": (
+        "<number>", "<text>", "<variable>", "<variable>", "<variable>", "<sample>", "<result>",
+        *("(<command>)",) * 4, "(<command>).x", "(<command>).Value", "(<command>).Labels.k", "(<command>).Year",
+    ),
+    "command": (
+        "<unary> <operand>", "<unary> <operand>", "<compared> <operand> <operand>",
+        "<variadic> <operand> <operand> <operand>", "index <operand> <operand>", "slice <text> <number>",
+        "slice <result> <number> 2", "slice <text> <number> 1 2", "label <text> <sample>",
+        "sortByLabel <text> <result>", "match <matched> <operand>", "reReplaceAll `(.)u` `<$1>` <operand>",
+        "reReplaceAll <matched> `$0$0` <operand>", 'printf "<format>" <operand>',
+        'printf "<format> <format>" <operand> <operand>', 'printf "<format>"', "<unary> <operand> <operand>",
+        "<variable>", "externalURL", "pathPrefix", "$value <operand>", "$labels.job <operand>", "1 <operand>",
+        "(toTime <number>).<method>",
+    ),
+    "matched": ("`^gpu`", "`(`", "`a*`", "`[z-a]`", "`x{2,1}`", "`)`", "`*`"),
+    "stage": ("<unary>", "<unary>", "printf `%v|%d`", "eq 1", "or 1", "print 1", "index 0", "sortByLabel `k`"),
+    "pipeline": (*("<command>",) * 4, "<operand>", "<command> | <stage>", "<command> | <stage> | <stage>"),
+    "left": ("{{", "{{ ", "{{- "),
+    "right": ("}}", " }}", " -}}"),
+    "action": (*("<left><pipeline><right>",) * 6, "<left>$x := <pipeline><right>", "<left>$y = <pipeline><right>",
+               "<left>$value := <pipeline><right>"),
+    "plain": (" text ", "\n", "é", "{ }", "{{/* c */}}", "{{- /* c */ -}}", " \n x"),
+    "called": ('{{template "t" .}}', '{{template "u"}}', '{{block "b" $value}}<{{.}}>{{end}}',
+               '{{template "t" $labels}}'),
+    "ranged": ("$labels", '(query "n")', "3", "$x", "<result>", "(args 1 `a`)", "<text>"),
+    "body": ("<node>", "<node>", "<node><node>"),
+    "node": (
+        "<action>", *("<action>",) * 8, *("<plain>",) * 5, "<called>",
+        "{{if <pipeline>}}<body>{{end}}", "{{if <pipeline>}}<body>{{else if <pipeline>}}<body>{{end}}",
+        "{{with <pipeline>}}<body>{{else}}<body>{{end}}", "{{range <ranged>}}<body>{{else}}<body>{{end}}",
+        "{{range $i, $e := <ranged>}}<body>{{$i}}{{<unary> $e}}{{end}}",
+        "{{range $e := <ranged>}}<body>{{if $e}}{{break}}{{end}}<body>{{end}}",
+        "{{range <ranged>}}<body>{{continue}}{{end}}",
+    ),
+    "begin": ("", "", '{{define "t"}}[{{.}}{{if .}}!{{end}}]{{end}}', '{{define "u"}}u{{.}}{{end}}'),
+    "known": ("1", '"a"', "$value", "$labels", '(query "n")', "1.5"),
+    "template": ("<begin>{{$x := <known>}}{{$y := <known>}}<body>",),
+}  # fmt: skip
 
 
 class Maker:
-    """Makes templates, mostly such as make sense."""
+    """Makes templates, mostly such as make sense; one in ten is broken somewhere."""
 
     def __init__(self, dice: random.Random) -> None:
-        self._dice = dice
-        self._known: list[str] = []
-
-    def _of(self, choices: Sequence[str]) -> str:
-        return self._dice.choice(choices)
-
-    def operand(self, depth: int = 2) -> str:
-        kinds: list[Callable[[], str]] = [
-            lambda: self._of(NUMBERS), lambda: self._of(TEXTS), lambda: self._of(VARIABLES),
-            lambda: self._of(VARIABLES), lambda: self._of(self._known or VARIABLES), lambda: self._of(SAMPLES),
-            lambda: self._of(RESULTS),
-        ]  # fmt: skip
-        if depth:
-            kinds += [lambda: f"({self.command(depth - 1)})"] * 4
-            kinds += [lambda: f"({self.command(depth - 1)}).{self._of(('x', 'Value', 'Labels.k', 'arg0', 'Year'))}"]
-        return self._dice.choice(kinds)()
-
-    def command(self, depth: int = 2) -> str:
-        dice, operand = self._dice, lambda: self.operand(depth)
-        kinds: list[Callable[[], str]] = [
-            lambda: f"{self._of(UNARY)} {operand()}",
-            lambda: f"{self._of(UNARY)} {operand()}",
-            lambda: f"{self._of(COMPARED)} {operand()} {operand()}",
-            lambda: f"{self._of(VARIADIC)} {operand()} {operand()} {operand()}",
-            lambda: f"index {operand()} {operand()}",
-            lambda: f"slice {self._of((*TEXTS, *RESULTS))} {self._of(NUMBERS)}{dice.choice(('', ' 2', ' 3', ' 1 2'))}",
-            lambda: f"label {self._of(TEXTS)} {self._of(SAMPLES)}",
-            lambda: f"sortByLabel {self._of(TEXTS)} {self._of(RESULTS)}",
-            lambda: f"match {self._of(('`^gpu`', '`(`', '`a*`', '`[z-a]`', '`x{2,1}`', '`)`'))} {operand()}",
-            lambda: f"reReplaceAll {self._of(('`(.)u`', '`*`', '`a*`'))} {self._of(('`<$1>`', '`$0$0`'))} {operand()}",
-            lambda: f"printf {self.format()} {' '.join(operand() for _ in range(dice.randrange(4)))}",
-            lambda: f"printf {self.format()} {' '.join(operand() for _ in range(dice.randrange(4)))}",
-            lambda: f"{self._of(UNARY)} {operand()} {operand()}",
-            lambda: self._of((*VARIABLES, "externalURL", "pathPrefix", "toUpper", "print", "args")),
-            lambda: f"{self._of(('$value', '.Value', '$labels.job', '1', 'nil'))} {operand()}",
-            lambda: f"(toTime {self._of(NUMBERS)}).{self._of(METHODS)}",
-        ]  # fmt: skip
-        return dice.choice(kinds)()
-
-    def format(self) -> str:
-        return '"' + " ".join(self._of(FORMATS) for _ in range(self._dice.randrange(1, 3))) + '"'
-
-    def pipeline(self) -> str:
-        pieces = [self.command() if self._dice.random() < 0.8 else self.operand()]
-        while self._dice.random() < 0.3:
-            pieces.append(self._of((*UNARY, "printf `%v|%d`", "eq 1", "or 1", "print 1", "index 0", "sortByLabel `k`")))
-        return " | ".join(pieces)
-
-    def action(self) -> str:
-        dice = self._dice
-        chance = dice.random()
-        if chance < 0.15:
-            name = self._of(("$x", "$y", "$value"))
-            text = f"{name} {':=' if name not in self._known or dice.random() < 0.5 else '='} {self.pipeline()}"
-            self._known.append(name)
-        else:
-            text = self.pipeline()
-        left, right = self._of(("{{", "{{ ", "{{- ")), self._of(("}}", " }}", " -}}"))
-        return f"{left}{text}{right}"
-
-    def body(self, depth: int = 2) -> str:
-        return "".join(self.node(depth) for _ in range(self._dice.randrange(1, 4)))
-
-    def node(self, depth: int) -> str:
-        dice = self._dice
-        chance = dice.random()
-        if chance < 0.25:
-            return self._of((" text ", "\n", "é", "{ }", "{{/* c */}}", "{{- /* c */ -}}", " \n x"))
-        if chance < 0.7 or not depth:
-            return self.action()
-        if chance < 0.95:
-            return self._branch(depth)
-        return self._of(
-            ('{{template "t" .}}', '{{template "u"}}', '{{block "b" $value}}<{{.}}>{{end}}', '{{template "t" $labels}}')
-        )
-
-    def _branch(self, depth: int) -> str:
-        kind = self._of(("if", "with", "range", "range"))
-        known = len(self._known)
-        head = self.pipeline()
-        if kind == "range":
-            head = self._of(("$labels", '(query "n")', "3", "$x", head, "(args 1 `a`)"))
-            head = self._of(("", "", "$i, $e := ", "$e := ")) + head
-            self._known += ["$e"] if "$e" in head else []
-        inner = self.body(depth - 1)
-        if kind == "range" and self._dice.random() < 0.3:
-            inner += self._of(("{{break}}", "{{continue}}", "{{if .}}{{break}}{{end}}"))
-        other = ""
-        if self._dice.random() < 0.5:
-            again = f" {kind} {self.pipeline()}" if kind != "range" and self._dice.random() < 0.4 else ""
-            other = f"{{{{else{again}}}}}{self.body(depth - 1)}"
-        del self._known[known:]
-        return f"{{{{{kind} {head}}}}}{inner}{other}{{{{end}}}}"
+        self._dice, self._grammar = dice, Grammar(_RULES, dice)
 
     def template(self) -> str:
-        self._known = []
-        defined = self._of(("", "", '{{define "t"}}[{{.}}{{if .}}!{{end}}]{{end}}', '{{define "u"}}u{{.}}{{end}}'))
-        text = defined + self.body()
-        if self._dice.random() < 0.1:  # broken somewhere
+        text = self._grammar.say("template", self._dice.choice((2, 3, 4, 5)))
+        if self._dice.random() < 0.1:
             cut = self._dice.randrange(len(text) + 1)
-            text = (
-                text[:cut]
-                + self._of(("{{", "}}", "|", "(", ")", '"', "$q", ",", ":=", "{{end}}", ""))
-                + text[cut + 1 :]
-            )
+            scrap = self._dice.choice(("{{", "}}", "|", "(", ")", '"', "$q", ",", ":=", "{{end}}", ""))
+            text = text[:cut] + scrap + text[cut + 1 :]
         return text
 
 

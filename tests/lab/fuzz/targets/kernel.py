@@ -222,6 +222,36 @@ def use_keys(data: bytes, folder: Path) -> None:
 
 U64 = struct.pack("=Q", 2**40)
 
+
+def processes(environ: str, *cgroups: str) -> bytes:
+    """A procfs whose processes 10 to 12 have this environment and these cgroups, with what else `use_jobs` reads."""
+    files: dict[str, str | bytes] = {
+        "stat": "cpu  1 2 3\nbtime 1700000000\n", "mapping/0": "123\n", "mapping/GPU-1": "456\n", "gpustat/x": "1\n",
+        "driver/nvidia/gpus/0000:1b:00.0/information": "Model: H100\nGPU UUID: GPU-0\nDevice Minor: 0\n",
+        "pods/ns_name_0f0e0d0c-0b0a-0908-0706-050403020100/c/0.log": "\n",
+    }  # fmt: skip
+    for pid, cgroup in enumerate(cgroups, 10):
+        files[f"{pid}/stat"] = f"{pid} (py) x) S 1 {pid} {pid} 0 -1{' 0' * 13} 500000 0 0\n"
+        files[f"{pid}/status"] = "Name:\tpy\nUid:\t1000\t1000\t1000\t1000\n"
+        files[f"{pid}/cgroup"] = f"{cgroup}\n"
+        files[f"{pid}/environ"] = environ.replace(" ", "\0") + "\0"
+    return joined(files)
+
+
+CONTAINER = "0123456789abcdef" * 4
+JOBS = (
+    processes("SLURM_JOB_ID=123 SLURM_JOB_USER=alice SLURM_JOB_START_TIME=1700000000 SLURM_JOB_NAME=a,b",
+              "0::/system.slice/slurmstepd.scope/job_123/step_0", f"0::/system.slice/docker-{CONTAINER}.scope",
+              "0::/user.slice/user-1000.slice/session-2.scope"),
+    processes("NOMAD_ALLOC_ID=1 RAY_JOB_ID=02 JOB_ID=3 SGE_TASK_ID=4 OAR_JOB_ID=6 FLUX_JOB_ID=f12",
+              "0::/kubepods.slice/kubepods-pod0f0e0d0c_0b0a_0908_0706_050403020100.slice/"
+              f"cri-containerd-{CONTAINER}.scope", "0::/pbspro.slice/pbspro-5.srv.slice",
+              "0::/nomad.slice/share.slice/a-b-c-d-e.task.scope"),
+    processes("LSB_JOBID=7 _CONDOR_SLOT=slot1_1 _CONDOR_SCRATCH_DIR=/var/dir_99 PBS_JOBID=5.srv",
+              "4:memory:/slurm/uid_1000/job_9/step_batch\n3:cpu:/", "0::/htcondor/slot1_1@host",
+              "0::/lsf/c/job.7[3].1"),
+)  # fmt: skip
+
 TARGETS = (
     Target("infiniband", ("agent/backends/infiniband/sysfs_attribute.py", "agent/backends/sysfs.py"), use_infiniband,
            (), (AbsentError, DeviceError)),
@@ -236,7 +266,8 @@ TARGETS = (
     Target("host", ("agent/backends/host/kernel.py", "agent/backends/host/disks_and_network.py"), use_host, (),
            (AbsentError, DeviceError)),
     Target("jobs", ("agent/backends/jobs/process_table.py", "agent/backends/jobs/cgroup.py",
-           "agent/backends/jobs/job_files.py", "agent/broker/answering.py", "agent/broker/questions.py"), use_jobs),
+           "agent/backends/jobs/job_files.py", "agent/broker/answering.py", "agent/broker/questions.py"), use_jobs,
+           JOBS),
     Target("broker", ("agent/broker/questions.py", "agent/broker/answering.py"), use_broker,
            (ask_variables(10, 5) + b"\n\n" + ask_variables(10, 5) + b"\0\0\0\0SLURM_JOB_ID=1\0",
            b"pwr1" + bytes(12) + b"\n\n"), (ValueError,)),
