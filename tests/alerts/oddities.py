@@ -19,7 +19,24 @@ def annotation(text: str) -> str:
     return more(f"annotations:\n      a: {text}")
 
 
+PLACES = ("g", "A", "up == 0", "page")
+"""The texts of `RULES` that may be written in many ways."""
+WAYS = ('"{}"', "'{}'", "!!str {}", "! {}", "&a {}", "{}  # comment", "\t{}\t", "|-\n          {}",
+        ">\n          {}\n\n", "\n          {}")  # fmt: skip
+NOISE = ("\n", "# comment\n", "   \n", "\t\n", "\t# comment\n")
+BLOCKS = RULES.replace("{severity: page}", "\n      severity: page")
+
+
+def written(way: str, place: str) -> str:
+    return BLOCKS.replace(f": {place}\n", f": {way.format(place)}\n")
+
+
 ODDITIES: dict[str, str | bytes] = {
+    # the same rule, written as nobody would
+    **{f"{place} as {way!r}": written(way, place) for way in WAYS for place in PLACES},
+    **{f"{line!r} before line {number}": "".join([*BLOCKS.splitlines(keepends=True)[:number], line,
+                                                 *BLOCKS.splitlines(keepends=True)[number:]])
+       for line in NOISE for number in range(8)},
     # documents and directives
     "as it is": RULES,
     "nothing": "",

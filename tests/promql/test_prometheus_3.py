@@ -266,14 +266,24 @@ _DATE_FUNCTIONS = ("minute", "hour", "day_of_month", "day_of_week", "day_of_year
 _AGGREGATIONS = ("sum", "avg", "min", "max", "count", "group", "stddev", "stdvar")
 _VECTORS = ("util", 'odd{kind!="mixed"}', "sum by (node) (util)", 'ends{how=~"m.*|r.*"}')
 _RANGES = ("energy_total[5m]", "odd[2m]", "ends[4m]", "energy_total[90s] offset 2m", "sum by (node) (util)[3m:20s]")
+_NUMBERS = ("0", "-0", "1", "-7", "5.5", "8", "Inf", "NaN")
+_PARTS = ("-1", "0", "0.25", "0.9", "1", "2.9", "1e30", "NaN")
 QUERIES = [
+    *(f"({left}) {operator} ({right})" for left in _NUMBERS for right in _NUMBERS
+      for operator in ("/", "%", "^", "== bool", "< bool", "atan2")),
+    *(f"{left} {operator} {right}" for left, right in (("odd", "odd"), ("odd", "0"), ("odd", "-2"), ("2", "odd"))
+      for operator in ("==", "!=", ">", ">=", "<", "<=", "> bool", "!= bool", "*", "/", "%", "^")),
+    *(f"{name}({part}, {each})" for name in ("topk", "bottomk", "quantile", "histogram_quantile") for part in _PARTS
+      for each in ("util", "latency_bucket")),
+    *(f"{name}({each}, {part})" for name in ("clamp_min", "clamp_max", "round") for part in _PARTS
+      for each in ("odd", "util")),
     *Path(__file__).with_name("queries.txt").read_text().splitlines(),
     *(f"{name}({each})" for name in _RANGE_FUNCTIONS for each in _RANGES),
     *(f"{name}({each})" for name in _VALUE_FUNCTIONS for each in _VECTORS),
     # Of NaN and the infinities, the date is whatever the processor makes of them.
     *(f"{name}({each} * 1e8)" for name in _DATE_FUNCTIONS for each in _VECTORS[2:]),
     *(f"{name}{clause} ({each})" for name in _AGGREGATIONS for clause in ("", " by (node)") for each in _VECTORS),
-]
+]  # fmt: skip
 """Every function, operator and modifier, and their errors."""
 ORDERED = ("sort(", "sort_desc(", "topk(", "bottomk(")
 
