@@ -232,20 +232,6 @@ def test_the_daemon_ends_its_output_quietly_when_it_is_not_read(tmp_path: Path) 
     assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.parametrize(
-    ("second", "found"),
-    [
-        ("7f5a64021000-7f5a68000000 ---p", ["7f5a64000000"]),  # the rest of its reservation
-        ("7f5a64021000-7f5a66000000 ---p", []),  # something of another size, at such an address by chance
-        ("7f5a66000000-7f5a68000000 ---p", []),  # not beside it
-        ("7f5a64021000-7f5a68000000 rw-p", []),  # used to its end
-    ],
-)
-def test_a_further_heap_is_told_from_what_lies_at_its_address_by_chance(second: str, found: list[str]) -> None:
-    maps = f"7f5a64000000-7f5a64021000 rw-p 00000000 00:00 0\n{second} 00000000 00:00 0\n"
-    assert further_heaps(maps) == found
-
-
 def further_heaps(maps: str) -> list[str]:
     """Where the further heaps in ``maps`` begin: used pages, and beside them what is reserved but not used yet."""
     regions = re.findall(r"^([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ 00:00 0\s*$", maps, re.MULTILINE)
