@@ -194,11 +194,6 @@ def test_a_reload_refuses_what_a_start_would_refuse(shared: RunningDaemon, path:
     assert (status, message in answer) == (500, True)
 
 
-def test_json_logs_are_json(shared: RunningDaemon) -> None:
-    lines = [json.loads(line) for line in shared.log.read_text().splitlines()]
-    assert any(line["msg"] == "serving" and line["url"].startswith("http://") for line in lines)
-
-
 RACK = "rack: {name: r12, power_budget: 40.8kW, nodes_expected: 1, feeds: {a: 30kW}, peers: ['n2:1']}\n"
 
 
