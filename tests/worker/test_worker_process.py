@@ -165,7 +165,7 @@ def test_a_spell_is_over_after_some_calm_and_another_worker_starts_without_it() 
     assert (trust.lost, trust.garbage) == ("", 13)
 
 
-def test_a_flood_is_more_than_a_burst_and_what_may_come_permanently() -> None:
+def test_a_flood_is_more_than_a_burst_and_what_may_come_permanently_and_silence_earns_no_credit() -> None:
     trust = WorkerTrust()
     trust.weigh(FLOOD_ROOM, 100.0)
     for second in range(1, 60):
@@ -176,10 +176,5 @@ def test_a_flood_is_more_than_a_burst_and_what_may_come_permanently() -> None:
     trust.begin()
     trust.weigh(FLOOD_ROOM, 160.1)
     assert trust.lost == ""
-
-
-def test_silence_earns_no_credit() -> None:
-    trust = WorkerTrust()
-    trust.weigh(1, 100.0)
     trust.weigh(FLOOD_ROOM + 1, 5000.0)
     assert trust.lost == "floods its output"
