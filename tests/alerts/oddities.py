@@ -19,7 +19,24 @@ def annotation(text: str) -> str:
     return more(f"annotations:\n      a: {text}")
 
 
+PLACES = ("g", "A", "up == 0", "page")
+"""The texts of `RULES` that may be written in many ways."""
+WAYS = ('"{}"', "'{}'", "!!str {}", "! {}", "&a {}", "{}  # comment", "\t{}\t", "|-\n          {}",
+        ">\n          {}\n\n", "\n          {}")  # fmt: skip
+NOISE = ("\n", "# comment\n", "   \n", "\t\n", "\t# comment\n")
+BLOCKS = RULES.replace("{severity: page}", "\n      severity: page")
+
+
+def written(way: str, place: str) -> str:
+    return BLOCKS.replace(f": {place}\n", f": {way.format(place)}\n")
+
+
 ODDITIES: dict[str, str | bytes] = {
+    # the same rule, written as nobody would
+    **{f"{place} as {way!r}": written(way, place) for way in WAYS for place in PLACES},
+    **{f"{line!r} before line {number}": "".join([*BLOCKS.splitlines(keepends=True)[:number], line,
+                                                 *BLOCKS.splitlines(keepends=True)[number:]])
+       for line in NOISE for number in range(8)},
     # documents and directives
     "as it is": RULES,
     "nothing": "",
@@ -233,29 +250,21 @@ ODDITIES: dict[str, str | bytes] = {
     "an alert over two lines": RULES.replace("alert: A", 'alert: "A\\nB"'),
     "an alert in another alphabet": RULES.replace("alert: A", 'alert: "Ä B"'),
     # what a rule may be, and what it may not
-    "no groups": "groups: []",
-    "a group without rules": "groups: [{name: g}]",
     "json": '{"groups": [{"name": "g", "rules": [{"alert": "A", "expr": "up == 0", "labels": {"n": 1, "b": true}}]}]}',
     "all keys": "groups: [{name: g, interval: 1m30s, limit: 3, rules: [{alert: A, expr: up, for: 0, "
     "keep_firing_for: 1d2h, labels: {a: b}, annotations: {c: '{{ $value }}'}}, "
     "{record: 'a:b', expr: up, labels: {a: null}}]}]",
-    "anchors": "groups: [{name: g, rules: [{alert: A, expr: up, labels: &l {a: b}}, {alert: B, expr: u, labels: *l}]}]",
     "one alert in two severities": "groups: [{name: g, rules: [{alert: A, expr: up, labels: {s: a}}, "
     "{alert: A, expr: up, labels: {s: b}}]}]",
     "the same group name in another file is no matter": "groups: [{name: g, rules: []}, {name: h, rules: []}]",
     "unknown top key": "group: []",
-    "unknown group key": "groups: [{name: g, intervall: 1m}]",
-    "unknown rule key": "groups: [{name: g, rules: [{alert: A, expr: up, fro: 1m}]}]",
-    "no name": "groups: [{rules: []}]",
     "a name twice": "groups: [{name: g}, {name: g}]",
-    "a list that is none": "groups: {name: g}",
     "a rule that is none": "groups: [{name: g, rules: [up]}]",
     "bad duration": "groups: [{name: g, rules: [{alert: A, expr: up, for: 5}]}]",
     "fractional duration": "groups: [{name: g, interval: 1.5m}]",
     "bad limit": "groups: [{name: g, limit: many}]",
     "both": "groups: [{name: g, rules: [{alert: A, record: b, expr: up}]}]",
     "neither": "groups: [{name: g, rules: [{expr: up}]}]",
-    "no expression": "groups: [{name: g, rules: [{alert: A}]}]",
     "bad expression": "groups: [{name: g, rules: [{alert: A, expr: up ==}]}]",
     "unknown function": "groups: [{name: g, rules: [{alert: A, expr: ratee(up[5m])}]}]",
     "for in a recording rule": "groups: [{name: g, rules: [{record: a, expr: up, for: 1m}]}]",

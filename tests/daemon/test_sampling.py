@@ -119,13 +119,14 @@ def test_the_heartbeat_stops_when_the_loop_is_stuck() -> None:
 class ScriptedWorker(Worker):
     """One whose GPU fails or answers as the test says."""
 
-    def __init__(self) -> None:
+    def __init__(self, gpus: int = 1) -> None:
+        """Of more GPUs than one the others never answer."""
         super().__init__()
         self.lost = False
         self.events: list[Xid] = []
         self.asked: list[set[Lane]] = []
-        gpu = GpuIdentity(Gpu("0", "GPU-0"), "0000:1b:00.0", "S0", "H100")
-        self._messages: list[Message] = [Hello("nvml", (("GPU-0", gpu),))]
+        identities = [GpuIdentity(Gpu(f"{n}", f"GPU-{n}"), f"0000:{n}b:00.0", "S", "H100") for n in range(gpus)]
+        self._messages: list[Message] = [Hello("nvml", tuple((each.gpu.uuid, each) for each in identities))]
 
     def ask(self, lanes: Iterable[Lane], now: float) -> bool:
         self.asked.append(set(lanes))
@@ -162,18 +163,9 @@ def test_a_gpu_that_is_back_is_read_in_every_lane_at_once() -> None:
     assert [each == everything for each in worker.asked] == [tick in (0, 8) for tick in range(10)]
 
 
-class HalfDeadWorker(ScriptedWorker):
-    """Beside the GPU that answers, it has one that never does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        gpus = [GpuIdentity(Gpu(index, f"GPU-{index}"), f"0000:{index}b:00.0", "S", "H100") for index in "01"]
-        self._messages = [Hello("nvml", tuple((each.gpu.uuid, each) for each in gpus))]
-
-
 def test_a_glance_ends_once_all_have_answered_and_what_hangs_makes_nothing_else_grow_old() -> None:
     settings = Settings(fast=0.05, slow=1.0, deadline=0.1)
-    for worker, seconds, up in ((ScriptedWorker(), 60.0, [1.0]), (HalfDeadWorker(), 0.6, [1.0, 0.0])):
+    for worker, seconds, up in ((ScriptedWorker(), 60.0, [1.0]), (ScriptedWorker(2), 0.6, [1.0, 0.0])):
         rig = Rig(settings, worker=worker)
         rig.loop.glance(clock().mono + seconds)
         assert [each.value for each in rig.readings if each.metric.name == "coldplate_gpu_up"] == up

@@ -194,11 +194,6 @@ def test_a_reload_refuses_what_a_start_would_refuse(shared: RunningDaemon, path:
     assert (status, message in answer) == (500, True)
 
 
-def test_json_logs_are_json(shared: RunningDaemon) -> None:
-    lines = [json.loads(line) for line in shared.log.read_text().splitlines()]
-    assert any(line["msg"] == "serving" and line["url"].startswith("http://") for line in lines)
-
-
 RACK = "rack: {name: r12, power_budget: 40.8kW, nodes_expected: 1, feeds: {a: 30kW}, peers: ['n2:1']}\n"
 
 
@@ -230,20 +225,6 @@ def test_the_daemon_ends_its_output_quietly_when_it_is_not_read(tmp_path: Path) 
     )  # fmt: skip
     os.close(writer)
     assert "Traceback" not in ended.stderr
-
-
-@pytest.mark.parametrize(
-    ("second", "found"),
-    [
-        ("7f5a64021000-7f5a68000000 ---p", ["7f5a64000000"]),  # the rest of its reservation
-        ("7f5a64021000-7f5a66000000 ---p", []),  # something of another size, at such an address by chance
-        ("7f5a66000000-7f5a68000000 ---p", []),  # not beside it
-        ("7f5a64021000-7f5a68000000 rw-p", []),  # used to its end
-    ],
-)
-def test_a_further_heap_is_told_from_what_lies_at_its_address_by_chance(second: str, found: list[str]) -> None:
-    maps = f"7f5a64000000-7f5a64021000 rw-p 00000000 00:00 0\n{second} 00000000 00:00 0\n"
-    assert further_heaps(maps) == found
 
 
 def further_heaps(maps: str) -> list[str]:

@@ -25,23 +25,12 @@ from alerts.promql import make_labels
 from alerts.promql.budget import SampleLedger
 from alerts.windows import Needs, Windows
 from alerts.windows.archive import ArchivedSeries
-
-
-def _words(text: str) -> list[str]:
-    return text.split()
-
+from tests.grammar import Grammar
 
 END = 1_700_003_600.0
 NAMES = ("power_watts", "energy_joules_total", "errors_total", "lanes", "latency_bucket", "odd")
 LABELS = ("gpu", "uuid", "link", "kind", "le")
-_ROLLING = _words(
-    "rate increase delta irate changes resets deriv avg_over_time max_over_time sum_over_time stddev_over_time "
-    "count_over_time last_over_time absent_over_time present_over_time stdvar_over_time min_over_time"
-)
-_REGEXES = _words(
-    "(([0-9a-zA-Z-])+)+! (a+)+b .*.*.*.*! (GPU-|[0-9a-f]|-)*x .{0,900}! [^b]*b[^b]*c (?i)gpu.* .+ GPU-0000.* (1|2|3)+"
-)
-_TEMPLATES = (
+TEMPLATES = (
     "{{ range query `lanes` }}{{ range query `lanes` }}{{ range query `lanes` }}{{ end }}{{ end }}{{ end }}",
     "{{ $x := `a` }}{{ range query `lanes` }}{{ $x = print $x $x $labels.uuid }}{{ end }}{{ $x }}",
     '{{ range query `{__name__=~".+"}` }}{{ .Labels }}{{ end }}',
@@ -54,6 +43,40 @@ _TEMPLATES = (
     "x" * 3000 + "{{ $labels.gpu }}",
     '{{ query (print `lanes{gpu="` $labels.gpu `"}`) | len }}',
 )
+
+
+RULES = {
+    "vector": ("$selector", "$rolled", "$rolled", "$aggregated", "$matched", "$labelled", "$called"),
+    "selector": ("$name", "$name", "$name", '{__name__=~".+"}', '{job=~"c.*", nothing=""}',
+                 '{__name__=~".*_.*", $label=~"$regex"}', '$name{$label!~"$regex"}', '{$label=~".+"}'),
+    "matrix": ("$selector[$width]", "$selector[$width]", "($vector)[$width:$step]"),
+    "rolled": ("$rolling($matrix)", "$rolling($matrix)", "quantile_over_time(0.5, $matrix)",
+               "predict_linear($matrix, 3600)"),
+    "aggregated": ("$reduction by ($labels) ($vector)", "$reduction without ($labels) ($vector)",
+                   "quantile by ($labels) (0.9, $vector)", 'count_values by ($labels) ("v", $vector)',
+                   "topk by ($labels) (5000, $vector)"),
+    # Two vectors, also every element of the one with every element of the other.
+    "matched": ("($vector) $operator ($vector)", "($vector) $operator on($labels)$side ($vector)",
+                "($vector) $operator ignoring($labels)$side ($vector)", "($vector) $set on($labels) ($vector)"),
+    # Labels that grow, and that double again and again.
+    "labelled": ('label_replace($vector, "$label", "$1$1$0-$1", "$label", "$pattern")',
+                 'label_join($vector, "$label", "-", ' + ", ".join(['"$label"'] * 30) + ")",
+                 *("label_join(" * times + "$vector" + ', "kind", "", "kind", "kind", "uuid")' * times
+                   for times in (5, 20, 40))),
+    "called": ("histogram_quantile(0.9, $vector)", "clamp($vector, 1, scalar($vector))", "absent($vector)",
+               "timestamp($vector)", "sort_desc($vector)", "-($vector)"),
+    "name": (*NAMES, "long"), "label": LABELS, "labels": ("", "$label", "$label, $label", "$label, $label, $label"),
+    "width": ("1m", "5m", "1h", "1h", "2d", "100y", "1ms"), "step": ("1ms", "1s", "10s", "7m", "1ms"),
+    "operator": ("+", "*", ">", "== bool", "^"), "side": ("", " group_left", " group_right(le)"),
+    "set": ("or", "and", "unless"), "pattern": ("(.*)", "(.)(.*)", "(a+)+b"),
+    "reduction": ("sum", "avg", "max", "count", "stddev", "stdvar", "group"),
+    "rolling": ("rate", "increase", "delta", "irate", "changes", "resets", "deriv", "avg_over_time", "max_over_time",
+                "sum_over_time", "stddev_over_time", "count_over_time", "last_over_time", "absent_over_time",
+                "present_over_time", "stdvar_over_time", "min_over_time"),
+    "regex": ("(([0-9a-zA-Z-])+)+!", "(a+)+b", ".*.*.*.*!", "(GPU-|[0-9a-f]|-)*x", ".{0,900}!", "[^b]*b[^b]*c",
+              "(?i)gpu.*", ".+", "GPU-0000.*", "(1|2|3)+"),
+    "given": ("$selector", 'power_watts{gpu="3"}', 'power_watts{link="0"}', "$rolled", "$matched", "$labelled"),
+}  # fmt: skip
 
 
 class _Everything(Needs):
@@ -107,107 +130,24 @@ def _values(dice: random.Random, name: str, length: int) -> array[float]:
     return array("d", (dice.choice(odd) if odd else dice.random() * 700 for _ in range(length)))
 
 
-class Nasty:
+class Nasty(Grammar):
     """Makes rules."""
 
     def __init__(self, seed: int) -> None:
-        self._dice = random.Random(seed)
+        super().__init__(RULES, ("vector", "matrix"), seed)
 
     def rule(self) -> dict[str, Any]:
         """A rule as a file has it, and one that can be loaded."""
         while True:
-            rule = self._alert() if self._dice.random() < 0.3 else {"record": "r", "expr": self._vector(3)}
+            rule = self._alert() if self.dice.random() < 0.3 else {"record": "r", "expr": self.say("vector", 3)}
             with suppress(rulefile.RuleFileError):
                 grouped(rule)
                 return rule
 
     def _alert(self) -> dict[str, Any]:
-        given = self._pick(self._selector(), 'power_watts{gpu="3"}', 'power_watts{link="0"}', self._vector(1))
-        texts = {f"t{number}": self._template() for number in range(self._dice.randrange(1, 4))}
-        labels = {"long": self._template()} if self._dice.random() < 0.3 else {}
-        return {"alert": "A", "expr": given, "labels": labels, "annotations": texts}
-
-    def _template(self) -> str:
-        return self._pick(*_TEMPLATES)
-
-    def _pick(self, *choices: str) -> str:
-        return self._dice.choice(choices)
-
-    def _label(self) -> str:
-        return self._pick(*LABELS)
-
-    def _selector(self) -> str:
-        label, regex = self._label(), self._pick(*_REGEXES)
-        return self._pick(
-            self._pick(*NAMES, "long"),
-            self._pick(*NAMES),
-            '{__name__=~".+"}',
-            '{job=~"c.*", nothing=""}',
-            f'{{__name__=~".*_.*", {label}=~"{regex}"}}',
-            f'{self._pick(*NAMES)}{{{label}!~"{regex}"}}',
-            f'{{{label}=~".+"}}',
-        )
-
-    def _matrix(self, depth: int) -> str:
-        width = self._pick("1m", "5m", "1h", "1h", "2d", "100y", "1ms")
-        if depth == 0 or self._dice.random() < 0.5:
-            return f"{self._selector()}[{width}]"
-        return f"({self._vector(depth - 1)})[{width}:{self._pick('1ms', '1s', '10s', '7m', '1ms')}]"
-
-    def _vector(self, depth: int) -> str:
-        if depth == 0:
-            return self._selector()
-        kinds = (self._rolled, self._rolled, self._aggregated, self._matched, self._labelled, self._called)
-        return self._dice.choice(kinds)(depth - 1)
-
-    def _rolled(self, depth: int) -> str:
-        matrix = self._matrix(depth)
-        plain = f"{self._pick(*_ROLLING)}({matrix})"
-        return self._pick(plain, plain, f"quantile_over_time(0.5, {matrix})", f"predict_linear({matrix}, 3600)")
-
-    def _aggregated(self, depth: int) -> str:
-        inner, some = self._vector(depth), ", ".join(self._dice.sample(LABELS, self._dice.randrange(4)))
-        reduce = self._pick("sum", "avg", "max", "count", "stddev", "stdvar", "group")
-        return self._pick(
-            f"{reduce} by ({some}) ({inner})",
-            f"{reduce} without ({some}) ({inner})",
-            f"quantile by ({some}) (0.9, {inner})",
-            f'count_values by ({some}) ("v", {inner})',
-            f"topk by ({some}) (5000, {inner})",
-        )
-
-    def _matched(self, depth: int) -> str:
-        """Two vectors, also every element of the one with every element of the other."""
-        operator = self._pick("+", "*", ">", "== bool", "^", "or", "and", "unless")
-        some = ", ".join(self._dice.sample(LABELS, self._dice.randrange(4)))
-        groups = "" if operator in ("or", "and", "unless") else self._pick("", " group_left", " group_right(le)")
-        matching = self._pick(f" on({some}){groups}", f" ignoring({some}){groups}", "", "")
-        return f"({self._vector(depth)}) {operator}{matching} ({self._vector(depth)})"
-
-    def _labelled(self, depth: int) -> str:
-        """Labels that grow, and that double again and again."""
-        inner, target, source = self._vector(depth), self._label(), self._label()
-        pattern = self._pick("(.*)", "(.)(.*)", "(a+)+b")
-        sources = ", ".join(f'"{self._label()}"' for _ in range(self._dice.choice([2, 3, 30])))
-        doubled = inner
-        for _ in range(self._dice.choice([5, 20, 40])):
-            doubled = f'label_join({doubled}, "kind", "", "kind", "kind", "uuid")'
-        return self._pick(
-            f'label_replace({inner}, "{target}", "$1$1$0-$1", "{source}", "{pattern}")',
-            f'label_join({inner}, "{target}", "-", {sources})',
-            doubled,
-        )
-
-    def _called(self, depth: int) -> str:
-        inner = self._vector(depth)
-        return self._pick(
-            f"histogram_quantile(0.9, {inner})",
-            f"clamp({inner}, 1, scalar({self._vector(depth)}))",
-            f"absent({inner})",
-            f"timestamp({inner})",
-            f"sort_desc({inner})",
-            f"-({inner})",
-        )
+        texts = {f"t{number}": self.dice.choice(TEMPLATES) for number in range(self.dice.randrange(1, 4))}
+        labels = {"long": self.dice.choice(TEMPLATES)} if self.dice.random() < 0.3 else {}
+        return {"alert": "A", "expr": self.say("given", 1), "labels": labels, "annotations": texts}
 
 
 class Looks:

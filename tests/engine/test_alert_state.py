@@ -36,7 +36,7 @@ def records(draw: st.DrawFn) -> tuple[str, tuple[str, tuple[tuple[str, str], ...
     return draw(TEXT), (alert.rule, draw(PAIRS)), AlertRecord(alert, draw(st.none() | TIMES))
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(records(), max_size=3))
 def test_what_is_written_is_read_again(
     rows: list[tuple[str, tuple[str, tuple[tuple[str, str], ...]], AlertRecord]],

@@ -187,21 +187,6 @@ def writing(sock: socket.socket, ago: float, body: bytes = b"body", answers: int
     return made
 
 
-def test_the_one_that_has_been_quiet_longest_goes_first(pair: socket.socket) -> None:
-    quiet = idle(pair, 0.2)
-    assert victim([waiting(pair, 9.0), idle(pair, 0.1), quiet, writing(pair, 9.0)], NOW) is quiet
-
-
-@pytest.mark.parametrize("slow", [waiting, writing])
-def test_if_none_is_quiet_the_client_longest_with_one_answer_is_evicted(pair: socket.socket, slow: Make) -> None:
-    longest = slow(pair, 3 * SLOW_SECONDS)
-    others = [
-        waiting(pair, 2 * SLOW_SECONDS), writing(pair, 2 * SLOW_SECONDS), waiting(pair, 0.0),
-        writing(pair, 0.0, answers=99),
-    ]  # fmt: skip
-    assert victim([*others, longest], NOW) is longest
-
-
 def scraper(sock: socket.socket, ago: float) -> Connection:
     """Idle, after an answer."""
     made = idle(sock, ago)
@@ -209,32 +194,43 @@ def scraper(sock: socket.socket, ago: float) -> Connection:
     return made
 
 
-def test_in_a_flood_of_newcomers_one_of_them_goes_and_no_scraper_that_waits_for_its_next_second(
-    pair: socket.socket,
-) -> None:
-    newest, oldest, known = idle(pair, 0.1), idle(pair, 0.3), scraper(pair, 15.0)
-    assert victim([known, newest, oldest], NOW) is oldest
+def greedy(sock: socket.socket, ago: float) -> Connection:
+    return writing(sock, ago, answers=30)
 
 
-def test_those_who_hold_most_places_with_one_answer_give_room_to_newcomers(pair: socket.socket) -> None:
-    hoarding = [scraper(pair, 15.0 + number) for number in range(2)]
-    assert victim([idle(pair, 0.1), idle(pair, 0.2), *hoarding], NOW) is hoarding[1]
+def stalled(sock: socket.socket, ago: float) -> Connection:
+    """A reader that takes nothing."""
+    made = writing(sock, ago)
+    made.moved = NOW - 1.1 * STALLED_SECONDS
+    return made
 
 
-def test_a_reader_that_takes_nothing_may_go_sooner(pair: socket.socket) -> None:
-    stalled = writing(pair, 1.5 * STALLED_SECONDS)
-    stalled.moved = NOW - 1.1 * STALLED_SECONDS
-    assert victim([writing(pair, 0.4), stalled, waiting(pair, 0.4), writing(pair, 0.0, answers=99)], NOW) is stalled
-
-
-def test_where_all_are_quick_the_one_with_the_most_answers_goes(pair: socket.socket) -> None:
-    greedy = writing(pair, 0.1, answers=30)
-    assert victim([writing(pair, 0.1), greedy, writing(pair, 0.4, answers=29), waiting(pair, 0.4)], NOW) is greedy
-
-
-def test_no_client_is_evicted_in_a_first_answer_that_has_just_begun(pair: socket.socket) -> None:
-    assert victim([writing(pair, 0.1), waiting(pair, SLOW_SECONDS)], NOW) is None
-    assert victim([], NOW) is None
+@pytest.mark.parametrize(
+    ("goes", "others"),
+    [
+        # the one that has been quiet longest
+        ((idle, 0.2), [(waiting, 9.0), (idle, 0.1), (writing, 9.0)]),
+        # if none is quiet, the client longest with one answer
+        *(((slow, 3 * SLOW_SECONDS), [(waiting, 2 * SLOW_SECONDS), (writing, 2 * SLOW_SECONDS), (greedy, 0.0)])
+          for slow in (waiting, writing)),
+        # in a flood of newcomers one of them, and no scraper that waits for its next second
+        ((idle, 0.3), [(scraper, 15.0), (idle, 0.1)]),
+        # those who hold most places with one answer give room to newcomers
+        ((scraper, 16.0), [(idle, 0.1), (idle, 0.2), (scraper, 15.0)]),
+        # a reader that takes nothing may go sooner
+        ((stalled, 1.5 * STALLED_SECONDS), [(writing, 0.4), (waiting, 0.4), (greedy, 0.0)]),
+        # where all are quick, the one with the most answers
+        ((greedy, 0.1), [(writing, 0.1), (writing, 0.4), (waiting, 0.4)]),
+        # none in a first answer that has just begun
+        (None, [(writing, 0.1), (waiting, SLOW_SECONDS)]),
+        (None, []),
+    ],
+)  # fmt: skip
+def test_who_is_evicted(pair: socket.socket, goes: tuple[Make, float] | None, others: list[tuple[Make, float]]) -> None:
+    chosen = goes and goes[0](pair, goes[1])
+    rest = [make(pair, ago) for make, ago in others]
+    for place in range(len(rest) + 1):
+        assert victim([*rest[:place], *([chosen] if chosen else []), *rest[place:]], NOW) is chosen
 
 
 def test_the_readers_of_the_oldest_pages_go_until_the_rest_fits(pair: socket.socket) -> None:

@@ -149,23 +149,6 @@ def test_promtool_has_nothing_to_say(full_snapshot: Snapshot, lint: Callable[[by
     lint(Encoder().render(full_snapshot, Format.TEXT, 0.25))
 
 
-def test_kinds_become_the_types_of_the_text_format(full_snapshot: Snapshot) -> None:
-    page = render(full_snapshot, Format.TEXT)
-    assert "# TYPE coldplate_gpu_power_watts gauge\n" in page
-    assert "# TYPE coldplate_gpu_energy_joules_total counter\n" in page
-    assert "# TYPE coldplate_gpu_up gauge\n" in page
-    assert "# TYPE coldplate_gpu_info gauge\n" in page
-
-
-def test_kinds_become_the_types_of_openmetrics_with_units(full_snapshot: Snapshot) -> None:
-    page = render(full_snapshot, Format.OPENMETRICS)
-    assert "# TYPE coldplate_gpu_power_watts gauge\n# UNIT coldplate_gpu_power_watts watts\n" in page
-    assert "# TYPE coldplate_gpu_energy_joules counter\n# UNIT coldplate_gpu_energy_joules joules\n" in page
-    assert "# TYPE coldplate_gpu_up gauge\n# HELP" in page
-    assert "# TYPE coldplate_gpu info\n# HELP" in page
-    assert page.endswith("\n# EOF\n")
-
-
 def test_an_openmetrics_family_name_that_is_taken_falls_back_to_the_whole_name() -> None:
     rows = [
         made("a_total", Kind.COUNTER), made("a"), made("b_total", Kind.COUNTER), made("b_info", Kind.INFO),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import selectors
+import socket
 import threading
 import time
 from contextlib import suppress
@@ -17,6 +18,7 @@ from agent.lib.threads import KeptThread, Threads, ThreadState
 from exporters import server as server_module
 from exporters.deferred import Deferred
 from exporters.http_messages import Request, Response
+from exporters.listeners import Acceptor
 from tests.exporters.conftest import Running, Serve
 from tests.waiting import wait_until
 
@@ -97,6 +99,52 @@ def test_a_selector_that_fails_at_any_call_does_not_end_the_service(serve: Serve
             provoke(running, fault, place)
             assert running.get("/after")[2] == b"GET /after", f"after a fault at call {place}"
     assert fault.raised > 0
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
+def test_idle_clients_go_one_by_one_until_the_system_can_give_another_descriptor(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    running, accept, short = serve(), socket.socket.accept, 0
+    idle = [running.client() for _ in range(5)]
+    wait_until(lambda: running.server.connections == 5)
+
+    def refused(listener: socket.socket) -> Any:
+        nonlocal short
+        if short > 0:
+            short -= 1
+            raise OSError(code, "no more of them")
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", refused)
+    short = 2
+    assert running.get()[0] == 200
+    assert [each.is_cut_off() for each in idle] == [True, True, False, False, False]
+
+
+def test_if_no_client_waits_none_is_evicted(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel wants a descriptor before it looks whether there is a client."""
+    running, accept, waits = serve(), socket.socket.accept, Acceptor.somebody_waits
+    answers: list[bool] = []
+    idle = running.client()
+    wait_until(lambda: running.server.connections == 1)
+
+    def refused(listener: socket.socket) -> Any:
+        if not answers:
+            accept(listener)[0].close()  # the client that woke the server leaves the queue
+        raise OSError(errno.EMFILE, "no more of them")
+
+    def somebody_waits(acceptor: Acceptor, listener: socket.socket) -> bool:
+        answers.append(waits(acceptor, listener))
+        return answers[-1]
+
+    monkeypatch.setattr(Acceptor, "somebody_waits", somebody_waits)
+    with monkeypatch.context() as shortage:
+        shortage.setattr(socket.socket, "accept", refused)
+        running.client()
+        wait_until(lambda: answers)
+    assert running.get()[0] == 200
+    assert not idle.is_cut_off()
 
 
 def test_a_client_that_the_selector_cannot_forget_does_not_harm_the_one_that_gets_its_descriptor(

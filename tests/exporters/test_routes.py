@@ -10,7 +10,7 @@ import json
 import re
 import weakref
 from collections import UserDict
-from collections.abc import Callable, KeysView
+from collections.abc import KeysView
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
@@ -33,7 +33,6 @@ from agent.model import (
     Snapshot,
 )
 from exporters import markup
-from exporters.deferred import Deferred
 from exporters.endpoint import Endpoint, RouteContext
 from exporters.endpoints import ENDPOINTS
 from exporters.http_messages import Request, Response
@@ -177,21 +176,6 @@ def test_what_is_no_longer_requested_is_not_kept(view: RouteContext, clock: Fake
     site.work()
     gc.collect()
     assert [each() is None for each in watched] == [True] * 6
-
-
-def test_reloads_that_wait_for_one_another_are_begun_by_work(view: RouteContext) -> None:
-    begun: list[Callable[[bool, str], None]] = []
-    site = Routes(replace(view, reload=begun.append))
-    first, second = (site(Request("POST", "/-/reload")) for _ in range(2))
-    assert isinstance(first, Deferred)
-    assert isinstance(second, Deferred)
-    site.work()
-    assert len(begun) == 1
-    begun[0](True, "reloaded")
-    assert first.response is not None
-    site.work()
-    begun[1](True, "reloaded")
-    assert second.response is not None
 
 
 def test_before_the_first_sample_metrics_and_snapshot_say_so(view: RouteContext) -> None:

@@ -1,17 +1,11 @@
-"""Regular expressions and replacement texts from a seed, of every construct that RE2 or Go reads in a way of its own.
-
-`python -m tests.promql.regexes PROMETHEUS COUNT [SEED]` holds so many of them against a real Prometheus.
-"""
+"""Regular expressions and replacements from a seed, of every construct that RE2 or Go reads in a way of its own."""
 
 from __future__ import annotations
 
-import json
 import random
 import re
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from itertools import count
 from typing import Any
 
 from alerts.promql import EvaluationError, Matcher, PromqlError, Storage, make_labels
@@ -19,6 +13,7 @@ from alerts.promql.budget import Budget
 from alerts.promql.instant_functions import label_replace, replace_regex
 from alerts.promql.plan import Elements, EvaluationContext, LabelSpace, VectorPlan
 from alerts.regex import RegexError
+from tests.grammar import Grammar
 
 AT = 1_700_000_000.0
 Found = dict[int, str] | None
@@ -59,13 +54,35 @@ _REFERENCES = _words(r"$1 $2 ${1} ${n1} $n1 $0 $$ $ ${ $1x ${1}x $9 $01 ${01} $�
 _OPEN_QUOTE = re.compile(r"(?<!\\)(?:\\\\)*\\Q(?:(?!\\E).)*\Z")
 
 
-class Patterns:
+_USUAL = {
+    "alternatives": ("$sequence", "$sequence", "$sequence", "$sequence|$sequence", "$sequence|$sequence|$sequence"),
+    "sequence": ("", *("$repeated" * count for count in (1, 1, 2, 2, 3, 4))),
+    "repeated": ("$atom", "$atom", "$atom$repeat"),
+    "atom": (*("$letter", "$group") * 6, ".", ".", "$escape", "$escape", "$set", "$set", "$set", "$edge", "$flag",
+             "$quoted"),
+    "letter": tuple("aabbcAB01_-\u00e9\u00c9\u017f\u212a\u4e2d"),
+    "group": ("$letter", "$opening$alternatives)", "$opening$alternatives)", "$mark$alternatives)"),
+    "mark": ("(?P<n#>",),
+    "edge": ("^", "$", r"\b", r"\B", r"\A", r"\z"),
+    "quoted": (r"\Qa.b\E", r"\Q[\E", r"\Qa\E", r"\Q\E", r"\Q*\E", r"\Q\\E", r"\Q(?i)\E", r"\Q\u00e9\E", r"\Q$\E"),
+    "set": tuple(shape.replace("{}", items) for items in ("$item", "$item$item", "$item$item$item")
+                 for shape in ("[{}]", "[{}]", "[^{}]", "[]{}]", "[{}-]", "[-{}]", "[^]{}]", "[^-{}]")),
+    "escape": _ESCAPES, "item": _SET_ITEMS, "repeat": _REPEATS, "flag": _FLAGS, "opening": _OPENINGS,
+    "shape": [shape.replace("{}", "$words") for shape in _SHAPES],
+    "words": ("$word", "$word|$word", "$word|$word|$word", "$word|$word|$word|$word"),
+    "word": ("", "$plain", "$plain$plain"),
+    "plain": tuple("abAB0-_"),
+}  # fmt: skip
+_ODD = {"escape": _ODD_ESCAPES, "item": _ODD_SET_ITEMS, "repeat": _ODD_REPEATS, "flag": _ODD_FLAGS,
+        "opening": _ODD_OPENINGS}  # fmt: skip
+
+
+class Patterns(Grammar):
     """Makes expressions; with `named` also the groups `(?<n>...)`, which Prometheus 2 does not know."""
 
     def __init__(self, seed: int, *, named: bool = True) -> None:
-        self._dice = random.Random(seed)
-        self._named = named
-        self._names = 0
+        super().__init__({**_USUAL, "mark": ("(?P<n#>", "(?<n#>")} if named else _USUAL, ("group",), seed)
+        self._odd = 0.0
 
     def one(self) -> str:
         r"""One expression; one in seven has something that may be refused.
@@ -77,70 +94,22 @@ class Patterns:
         return made
 
     def _one(self) -> str:
-        self._names = 0
-        self._odd = 0.15 if self._dice.random() < 0.15 else 0.0
-        if self._dice.random() < 0.1:
-            return self._usual()
-        made = self._alternatives(3)
-        if self._odd and self._dice.random() < 0.3:  # a bracket too many, or one too few
-            place = self._dice.randrange(len(made) + 1)
-            made = made[:place] + self._dice.choice(["(", ")", "[", "]", "\\", "*", "{", ""]) + made[place + 1 :]
+        self._odd = 0.15 if self.dice.random() < 0.15 else 0.0
+        if self.dice.random() < 0.1:  # what is usual in rules: words, beginnings and ends
+            return self.say("shape", 0)
+        names = count(1)
+        made = re.sub("n#", lambda _: f"n{next(names)}", self.say("alternatives", 3))
+        if self._odd and self.dice.random() < 0.3:  # a bracket too many, or one too few
+            place = self.dice.randrange(len(made) + 1)
+            made = made[:place] + self.dice.choice(["(", ")", "[", "]", "\\", "*", "{", ""]) + made[place + 1 :]
         return made
 
     def replacement(self) -> str:
         """A text with references to groups."""
-        return "".join(self._dice.choices(_REFERENCES, k=self._dice.randrange(6)))
+        return "".join(self.dice.choices(_REFERENCES, k=self.dice.randrange(6)))
 
-    def _is_odd(self) -> bool:
-        return self._dice.random() < self._odd
-
-    def _pick(self, usual: list[str], odd: list[str]) -> str:
-        return self._dice.choice(odd if self._is_odd() else usual)
-
-    def _usual(self) -> str:
-        """What is usual in rules: words, beginnings and ends."""
-        dice = self._dice
-        words = ["".join(dice.choices("abAB0-_", k=dice.randrange(3))) for _ in range(dice.randrange(1, 5))]
-        return dice.choice(_SHAPES).format("|".join(words))
-
-    def _alternatives(self, depth: int) -> str:
-        return "|".join(self._sequence(depth) for _ in range(self._dice.choice([1, 1, 1, 2, 3])))
-
-    def _sequence(self, depth: int) -> str:
-        return "".join(self._repeated(depth) for _ in range(self._dice.choice([0, 1, 1, 2, 2, 3, 4])))
-
-    def _repeated(self, depth: int) -> str:
-        again = self._pick(_REPEATS, _ODD_REPEATS) if self._dice.random() < 0.35 else ""
-        return self._atom(depth) + again
-
-    def _atom(self, depth: int) -> str:
-        kind = self._dice.random()
-        if kind < 0.3:
-            return self._dice.choice("aabbcAB01_- é\u00c9\u017f\u212a\u4e2d")
-        if kind < 0.4:
-            return "."
-        if kind < 0.5:
-            return self._pick(_ESCAPES, _ODD_ESCAPES)
-        if kind < 0.65:
-            return self._set()
-        if kind < 0.72:
-            return self._dice.choice(["^", "$", r"\b", r"\B", r"\A", r"\z"])
-        if kind < 0.76:
-            return self._pick(_FLAGS, _ODD_FLAGS)
-        if kind < 0.79:
-            return rf"\Q{self._dice.choice(['a.b', '[', 'a', '', '*', chr(92), '(?i)', 'é', '$'])}\E"
-        if depth == 0:
-            return self._dice.choice("abc")
-        if kind < 0.82:
-            self._names += 1
-            mark = self._dice.choice(["P<", "<"]) if self._named else "P<"
-            return f"(?{mark}n{self._names}>{self._alternatives(depth - 1)})"
-        return self._pick(_OPENINGS, _ODD_OPENINGS) + self._alternatives(depth - 1) + ")"
-
-    def _set(self) -> str:
-        items = "".join(self._pick(_SET_ITEMS, _ODD_SET_ITEMS) for _ in range(self._dice.randrange(1, 4)))
-        edges = self._dice.choice(["[{}]", "[{}]", "[^{}]", "[]{}]", "[{}-]", "[-{}]", "[^]{}]", "[^-{}]"])
-        return edges.replace("{}", items)
+    def choices(self, name: str) -> Sequence[str]:
+        return _ODD[name] if name in _ODD and self.dice.random() < self._odd else super().choices(name)
 
 
 def texts(seed: int, count: int, *, line_breaks: bool = True) -> list[str]:
@@ -227,18 +196,3 @@ def differences(oracle: Any, given: Sequence[str], patterns: Patterns, count: in
 
 def _shown(given: Sequence[str], found: Found) -> str:
     return "nothing: refused" if found is None else str({given[number]: made for number, made in found.items()})
-
-
-def main(program: str, count: int, seed: int) -> int:
-    from tests.promql import oracle as running
-
-    given = texts(seed, 250)
-    with tempfile.TemporaryDirectory() as folder, running.running(program, Path(folder)) as oracle:
-        oracle.write(samples(given))
-        found = list(differences(oracle, given, Patterns(seed), count))
-    print(json.dumps({"expressions": count, "texts": len(given), "differences": found}, indent=1, ensure_ascii=False))
-    return 1 if found else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 1))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.catalogue import BY_NAME
@@ -76,6 +76,7 @@ raw_values = st.none() | st.integers(0, 40) | st.just(2**60)
 
 
 @given(st.lists(st.tuples(raw_values, raw_values, raw_values), max_size=60), st.integers(0, 100))
+@settings(max_examples=40)
 def test_counters_that_are_judged_together_are_judged_as_each_alone(
     rows: list[tuple[int | None, int | None, int | None]], changes: int
 ) -> None:
@@ -103,6 +104,7 @@ columns = st.tuples(*[st.none() | st.floats(-1e6, 1e6)] * 3)
 
 
 @given(st.lists(st.tuples(st.floats(0.05, 100), columns), min_size=1, max_size=200), st.integers(0, 100))
+@settings(max_examples=40)
 def test_each_column_is_of_its_own_values(samples: list[tuple[float, Sequence[float | None]]], joins: int) -> None:
     """One column has a value where another has none, and the last one joins later."""
     window = RollingWindow(60, 2)

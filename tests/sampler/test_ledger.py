@@ -59,23 +59,23 @@ def totals(frame: Frame) -> dict[str, dict[str, float]]:
 def test_the_states_of_every_gpu_add_up_to_the_time_that_passed(name: str) -> None:
     play = Play(load_scenario(name), ())
     try:
-        for second in range(150):
+        for second in range(90):
             snapshot = play.sample()
             play.judge(snapshot)
-            if second == 90:
+            if second == 70:
                 play.reopen()
     finally:
         play.close()
     ledger = next(frame for frame in snapshot.frames if any(
         series.metric.name == "coldplate_gpu_state_seconds_total" for series in frame.layout.series))  # fmt: skip
-    assert {gpu: pytest.approx(149.0) for gpu in totals(ledger)} == {
+    assert {gpu: pytest.approx(89.0) for gpu in totals(ledger)} == {
         gpu: sum(states.values()) for gpu, states in totals(ledger).items()
     }
     whole: dict[Labels, float] = defaultdict(float)
     for reading in ledger.readings:
         if reading.metric.name == "coldplate_job_gpu_seconds_total":
             whole[reading.labels[:2]] += reading.value
-    assert all(seconds <= 149.0 * len(totals(ledger)) + 0.001 for seconds in whole.values())
+    assert all(seconds <= 89.0 * len(totals(ledger)) + 0.001 for seconds in whole.values())
 
 
 @pytest.mark.parametrize(

@@ -162,12 +162,12 @@ def _most(period: float, shortest: float) -> float:
 
 
 @given(shares, shares, shares, shares)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_a_constant_load_is_brought_within_the_budget_where_that_is_possible_and_stays(
     base: float, fast: float, slow: float, cold: float
 ) -> None:
     node = Node(base, fast, slow, cold)
-    node.run(4 * 3600)
+    node.run(2 * 3600)
     if node.cost(len(STEPS) - 1) <= BUDGET:
         assert node.worst_minute(since=300) <= 1.0 + 1e-6
     if node.cost(len(STEPS) - 1) > 0.95 * BUDGET:
@@ -179,7 +179,7 @@ def test_a_constant_load_is_brought_within_the_budget_where_that_is_possible_and
 
 
 @given(st.floats(0.0, 0.5), st.floats(0.0, 0.2), st.floats(1.0, 4.0))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_a_load_that_grows_slowly_never_takes_more_than_the_budget(base: float, cold: float, most: float) -> None:
     node = Node(base, 0.1, 0.1, cold)
     node.run(MINUTE)
@@ -192,14 +192,14 @@ def test_a_load_that_grows_slowly_never_takes_more_than_the_budget(base: float, 
 
 
 @given(st.floats(0.0, 0.55), shares, shares, shares)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_when_the_load_goes_every_lane_is_read_as_configured_again(
     base: float, fast: float, slow: float, cold: float
 ) -> None:
     node = Node(base, fast, slow, cold)
     node.run(3600)
     node.fast = node.slow = node.cold = 0.01
-    node.run(3600 * 4)
+    node.run(2 * 3600)
     assert node.governor.step == 0
     quiet = node.governor.step, len(node.changes)
     node.run(7200)

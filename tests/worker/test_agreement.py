@@ -10,13 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.backends.nvml import NvmlSource
-from agent.backends.protocol import Channel, ChannelError, DeviceSource, LaneSample
+from agent.backends.protocol import Channel, ChannelError, DeviceSource, GpuProcess, LaneSample
 from agent.backends.synthetic import SyntheticSource, load_scenario, shipped_scenarios
-from agent.model import Instant, Reason
+from agent.model import Instant, Lane, Reason
 from agent.worker.decode import Decoder
 from agent.worker.reader_pool import ALL_LANES, Post
 from agent.worker.worker_messages import MessageError, encode, encode_identity, unseal
-from tests.nvml.fake_driver import DENIED, LOST, UNKNOWN, UNSUPPORTED, FakeDriver, FakeGpu, a100, b200, h100
+from tests.nvml.fake_driver import DENIED, LOST, MISSING, UNKNOWN, UNSUPPORTED, FakeDriver, FakeGpu, a100, b200, h100
+
+NONE = 2**32 - 1
+"""An instance that a process has none of."""
 
 
 class Wire:
@@ -160,6 +163,25 @@ def test_what_a_synthetic_node_gives_is_accepted(name: str) -> None:
     wire.read(2)
     assert len(wire.samples) == 2 * 3 * (scenario.topology.gpus + 1)
     source.close()
+
+
+def test_processes_arrive_with_the_samples_of_their_lane_and_are_sent_when_they_change(
+    nvml: Callable[..., Wire],
+) -> None:
+    gpu, call = h100(0), "nvmlDeviceGetComputeRunningProcesses_v3"
+    wire = nvml(gpu)
+    one = (GpuProcess(100, 2**30, None),)
+    for answer, processes, said in (
+        ([], (), True), ([(100, 2**30, NONE, NONE)], one, True), ([(100, 2**30, NONE, NONE)], one, False),
+        (MISSING, None, True),
+    ):  # fmt: skip
+        gpu.calls[call] = answer
+        wire.heard.clear()
+        wire.sent.clear()
+        wire.read(1)
+        by_lane = {each.lane: each.processes for each in wire.samples if each.channel == gpu.uuid}
+        assert by_lane == {Lane.FAST: None, Lane.SLOW: processes, Lane.COLD: None}
+        assert ("processes" in {json.loads(unseal(line))[0] for line in wire.sent}) == said
 
 
 def test_lines_are_far_shorter_than_they_may_be(nvml: Callable[..., Wire]) -> None:

@@ -62,37 +62,26 @@ class Mutator(ChildProcess):
                 out.append(line)
                 continue
             self.spoilt += 1
-            out += self._dice.choice(
-                (self._drop, self._double, self._cut, self._swap, self._turn, self._replay, self._forge, self._noise)
-            )(line, out)
+            out += self._spoilt(line, out)
         return out
 
-    def _drop(self, line: bytes, out: list[bytes]) -> list[bytes]:
-        return []
+    def _spoilt(self, line: bytes, out: list[bytes]) -> list[bytes]:
+        """What comes in the place of a line: less, more, another one, or a forged one."""
+        dice = self._dice
+        place = dice.randrange(len(line) + 1)
+        turned = bytearray(line)
+        for _ in range(dice.randint(1, 3)):
+            turned[dice.randrange(len(turned))] ^= 1 << dice.randrange(8)
+        noise = dice.randbytes(dice.randint(0, 2000)).replace(b"\n", b"")
+        ways: list[list[bytes]] = [
+            [], [line, line], [line[:place]], [line[place:]], [line[:place], line[place:]], [bytes(turned)],
+            [dice.choice(self._seen), line], [line + dice.randbytes(50), noise], self._forged(line),
+        ]  # fmt: skip
+        if dice.random() < 0.1 and out:
+            return [line, out.pop()]  # they change places
+        return dice.choice(ways)
 
-    def _double(self, line: bytes, out: list[bytes]) -> list[bytes]:
-        return [line, line]
-
-    def _cut(self, line: bytes, out: list[bytes]) -> list[bytes]:
-        place = self._dice.randrange(len(line) + 1)
-        return self._dice.choice(([line[:place]], [line[place:]], [line[:place], line[place:]]))
-
-    def _swap(self, line: bytes, out: list[bytes]) -> list[bytes]:
-        return [line, out.pop()] if out else [line]
-
-    def _turn(self, line: bytes, out: list[bytes]) -> list[bytes]:
-        spoilt = bytearray(line)
-        for _ in range(self._dice.randint(1, 3)):
-            spoilt[self._dice.randrange(len(spoilt))] ^= 1 << self._dice.randrange(8)
-        return [bytes(spoilt)]
-
-    def _replay(self, line: bytes, out: list[bytes]) -> list[bytes]:
-        return [self._dice.choice(self._seen), line]
-
-    def _noise(self, line: bytes, out: list[bytes]) -> list[bytes]:
-        return [line + self._dice.randbytes(50), self._dice.randbytes(self._dice.randint(0, 2000)).replace(b"\n", b"")]
-
-    def _forge(self, line: bytes, out: list[bytes]) -> list[bytes]:
+    def _forged(self, line: bytes) -> list[bytes]:
         """A message that some part of was changed before it got its checksum."""
         try:
             tree = json.loads(self._dice.choice(self._seen)[9:])

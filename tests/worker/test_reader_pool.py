@@ -162,14 +162,6 @@ def test_a_source_that_broke_is_reported() -> None:
     assert str(bench.broken[0]) == "driver not loaded"
 
 
-def test_what_does_not_change_is_sent_once() -> None:
-    bench = Bench(FakeChannel("a"))
-    for _ in range(3):
-        bench.pool.order({Lane.FAST})
-        bench.settle(lambda: not bench.pool.busy)
-    assert [message[0] for message in bench.sent] == ["layout", "sample", "sample", "sample"]
-
-
 def test_a_system_without_threads_to_give_costs_samples_and_nothing_else(monkeypatch, caplog) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -205,14 +197,3 @@ def test_a_reader_outlives_a_pipe_that_it_cannot_write_to(caplog: pytest.LogCapt
     bench.pool.order({Lane.FAST})
     bench.settle(lambda: not bench.pool.busy)
     assert bench.samples() == [0]
-
-
-def test_a_channel_that_joins_is_read_at_once_and_the_others_are_not() -> None:
-    bench = Bench(FakeChannel("a"))
-    late = FakeChannel("b")
-    bench.pool.enlist(Post(1, late, bench._send, bench._clock))
-    bench.settle(lambda: not bench.pool.busy)
-    assert bench.samples() == [1, 1, 1]
-    bench.pool.order({Lane.FAST})
-    bench.settle(lambda: not bench.pool.busy)
-    assert sorted(bench.samples()) == [0, 1, 1, 1, 1]

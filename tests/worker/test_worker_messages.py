@@ -7,7 +7,7 @@ from zlib import crc32
 
 import pytest
 
-from agent.backends.protocol import ChannelError, LaneSample, Unidentified
+from agent.backends.protocol import ChannelError, GpuProcess, LaneSample, Unidentified
 from agent.catalogue import BY_NAME
 from agent.model import Gap, Gpu, GpuIdentity, IbPort, Lane, NvLink, Reason, Series, Xid
 from agent.worker.decode import Decoder
@@ -374,6 +374,35 @@ def test_an_impossible_gap_is_refused(row: object) -> None:
 def test_an_impossible_xid_is_refused(row: object) -> None:
     with pytest.raises(MessageError):
         open_decoder().decode(encode("xid", 1, [row]))
+
+
+# -- processes --------------------------------------------------------------------------------------
+PROCESSES = [[1, None, None, None], [2, 2**40, 3, 0.5]]
+
+
+def listed(rows: object) -> object:
+    decoder = open_decoder("nvml")
+    decoder.decode(encode("processes", 0, "slow", 1, rows))
+    got = decoder.decode(sample(1.0, [], (0, 0, 1), lane="slow"))
+    assert isinstance(got, LaneSample)
+    return got.processes
+
+
+def test_a_list_of_processes_arrives() -> None:
+    assert listed(PROCESSES) == (GpuProcess(1, None, None), GpuProcess(2, 2**40, 3, 0.5))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        7, [[1, 2]], [["1", None, None, None]], [[1.5, None, None, None]], [[True, None, None, None]],
+        [[-1, None, None, None]], [[2**32, None, None, None]], [[1, "x", None, None]], [[1, 2**64, None, None]],
+        [[1, None, None, 1.5]], [[1, None, None, "x"]], [None], PROCESSES * 3000,
+    ],
+)  # fmt: skip
+def test_a_list_that_is_not_a_list_of_processes_is_refused(rows: object) -> None:
+    with pytest.raises(MessageError):
+        listed(rows)
 
 
 # -- garbage ----------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import resource
@@ -10,17 +9,13 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import pytest
 
-from agent.backends.protocol import BackendSample, GpuProcess, LaneSample
-from agent.model import GpuIdentity, Instant, Lane
-from agent.worker.decode import Decoder
-from agent.worker.reader_pool import Post
 from agent.worker.supervisor import WorkerOptions
 from agent.worker.trust import CALM_SECONDS, FLOOD, FLOOD_ROOM, WorkerTrust
-from agent.worker.worker_messages import MessageError, encode, unseal
+from agent.worker.worker_messages import MessageError
 from agent.worker.worker_process import LINE, RATE, ROOM, ChildProcess, LogRelay
 from tests import warm
 from tests.worker.swell import STRATEGIES, grown
@@ -149,83 +144,6 @@ def test_the_memory_of_a_worker_can_be_read(worker: ChildProcess) -> None:
     assert worker.resident() is None
 
 
-# Process lists on their way from the worker to the main process.
-PROCESSES = (GpuProcess(100, 2**30, None), GpuProcess(101, None, 3))
-
-
-class Line:
-    """A post of a channel that gives what it is told to as the processes of its slow lane, and the decoder."""
-
-    key = "GPU-a"
-    identity: GpuIdentity | None = None
-
-    def __init__(self) -> None:
-        self.processes: tuple[GpuProcess, ...] | None = None
-        self.sent: list[bytes] = []
-        self._post = Post(0, self, self.sent.append, lambda: Instant(time.monotonic(), time.time()))
-        self._decoder = Decoder("nvml")
-        for _ in range(2):
-            self._decoder.decode(encode("hello", "nvml", [["GPU-a"]], []))
-
-    def read(self, lane: Lane, now: Instant) -> BackendSample:
-        return BackendSample(processes=self.processes if lane is Lane.SLOW else None)
-
-    def arrives(self, lane: Lane = Lane.SLOW) -> tuple[GpuProcess, ...] | None:
-        self.sent.clear()
-        self._post.owed = {lane}
-        self._post.read()
-        *_, sample = [self._decoder.decode(line) for line in self.sent]
-        assert isinstance(sample, LaneSample)
-        return sample.processes
-
-    def kinds(self) -> list[Any]:
-        return [json.loads(unseal(line))[0] for line in self.sent]
-
-
-def test_processes_arrive_with_the_samples_of_their_lane_and_are_sent_when_they_change() -> None:
-    line = Line()
-    assert line.arrives() is None
-    for said in (True, False):
-        line.processes = PROCESSES
-        assert line.arrives() == PROCESSES
-        assert ("processes" in line.kinds()) == said
-    assert line.arrives(Lane.FAST) is None
-    for processes in ((), None):
-        line.processes = processes
-        assert line.arrives() == processes
-
-
-ROWS = [[1, None, None, None], [2, 2**40, 3, 0.5]]
-
-
-def take(rows: object) -> object:
-    """What a sample says that comes after this list of processes."""
-    decoder = Decoder("nvml")
-    for _ in range(2):
-        decoder.decode(encode("hello", "nvml", [["GPU-a"]], []))
-    decoder.decode(encode("processes", 0, "slow", 1, rows))
-    sample = decoder.decode(encode("sample", 0, "slow", [0, 0, 1], 1.0, 0.0, 0, []))
-    assert isinstance(sample, LaneSample)
-    return sample.processes
-
-
-def test_a_list_of_processes_is_accepted() -> None:
-    assert take(ROWS) == (GpuProcess(1, None, None), GpuProcess(2, 2**40, 3, 0.5))
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        7, [[1, 2]], [["1", None, None, None]], [[1.5, None, None, None]], [[True, None, None, None]],
-        [[-1, None, None, None]], [[2**32, None, None, None]], [[1, "x", None, None]], [[1, 2**64, None, None]],
-        [[1, None, None, 1.5]], [[1, None, None, "x"]], [None], ROWS * 3000,
-    ],
-)  # fmt: skip
-def test_a_list_that_is_not_a_list_of_processes_is_refused(rows: object) -> None:
-    with pytest.raises(MessageError):
-        take(rows)
-
-
 # How much garbage and output is suffered from a worker, in the worker's own second.
 GARBAGE = MessageError("no checksum")
 
@@ -247,7 +165,7 @@ def test_a_spell_is_over_after_some_calm_and_another_worker_starts_without_it() 
     assert (trust.lost, trust.garbage) == ("", 13)
 
 
-def test_a_flood_is_more_than_a_burst_and_what_may_come_permanently() -> None:
+def test_a_flood_is_more_than_a_burst_and_what_may_come_permanently_and_silence_earns_no_credit() -> None:
     trust = WorkerTrust()
     trust.weigh(FLOOD_ROOM, 100.0)
     for second in range(1, 60):
@@ -258,10 +176,5 @@ def test_a_flood_is_more_than_a_burst_and_what_may_come_permanently() -> None:
     trust.begin()
     trust.weigh(FLOOD_ROOM, 160.1)
     assert trust.lost == ""
-
-
-def test_silence_earns_no_credit() -> None:
-    trust = WorkerTrust()
-    trust.weigh(1, 100.0)
     trust.weigh(FLOOD_ROOM + 1, 5000.0)
     assert trust.lost == "floods its output"
