@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 
-from agent.health.gpu_states import LIMIT, POWER, throttle_verdict
+from agent.health.device_states import LIMIT, POWER, throttle_verdict
 from agent.health.seen_node import CLOCKS, SeenGpu
 from agent.health.verdicts import verdict_of
 from agent.model import Entity

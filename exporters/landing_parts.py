@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agent.health.port_states import PortState
+from agent.health.device_states import PortState
 from agent.health.seen_node import SeenGpu, SeenNode
 from agent.lib.wording import age, short_numbers
 from exporters.landing_gpus import name_of

@@ -11,17 +11,14 @@ from math import inf
 from typing import NamedTuple
 
 from agent.catalogue.own_series import OwnReading, OwnSeries
-from agent.health import fault_findings, gpu_findings, host_findings, link_findings, port_findings
+from agent.health import fault_findings, gpu_findings, link_findings
 from agent.health.expectations import Expected, recognised
 from agent.health.gpu_findings import Judge
 from agent.health.seen_node import SeenNode
 from agent.health.verdicts import HealthFinding
 from agent.model import EMPTY_FRAME, Frame, Instant, Snapshot
 
-METRICS = (
-    *gpu_findings.METRICS, *link_findings.METRICS, *port_findings.METRICS, *fault_findings.METRICS,
-    *host_findings.METRICS,
-)  # fmt: skip
+METRICS = (*gpu_findings.METRICS, *link_findings.METRICS, *fault_findings.METRICS)
 
 
 class Check(NamedTuple):
@@ -50,13 +47,13 @@ CHECKS = (
     Check("nvlinks", link_findings.nvlinks),
     Check("nvlink-speed", link_findings.nvlink_speed),
     Check("fabric", link_findings.fabric),
-    Check("infiniband-ports", port_findings.ports),
-    Check("infiniband-rate", port_findings.rate),
-    Check("nearest-hca", port_findings.nearest_hca),
-    Check("rack-nodes", port_findings.rack_nodes),
-    Check("fabric-manager", host_findings.fabric_manager, False),
-    Check("mounts", host_findings.mounts, False),
-    Check("memory-errors", host_findings.memory_errors, False),
+    Check("infiniband-ports", link_findings.ports),
+    Check("infiniband-rate", link_findings.rate),
+    Check("nearest-hca", link_findings.nearest_hca),
+    Check("rack-nodes", link_findings.rack_nodes),
+    Check("fabric-manager", fault_findings.fabric_manager, False),
+    Check("mounts", fault_findings.mounts, False),
+    Check("memory-errors", fault_findings.memory_errors, False),
 )
 FACTS = frozenset(check.name for check in CHECKS if check.is_fact)
 """The checks that the running agent makes all the time; the others have alerts of their own."""

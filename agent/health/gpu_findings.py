@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from operator import eq, ge
 
+from agent.health.device_states import AGE, LIMIT, LIMIT_DEFAULT, MARGIN
 from agent.health.expectations import Expected
 from agent.health.gpu_facts import NOBODY, UNREAD, GpuFact, gibibytes, grouped, plain, switched
-from agent.health.gpu_states import AGE, LIMIT, LIMIT_DEFAULT, MARGIN
 from agent.health.seen_node import SeenNode, name_of
 from agent.health.verdicts import HealthFinding, Verdict
 from agent.model import Gpu, Outcome

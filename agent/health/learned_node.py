@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from math import floor
 from typing import Any
 
-from agent.health import gpu_findings, link_findings, port_findings
+from agent.health import gpu_findings, link_findings
+from agent.health.device_states import LIMIT, PORT_UP, RATE, WIDTH
 from agent.health.expectations import NodeExpectations
-from agent.health.gpu_states import LIMIT, WIDTH
-from agent.health.port_states import PORT_UP, RATE
 from agent.health.seen_node import LINK_UP, SeenNode
 from agent.model import Gpu, NvLink
 
@@ -31,7 +30,7 @@ def learned(view: SeenNode, description: str, margin: float) -> NodeExpectations
     active = {each.entity for each in view.all(PORT_UP) if each.value}
     rates = [each.value for each in view.all(RATE) if each.entity in active]
     joined = view.of_gpus(link_findings.FABRIC_STATE, state="completed")
-    near, distances = port_findings.nearest_adapters(view)
+    near, distances = link_findings.nearest_adapters(view)
     slots = view.slots()
     memory = _least(view.of_gpus(gpu_findings.MEMORY))
     return NodeExpectations(
@@ -49,7 +48,7 @@ def learned(view: SeenNode, description: str, margin: float) -> NodeExpectations
         nvlink_gigabytes_per_second=round(min(speeds) / link_findings.GIGABYTE, 3) if speeds else None,
         fabric=True if joined and all(joined.values()) else None,
         ports=len(active) or None,
-        port_gigabits_per_second=round(min(rates) / port_findings.GIGABIT, 1) if rates else None,
+        port_gigabits_per_second=round(min(rates) / link_findings.GIGABIT, 1) if rates else None,
         hca_distances=tuple(dict.fromkeys(distances.values())) or None,
         nearest_hcas={slots[gpu]: tuple(sorted(devices)) for gpu, devices in near.items() if slots.get(gpu)} or None,
     )

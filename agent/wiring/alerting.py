@@ -23,8 +23,15 @@ from agent.lib.state_files import StateFiles, clear_unfinished
 from agent.lib.threads import Threads
 from agent.model import Instant, Lane, Reading
 from agent.sampler.schedule import Ranges
-from agent.wiring.identity import drill_file, external_labels, external_url, rack_name, source_of, target_labels
-from agent.wiring.logins import login_of
+from agent.wiring.identity import (
+    drill_file,
+    external_labels,
+    external_url,
+    login_of,
+    rack_name,
+    source_of,
+    target_labels,
+)
 from alerts import notify, packs
 from alerts.engine import Ruleset
 from alerts.group_evaluator import TemplateContext

@@ -12,9 +12,8 @@ from agent.config.schema import Config
 from agent.daemon.costs import Governing
 from agent.daemon.flight_recorder import MAKER, FlightRecorder, FlightSettings
 from agent.daemon.hub import Hub, RecentReadings
-from agent.daemon.pausing import REQUEST, PauseWatch, boot_of
+from agent.daemon.pausing import REQUEST, GpuRemovals, PauseWatch, boot_of
 from agent.daemon.reloading import LastReload, Notifier, Reloader
-from agent.daemon.removals import GpuRemovals
 from agent.daemon.sampling import SourcesPart, Teller
 from agent.daemon.self_report import Readiness, SelfMetrics, Signs
 from agent.daemon.service import Service
@@ -30,10 +29,9 @@ from agent.wiring.identity import drill_file, node_name
 from agent.wiring.peering import make_rack_monitor
 from agent.wiring.pushing import make_pushes
 from agent.wiring.reconfiguration import Reconfiguration, rack_options, steps_of
-from agent.wiring.replaying import clock_of, is_replay, replayed_header
+from agent.wiring.replaying import clock_of, is_replay, played_trace, replayed_header
 from agent.wiring.sources import family_of, faults_to_come, make_sampling_loop
 from agent.wiring.start_checks import check, load_choice
-from agent.wiring.trace_playing import played_trace
 from agent.wiring.web_serving import Exposed, make_server, neighbours_of, protect, urls_of
 
 flight_log = logging.getLogger("coldplate.flight")

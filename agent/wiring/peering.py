@@ -19,8 +19,7 @@ from agent.rack.monitor import RackMonitor
 from agent.rack.peer_messages import Access
 from agent.rack.peers import Member
 from agent.rack.rack_options import RackOptions
-from agent.wiring.identity import SCRAPE_JOB, instance, rack_name
-from agent.wiring.logins import login_of
+from agent.wiring.identity import SCRAPE_JOB, instance, login_of, rack_name
 from agent.wiring.sources import equipment_of
 
 log = logging.getLogger("coldplate.rack")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from agent.commands.top.screen.node_view import GpuView, NodeView
-from agent.health.gpu_states import ComparedGpus
+from agent.health.device_states import ComparedGpus
 from agent.health.verdicts import GpuFinding, is_bad, power_verdict
 from agent.lib.wording import short_numbers
 from agent.model import Alert, Gpu

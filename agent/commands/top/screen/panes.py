@@ -8,12 +8,11 @@ from datetime import datetime, timezone
 from rich.text import Text
 
 from agent.commands.top.screen import value_format
-from agent.commands.top.screen.gpu_table import GIB, throttled
+from agent.commands.top.screen.gpu_table import GIB, process_lines, throttled
 from agent.commands.top.screen.key_input import UiState
 from agent.commands.top.screen.node_diagnosis import NodeIssue
 from agent.commands.top.screen.node_samples import NVLINK, PCIE
 from agent.commands.top.screen.node_view import GpuView, NodeView, PortView
-from agent.commands.top.screen.process_list import process_lines
 from agent.commands.top.screen.text_layout import (
     ABSENT,
     BOLD,

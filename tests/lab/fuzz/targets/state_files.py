@@ -13,8 +13,7 @@ from datetime import timezone
 from pathlib import Path
 
 from agent.backends.nvml.nvml_source import NvmlSource
-from agent.backends.nvml.trace_file import DriverTrace, DriverTraceError
-from agent.backends.nvml.trace_replay import ReplayDriver
+from agent.backends.nvml.trace_replay import DriverTrace, DriverTraceError, ReplayDriver
 from agent.backends.protocol import AbsentError, DeviceError, LaneSample, SourceError
 from agent.catalogue import BY_NAME
 from agent.commands.import_ import nvidia_smi_log
@@ -264,8 +263,8 @@ TARGETS = (
     Target("worker-lines", ("agent/worker/decode.py",), use_worker, (WORKER,)),
     Target("recordings", ("agent/recording/file_records.py", "agent/recording/recording_reader.py",
            "agent/recording/file_records.py", "agent/recording/column_reader.py", "agent/recording/file_records.py",
-           "agent/recording/read_definitions.py"), use_recording, (), (RecordingError,), named=True),
-    Target("driver-traces", ("agent/backends/nvml/trace.py", "agent/backends/nvml/trace_file.py",
+           "agent/recording/segment_definitions.py"), use_recording, (), (RecordingError,), named=True),
+    Target("driver-traces", ("agent/backends/nvml/trace.py", "agent/backends/nvml/trace_replay.py",
            "agent/backends/nvml/trace_checks.py"), use_trace, (), (DriverTraceError,),
            files=("tests/nvml/traces/*.jsonl",), named=True, seconds=4.0),
     Target("driver-answers", ("agent/backends/nvml/fields.py", "agent/backends/nvml/calls.py",
