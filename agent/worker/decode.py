@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample
-from agent.catalogue import BY_NAME, ROWS, equipment, optics, transceivers
+from agent.catalogue import BY_NAME, ROWS, equipment, optics
 from agent.catalogue.bindings import Call, Derived, DeviceValue, Field, Gpm
 from agent.model import (
     EMPTY_LAYOUT,
@@ -43,7 +43,7 @@ _OF_SYNTHETIC = frozenset(
         "coldplate_job_info", "coldplate_job_start_timestamp_seconds", "coldplate_job_gpus",
         "coldplate_job_processes", "coldplate_job_energy_joules_total", "coldplate_node_power_watts",
         "coldplate_node_nvswitch_sxid_errors_total",
-        *(row.name for row in (*optics.ROWS, *transceivers.ROWS, *equipment.ROWS)),
+        *(row.name for row in (*optics.ROWS, *optics.TRANSCEIVERS, *equipment.ROWS)),
     }
 )  # fmt: skip
 

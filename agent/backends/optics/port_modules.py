@@ -43,7 +43,7 @@ from agent.backends.optics.modules.module_types import (
 from agent.backends.optics.netlink import Connect, NetlinkFormatError, u8, u32
 from agent.backends.protocol import BackendSample, DeviceError
 from agent.backends.sysfs import printable
-from agent.catalogue import transceivers as rows
+from agent.catalogue import optics as rows
 from agent.model import Gap, Labels, Metric, Node, Reading, Reason, Series
 
 HEAD = ModuleSpan(0, 0, 3)
