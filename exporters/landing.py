@@ -19,7 +19,7 @@ from agent.health.device_states import ComparedGpus, PortState
 from agent.health.seen_node import JOBS, LINK_UP, RECOVERY, XID, SeenGpu, SeenNode
 from agent.health.verdicts import is_bad, power_verdict
 from agent.model import BackendReport, Entity, GroupReport, Outcome, PastMoment, Snapshot
-from exporters import landing_alerts, landing_gpus, landing_parts
+from exporters import landing_alerts, landing_parts
 from exporters.landing_alerts import Overview
 from exporters.markup import STYLE, TABLE_END, TONES, Tone, badge, cell, cut, escape, row, span, table_head
 
@@ -191,7 +191,7 @@ def _document(facts: Facts) -> Iterator[str]:
         yield rules
     if devices:
         lines = yield from _busy_lines(facts.moments)
-        yield from landing_gpus.section(devices, facts.runbooks, lines)
+        yield from landing_parts.gpus_section(devices, facts.runbooks, lines)
     if not urgent:
         yield rules
     yield landing_parts.jobs_section(found, devices, now)

@@ -87,7 +87,7 @@ def _check(config: Config, options: CommandLineOptions) -> int:
 
 def _check_state_directory(config: Config) -> None:
     """Raise ConfigError if this user could not write the state directory of the configuration."""
-    from agent.config.places import placed
+    from agent.config.reading import placed
 
     if config.state_dir is None:
         return

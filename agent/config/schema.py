@@ -489,4 +489,4 @@ class Config(Section, frozen=True):
         ),
     ] = None
     source: ConfigSource = msgspec.field(default=ConfigSource(), name="")
-    """No key: see `agent.config.places`."""
+    """No key: see `agent.config.reading`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.config.places import with_places
+from agent.config.reading import with_places
 from agent.config.schema import Config
 from agent.lib.clock import clock
 from agent.wiring.alerting import check_receivers, load_rules

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from agent.config.places import with_places
+from agent.config.reading import with_places
 from agent.config.schema import BreakerConfig, Config, ConfigError
 from agent.lib.state_files import DamagedError, read_whole, seal, set_aside, unseal
 from agent.lib.threads import Threads

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.catalogue import metric
-from agent.config.places import with_places
+from agent.config.reading import with_places
 from agent.config.schema import Config, ConfigError
 from agent.lib.clock import clock
 from agent.lib.wording import nearest, one_line, shown, utc

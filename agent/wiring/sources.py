@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agent.backends.registration import BackendContext, make_backends
 from agent.backends.sysfs import nvidia_gpus
-from agent.config.places import with_places
+from agent.config.reading import with_places
 from agent.config.schema import Config, ConfigError
 from agent.daemon.costs import Governing
 from agent.daemon.hub import Hub

@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from exporters.deferred import Deferred
+from exporters.deferred import Deferred, ReloadRequests
 from exporters.http_messages import Response
-from exporters.reloads import ReloadRequests
 
 Tell = Callable[[bool, str], None]
 

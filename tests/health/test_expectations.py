@@ -20,7 +20,9 @@ from agent.health.examination import (
     ExpectationSeries,
     examined,
     expected_of,
+    learned,
     view_of,
+    written,
 )
 from agent.health.expectations import (
     GENERIC,
@@ -34,7 +36,6 @@ from agent.health.expectations import (
     shipped_names,
     shipped_topologies,
 )
-from agent.health.learned_node import learned, written
 from agent.health.verdicts import Verdict
 from agent.model import IbPort, Instant, Node, Reading, Series, Snapshot
 from tests.frames import snapshot_of

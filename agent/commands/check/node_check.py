@@ -23,9 +23,8 @@ from agent.config.words import NOT_OF_NODE
 from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, read_request
 from agent.health import fault_findings, gpu_findings
 from agent.health.device_states import AGE, MARGIN_CELSIUS
-from agent.health.examination import examined, expected_of, view_of
+from agent.health.examination import examined, expected_of, learned, view_of
 from agent.health.expectations import GENERIC, ExpectationError, Expected, NodeExpectations
-from agent.health.learned_node import learned
 from agent.health.seen_node import NOT_READ, SeenNode
 from agent.health.verdicts import HealthFinding, Verdict
 from agent.lib.clock import clock

@@ -38,7 +38,6 @@ from agent.worker.worker_messages import (
     unseal,
 )
 from alerts import alert_state
-from alerts.windows import archive
 from exporters.push.disk_buffer import DiskBuffer
 from exporters.push.disk_buffer import sealed as push_record
 from exporters.push.write_request import WriteRequest
@@ -59,7 +58,7 @@ def use_alert_state(data: bytes, folder: Path) -> None:
 
 
 def use_archive(data: bytes, folder: Path) -> None:
-    archive.decode(sealed(archive.FORM)(data))
+    alert_state.decode_windows(sealed(alert_state.WINDOWS_FORMAT)(data))
 
 
 def use_inventory(data: bytes, folder: Path) -> None:
@@ -257,7 +256,7 @@ WINDOWS = (
 TARGETS = (
     Target("alert-state", ("alerts/alert_state.py", "agent/lib/state_files.py"), use_alert_state, (), (DamagedError,),
            shown=False),
-    Target("windows-archive", ("alerts/windows/archive.py",), use_archive, (WINDOWS,), (DamagedError,), shown=False),
+    Target("windows-archive", ("alerts/alert_state.py",), use_archive, (WINDOWS,), (DamagedError,), shown=False),
     Target("inventory", ("agent/sampler/presence.py",), use_inventory),
     Target("pause-files", ("agent/daemon/pausing.py",), use_pause),
     Target("worker-lines", ("agent/worker/decode.py",), use_worker, (WORKER,)),
