@@ -20,7 +20,7 @@ import msgspec
 
 from agent.config import quantities
 from agent.config.checks import check_texts, check_values
-from agent.config.key import READERS, Key, Notation
+from agent.config.quantities import READERS, Key, Notation
 from agent.config.schema import POWER_FACTOR, Config, ConfigError, ConfigSource, Section
 from agent.lib import textfile, yamltree
 from agent.lib.typed_yaml import YamlFile, field_type, is_struct

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from agent.config.key import Key, Notation
+from agent.config.quantities import Key, Notation
 from agent.config.words import DEVICES, PROFILES
 from agent.lib.wording import UserError
 

@@ -11,7 +11,7 @@ from operator import eq
 from agent.catalogue.xid_triage import ACTIONS, XidClass, called, class_of
 from agent.health.device_states import REMAP_FAILURE, REMAP_PENDING, XID_VERDICTS, cause_of
 from agent.health.expectations import Expected
-from agent.health.gpu_facts import NOBODY, GpuFact, grouped
+from agent.health.gpu_findings import NOBODY, GpuFact, grouped
 from agent.health.seen_node import RECOVERY, THROTTLE, SeenNode, name_of
 from agent.health.verdicts import HealthFinding, Verdict, rank
 from agent.model import Xid

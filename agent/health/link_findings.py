@@ -7,7 +7,7 @@ from operator import ge
 
 from agent.health.device_states import PHYSICAL, PHYSICAL_LINK_UP, PORT_UP, RATE, WIDTH
 from agent.health.expectations import DISTANCES, Expected
-from agent.health.gpu_facts import NOBODY, UNREAD, GpuFact, grouped, unread
+from agent.health.gpu_findings import NOBODY, UNREAD, GpuFact, grouped, unread
 from agent.health.seen_node import LINK_UP, SeenNode, numbers
 from agent.health.verdicts import HealthFinding, Verdict
 from agent.model import Gpu, IbPort

@@ -10,7 +10,6 @@ from rich.text import Text
 from agent.commands.top.screen import text_layout
 from agent.commands.top.screen.gpu_table import GIB, process_lines, throttled
 from agent.commands.top.screen.key_input import UiState
-from agent.commands.top.screen.node_diagnosis import NodeIssue
 from agent.commands.top.screen.node_samples import NVLINK, PCIE
 from agent.commands.top.screen.node_view import GpuView, NodeView, PortView
 from agent.commands.top.screen.text_layout import (
@@ -25,6 +24,7 @@ from agent.commands.top.screen.text_layout import (
     panel,
     sentence,
 )
+from agent.commands.top.screen.view_builder import NodeIssue
 from agent.health.verdicts import power_verdict
 from agent.lib.wording import age, short_numbers
 from agent.model import Alert, Phase
