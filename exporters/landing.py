@@ -115,7 +115,7 @@ _MOST_FIELDS = 20
 _ENOUGH_GPUS = 8
 """GPUs that are judged without a break: about a millisecond."""
 METRICS = (
-    *device_states.GPU_METRICS, *device_states.PORT_METRICS, *landing_parts.METRICS, RECOVERY, LINK_UP, XID, *JOBS,
+    *device_states.METRICS, *landing_parts.METRICS, RECOVERY, LINK_UP, XID, *JOBS,
     "coldplate_gpu_utilization_ratio", "coldplate_gpu_temperature_celsius", "coldplate_gpu_memory_used_bytes",
     "coldplate_gpu_memory_total_bytes", "coldplate_node_power_watts", "coldplate_rack_power_watts",
     "coldplate_rack_power_budget_watts",

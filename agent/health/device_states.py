@@ -61,9 +61,13 @@ WIDTH, WIDTH_MAX = "coldplate_gpu_pcie_link_width", "coldplate_gpu_pcie_link_wid
 POWER, LIMIT = "coldplate_gpu_power_watts", "coldplate_gpu_power_limit_watts"
 LIMIT_DEFAULT = "coldplate_gpu_power_limit_default_watts"
 AGE = "coldplate_gpu_sample_age_seconds"
-GPU_METRICS = (
+PORT_UP = "coldplate_infiniband_port_up"
+RATE = "coldplate_infiniband_rate_bytes_per_second"
+STATE = "coldplate_infiniband_state_id"
+PHYSICAL = "coldplate_infiniband_physical_state_id"
+METRICS = (
     AGE, REMAP_FAILURE, REMAP_PENDING, MARGIN, MEMORY_HEAT, WIDTH, WIDTH_MAX, POWER, LIMIT, LIMIT_DEFAULT,
-    THROTTLE, SLOWDOWN, *CLOCKS,
+    THROTTLE, SLOWDOWN, *CLOCKS, PORT_UP, RATE, STATE, PHYSICAL,
 )  # fmt: skip
 
 
@@ -170,11 +174,6 @@ def _settings(values: Mapping[str, float]) -> Iterator[GpuFinding]:
         yield GpuFinding(Verdict.SKIPPED, "power limit", f"power limit set to {limit:.0f} of {default:.0f} W")
 
 
-PORT_UP = "coldplate_infiniband_port_up"
-RATE = "coldplate_infiniband_rate_bytes_per_second"
-STATE = "coldplate_infiniband_state_id"
-PHYSICAL = "coldplate_infiniband_physical_state_id"
-PORT_METRICS = (PORT_UP, RATE, STATE, PHYSICAL)
 _STATES = {1: "Down", 2: "Init", 3: "Armed", 4: "Active", 5: "ActiveDefer"}
 _PHYSICAL_STATES = {
     1: "Sleep",

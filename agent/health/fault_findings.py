@@ -16,7 +16,10 @@ from agent.health.seen_node import RECOVERY, THROTTLE, SeenNode, name_of
 from agent.health.verdicts import HealthFinding, Verdict, rank
 from agent.model import Xid
 
-_OF_GPUS = (REMAP_PENDING, REMAP_FAILURE, RECOVERY, THROTTLE)
+MOUNT_UP = "coldplate_node_mount_up"
+FABRIC_MANAGER = "coldplate_node_fabric_manager_up"
+MEMORY_ERRORS = "coldplate_node_memory_errors_total"
+METRICS = (REMAP_PENDING, REMAP_FAILURE, RECOVERY, THROTTLE, MOUNT_UP, FABRIC_MANAGER, MEMORY_ERRORS)
 
 
 def row_remaps(view: SeenNode, expected: Expected) -> HealthFinding | None:
@@ -101,13 +104,6 @@ def xids(view: SeenNode, events: Iterable[Xid] | None, why_unknown: str = "") ->
     gravest = max(classes, key=list(XID_VERDICTS).index)
     remedy = f"{ACTIONS[gravest]}; the kernel log keeps the XID until a restart: --skip xids once it is repaired"
     return HealthFinding(name, XID_VERDICTS[gravest], expectation, found, remedy)
-
-
-MOUNT_UP = "coldplate_node_mount_up"
-FABRIC_MANAGER = "coldplate_node_fabric_manager_up"
-MEMORY_ERRORS = "coldplate_node_memory_errors_total"
-_OF_HOST = (MOUNT_UP, FABRIC_MANAGER, MEMORY_ERRORS)
-METRICS = _OF_GPUS + _OF_HOST
 
 
 def mounts(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape

@@ -17,8 +17,14 @@ GENERATION_MAX = "coldplate_gpu_pcie_link_generation_max"
 SPEED = "coldplate_gpu_nvlink_speed_bytes_per_second"
 FABRIC_STATE = "coldplate_gpu_fabric_state"
 FABRIC_INFO = "coldplate_gpu_fabric_info"
-_OF_LINKS = (GENERATION, GENERATION_MAX, WIDTH, LINK_UP, SPEED, FABRIC_STATE, FABRIC_INFO)
+NEAREST = "coldplate_gpu_nearest_hca_info"
+RACK_NODES = "coldplate_rack_nodes_expected"
+METRICS = (
+    GENERATION, GENERATION_MAX, WIDTH, LINK_UP, SPEED, FABRIC_STATE, FABRIC_INFO, PORT_UP, PHYSICAL, RATE, NEAREST,
+    RACK_NODES,
+)  # fmt: skip
 GIGABYTE = 1e9
+GIGABIT = 1e9 / 8
 TOLERANCE = 0.99
 """Share of a link's speed that counts as all of it: drivers round it differently."""
 _LINK_REMEDY = (
@@ -135,12 +141,7 @@ _FABRIC_REMEDY = (
 )
 
 
-NEAREST = "coldplate_gpu_nearest_hca_info"
-RACK_NODES = "coldplate_rack_nodes_expected"
-_OF_PORTS = (PORT_UP, PHYSICAL, RATE, NEAREST, RACK_NODES)
-METRICS = _OF_LINKS + _OF_PORTS
-GIGABIT = 1e9 / 8
-_REMEDY = "ibstat or ibdev2netdev shows the port's state; check cable, transceiver and the switch's port"
+_PORT_REMEDY = "ibstat or ibdev2netdev shows the port's state; check cable, transceiver and the switch's port"
 
 
 def ports(view: SeenNode, expected: Expected) -> HealthFinding:
@@ -159,7 +160,7 @@ def ports(view: SeenNode, expected: Expected) -> HealthFinding:
         return HealthFinding("infiniband-ports", Verdict.OK, text, found)
     named = ", ".join(f"{port.device}/{port.port}" for port in down)
     verdict = Verdict.WARNING if number is None else Verdict.CRITICAL
-    return HealthFinding("infiniband-ports", verdict, text, f"{found}; not active: {named or 'none'}", _REMEDY)
+    return HealthFinding("infiniband-ports", verdict, text, f"{found}; not active: {named or 'none'}", _PORT_REMEDY)
 
 
 def _no_ports(view: SeenNode, number: int | None, text: str) -> HealthFinding:
@@ -193,7 +194,7 @@ def rate(view: SeenNode, expected: Expected) -> HealthFinding | None:
         for port, value in rates.items()
         if isinstance(port, IbPort) and value < TOLERANCE * least
     )
-    return HealthFinding("infiniband-rate", Verdict.WARNING, text, "; ".join(slow), _REMEDY)
+    return HealthFinding("infiniband-rate", Verdict.WARNING, text, "; ".join(slow), _PORT_REMEDY)
 
 
 def nearest_hca(view: SeenNode, expected: Expected) -> HealthFinding | None:

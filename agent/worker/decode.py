@@ -1,7 +1,7 @@
 """Decodes a worker's lines to messages, and trusts none of them.
 
 A worker shares its memory with a driver library that may have corrupted it. So every name, label, number and text is
-checked against the catalogue and the bounds of `message_limits` before it is kept or shown, and a single wrong message
+checked against the catalogue and the bounds of `worker_messages` before it is kept or shown, and a single wrong message
 does no lasting harm: a sample that refers to another edition of its layout is rejected, and changes of the devices are
 accepted when they were sent twice. A worker may report only rows that its source reads, and entities of its channel: a
 GPU and its links, or everything that is not a GPU's.
