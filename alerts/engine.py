@@ -20,6 +20,7 @@ from typing import NamedTuple
 from agent.catalogue import BY_NAME
 from agent.model import Alert, Frame, GroupReport, Instant, Labels, Layout, Node, Phase, Reading, Series, Snapshot
 from alerts import alert_state
+from alerts.alert_state import Archive
 from alerts.group_evaluator import GroupEvaluator, GroupOutcome, TemplateContext
 from alerts.lifecycle import AlertRecord
 from alerts.limits import ROUND_SECONDS
@@ -28,7 +29,6 @@ from alerts.promql.budget import SampleLedger
 from alerts.rule_evaluator import Explain
 from alerts.rulefile import Identity, RuleFile, RuleGroup
 from alerts.windows import Needs, Windows
-from alerts.windows.archive import Archive
 from alerts.windows.store import CAPACITY
 
 log = logging.getLogger("coldplate.rules")

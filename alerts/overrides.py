@@ -17,7 +17,6 @@ from alerts.limits import MAX_RULE_TOKENS
 from alerts.promql import PromqlError, Query, compile_query
 from alerts.promql.numbers import format_value
 from alerts.promql.query import number_literals
-from alerts.reads import reads_of
 from alerts.rulefile import (
     AlertingRule,
     RecordingRule,
@@ -29,6 +28,7 @@ from alerts.rulefile import (
     tokens_of,
 )
 from alerts.template import Template, TemplateError, compile_template
+from alerts.template.query_reads import reads_of
 
 _LONGEST_PROBLEM = 2000  # characters: it may list all existing alerts
 

@@ -21,8 +21,8 @@ from agent.lib.yamltree import Bounds, Node
 from alerts.lifecycle import RuleTiming
 from alerts.limits import CHARACTERS_OF_TOKEN, MAX_RULE_TOKENS, MAX_RULES
 from alerts.promql import PromqlError, Query, compile_query, count_tokens
-from alerts.reads import reads_of
 from alerts.template import Template, TemplateError, UnknownQueryError, broken_template, compile_template
+from alerts.template.query_reads import reads_of
 from alerts.yamlnodes import MOST_PROBLEMS, Problem, Reader, TooManyError, line_of
 
 GROUP_KEYS = ("name", "interval", "limit", "query_offset", "labels", "rules")

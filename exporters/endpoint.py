@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from agent.model import GroupReport, PastMoment, Snapshot
-from exporters.deferred import Answer
+from exporters.deferred import Answer, Begin, ReloadRequests
 from exporters.encoder import Encoder
 from exporters.http_messages import Request, Response
 from exporters.pages import PageCache, Rendering, RenderQueue, accepts_gzip
-from exporters.reloads import Begin, ReloadRequests
 from exporters.rules_json import RulePrinter
 from exporters.runbook_pages import RunbookPages
 

@@ -1,6 +1,6 @@
 """Who may ask, how bytes get to a client and back, and which headers every answer has.
 
-A transport sends bytes over a socket as they are, or encrypted (`protection/tls_transport.py`). It never waits: it
+A transport sends bytes over a socket as they are, or encrypted (`protection/tls.py`). It never waits: it
 counts what it takes, and `blocked` says that it holds bytes that the socket has not taken.
 """
 

@@ -14,13 +14,12 @@ from itertools import groupby
 from urllib.parse import parse_qs
 
 from agent.catalogue import BY_NAME
-from agent.health import gpu_states, port_states
-from agent.health.gpu_states import ComparedGpus
-from agent.health.port_states import PortState
+from agent.health import device_states
+from agent.health.device_states import ComparedGpus, PortState
 from agent.health.seen_node import JOBS, LINK_UP, RECOVERY, XID, SeenGpu, SeenNode
 from agent.health.verdicts import is_bad, power_verdict
 from agent.model import BackendReport, Entity, GroupReport, Outcome, PastMoment, Snapshot
-from exporters import landing_alerts, landing_gpus, landing_parts
+from exporters import landing_alerts, landing_parts
 from exporters.landing_alerts import Overview
 from exporters.markup import STYLE, TABLE_END, TONES, Tone, badge, cell, cut, escape, row, span, table_head
 
@@ -116,7 +115,7 @@ _MOST_FIELDS = 20
 _ENOUGH_GPUS = 8
 """GPUs that are judged without a break: about a millisecond."""
 METRICS = (
-    *gpu_states.METRICS, *port_states.METRICS, *landing_parts.METRICS, RECOVERY, LINK_UP, XID, *JOBS,
+    *device_states.METRICS, *landing_parts.METRICS, RECOVERY, LINK_UP, XID, *JOBS,
     "coldplate_gpu_utilization_ratio", "coldplate_gpu_temperature_celsius", "coldplate_gpu_memory_used_bytes",
     "coldplate_gpu_memory_total_bytes", "coldplate_node_power_watts", "coldplate_rack_power_watts",
     "coldplate_rack_power_budget_watts",
@@ -179,7 +178,7 @@ def _document(facts: Facts) -> Iterator[str]:
             yield ""
         device.alerts = [] if alerts is None else alerts.of_gpu.get(device.gpu, [])
         peers.judge(device, now)
-    ports = port_states.port_states(found)
+    ports = device_states.port_states(found)
     yield ""
     reports = () if facts.snapshot is None else facts.snapshot.reports
     grounds = Grounds(now is not None, *facts.readiness, devices, found.expected_gpus, alerts, reports)
@@ -192,7 +191,7 @@ def _document(facts: Facts) -> Iterator[str]:
         yield rules
     if devices:
         lines = yield from _busy_lines(facts.moments)
-        yield from landing_gpus.section(devices, facts.runbooks, lines)
+        yield from landing_parts.gpus_section(devices, facts.runbooks, lines)
     if not urgent:
         yield rules
     yield landing_parts.jobs_section(found, devices, now)

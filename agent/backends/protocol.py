@@ -1,13 +1,17 @@
-"""The interface of a backend, and what the agent around it does for it.
+"""The interfaces of a backend and of the devices of a node, and what the agent around them does for each.
 
 A backend only reads. Timing, deadlines, plausibility, monotone counters, rolling statistics, the backend's own health
 and the isolation of its failures are done once for all backends, outside them.
+
+A family of devices is a package in `agent/backends/` whose name is a value of the key `backends.devices`. It has
+`make_source(options)`, which returns an implementation of `DeviceSource`, and only the device worker imports it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Protocol
 
 from agent.model import Frame, Gap, GpuIdentity, Instant, Lane, Reading, Reason, Xid
@@ -166,3 +170,23 @@ class DeviceSource(Protocol):
 
     def close(self) -> None:
         """Shut the library down cleanly, if no call hangs in it; may be called more than once."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What a family is opened with.
+
+    `scenario` and `epoch`, the monotonic second at which it began, are for synthetic devices. `wall` gives seconds
+    since the epoch. `trace` is the file of driver calls to play in place of NVML's library; empty for the library.
+    """
+
+    scenario: str
+    epoch: float
+    wall: Callable[[], float]
+    trace: str = ""
+
+
+def make_device_source(family: str, options: SourceOptions) -> DeviceSource:
+    """Return the devices of that family, not opened yet. Raises ImportError for one that is not there."""
+    source: DeviceSource = import_module(f"agent.backends.{family}").make_source(options)
+    return source

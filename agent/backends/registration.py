@@ -2,7 +2,7 @@
 
 A module or package in `agent/backends/` is a source of the main process if it has `make_backend(context)`, which
 returns an implementation of `BackendProtocol`, or None if the configuration excludes it. The others are families of
-devices (`device_sources.py`) and tools.
+devices (`protocol.py`) and tools.
 """
 
 from __future__ import annotations

@@ -4,20 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.catalogue import (
-    agent,
-    equipment,
-    gpu,
-    infiniband,
-    jobs,
-    links,
-    node,
-    nvlink_quality,
-    optics,
-    rack,
-    rack_parts,
-    transceivers,
-)
+from agent.catalogue import agent, equipment, gpu, infiniband, jobs, links, node, optics, rack
 from agent.catalogue.bindings import Derived
 from agent.model import Kind, Metric
 
@@ -69,14 +56,14 @@ _BASE: tuple[Metric, ...] = (
     gpu.ROWS
     + jobs.ROWS
     + links.ROWS
-    + nvlink_quality.ROWS
+    + links.QUALITY
     + infiniband.ROWS
     + optics.ROWS
-    + transceivers.ROWS
+    + optics.TRANSCEIVERS
     + node.ROWS
     + equipment.ROWS
     + rack.ROWS
-    + rack_parts.ROWS
+    + rack.EQUIPMENT
     + agent.ROWS
 )
 ROLLING: dict[str, tuple[Metric, ...]] = {row.name: _rolling(row) for row in _BASE if row.rolling}

@@ -1,8 +1,15 @@
-"""The rows of the rack that feeds this node."""
+"""The rows of the rack that feeds this node, and of its equipment, read from Redfish services: coolant distribution
+units, power shelves and PDUs.
+
+`equipment` is the name that the service has in the configuration, `unit` the Id that a unit has there. Which node asks
+is no label: it may be another one a minute later, and the equipment is the rack's. Names and units of the sources are
+those of DMTF's schemas CoolingUnit, PowerDistribution and what these link to (DSP8010).
+"""
 
 from __future__ import annotations
 
 from agent.catalogue.bindings import Derived, Source
+from agent.catalogue.equipment import LEAK_STATES
 from agent.model import Kind, Lane, Metric, Rack, Unit
 
 LIMITS = (
@@ -87,3 +94,87 @@ DOMAINS = (
 )  # fmt: skip
 
 ROWS = LIMITS + POWER + PEERS + BREAKERS + DOMAINS
+
+
+PART_STATES = LEAK_STATES
+"""What a part can be; `unavailable` is one that is switched off or cannot be read, which is never the same as well."""
+_UNIT = ("equipment", "unit")
+_CONNECTOR = (*_UNIT, "loop", "connector")
+
+
+def _gauge(  # noqa: PLR0917 - each call is a row of a table
+    what: str, unit: Unit, origin: str, help: str, span: tuple[float, float], labels: tuple[str, ...]
+) -> Metric:
+    return Metric(f"coldplate_rack_{what}", Kind.GAUGE, unit, Rack, help, Lane.FAST, (Source(f"Redfish: {origin}"),),
+                  labels=labels, span=span)  # fmt: skip
+
+
+UP = Metric("coldplate_rack_equipment_up", Kind.STATE, Unit.NONE, Rack,
+            "1 if the equipment's service answers the agent of the rack that asks it; other agents do not have it.",
+            Lane.FAST, (Derived("answers of rack.equipment"),), labels=("equipment",), span=(0, 1))  # fmt: skip
+PART = Metric("coldplate_rack_part_state", Kind.STATE, Unit.NONE, Rack,
+              "1 for the state of a part of the rack's equipment, 0 for the others; unavailable: it cannot be read.",
+              Lane.FAST, (Source("Redfish: Status, LeakDetector.DetectorState, Reservoir.FluidLevelStatus"),),
+              labels=(*_UNIT, "kind", "part", "state"), span=(0, 1))  # fmt: skip
+PARTS = (UP, PART)
+
+SUPPLY = _gauge("coolant_supply_temperature_celsius", Unit.CELSIUS, "CoolantConnector.SupplyTemperatureCelsius",
+                "Temperature of the coolant that is supplied in a loop of a distribution unit.",
+                (-40, 150), _CONNECTOR)  # fmt: skip
+RETURN = _gauge("coolant_return_temperature_celsius", Unit.CELSIUS, "CoolantConnector.ReturnTemperatureCelsius",
+                "Temperature of the coolant that returns in a loop of a distribution unit.",
+                (-40, 150), _CONNECTOR)  # fmt: skip
+FLOW = _gauge("coolant_flow_liters_per_second", Unit.LITERS, "CoolantConnector.FlowLitersPerMinute",
+              "Coolant that flows in a loop of a distribution unit.", (0, 10_000), _CONNECTOR)  # fmt: skip
+RATED_FLOW = _gauge("coolant_rated_flow_liters_per_second", Unit.LITERS, "CoolantConnector.RatedFlowLitersPerMinute",
+                    "Flow that a connector of a distribution unit is rated for.", (0, 10_000), _CONNECTOR)  # fmt: skip
+HEAT = _gauge("coolant_heat_removed_watts", Unit.WATTS, "CoolantConnector.HeatRemovedkW",
+              "Heat that the coolant carries away in a loop of a distribution unit.", (0, 1e8), _CONNECTOR)  # fmt: skip
+SUPPLY_PRESSURE = _gauge("coolant_supply_pressure_pascals", Unit.PASCALS, "CoolantConnector.SupplyPressurekPa",
+                         "Pressure of the coolant that is supplied.", (-1e7, 1e7), _CONNECTOR)  # fmt: skip
+RETURN_PRESSURE = _gauge("coolant_return_pressure_pascals", Unit.PASCALS, "CoolantConnector.ReturnPressurekPa",
+                         "Pressure of the coolant that returns.", (-1e7, 1e7), _CONNECTOR)  # fmt: skip
+DELTA_PRESSURE = _gauge("coolant_delta_pressure_pascals", Unit.PASCALS, "CoolantConnector.DeltaPressurekPa",
+                        "Difference in pressure between supply and return, as the unit reports it.",
+                        (-1e7, 1e7), _CONNECTOR)  # fmt: skip
+PUMP_SPEED = _gauge("pump_speed_ratio", Unit.RATIO, "Pump.PumpSpeedPercent",
+                    "Speed of a pump, as a share of its highest.", (0, 1.5), (*_UNIT, "part"))  # fmt: skip
+RESERVOIR = _gauge("reservoir_level_ratio", Unit.RATIO, "Reservoir.FluidLevelPercent",
+                   "How full a reservoir of coolant is.", (0, 1), (*_UNIT, "part"))  # fmt: skip
+FILTER_PRESSURE = _gauge("filter_delta_pressure_pascals", Unit.PASCALS, "Filter.DeltaLiquidPressurekPa",
+                         "Pressure that the coolant loses in a filter.", (-1e7, 1e7), (*_UNIT, "part"))  # fmt: skip
+FILTER_LIFE = _gauge("filter_service_ratio", Unit.RATIO, "Filter.ServiceHours, RatedServiceHours",
+                     "Time that a filter has been in service, as a share of what it is rated for.",
+                     (0, 100), (*_UNIT, "part"))  # fmt: skip
+LOOPS = (SUPPLY, RETURN, FLOW, RATED_FLOW, HEAT, SUPPLY_PRESSURE, RETURN_PRESSURE, DELTA_PRESSURE,
+         PUMP_SPEED, RESERVOIR, FILTER_PRESSURE, FILTER_LIFE)  # fmt: skip
+
+AIR = _gauge("air_temperature_celsius", Unit.CELSIUS, "EnvironmentMetrics.TemperatureCelsius",
+             "Temperature of the air at a distribution unit.", (-40, 150), _UNIT)  # fmt: skip
+HUMIDITY = _gauge("air_humidity_ratio", Unit.RATIO, "EnvironmentMetrics.HumidityPercent",
+                  "Relative humidity of the air at a distribution unit.", (0, 1), _UNIT)  # fmt: skip
+DEW_POINT = _gauge("dew_point_celsius", Unit.CELSIUS, "EnvironmentMetrics.DewPointCelsius",
+                   "Temperature at which the air there condenses; if not reported, from its temperature and humidity.",
+                   (-100, 100), _UNIT)  # fmt: skip
+AMBIENT = (AIR, HUMIDITY, DEW_POINT)
+
+_CIRCUIT = (*_UNIT, "circuit", "part")
+DISTRIBUTION_POWER = _gauge("distribution_power_watts", Unit.WATTS, "PowerDistributionMetrics.PowerWatts",
+               "Power that a power shelf or PDU of the rack draws or gives, as it reports it.",
+               (0, 1e8), _UNIT)  # fmt: skip
+CIRCUIT_POWER = _gauge("circuit_power_watts", Unit.WATTS, "Circuit.PowerWatts",
+                       "Power of an input (mains) or a branch of a power shelf or PDU.",
+                       (-1e8, 1e8), _CIRCUIT)  # fmt: skip
+CIRCUIT_CURRENT = Metric("coldplate_rack_circuit_current_amperes", Kind.GAUGE, Unit.AMPERES, Rack,
+                         "Current of an input or a branch, by its line where it has several.",
+                         Lane.FAST, (Source("Redfish: Circuit.PolyPhaseCurrentAmps, CurrentAmps"),),
+                         labels=_CIRCUIT, span=(-1e5, 1e5), further_labels=("line",))  # fmt: skip
+CIRCUIT_RATING = _gauge("circuit_rated_amperes", Unit.AMPERES, "Circuit.RatedCurrentAmps",
+                        "Current that an input or a branch is rated for.", (0, 1e5), _CIRCUIT)  # fmt: skip
+SUPPLY_POWER = _gauge("supply_power_watts", Unit.WATTS, "PowerSupplyMetrics.OutputPowerWatts",
+                      "Power that a power supply of a shelf gives.", (0, 1e6), (*_UNIT, "part"))  # fmt: skip
+SUPPLY_RATING = _gauge("supply_rated_watts", Unit.WATTS, "PowerSupply.PowerCapacityWatts",
+                       "Power that a power supply of a shelf is rated for.", (0, 1e6), (*_UNIT, "part"))  # fmt: skip
+DISTRIBUTION = (DISTRIBUTION_POWER, CIRCUIT_POWER, CIRCUIT_CURRENT, CIRCUIT_RATING, SUPPLY_POWER, SUPPLY_RATING)
+
+EQUIPMENT: tuple[Metric, ...] = PARTS + LOOPS + AMBIENT + DISTRIBUTION

@@ -131,7 +131,7 @@ def _style() -> TextStyle:
 def _gathered(files: Sequence[str]) -> RecordedRun | None:
     """Return what the files say, with a warning for each that cannot be read; None if none can."""
     from agent.lib.clock import clock
-    from agent.lib.progress import Progress
+    from agent.lib.commandline import Progress
     from agent.recording.file_records import RecordingError
     from agent.recording.recording_reader import Recording
     from agent.recording.report.run_reader import read_run

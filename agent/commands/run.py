@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(config: Config, options: CommandLineOptions) -> int:
     """Return what a start would refuse. Raises UserError."""
-    from agent.wiring.dry_start import dry_start
+    from agent.wiring.assembly import dry_start
 
     rules = dry_start(config, options.folder)
     _check_state_directory(config)
@@ -87,7 +87,7 @@ def _check(config: Config, options: CommandLineOptions) -> int:
 
 def _check_state_directory(config: Config) -> None:
     """Raise ConfigError if this user could not write the state directory of the configuration."""
-    from agent.config.places import placed
+    from agent.config.reading import placed
 
     if config.state_dir is None:
         return

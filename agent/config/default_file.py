@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from agent.config import quantities
-from agent.config.key import Notation
+from agent.config.quantities import Notation
 from agent.config.reading import SchemaField, fields_of
 from agent.config.schema import Config, Section
 

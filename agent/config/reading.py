@@ -1,24 +1,26 @@
-"""Reads the configuration: one YAML file in which every key is optional.
+"""Read the configuration: one YAML file in which every key is optional.
 
 An unknown key is an error that names file, line, key path and the nearest valid key: an ignored typo would silently
 leave the default in place. A key of a feature that this version does not have is an error that says so. A value of the
-wrong type is explained in an operator's terms, with the remedy.
+wrong type is explained in an operator's terms, with the remedy. Errors that are found later also name the place:
+FILE:LINE: key: problem; remedy.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
 import msgspec
 
 from agent.config import quantities
 from agent.config.checks import check_texts, check_values
-from agent.config.key import READERS, Key, Notation
+from agent.config.quantities import READERS, Key, Notation
 from agent.config.schema import POWER_FACTOR, Config, ConfigError, ConfigSource, Section
 from agent.lib import textfile, yamltree
 from agent.lib.typed_yaml import YamlFile, field_type, is_struct
@@ -129,3 +131,39 @@ def _check_ranges(section: Section, path: str, file: YamlFile) -> None:
             problem = field.key.problem(value)
             if problem is not None:
                 file.fail(inner, problem)
+
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+_ITEM = re.compile(r"\[[0-9.]+\]$")
+
+
+def placed(config: Config, problem: str) -> ConfigError:
+    """Return an error found after the reading of a configuration, whose text begins with its key, with file and line.
+
+    A key that is not in the file, or that the command line has replaced, has no line there.
+    """
+    if not config.source.text:
+        return ConfigError(problem)
+    places = YamlFile.parse(config.source.text, config.source.name, ConfigError, yamltree.Bounds())
+    key = max((each for each in places if problem.startswith(f"{each}:")), key=len, default="")
+    shown = _ITEM.sub("", key)
+    if not key or any(f"{shown}.".startswith(f"{each}.") for each in config.source.replaced):
+        return ConfigError(problem)
+    return ConfigError(f"{places.place(key)}: {shown}{problem[len(key) :]}")
+
+
+def with_places(
+    function: Callable[Concatenate[Config, _Parameters], _Result],
+) -> Callable[Concatenate[Config, _Parameters], _Result]:
+    """Make a function name file and line in each ConfigError that it raises about the configuration it is given."""
+
+    @functools.wraps(function)
+    def named(config: Config, *arguments: _Parameters.args, **options: _Parameters.kwargs) -> _Result:
+        try:
+            return function(config, *arguments, **options)
+        except ConfigError as error:
+            raise placed(config, str(error)) from error
+
+    return cast("Callable[Concatenate[Config, _Parameters], _Result]", named)

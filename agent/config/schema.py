@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from agent.config.key import Key, Notation
+from agent.config.quantities import Key, Notation
 from agent.config.words import DEVICES, PROFILES
 from agent.lib.wording import UserError
 
@@ -489,4 +489,4 @@ class Config(Section, frozen=True):
         ),
     ] = None
     source: ConfigSource = msgspec.field(default=ConfigSource(), name="")
-    """No key: see `agent.config.places`."""
+    """No key: see `agent.config.reading`."""

@@ -11,7 +11,6 @@ from agent.lib.state_files import StateFiles
 from agent.model import Alert, Instant, Phase
 from alerts import alert_state
 from alerts.engine import Evaluation, RuleEngine
-from alerts.windows import archive
 
 log = logging.getLogger("coldplate.rules")
 
@@ -48,7 +47,7 @@ class AlertStateStore:
     def load(self, engine: RuleEngine, now: Instant) -> Loaded:
         """Give the engine what an earlier run saved, unless it is too old to mean anything."""
         saved = alert_state.read(self._alerts, alert_state.decode)
-        windows = alert_state.read(self._windows, archive.decode)
+        windows = alert_state.read(self._windows, alert_state.decode_windows)
         if windows is not None and self._is_ours(windows.source, engine.time(now) - windows.at):
             engine.restore_windows(windows, now)
         if saved is None or not saved.count:
@@ -101,4 +100,6 @@ class AlertStateStore:
         self._files.put(self._alerts, alert_state.encode(engine.time(now), self._source, engine.remembered(), notified))
 
     def _write_windows(self, engine: RuleEngine, now: Instant) -> None:
-        self._files.put(self._windows, archive.encode(engine.time(now), self._source, engine.windows.kept()))
+        self._files.put(
+            self._windows, alert_state.encode_windows(engine.time(now), self._source, engine.windows.kept())
+        )

@@ -19,8 +19,7 @@ from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
 from agent.lib.threads import CLOSING_SECONDS, KeptThread, Threads
 from agent.model import EMPTY_FRAME, Frame, Framer, GroupReport, Instant, Labels, Reading
-from alerts.changes.change_journal import ChangeJournal
-from alerts.changes.explanation import explain
+from alerts.changes.change_journal import ChangeJournal, explain
 from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.exposition import Exposition
 from alerts.inhibition import Inhibition, mark

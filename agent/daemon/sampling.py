@@ -15,9 +15,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from agent.backends.own_processes import OwnProcesses
 from agent.backends.protocol import BackendProtocol, ChannelError, LaneSample
-from agent.daemon.costs import Governing, ThreadCosts
+from agent.daemon.costs import Governing, OwnProcesses, ThreadCosts
 from agent.daemon.hub import Hub, Isolation
 from agent.daemon.pausing import PauseAnswer, PauseWatch
 from agent.lib.threads import KeptThread, Threads

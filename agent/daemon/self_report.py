@@ -23,7 +23,7 @@ from agent.model import Frame, Instant, Lane, Outcome
 from agent.sampler.sampler import Sampler
 
 if TYPE_CHECKING:
-    from exporters.protection.web_watch import WebReload
+    from exporters.protection.web_gate import WebReload
 
 
 class SelfMetrics:

@@ -1,4 +1,5 @@
-"""Findings of faults on a node of any model: errors that need a repair, and throttling by the hardware."""
+"""Findings of faults on a node of any model: errors that need a repair, throttling by the hardware, filesystems that do
+not answer, Fabric Manager, errors of the host's memory."""
 
 from __future__ import annotations
 
@@ -8,14 +9,17 @@ from dataclasses import replace
 from operator import eq
 
 from agent.catalogue.xid_triage import ACTIONS, XidClass, called, class_of
+from agent.health.device_states import REMAP_FAILURE, REMAP_PENDING, XID_VERDICTS, cause_of
 from agent.health.expectations import Expected
-from agent.health.gpu_facts import NOBODY, GpuFact, grouped
-from agent.health.gpu_states import REMAP_FAILURE, REMAP_PENDING, XID_VERDICTS, cause_of
+from agent.health.gpu_findings import NOBODY, GpuFact, grouped
 from agent.health.seen_node import RECOVERY, THROTTLE, SeenNode, name_of
 from agent.health.verdicts import HealthFinding, Verdict, rank
 from agent.model import Xid
 
-METRICS = (REMAP_PENDING, REMAP_FAILURE, RECOVERY, THROTTLE)
+MOUNT_UP = "coldplate_node_mount_up"
+FABRIC_MANAGER = "coldplate_node_fabric_manager_up"
+MEMORY_ERRORS = "coldplate_node_memory_errors_total"
+METRICS = (REMAP_PENDING, REMAP_FAILURE, RECOVERY, THROTTLE, MOUNT_UP, FABRIC_MANAGER, MEMORY_ERRORS)
 
 
 def row_remaps(view: SeenNode, expected: Expected) -> HealthFinding | None:
@@ -100,3 +104,40 @@ def xids(view: SeenNode, events: Iterable[Xid] | None, why_unknown: str = "") ->
     gravest = max(classes, key=list(XID_VERDICTS).index)
     remedy = f"{ACTIONS[gravest]}; the kernel log keeps the XID until a restart: --skip xids once it is repaired"
     return HealthFinding(name, XID_VERDICTS[gravest], expectation, found, remedy)
+
+
+def mounts(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
+    """Return whether every network filesystem answers."""
+    name, expectation, seen = "mounts", "every network filesystem answers", view.all(MOUNT_UP)
+    if not seen:
+        return HealthFinding(name, Verdict.SKIPPED, expectation, "the node has no network filesystem")
+    down = [f"{each.labels['mountpoint']} ({each.labels['fstype']})" for each in seen if not each.value]
+    if down:
+        remedy = "see whether its server answers other nodes: runbook NodeMountDown"
+        return HealthFinding(name, Verdict.CRITICAL, expectation, f"no answer from {', '.join(down)}", remedy)
+    return HealthFinding(name, Verdict.OK, expectation, f"{len(seen)} answer")
+
+
+def fabric_manager(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
+    """Return whether Fabric Manager runs, where the node's board needs it."""
+    name, expectation, seen = "fabric-manager", "Fabric Manager runs", view.all(FABRIC_MANAGER)
+    if not seen:
+        return HealthFinding(
+            name, Verdict.SKIPPED, expectation, "the host has no NVSwitch, or processes cannot be seen"
+        )
+    if seen[0].value:
+        return HealthFinding(name, Verdict.OK, expectation, "it runs")
+    remedy = "systemctl restart nvidia-fabricmanager; its version must be the driver's"
+    return HealthFinding(name, Verdict.CRITICAL, expectation, "it does not run, and CUDA cannot start", remedy)
+
+
+def memory_errors(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG001 - all checks have one shape
+    """Return whether the host's memory has had no uncorrected error since the kernel began to count."""
+    name, expectation = "memory-errors", "the host's memory has no uncorrected error"
+    counts = [each.value for each in view.all(MEMORY_ERRORS) if each.labels["type"] == "uncorrected"]
+    if not counts:
+        return HealthFinding(name, Verdict.SKIPPED, expectation, "the kernel does not count them")
+    if counts[0]:
+        remedy = "find the module in /sys/devices/system/edac, and have it replaced: runbook NodeMemoryErrors"
+        return HealthFinding(name, Verdict.WARNING, expectation, f"{counts[0]:.0f} since boot", remedy)
+    return HealthFinding(name, Verdict.OK, expectation, "none")

@@ -1,23 +1,30 @@
-"""Whether the links of the GPUs are up, complete and as fast as they should be: PCIe, NVLink and its fabric."""
+"""Findings of the links and ports of a node: PCIe, NVLink and its fabric, InfiniBand ports and the way to them."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from operator import ge
 
-from agent.health.expectations import Expected
-from agent.health.gpu_facts import NOBODY, UNREAD, GpuFact, grouped, unread
-from agent.health.gpu_states import WIDTH
+from agent.health.device_states import PHYSICAL, PHYSICAL_LINK_UP, PORT_UP, RATE, WIDTH
+from agent.health.expectations import DISTANCES, Expected
+from agent.health.gpu_findings import NOBODY, UNREAD, GpuFact, grouped, unread
 from agent.health.seen_node import LINK_UP, SeenNode, numbers
 from agent.health.verdicts import HealthFinding, Verdict
-from agent.model import Gpu
+from agent.model import Gpu, IbPort
 
 GENERATION = "coldplate_gpu_pcie_link_generation"
 GENERATION_MAX = "coldplate_gpu_pcie_link_generation_max"
 SPEED = "coldplate_gpu_nvlink_speed_bytes_per_second"
 FABRIC_STATE = "coldplate_gpu_fabric_state"
 FABRIC_INFO = "coldplate_gpu_fabric_info"
-METRICS = (GENERATION, GENERATION_MAX, WIDTH, LINK_UP, SPEED, FABRIC_STATE, FABRIC_INFO)
+NEAREST = "coldplate_gpu_nearest_hca_info"
+RACK_NODES = "coldplate_rack_nodes_expected"
+METRICS = (
+    GENERATION, GENERATION_MAX, WIDTH, LINK_UP, SPEED, FABRIC_STATE, FABRIC_INFO, PORT_UP, PHYSICAL, RATE, NEAREST,
+    RACK_NODES,
+)  # fmt: skip
 GIGABYTE = 1e9
+GIGABIT = 1e9 / 8
 TOLERANCE = 0.99
 """Share of a link's speed that counts as all of it: drivers round it differently."""
 _LINK_REMEDY = (
@@ -132,3 +139,114 @@ _NOT_JOINED = ("not_started", "in_progress")
 _FABRIC_REMEDY = (
     "systemctl status nvidia-fabricmanager (nvidia-imex, too, on multi-node NVLink); restart it, then the node"
 )
+
+
+_PORT_REMEDY = "ibstat or ibdev2netdev shows the port's state; check cable, transceiver and the switch's port"
+
+
+def ports(view: SeenNode, expected: Expected) -> HealthFinding:
+    """Return whether enough ports are active; without a number, whether each one that has a link is active."""
+    number = expected.node.ports
+    text = "every port with a link is active" if number is None else f"at least {number} active ports"
+    states = {each.entity: each.value for each in view.all(PORT_UP) if isinstance(each.entity, IbPort)}
+    if not states:
+        return _no_ports(view, number, text)
+    down = [port for port, up in states.items() if not up]
+    linked = {each.entity for each in view.all(PHYSICAL) if each.value == PHYSICAL_LINK_UP}
+    active = len(states) - len(down)
+    short = active < number if number is not None else any(port in linked for port in down)
+    found = f"{active} of {len(states)} ports are active"
+    if not short:
+        return HealthFinding("infiniband-ports", Verdict.OK, text, found)
+    named = ", ".join(f"{port.device}/{port.port}" for port in down)
+    verdict = Verdict.WARNING if number is None else Verdict.CRITICAL
+    return HealthFinding("infiniband-ports", verdict, text, f"{found}; not active: {named or 'none'}", _PORT_REMEDY)
+
+
+def _no_ports(view: SeenNode, number: int | None, text: str) -> HealthFinding:
+    """Nothing is there: the adapters' driver is not loaded, or the node has none though its kind mostly does."""
+    if not number:
+        return HealthFinding("infiniband-ports", Verdict.SKIPPED, text, "the node has no RDMA port")
+    report = view.reports.get("infiniband")
+    found = (report.detail if report is not None else "") or "no RDMA port was found"
+    remedy = "load the adapters' driver (lsmod | grep mlx5_ib); for nodes without any, give expectations of their own"
+    return HealthFinding("infiniband-ports", Verdict.UNKNOWN, text, found, remedy)
+
+
+def rate(view: SeenNode, expected: Expected) -> HealthFinding | None:
+    """Return whether as many of the active ports as are needed run at their full rate."""
+    number, least = expected.node.ports, expected.node.port_gigabits_per_second
+    if least is None:
+        return None
+    text = f"{least:g} Gb/s"
+    active = {each.entity for each in view.all(PORT_UP) if each.value}
+    rates = {each.entity: each.value / GIGABIT for each in view.all(RATE) if each.entity in active}
+    if not active:
+        return HealthFinding("infiniband-rate", Verdict.SKIPPED, text, "no port is active")
+    full = [port for port, value in rates.items() if value >= TOLERANCE * least]
+    needed = len(active) if number is None else min(number, len(active))
+    if len(full) >= needed:
+        return HealthFinding("infiniband-rate", Verdict.OK, text, f"{len(full)} ports at {least:g} Gb/s or more")
+    if len(rates) < len(active):
+        return HealthFinding("infiniband-rate", Verdict.UNKNOWN, text, "the rate of some ports is not known", UNREAD)
+    slow = sorted(
+        f"{port.device}/{port.port}: {value:g} Gb/s"
+        for port, value in rates.items()
+        if isinstance(port, IbPort) and value < TOLERANCE * least
+    )
+    return HealthFinding("infiniband-rate", Verdict.WARNING, text, "; ".join(slow), _PORT_REMEDY)
+
+
+def nearest_hca(view: SeenNode, expected: Expected) -> HealthFinding | None:
+    """Return whether every GPU has its adapter near enough, and the one that it should have, where that is known."""
+    node = expected.node
+    if node.hca_distances is None and node.nearest_hcas is None:
+        return None
+    name = "nearest-hca"
+    text = f"an adapter at {' or '.join(node.hca_distances or DISTANCES)} of each GPU"
+    if not view.answering:
+        return HealthFinding(name, Verdict.SKIPPED, text, NOBODY)
+    near, distances = nearest_adapters(view)
+    if not near:
+        return HealthFinding(name, Verdict.SKIPPED, text, "not known which adapter is near which GPU")
+    wrong: dict[Gpu, str] = {}
+    slots = view.slots()
+    for gpu, devices in near.items():
+        named = node.nearest_hcas.get(slots.get(gpu, "")) if node.nearest_hcas else None
+        if node.hca_distances is not None and distances[gpu] not in node.hca_distances:
+            wrong[gpu] = f"{', '.join(devices)} at {distances[gpu]}"
+        elif named is not None and set(devices) != set(named):
+            wrong[gpu] = f"{', '.join(devices)}, not {', '.join(named)}"
+    if wrong:
+        remedy = "nvidia-smi topo -m; an adapter that is gone or moved takes the GPU's traffic through the processor"
+        return HealthFinding(name, Verdict.WARNING, text, grouped(wrong), remedy)
+    untold = [gpu for gpu in view.answering if gpu not in near]
+    if untold:
+        return HealthFinding(name, Verdict.UNKNOWN, text, f"not known of {numbers(untold)}", UNREAD)
+    return HealthFinding(name, Verdict.OK, text, grouped({gpu: ", ".join(near[gpu]) for gpu in view.answering}))
+
+
+def nearest_adapters(view: SeenNode) -> tuple[dict[Gpu, list[str]], dict[Gpu, str]]:
+    """By GPU, the adapters nearest to it, and how far they are."""
+    near: dict[Gpu, list[str]] = defaultdict(list)
+    distances: dict[Gpu, str] = {}
+    for each in view.all(NEAREST):
+        if isinstance(each.entity, Gpu):
+            near[each.entity].append(each.labels["device"])
+            distances[each.entity] = each.labels["distance"]
+    return near, distances
+
+
+def rack_nodes(view: SeenNode, expected: Expected) -> HealthFinding | None:
+    """Return whether the rack is configured with as many nodes as its topology has; a node that knows no rack is not
+    asked.
+    """
+    counted = [each.value for each in view.all(RACK_NODES)]
+    if expected.topology is None or not counted:
+        return None
+    number = expected.topology.nodes
+    text, found = f"{number} nodes ({expected.node.topology})", f"{counted[0]:g} nodes configured"
+    if counted[0] == number:
+        return HealthFinding("rack-nodes", Verdict.OK, text, found)
+    remedy = "correct rack.nodes_expected or rack.peers, or the topology in expectations of your own"
+    return HealthFinding("rack-nodes", Verdict.WARNING, text, found, remedy)

@@ -18,7 +18,7 @@ from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.layout_columns import RoundMemo
 from agent.lib.threads import Threads
 from agent.model import EMPTY_FRAME, Frame, Instant, Layout, Rack, Reading, Snapshot, readings_of
-from agent.rack.agreement import NODES, Absences, differing, most_nodes
+from agent.rack.agreement import NODES, Absences, Turns, differing, most_nodes
 from agent.rack.breakers import Heats
 from agent.rack.finder import Entry, Finder, PeerTarget
 from agent.rack.nvlink_domain import DomainCensus, DomainShare, RackDomains, add_up
@@ -28,7 +28,6 @@ from agent.rack.poller import Poller
 from agent.rack.power import NodeMeter, PowerLedger, Sum
 from agent.rack.rack_options import RackOptions
 from agent.rack.series import ConfiguredRack, RackSeries, limits_of
-from agent.rack.turns import Turns
 
 log = logging.getLogger("coldplate.rack")
 

@@ -15,8 +15,8 @@ from typing import Any, Union
 
 from agent.model import BackendReport, Layout
 from agent.recording.file_records import VALUE, RecordingHeader
-from agent.recording.read_definitions import ReadDefinitions
 from agent.recording.recording_reader import BlockOutline, Recording, track_width
+from agent.recording.segment_definitions import ReadDefinitions
 
 Held = Union[float, Sequence[float]]
 """The values of a series in some snapshots; one number where all have the same."""

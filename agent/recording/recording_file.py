@@ -29,7 +29,7 @@ from agent.recording.file_records import (
     pack_columns,
 )
 from agent.recording.redaction import Redaction
-from agent.recording.written_definitions import LEVEL, WrittenDefinitions
+from agent.recording.segment_definitions import LEVEL, WrittenDefinitions
 
 PREAMBLE = struct.Struct("<Idd")
 """The number of a block's snapshots and the wall seconds of the first and the last: not compressed, to be skimmed."""

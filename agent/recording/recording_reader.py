@@ -35,8 +35,8 @@ from agent.recording.file_records import (
     records,
     unpack_columns,
 )
-from agent.recording.read_definitions import KnownDefinitions, ReadDefinitions
 from agent.recording.recording_file import PREAMBLE
+from agent.recording.segment_definitions import KnownDefinitions, ReadDefinitions
 
 BLOCK_BYTES = 32 * 2**20
 """Bytes of a block when it is decompressed: a writer packs one when it has eight mebibytes."""

@@ -1,9 +1,12 @@
-"""Sums over the node's GPUs and over those of each job, and the node's power by estimate if nothing measures it.
+"""Compute sums over the node's GPUs and over those of each job, the ends of each GPU's NVLink traffic, and the node's
+power by estimate if nothing measures it.
 
-A server that reads thousands of nodes reads these in place of every GPU: one series where there were eight or sixty.
+A server that reads thousands of nodes reads these in place of every GPU or link: one series where there were eight or
+sixty. Links of a GPU share its traffic evenly where the fabric is whole: one that carries less than the others is slow
+or takes errors, which the least and the most loaded link show.
 
-An estimate is always labelled as one. On 8-GPU H100 nodes a BMC showed 1.1 times the sum of the GPUs' power plus 1.5 to
-1.9 kW, with a residual of about 1 kW (standard deviation): fans, processors, NICs and the loss in the supplies. The
+An estimate is always labelled as one. On 8-GPU H100 nodes a BMC showed 1.1 times the sum of the GPUs' power plus 1.5
+to 1.9 kW, with a residual of about 1 kW (standard deviation): fans, processors, NICs and the loss in the supplies. The
 constant is spread over the eight GPUs, so that smaller boards of the same kind get their share. Other machines have
 other coefficients, which can be configured.
 """
@@ -13,12 +16,59 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import add, itemgetter, sub
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.jobs import JOB
-from agent.model import Entity, Frame, Framer, Gpu, Labels, Layout, Metric, Node, Reading, Series
+from agent.lib.layout_columns import picker
+from agent.model import EMPTY_LAYOUT, Entity, Frame, Framer, Gpu, Labels, Layout, Metric, Node, NvLink, Reading, Series
+
+_SENT, _RECEIVED = (BY_NAME[f"coldplate_nvlink_{way}_bytes_total"] for way in ("transmit", "receive"))
+_ROWS = tuple(BY_NAME[f"coldplate_gpu_nvlink_traffic_{end}_bytes_per_second"] for end in ("lowest", "highest"))
+
+
+class LinkRates:
+    """Compares the links of one GPU. Its counters come conditioned: they never fall, and garbage is left out."""
+
+    def __init__(self) -> None:
+        self._layout = EMPTY_LAYOUT
+        self._shown = EMPTY_LAYOUT
+        self._has_links = False
+        self._before: tuple[float, tuple[float, ...]] | None = None
+
+    def beside(self, at: float, frame: Frame, shortest: float, longest: float) -> Frame:
+        """Return the frame with the rates since the one before. `at`, `shortest` and `longest` are in seconds.
+
+        Without them if that one had other links, or is not `shortest` to `longest` ago: a driver that is asked twice
+        in a row says nothing of a rate, nor does a mean over a time of which nothing is known.
+        """
+        if frame.layout is not self._layout:
+            self._find(frame.layout)
+        if not self._has_links:
+            return frame
+        counts = tuple(map(add, self._pick_sent(frame.values), self._pick_received(frame.values)))
+        seconds = at - self._before[0] if self._before is not None else longest + 1.0
+        if seconds < shortest:
+            return frame
+        before, self._before = self._before, (at, counts)
+        if before is None or seconds > longest:
+            return frame
+        grown = tuple(map(sub, counts, before[1]))
+        return Frame(self._shown, (*frame.values, min(grown) / seconds, max(grown) / seconds))
+
+    def _find(self, layout: Layout) -> None:
+        """Note where the counters of the links are; a link that has only one of them is not compared."""
+        sent, received = (
+            {each.entity: place for place, each in enumerate(layout.series) if each.metric is counter}
+            for counter in (_SENT, _RECEIVED)
+        )
+        links = [link for link in sent if link in received and isinstance(link, NvLink)]
+        self._pick_sent, self._pick_received = (picker([places[link] for link in links]) for places in (sent, received))
+        self._layout, self._has_links, self._before = layout, bool(links), None
+        if links:
+            self._shown = Layout((*layout.series, *(Series(row, links[0].gpu) for row in _ROWS)))
+
 
 SERIES = Series(BY_NAME["coldplate_node_power_watts"], Node(), (("source", "estimate"),))
 

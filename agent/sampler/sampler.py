@@ -38,9 +38,8 @@ from agent.sampler.condition import GPU_POWER, NODE_POWER, Conditioner
 from agent.sampler.devices import Devices, Trouble
 from agent.sampler.health import Health, LoopFacts, MissingMetrics, Overdue, Source
 from agent.sampler.ledger import GpuLedger
-from agent.sampler.link_rates import LinkRates
 from agent.sampler.mig_ledger import MigLedger
-from agent.sampler.node_sums import NodeSums, estimate
+from agent.sampler.node_sums import LinkRates, NodeSums, estimate
 from agent.sampler.presence import Inventory, Presence
 from agent.sampler.schedule import Settings
 from agent.sampler.xids import XidLedger

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from agent.catalogue import BY_NAME
 from agent.config.checks import base_url
-from agent.config.places import with_places
+from agent.config.reading import with_places
 from agent.config.schema import Config, ConfigError, RackConfig, ReceiverConfig
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
@@ -23,14 +23,20 @@ from agent.lib.state_files import StateFiles, clear_unfinished
 from agent.lib.threads import Threads
 from agent.model import Instant, Lane, Reading
 from agent.sampler.schedule import Ranges
-from agent.wiring.identity import drill_file, external_labels, external_url, rack_name, source_of, target_labels
-from agent.wiring.logins import login_of
+from agent.wiring.identity import (
+    drill_file,
+    external_labels,
+    external_url,
+    login_of,
+    rack_name,
+    source_of,
+    target_labels,
+)
 from alerts import notify, packs
 from alerts.engine import Ruleset
 from alerts.group_evaluator import TemplateContext
 from alerts.notify.delivery import HttpReceiver
-from alerts.notify.journal import find_journal
-from alerts.notify.log import LogReceiver
+from alerts.notify.log import LogReceiver, find_journal
 from alerts.notify.receiver import Receiver
 from alerts.overrides import OverrideError, apply
 from alerts.packs import lead_to

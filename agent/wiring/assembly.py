@@ -1,4 +1,4 @@
-"""Builds the whole daemon from its configuration: all parts, in order."""
+"""Build the whole daemon from its configuration, all parts in order; or check that it could, without a start."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent import __version__
+from agent.config.reading import with_places
 from agent.config.schema import Config
 from agent.daemon.costs import Governing
 from agent.daemon.flight_recorder import MAKER, FlightRecorder, FlightSettings
 from agent.daemon.hub import Hub, RecentReadings
-from agent.daemon.pausing import REQUEST, PauseWatch, boot_of
+from agent.daemon.pausing import REQUEST, GpuRemovals, PauseWatch, boot_of
 from agent.daemon.reloading import LastReload, Notifier, Reloader
-from agent.daemon.removals import GpuRemovals
 from agent.daemon.sampling import SourcesPart, Teller
 from agent.daemon.self_report import Readiness, SelfMetrics, Signs
 from agent.daemon.service import Service
@@ -24,17 +24,16 @@ from agent.lib.state_files import StateFiles
 from agent.lib.threads import Part, Threads
 from agent.lib.wording import utc
 from agent.recording.file_records import RecordingHeader
-from agent.wiring.alerting import Receivers, load_alerting, make_rule_manager, ranges_of
+from agent.wiring.alerting import Receivers, check_receivers, load_alerting, load_rules, make_rule_manager, ranges_of
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.identity import drill_file, node_name
-from agent.wiring.peering import make_rack_monitor
+from agent.wiring.peering import load_rack, make_rack_monitor
 from agent.wiring.pushing import make_pushes
 from agent.wiring.reconfiguration import Reconfiguration, rack_options, steps_of
-from agent.wiring.replaying import clock_of, is_replay, replayed_header
+from agent.wiring.replaying import clock_of, is_replay, played_trace, replayed_header
 from agent.wiring.sources import family_of, faults_to_come, make_sampling_loop
 from agent.wiring.start_checks import check, load_choice
-from agent.wiring.trace_playing import played_trace
-from agent.wiring.web_serving import Exposed, make_server, neighbours_of, protect, urls_of
+from agent.wiring.web_serving import Exposed, Protection, make_server, neighbours_of, protect, urls_of
 
 flight_log = logging.getLogger("coldplate.flight")
 
@@ -169,3 +168,17 @@ def _announce(config: Config, options: CommandLineOptions) -> None:
         log.warning("SYNTHETIC devices: nothing they show is real", extra={"facts": {"scenario": scenario}})
         for fault in faults_to_come(scenario, clock().wall):
             log.info("scheduled fault: %s", fault)
+
+
+@with_places
+def dry_start(config: Config, folder: Path) -> int:
+    """Check all that a start reads and that is not the node's, and return the number of rules. Raises ConfigError.
+
+    Relative paths start at `folder`. No device, socket or server is touched.
+    """
+    check(config)
+    load_rack(config, folder, 0.0)
+    check_receivers(config)
+    load_choice(config, folder)
+    Protection(config, lambda: clock().wall).load()
+    return sum(each.rule_count for each in load_rules(config, folder).files)

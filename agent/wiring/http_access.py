@@ -2,7 +2,7 @@
 
 The format: prometheus.io/docs/prometheus/latest/configuration/configuration/#http_config, as far as it says how to log
 in. Secrets stand in files of their own. Without the option, the agent of this node is asked as the rack's peers ask
-each other, and is known by the very certificate that its web configuration names (`own_agent.py`).
+each other, and is known by the very certificate that its web configuration names (`identity.py`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from agent.config.places import with_places
+from agent.config.reading import with_places
 from agent.config.schema import BreakerConfig, Config, ConfigError
 from agent.lib.state_files import DamagedError, read_whole, seal, set_aside, unseal
 from agent.lib.threads import Threads
@@ -19,8 +19,7 @@ from agent.rack.monitor import RackMonitor
 from agent.rack.peer_messages import Access
 from agent.rack.peers import Member
 from agent.rack.rack_options import RackOptions
-from agent.wiring.identity import SCRAPE_JOB, instance, rack_name
-from agent.wiring.logins import login_of
+from agent.wiring.identity import SCRAPE_JOB, instance, login_of, rack_name
 from agent.wiring.sources import equipment_of
 
 log = logging.getLogger("coldplate.rack")

@@ -14,8 +14,7 @@ from agent.lib.http_target import HttpTarget
 from agent.lib.textfile import SECRET, ReadError, read_text
 from agent.lib.threads import Threads
 from agent.model import Instant, Snapshot
-from agent.wiring.identity import SCRAPE_JOB, drill_file, instance, node_name
-from agent.wiring.logins import login_of
+from agent.wiring.identity import SCRAPE_JOB, drill_file, instance, login_of, node_name
 
 if TYPE_CHECKING:
     from exporters.push.otlp_push import OtlpSettings

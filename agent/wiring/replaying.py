@@ -1,22 +1,62 @@
-"""Builds what a replay needs: the recording as it is configured, and a clock as fast as it is to be."""
+"""Build what plays the readings of another time: a recording, as fast as it is to be, or a trace of driver calls in
+place of NVML's library.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.config.places import with_places
+from agent.catalogue import metric
+from agent.config.reading import with_places
 from agent.config.schema import Config, ConfigError
 from agent.lib.clock import clock
 from agent.lib.wording import nearest, one_line, shown, utc
-from agent.model import Instant
+from agent.model import Frame, Instant, Layout, Node, Series
 from agent.recording.file_records import RecordingHeader
 from agent.sampler.schedule import Settings
 
 if TYPE_CHECKING:
     from agent.daemon.replayed_node import ReplayedNode
+
+FACTS = ("GPUs", "driver", "date")
+MOST = 200
+"""Characters of each."""
+
+
+class PlayedTrace:
+    """Marks the page of a node that shows the GPUs of another, traced one. `facts` say whose they are."""
+
+    def __init__(self, path: Path, facts: Mapping[str, str]) -> None:
+        self.path, self.facts = path, facts
+        labels = (("node", one_line(path.name)), ("recorded", facts["date"]))
+        self._frame = Frame(Layout((Series(metric("coldplate_replay_info"), Node(), labels),)), (1.0,))
+
+    def frame(self, _now: Instant) -> Frame:
+        """Return the mark."""
+        return self._frame
+
+
+@with_places
+def played_trace(config: Config, folder: Path) -> PlayedTrace | None:
+    """Return the trace to play, after seeing that it can be; None for other devices. A relative path begins at
+    `folder`. Raises ConfigError.
+    """
+    if config.backends.devices != "trace":
+        return None
+    from agent.backends.nvml.trace_replay import DriverTrace, DriverTraceError
+
+    if config.backends.trace is None:
+        raise ConfigError("backends.trace: is not set; name a trace or a bundle, or start with --backend trace:FILE")
+    path = folder / config.backends.trace
+    try:
+        provenance = DriverTrace(path).provenance
+    except DriverTraceError as error:
+        raise ConfigError(f"backends.trace: {error}") from error
+    return PlayedTrace(path, {name: one_line(str(provenance.get(name, "?")), MOST) for name in FACTS})
+
 
 MOST_NAMES = 20
 """Nodes that a message lists."""

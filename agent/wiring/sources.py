@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agent.backends.registration import BackendContext, make_backends
 from agent.backends.sysfs import nvidia_gpus
-from agent.config.places import with_places
+from agent.config.reading import with_places
 from agent.config.schema import Config, ConfigError
 from agent.daemon.costs import Governing
 from agent.daemon.hub import Hub
@@ -24,7 +24,7 @@ from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Ranges, Settings
 from agent.wiring.command_line import DEFAULT_SCENARIO, CommandLineOptions, scenario_of
 from agent.wiring.identity import state_file
-from agent.wiring.trace_playing import played_trace
+from agent.wiring.replaying import played_trace
 from agent.worker.supervisor import Supervisor, WorkerOptions
 
 if TYPE_CHECKING:

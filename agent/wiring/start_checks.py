@@ -7,7 +7,7 @@ from pathlib import Path
 from agent.backends.jobs import check_jobs
 from agent.backends.power import bmc_of
 from agent.config.checks import listen_address
-from agent.config.places import with_places
+from agent.config.reading import with_places
 from agent.config.schema import Config, ConfigError
 from agent.health.examination import ExpectationChoice
 from agent.health.expectations import GENERIC, ExpectationError, Expected, load_expectations

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent import __version__
-from agent.config.places import with_places
+from agent.config.reading import with_places
 from agent.config.schema import Config, ConfigError
 from agent.daemon.hub import Hub, RecentReadings
 from agent.daemon.reloading import Reloader
@@ -32,8 +32,7 @@ from exporters.server import HttpServer
 
 if TYPE_CHECKING:
     from exporters.compatibility.translation import Translation
-    from exporters.protection.web_gate import WebGate, WebTerms
-    from exporters.protection.web_watch import WebReload, WebWatch
+    from exporters.protection.web_gate import WebGate, WebReload, WebTerms, WebWatch
 
 
 class Protection:
@@ -49,8 +48,7 @@ class Protection:
         if config.web.config_file is None:
             return
         from exporters.protection.web_file import WebFileError  # only where the configuration names a web file
-        from exporters.protection.web_gate import WebGate
-        from exporters.protection.web_watch import WebWatch
+        from exporters.protection.web_gate import WebGate, WebWatch
 
         def make_gate(terms: WebTerms) -> WebGate:
             return WebGate(terms, self.passwords, time.monotonic)

@@ -18,8 +18,7 @@ import sys
 import time
 from types import FrameType
 
-from agent.backends.device_sources import SourceOptions, make_device_source
-from agent.backends.protocol import DeviceSource
+from agent.backends.protocol import DeviceSource, SourceOptions, make_device_source
 from agent.lib.clock import clock
 from agent.lib.logs import set_up
 from agent.worker.loop import Terminated, WorkerLoop

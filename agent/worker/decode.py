@@ -1,7 +1,7 @@
 """Decodes a worker's lines to messages, and trusts none of them.
 
 A worker shares its memory with a driver library that may have corrupted it. So every name, label, number and text is
-checked against the catalogue and the bounds of `message_limits` before it is kept or shown, and a single wrong message
+checked against the catalogue and the bounds of `worker_messages` before it is kept or shown, and a single wrong message
 does no lasting harm: a sample that refers to another edition of its layout is rejected, and changes of the devices are
 accepted when they were sent twice. A worker may report only rows that its source reads, and entities of its channel: a
 GPU and its links, or everything that is not a GPU's.
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample
-from agent.catalogue import BY_NAME, ROWS, equipment, optics, transceivers
+from agent.catalogue import BY_NAME, ROWS, equipment, optics
 from agent.catalogue.bindings import Call, Derived, DeviceValue, Field, Gpm
 from agent.model import (
     EMPTY_LAYOUT,
@@ -33,9 +33,8 @@ from agent.model import (
     Series,
     Xid,
 )
-from agent.worker import message_checks, message_limits
-from agent.worker.message_limits import LINKS, PORTS
-from agent.worker.worker_messages import Alive, Hello, Message, MessageError, Refusal, unseal
+from agent.worker import message_checks, worker_messages
+from agent.worker.worker_messages import LINKS, PORTS, Alive, Hello, Message, MessageError, Refusal, unseal
 
 JOBS, JOB_SM = "coldplate_gpu_job_info", "coldplate_gpu_job_sm_ratio"
 _OF_SYNTHETIC = frozenset(
@@ -44,7 +43,7 @@ _OF_SYNTHETIC = frozenset(
         "coldplate_job_info", "coldplate_job_start_timestamp_seconds", "coldplate_job_gpus",
         "coldplate_job_processes", "coldplate_job_energy_joules_total", "coldplate_node_power_watts",
         "coldplate_node_nvswitch_sxid_errors_total",
-        *(row.name for row in (*optics.ROWS, *transceivers.ROWS, *equipment.ROWS)),
+        *(row.name for row in (*optics.ROWS, *optics.TRANSCEIVERS, *equipment.ROWS)),
     }
 )  # fmt: skip
 
@@ -124,7 +123,7 @@ class Entities:
         device, port = rest
         key = (message_checks.name(device), message_checks.name(port))
         if key not in self._ports and len(self._ports) >= PORTS:
-            raise MessageError(f"more than {PORTS} ports, or a name of more than {message_limits.NAME} characters")
+            raise MessageError(f"more than {PORTS} ports, or a name of more than {worker_messages.NAME} characters")
         return self._ports.setdefault(key, IbPort(*key))
 
     def _the_node(self, parts: Any) -> Node:
@@ -185,16 +184,16 @@ class Decoder:
         except MessageError:
             raise
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise MessageError(f"{type(error).__name__}: {error}"[: message_limits.TEXT]) from error
+            raise MessageError(f"{type(error).__name__}: {error}"[: worker_messages.TEXT]) from error
 
     def _alive(self, order: Any) -> Alive:
         return Alive(message_checks.whole(order, 2**63))
 
     def _absent(self, detail: Any) -> Refusal:
-        return Refusal(True, message_checks.text(detail, message_limits.TEXT))
+        return Refusal(True, message_checks.text(detail, worker_messages.TEXT))
 
     def _failed(self, detail: Any) -> Refusal:
-        return Refusal(False, message_checks.text(detail, message_limits.TEXT))
+        return Refusal(False, message_checks.text(detail, worker_messages.TEXT))
 
     def _take_hello(self, source: Any, channels: Any, unidentified: Any) -> Hello | None:
         """Believe a hello that comes twice in a row; a worker's channels stay, and others may only join them."""
@@ -219,14 +218,14 @@ class Decoder:
 
     def _layout(self, channel: Any, lane: Any, edition: Any, rows: Any) -> None:
         place, edition = self._place(channel, lane), message_checks.whole(edition, 2**63)
-        made = tuple(self._series(place[0], row) for row in message_checks.rows(rows, message_limits.SERIES_OF_LANE))
+        made = tuple(self._series(place[0], row) for row in message_checks.rows(rows, worker_messages.SERIES_OF_LANE))
         if len(set(made)) != len(made):
             raise MessageError("a duplicate series")
         if any(self._owners.get(series, place) != place for series in made):
             raise MessageError("a series already belongs to another lane")
         _, layout = self._layouts.get(place, (0, EMPTY_LAYOUT))
-        if len(self._owners) - len(layout) + len(made) > message_limits.SERIES:
-            raise MessageError(f"more than {message_limits.SERIES} series")
+        if len(self._owners) - len(layout) + len(made) > worker_messages.SERIES:
+            raise MessageError(f"more than {worker_messages.SERIES} series")
         if made != layout.series:
             for series in layout.series:
                 del self._owners[series]
@@ -246,10 +245,10 @@ class Decoder:
 
     def _take_gaps(self, channel: Any, lane: Any, edition: Any, rows: Any) -> None:
         place = self._place(channel, lane)
-        made = tuple(self._gap(place[0], row) for row in message_checks.rows(rows, message_limits.GAPS_OF_LANE))
+        made = tuple(self._gap(place[0], row) for row in message_checks.rows(rows, worker_messages.GAPS_OF_LANE))
         others = sum(len(gaps) for where, (_, gaps) in self._gaps.items() if where != place)
-        if others + len(made) > message_limits.GAPS:
-            raise MessageError(f"more than {message_limits.GAPS} gaps")
+        if others + len(made) > worker_messages.GAPS:
+            raise MessageError(f"more than {worker_messages.GAPS} gaps")
         self._gaps[place] = (message_checks.whole(edition, 2**63), made)
 
     def _gap(self, channel: int, row: Any) -> Gap:
@@ -258,7 +257,7 @@ class Decoder:
             self._missable[name],
             self._entities.of(channel, parts),
             message_checks.reason(reason),
-            message_checks.text(detail, message_limits.TEXT),
+            message_checks.text(detail, worker_messages.TEXT),
         )
 
     def _take_processes(self, channel: Any, lane: Any, edition: Any, rows: Any) -> None:
@@ -267,7 +266,7 @@ class Decoder:
 
     def _xid(self, number: Any, rows: Any) -> tuple[Xid, ...]:
         """Return the events of a message: it is numbered, so that one that comes twice counts once."""
-        made = tuple(message_checks.xid(row) for row in message_checks.rows(rows, message_limits.EVENTS))
+        made = tuple(message_checks.xid(row) for row in message_checks.rows(rows, worker_messages.EVENTS))
         if message_checks.whole(number, 2**63) <= self._events:
             raise MessageError("XID errors that were already sent")
         self._events = number
@@ -280,7 +279,7 @@ class Decoder:
             place[1],
             message_checks.moment(mono),
             message_checks.reason(reason),
-            message_checks.text(detail, message_limits.TEXT),
+            message_checks.text(detail, worker_messages.TEXT),
         )
         self._advance(place, error.mono)
         return error
@@ -298,8 +297,8 @@ class Decoder:
             self._channels[place[0]][0],
             place[1],
             message_checks.moment(mono),
-            message_checks.moment(duration, message_limits.DURATION_SECONDS),
-            message_checks.whole(calls, message_limits.CALLS),
+            message_checks.moment(duration, worker_messages.DURATION_SECONDS),
+            message_checks.whole(calls, worker_messages.CALLS),
             Frame(layout, tuple(values)),
             gaps,
             processes,

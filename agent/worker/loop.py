@@ -15,11 +15,11 @@ from collections.abc import Iterable
 from agent.backends.protocol import AbsentError, Channel, DeviceSource, Roster, SourceError, Unidentified
 from agent.model import Reason
 from agent.worker import message_checks
-from agent.worker.message_limits import TEXT
 from agent.worker.reader_pool import ALL_LANES, QUICK_SECONDS, Clock, Post, ReaderPool
 from agent.worker.worker_messages import (
     ANEW,
     STOP,
+    TEXT,
     MessageError,
     clean,
     encode,

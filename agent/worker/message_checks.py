@@ -14,7 +14,7 @@ from typing import Any
 from agent.backends.protocol import GpuProcess, Unidentified
 from agent.catalogue import BY_NAME
 from agent.model import Gpu, GpuIdentity, Labels, Metric, Reason, Xid
-from agent.worker import message_limits
+from agent.worker import worker_messages
 from agent.worker.worker_messages import MessageError
 
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -48,7 +48,7 @@ def text(value: Any, limit: int) -> str:
 
 def name(value: Any) -> str:
     """Return a text that identifies something."""
-    if not text(value, message_limits.NAME):
+    if not text(value, worker_messages.NAME):
         raise MessageError("an empty name")
     return str(value)
 
@@ -69,13 +69,13 @@ def labels(metric: Metric, pairs: Any) -> Labels:
     if [each[0] for each in pairs] != list(metric.labels):
         raise MessageError(f"{metric.name} has the labels {metric.labels}, not {pairs!r:.80}")
     return tuple(
-        (known, text(each, message_limits.LABEL)) for known, (_, each) in zip(metric.labels, pairs, strict=True)
+        (known, text(each, worker_messages.LABEL)) for known, (_, each) in zip(metric.labels, pairs, strict=True)
     )
 
 
 def roster(value: Any) -> tuple[tuple[str, GpuIdentity | None], ...]:
     """Return the channels, no two of them equal."""
-    made = tuple(identity(row) for row in rows(value, message_limits.CHANNELS))
+    made = tuple(identity(row) for row in rows(value, worker_messages.CHANNELS))
     gpus = [each for _, each in made if each is not None]
     slots = [each.slot for each in gpus if each.slot]
     if len({key for key, _ in made}) != len(made) or len(set(slots)) != len(slots):
@@ -90,13 +90,15 @@ def identity(row: Any) -> tuple[str, GpuIdentity | None]:
     key, index, uuid, slot, serial, model, facts = row
     if key != uuid:
         raise MessageError(f"the channel {key!r:.40} is the GPU {uuid!r:.40}")
-    slot, serial, model = (text(each, message_limits.LABEL) for each in (slot, serial, model))
+    slot, serial, model = (text(each, worker_messages.LABEL) for each in (slot, serial, model))
     return name(key), GpuIdentity(Gpu(name(index), uuid), slot, serial, model, _facts(facts))
 
 
 def _facts(pairs: Any) -> Labels:
     """Return facts, which become labels of coldplate_gpu_info: none with the name of its own labels, and each once."""
-    made = tuple((name(known), text(value, message_limits.LABEL)) for known, value in rows(pairs, message_limits.FACTS))
+    made = tuple(
+        (name(known), text(value, worker_messages.LABEL)) for known, value in rows(pairs, worker_messages.FACTS)
+    )
     names = [known for known, _ in made]
     taken = {"gpu", "uuid", *_INFO.labels}
     if len(set(names)) != len(names) or taken & set(names) or not all(map(_LABEL_NAME.fullmatch, names)):
@@ -109,8 +111,8 @@ def _facts(pairs: Any) -> Labels:
 def unidentified(value: Any) -> tuple[Unidentified, ...]:
     """Return the devices that have not identified themselves."""
     made = []
-    for index, why, detail in rows(value, message_limits.CHANNELS):
-        made.append(Unidentified(name(index), reason(why), text(detail, message_limits.TEXT)))
+    for index, why, detail in rows(value, worker_messages.CHANNELS):
+        made.append(Unidentified(name(index), reason(why), text(detail, worker_messages.TEXT)))
     return tuple(made)
 
 
@@ -123,13 +125,13 @@ def indexes(channels: Sequence[tuple[str, GpuIdentity | None]], missing: Sequenc
 
 def processes(value: Any) -> tuple[GpuProcess, ...] | None:
     """Return all processes that compute on a GPU; None if they are not known."""
-    return None if value is None else tuple(_process(row) for row in rows(value, message_limits.PROCESSES))
+    return None if value is None else tuple(_process(row) for row in rows(value, worker_messages.PROCESSES))
 
 
 def _process(row: Any) -> GpuProcess:
     pid, memory, instance, sm = row
     return GpuProcess(
-        whole(pid, message_limits.PID),
+        whole(pid, worker_messages.PID),
         None if memory is None else whole(memory, 2**64),
         None if instance is None else whole(instance, 2**32),
         None if sm is None else moment(sm, 1.0),
@@ -143,8 +145,8 @@ def xid(row: Any) -> Xid:
         raise MessageError(f"a worker cannot have reports from {reporter!r:.20}")
     return Xid(
         name(device),
-        whole(code, message_limits.CODE),
+        whole(code, worker_messages.CODE),
         moment(wall, WALL_SECONDS),
         "nvml",
-        text(words, message_limits.TEXT),
+        text(words, worker_messages.TEXT),
     )

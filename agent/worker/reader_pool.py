@@ -16,8 +16,18 @@ from collections.abc import Callable, Sequence
 
 from agent.backends.protocol import BackendSample, Channel, DeviceError, GpuProcess, SourceError
 from agent.model import EMPTY_LAYOUT, Framer, Gap, Instant, Lane, Layout, Reason
-from agent.worker.message_limits import GAPS_OF_LANE, PROCESSES, SERIES_OF_LANE, TEXT
-from agent.worker.worker_messages import MessageError, clean, encode, encode_gaps, encode_processes, encode_series
+from agent.worker.worker_messages import (
+    GAPS_OF_LANE,
+    PROCESSES,
+    SERIES_OF_LANE,
+    TEXT,
+    MessageError,
+    clean,
+    encode,
+    encode_gaps,
+    encode_processes,
+    encode_series,
+)
 
 log = logging.getLogger("coldplate.worker")
 

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import IO, Protocol
 
-from agent.worker.message_limits import MAX_LINE
+from agent.worker.worker_messages import MAX_LINE
 
 log = logging.getLogger("coldplate.worker")
 

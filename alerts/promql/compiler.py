@@ -23,7 +23,7 @@ from alerts.promql.plan import (
     VectorPlan,
 )
 from alerts.promql.syntax import parse
-from alerts.promql.syntax.flaw import FlawError
+from alerts.promql.syntax.scanner import FlawError
 from alerts.promql.syntax.tree import (
     AggregateExpr,
     BinaryExpr,

@@ -15,7 +15,7 @@ from alerts.promql.numbers import DATE_FUNCTIONS
 from alerts.promql.operators import Constant
 from alerts.promql.plan import LabelSpace, MatrixPlan, Plan, ScalarPlan, VectorPlan
 from alerts.promql.selectors import Timing, timestamp_selector
-from alerts.promql.syntax.flaw import FlawError
+from alerts.promql.syntax.scanner import FlawError
 from alerts.promql.syntax.tree import Expression, FunctionCall, MatrixSelector, ParenExpr, VectorSelector
 from alerts.regex import RegexLimitError
 

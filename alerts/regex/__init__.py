@@ -7,8 +7,7 @@ external expressions are compiled by `compile_regex`; `re` is for patterns in th
 
 from __future__ import annotations
 
-from alerts.regex.expansion import Expansion
-from alerts.regex.pattern import Regex, compile_regex
-from alerts.regex.regex_errors import RegexError, RegexLimitError, TextTooLongError
+from alerts.regex.linear import RegexError, RegexLimitError, TextTooLongError
+from alerts.regex.pattern import Expansion, Regex, compile_regex
 
 __all__ = ["Expansion", "Regex", "RegexError", "RegexLimitError", "TextTooLongError", "compile_regex"]

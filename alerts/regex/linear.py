@@ -1,7 +1,7 @@
-"""Matching with RE2, by the library `google-re2`. The only module that imports it.
+"""Match with RE2, by the library `google-re2`, in the only module that imports it; and the errors of expressions.
 
-It has wheels for CPython on Linux with glibc, on x86-64 and aarch64. Elsewhere an expression that needs an engine is
-rejected: `re` backtracks, and would let one rule stop the whole process.
+The library has wheels for CPython on Linux with glibc, on x86-64 and aarch64. Elsewhere an expression that needs an
+engine is rejected: `re` backtracks, and would let one rule stop the whole process.
 
 Where RE2 and Go's package regexp/syntax differ, Go decides: what only RE2 accepts is rejected. Such a pattern has been
 accepted by RE2, so only the boundaries of its parts need to be known. The differences were found by comparing the two
@@ -15,7 +15,18 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from alerts.regex.regex_errors import RegexError, RegexLimitError, TextTooLongError
+
+class RegexError(ValueError):
+    """The text is not a regular expression, or not one supported here; says why, and what to write instead."""
+
+
+class RegexLimitError(RegexError):
+    """A regular expression that Go would accept, but that takes more than is allowed here."""
+
+
+class TextTooLongError(Exception):
+    """A text is too long to be matched with this expression in a reasonable time."""
+
 
 DEEPEST = 250
 """Levels of nested groups. Go's limit is 1000 nodes of its tree; each level costs time for each character."""

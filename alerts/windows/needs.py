@@ -21,8 +21,8 @@ from alerts.promql.labels import (
     match_all,
     wanted_name,
 )
-from alerts.reads import reads_of
 from alerts.rulefile import AlertingRule, Rule, RuleGroup
+from alerts.template.query_reads import reads_of
 
 _REMEMBERED_NAMES = 1024
 

@@ -18,12 +18,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from agent.model import Frame, Layout, Reading, Series
 from alerts import durations
+from alerts.alert_state import ArchivedSeries
 from alerts.promql import STALE, is_stale
 from alerts.promql.budget import Budget
 from alerts.promql.labels import Labels, Matcher, make_labels
 from alerts.promql.storage import Index, Newest, Window, is_newer, newest_of, to_milliseconds, windows_of
 from alerts.rulefile import Rule
-from alerts.windows.archive import ArchivedSeries
 from alerts.windows.needs import Needs
 
 CAPACITY = 64 * 2**20

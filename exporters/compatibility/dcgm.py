@@ -12,6 +12,7 @@ from exporters.compatibility.foreign_names import (
     NANO,
     PERCENT,
     WHOLE,
+    WINDOW_SECONDS,
     Digits,
     ForeignName,
     ForeignProfile,
@@ -23,7 +24,6 @@ from exporters.compatibility.foreign_names import (
     gauge,
     written_bus_id,
 )
-from exporters.compatibility.recent_growth import WINDOW_SECONDS
 
 _NEAREST, _BELOW = Digits.NEAREST, Digits.BELOW
 FURTHER_LABELS = {"DCGM_FI_DEV_SERIAL": "serial", "DCGM_FI_DEV_VBIOS_VERSION": "vbios"}

@@ -17,6 +17,8 @@ NANO = 1e9
 
 WHOLE = "0"
 
+WINDOW_SECONDS = 300.0
+
 
 class Digits(Enum):
     """Rounding of a converted value: an exporter that counts in MiB shows no fractions of one."""

@@ -1,15 +1,17 @@
-"""Turns a snapshot into frames of other exporters' series.
+"""Turn a snapshot into frames of other exporters' series.
 
 Everything that depends on series alone is remembered by layout: which values are taken, what they are multiplied by,
 and the labels. The labels also depend on info series, such as that of a job; when those change, all is made again,
 which happens when a job begins or ends. Values are converted column by column. Some exporters show rates as gauges,
-which no single sample has: growth is measured between snapshots.
+which no single sample has: growth is measured between snapshots, and some show how much a counter has grown within the
+last minutes in its place.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from operator import mul
@@ -21,6 +23,7 @@ from agent.model import EMPTY_FRAME, Frame, Gpu, Labels, Lane, Layout, Metric, N
 from exporters.compatibility import PROFILES
 from exporters.compatibility.foreign_names import (
     WHOLE,
+    WINDOW_SECONDS,
     Digits,
     ForeignName,
     ForeignProfile,
@@ -29,7 +32,54 @@ from exporters.compatibility.foreign_names import (
     Recent,
     Term,
 )
-from exporters.compatibility.recent_growth import RecentGrowth
+
+
+class RecentGrowth:
+    """Remembers when counters of some rows grew. A counter that appears later than the first snapshot began at 0.
+
+    `observe` is for the thread that publishes snapshots, `of` for any: what it reads is replaced, not changed.
+    """
+
+    def __init__(self, rows: Collection[str]) -> None:
+        self._rows = rows
+        self._places = RoundMemo[Layout, tuple[int, ...]](self._find)
+        self._counts: dict[Series, float] | None = None
+        self._steps: deque[tuple[float, Series, float]] = deque()
+        """When a counter grew, in monotonic seconds, and how much."""
+        self._grown: dict[Series, float] = {}
+
+    def observe(self, snapshot: Snapshot) -> None:
+        """Take note of what has grown, and forget what is too old."""
+        places = self._places.of([frame.layout for frame in snapshot.frames])
+        counts = {
+            frame.layout.series[place]: frame.values[place]
+            for frame, found in zip(snapshot.frames, places, strict=True)
+            for place in found
+        }
+        before, self._counts = self._counts, counts
+        steps = self._steps
+        number = len(steps)
+        if before is not None and counts != before:
+            for series, count in counts.items():
+                if count > before.get(series, 0.0):
+                    steps.append((snapshot.at.mono, series, count - before.get(series, 0.0)))
+        changed = len(steps) > number
+        while steps and steps[0][0] < snapshot.at.mono - WINDOW_SECONDS:
+            steps.popleft()
+            changed = True
+        if changed:
+            grown: dict[Series, float] = {}
+            for _, series, step in steps:
+                grown[series] = grown.get(series, 0.0) + step
+            self._grown = grown
+
+    def of(self, series: Series) -> float:
+        """Return by how much a counter has grown."""
+        return self._grown.get(series, 0.0)
+
+    def _find(self, layout: Layout) -> tuple[int, ...]:
+        return tuple(place for place, each in enumerate(layout.series) if each.metric.name in self._rows)
+
 
 SPAN_SECONDS = 10.0
 """Seconds over which a rate is taken, once that much has been seen."""

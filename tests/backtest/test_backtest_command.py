@@ -12,7 +12,7 @@ import pytest
 
 from agent.catalogue import BY_NAME
 from agent.cli import main
-from agent.lib.progress import Progress
+from agent.lib.commandline import Progress
 from agent.model import Framer, Node, Reading, Series, Snapshot
 from agent.recording.recording_reader import Recording
 from alerts.backtest.play import AlertSpan, NodePlay, RecordedRounds, RulePlay

@@ -8,7 +8,7 @@ from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.daemon.reloading import LastReload
 from agent.daemon.self_report import SelfMetrics
 from agent.model import EMPTY_LAYOUT, Frame, Instant
-from exporters.protection.web_watch import WebReload
+from exporters.protection.web_gate import WebReload
 
 UP = OwnReading("coldplate_worker_up", 1)
 AGE = OwnReading("coldplate_backend_age_seconds", 3.0)

@@ -15,12 +15,13 @@ from alerts.changes.change_journal import (
     LEVELS,
     MOMENTS,
     MOST,
+    MOST_TOLD,
     QUIET_SECONDS,
     SPARE,
     STEPS,
     ChangeJournal,
+    explain,
 )
-from alerts.changes.explanation import MOST_TOLD, explain
 from alerts.engine import RuleEngine, Ruleset
 from tests.engine.conftest import Node as HandmadeNode
 from tests.engine.conftest import later, ruleset

@@ -21,7 +21,7 @@ from agent.lib.http_target import HttpLogin
 from agent.rack.rack_options import RackOptions
 from agent.sampler.schedule import Settings
 from agent.wiring.command_line import CommandLineOptions
-from agent.wiring.logins import LOGIN, login_of
+from agent.wiring.identity import LOGIN, login_of
 from agent.wiring.reconfiguration import keys_for_a_restart, rack_options
 from agent.wiring.sources import load_settings
 from tests.each import for_each

@@ -14,8 +14,13 @@ from agent.commands import pause as command
 from agent.daemon import pausing
 from agent.daemon.pausing import (
     ANSWER,
+    GPUS,
     LONGEST_SECONDS,
+    QUIET_SECONDS,
+    RELEASE_SECONDS,
     REQUEST,
+    SHORTEST_SECONDS,
+    GpuRemovals,
     PauseAnswer,
     PauseRequest,
     PauseWatch,
@@ -24,7 +29,6 @@ from agent.daemon.pausing import (
     withdraw_request,
     write_request,
 )
-from agent.daemon.removals import GPUS, QUIET_SECONDS, RELEASE_SECONDS, SHORTEST_SECONDS, GpuRemovals
 from agent.lib.threads import Threads
 from agent.model import Instant
 from tests import warm

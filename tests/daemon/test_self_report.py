@@ -20,7 +20,7 @@ from agent.sampler.health import LoopFacts
 from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
-from exporters.protection.web_watch import WebReload
+from exporters.protection.web_gate import WebReload
 from tests.engine.conftest import Node, later
 from tests.frames import snapshot_of
 

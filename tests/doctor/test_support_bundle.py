@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.backends.nvml import NvmlSource
-from agent.backends.nvml.trace_file import DriverTrace
-from agent.backends.nvml.trace_replay import ReplayDriver
+from agent.backends.nvml.trace_replay import DriverTrace, ReplayDriver
 from agent.commands.doctor import support_bundle
 from agent.model import Instant
 from agent.recording.redaction import Redaction

@@ -20,11 +20,11 @@ from typing import Any
 import yaml
 
 from alerts import rulefile
+from alerts.alert_state import ArchivedSeries
 from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import make_labels
 from alerts.promql.budget import SampleLedger
 from alerts.windows import Needs, Windows
-from alerts.windows.archive import ArchivedSeries
 from tests.grammar import Grammar
 
 END = 1_700_003_600.0

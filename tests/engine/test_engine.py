@@ -11,7 +11,6 @@ import pytest
 from agent.model import Alert, Phase, RuleHealth
 from alerts import alert_state
 from alerts.engine import Evaluation, RuleEngine, Ruleset
-from alerts.windows import archive
 from tests.engine.conftest import START, Node, later, ruleset
 
 TARGET = (("instance", "n:19400"), ("job", "coldplate"))
@@ -54,9 +53,9 @@ class Run:
 
     def restarted(self, ended: float, begins: float, rules: Ruleset | None = None) -> Run:
         """Another engine with what this one left."""
-        content = archive.encode(self.engine.time(later(ended)), "devices", self.engine.windows.kept())
+        content = alert_state.encode_windows(self.engine.time(later(ended)), "devices", self.engine.windows.kept())
         again = Run(rules or self.rules, begins)
-        again.engine.restore_windows(archive.decode(content), later(begins))
+        again.engine.restore_windows(alert_state.decode_windows(content), later(begins))
         again.engine.restore(self.saved(ended), later(begins))
         return again
 

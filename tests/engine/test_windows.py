@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 
 from agent.lib.state_files import DamagedError, seal
 from agent.model import Reading
+from alerts.alert_state import WINDOWS_FORMAT as FORM
+from alerts.alert_state import ArchivedSeries
+from alerts.alert_state import decode_windows as decode
+from alerts.alert_state import encode_windows as encode
 from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import Sample, Storage, is_stale, make_labels
 from alerts.promql.storage import OutOfOrderError
 from alerts.rulefile import RuleFileError
 from alerts.windows import Needs, Windows
-from alerts.windows.archive import FORM, ArchivedSeries, decode, encode
 from alerts.windows.store import SERIES_BYTES
 from tests.engine.conftest import START, Node, ruleset
 from tests.frames import frame_of

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.backends.equipment.equipment_backend import EquipmentBackend
-from agent.backends.equipment.node_cooling_reader import NodeCoolingReader
+from agent.backends.equipment.equipment_backend import EquipmentBackend, NodeCoolingReader
 from agent.backends.equipment.rack_equipment_backend import RackEquipmentBackend, over_http
 from agent.backends.protocol import BackendSample
 from agent.lib.http_target import HttpTarget

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from agent.backends.equipment.node_cooling_reader import NodeCoolingReader
+from agent.backends.equipment.equipment_backend import NodeCoolingReader
 from agent.backends.equipment.rack_equipment_backend import RackEquipmentReader
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.backends.redfish_service import RedfishService

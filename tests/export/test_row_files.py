@@ -20,7 +20,7 @@ from agent.catalogue import BY_NAME
 from agent.cli import main
 from agent.commands import export as export_command
 from agent.commands.export import export_formats
-from agent.lib import progress
+from agent.lib import commandline
 from agent.model import Frame, Framer, Layout, Snapshot
 from agent.recording.recording_reader import Recording
 from alerts.engine import RuleEngine, Ruleset
@@ -67,8 +67,8 @@ def test_the_size_of_the_file_is_said(
 ) -> None:
     """While it grows on a terminal, and at the end: a recording is a fraction of what it is exported to."""
     monkeypatch.setattr(export_command, "BUFFER", 64)
-    monkeypatch.setattr(progress, "PATIENCE_SECONDS", -1.0)
-    monkeypatch.setattr(progress, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(commandline, "PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr(commandline, "EVERY_SECONDS", 0.0)
     out = tmp_path / "out.csv"
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert export(recording, "-o", out) == 0

@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 
 from agent.catalogue import BY_NAME
-from agent.commands.top.screen.node_diagnosis import diagnose
 from agent.commands.top.screen.node_samples import Traffic
 from agent.commands.top.screen.node_view import view_of
 from agent.commands.top.screen.panes import alert_lines
 from agent.commands.top.screen.text_layout import TextLayout
+from agent.commands.top.screen.view_builder import diagnose
 from agent.model import (
     Alert,
     BackendReport,

@@ -33,10 +33,10 @@ from agent.model import (
     Snapshot,
 )
 from exporters import markup
+from exporters.deferred import Begin
 from exporters.endpoint import Endpoint, RouteContext
 from exporters.endpoints import ENDPOINTS
 from exporters.http_messages import Request, Response
-from exporters.reloads import Begin
 from exporters.routes import Routes
 from tests.asking import ask
 from tests.exporters.conftest import FakeClock

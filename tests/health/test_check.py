@@ -38,7 +38,7 @@ from agent.health.expectations import NodeExpectations, load_expectations
 from agent.health.verdicts import Verdict
 from agent.lib.clock import clock
 from agent.model import BackendReport, Frame, Gpu, Instant, Layout, Outcome, Series, Snapshot
-from agent.wiring.own_agent import OwnAgent
+from agent.wiring.identity import OwnAgent
 from tests import warm
 from tests.fakes.nvml import build
 from tests.screen.agents import canned, serving

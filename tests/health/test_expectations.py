@@ -10,7 +10,7 @@ import pytest
 
 from agent.backends.synthetic.machines import TOPOLOGIES as MACHINES
 from agent.catalogue import BY_NAME
-from agent.health import gpu_states, port_states
+from agent.health import device_states
 from agent.health.examination import (
     CHECKS,
     FACTS,
@@ -20,7 +20,9 @@ from agent.health.examination import (
     ExpectationSeries,
     examined,
     expected_of,
+    learned,
     view_of,
+    written,
 )
 from agent.health.expectations import (
     GENERIC,
@@ -34,7 +36,6 @@ from agent.health.expectations import (
     shipped_names,
     shipped_topologies,
 )
-from agent.health.learned_node import learned, written
 from agent.health.verdicts import Verdict
 from agent.model import IbPort, Instant, Node, Reading, Series, Snapshot
 from tests.frames import snapshot_of
@@ -188,10 +189,10 @@ RULES = Path(__file__).parents[2] / "alerts" / "rules"
 @pytest.mark.parametrize(
     ("file", "expression"),
     [
-        ("thermal", f"gpu:temperature_margin_celsius:avg2m <= {gpu_states.MARGIN_CELSIUS:g}"),
-        ("thermal", f"coldplate_gpu_memory_temperature_mean_celsius >= {gpu_states.MEMORY_HOT_CELSIUS:g}"),
-        ("imbalance", f">= {gpu_states.BUSY:g}) - {gpu_states.BEHIND:g}"),
-        ("infiniband", f"{port_states.BELOW_RATE:g} * quantile by"),
+        ("thermal", f"gpu:temperature_margin_celsius:avg2m <= {device_states.MARGIN_CELSIUS:g}"),
+        ("thermal", f"coldplate_gpu_memory_temperature_mean_celsius >= {device_states.MEMORY_HOT_CELSIUS:g}"),
+        ("imbalance", f">= {device_states.BUSY:g}) - {device_states.BEHIND:g}"),
+        ("infiniband", f"{device_states.BELOW_RATE:g} * quantile by"),
     ],
 )
 def test_a_threshold_is_that_of_the_rule(file: str, expression: str) -> None:
@@ -200,7 +201,7 @@ def test_a_threshold_is_that_of_the_rule(file: str, expression: str) -> None:
 
 def test_the_shipped_expectations_have_the_margin_that_every_gpu_needs() -> None:
     margins = {load_expectations(name).node.gpu_temperature_margin_celsius for name in shipped_names()}
-    assert margins - {None} == {gpu_states.MARGIN_CELSIUS}
+    assert margins - {None} == {device_states.MARGIN_CELSIUS}
 
 
 class Watched:

@@ -14,7 +14,7 @@ from agent.backends.host import HostBackend
 from agent.backends.host.kernel import CPU_MODES
 from agent.backends.infiniband import InfinibandBackend
 from agent.backends.protocol import BackendProtocol
-from agent.catalogue import gpu, infiniband, jobs, links, node, nvlink_quality
+from agent.catalogue import gpu, infiniband, jobs, links, node
 from agent.catalogue.bindings import growth_of
 from agent.catalogue.infiniband import driver_counter
 from agent.model import Instant, Kind, Metric, Outcome, Reading, Unit
@@ -25,7 +25,7 @@ from agent.sampler.schedule import Settings
 from tests.frames import read_of
 from tests.largest import machine
 
-MEASURED = (*gpu.ROWS, *links.ROWS, *nvlink_quality.ROWS, *infiniband.ROWS, *node.ROWS, *jobs.ROWS)
+MEASURED = (*gpu.ROWS, *links.ROWS, *links.QUALITY, *infiniband.ROWS, *node.ROWS, *jobs.ROWS)
 """The rows that some backend reads, and that pass the plausibility checks."""
 
 SPARE = 1.5

@@ -13,8 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from alerts.notify.dispatch import Dispatcher
-from alerts.notify.journal import Journal, field_name, find_journal
-from alerts.notify.log import LogReceiver
+from alerts.notify.log import Journal, LogReceiver, field_name, find_journal
 from alerts.notify.receiver import Notice
 from tests.notify.conftest import make_alert, make_notice
 

@@ -6,8 +6,7 @@ import pynvml
 import pytest
 
 from agent.backends.nvml.arrays import SlotError, ratio_in
-from agent.catalogue.links import FABRIC_HEALTH, FABRIC_PROBLEMS
-from agent.catalogue.nvlink_quality import ROWS
+from agent.catalogue.links import FABRIC_HEALTH, FABRIC_PROBLEMS, QUALITY
 from agent.model import Lane, NvLink, Reason
 from tests.nvml.conftest import gaps, value, values
 from tests.nvml.fake_driver import LOST, MISSING, U64, UNKNOWN, UNSUPPORTED, b200, h100
@@ -195,16 +194,16 @@ def test_all_of_it_is_one_call_a_minute_and_none_in_between(opened):
     bench.driver.log.clear()
     sample = bench.read(Lane.COLD)
     assert bench.driver.log.count("nvmlDeviceGetFieldValues") == 1
-    assert {row.name for row in ROWS} <= {reading.metric.name for reading in sample.readings}
+    assert {row.name for row in QUALITY} <= {reading.metric.name for reading in sample.readings}
     for lane in (Lane.FAST, Lane.SLOW):
-        assert not {row.name for row in ROWS} & {reading.metric.name for reading in bench.read(lane).readings}
+        assert not {row.name for row in QUALITY} & {reading.metric.name for reading in bench.read(lane).readings}
 
 
 def test_a_generation_without_them_is_asked_once_and_silent(opened):
     bench = opened(h100())
     sample = bench.read(Lane.COLD)
-    assert not [reading for reading in sample.readings if reading.metric in ROWS]
-    for row in ROWS:
+    assert not [reading for reading in sample.readings if reading.metric in QUALITY]
+    for row in QUALITY:
         (gap,) = gaps(sample, row.name)
         assert gap.reason is Reason.UNSUPPORTED
         assert not isinstance(gap.entity, NvLink), "one for the GPU, not one for each link"

@@ -11,8 +11,7 @@ import pytest
 from agent.backends.nvml.arrays import FieldArray, GpmArray
 from agent.backends.nvml.driver import DriverError
 from agent.backends.nvml.trace import IdentifierLeakError, Pseudonyms, RecordingDriver
-from agent.backends.nvml.trace_file import DriverTrace
-from agent.backends.nvml.trace_replay import ReplayDriver
+from agent.backends.nvml.trace_replay import DriverTrace, ReplayDriver
 from agent.backends.protocol import BackendSample
 from agent.model import Instant, Kind, Lane, Reason
 from tests.lab.hardware.node import FAST_CALLS, LANES, Node, families, violations

@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 
-from agent.backends.device_sources import SourceOptions, make_device_source
-from agent.backends.nvml import trace_file
+from agent.backends.nvml import trace_replay
 from agent.backends.nvml.trace import FIELDS, GPM
 from agent.backends.nvml.trace_checks import ANSWERS
-from agent.backends.nvml.trace_file import MEMBER, MOST_BYTES, DriverTrace, DriverTraceError
-from agent.backends.protocol import SourceError
+from agent.backends.nvml.trace_replay import MEMBER, MOST_BYTES, DriverTrace, DriverTraceError
+from agent.backends.protocol import SourceError, SourceOptions, make_device_source
 from agent.model import Instant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,7 +96,7 @@ def test_every_call_that_is_made_has_its_check() -> None:
         (b"[" * 100_000, ":1: is not JSON: "),
         (b"[1]\n", ":1: is not a JSON object"),
         (b'{"trace": 2}\n', ":1: is not the beginning of a complete trace of format 1"),
-        (b'{"trace": 1, "date": "' + b"x" * trace_file.MOST_LINE + b'"}\n', ":1: is longer than 262144 bytes"),
+        (b'{"trace": 1, "date": "' + b"x" * trace_replay.MOST_LINE + b'"}\n', ":1: is longer than 262144 bytes"),
         (b'{"trace": 1}\n{"shown": []}\n', ":2: shown: is not an object"),
         (b" " * (MOST_BYTES + 1), ": is larger than 4 MiB; is it the right file?"),
         (gzip.compress(b"x" * 5000, mtime=0), ": is not a bundle, or damaged: "),
@@ -123,7 +122,7 @@ def test_what_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
 def test_a_trace_of_more_answers_than_any_node_gives_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace_file, "MOST_ANSWERS", 50)
+    monkeypatch.setattr(trace_replay, "MOST_ANSWERS", 50)
     (tmp_path / "t").write_bytes(GOOD)
     assert "is beyond the limit of 50 answers" in refusal(tmp_path / "t")
 
@@ -153,7 +152,7 @@ def test_a_bundle_is_read_without_being_unpacked(tmp_path: Path) -> None:
 def test_a_bundle_that_costs_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     large = bundle_of(tmp_path / "large", (MEMBER, b" " * (MOST_BYTES + 1)))
     assert refusal(large) == f": {MEMBER}: is larger than 4 MiB; is it the right file?"
-    monkeypatch.setattr(trace_file, "MOST_UNPACKED", 10_000)
+    monkeypatch.setattr(trace_replay, "MOST_UNPACKED", 10_000)
     bomb = bundle_of(tmp_path / "bomb", ("zeros", bytes(9_000)), ("more", bytes(9_000)), (MEMBER, GOOD))
     assert refusal(bomb).startswith(": is not a bundle, or damaged: it unpacks to more than ")
 

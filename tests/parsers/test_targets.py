@@ -50,7 +50,7 @@ UNFUZZED = {
     "alerts/notify/receiver.py": "a receiver's answer, which is only shown",
     "exporters/push/remote_write.py": "a receiver's answer, which is only shown",
     "exporters/push/write_request.py": "a constant of its own",
-    "exporters/protection/tls_context.py": "certificates of the operator's, which OpenSSL reads",
+    "exporters/protection/tls.py": "certificates of the operator's, which OpenSSL reads",
 }
 """Modules with a mark that no target names, and why."""
 

@@ -21,7 +21,7 @@ from alerts.promql import (
 from alerts.promql.budget import Budget
 from alerts.promql.labels import Matcher, wanted_name
 from alerts.promql.storage import Newest, Window
-from alerts.promql.syntax.flaw import DEEPEST, LONGEST_TEXT, MOST_TOKENS
+from alerts.promql.syntax.scanner import DEEPEST, LONGEST_TEXT, MOST_TOKENS
 from tests.stack import far_down
 
 # What opens a level, what stands innermost, what closes a level.

@@ -15,7 +15,7 @@ from agent.lib.http_target import HttpTarget
 from agent.lib.wording import UserError
 from agent.wiring.agent_client import target_of
 from agent.wiring.http_access import read_login
-from agent.wiring.own_agent import own_agent
+from agent.wiring.identity import own_agent
 from tests import warm
 from tests.daemon.conftest import RunningDaemon
 from tests.protection.conftest import HASHES, write_leaf

@@ -18,12 +18,11 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from exporters.protection import web_watch
+from exporters.protection import web_gate
 from exporters.protection.passwords import PasswordChecks
-from exporters.protection.tls_context import make_context, names_of
+from exporters.protection.tls import make_context, names_of
 from exporters.protection.web_file import CIPHERS, CURVES, WebFile, WebFileError, read_web_file
-from exporters.protection.web_gate import WebGate, WebTerms, load_terms
-from exporters.protection.web_watch import RETRY_PERIODS, WebWatch
+from exporters.protection.web_gate import RETRY_PERIODS, WebGate, WebTerms, WebWatch, load_terms
 from tests.protection.conftest import HASHES, write_leaf
 from tests.servers import need_recent
 
@@ -349,12 +348,12 @@ def test_a_file_that_may_be_read_again_is(watch: WebWatch, tmp_path: Path, monke
     def denied(path: Path) -> WebTerms:
         raise WebFileError(f"{path}: cannot be read: Permission denied")
 
-    monkeypatch.setattr(web_watch, "load_terms", denied)
+    monkeypatch.setattr(web_gate, "load_terms", denied)
     os.utime(tmp_path / "web.yml")
     watch.look()
     watch.look()
     assert watch.last.good is False
-    monkeypatch.setattr(web_watch, "load_terms", real)
+    monkeypatch.setattr(web_gate, "load_terms", real)
     for _ in range(RETRY_PERIODS):
         watch.look()
     assert watch.last.good is True
@@ -371,7 +370,7 @@ def test_no_hash_and_no_key_is_said(watch: WebWatch, tmp_path: Path, caplog: pyt
 
 def test_sessions_that_pile_up_are_dropped(watch: WebWatch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients of TLS 1.2 without tickets have the server keep a session each."""
-    monkeypatch.setattr(web_watch, "MOST_SESSIONS", 2)
+    monkeypatch.setattr(web_gate, "MOST_SESSIONS", 2)
     context = watch.gate.terms.context
     options = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     options.check_hostname, options.verify_mode = False, ssl.CERT_NONE

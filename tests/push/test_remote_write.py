@@ -22,8 +22,7 @@ from exporters.encoder import Encoder, Format
 from exporters.push import push_queue, write_request
 from exporters.push.push_queue import REJECTED
 from exporters.push.remote_write import RemoteWrite, RemoteWriteSettings
-from exporters.push.snappy_template import SnappyTemplate
-from exporters.push.write_request import RequestWriter
+from exporters.push.write_request import RequestWriter, SnappyTemplate
 from tests.exporters.conftest import one_of_each_row
 from tests.frames import snapshot_of
 from tests.push.conftest import GPUS, Nodes, Sent, plain, samples, watts

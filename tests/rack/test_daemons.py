@@ -14,12 +14,12 @@ import pytest
 from agent.catalogue import BY_NAME
 from agent.catalogue.node import NODE_POWER
 from agent.model import Instant, Node, Phase, Rack, Reading, Series
+from agent.rack.agreement import chosen
 from agent.rack.finder import HostEntry
 from agent.rack.monitor import SETTLED_SECONDS, RackMonitor
 from agent.rack.peer_messages import PeerFault
 from agent.rack.peers import Member
 from agent.rack.rack_options import BEYOND_PLATE, RackOptions
-from agent.rack.turns import chosen
 from alerts.engine import RuleEngine, Ruleset
 from alerts.rulefile import RuleFile, load
 from tests.frames import snapshot_of

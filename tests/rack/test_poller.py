@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.rack.agreement import Turns, chosen
 from agent.rack.finder import Finder, PeerTarget, parse_entry
 from agent.rack.monitor import RackMonitor
 from agent.rack.peer_messages import Access
 from agent.rack.peers import Member
 from agent.rack.poller import TIMEOUT_SECONDS, Poller
 from agent.rack.rack_options import RackOptions
-from agent.rack.turns import Turns, chosen
 from tests.rack.conftest import answer, clock, tell
 from tests.servers import free_ports
 from tests.waiting import wait_until

@@ -102,7 +102,7 @@ def test_a_survey_finds_what_reading_finds(tmp_path: Path) -> None:
 
 def test_what_comes_and_goes_does_not_fill_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs and pods without end: a segment's tables have a bound, and another segment begins."""
-    monkeypatch.setattr("agent.recording.written_definitions.ENOUGH", 500)
+    monkeypatch.setattr("agent.recording.segment_definitions.ENOUGH", 500)
     row = BY_NAME["coldplate_gpu_job_info"]
     framer = Framer()
     snapshots = [

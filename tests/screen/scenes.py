@@ -6,9 +6,8 @@ import functools
 from collections.abc import Sequence
 
 from agent.backends.synthetic.loader import load_scenario
-from agent.commands.top.screen.node_diagnosis import NodeIssue
 from agent.commands.top.screen.node_samples import Sighting
-from agent.commands.top.screen.view_builder import ScreenData, ViewKeeper
+from agent.commands.top.screen.view_builder import NodeIssue, ScreenData, ViewKeeper
 from agent.model import Alert, Snapshot
 from tests.lab.score.play import Play, load_pack
 

@@ -13,7 +13,7 @@ import pytest
 from agent.backends.jobs.environments import system_name
 from agent.backends.protocol import GpuProcess
 from agent.backends.synthetic import SyntheticSource, load_scenario
-from agent.backends.synthetic.job_processes import FIRST_PID, owner_of
+from agent.backends.synthetic.scenario import FIRST_PID, owner_of
 from agent.commands.top.local_sampling import MOST_PROCESSES, ProcfsOwners, list_processes, scenario_owners
 from agent.commands.top.screen.frame import draw
 from agent.commands.top.screen.key_input import OneGpu, UiState

@@ -15,9 +15,8 @@ from agent.lib.state_files import MOST, DamagedError, read_whole
 from agent.model import Alert, Gpu, GpuIdentity, Phase
 from agent.sampler.presence import Inventory
 from alerts import alert_state
+from alerts.alert_state import ArchivedSeries
 from alerts.lifecycle import AlertRecord
-from alerts.windows import archive
-from alerts.windows.archive import ArchivedSeries
 
 
 def identity(number: int) -> GpuIdentity:
@@ -49,7 +48,7 @@ def alerts_content() -> bytes:
 
 def windows_content() -> bytes:
     series = [ArchivedSeries((("__name__", "x"),), True, array("d", [1.0, 2.0]), array("d", [3.0, 4.0]))]
-    return archive.encode(5.0, "devices", series)
+    return alert_state.encode_windows(5.0, "devices", series)
 
 
 def taken_up(decode: Callable[[bytes], object]) -> Callable[[bytes, Path], object]:
@@ -64,7 +63,7 @@ def taken_up(decode: Callable[[bytes], object]) -> Callable[[bytes, Path], objec
 FILES: dict[str, tuple[Callable[[], bytes], Callable[[bytes, Path], object]]] = {
     "inventory": (inventory_content, known_to_inventory),
     "alerts": (alerts_content, taken_up(alert_state.decode)),
-    "windows": (windows_content, taken_up(archive.decode)),
+    "windows": (windows_content, taken_up(alert_state.decode_windows)),
 }
 
 
@@ -123,6 +122,6 @@ def test_what_is_in_the_place_of_a_file_is_set_aside_unread(
     if kind == "inventory":
         assert not Inventory(path, lambda _path, _content: None).gpus
     else:
-        assert alert_state.read(path, alert_state.decode if kind == "alerts" else archive.decode) is None
+        assert alert_state.read(path, alert_state.decode if kind == "alerts" else alert_state.decode_windows) is None
     assert not path.exists()
     assert (tmp_path / "some.damaged").exists()

@@ -16,7 +16,7 @@ from agent.backends.protocol import BackendSample, Channel, DeviceError
 from agent.backends.synthetic import SyntheticSource, load_scenario, shipped_scenarios
 from agent.backends.synthetic.machines import TOPOLOGIES
 from agent.backends.synthetic.supported_series import measured, port_offered
-from agent.catalogue import BY_NAME, ROWS, nvlink_quality
+from agent.catalogue import BY_NAME, ROWS, links
 from agent.catalogue.gpu import MIG
 from agent.catalogue.jobs import FACTS
 from agent.model import Entity, Gpu, IbPort, Instant, Kind, Lane, NvLink, Reading, Reason, Series
@@ -27,7 +27,7 @@ NOT_ON_A_DGX_H100 = {
     "coldplate_nvlink_receive_errors_total": "from Blackwell on",
     "coldplate_nvlink_symbol_errors_total": "from Blackwell on",
     "coldplate_nvlink_effective_errors_total": "from Blackwell on",
-    **{row.name: "from Blackwell on" for row in nvlink_quality.ROWS},
+    **{row.name: "from Blackwell on" for row in links.QUALITY},
     **{row.name: "MIG is off on synthetic GPUs" for row in MIG if measured(row)},
 }
 

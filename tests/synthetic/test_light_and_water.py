@@ -7,7 +7,7 @@ from math import log10
 import pytest
 
 from agent.backends.synthetic import ScenarioError, load_scenario
-from agent.catalogue import BY_NAME, optics, transceivers
+from agent.catalogue import BY_NAME, optics
 from agent.catalogue.equipment import ROWS as WATER
 from agent.model import Lane
 
@@ -38,7 +38,7 @@ def of_kind(node, kind: str, t: float, lane: Lane) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("topology", "rows"), [("dgx-h100-optics", (*optics.ROWS, *transceivers.ROWS)), ("nvl72-tray", WATER)]
+    ("topology", "rows"), [("dgx-h100-optics", (*optics.ROWS, *optics.TRANSCEIVERS)), ("nvl72-tray", WATER)]
 )
 def test_the_rows_are_those_of_the_real_backends_with_their_labels_in_their_lanes(play, write, topology, rows):
     node = play(write(scenario(topology)))

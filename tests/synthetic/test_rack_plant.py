@@ -12,7 +12,7 @@ from agent.backends.equipment import rack_resources
 from agent.backends.equipment.rack_equipment_backend import RackEquipmentBackend
 from agent.backends.synthetic import ScenarioError, load_scenario
 from agent.backends.synthetic.rack_service import CDU, SHELVES, services_of_scenario
-from agent.catalogue import rack_parts
+from agent.catalogue.rack import EQUIPMENT
 from agent.model import Instant, Lane
 
 LATER: set[str] = set()
@@ -57,7 +57,7 @@ def rack(write: Callable[[str], Path]) -> Callable[..., RackAt]:
 def test_every_row_of_real_equipment_is_told_and_all_is_well(rack: Callable[..., RackAt]) -> None:
     well = rack()
     names = {name.partition("/")[0] for name in well.read(60.0)} | {"part_state"}
-    wanted = {row.name.removeprefix("coldplate_rack_") for row in rack_parts.ROWS}
+    wanted = {row.name.removeprefix("coldplate_rack_") for row in EQUIPMENT}
     assert wanted - names == LATER
     assert well.states(90.0) == {}
 

@@ -20,9 +20,21 @@ from agent.sampler.health import LoopFacts
 from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
-from agent.worker.message_limits import CHANNELS, EVENTS, MAX_LINE, PROCESSES, SERIES_OF_LANE, TEXT
 from agent.worker.supervisor import Supervisor, WorkerOptions
-from agent.worker.worker_messages import Hello, encode, encode_events, encode_gaps, encode_identity, encode_series
+from agent.worker.worker_messages import (
+    CHANNELS,
+    EVENTS,
+    MAX_LINE,
+    PROCESSES,
+    SERIES_OF_LANE,
+    TEXT,
+    Hello,
+    encode,
+    encode_events,
+    encode_gaps,
+    encode_identity,
+    encode_series,
+)
 from exporters.encoder import Encoder, Format
 from tests.worker.test_supervisor import FakeProcess
 

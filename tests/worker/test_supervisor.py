@@ -11,7 +11,6 @@ from itertools import pairwise
 import pytest
 
 from agent.model import Lane, Reason
-from agent.worker.message_limits import MAX_LINE
 from agent.worker.supervisor import (
     FIRST_SILENCE_SECONDS,
     LONGEST_DELAY_SECONDS,
@@ -28,7 +27,7 @@ from agent.worker.supervisor import (
     WorkerOptions,
 )
 from agent.worker.trust import FLOOD_ROOM, SPELL_SECONDS
-from agent.worker.worker_messages import Hello, Message, Refusal, encode
+from agent.worker.worker_messages import MAX_LINE, Hello, Message, Refusal, encode
 
 HELLO = encode("hello", "nvml", [["fabric"]], [])
 STEP = 0.25

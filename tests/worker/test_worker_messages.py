@@ -11,8 +11,10 @@ from agent.backends.protocol import ChannelError, GpuProcess, LaneSample, Uniden
 from agent.catalogue import BY_NAME
 from agent.model import Gap, Gpu, GpuIdentity, IbPort, Lane, NvLink, Reason, Series, Xid
 from agent.worker.decode import Decoder
-from agent.worker.message_limits import GAPS, SERIES, SERIES_OF_LANE
 from agent.worker.worker_messages import (
+    GAPS,
+    SERIES,
+    SERIES_OF_LANE,
     Alive,
     Hello,
     MessageError,

@@ -15,8 +15,7 @@ def make_backend(context: BackendContext) -> EquipmentBackend | None:
     backends = context.config.backends
     if backends.redfish is None or not backends.equipment or not context.has_own_hardware:
         return None
-    from agent.backends.equipment.equipment_backend import EquipmentBackend
-    from agent.backends.equipment.node_cooling_reader import NodeCoolingReader
+    from agent.backends.equipment.equipment_backend import EquipmentBackend, NodeCoolingReader
     from agent.backends.redfish_service import target_of
 
     target = target_of(backends)

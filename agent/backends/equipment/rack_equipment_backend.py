@@ -43,7 +43,7 @@ from agent.backends.redfish_service import (
     link_path,
     log_new,
 )
-from agent.catalogue.rack_parts import PART, PART_STATES, UP
+from agent.catalogue.rack import PART, PART_STATES, UP
 from agent.config.schema import ConfigError, RackConfig
 from agent.lib.http_target import HttpTarget
 from agent.model import Gap, Instant, Labels, Lane, Metric, Rack, Reading, Reason, Series

@@ -22,7 +22,7 @@ from agent.backends.equipment.equipment_resources import (
     worst_state,
 )
 from agent.backends.redfish_service import RedfishPoll, as_list, as_number, link_path
-from agent.catalogue import rack_parts as rows
+from agent.catalogue import rack as rows
 from agent.model import Labels, Metric
 
 
@@ -292,7 +292,7 @@ def _groups(
 
 
 def _of_distribution(_: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
-    return ResourceValues((), [(rows.POWER, (), as_number((document or {}).get("PowerWatts")))])
+    return ResourceValues((), [(rows.DISTRIBUTION_POWER, (), as_number((document or {}).get("PowerWatts")))])
 
 
 def _of_circuit(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agent.backends.device_sources import SourceOptions
 from agent.backends.nvml.nvml_source import NvmlSource
+from agent.backends.protocol import SourceOptions
 
 __all__ = ["NvmlSource", "make_source"]
 

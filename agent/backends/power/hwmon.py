@@ -17,9 +17,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
-from agent.backends.power.sysfs_numbers import DirectoryEntries, NumberFile, read_name, read_text
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
-from agent.backends.sysfs import list_names
+from agent.backends.sysfs import DirectoryEntries, NumberFile, list_names, read_name, read_text
 from agent.catalogue.node import METERS as METER_ROWS
 from agent.model import Gap, Instant, Node, Reading, Reason, Series
 

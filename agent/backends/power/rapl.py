@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
-from agent.backends.power.sysfs_numbers import DirectoryEntries, NumberFile, read_name, read_number
 from agent.backends.protocol import BackendSample, DeviceError
+from agent.backends.sysfs import DirectoryEntries, NumberFile, read_name, read_number
 from agent.catalogue.node import RAPL
 from agent.model import Gap, Instant, Metric, Node, Reading, Reason, Series
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.backends.device_sources import SourceOptions
+from agent.backends.protocol import SourceOptions
 from agent.backends.synthetic.loader import ScenarioError, load_scenario, shipped_scenarios
 from agent.backends.synthetic.scenario import Scenario
 from agent.backends.synthetic.synthetic_source import SyntheticSource

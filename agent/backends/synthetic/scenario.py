@@ -1,4 +1,7 @@
-"""A parsed and checked scenario, and the announcement of its faults. Nothing here reads a file or knows YAML."""
+"""A parsed and checked scenario: its faults announced, and its jobs as processes, one on each GPU that a job holds.
+
+Nothing here reads a file or knows YAML.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from math import floor, inf
 
+from agent.backends.protocol import GpuProcess
 from agent.backends.synthetic.machines import MachineType
 
 EDGE = 1e-6
@@ -163,3 +167,26 @@ def _when(fault: ScenarioFault, wall: float) -> str:
         return f" from the start{again}"
     at = datetime.fromtimestamp(wall + window.at, timezone.utc)
     return f" starts at {at:%H:%M:%S} UTC, in {window.at:g} s{again}"
+
+
+FIRST_PID = 2**22 + 1
+"""Linux gives no process an id above 2^22 (PID_MAX_LIMIT), so a synthetic one is never that of a real process."""
+COMMAND = "python3"
+"""The program of every job."""
+_GPU_IDS = 1024
+"""Ids that each job has, one for each GPU."""
+
+
+def processes_of(scenario: Scenario, job: ScenarioJob | None, gpu: int, memory: float) -> tuple[GpuProcess, ...]:
+    """Return the process of the job that holds the GPU, with the bytes of memory in use; none without a job."""
+    if job is None:
+        return ()
+    return (GpuProcess(FIRST_PID + scenario.jobs.index(job) * _GPU_IDS + gpu, int(memory)),)
+
+
+def owner_of(scenario: Scenario, pid: int) -> tuple[str, str]:
+    """Return user and command of a synthetic process; empty where the scenario has none of that id."""
+    place = (pid - FIRST_PID) // _GPU_IDS
+    if not 0 <= place < len(scenario.jobs):
+        return "", ""
+    return scenario.jobs[place].user, COMMAND

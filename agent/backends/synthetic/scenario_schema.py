@@ -12,7 +12,7 @@ from typing import NamedTuple, Union
 
 from agent.backends.synthetic.synthetic_faults import SENTINELS
 from agent.backends.synthetic.synthetic_ports import LANES
-from agent.catalogue import BY_NAME, ROWS, optics, transceivers
+from agent.catalogue import BY_NAME, ROWS, optics
 from agent.catalogue.bindings import Field
 from agent.catalogue.equipment import LEAK_STATES
 from agent.lib.wording import meant, shown
@@ -131,7 +131,7 @@ _PORT_COUNTERS = choice(
 )
 _REASONS = choice(reason.value for reason in Reason)
 _SETTABLE = choice(
-    row.name for row in ROWS if _of(row, Gpu, NvLink, IbPort) or row in optics.ROWS or row in transceivers.ROWS
+    row.name for row in ROWS if _of(row, Gpu, NvLink, IbPort) or row in optics.ROWS or row in optics.TRANSCEIVERS
 )
 
 PHASES: dict[str, PhaseKind] = {

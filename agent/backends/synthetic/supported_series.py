@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from agent.backends.synthetic.machines import MachineType
-from agent.catalogue import BY_NAME, ROWS, nvlink_quality
+from agent.catalogue import BY_NAME, ROWS, links
 from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.bindings import Call, Derived, Field, Gpm
 from agent.catalogue.gpu import EVENT_REASONS, MIG, RECOVERY_ACTIONS
@@ -33,7 +33,7 @@ BLACKWELL_ERRORS = 5
 _OF_BLACKWELL = frozenset(
     (
         *(f"coldplate_nvlink_{kind}_errors_total" for kind in ("receive", "symbol", "effective")),
-        *(row.name for row in nvlink_quality.ROWS),
+        *(row.name for row in links.QUALITY),
     )
 )
 

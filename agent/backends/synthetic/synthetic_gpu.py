@@ -14,8 +14,7 @@ from agent.backends.protocol import BackendSample, GpuProcess
 from agent.backends.synthetic import activity as ch
 from agent.backends.synthetic.activity import hash64
 from agent.backends.synthetic.gpu_history import Track
-from agent.backends.synthetic.job_processes import processes_of
-from agent.backends.synthetic.scenario import Scenario
+from agent.backends.synthetic.scenario import Scenario, processes_of
 from agent.backends.synthetic.supported_series import Key, Offer, constant, gpu_gaps, gpu_offers, link_offers
 from agent.backends.synthetic.synthetic_faults import ReadGate, ReadingCorruptor, SyntheticErrorCounters, XidFeed
 from agent.catalogue import metric

@@ -19,7 +19,7 @@ from agent.backends.synthetic.gpu_history import Track
 from agent.backends.synthetic.scenario import Scenario, ScenarioFault
 from agent.backends.synthetic.supported_series import Offer
 from agent.backends.synthetic.synthetic_faults import ErrorTally, ReadingCorruptor
-from agent.catalogue import optics, transceivers
+from agent.catalogue import optics
 from agent.model import Gap, IbPort, Labels, Lane, Metric, Node, Reading, Series
 
 LANES = 4
@@ -199,30 +199,30 @@ class SyntheticOptic:
     def _module(self, t: float) -> Iterator[Reading]:
         minute = int(t // 60.0)
         serial = f"SYN{hash64(self._noise, self._exchanges(t)) % 10**8:08d}"
-        yield self._of(transceivers.INFO, 1.0, ("form_factor", FORM_FACTOR), ("media", "optical"),
+        yield self._of(optics.INFO, 1.0, ("form_factor", FORM_FACTOR), ("media", "optical"),
                        ("vendor", VENDOR), ("part_number", PART), ("serial", serial))  # fmt: skip
-        yield self._of(transceivers.TEMPERATURE, MODULE_CELSIUS + self._wander(minute, 0))
-        yield self._of(transceivers.SUPPLY, SUPPLY_VOLTS)
+        yield self._of(optics.TEMPERATURE, MODULE_CELSIUS + self._wander(minute, 0))
+        yield self._of(optics.SUPPLY, SUPPLY_VOLTS)
         received = [watts_of(self._received(lane, minute, t)) for lane in range(1, LANES + 1)]
         sent = [watts_of(SENT_DBM + LANE_SPREAD * uniform_signed(self._noise, lane, 1)) for lane in range(LANES)]
         bias = [BIAS * (1.0 + 0.05 * uniform_signed(self._noise, lane, 2)) for lane in range(LANES)]
-        yield self._of(transceivers.RECEIVE_LOWEST, min(received))
-        yield self._of(transceivers.RECEIVE_HIGHEST, max(received))
-        yield self._of(transceivers.TRANSMIT_LOWEST, min(sent))
-        yield self._of(transceivers.BIAS_HIGHEST, max(bias))
+        yield self._of(optics.RECEIVE_LOWEST, min(received))
+        yield self._of(optics.RECEIVE_HIGHEST, max(received))
+        yield self._of(optics.TRANSMIT_LOWEST, min(sent))
+        yield self._of(optics.BIAS_HIGHEST, max(bias))
         for lane, (into, out, current) in enumerate(zip(received, sent, bias, strict=True), 1):
             label = ("lane", str(lane))
-            yield self._of(transceivers.RECEIVE_LANE, into, label)
-            yield self._of(transceivers.TRANSMIT_LANE, out, label)
-            yield self._of(transceivers.BIAS_LANE, current, label)
+            yield self._of(optics.RECEIVE_LANE, into, label)
+            yield self._of(optics.TRANSMIT_LANE, out, label)
+            yield self._of(optics.BIAS_LANE, current, label)
         yield from self._limits()
 
     def _limits(self) -> Iterator[Reading]:
         for row, warning, alarm in (
-            (transceivers.TEMPERATURE_LIMIT, MODULE_WARNING, MODULE_ALARM),
-            (transceivers.RECEIVE_LIMIT, watts_of(WARNING_DBM), watts_of(ALARM_DBM)),
-            (transceivers.TRANSMIT_LIMIT, watts_of(WARNING_DBM), watts_of(ALARM_DBM)),
-            (transceivers.BIAS_LIMIT, BIAS_WARNING, BIAS_ALARM),
+            (optics.TEMPERATURE_LIMIT, MODULE_WARNING, MODULE_ALARM),
+            (optics.RECEIVE_LIMIT, watts_of(WARNING_DBM), watts_of(ALARM_DBM)),
+            (optics.TRANSMIT_LIMIT, watts_of(WARNING_DBM), watts_of(ALARM_DBM)),
+            (optics.BIAS_LIMIT, BIAS_WARNING, BIAS_ALARM),
         ):
             yield self._of(row, alarm, ("level", "alarm"))
             yield self._of(row, warning, ("level", "warning"))

@@ -161,7 +161,7 @@ def _remote_evidence(arguments: argparse.Namespace, until: float) -> CheckEviden
 
 def _learn(evidence: CheckEvidence, target: str) -> int:
     from agent.commands.check.node_check import learn_expectations
-    from agent.health.learned_node import written
+    from agent.health.examination import written
     from agent.lib.state_files import replace_file
 
     text = written(learn_expectations(evidence))

@@ -22,10 +22,9 @@ from agent.config.schema import Config, ConfigError
 from agent.config.words import NOT_OF_NODE
 from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, read_request
 from agent.health import fault_findings, gpu_findings
-from agent.health.examination import examined, expected_of, view_of
+from agent.health.device_states import AGE, MARGIN_CELSIUS
+from agent.health.examination import examined, expected_of, learned, view_of
 from agent.health.expectations import GENERIC, ExpectationError, Expected, NodeExpectations
-from agent.health.gpu_states import AGE, MARGIN_CELSIUS
-from agent.health.learned_node import learned
 from agent.health.seen_node import NOT_READ, SeenNode
 from agent.health.verdicts import HealthFinding, Verdict
 from agent.lib.clock import clock
@@ -36,8 +35,7 @@ from agent.lib.http_target import HttpTarget
 from agent.lib.wording import utc
 from agent.model import Snapshot, Xid
 from agent.wiring.command_line import CommandLineOptions, scenario_of
-from agent.wiring.identity import state_file
-from agent.wiring.own_agent import OwnAgent, own_agent
+from agent.wiring.identity import OwnAgent, own_agent, state_file
 from agent.wiring.sources import family_of, make_sampling_loop
 from agent.wiring.start_checks import AUTO, load_expected
 

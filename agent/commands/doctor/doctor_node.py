@@ -23,7 +23,7 @@ from agent.lib.http_answers import AnswerBounds, HttpError
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
-from agent.wiring.own_agent import own_agent
+from agent.wiring.identity import own_agent
 from agent.wiring.start_checks import parse_address
 
 READ, WRITE = 4, 2

@@ -16,7 +16,7 @@ from agent.wiring.command_line import add_config_file, read_file
 if TYPE_CHECKING:
     from agent.commands.export.export_formats import ExportSelection, SelectedSnapshots
     from agent.config.schema import Config
-    from agent.lib.progress import Progress
+    from agent.lib.commandline import Progress
     from agent.model import Labels
     from agent.recording.recording_reader import Recording
 
@@ -97,7 +97,7 @@ def _write(
     """Write the file. Raises RecordingError and OSError."""
     from agent.commands.export.export_formats import SelectedSnapshots
     from agent.lib.clock import clock
-    from agent.lib.progress import Progress
+    from agent.lib.commandline import Progress
     from agent.lib.wording import utc
 
     with Progress("exporting", 0, lambda: clock().mono) as progress:

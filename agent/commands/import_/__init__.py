@@ -79,7 +79,7 @@ def _write(arguments: argparse.Namespace, problems: ImportProblems) -> int:
     """Return how many snapshots were written."""
     from agent.commands.import_.import_columns import SnapshotMaker
     from agent.lib.clock import clock
-    from agent.lib.progress import Progress
+    from agent.lib.commandline import Progress
     from agent.recording.file_records import RecordingHeader
     from agent.recording.recording_file import RecordingFile
 

@@ -54,7 +54,7 @@ def replay_recordings(
 ) -> None:
     """Play all nodes, which are put into the mapping under their names. Raises RecordingError."""
     from agent.lib.clock import clock
-    from agent.lib.progress import Progress
+    from agent.lib.commandline import Progress
     from agent.lib.wording import utc
     from agent.recording.recording_reader import by_time
 

@@ -27,7 +27,7 @@ from agent.config.checks import listen_address
 from agent.config.schema import Config, WebConfig
 from agent.daemon.service import GARBAGE, hurry
 from agent.lib import logs
-from agent.lib.progress import Progress
+from agent.lib.commandline import Progress
 from agent.lib.threads import CLOSING_SECONDS, Threads
 from agent.lib.typed_yaml import YamlFile
 from agent.lib.wording import UserError

@@ -12,8 +12,7 @@ from agent.backends.jobs.environments import UserNames
 from agent.backends.jobs.process_table import parse_stat, parse_uid
 from agent.backends.protocol import GpuProcess
 from agent.backends.synthetic import load_scenario
-from agent.backends.synthetic.job_processes import owner_of
-from agent.backends.synthetic.scenario import Scenario
+from agent.backends.synthetic.scenario import Scenario, owner_of
 from agent.commands.top.screen.node_samples import ProcessRow, Sighting, SightingBoard
 from agent.config.schema import Config
 from agent.daemon.hub import Hub

@@ -21,9 +21,7 @@ from agent.rack.finder import Finder, PeerTarget
 from agent.wiring.agent_client import TIMEOUT_SECONDS, AgentClient, AgentResponse, name_of_target, target_of
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.http_access import given_login
-from agent.wiring.identity import node_name
-from agent.wiring.logins import login_of
-from agent.wiring.own_agent import own_agent
+from agent.wiring.identity import login_of, node_name, own_agent
 from agent.wiring.peering import load_rack
 
 ORIGIN = "from its agent"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agent.catalogue.xid_triage import Grade, called
-from agent.health.gpu_states import xid_verdict
+from agent.health.device_states import xid_verdict
 from agent.health.verdicts import Verdict
 from agent.lib.wording import one_line, utc
 from agent.model import Node, NvLink

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 
-from agent.health.gpu_states import WAITING_POWER, throttle_verdict
+from agent.health.device_states import WAITING_POWER, throttle_verdict
 from agent.health.verdicts import is_bad
 from agent.model import Node
 from agent.recording.report import report_series as chosen

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from agent.catalogue.gpu import STATES
-from agent.health.gpu_states import throttle_verdict
+from agent.health.device_states import throttle_verdict
 from agent.health.verdicts import is_bad
 from agent.lib.wording import one_line, utc
 from agent.model import IbPort, Node

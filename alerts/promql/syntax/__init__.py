@@ -7,9 +7,8 @@ name. Whatever the text, the only error is `PromqlError`, and time and memory ar
 from __future__ import annotations
 
 from alerts.promql.labels import PromqlError, line_and_column
-from alerts.promql.syntax.flaw import FlawError
 from alerts.promql.syntax.grammar import Grammar
-from alerts.promql.syntax.scanner import Scanner
+from alerts.promql.syntax.scanner import FlawError, Scanner
 from alerts.promql.syntax.tree import Expression
 
 __all__ = ["count_tokens", "parse"]

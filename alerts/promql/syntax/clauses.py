@@ -11,9 +11,8 @@ from typing import NoReturn
 from alerts.promql.aggregations import Grouping
 from alerts.promql.labels import METRIC_NAME, Matcher, PromqlError
 from alerts.promql.matching import Matching
-from alerts.promql.syntax.flaw import FlawError
 from alerts.promql.syntax.literals import duration_value, is_text, nanoseconds, number_value, quoted, unquoted
-from alerts.promql.syntax.scanner import AGGREGATIONS, Scanner
+from alerts.promql.syntax.scanner import AGGREGATIONS, FlawError, Scanner
 from alerts.promql.syntax.tree import AtModifier
 
 _SIGNS = ("+", "-")

@@ -23,8 +23,7 @@ from alerts.promql.syntax.clauses import (
     read_span,
     read_string,
 )
-from alerts.promql.syntax.flaw import DEEPEST, FlawError
-from alerts.promql.syntax.scanner import AGGREGATIONS, Scanner
+from alerts.promql.syntax.scanner import AGGREGATIONS, DEEPEST, FlawError, Scanner
 from alerts.promql.syntax.tree import (
     AggregateExpr,
     BinaryExpr,

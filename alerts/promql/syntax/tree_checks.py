@@ -11,8 +11,8 @@ from typing import NamedTuple
 from alerts.promql.labels import METRIC_NAME
 from alerts.promql.matching import SET_OPERATORS
 from alerts.promql.operators import COMPARISONS
-from alerts.promql.syntax.flaw import FlawError
 from alerts.promql.syntax.literals import quoted
+from alerts.promql.syntax.scanner import FlawError
 from alerts.promql.syntax.tree import (
     AggregateExpr,
     BinaryExpr,

@@ -7,7 +7,7 @@ from typing import get_origin
 import msgspec
 
 from agent.config.default_file import summary, written
-from agent.config.key import Notation
+from agent.config.quantities import Notation
 from agent.config.reading import SchemaField, entries
 from tests.lab.generate import marked
 

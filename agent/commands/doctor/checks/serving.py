@@ -18,7 +18,7 @@ from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
-from agent.wiring.logins import login_of
+from agent.wiring.identity import login_of
 
 PORT = FindingFactory("port")
 LISTENING, ESTABLISHED = "0A", "01"

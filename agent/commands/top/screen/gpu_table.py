@@ -1,4 +1,6 @@
-"""The table of GPUs: as many columns as the width holds, the most useful first, and a row for each GPU."""
+"""Draw the table of GPUs: as many columns as the width holds, the most useful first, and a row for each GPU; and the
+processes of one.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,40 @@ from dataclasses import dataclass, replace
 from rich.cells import cell_len
 from rich.text import Text
 
-from agent.commands.top.screen import value_format
+from agent.commands.top.screen import text_layout
 from agent.commands.top.screen.key_input import GpuKey, OneJob, Sort, UiState
 from agent.commands.top.screen.node_samples import NVLINK, PCIE
 from agent.commands.top.screen.node_view import GpuView, NodeView
-from agent.commands.top.screen.text_layout import ABSENT, BAR, CHOSEN, DIM, HEAD, SPARK, STYLES, Part, TextLayout
-from agent.health.gpu_states import throttle_verdict
-from exporters.landing_gpus import name_of
+from agent.commands.top.screen.text_layout import ABSENT, BAR, CHOSEN, DIM, HEAD, SPARK, STYLES, Part, TextLayout, panel
+from agent.health.device_states import throttle_verdict
+from exporters.landing_parts import name_of
 from exporters.markup import TONES, Tone
+
+MOST_PROCESSES = 8
+"""Lines for processes: a job has one on each GPU, and rarely more than a few."""
+
+
+def process_lines(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
+    """Return the list, those with the most memory first, or one line that says why there is no list."""
+    if node.processes is None:
+        return [look.line(("processes: shown by coldplate top --no-attach on the node itself", DIM))]
+    listed = node.processes.get(gpu.row.gpu)
+    if listed is None:
+        return [look.line(("processes: the driver does not list them", DIM))]
+    if not listed:
+        return [look.line(("processes: none", DIM))]
+    rows = [("PID", "USER", "MEMORY", "COMMAND")]
+    rows += [(str(each.pid), each.user or ABSENT, _mebibytes(each.memory), each.command or ABSENT) for each in listed]
+    lines = [
+        look.line(f"  {pid:>8}  ", look.pad(user, 16), f" {memory:>10}  {command}")
+        for pid, user, memory, command in rows
+    ]
+    return panel("PROCESSES", lines, MOST_PROCESSES + 3, look)  # with its title, the names and what is left out
+
+
+def _mebibytes(memory: int | None) -> str:
+    return text_layout.plain(memory, 1 / 2**20, unit=" MiB")
+
 
 GIB = 2.0**-30
 THROTTLE_WORDS = {
@@ -54,7 +82,7 @@ def _tone_of(gpu: GpuView, *words: str) -> str:
 
 
 def _busy(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
-    return value_format.percent(gpu.row.busy), _tone_of(gpu, "behind")
+    return text_layout.percent(gpu.row.busy), _tone_of(gpu, "behind")
 
 
 def _bar(gpu: GpuView, look: TextLayout, width: int) -> Part:
@@ -70,24 +98,24 @@ def _power_line(gpu: GpuView, look: TextLayout, width: int) -> Part:
 
 
 def _power(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
-    shown = value_format.of(gpu.value("power_watts"), gpu.value("power_limit_watts"), 1.0, "W")
+    shown = text_layout.of(gpu.value("power_watts"), gpu.value("power_limit_watts"), 1.0, "W")
     return shown, _tone_of(gpu, "waits", "power limit")
 
 
 def _memory(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
-    return value_format.of(gpu.value("memory_used_bytes"), gpu.value("memory_total_bytes"), GIB, "G"), ""
+    return text_layout.of(gpu.value("memory_used_bytes"), gpu.value("memory_total_bytes"), GIB, "G"), ""
 
 
 def _heat(name: str) -> Callable[[GpuView, TextLayout, int], Part]:
-    return lambda gpu, look, _: (value_format.plain(gpu.value(name), unit=look.glyphs.degree), _tone_of(gpu, "hot"))
+    return lambda gpu, look, _: (text_layout.plain(gpu.value(name), unit=look.glyphs.degree), _tone_of(gpu, "hot"))
 
 
 def _share(name: str) -> Callable[[GpuView, TextLayout, int], Part]:
-    return lambda gpu, _look, _width: (value_format.percent(gpu.value(name)), "")
+    return lambda gpu, _look, _width: (text_layout.percent(gpu.value(name)), "")
 
 
 def _clock(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
-    return value_format.plain(gpu.value("clock_sm"), 1e-6), _tone_of(gpu, "slow", "throttled")
+    return text_layout.plain(gpu.value("clock_sm"), 1e-6), _tone_of(gpu, "slow", "throttled")
 
 
 def throttled(gpu: GpuView, _look: TextLayout | None = None, _width: int = 0) -> Part:
@@ -100,7 +128,7 @@ def throttled(gpu: GpuView, _look: TextLayout | None = None, _width: int = 0) ->
 
 
 def _traffic(names: tuple[str, ...]) -> Callable[[GpuView, TextLayout, int], Part]:
-    return lambda gpu, _look, _width: (value_format.rate(gpu.rate(*names)), "")
+    return lambda gpu, _look, _width: (text_layout.rate(gpu.rate(*names)), "")
 
 
 def _links(gpu: GpuView, _look: TextLayout, _width: int) -> Part:

@@ -12,7 +12,7 @@ from agent.commands.top.screen.node_view import GpuView, NodeView, PortView
 from agent.commands.top.screen.view_builder import ScreenData
 from agent.lib.wording import utc
 from agent.model import Alert
-from exporters.landing_gpus import name_of
+from exporters.landing_parts import name_of
 from exporters.markup import TONES
 
 _VALUES = (

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.commands.top.screen.node_samples import GPU_ERRORS, PORT, PORT_ERRORS, STATE_SECONDS, ProcessRow, Traffic
-from agent.health.port_states import PortState, port_states
+from agent.health.device_states import PortState, port_states
 from agent.health.seen_node import SeenGpu, SeenNode
 from agent.health.verdicts import GpuFinding, Verdict
 from agent.model import Alert, BackendReport, Entity, Gpu, Labels, Outcome, PastMoment, Phase, Reading, Snapshot

@@ -7,13 +7,11 @@ from datetime import datetime, timezone
 
 from rich.text import Text
 
-from agent.commands.top.screen import value_format
-from agent.commands.top.screen.gpu_table import GIB, throttled
+from agent.commands.top.screen import text_layout
+from agent.commands.top.screen.gpu_table import GIB, process_lines, throttled
 from agent.commands.top.screen.key_input import UiState
-from agent.commands.top.screen.node_diagnosis import NodeIssue
 from agent.commands.top.screen.node_samples import NVLINK, PCIE
 from agent.commands.top.screen.node_view import GpuView, NodeView, PortView
-from agent.commands.top.screen.process_list import process_lines
 from agent.commands.top.screen.text_layout import (
     ABSENT,
     BOLD,
@@ -26,12 +24,12 @@ from agent.commands.top.screen.text_layout import (
     panel,
     sentence,
 )
+from agent.commands.top.screen.view_builder import NodeIssue
 from agent.health.verdicts import power_verdict
 from agent.lib.wording import age, short_numbers
 from agent.model import Alert, Phase
 from exporters.landing_alerts import tone_of
-from exporters.landing_gpus import name_of
-from exporters.landing_parts import JobFacts
+from exporters.landing_parts import JobFacts, name_of
 from exporters.markup import TONES, Tone
 
 NARROW = 40
@@ -104,7 +102,7 @@ def node_line(nodes: Sequence[NodeView], look: TextLayout) -> Text:
     source = f" ({nodes[0].power_source})" if len(nodes) == 1 and nodes[0].power_source else ""
     parts += [
         ("power ", DIM),
-        f"{value_format.kilowatts(sum(powers) if powers else None)} kW{source}" if powers else ABSENT,
+        f"{text_layout.kilowatts(sum(powers) if powers else None)} kW{source}" if powers else ABSENT,
     ]
     parts += _rack(nodes, look)
     parts += _fabric([port for node in nodes for port in node.ports])
@@ -126,7 +124,7 @@ def _rack(nodes: Sequence[NodeView], look: TextLayout) -> list[Part | str]:
         power, budget = node.rack_power, node.rack_budget
         share = None if power is None or not budget else power / budget
         tone = Tone.CALM if share is None else TONES[power_verdict(share, 1.0)]
-        shown = f"{value_format.kilowatts(power)}/{value_format.kilowatts(budget)} kW"
+        shown = f"{text_layout.kilowatts(power)}/{text_layout.kilowatts(budget)} kW"
         bar = f" {look.glyphs.bar(share, 8)}" if look.width >= 100 and share is not None else ""
         parts += [(f"  rack {name} ", DIM), (shown + bar, STYLES[tone])]
     return parts
@@ -144,7 +142,7 @@ def _fabric(ports: Sequence[PortView]) -> list[Part | str]:
     return [
         ("  IB ", DIM),
         (f"{up}/{len(ports)} up", STYLES[Tone.WARN] if bad else ""),
-        f" in {value_format.gigabits(received)} out {value_format.gigabits(sent)} Gb/s",
+        f" in {text_layout.gigabits(received)} out {text_layout.gigabits(sent)} Gb/s",
     ]
 
 
@@ -207,8 +205,8 @@ def _job(
     return look.line(
         (f"  {look.pad(name_of(labels) or ABSENT, 10)} ", BOLD),
         f"{look.pad(labels.get('user', '') or ABSENT, 8)} {look.pad(labels.get('name', '') or ABSENT, 14)} ",
-        f"{where}  {value_format.percent(sum(busy) / len(busy) if busy else None)} busy  ",
-        f"{value_format.kilowatts(sum(powers) if powers else None)} kW  ",
+        f"{where}  {text_layout.percent(sum(busy) / len(busy) if busy else None)} busy  ",
+        f"{text_layout.kilowatts(sum(powers) if powers else None)} kW  ",
         f"{age(wall - facts.start)}  " if wall is not None and facts.start is not None else "",
         f"{facts.energy / 3.6e6:.1f} kWh  " if facts.energy is not None else "",
         (place, DIM),
@@ -232,8 +230,8 @@ def _port(node: str, port: PortView, look: TextLayout) -> Text:
         f"{node} " if node else "",
         (look.pad(port.name, 10), ""),
         (f" {port.word:<6}", STYLES[port.tone]),
-        f" in {value_format.gigabits(port.received):>5} out {value_format.gigabits(port.sent):>5} Gb/s",
-        f" of {value_format.gigabits(port.state.rate)}" if port.state.rate is not None else "",
+        f" in {text_layout.gigabits(port.received):>5} out {text_layout.gigabits(port.sent):>5} Gb/s",
+        f" of {text_layout.gigabits(port.state.rate)}" if port.state.rate is not None else "",
         f" {look.glyphs.bar(share, 10)} " if look.width >= 100 and share is not None else "  ",
         (f"{port.state.link}  " if port.word not in ("up", "errors") else "", DIM),
         (grown, STYLES[min(port.tone, Tone.WARN)]),
@@ -303,20 +301,20 @@ def _values(gpu: GpuView, look: TextLayout) -> Iterator[tuple[str, Part]]:
     yield "power", (_with_rolling(gpu, "power", "watts", 1.0, " W"), "")
     yield (
         "power limit",
-        (value_format.of(value("power_limit_watts"), value("power_limit_default_watts"), 1.0, " W"), ""),
+        (text_layout.of(value("power_limit_watts"), value("power_limit_default_watts"), 1.0, " W"), ""),
     )
     yield "core", (_with_rolling(gpu, "temperature", "celsius", 1.0, degree), "")
     yield "memory heat", (_with_rolling(gpu, "memory_temperature", "celsius", 1.0, degree), "")
-    yield "heat margin", (value_format.plain(value("temperature_margin_celsius"), unit=degree), "")
-    yield "memory", (value_format.of(value("memory_used_bytes"), value("memory_total_bytes"), GIB, " GiB"), "")
-    yield "SM clock", (value_format.of(value("clock_sm"), value("clock_limit_sm"), 1e-6, " MHz"), "")
-    yield "memory clock", (value_format.of(value("clock_memory"), value("clock_limit_memory"), 1e-6, " MHz"), "")
+    yield "heat margin", (text_layout.plain(value("temperature_margin_celsius"), unit=degree), "")
+    yield "memory", (text_layout.of(value("memory_used_bytes"), value("memory_total_bytes"), GIB, " GiB"), "")
+    yield "SM clock", (text_layout.of(value("clock_sm"), value("clock_limit_sm"), 1e-6, " MHz"), "")
+    yield "memory clock", (text_layout.of(value("clock_memory"), value("clock_limit_memory"), 1e-6, " MHz"), "")
     yield "throttled by", throttled(gpu)
     for name in ("sm_active", "sm_occupancy", "tensor_active", "dram_active", "fp64_active"):
-        yield name.replace("_", " "), (value_format.percent(value(f"{name}_ratio")), "")
+        yield name.replace("_", " "), (text_layout.percent(value(f"{name}_ratio")), "")
     for what, names in (("NVLink", NVLINK), ("PCIe", PCIE)):
         for way, name in zip(("out", "in"), names, strict=True):
-            yield f"{what} {way}", (value_format.rate(gpu.rate(name)), "")
+            yield f"{what} {way}", (text_layout.rate(gpu.rate(name)), "")
     links = gpu.row.links_up + len(gpu.row.links_down)
     yield "NVLinks up", (f"{gpu.row.links_up} of {links}" if links else "-", "")
     generation, width = value("pcie_link_generation"), value("pcie_link_width")
@@ -332,7 +330,7 @@ def _values(gpu: GpuView, look: TextLayout) -> Iterator[tuple[str, Part]]:
 
 def _with_rolling(gpu: GpuView, stem: str, unit: str, factor: float, shown: str) -> str:
     """Return the value with the lowest and highest of the last minute."""
-    now = value_format.plain(gpu.value(f"{stem}_{unit}"), factor, unit=shown)
+    now = text_layout.plain(gpu.value(f"{stem}_{unit}"), factor, unit=shown)
     low, high = (gpu.value(f"{stem}_{which}_{unit}") for which in ("min", "max"))
     if low is None or high is None:
         return now

@@ -1,15 +1,244 @@
-"""Build the data of one screen, independent of the renderer: rates, histories, alerts, diagnosis."""
+"""Build the data of one screen, independent of the renderer: rates, histories, alerts, and why a GPU is slow, as text.
+
+What can be seen of a single GPU is judged as for the page at `/`. Added here is what takes a whole job to see, across
+nodes too: which GPU the others wait for. A GPU that waits in a collective is fully busy at a fraction of its power, so
+utilization alone names the wrong ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 
-from agent.commands.top.screen.node_diagnosis import NodeIssue, diagnose
 from agent.commands.top.screen.node_samples import Sighting, TrafficMeter
-from agent.commands.top.screen.node_view import History, NodeView, view_of
-from agent.lib.wording import age
-from exporters.markup import Tone
+from agent.commands.top.screen.node_view import GpuView, History, NodeView, view_of
+from agent.health.device_states import ComparedGpus
+from agent.health.verdicts import GpuFinding, is_bad, power_verdict
+from agent.lib.wording import age, short_numbers
+from agent.model import Alert, Gpu
+from exporters.landing_alerts import tone_of
+from exporters.markup import TONES, Tone
+
+BEHIND, WAITS, SLOWED = "behind", "waits", ("throttled", "slow")
+"""Words of findings."""
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeIssue:
+    """One thing that is wrong, in a sentence; `gpus` are the keys of those that it is about."""
+
+    tone: Tone
+    text: str
+    gpus: frozenset[Key] = frozenset()
+
+
+def diagnose(nodes: Sequence[NodeView], wall: float | None) -> list[NodeIssue]:
+    """Note the findings of every GPU, and list what is wrong with all nodes, the worst first. `wall` in seconds."""
+    many = len(nodes) > 1
+    gpus = [gpu for node in nodes for gpu in node.gpus]
+    peers = ComparedGpus(gpu.row for gpu in gpus)
+    for gpu in gpus:
+        peers.judge(gpu.row, wall)
+    for node in nodes:
+        _add_alerts(node)
+    issues: list[NodeIssue] = []
+    for job, members in _jobs(gpus).items():
+        issues += _of_job(job, members, [gpu for gpu in gpus if not (gpu.row.up or gpu.row.is_paused)], many)
+    issues += [trouble for node in nodes for trouble in _of_node(node, many)]
+    issues += _of_gpus(gpus, many)
+    for node in nodes:
+        issues += _of_alerts(node, many)
+    return sorted(issues, key=lambda each: each.tone)
+
+
+def _has(gpu: GpuView, *words: str) -> bool:
+    return any(each.word in words for each in gpu.findings)
+
+
+def _jobs(gpus: Sequence[GpuView]) -> dict[Key, list[GpuView]]:
+    """Return the GPUs that each job holds alone."""
+    jobs: dict[Key, list[GpuView]] = {}
+    for gpu in gpus:
+        if gpu.row.only_job is not None:
+            jobs.setdefault(gpu.row.only_job, []).append(gpu)
+    return jobs
+
+
+def _of_job(job: Key, members: Sequence[GpuView], gone: Sequence[GpuView], many: bool) -> Iterator[NodeIssue]:
+    """Yield who holds the job up, and who waits. A GPU that is gone may have lost its job with it: its node decides."""
+    behind = [gpu for gpu in members if _has(gpu, BEHIND)]
+    waiting = [gpu for gpu in members if _has(gpu, WAITS)]
+    places = {gpu.node for gpu in waiting}
+    lost = [gpu for gpu in gone if gpu in members or (not gpu.row.jobs and gpu.node in places)]
+    slowed = [gpu for gpu in members if _has(gpu, *SLOWED) and gpu not in behind]
+    what = f"job {job[1]}"
+    culprits = (lost if waiting else []) or behind or (slowed if waiting else [])
+    if culprits:
+        text = _held_up(what, culprits, waiting, members, many)
+        tone = Tone.BAD if lost and waiting else Tone.WARN
+        yield NodeIssue(tone, text, frozenset(gpu.key for gpu in culprits))
+    elif waiting:
+        yield NodeIssue(
+            Tone.WARN,
+            f"{names(waiting, many)} of {what} {_verb(waiting, 'wait')} for others: {_at_low_power(waiting)}; "
+            "no GPU seen here holds them up: look at the job's other nodes, its storage and its hosts",
+        )
+    else:
+        yield from _slower_than_peers(what, members, many)
+    _name_straggler(waiting, culprits, many)
+    peers = [gpu for gpu in members if gpu not in behind]
+    for gpu in behind if peers else ():
+        gpu.row.findings = _said_again(gpu, BEHIND, f"{_busy([gpu])} busy, its peers {_busy(peers)}")
+
+
+def _slower_than_peers(what: str, members: Sequence[GpuView], many: bool) -> Iterator[NodeIssue]:
+    """GPUs with low clocks for which the driver gives no reason, beside those of their job that run as they should."""
+    slow = [gpu for gpu in members if _has(gpu, "slow")]
+    peers = [gpu for gpu in members if gpu not in slow and gpu.word == "ok"]
+    if slow and peers:
+        parts = [
+            f"{_middle(slow, name, factor)} {unit}, {_count(peers, 'peer')} {_middle(peers, name, factor)} {unit}"
+            for name, factor, unit in (("clock_sm", 1e-6, "MHz"), ("power_watts", 1.0, "W"))
+            if all(name in gpu.values for gpu in (*slow, *peers))
+        ]
+        text = f"{names(slow, many)} {_verb(slow, 'hold')} {what} up, slower than its peers: {'; '.join(parts)}"
+        yield NodeIssue(Tone.WARN, text, frozenset(gpu.key for gpu in slow))
+
+
+def _middle(gpus: Sequence[GpuView], name: str, factor: float) -> str:
+    return f"{median(gpu.values[name] for gpu in gpus) * factor:.0f}"
+
+
+def _held_up(
+    what: str, culprits: Sequence[GpuView], waiting: Sequence[GpuView], members: Sequence[GpuView], many: bool
+) -> str:
+    who = names(culprits, many)
+    peers = [gpu for gpu in members if gpu not in culprits]
+    wait = f"{_count(waiting)} {_verb(waiting, 'wait')} for {'it' if len(culprits) == 1 else 'them'}"
+    if not all(gpu.row.up for gpu in culprits):
+        is_lost = culprits[0].word == "lost"
+        gone = f"{_verb(culprits, 'is')} lost" if is_lost else f"{_verb(culprits, 'do')} not answer"
+        return f"{who} {gone}: {wait} in {what}, {_at_low_power(waiting)}"
+    if not _has(culprits[0], BEHIND):
+        return f"{who} {_verb(culprits, 'hold')} {what} up ({culprits[0].word}): {wait}, {_at_low_power(waiting)}"
+    busy = f"{_busy(culprits)} busy"
+    if waiting:
+        return f"{who} {_verb(culprits, 'hold')} {what} up, {busy}: {wait}, {_at_low_power(waiting)}"
+    others = f"{_count(peers, 'peer')} {_verb(peers, 'is')} {_busy(peers)} busy"
+    return f"{who} {_verb(culprits, 'do')} too little of {what}: {busy}, while {others}"
+
+
+def _name_straggler(waiting: Sequence[GpuView], culprits: Sequence[GpuView], many: bool) -> None:
+    if not culprits:
+        return
+    for gpu in waiting:
+        gpu.row.findings = _said_again(gpu, WAITS, f"waits for {names(culprits, many)}: {_at_low_power([gpu])}")
+
+
+def _said_again(gpu: GpuView, word: str, text: str) -> list[GpuFinding]:
+    """Return its findings, the one of this word in other words."""
+    return [each._replace(text=text) if each.word == word else each for each in gpu.findings]
+
+
+def _busy(gpus: Sequence[GpuView]) -> str:
+    return f"{median(gpu.row.busy or 0.0 for gpu in gpus):.0%}"
+
+
+def _at_low_power(gpus: Sequence[GpuView]) -> str:
+    """Return what gives a waiting GPU away; GPUs that wait have both values."""
+    shares = [gpu.values["power_watts"] / gpu.values["power_limit_watts"] for gpu in gpus]
+    return f"{_busy(gpus)} busy at {median(shares):.0%} of {'its' if len(gpus) == 1 else 'their'} power limit"
+
+
+def _of_gpus(gpus: Sequence[GpuView], many: bool) -> Iterator[NodeIssue]:
+    """Yield what is wrong with single GPUs, in as few sentences as name each GPU with all of its troubles."""
+    alike: dict[GpuFinding, list[GpuView]] = {}
+    for gpu in gpus:
+        for finding in gpu.findings:
+            if is_bad(finding.verdict) and finding.word not in (BEHIND, WAITS):
+                alike.setdefault(finding, []).append(gpu)
+    together: dict[tuple[Key, ...], list[GpuFinding]] = {}
+    members: dict[tuple[Key, ...], list[GpuView]] = {}
+    for finding, found in alike.items():
+        keys = tuple(gpu.key for gpu in found)
+        together.setdefault(keys, []).append(finding)
+        members[keys] = found
+    for keys, findings in together.items():
+        text = "; ".join(each.text for each in findings)
+        tone = min(TONES[each.verdict] for each in findings)
+        yield NodeIssue(tone, f"{names(members[keys], many)}: {text}", frozenset(keys))
+
+
+def _of_node(node: NodeView, many: bool) -> Iterator[NodeIssue]:
+    where = f"{node.name}: " if many else ""
+    if node.problem:
+        yield NodeIssue(Tone.BAD, f"{node.name}: {node.problem}")
+        return
+    if node.expected is not None and len(node.gpus) < node.expected:
+        yield NodeIssue(Tone.BAD, f"{where}{len(node.gpus)} of {node.expected} GPUs are present")
+    for port in node.ports:
+        if port.tone <= Tone.WARN:
+            grown = ", ".join(f"{amount:.0f} {what}" for what, amount in port.growth.items())
+            detail = f"{grown} in the last minute" if port.word == "errors" else port.state.link
+            yield NodeIssue(port.tone, f"{where}port {port.name} {port.word}" + (f": {detail}" if detail else ""))
+    power, budget = node.rack_power, node.rack_budget
+    if power is not None and budget and is_bad(power_verdict(power, budget)):
+        yield NodeIssue(
+            TONES[power_verdict(power, budget)], f"rack {node.rack} draws {power / budget:.0%} of its power budget"
+        )
+    for report in node.failed:
+        yield NodeIssue(Tone.WARN, f"{where}{report.backend} cannot be read: {report.detail or 'no reason given'}")
+
+
+def _add_alerts(node: NodeView) -> None:
+    """Give each GPU the alerts that fire for it."""
+    by_gpu: dict[Gpu, list[Alert]] = {}
+    for alert in node.firing:
+        labels = dict(alert.labels)
+        if "gpu" in labels:
+            by_gpu.setdefault(Gpu(labels["gpu"], labels.get("uuid", "")), []).append(alert)
+    for gpu in node.gpus:
+        gpu.row.alerts = by_gpu.get(gpu.row.gpu, [])
+
+
+def _of_alerts(node: NodeView, many: bool) -> Iterator[NodeIssue]:
+    """Yield alerts that fire, by name: sentences above have said the same of GPUs, but not for how long or how bad."""
+    by_name: dict[tuple[Tone, str], int] = {}
+    for alert in node.firing:
+        by_name[tone_of(alert), alert.rule] = by_name.get((tone_of(alert), alert.rule), 0) + 1
+    where = f"{node.name}: " if many else ""
+    for tone in (Tone.BAD, Tone.WARN):
+        found = [f"{rule} ({count})" if count > 1 else rule for (each, rule), count in by_name.items() if each is tone]
+        if found:
+            yield NodeIssue(tone, f"{where}{'critical' if tone is Tone.BAD else 'warning'} alerts: {', '.join(found)}")
+
+
+def names(gpus: Sequence[GpuView], many: bool) -> str:
+    """GPUs in short; of several nodes each with its node."""
+    places: dict[str, list[GpuView]] = {}
+    for gpu in gpus:
+        places.setdefault(gpu.node, []).append(gpu)
+    return ", ".join(f"{node} {_indexes(found)}" if many else _indexes(found) for node, found in places.items())
+
+
+def _indexes(gpus: Sequence[GpuView]) -> str:
+    if all(gpu.index.isascii() and gpu.index.isdigit() for gpu in gpus):
+        return f"GPU {short_numbers([int(gpu.index) for gpu in gpus])}"
+    return f"GPU {', '.join(gpu.index for gpu in gpus)}"
+
+
+def _count(gpus: Sequence[GpuView], what: str = "GPU") -> str:
+    return f"{len(gpus)} {what}" + ("" if len(gpus) == 1 else "s")
+
+
+def _verb(gpus: Sequence[GpuView], plural: str) -> str:
+    """Return the singular or plural for this number."""
+    if len(gpus) != 1:
+        return {"is": "are"}.get(plural, plural)
+    return {"is": "is", "do": "does"}.get(plural, f"{plural}s")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from agent.backends.jobs import JobsBackend
 from agent.backends.jobs.job_files import TimedReader, read_file, read_minors
 from agent.backends.kmsg import KmsgBackend
 from agent.backends.optics import OpticsBackend
-from agent.backends.own_processes import OwnProcesses
 from agent.backends.power import PowerBackend
 from agent.backends.power.ipmi import parse_power_reading
 from agent.backends.protocol import AbsentError, BackendProtocol, BackendSample, DeviceError, GpuProcess
@@ -29,6 +28,7 @@ from agent.broker.questions import ask_variables, parse_answer
 from agent.catalogue.xid_triage import XidClass, called, class_of, codes_of
 from agent.commands.record.recorded_command import parse as parse_stat
 from agent.commands.top.screen.key_input import KeyReader
+from agent.daemon.costs import OwnProcesses
 from agent.daemon.pausing import boot_of
 from agent.model import Gpu, GpuIdentity, Instant, Lane, Reading
 from tests.lab.fuzz.target import Target, joined, unpack
@@ -262,7 +262,7 @@ TARGETS = (
            (joined({"class/infiniband/a/device/numa_node": "-1\n", "bus/pci/devices/0000:1b:00.0/numa_node": "0\n"}),),
            (AbsentError, DeviceError)),
     Target("power", ("agent/backends/power/hwmon.py", "agent/backends/power/rapl.py",
-           "agent/backends/power/sysfs_numbers.py"), use_power, (), (AbsentError, DeviceError)),
+           "agent/backends/sysfs.py"), use_power, (), (AbsentError, DeviceError)),
     Target("host", ("agent/backends/host/kernel.py", "agent/backends/host/disks_and_network.py"), use_host, (),
            (AbsentError, DeviceError)),
     Target("jobs", ("agent/backends/jobs/process_table.py", "agent/backends/jobs/cgroup.py",
@@ -274,7 +274,7 @@ TARGETS = (
     Target("kernel-log", ("agent/backends/kmsg.py", "agent/catalogue/xid_triage.py"), use_kmsg),
     Target("ipmi", ("agent/backends/power/ipmi.py",), use_ipmi,
            (bytes.fromhex("00dc8c0a0a008c0a8c0a5e0e5e5fe803000040"), bytes.fromhex("c1"), b""), (DeviceError,)),
-    Target("own-processes", ("agent/backends/own_processes.py", "agent/daemon/pausing.py",
+    Target("own-processes", ("agent/daemon/costs.py", "agent/daemon/pausing.py",
            "agent/commands/record/recorded_command.py"), use_own_processes, ()),
     Target("keys", ("agent/commands/top/screen/key_input.py",), use_keys),
 )  # fmt: skip

@@ -47,7 +47,7 @@ def use_module(data: bytes, folder: Path) -> None:
 
 TARGETS = (
     Target("modules", ("agent/backends/optics/modules/sff8636.py", "agent/backends/optics/modules/cmis.py",
-           "agent/backends/optics/modules/module_reader.py", "agent/backends/optics/modules/module_types.py"),
+           "agent/backends/optics/port_modules.py", "agent/backends/optics/modules/module_types.py"),
            use_module, tuple(dump(each) for each in (qsfp28(), osfp(), osfp(banks=1), copper_qsfp(), copper_osfp(),
            diagnosed_osfp(), diagnosed_osfp(4))), words=(b"\xff" * 16, bytes(16))),
 )  # fmt: skip

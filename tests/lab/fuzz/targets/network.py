@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from unittest import mock
 
-from agent.backends.equipment.node_cooling_reader import NodeCoolingReader
+from agent.backends.equipment.equipment_backend import NodeCoolingReader
 from agent.backends.equipment.rack_equipment_backend import RackEquipmentReader
 from agent.backends.jobs.pods import ProtobufError, pod_devices
 from agent.backends.power.redfish_power import RedfishPower
@@ -27,7 +27,7 @@ from agent.model import Instant
 from agent.rack.breakers import Heats
 from agent.rack.peer_messages import GarbageError, decode, encode
 from agent.wiring.agent_client import AgentResponseError, SnapshotReader, read_alerts, read_history
-from agent.wiring.own_agent import OwnAgent
+from agent.wiring.identity import OwnAgent
 from alerts.notify.receiver import ServerClock
 from exporters.http_messages import RefusedError, RequestReader
 from exporters.landing import refresh_of
@@ -194,7 +194,7 @@ TARGETS = (
     Target("redfish", ("agent/backends/power/redfish_power.py", "agent/backends/redfish_service.py"), use_redfish, (),
            (DeviceError,)),
     Target("redfish-cooling", ("agent/backends/equipment/equipment_resources.py",
-           "agent/backends/equipment/node_cooling_reader.py", "agent/backends/redfish_service.py"), use_cooling, (),
+           "agent/backends/equipment/equipment_backend.py", "agent/backends/redfish_service.py"), use_cooling, (),
            (DeviceError, AbsentError)),
     Target("redfish-rack-equipment", ("agent/backends/equipment/rack_resources.py",
            "agent/backends/equipment/equipment_resources.py", "agent/backends/equipment/rack_equipment_backend.py",

@@ -13,8 +13,7 @@ from datetime import timezone
 from pathlib import Path
 
 from agent.backends.nvml.nvml_source import NvmlSource
-from agent.backends.nvml.trace_file import DriverTrace, DriverTraceError
-from agent.backends.nvml.trace_replay import ReplayDriver
+from agent.backends.nvml.trace_replay import DriverTrace, DriverTraceError, ReplayDriver
 from agent.backends.protocol import AbsentError, DeviceError, LaneSample, SourceError
 from agent.catalogue import BY_NAME
 from agent.commands.import_ import nvidia_smi_log
@@ -39,7 +38,6 @@ from agent.worker.worker_messages import (
     unseal,
 )
 from alerts import alert_state
-from alerts.windows import archive
 from exporters.push.disk_buffer import DiskBuffer
 from exporters.push.disk_buffer import sealed as push_record
 from exporters.push.write_request import WriteRequest
@@ -60,7 +58,7 @@ def use_alert_state(data: bytes, folder: Path) -> None:
 
 
 def use_archive(data: bytes, folder: Path) -> None:
-    archive.decode(sealed(archive.FORM)(data))
+    alert_state.decode_windows(sealed(alert_state.WINDOWS_FORMAT)(data))
 
 
 def use_inventory(data: bytes, folder: Path) -> None:
@@ -258,14 +256,14 @@ WINDOWS = (
 TARGETS = (
     Target("alert-state", ("alerts/alert_state.py", "agent/lib/state_files.py"), use_alert_state, (), (DamagedError,),
            shown=False),
-    Target("windows-archive", ("alerts/windows/archive.py",), use_archive, (WINDOWS,), (DamagedError,), shown=False),
+    Target("windows-archive", ("alerts/alert_state.py",), use_archive, (WINDOWS,), (DamagedError,), shown=False),
     Target("inventory", ("agent/sampler/presence.py",), use_inventory),
     Target("pause-files", ("agent/daemon/pausing.py",), use_pause),
     Target("worker-lines", ("agent/worker/decode.py",), use_worker, (WORKER,)),
     Target("recordings", ("agent/recording/file_records.py", "agent/recording/recording_reader.py",
            "agent/recording/file_records.py", "agent/recording/column_reader.py", "agent/recording/file_records.py",
-           "agent/recording/read_definitions.py"), use_recording, (), (RecordingError,), named=True),
-    Target("driver-traces", ("agent/backends/nvml/trace.py", "agent/backends/nvml/trace_file.py",
+           "agent/recording/segment_definitions.py"), use_recording, (), (RecordingError,), named=True),
+    Target("driver-traces", ("agent/backends/nvml/trace.py", "agent/backends/nvml/trace_replay.py",
            "agent/backends/nvml/trace_checks.py"), use_trace, (), (DriverTraceError,),
            files=("tests/nvml/traces/*.jsonl",), named=True, seconds=4.0),
     Target("driver-answers", ("agent/backends/nvml/fields.py", "agent/backends/nvml/calls.py",

@@ -1,4 +1,4 @@
-"""The state of one GPU at a moment, before a rule's `for` has passed: throttle causes and signs of faults."""
+"""The state of one GPU or port at a moment, before a rule's `for` has passed: throttle causes and signs of faults."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from agent.catalogue.xid_triage import XidClass, called, class_of, codes_of
-from agent.health.seen_node import CLOCKS, SLOWDOWN, THROTTLE, UMBRELLA, SeenGpu
+from agent.health.seen_node import CLOCKS, SLOWDOWN, THROTTLE, UMBRELLA, SeenGpu, SeenNode
 from agent.health.verdicts import GpuFinding, Verdict, by_rank
 from agent.lib.wording import age, short_numbers
-from agent.model import Reason
+from agent.model import IbPort, Reason
 
 
 class ThrottleReason(NamedTuple):
@@ -61,9 +61,13 @@ WIDTH, WIDTH_MAX = "coldplate_gpu_pcie_link_width", "coldplate_gpu_pcie_link_wid
 POWER, LIMIT = "coldplate_gpu_power_watts", "coldplate_gpu_power_limit_watts"
 LIMIT_DEFAULT = "coldplate_gpu_power_limit_default_watts"
 AGE = "coldplate_gpu_sample_age_seconds"
+PORT_UP = "coldplate_infiniband_port_up"
+RATE = "coldplate_infiniband_rate_bytes_per_second"
+STATE = "coldplate_infiniband_state_id"
+PHYSICAL = "coldplate_infiniband_physical_state_id"
 METRICS = (
     AGE, REMAP_FAILURE, REMAP_PENDING, MARGIN, MEMORY_HEAT, WIDTH, WIDTH_MAX, POWER, LIMIT, LIMIT_DEFAULT,
-    THROTTLE, SLOWDOWN, *CLOCKS,
+    THROTTLE, SLOWDOWN, *CLOCKS, PORT_UP, RATE, STATE, PHYSICAL,
 )  # fmt: skip
 
 
@@ -168,3 +172,60 @@ def _settings(values: Mapping[str, float]) -> Iterator[GpuFinding]:
     limit, default = values.get(LIMIT), values.get(LIMIT_DEFAULT)
     if limit is not None and default is not None and limit < default:
         yield GpuFinding(Verdict.SKIPPED, "power limit", f"power limit set to {limit:.0f} of {default:.0f} W")
+
+
+_STATES = {1: "Down", 2: "Init", 3: "Armed", 4: "Active", 5: "ActiveDefer"}
+_PHYSICAL_STATES = {
+    1: "Sleep",
+    2: "Polling",
+    3: "Disabled",
+    4: "Training",
+    5: "LinkUp",
+    6: "LinkErrorRecovery",
+    7: "PhyTest",
+}
+"""The kernel's words: include/rdma/ib_verbs.h and drivers/infiniband/core/sysfs.c of Linux."""
+DISABLED = 3
+PHYSICAL_LINK_UP = 5
+"""The physical state of a port with a working cable; the subnet manager makes it active."""
+BELOW_RATE = 0.95
+"""Share of the usual rate, as in the rule InfinibandRateDegraded."""
+
+
+class PortState(NamedTuple):
+    """A port, how it is in a word, and its states in the kernel's words; the rate in bytes per second."""
+
+    port: IbPort
+    verdict: Verdict
+    word: str
+    link: str
+    rate: float | None
+
+    @property
+    def is_up(self) -> bool:
+        return self.word in ("up", "slow")
+
+
+def port_states(view: SeenNode) -> list[PortState]:
+    """Return the ports that report whether they are up, and those that do not answer, as down."""
+    known = {port: False for port in view.silent if isinstance(port, IbPort)}
+    known |= {each.entity: each.value == 1 for each in view.all(PORT_UP) if isinstance(each.entity, IbPort)}
+    rates, states, physical = (view.by_entity(metric) for metric in (RATE, STATE, PHYSICAL))
+    middle = sorted(rates.values())
+    usual = middle[len(middle) // 2] if middle else 0.0
+    found = []
+    for port, up in known.items():
+        rate, verdict, word = rates.get(port), Verdict.OK, "up"
+        if not up and physical.get(port) == DISABLED:  # switched off by an operator
+            verdict, word = Verdict.SKIPPED, "off"
+        elif not up:
+            verdict, word = Verdict.CRITICAL, "silent" if port in view.silent else "down"
+        elif rate is not None and rate < BELOW_RATE * usual:
+            verdict, word = Verdict.WARNING, "slow"
+        words = (_word(_STATES, states.get(port)), _word(_PHYSICAL_STATES, physical.get(port)))
+        found.append(PortState(port, verdict, word, ", ".join(filter(None, words)), rate))
+    return found
+
+
+def _word(words: dict[int, str], code: float | None) -> str:
+    return "" if code is None else words.get(int(code), f"{code:.0f}")
