@@ -69,8 +69,9 @@ def _open(host: str, port: int) -> socket.socket:
 
 
 def _resolve(host: str, port: int) -> tuple[int, tuple[object, ...]]:
+    name = host.encode() if host.isascii() else host  # a string loads the tables of international names
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise BindError(
             f"cannot listen on {_spell(host, port)}: the host cannot be resolved ({error});"

@@ -52,17 +52,16 @@ def _count(
     suffix: str,
     help: str,
     *files: str,
-    lane: Lane = Lane.SLOW,
     growth: float | None = None,
     shown: Shown = Shown.DEFAULT,
 ) -> Metric:
     bindings = tuple(PortFile(file) for file in files)
-    return _row(f"{suffix}_total", Kind.COUNTER, Unit.NONE, help, lane, *bindings,
+    return _row(f"{suffix}_total", Kind.COUNTER, Unit.NONE, help, Lane.SLOW, *bindings,
                 span=(0, 2.0**63), growth=growth, simulated=(0, 1e12), shown=shown)  # fmt: skip
 
 
-def _packets(suffix: str, help: str, *files: str, lane: Lane = Lane.SLOW, shown: Shown = Shown.DEFAULT) -> Metric:
-    return _count(suffix, help, *files, lane=lane, growth=PACKETS, shown=shown)
+def _packets(suffix: str, help: str, *files: str, shown: Shown = Shown.DEFAULT) -> Metric:
+    return _count(suffix, help, *files, growth=PACKETS, shown=shown)
 
 
 def _data(suffix: str, help: str, *files: PortFile, lane: Lane = Lane.SLOW, peak: bool = False) -> Metric:
@@ -110,9 +109,9 @@ TRAFFIC = (
     _data("port_data_transmitted", "Data that the port sent.", PortFile("counters/port_xmit_data", WORD),
           PortFile("hw_counters/tx_bytes"), lane=Lane.FAST, peak=True),
     _packets("port_packets_received", "Packets received, including ones with errors.",
-           "counters/port_rcv_packets", "hw_counters/rx_pkts", lane=Lane.FAST),
+           "counters/port_rcv_packets", "hw_counters/rx_pkts"),
     _packets("port_packets_transmitted", "Packets sent, including ones with errors.",
-           "counters/port_xmit_packets", "hw_counters/tx_pkts", lane=Lane.FAST),
+           "counters/port_xmit_packets", "hw_counters/tx_pkts"),
     _packets("unicast_packets_received", "Unicast packets received, including ones with errors.",
            "counters/unicast_rcv_packets", shown=Shown.FULL),
     _packets("unicast_packets_transmitted", "Unicast packets sent, including ones with errors.",
@@ -125,13 +124,13 @@ TRAFFIC = (
 
 TROUBLE = (
     _count("link_downed", "Times that the link failed to recover from an error and went down.",
-           "counters/link_downed", "hw_counters/link_downed", lane=Lane.FAST),
+           "counters/link_downed", "hw_counters/link_downed"),
     _count("link_error_recovery", "Times that the link recovered from an error by training again.",
-           "counters/link_error_recovery", lane=Lane.FAST),
+           "counters/link_error_recovery"),
     _count("symbol_error", "Minor link errors on the physical lanes: a bad cable or transceiver.",
-           "counters/symbol_error", lane=Lane.FAST),
+           "counters/symbol_error"),
     _count("port_transmit_wait", "Ticks in which the port had data to send and no credit: congestion.",
-           "counters/port_xmit_wait", lane=Lane.FAST, growth=PACKETS),
+           "counters/port_xmit_wait", growth=PACKETS),
     _count("local_link_integrity_errors", "Times that local physical errors exceeded the port's threshold.",
            "counters/local_link_integrity_errors"),
     _count("excessive_buffer_overrun_errors", "Times that flow control errors lasted over consecutive updates.",

@@ -22,7 +22,7 @@ from agent.lib.state_files import clear_unfinished, replace_file
 from agent.lib.threads import CLOSING_SECONDS, KeptThread, Threads
 from agent.model import EMPTY_FRAME, Frame, Instant, Labels, Layout, Node, Series, Snapshot
 from agent.recording.file_records import RecordingHeader
-from agent.recording.recording_file import BLOCK_SECONDS, SUFFIX, SegmentPacker
+from agent.recording.recording_file import SUFFIX, SegmentPacker
 
 log = logging.getLogger("coldplate.flight")
 
@@ -34,6 +34,8 @@ LONGEST_SEGMENT_SECONDS, LEAST_SEGMENT_SECONDS = 120.0, 10.0
 """Seconds that are forgotten at a time. Shorter ones take more memory: each repeats the series of its values."""
 SEGMENTS = 6
 """Segments that the wanted span is divided into, where that makes shorter ones."""
+PACKING_SECONDS = 29.0
+"""Seconds of snapshots that are packed at a time: each series costs as much in a block of 10 s as in one of 30 s."""
 MOST_WAITING = 600
 """Snapshots that may wait to be packed; more are forgotten, the oldest first."""
 REASONS = 8
@@ -187,7 +189,7 @@ class FlightRecorder:
                 self._event = snapshot.at
             self._reasons += [each for each in begun if each not in self._reasons]
         due = self._event is not None and snapshot.at.mono - self._event.mono >= AFTER_SECONDS
-        if due or snapshot.at.mono - self._gathered[0].at.mono >= BLOCK_SECONDS:
+        if due or snapshot.at.mono - self._gathered[0].at.mono >= PACKING_SECONDS:
             self._hand_over(due=due)
 
     def frame(self, now: Instant) -> Frame:

@@ -8,7 +8,7 @@ written.
 
 from __future__ import annotations
 
-import platform
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -56,7 +56,7 @@ class SelfMetrics:
         return self._own.frame(self._readings())
 
     def _readings(self) -> Iterator[OwnReading]:
-        build = (("version", __version__), ("python", platform.python_version()))
+        build = (("version", __version__), ("python", ".".join(map(str, sys.version_info[:3]))))
         yield OwnReading("coldplate_build_info", 1, build)
         if self._scenario is not None:
             yield OwnReading("coldplate_synthetic_info", 1, (("scenario", self._scenario),))

@@ -168,7 +168,7 @@ def crowd(tmp_path: Path) -> Path:
     port = make_port(tmp_path, "mlx5_0")
     (port / "counters").mkdir()
     (port / "hw_counters").mkdir()
-    (port / "counters/link_downed").write_text("3\n")
+    (port / "counters/port_xmit_data").write_text("3\n")
     (port / "hw_counters/zz").write_text("1\n")
     (port / "hw_counters/out_of_buffer").write_text("2\n")
     for number in range(3 * FILES):

@@ -184,7 +184,7 @@ def test_calls_count_the_files_that_were_read(tree, opened, now) -> None:
     sample = opened(tree("dgx-h100")).read(Lane.FAST, now)
     derived = [each for each in sample.readings if each.metric in (PORT_UP, LINK_DOWN_EVENTS)]
     assert len(derived) == 2 * 9
-    assert sample.calls == len(sample.readings) - len(derived) == 9 * 9
+    assert sample.calls == len(sample.readings) - len(derived) == 3 * 9
 
 
 # Whatever a file says, it is a reading or a gap, never an exception and never nonsense.

@@ -187,7 +187,7 @@ def test_more_adapters_than_are_shown_for_a_gpu_are_counted(backend, tmp_path) -
 
 
 # Descriptors: within a budget that follows the process's limit, the fast lane first, and given back.
-FAST_FILES = 9
+FAST_FILES = 3
 """Of a port of mlx5."""
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -209,9 +209,7 @@ def test_descriptors_are_kept_within_the_budget_and_given_back(tree, opened, pag
 def test_the_fast_lane_comes_first(tree, opened, page, held) -> None:
     sysfs = tree("dgx-h100")
     page(opened(sysfs, descriptors=lambda: 9 * FAST_FILES))
-    fast = {"state", "port_rcv_data", "port_xmit_data", "port_rcv_packets", "port_xmit_packets", "link_downed",
-            "link_error_recovery", "symbol_error", "port_xmit_wait"}  # fmt: skip
-    assert {Path(file).name for file in held(sysfs)} == fast
+    assert {Path(file).name for file in held(sysfs)} == {"state", "port_rcv_data", "port_xmit_data"}
 
 
 def test_a_budget_that_shrinks_and_grows_is_followed(tree, opened, page, held) -> None:
@@ -332,5 +330,5 @@ def test_a_thousand_ports_are_read_with_the_usual_limit(tmp_path: Path) -> None:
     )  # fmt: skip
     assert child.stderr == ""
     *lines, last = child.stdout.splitlines()
-    assert lines == ["fast 1016 7112 0", "slow 1016 3048 0", "cold 0 0 1016"] * 3
+    assert lines == ["fast 1016 5080 0", "slow 1016 5080 0", "cold 0 0 1016"] * 3
     assert last == "open True"

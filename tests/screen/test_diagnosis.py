@@ -39,7 +39,7 @@ SAID = [  # what straggler, checkpoint-stall and thermal-throttle do is in the c
     ("power-brake", 90, "BAD GPU 0–7: power brake by the node's power supply (hw_power_brake)"),
     ("ecc-remap", 200, "BAD GPU 4: the driver requests gpu reset; XID 48 (double bit ECC error), 1 min ago; a row"),
     ("ib-flap", 75, "BAD port mlx5_3/1 down: Down, Polling"),
-    ("ib-symbol-errors", 120, "WARN port mlx5_6/1 errors: 5 link recoveries, 11 symbol errors"),
+    ("ib-symbol-errors", 120, "WARN port mlx5_6/1 errors: 4 link recoveries, 9 symbol errors"),
 ]
 
 

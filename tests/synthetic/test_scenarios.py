@@ -176,8 +176,8 @@ def test_a_flapping_port_counts_its_drops_and_carries_nothing_while_down(play):
     assert (down[port.format("port_up")], up[port.format("port_up")]) == (0, 1)
     data = port.format("port_data_transmitted_bytes_total")
     assert down[data] == later[data] < up[data]
-    assert node.node(59.0)[port.format("link_downed_total")] == 0
-    assert node.node(320.0)[port.format("link_downed_total")] == 3
+    assert node.node(59.0, Lane.SLOW)[port.format("link_downed_total")] == 0
+    assert node.node(320.0, Lane.SLOW)[port.format("link_downed_total")] == 3
     assert node.node(65.0, Lane.SLOW)[port.format("physical_state_id")] == 2
 
 

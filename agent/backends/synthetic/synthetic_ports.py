@@ -346,45 +346,40 @@ class SyntheticPort:
     def _drops(self, t: float) -> float:
         return float(sum(fault.window.started(t) for fault in self._down))
 
-    def _errors(self, t: float) -> dict[str, float]:
-        return {counter: tally.at(t) for counter, tally in self._counts.items()}
-
     def _fast(self, t: float) -> dict[str, float]:
         sent, received = self._traffic(t)
-        sent, received = sent // 4.0 * 4.0, received // 4.0 * 4.0
-        up, drops = self._up(t), self._drops(t)
-        values = {
-            "port_data_transmitted_bytes_total": sent,
-            "port_data_received_bytes_total": received,
-            "port_packets_transmitted_total": sent // PACKET,
-            "port_packets_received_total": received // PACKET,
-            "port_transmit_wait_total": sent // 65536.0,
+        up = self._up(t)
+        return self._with_errors(t, {
+            "port_data_transmitted_bytes_total": sent // 4.0 * 4.0,
+            "port_data_received_bytes_total": received // 4.0 * 4.0,
             "state_id": ACTIVE if up else DOWN,
             "port_up": 1.0 if up else 0.0,
-            "link_downed_total": drops,
-            "link_down_events_total": drops,
-        }
-        if self._counts:
-            for counter, count in self._errors(t).items():
-                values[counter] = values.get(counter, 0.0) + count
-        return values
+            "link_down_events_total": self._drops(t),
+        })  # fmt: skip
 
     def _slow_values(self, t: float) -> dict[str, float]:
         sent, received = self._traffic(t)
         rate = min((fault.parameters["rate"] for fault in self._slow if fault.window.holds(t)), default=self._rate)
-        values = {
+        return self._with_errors(t, {
             "physical_state_id": LINK_UP if self._up(t) else POLLING,
             "rate_bytes_per_second": rate,
             "lifespan_seconds": 0.01,
+            "link_downed_total": self._drops(t),
+            "port_transmit_wait_total": sent // 65536.0,
+            "port_packets_transmitted_total": sent // PACKET,
+            "port_packets_received_total": received // PACKET,
             "unicast_packets_transmitted_total": sent // PACKET,
             "unicast_packets_received_total": received // PACKET,
             "multicast_packets_transmitted_total": t // 30.0,
             "multicast_packets_received_total": t // 10.0,
             "rx_write_requests_total": received // (16.0 * PACKET),
             "rx_read_requests_total": received // (4096.0 * PACKET),
-        }
-        for counter, count in self._errors(t).items():
-            values[counter] = values.get(counter, 0.0) + count
+        })  # fmt: skip
+
+    def _with_errors(self, t: float, values: dict[str, float]) -> dict[str, float]:
+        """Return the values with what faults add to counters by `t`."""
+        for counter, tally in self._counts.items():
+            values[counter] = values.get(counter, 0.0) + tally.at(t)
         return values
 
 

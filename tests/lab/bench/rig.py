@@ -15,12 +15,15 @@ import shutil
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
+import venv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib.metadata import distribution
 from pathlib import Path
 
 import psutil
@@ -162,6 +165,7 @@ class Rig:
         # An installation is byte-compiled. Without byte-code both processes compile everything at each start, and
         # the compiler's memory stays with them.
         compileall.compile_dir(self.site, quiet=1)
+        self.python = self._installed()
         (self.directory / "coldplate").write_text(_SCRIPT)
         (self.directory / "driver").mkdir()
         try:
@@ -175,6 +179,18 @@ class Rig:
             "LD_LIBRARY_PATH": str(self.directory / "driver"),
         }
         self.environment.pop(build.CONTROL, None)
+
+    def _installed(self) -> str:
+        """Return a Python that has what an installation has; one for development does more when a process starts."""
+        venv.create(self.directory / "venv", symlinks=True)
+        packages = Path(sysconfig.get_path("purelib", vars={"base": str(self.directory / "venv")}))
+        for requirement in distribution("coldplate").requires or ():
+            if "extra ==" not in requirement:
+                needed = distribution(re.split(r"[^\w-]", requirement)[0])
+                for name in {file.parts[0] for file in needed.files or ()} - {"..", "__pycache__"}:
+                    (packages / name).symlink_to(str(needed.locate_file(name)))
+        compileall.compile_dir(packages, maxlevels=0, quiet=1)
+        return str(self.directory / "venv" / "bin" / "python")
 
     @contextmanager
     def coldplate(
@@ -198,7 +214,7 @@ class Rig:
         rules = "" if judging else "rules: {files: []}\n"
         config.write_text(f"sampling: {{fast: {fast}}}\nstate_dir: {state or folder}\n{rules}{more}")
         command = [
-            sys.executable, *(program or [str(self.directory / "coldplate")]), "run", "--backend", "nvml",
+            self.python, *(program or [str(self.directory / "coldplate")]), "run", "--backend", "nvml",
             "--path.sysfs", str(self.sysfs), "--config.file", str(config), "--web.listen-address", "127.0.0.1:0",
         ]  # fmt: skip
         around = {**self.environment, **(environment or {})}
