@@ -197,25 +197,6 @@ contents = st.one_of(
 )
 
 
-@given(contents)
-def test_a_parser_gives_a_finite_number_that_is_not_negative_or_says_why_not(raw: bytes) -> None:
-    for decode in (sysfs_attribute.parse_counter, sysfs_attribute.parse_state_code, sysfs_attribute.parse_rate):
-        try:
-            value = decode(raw)
-        except sysfs_attribute.InvalidSysfsValueError as error:
-            assert error.why
-            assert error.why.isprintable()
-        else:
-            assert math.isfinite(value)
-            assert value >= 0
-            assert isinstance(value, int)
-
-
-@given(st.integers(0, 2**64 - 1), st.sampled_from(["", "\n", " \n"]))
-def test_every_counter_that_a_kernel_can_print_comes_back_exactly(value: int, ending: str) -> None:
-    assert sysfs_attribute.parse_counter(f"{value}{ending}".encode()) == value
-
-
 @given(st.sampled_from([25, 50, 100, 200, 250, 400, 560, 800, 1000, 1600, 2000, 4000, 8000, 16000]))
 def test_every_rate_that_a_kernel_can_print_is_exact(tenths: int) -> None:
     text = f"{tenths // 10}{'.5' if tenths % 10 else ''} Gb/sec (4X XDR)\n"

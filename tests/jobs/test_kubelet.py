@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.backends.jobs.pods import PodDevice, ProtobufError, pod_devices
+from agent.backends.jobs.pods import ProtobufError, pod_devices
 from agent.backends.jobs.pods import fields_of as parts
 from tests.jobs.rig import Rig
 
@@ -396,34 +396,6 @@ def test_without_grpcio_the_remedy_is_reported(
     rig.look()
     assert rig.up("jobs_kubelet") == 0
     assert "make install EXTRAS=kubernetes, or pip install '.[kubernetes]'" in caplog.text
-
-
-WORD = st.text(st.characters(blacklist_categories=["Cs"]), max_size=12)
-PODS = st.lists(
-    st.tuples(
-        WORD,
-        WORD,
-        st.lists(
-            st.tuples(
-                WORD, st.sampled_from(["nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "x"]), st.lists(WORD, max_size=3)
-            ),
-            max_size=3,
-        ),
-    ),
-    max_size=4,
-)
-
-
-@given(PODS)
-def test_every_response_is_read_as_it_was_written(pods: list[Pod]) -> None:
-    expected = [
-        PodDevice(namespace, name, container, device)
-        for namespace, name, containers in pods
-        for container, resource, devices in containers
-        if resource != "x"
-        for device in devices
-    ]
-    assert pod_devices(response(*pods)) == expected
 
 
 @given(st.binary(max_size=200))

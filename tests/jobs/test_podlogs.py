@@ -118,16 +118,6 @@ def test_a_directory_that_does_not_exist_or_is_not_one_is_no_refusal(tmp_path: P
         assert (found.names({UID_A}), found.refused) == ({}, "")
 
 
-WORD = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="_/\0"), min_size=1, max_size=30)
-
-
-@given(WORD, WORD, WORD)
-def test_every_name_that_a_kubelet_makes_is_parsed(namespace: str, name: str, uid: str) -> None:
-    found = parse_directory(f"{namespace}_{name}_{uid}")
-    assert found is not None
-    assert (found[0], found[1].namespace, found[1].pod) == (uid, namespace, name)
-
-
 @given(st.text(max_size=60))
 @example("a__b")
 @example("a_b_c_d")

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agent.backends.jobs.cgroup import CgroupOwner, parse_cgroup
 from agent.backends.jobs.jobs_backend import SOURCES, is_wanted, refuse_unknown
@@ -160,20 +158,6 @@ def test_slurm_on_cgroup_v1_is_found_beside_other_hierarchies_and_names_the_user
 @pytest.mark.parametrize("path", ["/opt/work/7", "/htcondor/x", f"/kubepods/pod{UID[:-2]}/x", "/slurm/job_x"])
 def test_an_unknown_shape_is_logged_as_it_is(path: str) -> None:
     assert parse_cgroup(f"0::{path}") == CgroupOwner("session", strange=path)
-
-
-PIECES = st.sampled_from(
-    ["slurm", "slurmstepd.scope", "_", "/", "job_", "uid_", "7", "kubepods", "pod", UID, HEX, "-", ".slice", ".scope",
-     "docker", "libpod", "user@1000.service", ":", "0::", "\n", "..", "\0", "\ud800", "٣"]
-)  # fmt: skip
-
-
-@given(st.lists(PIECES, max_size=40))
-def test_no_heap_of_known_pieces_makes_it_raise_and_slurm_ids_are_plain_digits(pieces: list[str]) -> None:
-    found = parse_cgroup("0::" + "".join(pieces))
-    if found.scheduler == "slurm":
-        assert found.id.isascii()
-        assert found.id.isdigit()
 
 
 def test_a_huge_text_is_looked_at_in_part() -> None:
