@@ -17,11 +17,8 @@ from agent.backends.jobs.process_table import parse_stat
 from agent.model import Instant, Reason
 from exporters.encoder import Encoder, Format
 from tests.frames import snapshot_of
-from tests.jobs.rig import Rig
+from tests.jobs.rig import LOGIN, SLURM, Rig
 from tests.waiting import wait_until
-
-SLURM = "/system.slice/slurmstepd.scope/job_{}/step_0/user/task_0"
-LOGIN = "/user.slice/user-1000.slice/session-3.scope"
 
 
 def test_a_job_whose_environment_is_hidden_is_known_by_its_cgroup(rig: Rig) -> None:

@@ -13,7 +13,7 @@ from agent.backends.jobs.jobs_backend import SOURCES, is_wanted, refuse_unknown
 from agent.backends.jobs.schedulers import SCHEDULERS, discover
 from agent.backends.jobs.slurm_steps import gpu_numbers
 from agent.broker.questions import KEYS
-from tests.jobs.rig import Rig
+from tests.jobs.rig import HEX, UID, Rig
 
 COBALT = """
 import re
@@ -82,9 +82,7 @@ def test_every_scheduler_says_where_its_facts_are_from() -> None:
 
 
 # Cgroup paths, by their shape.
-UID = "0aaf1f3d-1111-2222-3333-444455556666"
 UNDERSCORED = UID.replace("-", "_")
-HEX = "3f" * 32
 SHORT = HEX[:12]
 
 V1 = """12:devices:/slurm/uid_1000/job_4711/step_0/task_0

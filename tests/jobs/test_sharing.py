@@ -10,11 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent.backends.jobs.job_files import scheduler_of
-from tests.jobs.rig import Rig
+from tests.jobs.rig import LOGIN, SLURM, Rig
 
 MEMORY, SM = "coldplate_gpu_job_memory_used_bytes", "coldplate_gpu_job_sm_ratio"
-SLURM = "/system.slice/slurmstepd.scope/job_{}/step_0/user/task_0"
-LOGIN = "/user.slice/user-1000.slice/session-3.scope"
 
 
 def start(rig: Rig, gpu: int, pid: int, job: int, instance: int | None = None) -> None:

@@ -24,7 +24,7 @@ from agent.worker.message_limits import CHANNELS, EVENTS, MAX_LINE, PROCESSES, S
 from agent.worker.supervisor import Supervisor, WorkerOptions
 from agent.worker.worker_messages import Hello, encode, encode_events, encode_gaps, encode_identity, encode_series
 from exporters.encoder import Encoder, Format
-from tests.worker.test_supervisor import FakeProcess
+from tests.worker.fake_process import FakeProcess
 
 ROUNDS = 12
 DICE = random.Random(7)
