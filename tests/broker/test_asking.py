@@ -29,7 +29,6 @@ from agent.broker.questions import (
     ask_power,
     ask_variables,
     job_variables,
-    joined,
     parse_answer,
     parse_question,
 )  # fmt: skip
@@ -154,22 +153,6 @@ def test_a_flood_is_only_one_message(tmp_path: Path) -> None:
     assert sent < 10_000
 
 
-ASKED = ask_variables(1, 1)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.one_of(st.binary(max_size=64), st.builds(lambda error, text: answer_to(ASKED, error, text),
-                                                   st.integers(0, 2**32 - 1), st.binary(max_size=64))))  # fmt: skip
-@example(ASKED)
-def test_any_message_is_an_answer_to_this_question_or_refused(message: bytes) -> None:
-    try:
-        error, content = parse_answer(ASKED, message)
-    except ValueError:
-        return
-    assert os.strerror(error)
-    assert message == answer_to(ASKED, error, content)
-
-
 # What the privileged side tells, to whom, and that nothing which is asked makes it say more.
 SLURM = {"SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "llama", "PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "xyzzy"}
 
@@ -185,14 +168,6 @@ def told(answering: Broker, question: bytes) -> tuple[int, bytes]:
 def test_the_known_variables_of_a_process_are_reported_and_no_others(proc: Proc) -> None:
     proc.process(100, "/", SLURM)
     assert told(broker(proc), ask_variables(100, STARTED)) == (0, b"SLURM_JOB_ID=4711\0SLURM_JOB_NAME=llama\0")
-
-
-@given(st.lists(st.tuples(st.one_of(st.sampled_from(sorted(KEYS)), st.binary(max_size=12)), st.binary(max_size=40))))
-def test_nothing_else_of_any_environment_is_reported(entries: list[tuple[bytes, bytes]]) -> None:
-    environ = b"\0".join(key + b"=" + value for key, value in entries)
-    answered = joined(job_variables(environ))
-    assert all(entry.partition(b"=")[0] in KEYS for entry in answered.split(b"\0")[:-1])
-    assert joined(job_variables(answered)) == answered
 
 
 def test_the_longest_environment_fits_into_an_answer(proc: Proc) -> None:

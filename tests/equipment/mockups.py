@@ -8,11 +8,8 @@ Exit status 1 if DIR has none.
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from agent.backends.equipment.equipment_backend import NodeCoolingReader
@@ -21,45 +18,26 @@ from agent.backends.protocol import AbsentError, DeviceError
 from agent.backends.redfish_service import RedfishService
 from agent.catalogue.equipment import INTAKE
 from agent.lib.http_target import HttpTarget
+from tests.screen.agents import Answer, Answers, serving
 
 ROOT = "/redfish/v1"
 
 
-@contextmanager
-def served(mockup: Path) -> Iterator[str]:
-    """A server of the mockup; its URL."""
+def answers_of(mockup: Path) -> Answers:
+    """What a server of the mockup answers: a document, or that there is none."""
 
-    class MockupHandler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(path: str) -> Answer:
+        document = (mockup / path.removeprefix(ROOT).strip("/") / "index.json").resolve()
+        known = path.startswith(ROOT) and document.is_relative_to(mockup.resolve()) and document.is_file()
+        return (200, document.read_bytes()) if known else (404, b"{}")
 
-        def do_GET(self) -> None:
-            inside = self.path.removeprefix(ROOT).strip("/")
-            document = (mockup / inside / "index.json").resolve()
-            known = self.path.startswith(ROOT) and document.is_relative_to(mockup.resolve()) and document.is_file()
-            body = document.read_bytes() if known else b"{}"
-            self.send_response(200 if known else 404)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), MockupHandler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    return answer
 
 
 def lines_of(mockup: Path) -> Iterator[str]:
     """What is read from a mockup, a line for each detector and each value."""
-    with served(mockup) as url:
-        target = HttpTarget(url, timeout=5.0)
+    with serving(answers_of(mockup)) as place:
+        target = HttpTarget(f"http://{place}", timeout=5.0)
         yield from of_the_node(NodeCoolingReader(target, None, time.monotonic))
         service = RedfishService(target, 10.0, time.monotonic)
         yield from of_the_rack(RackEquipmentReader(mockup.name, service, time.monotonic))

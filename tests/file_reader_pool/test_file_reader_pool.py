@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from agent.backends.file_reader_pool import PER_DEVICE, READERS, DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import PER_DEVICE, DeviceReads, FileReaderPool, UnansweredRead
 from agent.model import Reason
 from tests.waiting import wait_until
 
@@ -294,34 +293,3 @@ def test_a_thread_that_hangs_when_the_relay_is_closed_ends_when_it_can(track) ->
     wait_until(lambda: one.threads == 1)
     one.cure()
     wait_until(lambda: not one.threads)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_whatever_hangs_and_wherever_the_rest_is_read(track, seed: int) -> None:
-    """Items hang, raise and are slow at random, and are cured at random."""
-    dice = random.Random(seed)
-    relay = track(dice.randint(1, 6), dice.randint(1, 5))
-    places = [(device, item) for device, items in enumerate(relay.items) for item in range(len(items))]
-    never = threading.Event()
-    for _ in range(3):
-        relay.gate.clear()
-        sick = dice.sample(places, dice.randint(0, min(6, len(places))))
-        relay.hang(*sick)
-        for device, item in dice.sample(places, len(places) // 3):
-            if (device, item) not in sick:
-                relay.items[device][item].act = lambda: never.wait(0.01)
-        for _ in range(2):
-            missing = relay.unread()
-            ill = {device for device, _ in sick}
-            assert {path.split("/")[0] for path in missing} <= {str(device) for device in ill}
-            for device in ill:
-                hanging = [item for each, item in sick if each == device]
-                if len(hanging) < PER_DEVICE:
-                    assert {path for path in missing if path.startswith(f"{device}/")} == {f"{device}/{hanging[0]}"}
-            assert relay.threads <= READERS
-        relay.cure()
-        for items in relay.items:
-            for item in items:
-                item.act = lambda: None
-        assert relay.unread() == {}
-    assert max(item.most_inside for items in relay.items for item in items) == 1

@@ -128,53 +128,26 @@ def test_silence_is_the_drivers_only_where_it_was_given_the_time_to_answer(look)
         assert status_of(evaluate(evidence, NAMES, named, needs_agent=False)) == (2 if is_up or reports else 3)
 
 
-def answering(listener: socket.socket, answer: bytes) -> None:
-    while True:
-        try:
-            held, _ = listener.accept()
-        except OSError:
-            return
-        with held:
-            held.recv(4096)
-            held.sendall(answer)
-
-
-@pytest.fixture
-def serve() -> Iterator:
-    """An address at which one answer is given to whoever asks; at None, nothing is ever said."""
-    listeners = []
-
-    def begin(body: bytes | None, status: str = "200 OK") -> str:
-        listener = socket.create_server(("127.0.0.1", 0))
-        listeners.append(listener)
-        if body is not None:
-            head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-            threading.Thread(target=answering, args=(listener, head + body), daemon=True).start()
-        return f":{listener.getsockname()[1]}"
-
-    yield begin
-    for listener in listeners:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-
-
 def alert(name: str, state: str, **labels: str) -> dict[str, object]:
     return {"labels": {"alertname": name, "severity": "critical", **labels}, "state": state, "annotations": {}}
 
 
-def test_the_agent_is_asked_at_its_address_and_one_that_hangs_or_raves_has_said_nothing(serve) -> None:
-    def asked(*listen: str, seconds: float = 5.0) -> AgentAlerts:
-        return query_agent(OwnAgent(tuple(f"http://127.0.0.1{each}" for each in listen), {}), clock().mono + seconds)
+def test_the_agent_is_asked_at_its_address_and_one_that_hangs_or_raves_has_said_nothing() -> None:
+    def asked(*places: str, seconds: float = 5.0) -> AgentAlerts:
+        return query_agent(OwnAgent(tuple(f"http://{each}" for each in places), {}), clock().mono + seconds)
 
     alerts = [alert("GpuLost", "firing"), alert("GpuHot", "pending"), alert("RackPowerHigh", "firing", rack="r12")]
     page = {"status": "success", "data": {"alerts": alerts}}
-    well = serve(json.dumps(page).encode())
-    assert asked(well).firing == [("GpuLost", "critical")]
-    for body, status in ((b"[]", "200 OK"), (b"", "200 OK"), (b'{"data": {"alerts": []}}', "503 Busy")):
-        assert asked(serve(body, status)).firing is None
-    silent = asked(serve(None), seconds=0.1)
+    with serving(lambda _: (200, json.dumps(page).encode())) as well, serving(lambda _: (200, b"[]")) as raving:
+        assert asked(well).firing == [("GpuLost", "critical")]
+        assert asked(raving).firing is None
+        assert asked(raving, well).firing == [("GpuLost", "critical")]
+    for status, body in ((200, b""), (503, b'{"data": {"alerts": []}}')):
+        with serving(lambda _, said=(status, body): said) as place:
+            assert asked(place).firing is None
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        silent = asked(f"127.0.0.1:{hanging.getsockname()[1]}", seconds=0.1)
     assert (silent.firing, "no response" in silent.why) == (None, True)
-    assert asked(serve(b"[]"), well).firing == [("GpuLost", "critical")]
 
 
 def test_what_does_not_answer_in_time_is_left_alone() -> None:

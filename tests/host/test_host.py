@@ -9,10 +9,7 @@ import threading
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from agent.backends.host import parse_pressure
 from agent.backends.host.disks_and_network import block_mounts
 from agent.backends.host.host_faults import MAX_MOUNTS
 from agent.catalogue.node import BY_NAME, GPU_SUMS, NODE_POWER, NODE_POWER_FALLBACK, NVSWITCH, POWER_PARTS
@@ -171,12 +168,6 @@ def test_every_reading_has_the_labels_and_the_range_of_its_row(host) -> None:
         assert tuple(name for name, _ in reading.series.labels) == row.labels
         assert row.span[0] <= reading.value <= row.span[1]
         assert row.name.endswith("_total") == (row.kind is Kind.COUNTER)
-
-
-@given(st.integers(0, 2**63), st.integers(0, 2**63))
-def test_pressure_is_the_total_in_seconds_and_not_an_average(some: int, full: int) -> None:
-    text = f"some avg10=1.00 avg60=2.00 avg300=3.00 total={some}\nfull avg10=4.00 avg60=5.00 avg300=6.00 total={full}\n"
-    assert parse_pressure(text) == {"some": some / 1e6, "full": full / 1e6}
 
 
 def test_a_file_that_is_garbled_halfway_gives_gaps_and_no_half_of_its_figures(host) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import h11
 import pytest
 from hypothesis import example, given, settings
@@ -153,61 +151,9 @@ def test_what_is_not_an_answer_of_an_agent_is_refused(sent: bytes) -> None:
     assert told.value.fault is HttpFault.GARBAGE
 
 
-pieces = st.binary(max_size=40) | st.sampled_from(
-    [b"HTTP/1.1 200 OK\r\n", b"\r\n\r\n", b"\r\n", b"Content-Length: 3\r\n", b"Transfer-Encoding: chunked\r\n\r\n",
-     b"3\r\nabc\r\n", b"0\r\n\r\n", b"HTTP/1.0 404 \n\n"]
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("bounds", [LENIENT, PLAIN])
-@given(st.lists(pieces, max_size=12))
-def test_any_stream_ends_in_answers_within_bounds_a_refusal_or_a_wait(
-    bounds: AnswerBounds, chunks: list[bytes]
-) -> None:
-    reader = AnswerReader(bounds)
-    try:
-        answers = [*(reader.feed(chunk) for chunk in chunks), reader.hang_up()]
-    except HttpError:
-        return
-    assert all(len(each.body) <= BODY for each in answers if each is not None)
-
-
 # h11 as the judge of our HTTP: what it writes is read alike, and what the strict readers take it takes alike.
-LARGE = AnswerBounds(body=64 * 1024)
 LARGE_PLAIN = AnswerBounds(body=64 * 1024, head=8 * 1024, plain=True)
 QUESTION = h11.Request(method="GET", target="/x", headers=[("Host", "h")])
-
-tokens = st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=8).map(lambda name: f"x-{name}")
-values = st.text("abc xyz;,=\"'", max_size=12).map(str.strip)
-
-
-def served(status: int, headers: list[tuple[str, str]], body: bytes, framing: str, cuts: list[int]) -> bytes:
-    """An answer as h11's server writes it."""
-    server = h11.Connection(h11.SERVER)
-    server.receive_data(b"GET /x HTTP/1.%d\r\nHost: h\r\n\r\n" % (framing != "close"))
-    assert isinstance(server.next_event(), h11.Request)
-    length = [("Content-Length", str(len(body)))] if framing == "length" else []
-    written = server.send(h11.Response(status_code=status, headers=[*headers, *length]))
-    assert written is not None
-    edges = sorted({0, len(body), *(min(cut, len(body)) for cut in cuts)})
-    for start, end in pairwise(edges):
-        written += server.send(h11.Data(data=body[start:end])) or b""
-    return written + (server.send(h11.EndOfMessage()) or b"")
-
-
-@given(
-    st.sampled_from([200, 202, 400, 401, 503]), st.lists(st.tuples(tokens, values), max_size=5),
-    st.binary(max_size=300), st.sampled_from(["length", "chunked", "close"]), st.lists(st.integers(0, 300), max_size=5),
-)  # fmt: skip
-def test_what_h11_writes_is_read_alike(
-    status: int, headers: list[tuple[str, str]], body: bytes, framing: str, cuts: list[int]
-) -> None:
-    sent = served(status, headers, body, framing, cuts)
-    reader = AnswerReader(LARGE)
-    answer = reader.feed(sent) or reader.hang_up()
-    assert (answer.status, answer.body, answer.cut) == (status, body, False)
-    assert answer.closes == (framing == "close")
-    assert {name: answer.headers[name] for name, _ in reversed(headers)} == dict(reversed(headers))
 
 
 def judged_answer(data: bytes) -> tuple[int, bytes] | None:

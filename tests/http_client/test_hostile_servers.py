@@ -18,11 +18,10 @@ from typing import Any
 import pytest
 import trustme
 
-from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
+from agent.lib.http_answers import HttpError, HttpFault
 from agent.lib.http_link import HttpRequest
+from tests.http_client.conftest import LENIENT, PLAIN
 
-LENIENT = AnswerBounds(body=64 * 1024)
-PLAIN = AnswerBounds(body=64 * 1024, head=8 * 1024, plain=True)
 TIME = 0.25
 """Seconds that an exchange may take here."""
 

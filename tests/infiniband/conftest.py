@@ -28,7 +28,7 @@ def unpack_archive(archive: Path, root: Path, only: Collection[str] = ()) -> Pat
     `only` names the InfiniBand devices to make, when not all are wanted.
     """
     directory: Path | None = root
-    for line in archive.read_text().splitlines():
+    for line in _repeated(archive.read_text()).splitlines():
         if not line or line.startswith("#"):
             continue
         if line.startswith("["):
@@ -44,6 +44,16 @@ def unpack_archive(archive: Path, root: Path, only: Collection[str] = ()) -> Pat
             name, _, value = line.partition(" ")
             (directory / name).write_text(f"{value}\n" if value else "")
     return root
+
+
+def _repeated(text: str) -> str:
+    """Write out what stands between `repeat` and `end`, once for each row of the table it begins with."""
+
+    def written_out(block: re.Match[str]) -> str:
+        names, *rows = (line.split() for line in block["table"].splitlines())
+        return "".join(block["body"].format(**dict(zip(names, row, strict=True))) for row in rows)
+
+    return re.sub(r"^repeat (?P<table>.+?)\n\n(?P<body>.+?)^end$", written_out, text, flags=re.DOTALL | re.MULTILINE)
 
 
 def _wanted(path: str, only: Collection[str]) -> bool:

@@ -15,31 +15,42 @@ from agent.catalogue import metric
 from agent.model import Gap, Instant, Lane, Reading, Reason
 
 BROKEN = (
-    ("vl15_dropped_total", Reason.UNSUPPORTED, "VL15_dropped: Is a directory"),
-    ("port_errors_received_total", Reason.UNSUPPORTED, "port_rcv_errors: contains 'N/A (no PMA)'"),
-    ("port_discards_transmitted_total", Reason.MALFORMED, "port_xmit_discards: is empty"),
-    ("symbol_error_total", Reason.MALFORMED, "symbol_error: contains '-1'"),
-    ("port_transmit_wait_total", Reason.MALFORMED, "port_xmit_wait: contains 'garbage'"),
-    ("port_packets_received_total", Reason.MALFORMED, "port_rcv_packets: contains '18446744073709551616'"),
-    ("rate_bytes_per_second", Reason.MALFORMED, "rate: contains '400 furlongs'"),
-    ("physical_state_id", Reason.MALFORMED, "phys_state: contains '5'"),
+    ("vl15_dropped_total", "counters/VL15_dropped", None, Reason.UNSUPPORTED, "Is a directory"),
+    ("port_errors_received_total", "counters/port_rcv_errors", "N/A (no PMA)", Reason.UNSUPPORTED, "contains 'N/A"),
+    ("port_discards_transmitted_total", "counters/port_xmit_discards", "", Reason.MALFORMED, "is empty"),
+    ("symbol_error_total", "counters/symbol_error", "-1", Reason.MALFORMED, "contains '-1'"),
+    ("port_transmit_wait_total", "counters/port_xmit_wait", "garbage", Reason.MALFORMED, "contains 'garbage'"),
+    ("port_packets_received_total", "counters/port_rcv_packets", str(2**64), Reason.MALFORMED, f"contains '{2**64}'"),
+    ("rate_bytes_per_second", "rate", "400 furlongs", Reason.MALFORMED, "contains '400 furlongs'"),
+    ("physical_state_id", "phys_state", "5", Reason.MALFORMED, "contains '5'"),
 )
+"""Row, its file, what it contains (None: it is a directory), and the reason and words of the gap."""
 
 
-@pytest.mark.parametrize(("row", "reason", "detail"), BROKEN)
-def test_a_file_that_cannot_be_understood_is_a_gap_that_names_it(tree, opened, page, row, reason, detail) -> None:
-    gap = page(opened(tree("broken-port"))).gap(row, "mlx5_0")
-    assert gap.reason is reason
-    assert detail in gap.detail
-    assert "/mlx5_0/ports/1/" in gap.detail
+@pytest.fixture
+def broken(unpack) -> Path:
+    """A node of two adapters, where the files of one are out of order."""
+    sysfs = unpack("dgx-h100", "mlx5_0", "mlx5_3")
+    for _, file, content, *_ in BROKEN:
+        path = sysfs / "class/infiniband/mlx5_0/ports/1" / file
+        if content is None:
+            path.unlink()
+            path.mkdir()
+        else:
+            path.write_text(content)
+    return sysfs
 
 
-def test_broken_files_affect_only_themselves(tree, opened, page) -> None:
-    shown = page(opened(tree("broken-port")))
+def test_a_file_that_cannot_be_understood_is_a_gap_that_names_it_and_affects_only_itself(broken, opened, page) -> None:
+    shown = page(opened(broken))
     assert len(shown.gaps) == len(BROKEN)
-    well = {each.metric for each in shown.readings if each.entity.device == "mlx5_1"}
+    for row, file, _, reason, words in BROKEN:
+        gap = shown.gap(row, "mlx5_0")
+        assert gap.reason is reason
+        assert f"/mlx5_0/ports/1/{file}: {words}" in gap.detail
+    well = {each.metric for each in shown.readings if each.entity.device == "mlx5_3"}
     ill = {each.metric for each in shown.readings if each.entity.device == "mlx5_0"}
-    assert well - ill == {metric(f"coldplate_infiniband_{row}") for row, _, _ in BROKEN}
+    assert well - ill == {metric(f"coldplate_infiniband_{row}") for row, *_ in BROKEN}
 
 
 ERRORS = (

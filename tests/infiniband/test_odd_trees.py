@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,32 +15,11 @@ from agent.backends.infiniband.infiniband_ports import MAX_DEVICES as LOOKED_INT
 from agent.backends.infiniband.infiniband_ports import MAX_PORTS as PORTS
 from agent.backends.infiniband.infiniband_ports import MAX_UNKNOWN_FILES as FILES
 from agent.backends.protocol import AbsentError
-from agent.catalogue.bindings import PortFile
-from agent.catalogue.infiniband import INFO, LINK_DOWN_EVENTS, PHYSICAL_STATE_ID, PORT_UP, RATE, driver_counter
-from agent.model import Backend, Entity, Gap, IbPort, Instant, Lane, Metric, Reading, Reason, Series
+from agent.catalogue.infiniband import PHYSICAL_STATE_ID, PORT_UP, RATE
+from agent.model import Backend, Entity, Gap, Instant, Lane, Metric, Reading, Series
 from tests.fakes.trees import KINDS, OddTree
 
-DEVICES = ("mlx5_0", "mlx5_3", "mlx5_4")
 LANES = (Lane.FAST, Lane.SLOW, Lane.COLD)
-FACTS = ("board_id", "fw_ver", "hca_type")
-
-
-@pytest.fixture
-def odd() -> Iterator[OddTree]:
-    tree = OddTree(0)
-    yield tree
-    tree.release()
-
-
-def files_of(series_metric: Metric, entity: IbPort, root: Path) -> list[Path]:
-    """The files from which a row of a port is made."""
-    device = root / "class/infiniband" / entity.device
-    port = device / "ports" / entity.port
-    if series_metric is INFO:
-        return [*(device / fact for fact in FACTS), port / "link_layer"]
-    if series_metric in (PORT_UP, LINK_DOWN_EVENTS):
-        return [port / "state"]
-    return [port / file.path for file in series_metric.origin if isinstance(file, PortFile)]
 
 
 def everything(
@@ -57,56 +35,6 @@ def everything(
             readings[each.series] = each.value
         gaps |= {(each.metric, each.entity): each for each in sample.gaps}
     return readings, gaps
-
-
-def count_up(root: Path, spoiled: set[Path], number: int) -> None:
-    """Every counter that is well shows another number."""
-    for device in DEVICES:
-        for folder in ("counters", "hw_counters"):
-            path = root / "class/infiniband" / device / "ports/1" / folder
-            if path.is_dir() and not path.is_symlink():
-                for file in path.iterdir():
-                    if file not in spoiled:
-                        file.write_text(f"{number}\n")
-
-
-@pytest.mark.parametrize("known", [True, False], ids=["later", "from the start"])
-@pytest.mark.parametrize("seed", range(4))
-def test_what_is_odd_affects_only_itself_and_the_rest_is_fresh(unpack, opened, seed: int, known: bool) -> None:
-    root = unpack("dgx-h100", *DEVICES)
-    whole, _ = everything(opened(root), 0.0)
-    backend = opened(root)
-    if known:
-        everything(backend, 0.0)
-    tree = OddTree(seed)
-    candidates = sorted(
-        path
-        for device in DEVICES
-        for path in (root / "class/infiniband" / device).rglob("*")
-        if path.name not in ("ports", "1", "device") and "device" not in path.parts
-    )
-    for path in tree.dice.sample(candidates, 8):
-        if not any(parent in tree.spoiled for parent in path.parents):
-            tree.spoil(path)
-    folders = [root / "class/infiniband" / device / "ports/1/counters" for device in DEVICES]
-    tree.hang(tree.dice.choice([each for each in folders if each not in tree.spoiled]) / "made_up")
-    try:
-        for number in (100, 200):
-            count_up(root, set(tree.spoiled), number)
-            readings, gaps = everything(backend, float(number))
-            for series in whole:
-                assert isinstance(series.entity, IbPort)
-                files = files_of(series.metric, series.entity, root)
-                if any(spoiled == file or spoiled in file.parents for spoiled in tree.spoiled for file in files):
-                    continue
-                assert series in readings, f"seed {seed}: {series} is missing: {tree.spoiled}"
-                if series.metric.lane is not Lane.COLD and "counters" in str(files[0]):
-                    scale = next(file.scale for file in series.metric.origin if isinstance(file, PortFile))
-                    assert readings[series] == number * scale
-            hung = [gap for (row, _), gap in gaps.items() if row is driver_counter("counters/made_up")]
-            assert [gap.reason for gap in hung] == [Reason.TIMEOUT]
-    finally:
-        tree.release()
 
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - {"missing"}))

@@ -12,8 +12,6 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agent.backends.infiniband.infiniband_backend import DESCRIPTORS, descriptor_budget
 from agent.backends.topology import OF_GPU, PciDistance, PciPath, TopologyBackend, distance
@@ -115,21 +113,6 @@ def test_an_hca_that_is_not_on_pci_has_no_distance(unpack) -> None:
 
 def test_an_unknown_numa_node_is_not_taken_for_the_same_one() -> None:
     assert distance(PciPath(("pci0000:10", "a"), -1), PciPath(("pci0000:20", "b"), -1)) is PciDistance.SYS
-
-
-places = st.builds(PciPath, st.lists(st.sampled_from("abcd"), min_size=2, max_size=6).map(tuple), st.integers(-1, 1))
-
-
-@given(places, places)
-def test_distance_is_the_same_in_both_directions(one: PciPath, other: PciPath) -> None:
-    assert distance(one, other) is distance(other, one)
-
-
-@given(places)
-def test_nothing_is_nearer_than_a_neighbour_below_the_same_port(place: PciPath) -> None:
-    assert distance(place, place._replace(path=(*place.path[:-1], "neighbour"))) is (
-        PciDistance.PIX if len(place.path) > 2 else PciDistance.PHB
-    )
 
 
 @pytest.fixture

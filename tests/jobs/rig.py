@@ -166,7 +166,10 @@ class Rig:
 # What is known of schedulers: cgroups of their jobs, variables of their processes, and places that are nobody's but a
 # user's.
 UID = "0aaf1f3d-1111-2222-3333-444455556666"
+OTHER_UID = "1bbf1f3d-1111-2222-3333-444455556666"
 HEX = "3f" * 32
+SLURM = "/system.slice/slurmstepd.scope/job_{}/step_0/user/task_0"
+LOGIN = "/user.slice/user-1000.slice/session-3.scope"
 
 GENUINE: list[tuple[str, str, str]] = [
     ("slurm", "/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0", "4711"),

@@ -8,16 +8,13 @@ from hypothesis import strategies as st
 
 from agent.backends.jobs.job_series import JobEnergy
 from agent.model import Gpu
-from tests.jobs.rig import BOOT, Rig
+from tests.jobs.rig import BOOT, HEX, LOGIN, OTHER_UID, SLURM, UID, Rig
 
-UID_A, UID_B = "0aaf1f3d-1111-2222-3333-444455556666", "1bbf1f3d-1111-2222-3333-444455556666"
-HEX = "3f" * 32
 SLURM_V1 = "11:devices:/slurm/uid_1001/job_{job}/step_0\n1:name=systemd:/system.slice/slurmd.service\n"
 SLURM_V2 = "/system.slice/slurmstepd.scope/job_{job}/step_0/user/task_{task}"
 SLURM_PREFIXED = "/system.slice/node7_slurmstepd.scope/job_{job}/step_0/user/task_{task}"
 CONTAINERD = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{uid}.slice/cri-containerd-{hex}.scope"
 CRIO = "/kubepods.slice/kubepods-pod{uid}.slice/crio-{hex}.scope"
-LOGIN = "/user.slice/user-1000.slice/session-3.scope"
 
 SLURM_ENV = {
     "SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "llama", "SLURM_JOB_ACCOUNT": "physics", "SLURM_JOB_PARTITION": "h100",
@@ -61,10 +58,10 @@ def test_a_start_before_the_nodes_or_after_the_process_is_not_believed(rig: Rig,
 
 @pytest.mark.parametrize("shape", [CONTAINERD, CRIO], ids=["containerd", "crio"])
 def test_pods_are_known_by_their_uid_and_host_name_without_the_kubelet(rig: Rig, shape: str) -> None:
-    for gpu, uid in enumerate((UID_A, UID_A, UID_B)):
+    for gpu, uid in enumerate((UID, UID, OTHER_UID)):
         rig.run(gpu, 100 + gpu, shape.format(uid=uid.replace("-", "_"), hex=HEX), {"HOSTNAME": "trainer-0"}, uid=0)
     rig.look()
-    assert rig.jobs() == {("kubernetes", UID_A): ["0", "1"], ("kubernetes", UID_B): ["2"]}
+    assert rig.jobs() == {("kubernetes", UID): ["0", "1"], ("kubernetes", OTHER_UID): ["2"]}
     assert (rig.holder()["name"], rig.holder()["user"]) == ("trainer-0", "")
     assert rig.up("jobs_kubelet") is None
 
@@ -166,7 +163,7 @@ SERVERS = ("nvidia-cuda-mps", "nv-hostengine", "nvidia-persiste", "dcgm-exporter
     ("cgroup", "scheduler"),
     [
         (SLURM_V2.format(job=9, task=0), "slurm"),
-        (CRIO.format(uid=UID_A.replace("-", "_"), hex=HEX), "kubernetes"),
+        (CRIO.format(uid=UID.replace("-", "_"), hex=HEX), "kubernetes"),
         ("/user.slice/user-1000.slice/user@1000.service/app.slice/nvidia-mps.service", "systemd"),
         ("/system.slice/jupyter.service/nvidia-mps.service", "systemd"),
         (LOGIN, "session"),
@@ -195,16 +192,16 @@ def test_a_server_that_is_roots_or_in_a_unit_for_it_belongs_to_no_job(rig: Rig, 
 
 
 def test_a_server_in_a_pod_or_a_login_gives_way_to_what_its_user_runs_there(rig: Rig) -> None:
-    pod = CRIO.format(uid=UID_A.replace("-", "_"), hex=HEX)
+    pod = CRIO.format(uid=UID.replace("-", "_"), hex=HEX)
     rig.proc.process(90, pod, {}, command="nvidia-cuda-mps", uid=0)
     rig.proc.process(91, LOGIN, {}, command="nvidia-cuda-mps", session=91)
-    rig.proc.process(100, CRIO.format(uid=UID_B.replace("-", "_"), hex=HEX), {})
+    rig.proc.process(100, CRIO.format(uid=OTHER_UID.replace("-", "_"), hex=HEX), {})
     rig.proc.process(101, SLURM_V2.format(job=9, task=0), {})
     rig.proc.process(102, SLURM_V2.format(job=9, task=0), {}, uid=1001)
     for gpu, pids in enumerate(((90, 100), (91, 101), (91, 102))):
         rig.put(gpu, *pids)
     rig.look()
-    assert rig.jobs() == {("kubernetes", UID_B): ["0"], ("slurm", "9"): ["1"], ("", ""): ["2"]}
+    assert rig.jobs() == {("kubernetes", OTHER_UID): ["0"], ("slurm", "9"): ["1"], ("", ""): ["2"]}
 
 
 def test_a_process_on_several_gpus_holds_them_all_and_counts_once(rig: Rig) -> None:
@@ -260,7 +257,6 @@ def test_a_known_process_costs_one_read_and_no_other_process_is_looked_at(rig: R
 
 
 # The energy of a job: only what its GPUs used while it had them to itself.
-SLURM = "/system.slice/slurmstepd.scope/job_{}/step_0/user/task_0"
 ENERGY = "coldplate_job_energy_joules_total"
 
 

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from agent.backends.jobs.cgroup import parse_cgroup
 from agent.backends.jobs.job import is_invalid_job_id
-from agent.backends.jobs.process_table import JobResolver
-from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.broker.questions import KEYS
 from tests.jobs.rig import BOOT, GENUINE, HEX, LOGINS, UID, VARIABLES, Rig
 
@@ -307,14 +305,3 @@ def test_no_environment_takes_a_process_from_the_job_that_its_cgroup_names(
     rig.look()
     ((found, shown),) = rig.jobs()
     assert (found, shown.startswith(job)) == (scheduler, True)
-
-
-ENV = st.dictionaries(st.sampled_from(sorted(key.decode() for key in KEYS)), st.text(max_size=30), max_size=8)
-PART = st.sampled_from([path for _, path, _ in GENUINE] + [path for found in DAEMONS.values() for path in found])
-
-
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(prefix=st.sampled_from(HIS_OWN), part=PART, env=ENV)
-def test_nothing_below_a_users_own_cgroup_is_a_schedulers(prefix: str, part: str, env: dict[str, str]) -> None:
-    job = JobResolver(SCHEDULERS).job(parse_cgroup(f"0::{prefix}{part}"), env, "own")
-    assert job is None or job.scheduler == "ray"

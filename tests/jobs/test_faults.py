@@ -8,22 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.backends.jobs.job_files import read_file
-from agent.backends.jobs.process_table import JobResolver, parse_boot, parse_stat, parse_uid
-from agent.backends.jobs.schedulers import SCHEDULERS
-from agent.broker.questions import KEYS
+from agent.backends.jobs.process_table import parse_stat
 from agent.model import Instant, Reason
 from exporters.encoder import Encoder, Format
 from tests.frames import snapshot_of
-from tests.jobs.rig import Rig
+from tests.jobs.rig import LOGIN, SLURM, Rig
 from tests.waiting import wait_until
-
-SLURM = "/system.slice/slurmstepd.scope/job_{}/step_0/user/task_0"
-LOGIN = "/user.slice/user-1000.slice/session-3.scope"
 
 
 def test_a_job_whose_environment_is_hidden_is_known_by_its_cgroup(rig: Rig) -> None:
@@ -161,32 +156,6 @@ def test_a_command_may_hold_anything() -> None:
     tail = b" S 7 8 9 0 -1 " + b"0 " * 13 + b"123 0"
     assert parse_stat(b"5 (a) b (c))" + tail).session == 9
     assert parse_stat(b"5 (\xff\n)" + tail).started == 123
-
-
-PROCFS = st.lists(st.sampled_from([b"Uid:", b"btime", b" ", b"\n", b"1 (x) S", b" 7" * 18, b"9" * 999, b"\xff"]))
-
-
-@given(st.one_of(st.binary(), PROCFS.map(b"".join)))
-@example(b"Uid:\n")
-def test_parsers_of_procfs_raise_nothing_but_value_errors(data: bytes) -> None:
-    for parse in (parse_stat, parse_uid, parse_boot):
-        try:
-            parse(data)
-        except ValueError:
-            continue
-
-
-KEY = st.one_of(st.sampled_from(sorted(KEYS)), st.binary(max_size=8))
-
-
-@given(st.lists(st.tuples(KEY, st.binary(max_size=300)), max_size=8))
-def test_any_environment_is_read_and_gives_short_legible_facts(entries: list[tuple[bytes, bytes]]) -> None:
-    env = JobResolver(SCHEDULERS).known(b"\0".join(key + b"=" + value for key, value in entries))
-    assert set(env) <= {key.decode() for key in KEYS}
-    assert all(text.isprintable() and len(text) <= 200 for text in env.values())
-    for scheduler in SCHEDULERS:
-        job = scheduler.job(env, "")
-        assert job is None or job.id
 
 
 def test_an_endless_environment_is_read_in_part(rig: Rig) -> None:

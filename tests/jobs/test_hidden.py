@@ -18,10 +18,8 @@ from agent.broker.answering import Broker, serve
 from agent.broker.asking import BrokerError
 from agent.model import Reason
 from tests.broker.conftest import IDLE, in_thread, listening
-from tests.jobs.rig import TICKS, Rig
+from tests.jobs.rig import LOGIN, SLURM, TICKS, Rig
 
-SLURM = "/system.slice/slurmstepd.scope/job_{}/step_0/user/task_0"
-LOGIN = "/user.slice/user-1000.slice/session-3.scope"
 LLAMA = {"SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "llama", "SLURM_JOB_ACCOUNT": "science", "SECRET": "xyzzy"}
 
 

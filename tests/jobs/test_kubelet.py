@@ -13,14 +13,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from agent.backends.jobs.pods import PodDevice, ProtobufError, pod_devices
+from agent.backends.jobs.pods import ProtobufError, pod_devices
 from agent.backends.jobs.pods import fields_of as parts
-from tests.jobs.rig import Rig
+from tests.jobs.rig import LOGIN, OTHER_UID, SLURM, UID, Rig
 
-UID_A, UID_B = "0aaf1f3d-1111-2222-3333-444455556666", "1bbf1f3d-1111-2222-3333-444455556666"
 POD_CGROUP = "/kubepods.slice/kubepods-burstable-pod{}.slice/cri-containerd-" + "3f" * 32 + ".scope"
-SLURM = "/system.slice/slurmstepd.scope/job_{}/step_0/user/task_0"
-LOGIN = "/user.slice/user-1000.slice/session-3.scope"
 
 Pod = tuple[str, str, Sequence[tuple[str, str, Sequence[str]]]]
 """Namespace, name, and containers: name, resource, device ids."""
@@ -124,7 +121,7 @@ def test_pods_that_hold_gpus_without_a_process_are_shown(rig: Rig, kubelet: Fake
 
 def test_processes_get_the_name_of_their_pod_and_keep_it(rig: Rig, kubelet: FakeKubelet) -> None:
     kubelet.holds(pod("trainer-0", rig.gpus[0].uuid, rig.gpus[1].uuid))
-    rig.run(0, 100, POD_CGROUP.format(UID_A.replace("-", "_")), None)
+    rig.run(0, 100, POD_CGROUP.format(UID.replace("-", "_")), None)
     rig.look()
     assert rig.jobs() == {("kubernetes", "ml/trainer-0"): ["0", "1"]}
     kubelet.answer = lambda context: context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
@@ -222,8 +219,8 @@ def test_of_two_pods_with_one_device_the_one_that_works_has_it(rig: Rig, kubelet
     """Both are there when the agent starts: which was given the device last is not known."""
     uuid = rig.gpus[0].uuid
     kubelet.holds(pod("first", uuid), pod("second", uuid, rig.gpus[1].uuid))
-    rig.proc.process(100, POD_CGROUP.format(UID_A), None)
-    made_in_order(rig.pod_logs / f"ml_first_{UID_A}", rig.pod_logs / f"ml_second_{UID_B}")
+    rig.proc.process(100, POD_CGROUP.format(UID), None)
+    made_in_order(rig.pod_logs / f"ml_first_{UID}", rig.pod_logs / f"ml_second_{OTHER_UID}")
     rig.put(0, 100)
     rig.look()
     assert rig.jobs() == {("kubernetes", "ml/first"): ["0"], ("kubernetes", "ml/second"): ["1"]}
@@ -231,7 +228,7 @@ def test_of_two_pods_with_one_device_the_one_that_works_has_it(rig: Rig, kubelet
 
 def test_of_two_pods_with_one_device_the_one_that_was_made_later_has_it(rig: Rig, kubelet: FakeKubelet) -> None:
     uuid = rig.gpus[0].uuid
-    made_in_order(rig.pod_logs / f"ml_first_{UID_A}", rig.pod_logs / f"ml_second_{UID_B}")
+    made_in_order(rig.pod_logs / f"ml_first_{UID}", rig.pod_logs / f"ml_second_{OTHER_UID}")
     kubelet.holds(pod("second", uuid), pod("first", uuid))
     rig.look()
     assert rig.jobs() == {("kubernetes", "ml/second"): ["0"]}
@@ -246,7 +243,7 @@ def test_two_pods_with_one_device_stay_if_nothing_shows_which_has_it(rig: Rig, k
 def test_pods_that_share_a_gpu_are_distinguished_by_their_host_names(rig: Rig, kubelet: FakeKubelet) -> None:
     uuid = rig.gpus[0].uuid
     kubelet.holds(pod("a", f"{uuid}::0", resource="nvidia.com/gpu.shared"), pod("b", f"{uuid}::1"))
-    for pid, uid, host in ((100, UID_A, "a"), (101, UID_B, "b")):
+    for pid, uid, host in ((100, UID, "a"), (101, OTHER_UID, "b")):
         rig.run(0, pid, POD_CGROUP.format(uid), {"HOSTNAME": host})
     rig.look()
     assert rig.holder()["shared"] == "true"
@@ -256,32 +253,32 @@ def test_pods_that_share_a_gpu_are_distinguished_by_their_host_names(rig: Rig, k
 def test_pods_that_cannot_be_distinguished_keep_their_uids(rig: Rig, kubelet: FakeKubelet) -> None:
     uuid = rig.gpus[0].uuid
     kubelet.holds(pod("a", f"{uuid}::0"), pod("b", f"{uuid}::1"))
-    rig.run(0, 100, POD_CGROUP.format(UID_A), None)
+    rig.run(0, 100, POD_CGROUP.format(UID), None)
     rig.look()
-    assert list(rig.jobs()) == [("kubernetes", UID_A)]
+    assert list(rig.jobs()) == [("kubernetes", UID)]
 
 
 def test_a_pod_on_gpus_that_it_was_not_given_is_not_called_after_their_owners(rig: Rig, kubelet: FakeKubelet) -> None:
     kubelet.holds(pod("a", rig.gpus[0].uuid), pod("b", rig.gpus[1].uuid, rig.gpus[2].uuid))
-    rig.proc.process(100, POD_CGROUP.format(UID_A), None)
-    rig.proc.process(900, POD_CGROUP.format(UID_B), None)
+    rig.proc.process(100, POD_CGROUP.format(UID), None)
+    rig.proc.process(900, POD_CGROUP.format(OTHER_UID), None)
     rig.put(0, 100)
     for gpu in range(3):
         rig.put(gpu, 900)
     rig.look()
     shared = {(row["gpu"], row["job_id"]) for row in rig.rows("coldplate_gpu_shared_job_info")}
-    assert shared == {("0", "ml/a"), ("0", UID_B)}
-    assert [rig.holder(gpu)["job_id"] for gpu in (1, 2)] == [UID_B, UID_B]
+    assert shared == {("0", "ml/a"), ("0", OTHER_UID)}
+    assert [rig.holder(gpu)["job_id"] for gpu in (1, 2)] == [OTHER_UID, OTHER_UID]
 
 
 def test_two_pods_that_both_seem_to_own_a_gpu_keep_their_uids(rig: Rig, kubelet: FakeKubelet) -> None:
     kubelet.holds(pod("a", rig.gpus[0].uuid))
-    rig.run(0, 100, POD_CGROUP.format(UID_A), None)
+    rig.run(0, 100, POD_CGROUP.format(UID), None)
     rig.look()
     assert rig.holder()["job_id"] == "ml/a"
-    rig.run(0, 900, POD_CGROUP.format(UID_B), None)
+    rig.run(0, 900, POD_CGROUP.format(OTHER_UID), None)
     rig.look()
-    assert {row["job_id"] for row in rig.rows("coldplate_gpu_shared_job_info")} == {UID_A, UID_B}
+    assert {row["job_id"] for row in rig.rows("coldplate_gpu_shared_job_info")} == {UID, OTHER_UID}
 
 
 def test_mig_devices_are_found_by_uuid_and_as_gke_names_them(rig: Rig, kubelet: FakeKubelet) -> None:
@@ -297,7 +294,7 @@ def test_mig_devices_are_found_by_uuid_and_as_gke_names_them(rig: Rig, kubelet: 
 def test_a_process_without_an_instance_is_on_its_own_pods(rig: Rig, kubelet: FakeKubelet) -> None:
     rig.divide(0, slice=7, other=8)
     kubelet.holds(pod("a", "MIG-slice"), pod("b", "MIG-other"))
-    rig.run(0, 100, POD_CGROUP.format(UID_A), {"HOSTNAME": "a"})
+    rig.run(0, 100, POD_CGROUP.format(UID), {"HOSTNAME": "a"})
     rig.look()
     assert {row["mig"]: row["pod"] for row in rig.holders(0)} == {"7": "a", "8": "b"}
     assert rig.value("coldplate_job_processes", job_id="ml/a") == 1
@@ -396,34 +393,6 @@ def test_without_grpcio_the_remedy_is_reported(
     rig.look()
     assert rig.up("jobs_kubelet") == 0
     assert "make install EXTRAS=kubernetes, or pip install '.[kubernetes]'" in caplog.text
-
-
-WORD = st.text(st.characters(blacklist_categories=["Cs"]), max_size=12)
-PODS = st.lists(
-    st.tuples(
-        WORD,
-        WORD,
-        st.lists(
-            st.tuples(
-                WORD, st.sampled_from(["nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "x"]), st.lists(WORD, max_size=3)
-            ),
-            max_size=3,
-        ),
-    ),
-    max_size=4,
-)
-
-
-@given(PODS)
-def test_every_response_is_read_as_it_was_written(pods: list[Pod]) -> None:
-    expected = [
-        PodDevice(namespace, name, container, device)
-        for namespace, name, containers in pods
-        for container, resource, devices in containers
-        if resource != "x"
-        for device in devices
-    ]
-    assert pod_devices(response(*pods)) == expected
 
 
 @given(st.binary(max_size=200))

@@ -16,11 +16,10 @@ from agent.backends.jobs.job_files import read_file
 from agent.backends.jobs.kubelet import Kubelet
 from agent.backends.jobs.pods import PodLogDirectories, parse_directory
 from agent.model import Reason
-from tests.jobs.rig import Rig
+from tests.jobs.rig import OTHER_UID, UID, Rig
 from tests.jobs.test_kubelet import FakeKubelet, kubelet, pod  # noqa: F401 - kubelet is a fixture
 from tests.power.test_sysfs import without_root
 
-UID_A, UID_B = "0aaf1f3d-1111-2222-3333-444455556666", "1bbf1f3d-1111-2222-3333-444455556666"
 STATIC = "712b37831be464ccc2fb1553ef89aa91"
 CGROUPFS = "/kubepods/burstable/pod{}/" + "3f" * 32
 SYSTEMD = "/kubepods.slice/kubepods-burstable-pod{}.slice/cri-containerd-" + "3f" * 32 + ".scope"
@@ -32,8 +31,10 @@ def logs(rig: Rig, *names: str) -> None:
 
 
 def test_a_pod_is_called_by_its_name_without_the_kubelet(rig: Rig) -> None:
-    logs(rig, f"ml_trainer-0_{UID_A}", f"kube-system_proxy-node1.example.com_{STATIC}", f"ml_old_{UID_B}", "lost+found")
-    rig.run(0, 100, SYSTEMD.format(UID_A.replace("-", "_")), {})
+    logs(
+        rig, f"ml_trainer-0_{UID}", f"kube-system_proxy-node1.example.com_{STATIC}", f"ml_old_{OTHER_UID}", "lost+found"
+    )
+    rig.run(0, 100, SYSTEMD.format(UID.replace("-", "_")), {})
     rig.run(1, 101, CGROUPFS.format(STATIC), {})
     rig.look()
     assert rig.jobs() == {
@@ -46,35 +47,35 @@ def test_a_pod_is_called_by_its_name_without_the_kubelet(rig: Rig) -> None:
 
 
 def test_a_new_pod_with_the_name_of_an_old_one_is_the_new_one(rig: Rig) -> None:
-    logs(rig, f"ml_trainer-0_{UID_A}", f"ml_trainer-0_{UID_B}", f"ml_other-0_{STATIC}")
-    rig.run(0, 100, CGROUPFS.format(UID_B), {})
+    logs(rig, f"ml_trainer-0_{UID}", f"ml_trainer-0_{OTHER_UID}", f"ml_other-0_{STATIC}")
+    rig.run(0, 100, CGROUPFS.format(OTHER_UID), {})
     rig.look()
     assert rig.jobs() == {("kubernetes", "ml/trainer-0"): ["0"]}
 
 
 def test_a_pod_whose_directory_comes_later_gets_its_name_then(rig: Rig) -> None:
-    rig.run(0, 100, CGROUPFS.format(UID_A), {})
+    rig.run(0, 100, CGROUPFS.format(UID), {})
     rig.look()
-    assert list(rig.jobs()) == [("kubernetes", UID_A)]
-    logs(rig, f"ml_trainer-0_{UID_A}")
+    assert list(rig.jobs()) == [("kubernetes", UID)]
+    logs(rig, f"ml_trainer-0_{UID}")
     rig.look()
     assert list(rig.jobs()) == [("kubernetes", "ml/trainer-0")]
 
 
 def test_a_known_name_stays_though_the_directory_goes(rig: Rig) -> None:
-    logs(rig, f"ml_trainer-0_{UID_A}")
-    rig.run(0, 100, CGROUPFS.format(UID_A), {})
+    logs(rig, f"ml_trainer-0_{UID}")
+    rig.run(0, 100, CGROUPFS.format(UID), {})
     rig.look()
-    (rig.pod_logs / f"ml_trainer-0_{UID_A}").rmdir()
+    (rig.pod_logs / f"ml_trainer-0_{UID}").rmdir()
     rig.look()
     assert list(rig.jobs()) == [("kubernetes", "ml/trainer-0")]
 
 
 def test_it_is_one_job_with_what_the_kubelet_says(rig: Rig, kubelet: FakeKubelet) -> None:  # noqa: F811
     kubelet.holds(pod("trainer-0", rig.gpus[0].uuid, rig.gpus[1].uuid))
-    logs(rig, f"ml_trainer-0_{UID_A}", f"ml_stranger_{UID_B}")
-    rig.run(0, 100, CGROUPFS.format(UID_A), {})
-    rig.run(0, 900, CGROUPFS.format(UID_B), {})  # on a GPU that it was not given
+    logs(rig, f"ml_trainer-0_{UID}", f"ml_stranger_{OTHER_UID}")
+    rig.run(0, 100, CGROUPFS.format(UID), {})
+    rig.run(0, 900, CGROUPFS.format(OTHER_UID), {})  # on a GPU that it was not given
     rig.look()
     assert rig.jobs()[("kubernetes", "ml/trainer-0")] == ["1"]
     shared = {row["job_id"]: row["container"] for row in rig.rows("coldplate_gpu_shared_job_info")}
@@ -94,9 +95,9 @@ def as_root(path: str, most: int) -> bytes:
 def test_a_directory_that_may_not_be_listed_is_logged_once_with_the_remedy(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    logs(rig, f"ml_trainer-0_{UID_A}")
+    logs(rig, f"ml_trainer-0_{UID}")
     rig.pod_logs.chmod(0)
-    rig.run(0, 100, CGROUPFS.format(UID_A), {})
+    rig.run(0, 100, CGROUPFS.format(UID), {})
     rig.open("kubernetes", read=as_root, kubelet=[])
     with caplog.at_level(logging.INFO, logger="coldplate.jobs"):
         with without_root():
@@ -115,17 +116,7 @@ def test_a_directory_that_does_not_exist_or_is_not_one_is_no_refusal(tmp_path: P
     (tmp_path / "file").touch()
     for path in (tmp_path / "none", tmp_path / "file"):
         found = PodLogDirectories(str(path))
-        assert (found.names({UID_A}), found.refused) == ({}, "")
-
-
-WORD = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="_/\0"), min_size=1, max_size=30)
-
-
-@given(WORD, WORD, WORD)
-def test_every_name_that_a_kubelet_makes_is_parsed(namespace: str, name: str, uid: str) -> None:
-    found = parse_directory(f"{namespace}_{name}_{uid}")
-    assert found is not None
-    assert (found[0], found[1].namespace, found[1].pod) == (uid, namespace, name)
+        assert (found.names({UID}), found.refused) == ({}, "")
 
 
 @given(st.text(max_size=60))

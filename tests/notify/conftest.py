@@ -101,7 +101,6 @@ class Listener:
         self.headers: dict[str, str] = {}
         self.gate = threading.Event()
         self.gate.set()
-        self.hang_up = False
         self.url = ""
         self.port = 0
 
@@ -133,7 +132,6 @@ def _handler(listener: Listener) -> type[BaseHTTPRequestHandler]:
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(text)
-            self.close_connection = listener.hang_up  # without having said so
 
         def log_message(self, *arguments: object) -> None:
             pass

@@ -8,16 +8,13 @@ import os
 import random
 import re
 import struct
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agent.backends.optics import OpticsBackend
 from agent.backends.optics.netlink import connect_netlink, resolve_family
-from agent.backends.protocol import AbsentError
 from agent.model import Instant, Lane, Reason
 from tests.fakes.netlink.redirected import build, redirected
 from tests.optics.conftest import FAMILY, FEC_GET, REPLIES, STATS_GET, Ports, fec, group, refused, u64s
@@ -41,12 +38,6 @@ LIMITS = {
 }
 FIXED = {"Module temperature": f"temperature_celsius {DEVICE}", "Module voltage": f"supply_volts {DEVICE}"}
 UPPER = ("Module temperature", "Laser bias current")
-LISTS = {
-    "laser_tx_bias_current": ("Laser tx bias current", 1e-3),
-    "transmit_avg_optical_power": ("Transmit avg optical power", 1e-3),
-    "rx_power": ("Receiver signal OMA", 1e-3),
-}
-"""Names of what JSON has a list of, by lane, with those of the text."""
 UNITS = {"degrees": 1.0, "V": 1.0, "mA": 1e-3, "mW": 1e-3}
 
 Ask = Callable[..., str]
@@ -75,10 +66,8 @@ def ask(ports: Ports, library: Path, tmp_path: Path) -> Iterator[Ask]:
 
     with redirected(library, tmp_path / "netlink", DEVICE, reply) as preloaded:
 
-        def run(*arguments: str, refuses: str = "") -> str:
+        def run(*arguments: str) -> str:
             done = preloaded.run(program, *arguments)
-            if refuses and refuses in done.stderr:
-                return ""
             assert done.returncode == 0, (arguments, done.stdout, done.stderr)
             return done.stdout
 
@@ -150,23 +139,6 @@ def numbers_in(text: str) -> dict[str, float]:
     }
 
 
-def numbers_in_json(text: str) -> dict[str, float]:
-    """The same of its JSON, in which a name may be there twice: once with a value, and once with its limits."""
-    found: dict[str, float] = {}
-    for name, content in json.loads(text, object_pairs_hook=list)[0]:
-        key, unit = LISTS.get(name) or (name.replace("_", " ").capitalize(), 1.0 if name.startswith("module") else 1e-3)
-        parts = dict(content) if isinstance(content, list) and content and isinstance(content[0], tuple) else {}
-        values = parts.get("values", content)
-        if name in LISTS:
-            found |= {f"{key} (Channel {place})": value * unit for place, value in enumerate(values, 1)}
-        elif parts:
-            found |= {f"{key} {limit.replace('_', ' ')}": value * unit for limit, value in parts.items()
-                      if limit.endswith("threshold")}  # fmt: skip
-        elif key in FIXED:
-            found[key] = content
-    return found
-
-
 def ours_of(key: str) -> str | None:
     """Our name of what ethtool calls `key`; None for what is not shown, like the limits on the other side."""
     if key in FIXED:
@@ -198,10 +170,7 @@ def test_a_module_shows_what_ethtool_shows_of_it(
     for number in range(6):
         plug(ports, scattered(make(b"SN%d" % number), rng))
         shown, text = ports.modules(), ask("-m", DEVICE)
-        every = 2 + 3 * lanes + 2 * len(LIMITS)
-        assert compared(shown, numbers_in(text)) == every
-        if in_json := ask("--json", "-m", DEVICE, refuses="bad command line"):  # before 6.14 there is none of modules
-            assert compared(shown, numbers_in_json(in_json)) == every
+        assert compared(shown, numbers_in(text)) == 2 + 3 * lanes + 2 * len(LIMITS)
         info = next(key for key in shown if key.startswith("info"))
         for what in ("name", "PN", "SN"):
             said = re.search(rf"(?m)^\s*Vendor {what}\s*: (.*)$", text)
@@ -225,52 +194,6 @@ def test_a_cable_has_a_name_and_no_light_in_either(ports: Ports, ask: Ask, make:
     assert "COLDPLATE OPTICS" in text
     assert not [key for key in numbers_in(text) if "Channel" in key]
     assert not [key for key in shown if "power" in key or "bias" in key]
-
-
-def statistics_of(fec_told: dict[str, Any], told: dict[str, Any]) -> dict[str, float]:
-    """What `--show-fec` and `-S` say of a port, by our names."""
-    counted = fec_told.get("statistics", {})
-    found = {f"fec_{ours}_total": counted.get(name, {}).get("total") for name, ours in COUNTERS.items()}
-    found["symbol_errors_total"] = told.get("eth-phy", {}).get("SymbolErrorDuringCarrier")
-    found["fcs_errors_total"] = told.get("eth-mac", {}).get("FrameCheckSequenceErrors")
-    return {name: float(count) for name, count in found.items() if count is not None}
-
-
-def test_the_ports_of_this_machine_show_what_ethtool_shows_of_them() -> None:
-    """Whatever their drivers offer; a counter may go on in between."""
-    program = need("ethtool", left_out=LEFT_OUT)
-    backend = OpticsBackend()
-
-    def read() -> dict[tuple[str, str], float]:
-        sample = backend.read(Lane.SLOW, Instant(1.0, 1e9))
-        named = {(each.labels[0][1], each.metric.name): each.value for each in sample.readings if len(each.labels) == 1}
-        return {(port, name.removeprefix("coldplate_ethernet_")): value for (port, name), value in named.items()}
-
-    def say(*arguments: str) -> dict[str, Any]:
-        done = subprocess.run([program, "--json", *arguments], capture_output=True, text=True, timeout=60, check=False)
-        told = json.loads(done.stdout) if done.returncode == 0 else []
-        return told[0] if told else {}
-
-    try:
-        before = read()
-        ports = sorted(os.listdir("/sys/class/net"))
-        told = {
-            (port, name): count
-            for port in ports
-            if os.path.exists(f"/sys/class/net/{port}/device")
-            for name, count in statistics_of(
-                say("-I", "--show-fec", port), say("-S", port, "--groups", "eth-phy", "eth-mac")
-            ).items()
-        }
-        after = read()
-    except AbsentError as absent:
-        pytest.skip(str(absent))
-    finally:
-        backend.close()
-    names = {*(f"fec_{ours}_total" for ours in COUNTERS.values()), "symbol_errors_total", "fcs_errors_total"}
-    counted = {key for key in before if key[1] in names}
-    assert counted == set(told)
-    assert all(before[key] <= count <= after[key] for key, count in told.items())
 
 
 # This machine's own kernel: whatever it offers, it is understood.

@@ -94,7 +94,6 @@ class Controller:
         self.login: str | None = None
         self.asked: list[str] = []
         self.connections = 0
-        self.drop_after: int | None = None
         self.break_off: bytes | None = None
         """Said instead of the next answer, before it hangs up; of each one where it is `broken_for_good`."""
         self.broken_for_good = False
@@ -133,7 +132,6 @@ class Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         super().setup()
         self.server.controller.connections += 1
-        self.answered = 0
 
     def do_GET(self) -> None:
         controller = self.server.controller
@@ -155,9 +153,6 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-        self.answered += 1
-        if controller.drop_after is not None and self.answered >= controller.drop_after:
-            self.close_connection = True  # without a word, as a server does with an idle connection
 
     def log_message(self, format: str, *args: object) -> None:
         pass

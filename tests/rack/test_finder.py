@@ -9,15 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agent.config.reading import parse
 from agent.config.schema import ConfigError
 from agent.lib.textfile import PEERS
 from agent.rack.finder import AGAIN_SECONDS, ASK_SECONDS, MOST, FileEntry, Finder, HostEntry, parse_entry
 from agent.rack.peer_messages import Access
-from agent.rack.poller import QUESTION
 from agent.wiring.peering import load_rack
 from agent.wiring.start_checks import check
 
@@ -68,17 +65,6 @@ def test_an_entry_is_an_address_a_name_or_a_file(text: str, entry: object) -> No
 def test_what_is_invalid_is_refused_with_the_remedy(text: str) -> None:
     with pytest.raises(ValueError, match=r"write host:port"):
         parse_entry(text, Path())
-
-
-@given(st.text(max_size=30))
-def test_any_entry_is_accepted_or_refused(text: str) -> None:
-    try:
-        entry = parse_entry(text, Path())
-    except ValueError:
-        return
-    if isinstance(entry, HostEntry):
-        asked = QUESTION.written(f"{entry.host}:{entry.port}", {})
-        assert asked.count(b"\r\n\r\n") == 1
 
 
 def test_addresses_need_no_name_server(tmp_path: Path) -> None:

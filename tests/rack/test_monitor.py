@@ -346,26 +346,20 @@ def test_peers_that_are_not_found_make_no_rack_of_one(tmp_path: Path, caplog: py
     assert made.values()["nodes_silent"] == 17
 
 
-def test_a_peer_counts_for_no_more_than_its_nameplate_allows(rig: Rig) -> None:
-    rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), nameplate=10_000.0, budget=40_800.0))
-    for told, counted, excess in ((15_000.0, 15_000.0, {}), (1e6, 15_000.0, {NAME: 1})):
-        rig.sample(500.0)
-        rig.later(1.0)
-        rig.answer(told)
-        assert rig.values()["power_watts"] == 500.0 + counted
-        assert rig.values()["peer_up"] == 1
-        assert rows(rig, "peer_failures_total") == excess
-        assert next(each.value for each in rig.watch.foreign(rig.now)) == counted
-
-
-def test_without_a_nameplate_a_node_alone_may_overrun_the_rack(rig: Rig) -> None:
-    rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), budget=40_800.0))
-    for told, counted, excess in ((45_000.0, 45_000.0, {}), (1e6, 81_600.0, {NAME: 1})):
+@pytest.mark.parametrize(
+    ("nameplate", "believed", "most"), [(10_000.0, 15_000.0, 15_000.0), (None, 45_000.0, 81_600.0)]
+)
+def test_a_peer_counts_for_what_its_nameplate_allows_or_without_one_for_an_overrun_of_the_rack(
+    rig: Rig, nameplate: float | None, believed: float, most: float
+) -> None:
+    rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), nameplate=nameplate, budget=40_800.0))
+    for told, counted, excess in ((believed, believed, {}), (1e6, most, {NAME: 1})):
         rig.sample(500.0)
         rig.later(1.0)
         rig.answer(told)
         assert (rig.values()["power_watts"], rig.values()["peer_up"]) == (500.0 + counted, 1)
         assert rows(rig, "peer_failures_total") == excess
+        assert next(each.value for each in rig.watch.foreign(rig.now)) == counted
 
 
 def test_what_is_not_counted_of_this_node_is_counted_as_excess_and_logged_once(rig: Rig, caplog) -> None:

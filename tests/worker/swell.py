@@ -36,7 +36,7 @@ from agent.worker.worker_messages import (
     encode_series,
 )
 from exporters.encoder import Encoder, Format
-from tests.worker.test_supervisor import FakeProcess
+from tests.worker.fake_process import FakeProcess
 
 ROUNDS = 12
 DICE = random.Random(7)
@@ -89,8 +89,8 @@ class Bench:
             elif isinstance(message, ChannelError):
                 self.sampler.take_error(message)
         self.supervisor.step(self.now)
-        snapshot = self.sampler.snapshot(Instant(self.now, 1e9 + self.now), LoopFacts())
-        self.encoder.render(snapshot, Format.TEXT, 0.0)
+        self.snapshot = self.sampler.snapshot(Instant(self.now, 1e9 + self.now), LoopFacts())
+        self.page = self.encoder.render(self.snapshot, Format.TEXT, 0.0)
 
     def hello(self, identities: list[GpuIdentity]) -> None:
         line = encode("hello", "nvml", [encode_identity(each.gpu.uuid, each) for each in identities], [])
