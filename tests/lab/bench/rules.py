@@ -1,7 +1,7 @@
-"""What rules cost: the whole pack on an 8-GPU, 8-port node with an hour of history, beside one sample of that node.
+"""What rules cost on an 8-GPU, 8-port node with an hour of history, beside one sample of that node.
 
-A synthetic node is played for more than an hour, faster than time, so that every window is as full as it
-gets. `python -m tests.lab.bench.rules` measures, in a process of its own; `whole_pack` starts it.
+These are the rules that an agent evaluates by default where no rack is configured. A synthetic node is played for
+more than an hour, faster than time, so that every window is as full as it gets. `python -m tests.lab.bench.rules` measures, in a process of its own; `whole_pack` starts it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 from statistics import median
 
 from tests.lab.bench.report import CannotRunError, Line, Section, at_most, count, mebibytes, milliseconds
@@ -47,9 +48,10 @@ def whole_pack(rig: Rig) -> Section:
 
 def main(history: int, repeats: int) -> int:
     from agent.backends.synthetic import load_scenario
+    from alerts.packs import ADVICE, is_about_racks
     from tests.lab.score.play import Play, load_pack
 
-    pack = load_pack()
+    pack = [file for file in load_pack() if Path(file.path).stem != ADVICE and not is_about_racks(file.path)]
     play = Play(load_scenario(SCENARIO), pack).until(history)
     samples, rounds = [], []
     for _ in range(60):
