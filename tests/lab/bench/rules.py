@@ -1,7 +1,8 @@
 """What rules cost on an 8-GPU, 8-port node with an hour of history, beside one sample of that node.
 
 These are the rules that an agent evaluates by default where no rack is configured. A synthetic node is played for
-more than an hour, faster than time, so that every window is as full as it gets. `python -m tests.lab.bench.rules` measures, in a process of its own; `whole_pack` starts it.
+more than an hour, faster than time, so that every window is as full as it gets. `python -m tests.lab.bench.rules`
+measures, in a process of its own; `whole_pack` starts it.
 """
 
 from __future__ import annotations
