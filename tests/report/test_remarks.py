@@ -31,20 +31,22 @@ def said_of(run: RecordedRun) -> dict[str, Observation]:
 
 
 @pytest.mark.parametrize(
-    ("name", "seconds", "kinds", "gpus"),
+    ("name", "begins", "ends", "kinds", "gpus"),
     [
-        ("healthy-training", 120, {"compute-bound", "power-capped"}, None),
-        ("straggler", 1020, {"uneven-work", "compute-bound", "power-capped"}, ("5",)),
-        ("checkpoint-stall", 480, {"waiting-for-peer"}, ("0",)),
-        ("slow-gpu", 300, {"slow-gpu", "compute-bound", "power-capped"}, ("6",)),
-        ("data-starvation", 120, {"waiting-for-data"}, None),
-        ("gpu-lost", 240, {"xid", "silent", "stalled", "power-capped"}, ("3",)),
-        ("nvlink-down", 240, {"xid", "nvlink-down", "nvlink-errors", "compute-bound", "power-capped"}, ("2",)),
-        ("idle", 90, set(), None),
+        ("healthy-training", 0, 120, {"compute-bound", "power-capped"}, None),
+        ("straggler", 600, 840, {"uneven-work", "compute-bound", "power-capped"}, ("5",)),
+        ("checkpoint-stall", 100, 300, {"waiting-for-peer"}, ("0",)),
+        ("slow-gpu", 90, 240, {"slow-gpu", "compute-bound", "power-capped"}, ("6",)),
+        ("data-starvation", 0, 120, {"waiting-for-data"}, None),
+        ("gpu-lost", 30, 180, {"xid", "silent", "stalled", "power-capped"}, ("3",)),
+        ("nvlink-down", 50, 180, {"xid", "nvlink-down", "nvlink-errors", "compute-bound", "power-capped"}, ("2",)),
+        ("idle", 0, 90, set(), None),
     ],
 )
-def test_a_scenario_is_named(tmp_path: Path, name: str, seconds: int, kinds: set[str], gpus: tuple[str, ...]) -> None:
-    with Recording(record(tmp_path / "run", played(name, seconds, judged=False))) as recording:
+def test_a_scenario_is_named(
+    tmp_path: Path, name: str, begins: int, ends: int, kinds: set[str], gpus: tuple[str, ...]
+) -> None:
+    with Recording(record(tmp_path / "run", played(name, ends, begins=begins, judged=False))) as recording:
         found = all_observations(read_run([recording]))
     assert {remark.kind for remark in found} == kinds
     if gpus is not None:
