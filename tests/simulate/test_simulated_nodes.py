@@ -274,12 +274,6 @@ def test_the_log_says_how_many_nodes_are_made() -> None:
     assert lines[0].endswith("nodes=3") and lines[3].startswith("serving nodes=3")
 
 
-def test_it_ends_after_its_duration() -> None:
-    words = command("--nodes", 1, "--web.listen-address", "127.0.0.1:0", "--duration", "1s", "--log.level", "error")
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
 def test_an_address_in_use_is_one_line(tmp_path: Path) -> None:
     port = free_port()
     with site(tmp_path, port, "--nodes", 1):
