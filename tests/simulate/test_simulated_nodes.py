@@ -277,8 +277,6 @@ def test_the_log_says_how_many_nodes_are_made() -> None:
 def test_an_address_in_use_is_one_line(tmp_path: Path) -> None:
     port = free_port()
     with site(tmp_path, port, "--nodes", 1):
-        words = command("--nodes", 1, "--web.listen-address", f"127.0.0.1:{port}")
-        second = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert second.returncode == 2
-    assert second.stderr.count("\n") == 1
-    assert f"cannot listen on 127.0.0.1:{port}" in second.stderr
+        second = warm.command(["simulate", "--nodes", "1", "--web.listen-address", f"127.0.0.1:{port}"])
+    assert (second.status, second.error.count(b"\n")) == (2, 1)
+    assert f"cannot listen on 127.0.0.1:{port}" in second.error.decode()
