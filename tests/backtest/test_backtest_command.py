@@ -76,13 +76,13 @@ def test_as_json(tmp_path: Path, hot: Path, capsys: pytest.CaptureFixture[str]) 
 
 def test_without_rules_it_plays_the_configured_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And tells how they differ from the pack as it is shipped."""
-    recording = recorded(tmp_path, "driver-hang", 200)
+    recording = recorded(tmp_path, "driver-hang", 150)
     configuration = tmp_path / "coldplate.yaml"
     configuration.write_text("rules: {override: {GpuLost: {for: 1m}}}\n")
     assert backtest(recording, "--config.file", configuration, "--against", "builtin", "--json") == 0
     found = document(capsys)
     fired = {each["alert"] for each in found["alerts"] if each["fired_at"]}
-    assert fired == {dict(each.labels)["alertname"] for each in lived("driver-hang", 200)[1]}
+    assert fired == {dict(each.labels)["alertname"] for each in lived("driver-hang", 150)[1]}
     (lost,) = found["against"]["differences"]
     assert lost["with_these_rules"]["alert"] == "GpuLost"
     assert lost["fires_later_seconds"] > 0
@@ -201,7 +201,7 @@ def spans(snapshots: Iterable[Snapshot], version: Ruleset, period: float = 1.0) 
 
 @pytest.mark.parametrize(
     ("scenario", "seconds"),
-    [pytest.param("checkpoint-stall", 350, marks=pytest.mark.release), ("ib-flap", 260), ("driver-hang", 100)],
+    [pytest.param("checkpoint-stall", 350, marks=pytest.mark.release), ("ib-flap", 260), ("driver-hang", 150)],
 )
 def test_a_recording_has_the_alerts_that_there_were_at_the_times_that_they_had(
     tmp_path: Path, scenario: str, seconds: int

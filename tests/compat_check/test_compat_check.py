@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,47 @@ def test_a_query_is_as_good_as_its_worst_metric_but_an_or_needs_one_side() -> No
     assert verdict("up == 0").found
     assert verdict('{__name__=~"DCGM_FI_.*"}').found
     assert not verdict('{__name__=~"nothing_.*"}').found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'm{instance=~"$instance", gpu=~"$gpu"}',
+        "rate(m[$__rate_interval])",
+        "rate(m[${__rate_interval}])",
+        "increase(m[$__range])",
+        "m * $factor",
+        "sum by ($by) (m)",
+        "sum by (${by:csv}) (m{gpu='[[b]]'})",
+        "avg_over_time(m[$window:$__interval])",
+        "rate(m[5m] offset $offset)",
+        "topk($n, m)",
+        'm{gpu=~"${b:regex}"}',
+        "topk by (gpu) ([[n]], m)",
+        "histogram_quantile($q, m)",
+        "quantile(${q}, m)",
+        "m offset $offset",
+        'sum by (host) (label_replace(m, "host", "$1", "instance", "(.*):.*"))',
+        'count_values("version", m)',
+    ],
+)
+def test_a_metric_is_found_whatever_grafana_fills_in_around_it(text: str) -> None:
+    found = verdict(re.sub(r"\bm\b", "coldplate_gpu_xids_total", text))
+    assert "coldplate_gpu_xids_total" in {each.name for each in found.metrics}
+    assert (found.found, found.remarks, found.unread) == (True, (), "")
+
+
+@pytest.mark.parametrize("text", ["$metric", "node_${what}_total", '{__name__=~"$m"}', "[[metric]]{a='b'}"])
+def test_a_name_that_grafana_fills_in_is_open(text: str) -> None:
+    assert verdict(text).open
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "   ", "sum(", "((((", "\ud800", "x" * 70_000, "5 +", "rate(m) keep_metric_names", "m default 0", "info(m)"],
+)
+def test_what_rules_do_not_support_is_unread(text: str) -> None:
+    assert verdict(text).unread
 
 
 def test_labels_that_are_not_there_are_told_with_those_that_are() -> None:

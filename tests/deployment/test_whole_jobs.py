@@ -212,8 +212,7 @@ def test_traffic_that_the_other_rails_carry_is_not_missing(tmp_path: Path) -> No
     check_alerts(tmp_path, ports_pages(nodes, 28), 30, [(810, EVER, [])])
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_adaptive_routing_makes_no_rail_slow(seed: int, tmp_path: Path) -> None:
-    chance = random.Random(seed)
+def test_adaptive_routing_makes_no_rail_slow(tmp_path: Path) -> None:
+    chance = random.Random(0)
     nodes = [[chance.uniform(0.7, 1.3) for _ in range(8)] for _ in range(16)]
     check_alerts(tmp_path, ports_pages(nodes, 28), 30, [(810, EVER, [])])

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,44 @@ class NodeTree:
             state.chmod(0o700)
 
 
+Spoiled = Callable[[NodeTree], object]
+
+
+def refuse(path: str, mode: int = 0o600) -> Spoiled:
+    """Give a file to root, or at least to nobody else."""
+
+    def spoil(tree: NodeTree) -> None:
+        tree.at(path).chmod(mode)
+        if os.geteuid() == 0:
+            os.chown(tree.at(path), 0, 0)
+
+    return spoil
+
+
+def remove(path: str) -> Spoiled:
+    return lambda tree: tree.remove(path)
+
+
+def put(path: str, text: str) -> Spoiled:
+    return lambda tree: write(tree.at(path), text)
+
+
+def all_of(*spoiled: Spoiled) -> Spoiled:
+    return lambda tree: [each(tree) for each in spoiled]
+
+
+@contextmanager
+def silent_broker(path: Path) -> Iterator[None]:
+    """A broker that is connected to, and says nothing."""
+    here = os.getcwd()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        os.chdir(path.parent)  # the path of a socket may have 107 bytes
+        listener.bind(path.name)
+        os.chdir(here)
+        listener.listen(8)
+        yield
+
+
 @pytest.fixture
 def tree(tmp_path: Path) -> NodeTree:
     return NodeTree(tmp_path / "node")
@@ -163,3 +202,19 @@ def snapshot(
     data = {"sequence": 1, "timestamp": 1.0, "monotonic": 1.0, "age": age, "readings": [build, *readings],
             "reports": [], "gaps": gaps or [], **more}  # fmt: skip
     return json.dumps({"status": "success", "data": data}).encode()
+
+
+Start = Callable[[Answers], str]
+EVERYTHING_SEEN = [
+    *(reading("coldplate_gpu_up", 1, gpu=str(number)) for number in range(8)),
+    *(reading("coldplate_infiniband_port_up", 1, device=f"mlx5_{number}", port="1") for number in range(2)),
+]
+UP = snapshot(*EVERYTHING_SEEN)
+
+
+def answering(tree: NodeTree, server: Start, body: bytes, peer: str = SCRAPER) -> str:
+    """An agent that answers with this snapshot; the configuration in which its port is."""
+    tree.url = server(lambda path: (200, body) if path == "/api/v1/snapshot" else (404, b""))
+    port = int(tree.url.rpartition(":")[2])
+    tree.connections(port, AGENT, peer)
+    return f"web: {{listen: [':{port}']}}\n"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import socket
 import stat
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,25 +18,27 @@ from agent.commands.doctor.checks.serving import peer_of
 from agent.commands.doctor.doctor_finding import DoctorFinding, DoctorVerdict
 from agent.commands.doctor.doctor_node import READ, WRITE, AgentUser, fetch_snapshot, parse_snapshot
 from agent.lib.http_target import HttpTarget
-from tests.doctor.conftest import AGENT, MODULE, SCRAPER, NodeTree, reading, snapshot, write
+from tests.doctor.conftest import (
+    AGENT,
+    EVERYTHING_SEEN,
+    MODULE,
+    SCRAPER,
+    UP,
+    NodeTree,
+    Spoiled,
+    Start,
+    all_of,
+    answering,
+    put,
+    reading,
+    refuse,
+    remove,
+    silent_broker,
+    snapshot,
+    write,
+)  # fmt: skip
 from tests.fakes.trees import OddTree
-from tests.screen.agents import Answers
 from tests.servers import free_ports
-
-Start = Callable[[Answers], str]
-EVERYTHING_SEEN = [
-    *(reading("coldplate_gpu_up", 1, gpu=str(number)) for number in range(8)),
-    *(reading("coldplate_infiniband_port_up", 1, device=f"mlx5_{number}", port="1") for number in range(2)),
-]
-UP = snapshot(*EVERYTHING_SEEN)
-
-
-def answering(tree: NodeTree, server: Start, body: bytes, peer: str = SCRAPER) -> str:
-    """An agent that answers with this snapshot; the configuration in which its port is."""
-    tree.url = server(lambda path: (200, body) if path == "/api/v1/snapshot" else (404, b""))
-    port = int(tree.url.rpartition(":")[2])
-    tree.connections(port, AGENT, peer)
-    return f"web: {{listen: [':{port}']}}\n"
 
 
 def test_a_node_that_is_well_has_nothing_to_mend(tree: NodeTree, server: Start) -> None:
@@ -52,32 +51,6 @@ def test_a_node_that_is_well_has_nothing_to_mend(tree: NodeTree, server: Start) 
         "configuration", "agent", "driver", "devices", "kernel log", "processor energy", "BMC", "processes", "broker",
         "scheduler", "fabric", "clock", "port", "rules", "receivers", "scrapes", "state", "unit", "sandbox",
     ]  # fmt: skip
-
-
-Spoiled = Callable[[NodeTree], object]
-
-
-def refuse(path: str, mode: int = 0o600) -> Spoiled:
-    """Give a file to root, or at least to nobody else."""
-
-    def spoil(tree: NodeTree) -> None:
-        tree.at(path).chmod(mode)
-        if os.geteuid() == 0:
-            os.chown(tree.at(path), 0, 0)
-
-    return spoil
-
-
-def remove(path: str) -> Spoiled:
-    return lambda tree: tree.remove(path)
-
-
-def put(path: str, text: str) -> Spoiled:
-    return lambda tree: write(tree.at(path), text)
-
-
-def all_of(*spoiled: Spoiled) -> Spoiled:
-    return lambda tree: [each(tree) for each in spoiled]
 
 
 @pytest.mark.parametrize(
@@ -298,18 +271,6 @@ def test_every_rule_file_that_cannot_be_loaded_is_named(tree: NodeTree, tmp_path
     told = tree.told("rules", f"web: {{listen: [':1']}}\nrules: {{files: ['{bad}']}}\n")
     assert [each[0] for each in told] == ["FAIL"]
     assert f"{bad}:4: group 'g', rule 1, alert 'A': expr" in told[0][1]
-
-
-@contextlib.contextmanager
-def silent_broker(path: Path) -> Iterator[None]:
-    """A broker that is connected to, and says nothing."""
-    here = os.getcwd()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        os.chdir(path.parent)  # the path of a socket may have 107 bytes
-        listener.bind(path.name)
-        os.chdir(here)
-        listener.listen(8)
-        yield
 
 
 def test_a_check_that_hangs_is_a_finding_and_holds_up_no_other(tree: NodeTree) -> None:

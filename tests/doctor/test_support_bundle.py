@@ -71,7 +71,7 @@ def contents(file: Path) -> dict[str, bytes]:
         return {name.partition("/")[2]: tar.extractfile(name).read() for name in found}
 
 
-def test_everything_is_in_it_and_names_are_not(tmp_path: Path) -> None:
+def test_everything_is_in_it_names_are_not_and_its_recording_can_be_replayed(tmp_path: Path) -> None:
     pages = canned("idle", 100)
     with serving(pages) as place:
         file, ended = bundle(tmp_path, "--url", f"http://{place}")
@@ -90,13 +90,9 @@ def test_everything_is_in_it_and_names_are_not(tmp_path: Path) -> None:
     assert {"coldplate", "python", "kernel", "driver"} == json.loads(files["versions.json"]).keys()
     assert {each["subject"] for each in json.loads(files["doctor.json"])["findings"]} >= {"configuration", "agent"}
     assert b"configuration" in files["doctor.txt"]
-
-
-def test_its_recording_can_be_replayed(tmp_path: Path) -> None:
-    file, _ = bundle(tmp_path)
-    (tmp_path / "r.coldplate").write_bytes(contents(file)["recording.coldplate"])
-    ended = warm.command(["once", "--backend", f"replay:{tmp_path}/r.coldplate"])
-    assert ended.status == 0 and b"coldplate_gpu_up" in ended.output
+    (tmp_path / "r.coldplate").write_bytes(files["recording.coldplate"])
+    replayed = warm.command(["once", "--backend", f"replay:{tmp_path}/r.coldplate"])
+    assert replayed.status == 0 and b"coldplate_gpu_up" in replayed.output
 
 
 def test_a_trace_of_driver_calls_is_in_it_that_a_test_can_play(two_gpus: Path, tmp_path: Path) -> None:

@@ -46,26 +46,28 @@ TEMPLATES = (
 
 
 RULES = {
-    "vector": ("$selector", "$rolled", "$rolled", "$aggregated", "$matched", "$labelled", "$called"),
-    "selector": ("$name", "$name", "$name", '{__name__=~".+"}', '{job=~"c.*", nothing=""}',
-                 '{__name__=~".*_.*", $label=~"$regex"}', '$name{$label!~"$regex"}', '{$label=~".+"}'),
-    "matrix": ("$selector[$width]", "$selector[$width]", "($vector)[$width:$step]"),
-    "rolled": ("$rolling($matrix)", "$rolling($matrix)", "quantile_over_time(0.5, $matrix)",
-               "predict_linear($matrix, 3600)"),
-    "aggregated": ("$reduction by ($labels) ($vector)", "$reduction without ($labels) ($vector)",
-                   "quantile by ($labels) (0.9, $vector)", 'count_values by ($labels) ("v", $vector)',
-                   "topk by ($labels) (5000, $vector)"),
+    "vector": ("<selector>", "<rolled>", "<rolled>", "<aggregated>", "<matched>", "<labelled>", "<called>"),
+    "selector": ("<name>", "<name>", "<name>", '{__name__=~".+"}', '{job=~"c.*", nothing=""}',
+                 '{__name__=~".*_.*", <label>=~"<regex>"}', '<name>{<label>!~"<regex>"}', '{<label>=~".+"}'),
+    "matrix": ("<selector>[<width>]", "<selector>[<width>]", "(<vector>)[<width>:<step>]"),
+    "rolled": ("<rolling>(<matrix>)", "<rolling>(<matrix>)", "quantile_over_time(0.5, <matrix>)",
+               "predict_linear(<matrix>, 3600)"),
+    "aggregated": ("<reduction> by (<labels>) (<vector>)", "<reduction> without (<labels>) (<vector>)",
+                   "quantile by (<labels>) (0.9, <vector>)", 'count_values by (<labels>) ("v", <vector>)',
+                   "topk by (<labels>) (5000, <vector>)"),
     # Two vectors, also every element of the one with every element of the other.
-    "matched": ("($vector) $operator ($vector)", "($vector) $operator on($labels)$side ($vector)",
-                "($vector) $operator ignoring($labels)$side ($vector)", "($vector) $set on($labels) ($vector)"),
+    "matched": ("(<vector>) <operator> (<vector>)", "(<vector>) <operator> on(<labels>)<side> (<vector>)",
+                "(<vector>) <operator> ignoring(<labels>)<side> (<vector>)",
+                "(<vector>) <set> on(<labels>) (<vector>)"),
     # Labels that grow, and that double again and again.
-    "labelled": ('label_replace($vector, "$label", "$1$1$0-$1", "$label", "$pattern")',
-                 'label_join($vector, "$label", "-", ' + ", ".join(['"$label"'] * 30) + ")",
-                 *("label_join(" * times + "$vector" + ', "kind", "", "kind", "kind", "uuid")' * times
+    "labelled": ('label_replace(<vector>, "<label>", "$1$1$0-$1", "<label>", "<pattern>")',
+                 'label_join(<vector>, "<label>", "-", ' + ", ".join(['"<label>"'] * 30) + ")",
+                 *("label_join(" * times + "<vector>" + ', "kind", "", "kind", "kind", "uuid")' * times
                    for times in (5, 20, 40))),
-    "called": ("histogram_quantile(0.9, $vector)", "clamp($vector, 1, scalar($vector))", "absent($vector)",
-               "timestamp($vector)", "sort_desc($vector)", "-($vector)"),
-    "name": (*NAMES, "long"), "label": LABELS, "labels": ("", "$label", "$label, $label", "$label, $label, $label"),
+    "called": ("histogram_quantile(0.9, <vector>)", "clamp(<vector>, 1, scalar(<vector>))", "absent(<vector>)",
+               "timestamp(<vector>)", "sort_desc(<vector>)", "-(<vector>)"),
+    "name": (*NAMES, "long"), "label": LABELS,
+    "labels": ("", "<label>", "<label>, <label>", "<label>, <label>, <label>"),
     "width": ("1m", "5m", "1h", "1h", "2d", "100y", "1ms"), "step": ("1ms", "1s", "10s", "7m", "1ms"),
     "operator": ("+", "*", ">", "== bool", "^"), "side": ("", " group_left", " group_right(le)"),
     "set": ("or", "and", "unless"), "pattern": ("(.*)", "(.)(.*)", "(a+)+b"),
@@ -75,7 +77,7 @@ RULES = {
                 "present_over_time", "stdvar_over_time", "min_over_time"),
     "regex": ("(([0-9a-zA-Z-])+)+!", "(a+)+b", ".*.*.*.*!", "(GPU-|[0-9a-f]|-)*x", ".{0,900}!", "[^b]*b[^b]*c",
               "(?i)gpu.*", ".+", "GPU-0000.*", "(1|2|3)+"),
-    "given": ("$selector", 'power_watts{gpu="3"}', 'power_watts{link="0"}', "$rolled", "$matched", "$labelled"),
+    "given": ("<selector>", 'power_watts{gpu="3"}', 'power_watts{link="0"}', "<rolled>", "<matched>", "<labelled>"),
 }  # fmt: skip
 
 
@@ -134,12 +136,12 @@ class Nasty(Grammar):
     """Makes rules."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__(RULES, ("vector", "matrix"), seed)
+        super().__init__(RULES, random.Random(seed))
 
     def rule(self) -> dict[str, Any]:
         """A rule as a file has it, and one that can be loaded."""
         while True:
-            rule = self._alert() if self.dice.random() < 0.3 else {"record": "r", "expr": self.say("vector", 3)}
+            rule = self._alert() if self.dice.random() < 0.3 else {"record": "r", "expr": self.say("vector", 8)}
             with suppress(rulefile.RuleFileError):
                 grouped(rule)
                 return rule
@@ -147,7 +149,7 @@ class Nasty(Grammar):
     def _alert(self) -> dict[str, Any]:
         texts = {f"t{number}": self.dice.choice(TEMPLATES) for number in range(self.dice.randrange(1, 4))}
         labels = {"long": self.dice.choice(TEMPLATES)} if self.dice.random() < 0.3 else {}
-        return {"alert": "A", "expr": self.say("given", 1), "labels": labels, "annotations": texts}
+        return {"alert": "A", "expr": self.say("given", 2), "labels": labels, "annotations": texts}
 
 
 class Looks:

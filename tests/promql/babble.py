@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
+import random
+
 from tests.grammar import Grammar, merged
 
 _COMMON = {
-    "query": ("$vector", "$vector", "$vector", "$scalar", "$matrix", "$string"),
-    "vector": ("$selector", "$selector", "$aggregation", "$call", "$operation", "( $vector )", "$sign $vector"),
-    "scalar": ("$number", "$scalar $arithmetic $scalar", "$scalar $comparison bool $scalar", "scalar( $vector )",
-               "$sign $scalar", "( $scalar )", "time()", "pi ( )"),
-    "matrix": ("$range", "$range", "$vector [$span : $span ] $modifiers", "$vector [$span : ] $modifiers"),
-    "range": ("$series [$span ] $modifiers",),
-    "selector": ("$series $modifiers",),
-    "series": ("$metric", "$metric", "$metric { }", "$metric { $matchers }", "$metric { $matchers , }",
-               "$metric { $matchers }", "{ $matchers }"),
-    "matchers": ("$matcher", "$matcher", "$matcher , $matcher", "$matcher , $matcher , $matcher"),
-    "matcher": ("$label $equality $string",),
-    "modifiers": ("", "", "", "", "offset $offset", "@ $instant", "offset $offset @ $instant"),
-    "aggregation": ("$reduction $grouping ( $vector )", "$reduction ( $vector ) $grouping",
-                    "$reduction $grouping ( $vector )", "$choice $grouping ( $scalar , $vector )",
-                    "$choice ( $scalar , $vector ) $grouping", "count_values ( $string , $vector ) $grouping"),
-    "grouping": ("", "$by $names"),
-    "names": ("( )", "( $group )", "( $group , $group )", "( $group , $group , $group )", "( $group , )"),
-    "operation": ("$vector $arithmetic $matching $vector", "$vector $comparison $matching $vector",
-                  "$vector $comparison bool $matching $vector", "$scalar $arithmetic $vector",
-                  "$vector $comparison bool $scalar", "$vector $set $on $vector", "$vector $set $on $vector"),
-    "matching": ("", "", "$on", "$on $side", "$on $side $names"),
-    "on": ("on $names", "ignoring $names"),
-    "call": ("$ofvector ( $vector )", "$ofmatrix ( $matrix )", "vector( $scalar )", "round( $vector , $scalar )",
-             "clamp( $vector , $scalar , $scalar )", "quantile_over_time( $scalar , $matrix )",
-             "histogram_quantile( $scalar , $vector )", "predict_linear( $matrix , $scalar )",
-             'label_replace( $vector ,"x","$1","a","(.*)")', 'label_join( $vector ,"x","-" ,"a" ,"b" )',
-             'label_join( $vector ,"x","-" )', "$date ( )", "$date ( $vector )"),
+    "query": ("<vector>", "<vector>", "<vector>", "<scalar>", "<matrix>", "<string>"),
+    "vector": ("<selector>", "<selector>", "<aggregation>", "<call>", "<operation>", "( <vector> )", "<sign> <vector>"),
+    "scalar": ("<number>", "<scalar> <arithmetic> <scalar>", "<scalar> <comparison> bool <scalar>",
+               "scalar( <vector> )", "<sign> <scalar>", "( <scalar> )", "time()", "pi ( )"),
+    "matrix": ("<range>", "<range>", "<vector> [<span> : <span> ] <modifiers>", "<vector> [<span> : ] <modifiers>"),
+    "range": ("<series> [<span> ] <modifiers>",),
+    "selector": ("<series> <modifiers>",),
+    "series": ("<metric>", "<metric>", "<metric> { }", "<metric> { <matchers> }", "<metric> { <matchers> , }",
+               "<metric> { <matchers> }", "{ <matchers> }"),
+    "matchers": ("<matcher>", "<matcher>", "<matcher> , <matcher>", "<matcher> , <matcher> , <matcher>"),
+    "matcher": ("<label> <equality> <string>",),
+    "modifiers": ("", "", "", "", "offset <offset>", "@ <instant>", "offset <offset> @ <instant>"),
+    "aggregation": ("<reduction> <grouping> ( <vector> )", "<reduction> ( <vector> ) <grouping>",
+                    "<reduction> <grouping> ( <vector> )", "<choice> <grouping> ( <scalar> , <vector> )",
+                    "<choice> ( <scalar> , <vector> ) <grouping>", "count_values ( <string> , <vector> ) <grouping>"),
+    "grouping": ("", "<by> <names>"),
+    "names": ("( )", "( <group> )", "( <group> , <group> )", "( <group> , <group> , <group> )", "( <group> , )"),
+    "operation": ("<vector> <arithmetic> <matching> <vector>", "<vector> <comparison> <matching> <vector>",
+                  "<vector> <comparison> bool <matching> <vector>", "<scalar> <arithmetic> <vector>",
+                  "<vector> <comparison> bool <scalar>", *("<vector> <set> <on> <vector>",) * 2),
+    "matching": ("", "", "<on>", "<on> <side>", "<on> <side> <names>"),
+    "on": ("on <names>", "ignoring <names>"),
+    "call": ("<ofvector> ( <vector> )", "<ofmatrix> ( <matrix> )", "vector( <scalar> )", "round( <vector> , <scalar> )",
+             "clamp( <vector> , <scalar> , <scalar> )", "quantile_over_time( <scalar> , <matrix> )",
+             "histogram_quantile( <scalar> , <vector> )", "predict_linear( <matrix> , <scalar> )",
+             'label_replace( <vector> ,"x","$1","a","(.*)")', 'label_join( <vector> ,"x","-" ,"a" ,"b" )',
+             'label_join( <vector> ,"x","-" )', "<date> ( )", "<date> ( <vector> )"),
     "side": ("group_left", "group_right"), "by": ("by", "without", "BY"), "sign": ("+", "-"),
     "choice": ("topk", "bottomk", "quantile"), "set": ("and", "or", "unless"), "date": ("hour", "month", "year"),
     "equality": ("=", "!=", "=~", "!~"), "comparison": ("==", "!=", "<", ">", "<=", ">="),
@@ -59,7 +61,7 @@ _NEWER = {
     "span": ("300", "0.5", "1e2", "0x1F", "+5m", "--5m", " 1_000"),
     "offset": ("300", "-0.5", "0", "--5m", "+5m", "-+5m"),
     "instant": ("5m", "-1h", "1_0"),
-    "series": ("{ $matchers , $quoted }", "{ $quoted }"),
+    "series": ("{ <matchers> , <quoted> }", "{ <quoted> }"),
     "quoted": ('"metric.name"', "'x y'", "`é`", '"m"'),
     "label": ('"label.name"', "'a b'", '""', "`é`"),
     "group": ('"label.name"', "'x y'", "a:b"),
@@ -74,11 +76,11 @@ class Babbler(Grammar):
     """Says queries. With `newer` it also says what Prometheus 2.42 does not know and 3.5 does."""
 
     def __init__(self, seed: int, *, newer: bool) -> None:
-        super().__init__(merged(_COMMON, _NEWER) if newer else _COMMON, ("vector", "scalar", "matrix"), seed)
+        super().__init__(merged(_COMMON, _NEWER) if newer else _COMMON, random.Random(seed))
 
     def query(self) -> str:
         """A query, mostly well formed and of the right types."""
-        return self.say("query", self.dice.choice((1, 2, 3, 4, 6)))
+        return self.say("query", self.dice.choice((2, 4, 6, 8, 12)))
 
     def damaged(self) -> str:
         """A query with a few places changed."""

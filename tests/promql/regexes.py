@@ -55,22 +55,22 @@ _OPEN_QUOTE = re.compile(r"(?<!\\)(?:\\\\)*\\Q(?:(?!\\E).)*\Z")
 
 
 _USUAL = {
-    "alternatives": ("$sequence", "$sequence", "$sequence", "$sequence|$sequence", "$sequence|$sequence|$sequence"),
-    "sequence": ("", *("$repeated" * count for count in (1, 1, 2, 2, 3, 4))),
-    "repeated": ("$atom", "$atom", "$atom$repeat"),
-    "atom": (*("$letter", "$group") * 6, ".", ".", "$escape", "$escape", "$set", "$set", "$set", "$edge", "$flag",
-             "$quoted"),
+    "alternatives": (*("<sequence>",) * 3, "<sequence>|<sequence>", "<sequence>|<sequence>|<sequence>"),
+    "sequence": ("", *("<repeated>" * count for count in (1, 1, 2, 2, 3, 4))),
+    "repeated": ("<atom>", "<atom>", "<atom><repeat>"),
+    "atom": (*("<letter>", "<group>") * 6, ".", ".", "<escape>", "<escape>", "<set>", "<set>", "<set>", "<edge>",
+             "<flag>", "<quoted>"),
     "letter": tuple("aabbcAB01_-\u00e9\u00c9\u017f\u212a\u4e2d"),
-    "group": ("$letter", "$opening$alternatives)", "$opening$alternatives)", "$mark$alternatives)"),
+    "group": ("<letter>", "<opening><alternatives>)", "<opening><alternatives>)", "<mark><alternatives>)"),
     "mark": ("(?P<n#>",),
     "edge": ("^", "$", r"\b", r"\B", r"\A", r"\z"),
     "quoted": (r"\Qa.b\E", r"\Q[\E", r"\Qa\E", r"\Q\E", r"\Q*\E", r"\Q\\E", r"\Q(?i)\E", r"\Q\u00e9\E", r"\Q$\E"),
-    "set": tuple(shape.replace("{}", items) for items in ("$item", "$item$item", "$item$item$item")
+    "set": tuple(shape.replace("{}", items) for items in ("<item>", "<item><item>", "<item><item><item>")
                  for shape in ("[{}]", "[{}]", "[^{}]", "[]{}]", "[{}-]", "[-{}]", "[^]{}]", "[^-{}]")),
     "escape": _ESCAPES, "item": _SET_ITEMS, "repeat": _REPEATS, "flag": _FLAGS, "opening": _OPENINGS,
-    "shape": [shape.replace("{}", "$words") for shape in _SHAPES],
-    "words": ("$word", "$word|$word", "$word|$word|$word", "$word|$word|$word|$word"),
-    "word": ("", "$plain", "$plain$plain"),
+    "shape": [shape.replace("{}", "<words>") for shape in _SHAPES],
+    "words": ("<word>", "<word>|<word>", "<word>|<word>|<word>", "<word>|<word>|<word>|<word>"),
+    "word": ("", "<plain>", "<plain><plain>"),
     "plain": tuple("abAB0-_"),
 }  # fmt: skip
 _ODD = {"escape": _ODD_ESCAPES, "item": _ODD_SET_ITEMS, "repeat": _ODD_REPEATS, "flag": _ODD_FLAGS,
@@ -81,8 +81,8 @@ class Patterns(Grammar):
     """Makes expressions; with `named` also the groups `(?<n>...)`, which Prometheus 2 does not know."""
 
     def __init__(self, seed: int, *, named: bool = True) -> None:
-        super().__init__({**_USUAL, "mark": ("(?P<n#>", "(?<n#>")} if named else _USUAL, ("group",), seed)
-        self._odd = 0.0
+        usual = {**_USUAL, "mark": ("(?P<n#>", "(?<n#>")} if named else _USUAL
+        super().__init__(usual, random.Random(seed), _ODD)
 
     def one(self) -> str:
         r"""One expression; one in seven has something that may be refused.
@@ -94,12 +94,12 @@ class Patterns(Grammar):
         return made
 
     def _one(self) -> str:
-        self._odd = 0.15 if self.dice.random() < 0.15 else 0.0
+        self.oddness = 0.15 if self.dice.random() < 0.15 else 0.0
         if self.dice.random() < 0.1:  # what is usual in rules: words, beginnings and ends
             return self.say("shape", 0)
         names = count(1)
-        made = re.sub("n#", lambda _: f"n{next(names)}", self.say("alternatives", 3))
-        if self._odd and self.dice.random() < 0.3:  # a bracket too many, or one too few
+        made = re.sub("n#", lambda _: f"n{next(names)}", self.say("alternatives", 19))
+        if self.oddness and self.dice.random() < 0.3:  # a bracket too many, or one too few
             place = self.dice.randrange(len(made) + 1)
             made = made[:place] + self.dice.choice(["(", ")", "[", "]", "\\", "*", "{", ""]) + made[place + 1 :]
         return made
@@ -107,9 +107,6 @@ class Patterns(Grammar):
     def replacement(self) -> str:
         """A text with references to groups."""
         return "".join(self.dice.choices(_REFERENCES, k=self.dice.randrange(6)))
-
-    def choices(self, name: str) -> Sequence[str]:
-        return _ODD[name] if name in _ODD and self.dice.random() < self._odd else super().choices(name)
 
 
 def texts(seed: int, count: int, *, line_breaks: bool = True) -> list[str]:

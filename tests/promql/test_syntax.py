@@ -226,6 +226,7 @@ def is_only_of_3(text: str) -> bool:
         if (
             (kind == "number" and ("_" in written or bracket or moved or re.match("0[xX].*[eE]", written)))
             or (kind == "duration" and (not (bracket or moved) or not written.strip("0mshdwy")))
+            or (kind == "duration" and before == ["", "offset", "-"])  # of a metric with that name
             or (kind in ("+", "-") and (bracket or signs))
             or (kind in ("string", "metric identifier") and labels)
             or (kind == "string" and before[-1] in ("{", ",") and "{" in tokens.kinds)

@@ -16,11 +16,11 @@ from tests.lab.score.play import Play, load_pack
 
 
 @functools.cache
-def played(scenario: str, seconds: int, *, judged: bool = True) -> tuple[Snapshot, ...]:
-    """The first so many snapshots of a scenario, with the series of the shipped rules or of none."""
-    play = Play(load_scenario(scenario), load_pack() if judged else ())
+def played(scenario: str, seconds: int, *, begins: int = 0, judged: bool = True) -> tuple[Snapshot, ...]:
+    """The snapshots of a scenario up to a second, with the series of the shipped rules or of none."""
+    play = Play(load_scenario(scenario), load_pack() if judged else (), begins=begins)
     made = []
-    for _ in range(seconds):
+    for _ in range(begins, seconds):
         made.append(play.sample())
         play.judge(made[-1])
     play.close()

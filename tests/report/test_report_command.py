@@ -119,7 +119,7 @@ def test_the_document_holds_null_for_what_is_absent_and_zero_for_what_is_zero(tm
 
 
 def test_alerts_that_were_recorded_are_told(tmp_path: Path, run: Run) -> None:
-    _, card, _ = run(record(tmp_path / "run", played("xid-storm", 90)))
+    _, card, _ = run(record(tmp_path / "run", played("xid-storm", 90, begins=50)))
     [line] = [line for line in card.splitlines() if "GpuXid" in line or "GpuEccErrors" in line][:1] or [""]
     assert line
     assert "No alert fired" not in card

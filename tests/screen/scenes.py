@@ -19,13 +19,13 @@ SEEN_SECONDS = 70
 @functools.cache
 def played(scenario: str, second: int, rules: bool = False) -> tuple[tuple[Snapshot, ...], tuple[Alert, ...] | None]:
     """The last snapshots of a scenario up to a second, and the alerts that fire then; None without rules."""
-    play = Play(load_scenario(scenario), load_pack() if rules else ())
+    begins = max(0, second - SEEN_SECONDS - 30)  # an XID is remembered for longer than the view has looked
+    play = Play(load_scenario(scenario), load_pack() if rules else (), begins=begins)
     seen: list[Snapshot] = []
-    for place in range(second):
-        snapshot = play.sample()
-        if place >= second - SEEN_SECONDS:
-            seen.append(snapshot)
-        play.judge(snapshot)
+    for _ in range(begins, second):
+        seen.append(play.sample())
+        play.judge(seen[-1])
+    del seen[:-SEEN_SECONDS]
     alerts = tuple(play.firing()) if rules else None
     play.close()
     return tuple(seen), alerts

@@ -274,17 +274,9 @@ def test_the_log_says_how_many_nodes_are_made() -> None:
     assert lines[0].endswith("nodes=3") and lines[3].startswith("serving nodes=3")
 
 
-def test_it_ends_after_its_duration() -> None:
-    words = command("--nodes", 1, "--web.listen-address", "127.0.0.1:0", "--duration", "1s", "--log.level", "error")
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
 def test_an_address_in_use_is_one_line(tmp_path: Path) -> None:
     port = free_port()
     with site(tmp_path, port, "--nodes", 1):
-        words = command("--nodes", 1, "--web.listen-address", f"127.0.0.1:{port}")
-        second = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert second.returncode == 2
-    assert second.stderr.count("\n") == 1
-    assert f"cannot listen on 127.0.0.1:{port}" in second.stderr
+        second = warm.command(["simulate", "--nodes", "1", "--web.listen-address", f"127.0.0.1:{port}"])
+    assert (second.status, second.error.count(b"\n")) == (2, 1)
+    assert f"cannot listen on 127.0.0.1:{port}" in second.error.decode()

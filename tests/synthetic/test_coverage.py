@@ -162,7 +162,6 @@ def test_a_scenario_that_is_a_day_old_opens_about_as_fast_as_a_young_one():
             everything(SyntheticSource(load_scenario(name), 0.0).open(Instant(seconds, 0.0)), seconds)
         return time.process_time() - began
 
-    took(1.0)
     assert took(86_400.0) < 20 * took(1.0)
 
 
@@ -177,7 +176,7 @@ def counters(channels, t):
     }
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     name=st.sampled_from(CALM),
     seed=st.integers(0, 2**32),
@@ -197,7 +196,7 @@ def test_counters_never_fall(name, seed, start, steps):
 
 
 # No series of a family moves as the sum of its neighbours does, whatever happens on the node.
-MOMENTS = [float(second) for second in range(0, 1000, 50)]
+MOMENTS = [float(second) for second in range(0, 1000, 100)]
 Course = tuple[float, ...]
 
 

@@ -6,7 +6,6 @@ from math import log10
 
 import pytest
 
-from agent.backends.synthetic import ScenarioError, load_scenario
 from agent.catalogue import BY_NAME, optics
 from agent.catalogue.equipment import ROWS as WATER
 from agent.model import Lane
@@ -180,23 +179,3 @@ def test_a_module_reads_what_a_scenario_sets_and_the_other_one_what_it_did(play,
     assert after[f"{name}enp41s0f0np0"] == 72.0
     assert before[f"{name}enp41s0f0np0"] < 60.0
     assert after[f"{name}enp170s0f0np0"] < 60.0
-
-
-@pytest.mark.parametrize(
-    ("topology", "fault", "message"),
-    [
-        ("dgx-h100", light_loss(), r"faults\[0\].optic: dgx-h100 has none"),
-        ("dgx-h100-optics", light_loss(optic="enp41s0f0np1"), "optic: unknown value .* did you mean 'enp41s0f0np0'"),
-        ("dgx-h100-optics", light_loss(loss="9dB"), "loss: '9dB' is not between 0 and 8"),
-        ("dgx-h100-optics", light_loss(lane=5), "lane: expected a whole number from 0 to 4"),
-        ("dgx-h100-optics", "{kind: module-swap}", "optic: is missing"),
-        ("dgx-h100", "{kind: leak, detector: a}", "detector: dgx-h100 has none"),
-        ("nvl72-tray", "{kind: leak, detector: a}", "detector: unknown value 'a'"),
-        ("gb200-tray", "{kind: coolant-warm, degrees: 5}", "kind: gb200-tray is not cooled by water"),
-        ("gb200-tray", "{kind: coolant-slow, flow: 50%}", "kind: gb200-tray is not cooled by water"),
-        ("nvl72-tray", "{kind: humid-air, humidity: 90%}", "kind: nvl72-tray has no distribution unit"),
-    ],
-)
-def test_a_fault_of_what_the_machine_does_not_have_is_an_error(write, topology, fault, message):
-    with pytest.raises(ScenarioError, match=message):
-        load_scenario(str(write(scenario(topology, fault))))

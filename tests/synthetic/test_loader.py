@@ -45,6 +45,27 @@ MISTAKES = [
     (HEAD + "faults: [{kind: missing, gpu: 0, metric: coldplate_gpu_power_wats}]", "mean 'coldplate_gpu_power_watts'"),
     (HEAD + "faults: [{kind: missing, metric: coldplate_gpu_power_watts}]", "gpu or port: is missing"),
     (HEAD + "faults: [{kind: missing, gpu: 1, port: mlx5_1, metric: coldplate_gpu_power_watts}]", "name only one"),
+    *(
+        (f"description: d\ntopology: {topology}\nfaults: [{{kind: {fault}}}]", rf"faults\[0\].{message}")
+        for topology, fault, message in (
+            ("dgx-h100", "light-loss, optic: enp41s0f0np0, loss: 6dB", "optic: dgx-h100 has none"),
+            ("dgx-h100-optics", "light-loss, optic: enp41s0f0np1, loss: 6dB", "optic: .* did you mean 'enp41s0f0np0'"),
+            ("dgx-h100-optics", "light-loss, optic: enp41s0f0np0, loss: 9dB", "loss: '9dB' is not between 0 and 8"),
+            ("dgx-h100-optics", "light-loss, optic: enp41s0f0np0, loss: 6dB, lane: 5", "lane: .* number from 0 to 4"),
+            ("dgx-h100-optics", "module-swap", "optic: is missing"),
+            ("dgx-h100", "leak, detector: a", "detector: dgx-h100 has none"),
+            ("nvl72-tray", "leak, detector: a", "detector: unknown value 'a'"),
+            ("gb200-tray", "coolant-warm, degrees: 5", "kind: gb200-tray is not cooled by water"),
+            ("gb200-tray", "coolant-slow, flow: 50%", "kind: gb200-tray is not cooled by water"),
+            ("nvl72-tray", "humid-air, humidity: 90%", "kind: nvl72-tray has no distribution unit"),
+            ("nvl72-tray", "pump-failure, pump: PumpA", "pump: nvl72-tray has none"),
+            ("nvl72-rack", "pump-failure, pump: PumpC", "pump: unknown value 'PumpC'; did you mean 'PumpB'"),
+            ("nvl72-rack", "pump-failure", "pump: is missing"),
+            ("dgx-h100", "feed-lost, feed: A", "feed: dgx-h100 has none"),
+            ("nvl72-tray", "reservoir-low", "kind: nvl72-tray has no distribution unit"),
+            ("nvl72-rack", "supply-failure, shelf: 9", "shelf: unknown value '9'"),
+        )
+    ),
     ("- a\n- b", "expected a mapping of keys"),
     ("a: [", "is not valid YAML"),
 ]  # fmt: skip

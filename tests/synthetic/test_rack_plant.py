@@ -10,7 +10,7 @@ import pytest
 
 from agent.backends.equipment import rack_resources
 from agent.backends.equipment.rack_equipment_backend import RackEquipmentBackend
-from agent.backends.synthetic import ScenarioError, load_scenario
+from agent.backends.synthetic import load_scenario
 from agent.backends.synthetic.rack_service import CDU, SHELVES, services_of_scenario
 from agent.catalogue.rack import EQUIPMENT
 from agent.model import Instant, Lane
@@ -148,22 +148,6 @@ def test_warm_coolant_comes_from_the_facility_and_a_leak_from_its_detector(rack:
     for loop in ("secondary/1", "primary/1"):
         assert after[supply + loop] - before[supply + loop] == pytest.approx(17.0, abs=0.1)
     assert sick.states(620.0) == {"1/leak-detector/DripTray": "warning", "1/leak-detector/Cabinet": "unavailable"}
-
-
-@pytest.mark.parametrize(
-    ("topology", "fault", "problem"),
-    [
-        ("nvl72-tray", "{kind: pump-failure, pump: PumpA}", r"faults\[0\].pump: nvl72-tray has none"),
-        ("nvl72-rack", "{kind: pump-failure, pump: PumpC}", "unknown value 'PumpC'; did you mean 'PumpB'"),
-        ("nvl72-rack", "{kind: pump-failure}", r"faults\[0\].pump: is missing"),
-        ("dgx-h100", "{kind: feed-lost, feed: A}", r"faults\[0\].feed: dgx-h100 has none"),
-        ("nvl72-tray", "{kind: reservoir-low}", r"faults\[0\].kind: nvl72-tray has no distribution unit"),
-        ("nvl72-rack", "{kind: supply-failure, shelf: 9}", "unknown value '9'"),
-    ],
-)
-def test_a_part_that_is_not_there_is_refused(write, topology: str, fault: str, problem: str) -> None:
-    with pytest.raises(ScenarioError, match=problem):
-        load_scenario(str(write(f"{{description: d, topology: {topology}, faults: [{fault}]}}")))
 
 
 def test_other_machines_have_no_equipment() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from alerts import rulefile
 from alerts.rulefile import RuleFileError
-from tests.lab.parity.grammar import Grammar
+from tests.grammar import Grammar
 from tests.lab.parity.oracles import Recent, told
 from tests.lab.parity.templates import Maker
 

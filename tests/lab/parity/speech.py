@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 
+from tests.grammar import Grammar
 from tests.lab.parity.dataset import END, START
-from tests.lab.parity.grammar import Grammar
 
 _OFFSETS = ("15s", "1m", "-1m", "5m", "0s", "-0", "30", "1h", "-7ms", "1_5", "--5m")
 _AT = " @ <instant>"

@@ -16,7 +16,7 @@ from pathlib import Path
 from alerts.promql import EvaluationError, PromqlError, Sample, Scalar, Storage, compile_query, make_labels
 from alerts.template import Element, RenderError, Root, TemplateError, compile_template
 from alerts.template.quoting import from_octets, printable
-from tests.lab.parity.grammar import Grammar
+from tests.grammar import Grammar
 from tests.lab.parity.oracles import Recent, told
 from tests.servers import prometheus
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from agent.backends.equipment.rack_equipment_backend import RackEquipmentBackend
@@ -56,6 +57,7 @@ NODE_POWER = BY_NAME["coldplate_node_power_watts"]
 TARGET = (("instance", "node:19400"), ("job", "coldplate"))
 
 
+@cache
 def load_pack() -> tuple[RuleFile, ...]:
     return tuple(rulefile.load(path, default_step=PERIOD) for path in sorted(RULES.glob("*.yml")))
 
@@ -132,9 +134,11 @@ class Play:
         rules: Sequence[RuleFile],
         rack: PlayedRack | None = None,
         tellers: Sequence[Teller] = (),
+        begins: int = 0,
     ) -> None:
+        """`begins` is the first second of the scenario that is played: the agent is started then."""
         self._scenario = scenario
-        self._second = 0
+        self._second = begins
         self._tellers = tellers
         self._source = SyntheticSource(scenario, EPOCH)
         self._surroundings = Surroundings(scenario.faults)
