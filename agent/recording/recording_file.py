@@ -168,7 +168,7 @@ class RecordingFile:
         self._header, self._redaction = header, redaction
         self._packer = SegmentPacker(header, redaction)
         self._began = self._segment_began = header.mono
-        self._file = self._create(path)
+        self._file = create_file(path)
         self._broken = False
         self._append(self._packer.begin())
 
@@ -227,17 +227,6 @@ class RecordingFile:
         self._segment_began = at.mono
         self._append(self._packer.begin())
 
-    def _create(self, path: Path) -> int:
-        try:
-            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        except FileExistsError:
-            raise RecordingError(f"{_shown(path)}: exists already; remove it, or give another name") from None
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise RecordingError(
-                f"{_shown(path)}: cannot be created: {reason}; name a file in a folder that you may write to"
-            ) from None
-
     def _append(self, data: bytes) -> None:
         """Write all of it, or nothing: a half record at the end would hide what may be written once there is room."""
         view = memoryview(data)
@@ -253,6 +242,19 @@ class RecordingFile:
                 f"the {self.snapshots} snapshots before are whole"
             ) from None
         self.bytes += len(data)
+
+
+def create_file(path: Path) -> int:
+    """Return the descriptor of a new file. Raises RecordingError where there is one of that name."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    except FileExistsError:
+        raise RecordingError(f"{_shown(path)}: exists already; remove it, or give another name") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise RecordingError(
+            f"{_shown(path)}: cannot be created: {reason}; name a file in a folder that you may write to"
+        ) from None
 
 
 def _shown(path: Path) -> str:

@@ -11,6 +11,7 @@ import os
 import stat
 import struct
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby
@@ -376,6 +377,19 @@ def _opened(path: Path) -> tuple[BinaryIO, int]:
         os.close(descriptor)
         raise RecordingError(f"{shown}: is no file; give a recording")
     return os.fdopen(descriptor, "rb"), status.st_size
+
+
+def open_recordings(
+    paths: Iterable[Path | str], stack: ExitStack, report: Callable[[str], object] = lambda _: None
+) -> list[Recording]:
+    """Return the recordings that can be read, which the stack closes; report why the others cannot."""
+    recordings = []
+    for path in paths:
+        try:
+            recordings.append(stack.enter_context(Recording(path)))
+        except RecordingError as error:
+            report(str(error))
+    return recordings
 
 
 def by_time(recordings: Iterable[Recording]) -> Iterator[RecordedSnapshot]:

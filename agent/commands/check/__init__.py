@@ -150,13 +150,10 @@ def _refuse_contradictions(arguments: argparse.Namespace) -> None:
 def _remote_evidence(arguments: argparse.Namespace, until: float) -> CheckEvidence:
     """Return what the agent at --url reports by a monotonic second. Raises UserError if it reports nothing."""
     from agent.commands.check.remote_node import query_node
+    from agent.config.schema import parse_value
     from agent.wiring.agent_client import target_of
 
-    try:
-        target = target_of(arguments.url, given_login(arguments))
-    except ValueError as error:
-        raise UserError(f"--url: {error}") from error
-    return query_node(target, until)
+    return query_node(parse_value("--url", target_of, arguments.url, given_login(arguments)), until)
 
 
 def _learn(evidence: CheckEvidence, target: str) -> int:
@@ -192,12 +189,10 @@ def _chosen(only: list[str], skip: list[str]) -> frozenset[str]:
 def _seconds(option: str, text: str | None) -> float | None:
     """Return a duration of the command line; a plain number is seconds. Raises UserError."""
     from agent.config.quantities import duration
+    from agent.config.schema import parse_value
 
     if text is None:
         return None
     with contextlib.suppress(ValueError):
         return float(text)
-    try:
-        return duration(text)
-    except ValueError as error:
-        raise UserError(f"{option}: {error}") from error
+    return parse_value(option, duration, text)

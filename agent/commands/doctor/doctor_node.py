@@ -17,6 +17,7 @@ import msgspec
 
 from agent.backends.sysfs import PciDevice, list_names, nvidia_gpus, pci_devices, text
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding
+from agent.config.checks import listen_address
 from agent.config.schema import Config
 from agent.config.words import NOT_OF_NODE
 from agent.lib.http_answers import AnswerBounds, HttpError
@@ -24,7 +25,6 @@ from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
 from agent.wiring.identity import own_agent
-from agent.wiring.start_checks import parse_address
 
 READ, WRITE = 4, 2
 """The bits of permission, as chmod(1) counts them."""
@@ -314,4 +314,4 @@ class DoctorNode:
     @property
     def listen(self) -> list[tuple[str, int]]:
         """Host and port of each address that the agent listens on."""
-        return [parse_address(each) for each in self.config.web.listen]
+        return [listen_address(each) for each in self.config.web.listen]

@@ -143,17 +143,17 @@ def _ticks(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[
 
 def _asked(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[NodeSampleSet]:
     from agent.commands.import_.prometheus_history import HistoryQuery, node_ticks
-    from agent.config.schema import ConfigError
+    from agent.config.quantities import moment
+    from agent.config.schema import ConfigError, parse_value
     from agent.lib.clock import clock
     from agent.lib.http_target import HttpTarget
 
     if not (arguments.start and arguments.end):
         raise ConfigError("import: say with --start and --end which time to ask the server for")
-    try:
-        target = HttpTarget(arguments.prometheus, timeout=60.0, **(given_login(arguments) or {}))
-    except ValueError as error:
-        raise ConfigError(f"--prometheus: {error}") from error
-    asked = HistoryQuery(arguments.match, _time(arguments, "start"), _time(arguments, "end"), _interval(arguments))
+    login = given_login(arguments) or {}
+    target = parse_value("--prometheus", HttpTarget, arguments.prometheus, timeout=60.0, **login)
+    start, end = (parse_value(f"--{name}", moment, getattr(arguments, name)) for name in ("start", "end"))
+    asked = HistoryQuery(arguments.match, start, end, _interval(arguments))
     yield from node_ticks(target, asked, lambda: clock().mono, problems)
 
 
@@ -167,26 +167,13 @@ def _gpu(arguments: argparse.Namespace) -> str | None:
     return index
 
 
-def _time(arguments: argparse.Namespace, option: str) -> float:
-    from agent.config.quantities import moment
-    from agent.config.schema import ConfigError
-
-    try:
-        return moment(getattr(arguments, option))
-    except ValueError as error:
-        raise ConfigError(f"--{option}: {error}") from error
-
-
 def _interval(arguments: argparse.Namespace) -> float:
     from agent.config.quantities import duration
-    from agent.config.schema import ConfigError
+    from agent.config.schema import ConfigError, parse_value
 
     if arguments.interval is None:
         return 15.0
-    try:
-        seconds = duration(arguments.interval)
-    except ValueError as error:
-        raise ConfigError(f"--interval: {error}") from error
+    seconds = parse_value("--interval", duration, arguments.interval)
     if seconds <= 0:
         raise ConfigError("--interval: must be more than 0s")
     return seconds
