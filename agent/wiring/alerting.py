@@ -189,7 +189,6 @@ def load_alerting(
 
 
 def _tell(files: Sequence[RuleFile], running: Sequence[RuleFile]) -> None:
-    """Log once what is unwise in the loaded rule files."""
     logged = {warning for file in running for warning in file.warnings}
     for warning in (warning for file in files for warning in file.warnings if warning not in logged):
         facts = {"file": warning.file, "line": warning.line, "rule": warning.where, "problem": warning.text}

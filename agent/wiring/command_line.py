@@ -48,7 +48,6 @@ class CommandLineOptions:
 
 
 def add_config_file(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names the configuration file."""
     parser.add_argument(
         "--config.file",
         dest="config_file",
@@ -59,7 +58,6 @@ def add_config_file(parser: argparse.ArgumentParser) -> None:
 
 
 def add_roots(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where the kernel's file systems are."""
     for name in ("sysfs", "procfs"):
         parser.add_argument(
             f"--path.{name}",
@@ -204,7 +202,6 @@ def _replay(arguments: argparse.Namespace, replay: ReplayConfig) -> ReplayConfig
 
 
 def read_options(arguments: argparse.Namespace) -> CommandLineOptions:
-    """Return what the command line decides alone."""
     given = (arguments.sysfs, arguments.procfs, arguments.log_level, arguments.log_format)
     return CommandLineOptions(*given, folder_of(arguments))
 

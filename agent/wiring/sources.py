@@ -127,7 +127,6 @@ def make_sampling_loop(
 
 
 def family_of(config: Config) -> str:
-    """Return the family of devices that is read."""
     devices = config.backends.devices
     return AUTOMATIC if devices in ("auto", "trace", "none") else devices
 

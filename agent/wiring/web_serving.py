@@ -60,13 +60,11 @@ class Protection:
             raise ConfigError(f"web.config_file: {error}") from error
 
     def start(self) -> None:
-        """Begin to watch the file and to check passwords."""
         if self.watch is not None:
             self.watch.start(self.threads)
             self.passwords.start(self.threads)
 
     def stop(self) -> None:
-        """End both."""
         if self.watch is not None:
             self.watch.stop(CLOSING_SECONDS)
             self.passwords.stop(CLOSING_SECONDS)
@@ -96,7 +94,6 @@ class Protection:
             raise ConfigError(f"web.config_file: {error}") from error
 
     def enforce(self, terms: WebTerms | None) -> None:
-        """Apply these terms; None changes nothing."""
         if self.watch is not None and terms is not None:
             self.watch.enforce(terms)
 
