@@ -57,7 +57,6 @@ class SegmentPacker:
         self._clear()
 
     def begin(self) -> bytes:
-        """Return the segment's first bytes."""
         return START + encode_record(HEADER, encoded(self._header))
 
     @property
@@ -176,14 +175,14 @@ class RecordingFile:
         """Take in a snapshot, and write if it is time. Raises RecordingError if the disk is full, say."""
         if self._broken:
             return
-        if self._packer.waiting == 0 and self._is_time_for_another(snapshot.at):
+        is_over = self._packer.is_large or snapshot.at.mono - self._segment_began >= SEGMENT_SECONDS
+        if self._packer.waiting == 0 and is_over:
             self._begin_another(snapshot.at)
         try:
             self._packer.add(snapshot)
-            since = self._packer.since
-            if self._packer.is_full or (
-                since is not None and snapshot.at.mono - since >= self._block_seconds(snapshot.at)
-            ):
+            since, mono = self._packer.since, snapshot.at.mono
+            seconds = min(BLOCK_SECONDS, max(LEAST_BLOCK_SECONDS, EARLY_SHARE * (mono - self._began)))
+            if self._packer.is_full or (since is not None and mono - since >= seconds):
                 self.flush()
         except RecordingError:
             raise
@@ -202,7 +201,7 @@ class RecordingFile:
         """Go on with what comes from elsewhere, in a segment of its own. Raises RecordingError."""
         self.flush()
         self._header, self._redaction = header, redaction
-        self._begin_another(header.started_at)
+        self._begin_another(Instant(header.mono, header.wall))
 
     def close(self) -> None:
         """Write what waits, and have it outlast a power failure. Raises RecordingError."""
@@ -215,12 +214,6 @@ class RecordingFile:
             if self._file >= 0:
                 os.close(self._file)
             self._file, self._broken = -1, True
-
-    def _block_seconds(self, at: Instant) -> float:
-        return min(BLOCK_SECONDS, max(LEAST_BLOCK_SECONDS, EARLY_SHARE * (at.mono - self._began)))
-
-    def _is_time_for_another(self, at: Instant) -> bool:
-        return self._packer.is_large or at.mono - self._segment_began >= SEGMENT_SECONDS
 
     def _begin_another(self, at: Instant) -> None:
         self._packer = SegmentPacker(replace(self._header, wall=at.wall, mono=at.mono), self._redaction)
