@@ -40,7 +40,6 @@ LOOK_SECONDS = 0.1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How long, or the end of it."""
     add_config_file(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument(

@@ -40,7 +40,6 @@ WIDEST = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the files, and the form of the report."""
     parser.add_argument("files", nargs="*", metavar="FILE", help="a recording; several are read as one run")
     parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="set two runs of one file each side by side")
     parser.add_argument("--html", metavar="FILE", help="write a page with plots that needs no network; - is the output")

@@ -41,7 +41,6 @@ BUFFER = 2**20
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the recordings, what of them, and where to and how."""
     parser.add_argument("recordings", nargs="+", type=Path, metavar="RECORDING", help="file of coldplate record, or of "
                         "the flight recorder")  # fmt: skip
     parser.add_argument(
@@ -125,7 +124,6 @@ class _GrowingFile(io.FileIO):
         self._progress = progress
 
     def write(self, data: Any) -> int:
-        """As the base class."""
         self._progress.grown(lambda: f"{_megabytes(self.tell())} written")
         return super().write(data)
 

@@ -38,7 +38,6 @@ SHARD_INTERVAL = "15s"
 
 
 def add_rules(kinds: Any) -> None:
-    """Its parser."""
     parser = kinds.add_parser(
         "rules",
         help="write the rules that the agent evaluates, for a Prometheus server",
@@ -151,7 +150,6 @@ _PREFIX = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*|")
 
 
 def add_dashboards(kinds: Any) -> None:
-    """Its parser."""
     parser = kinds.add_parser(
         "dashboards",
         help="write the Grafana dashboards",

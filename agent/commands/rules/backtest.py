@@ -88,7 +88,6 @@ EXIT_UNREADABLE = 1
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the recordings, the rules, and what to compare them with."""
     parser.add_argument("recordings", nargs="+", type=Path, metavar="RECORDING", help="file of coldplate record, or of "
                         "the flight recorder; each node is played by itself")  # fmt: skip
     for name, words in (

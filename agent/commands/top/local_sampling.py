@@ -52,7 +52,6 @@ class ProcfsOwners:
 
 
 def scenario_owners(scenario: Scenario) -> OwnerOf:
-    """Return what the scenario says of its processes."""
     return lambda pid, _: owner_of(scenario, pid)
 
 
@@ -101,13 +100,11 @@ class LocalSampler:
         hub.follow("showing the node", self._show)
 
     def begin(self) -> None:
-        """Sample until `stop`."""
         self._until = clock().mono + FIRST_SECONDS
         self._board.expect(self._name)
         self._thread = self._threads.begin("top-sampling", self._loop.run)
 
     def stop(self) -> None:
-        """End the worker and the threads."""
         self._loop.stop()
         self._thread.join(END_SECONDS)
         self._loop.close(time.sleep)

@@ -29,7 +29,6 @@ END_SECONDS = 1.0
 
 
 def sighting_of(name: str, response: AgentResponse) -> Sighting:
-    """Return a node as its agent's response shows it."""
     return Sighting(name, ORIGIN, *response)
 
 
@@ -113,7 +112,6 @@ class NodeSources:
                     self._polling.begin(AgentClient(peer.name.removesuffix(":19400"), self._target(peer), clock))
 
     def close(self) -> None:
-        """End what was begun."""
         for end in self._ends:
             end()
 
