@@ -32,7 +32,6 @@ UP = "coldplate_gpu_up"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where to read devices, and the output format."""
     add_sources(parser, "warn")
     parser.add_argument(
         "--format", choices=("text", "openmetrics", "json"), default="text", help="what to print (default %(default)s)"

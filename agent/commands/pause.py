@@ -40,7 +40,6 @@ LOOK_SECONDS = 0.1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How long, or the end of it."""
     add_config_file(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
@@ -77,12 +76,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _length(text: str) -> float:
     from agent.config.quantities import duration
+    from agent.config.schema import parse_value
     from agent.daemon import pausing
 
-    try:
-        seconds = duration(text)
-    except ValueError as error:
-        raise UserError(f"--for: {error}") from error
+    seconds = parse_value("--for", duration, text)
     if not SHORTEST_SECONDS <= seconds <= pausing.LONGEST_SECONDS:
         raise UserError(f"--for: {text} is not between 10s and 1d")
     return seconds
@@ -100,7 +97,8 @@ def _pause(folder: Path, seconds: float) -> int:
         said = pausing.read_answer(folder)
         return said if said is not None and said.until == until else None
 
-    _say("waiting for the agent to release the driver ...")
+    if sys.stderr.isatty():
+        print("waiting for the agent to release the driver ...", file=sys.stderr)
     if not _until(lambda: answer() is not None, ANSWER_SECONDS):
         pausing.withdraw_request(folder)
         return _fail(f"no agent with the state directory {folder} answers: nothing was released")
@@ -144,8 +142,3 @@ def _until(holds: Callable[[], bool], seconds: float) -> bool:
 def _fail(text: str) -> int:
     print(f"coldplate pause: {text}", file=sys.stderr)
     return 1
-
-
-def _say(text: str) -> None:
-    if sys.stderr.isatty():
-        print(text, file=sys.stderr)

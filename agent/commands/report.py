@@ -6,7 +6,7 @@ import argparse
 import shutil
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,6 @@ WIDEST = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the files, and the form of the report."""
     parser.add_argument("files", nargs="*", metavar="FILE", help="a recording; several are read as one run")
     parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="set two runs of one file each side by side")
     parser.add_argument("--html", metavar="FILE", help="write a page with plots that needs no network; - is the output")
@@ -133,16 +132,11 @@ def _gathered(files: Sequence[str]) -> RecordedRun | None:
     from agent.lib.clock import clock
     from agent.lib.commandline import Progress
     from agent.recording.file_records import RecordingError
-    from agent.recording.recording_reader import Recording
+    from agent.recording.recording_reader import open_recordings
     from agent.recording.report.run_reader import read_run
 
     with ExitStack() as stack:
-        recordings = []
-        for file in dict.fromkeys(files):
-            try:
-                recordings.append(stack.enter_context(Recording(file)))
-            except RecordingError as error:
-                _warn(str(error))
+        recordings = open_recordings(dict.fromkeys(files), stack, _warn)
         if not recordings:
             return None
         try:
@@ -161,17 +155,14 @@ def _played(files: Sequence[str], rules: Sequence[str]) -> list[AlertSummary] | 
     from agent.commands.rules.backtest import RuleLoadError, load_files, replay_recordings
     from agent.config.schema import Config
     from agent.recording.file_records import RecordingError
-    from agent.recording.recording_reader import Recording
+    from agent.recording.recording_reader import open_recordings
     from agent.recording.report.report_document import summarise_alerts
 
     nodes: dict[str, NodePlay] = {}
     with ExitStack() as stack:
         try:
             versions = [load_files(rules, Config())]
-            recordings = []
-            for file in dict.fromkeys(files):
-                with suppress(RecordingError):  # already printed
-                    recordings.append(stack.enter_context(Recording(file)))
+            recordings = open_recordings(dict.fromkeys(files), stack)  # why some cannot be read is already printed
             replay_recordings(recordings, versions, Config(), nodes)
         except RuleLoadError as error:
             _warn(str(error))

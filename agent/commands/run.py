@@ -30,7 +30,6 @@ EXIT_STATUSES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where to read devices, and where to serve the metrics."""
     add_sources(parser, "info")
     parser.add_argument(
         "--config.check",

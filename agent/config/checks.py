@@ -80,6 +80,9 @@ def base_url(text: str) -> str:
     return text.rstrip("/")
 
 
+NEED_A_NAME = ("power_budget", "feeds", "breakers", "shelves", "nodes_expected", "node_nameplate", "nvlink_domains",
+               "peers", "equipment")  # fmt: skip
+"""Keys of a rack that has a name."""
 MOST_BREAKERS = 32
 MOST_NAME = 200
 MOST_EQUIPMENT = 32
@@ -90,12 +93,13 @@ _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 def check_values(config: Config, fail: Fail) -> None:
-    """Fail with the first problem found."""
     _check_node(config, fail)
     _check_sampling(config, fail)
-    _check_backends(config, fail)
+    if config.backends.scenario is not None and config.backends.devices != "synthetic":
+        fail("backends.scenario", "a scenario needs `devices: synthetic`")
     _check_rack(config, fail)
-    _check_rules(config, fail)
+    if config.rules.runbook_base is not None:
+        _try(base_url, config.rules.runbook_base, "rules.runbook_base", fail)
     _check_labels("notify.labels", config.notify.labels, fail)
     _check_push(config, fail)
     _check_web(config, fail)
@@ -128,28 +132,13 @@ def _check_sampling(config: Config, fail: Fail) -> None:
             fail(f"sampling.{key}", f"is shorter than sampling.{shorter}")
 
 
-def _check_backends(config: Config, fail: Fail) -> None:
-    if config.backends.scenario is not None and config.backends.devices != "synthetic":
-        fail("backends.scenario", "a scenario needs `devices: synthetic`")
-
-
 def _check_rack(config: Config, fail: Fail) -> None:
     rack = config.rack
     if rack.name and config.node.rack and rack.name != config.node.rack:
         differs = f"{shown(rack.name)} differs from node.rack {shown(config.node.rack)}"
         fail("rack.name", f"{differs}; give one of them")
     if not (rack.name or config.node.rack):
-        for key in (
-            "power_budget",
-            "feeds",
-            "breakers",
-            "shelves",
-            "nodes_expected",
-            "node_nameplate",
-            "nvlink_domains",
-            "peers",
-            "equipment",
-        ):
+        for key in NEED_A_NAME:
             if getattr(rack, key):
                 fail(f"rack.{key}", "needs the rack's name; set rack.name or node.rack")
     if "" in rack.feeds:
@@ -188,11 +177,6 @@ def _check_breakers(config: Config, fail: Fail) -> None:
             fail(f"{key}.long_delay", "is a setting of electronic trip units; set class: electronic, or remove the key")
     if shelves is not None and shelves.spare >= shelves.number:
         fail("rack.shelves.spare", "must be from 0 to one less than rack.shelves.number")
-
-
-def _check_rules(config: Config, fail: Fail) -> None:
-    if config.rules.runbook_base is not None:
-        _try(base_url, config.rules.runbook_base, "rules.runbook_base", fail)
 
 
 def _check_labels(path: str, labels: Mapping[str, str], fail: Fail) -> None:

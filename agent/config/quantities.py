@@ -121,17 +121,14 @@ def numbers(value: object) -> dict[float, float]:
 
 
 def duration_text(seconds: float) -> str:
-    """Return seconds as they are written in a file."""
     return _text(seconds, _DURATIONS)
 
 
 def power_text(watts: float) -> str:
-    """Return watts as they are written in a file."""
     return _text(watts, _POWERS)
 
 
 def size_text(octets: float) -> str:
-    """Return bytes as they are written in a file."""
     return _text(octets, {unit: factor for unit, factor in _SIZES.items() if unit[0] == "B" or "i" in unit})
 
 

@@ -51,7 +51,6 @@ class KeyEntry(NamedTuple):
 
 @functools.cache
 def fields_of(section: type[Section]) -> dict[str, SchemaField]:
-    """Return the keys of a section, by name."""
     made = {}
     for each in msgspec.structs.fields(section):
         if each.type is ConfigSource:

@@ -6,8 +6,9 @@ default file are derived from it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, ParamSpec, TypeVar
 
 import msgspec
 
@@ -23,9 +24,22 @@ POWER_SOURCES = ("redfish", "ipmi", "hwmon", "rapl", "estimate")
 BREAKERS = ("ul489", "iec60947-2", "iec60898-b", "iec60898-c", "iec60898-d", "electronic")
 POWER_FACTOR = 0.95
 
+_Parameters = ParamSpec("_Parameters")
+_Value = TypeVar("_Value")
+
 
 class ConfigError(UserError):
     """The configuration cannot be used; the text names the place and the remedy."""
+
+
+def parse_value(
+    key: str, parse: Callable[_Parameters, _Value], *arguments: _Parameters.args, **options: _Parameters.kwargs
+) -> _Value:
+    """Return what `parse` makes of a value. Its ValueError becomes a ConfigError that begins with the key or option."""
+    try:
+        return parse(*arguments, **options)
+    except ValueError as error:
+        raise ConfigError(f"{key}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

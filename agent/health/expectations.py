@@ -98,8 +98,7 @@ def load_expectations(name_or_path: str) -> Expected:
     Raises ExpectationError.
     """
     if "/" in name_or_path or name_or_path.endswith((".yaml", ".yml")):
-        path = Path(name_or_path)
-        return _complete(path, name_or_path)
+        return _complete(Path(name_or_path), name_or_path)
     names = shipped_names()
     if name_or_path not in names:
         problem = f"there are no shipped expectations {shown(name_or_path)}{meant(name_or_path, names)}"
@@ -108,13 +107,11 @@ def load_expectations(name_or_path: str) -> Expected:
 
 
 def shipped_names() -> list[str]:
-    """Return the names of all shipped expectations."""
     return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
 
 @cache
 def shipped_topologies() -> dict[str, TopologyFacts]:
-    """Return every shipped topology by its name."""
     return {path.stem: _file(path).convert(TopologyFacts) for path in sorted(TOPOLOGIES.glob("*.yaml"))}
 
 

@@ -73,18 +73,11 @@ def grouped(texts: Mapping[Gpu, str]) -> str:
 
 
 def gibibytes(value: float) -> str:
-    """Return bytes for people."""
     return f"{value / 2**30:.1f} GiB"
 
 
 def switched(value: float) -> str:
-    """Return a state for people."""
     return "on" if value else "off"
-
-
-def plain(value: float) -> str:
-    """Return a count for people."""
-    return f"{value:g}"
 
 
 MEMORY = "coldplate_gpu_memory_total_bytes"
@@ -92,9 +85,9 @@ ECC = "coldplate_gpu_ecc_enabled"
 PERSISTENCE = "coldplate_gpu_persistence_enabled"
 ALIKE = (
     (MEMORY, "memory", gibibytes),
-    (LIMIT_DEFAULT, "default power limit", lambda value: f"{value:g} W"),
-    ("coldplate_gpu_pcie_link_generation_max", "PCIe generation", plain),
-    ("coldplate_gpu_pcie_link_width_max", "PCIe lanes", plain),
+    (LIMIT_DEFAULT, "default power limit", "{:g} W".format),
+    ("coldplate_gpu_pcie_link_generation_max", "PCIe generation", "{:g}".format),
+    ("coldplate_gpu_pcie_link_width_max", "PCIe lanes", "{:g}".format),
 )
 """What does not differ between GPUs of one node, unless one of them is not what it should be."""
 METRICS = (*(metric for metric, _, _ in ALIKE), LIMIT, MARGIN, ECC, PERSISTENCE)

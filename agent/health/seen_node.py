@@ -27,8 +27,6 @@ JOBS = ("coldplate_gpu_job_info", "coldplate_gpu_shared_job_info")
 CLOCKS = ("coldplate_gpu_clock_hertz", "coldplate_gpu_clock_limit_hertz")
 NOT_READ = "no answer yet"
 """Why a reading is absent if its source gave no reason."""
-_NEVER = {Reason.UNSUPPORTED}
-"""Reasons that are not a problem: the device does not support the metric."""
 _SILENT = frozenset({Reason.LOST, Reason.TIMEOUT, Reason.PAUSED})
 _ENOUGH = 2000
 """Readings that are examined without a break: about a third of a millisecond."""
@@ -74,7 +72,6 @@ class SeenGpu:
 
     @property
     def word(self) -> str:
-        """Its state in one word."""
         if self.findings:
             return self.findings[0].word
         if self.alerts:
@@ -149,7 +146,7 @@ class SeenNode:
 
     def _take_gap(self, gap: Gap) -> None:
         key = (gap.metric.name, gap.entity)
-        if gap.reason in _NEVER:
+        if gap.reason is Reason.UNSUPPORTED:  # which is not a problem
             self._unsupported.add(key)
         else:
             self._gaps[key] = f"{gap.reason.value}: {gap.detail}" if gap.detail else gap.reason.value
@@ -167,7 +164,6 @@ class SeenNode:
         return next((int(each.value) for each in self.all(EXPECTED)), None)
 
     def all(self, metric: str) -> list[SeenValue]:
-        """Return every reading of a metric."""
         return self._seen.get(metric, [])
 
     @cached_property
@@ -245,7 +241,6 @@ class SeenNode:
         return None
 
     def slots(self) -> dict[Gpu, str]:
-        """Return the PCI address of each GPU."""
         return {each.entity: each.labels["slot"] for each in self.all(INFO) if isinstance(each.entity, Gpu)}
 
 

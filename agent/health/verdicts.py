@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from agent.model import Alert
 
@@ -26,16 +26,6 @@ _RANKS = {verdict: number for number, verdict in enumerate(Verdict)}
 _SEVERITIES = {"critical": Verdict.CRITICAL, "warning": Verdict.WARNING, "info": Verdict.SKIPPED}
 NEAR_BUDGET = 0.95
 """Share of a rack's power budget above which little is left."""
-
-
-class Judged(Protocol):
-    """Whatever has a verdict."""
-
-    @property
-    def verdict(self) -> Verdict: ...
-
-
-_Judged = TypeVar("_Judged", bound=Judged)
 
 
 def rank(verdict: Verdict) -> int:
@@ -90,12 +80,15 @@ class HealthFinding:
         return self.verdict is Verdict.OK
 
 
+_Finding = TypeVar("_Finding", GpuFinding, HealthFinding)
+
+
 def worst(findings: Iterable[HealthFinding]) -> Verdict:
     """Return the verdict on the whole: critical before warning before unknown, and ok where none of them is found."""
     found = max((each.verdict for each in findings), key=rank, default=Verdict.OK)
     return Verdict.OK if found is Verdict.SKIPPED else found
 
 
-def by_rank(findings: Iterable[_Judged]) -> list[_Judged]:
+def by_rank(findings: Iterable[_Finding]) -> list[_Finding]:
     """Return the worst first; those of one verdict in the order in which they came."""
     return sorted(findings, key=lambda each: -rank(each.verdict))

@@ -121,12 +121,10 @@ class ColumnBlock:
 
     @property
     def snapshot_count(self) -> int:
-        """The number of snapshots."""
         return len(self.walls)
 
     @property
     def last_wall(self) -> float:
-        """The wall seconds of the last one."""
         return float(self.walls[-1])
 
     def reports(self) -> Iterator[tuple[BackendReport, ...]]:
@@ -135,7 +133,6 @@ class ColumnBlock:
 
 
 def _behind(body: bytes, at: int, width: int, height: int) -> int:
-    """Return the place after a track that is skipped."""
     changes = body[at : at + width]
     moving = changes.count(1)
     after = at + width + VALUE * (width - moving + moving * height)

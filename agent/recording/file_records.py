@@ -18,8 +18,6 @@ from itertools import chain, compress, islice, repeat
 from math import isfinite
 from typing import Any, BinaryIO, NamedTuple
 
-from agent.model import Instant
-
 MAGIC = b"\x89coldplate\r\n\x1a\n"
 VERSION = 1
 START = MAGIC + struct.pack("<H", VERSION)
@@ -55,7 +53,6 @@ class FileRecord(NamedTuple):
 
 
 def encode_record(kind: bytes, payload: bytes) -> bytes:
-    """Return a record as it stands in the file."""
     return _HEAD.pack(kind, len(payload), _checksum(kind, payload)) + payload
 
 
@@ -203,11 +200,6 @@ class RecordingHeader:
     job: str = ""
     scenario: str = ""
     redacted: bool = False
-
-    @property
-    def started_at(self) -> Instant:
-        """The time at which it began, on both clocks."""
-        return Instant(self.mono, self.wall)
 
 
 def encoded(header: RecordingHeader) -> bytes:

@@ -57,7 +57,6 @@ class SegmentPacker:
         self._clear()
 
     def begin(self) -> bytes:
-        """Return the segment's first bytes."""
         return START + encode_record(HEADER, encoded(self._header))
 
     @property
@@ -168,7 +167,7 @@ class RecordingFile:
         self._header, self._redaction = header, redaction
         self._packer = SegmentPacker(header, redaction)
         self._began = self._segment_began = header.mono
-        self._file = self._create(path)
+        self._file = create_file(path)
         self._broken = False
         self._append(self._packer.begin())
 
@@ -176,14 +175,14 @@ class RecordingFile:
         """Take in a snapshot, and write if it is time. Raises RecordingError if the disk is full, say."""
         if self._broken:
             return
-        if self._packer.waiting == 0 and self._is_time_for_another(snapshot.at):
+        is_over = self._packer.is_large or snapshot.at.mono - self._segment_began >= SEGMENT_SECONDS
+        if self._packer.waiting == 0 and is_over:
             self._begin_another(snapshot.at)
         try:
             self._packer.add(snapshot)
-            since = self._packer.since
-            if self._packer.is_full or (
-                since is not None and snapshot.at.mono - since >= self._block_seconds(snapshot.at)
-            ):
+            since, mono = self._packer.since, snapshot.at.mono
+            seconds = min(BLOCK_SECONDS, max(LEAST_BLOCK_SECONDS, EARLY_SHARE * (mono - self._began)))
+            if self._packer.is_full or (since is not None and mono - since >= seconds):
                 self.flush()
         except RecordingError:
             raise
@@ -202,7 +201,7 @@ class RecordingFile:
         """Go on with what comes from elsewhere, in a segment of its own. Raises RecordingError."""
         self.flush()
         self._header, self._redaction = header, redaction
-        self._begin_another(header.started_at)
+        self._begin_another(Instant(header.mono, header.wall))
 
     def close(self) -> None:
         """Write what waits, and have it outlast a power failure. Raises RecordingError."""
@@ -216,27 +215,10 @@ class RecordingFile:
                 os.close(self._file)
             self._file, self._broken = -1, True
 
-    def _block_seconds(self, at: Instant) -> float:
-        return min(BLOCK_SECONDS, max(LEAST_BLOCK_SECONDS, EARLY_SHARE * (at.mono - self._began)))
-
-    def _is_time_for_another(self, at: Instant) -> bool:
-        return self._packer.is_large or at.mono - self._segment_began >= SEGMENT_SECONDS
-
     def _begin_another(self, at: Instant) -> None:
         self._packer = SegmentPacker(replace(self._header, wall=at.wall, mono=at.mono), self._redaction)
         self._segment_began = at.mono
         self._append(self._packer.begin())
-
-    def _create(self, path: Path) -> int:
-        try:
-            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        except FileExistsError:
-            raise RecordingError(f"{_shown(path)}: exists already; remove it, or give another name") from None
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise RecordingError(
-                f"{_shown(path)}: cannot be created: {reason}; name a file in a folder that you may write to"
-            ) from None
 
     def _append(self, data: bytes) -> None:
         """Write all of it, or nothing: a half record at the end would hide what may be written once there is room."""
@@ -253,6 +235,19 @@ class RecordingFile:
                 f"the {self.snapshots} snapshots before are whole"
             ) from None
         self.bytes += len(data)
+
+
+def create_file(path: Path) -> int:
+    """Return the descriptor of a new file. Raises RecordingError where there is one of that name."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    except FileExistsError:
+        raise RecordingError(f"{_shown(path)}: exists already; remove it, or give another name") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise RecordingError(
+            f"{_shown(path)}: cannot be created: {reason}; name a file in a folder that you may write to"
+        ) from None
 
 
 def _shown(path: Path) -> str:

@@ -11,6 +11,7 @@ import os
 import stat
 import struct
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby
@@ -60,7 +61,7 @@ class RecordingPiece(Protocol):
 
 
 _P = TypeVar("_P", bound=RecordingPiece)
-Opener = Callable[[RecordingHeader, bytes, ReadDefinitions], Iterator[_P]]
+Opener = Callable[[RecordingHeader, bytes, ReadDefinitions], Iterable[_P]]
 """Makes pieces of a block's payload. Raises ValueError, TypeError or LookupError for what makes no sense."""
 
 
@@ -72,12 +73,10 @@ class RecordedSnapshot(NamedTuple):
 
     @property
     def snapshot_count(self) -> int:
-        """It is one."""
         return 1
 
     @property
     def last_wall(self) -> float:
-        """Its wall seconds."""
         return self.snapshot.at.wall
 
 
@@ -133,7 +132,7 @@ class Recording:
         """Return all snapshots with their headers; of these segments only, if their first bytes are given. As
         `snapshots`.
         """
-        return self.pieces(_snapshots_of, segments)
+        return self.pieces(_SnapshotBlock, segments)
 
     def pieces(self, opener: Opener[_P], segments: list[int] | None = None) -> Iterator[_P]:
         """Yield what an opener makes of all blocks, or of those in these segments. As `recorded`."""
@@ -173,8 +172,8 @@ class Recording:
         try:
             for record in records(self._file, at, self._end):
                 place = record.at
-                if record.kind is None and reader.is_over:
-                    return None
+                if record.kind is None and reader.only and reader.has_begun:
+                    return None  # the next segment is not selected
                 for each in reader.take(record):
                     self._given, self._last = self._given + each.snapshot_count, each.last_wall
                     yield each
@@ -217,8 +216,10 @@ class Recording:
             raise RecordingError(f"{self._shown}: is not a recording of coldplate's")
         try:
             for record in records(self._file, 0, self._end):
+                if record.kind not in (None, HEADER):
+                    raise ValueError("has no header")
                 if record.kind is not None:
-                    return _header_of(record)
+                    return decoded(record.payload)
             problem = "ends before its header"
         except (BrokenRecordError, ValueError) as error:
             problem = str(error)
@@ -241,7 +242,7 @@ class _SegmentReader(Generic[_P]):
         self._opener = opener
         self.only = only
         self._header: RecordingHeader | None = None
-        self._begun = False
+        self.has_begun = False
         self._definitions = ReadDefinitions(before)
 
     @property
@@ -249,17 +250,12 @@ class _SegmentReader(Generic[_P]):
         """The objects of the segment that was read last."""
         return self._definitions.known
 
-    @property
-    def is_over(self) -> bool:
-        """Return True if the next segment is not selected."""
-        return self.only and self._begun
-
     def take(self, record: FileRecord) -> Iterator[_P]:
         """Yield what the opener makes of a record."""
         if record.kind is None:
-            if self._begun:
+            if self.has_begun:
                 self._definitions = ReadDefinitions(self.known)
-            self._begun, self._header = True, None
+            self.has_begun, self._header = True, None
         elif record.kind == HEADER:
             self._header = decoded(record.payload)
         elif record.kind == DEFINITIONS:
@@ -301,16 +297,12 @@ def track_width(kind: str, number: int, definitions: ReadDefinitions) -> int:
     return len(definitions.layouts[number]) if kind == "L" else 2 * len(definitions.reports(number))
 
 
-def _snapshots_of(header: RecordingHeader, payload: bytes, definitions: ReadDefinitions) -> Iterator[RecordedSnapshot]:
-    return (RecordedSnapshot(header, each) for each in _SnapshotBlock(payload, definitions))
-
-
 class _SnapshotBlock:
     """The snapshots of a block, made one by one."""
 
-    def __init__(self, payload: bytes, definitions: ReadDefinitions) -> None:
+    def __init__(self, header: RecordingHeader, payload: bytes, definitions: ReadDefinitions) -> None:
         outline = BlockOutline(payload)
-        self._definitions = definitions
+        self._header, self._definitions = header, definitions
         self._shapes, self._ticks, self._times = outline.shapes, outline.ticks, outline.times
         at = outline.at
         self._tracks: list[tuple[str, int, Iterator[tuple[float, ...]]]] = []
@@ -319,7 +311,7 @@ class _SnapshotBlock:
             self._tracks.append((kind, number, rows))
         self._last: dict[int, Frame | tuple[BackendReport, ...]] = {}
 
-    def __iter__(self) -> Iterator[Snapshot]:
+    def __iter__(self) -> Iterator[RecordedSnapshot]:
         for (sequence, mono, wall), (shape, fresh) in zip(self._times, self._ticks, strict=True):
             frames: list[Frame] = []
             reports: tuple[BackendReport, ...] = ()
@@ -329,7 +321,8 @@ class _SnapshotBlock:
                     frames.append(item)
                 else:
                     reports = item
-            yield Snapshot(int(sequence), Instant(mono, wall), tuple(frames), reports)
+            snapshot = Snapshot(int(sequence), Instant(mono, wall), tuple(frames), reports)
+            yield RecordedSnapshot(self._header, snapshot)
 
     def _next(self, track: int) -> Frame | tuple[BackendReport, ...]:
         kind, number, rows = self._tracks[track]
@@ -348,7 +341,6 @@ class _SnapshotBlock:
 
 
 def _enter(spans: list[SegmentSpan], record: FileRecord) -> None:
-    """Note a record in the survey of a file."""
     if record.kind == HEADER:
         spans.append(SegmentSpan(record.at - len(START), decoded(record.payload)))
     elif record.kind == BLOCK and spans:
@@ -356,12 +348,6 @@ def _enter(spans: list[SegmentSpan], record: FileRecord) -> None:
         span = spans[-1]
         span.count += count
         span.first, span.last = (first if span.first is None else span.first), last
-
-
-def _header_of(record: FileRecord) -> RecordingHeader:
-    if record.kind != HEADER:
-        raise ValueError("has no header")
-    return decoded(record.payload)
 
 
 def _opened(path: Path) -> tuple[BinaryIO, int]:
@@ -378,6 +364,19 @@ def _opened(path: Path) -> tuple[BinaryIO, int]:
     return os.fdopen(descriptor, "rb"), status.st_size
 
 
+def open_recordings(
+    paths: Iterable[Path | str], stack: ExitStack, report: Callable[[str], object] = lambda _: None
+) -> list[Recording]:
+    """Return the recordings that can be read, which the stack closes; report why the others cannot."""
+    recordings = []
+    for path in paths:
+        try:
+            recordings.append(stack.enter_context(Recording(path)))
+        except RecordingError as error:
+            report(str(error))
+    return recordings
+
+
 def by_time(recordings: Iterable[Recording]) -> Iterator[RecordedSnapshot]:
     """Return the snapshots of all, the earliest first. A file may hold several nodes: `cat a b` makes such a one.
 
@@ -386,16 +385,7 @@ def by_time(recordings: Iterable[Recording]) -> Iterator[RecordedSnapshot]:
     streams: list[Iterator[RecordedSnapshot]] = []
     for recording in recordings:
         spans = [span for span in recording.survey() if span.first is not None]
-        spans.sort(key=attrgetter("header.node"))
+        spans.sort(key=attrgetter("header.node", "first", "at"))
         for _, one in groupby(spans, key=attrgetter("header.node")):
-            streams.append(recording.recorded(_in_order(one)))
-    return merge(*streams, key=_wall)
-
-
-def _in_order(spans: Iterable[SegmentSpan]) -> list[int]:
-    """Return where the segments of one node begin, the earliest first."""
-    return [span.at for span in sorted(spans, key=lambda span: (span.first or 0.0, span.at))]
-
-
-def _wall(recorded: RecordedSnapshot) -> float:
-    return recorded.snapshot.at.wall
+            streams.append(recording.recorded([span.at for span in one]))
+    return merge(*streams, key=attrgetter("last_wall"))

@@ -11,7 +11,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 from agent.catalogue import BY_NAME
@@ -47,7 +47,6 @@ ENOUGH = 100_000
 
 Absences = tuple[tuple[Metric, Entity], ...]
 Run = tuple[Absences, Reason, str]
-_ReportKey = tuple[str, str, str, tuple[int, ...]]
 
 
 class WrittenDefinitions:
@@ -74,71 +73,57 @@ class WrittenDefinitions:
         return zlib.compress(json.dumps(fresh, separators=(",", ":")).encode(), LEVEL)
 
     def layout(self, layout: Layout) -> int:
-        """Return the number of a layout."""
-        number = self._numbers["layouts"].get(layout)
-        if number is not None:
-            return number
-        series = [self._series(each) for each in layout.series]
-        return self._define("layouts", layout, _in_runs(series))
+        return self._number("layouts", layout, lambda: _in_runs([self._series(each) for each in layout.series]))
 
     def reports(self, reports: Sequence[BackendReport]) -> int:
         """Return the number of a list of reports, apart from their durations and calls."""
         numbers = tuple(self._report(each) for each in reports)
-        known = self._numbers["lists"].get(numbers)
-        return self._define("lists", numbers, list(numbers)) if known is None else known
+        return self._number("lists", numbers, lambda: list(numbers))
 
-    def _define(self, kind: str, key: Any, item: Any) -> int:
+    def _number(self, kind: str, key: Any, make: Callable[[], list[Any]]) -> int:
+        """Return the number of a definition; the first time, `make` returns what the file says of it."""
         numbers = self._numbers[kind]
-        number = numbers[key] = len(numbers)
-        self._fresh[kind].append(item)
-        return number
+        if key not in numbers:
+            item = make()  # first: it may define others of its kind
+            numbers[key] = len(numbers)
+            self._fresh[kind].append(item)
+        return numbers[key]
 
     def _metric(self, metric: Metric) -> int:
-        number = self._numbers["metrics"].get(metric)
-        if number is not None:
-            return number
-        kinds = [metric.kind.value, metric.unit.value, metric.lane.value, metric.entity.__name__]
-        item = [metric.name, *kinds, metric.help]
-        return self._define("metrics", metric, item)
+        kinds = (metric.kind, metric.unit, metric.lane)
+        return self._number(
+            "metrics",
+            metric,
+            lambda: [metric.name, *(each.value for each in kinds), metric.entity.__name__, metric.help],
+        )
 
     def _entity(self, entity: Entity) -> int:
-        number = self._numbers["entities"].get(entity)
-        if number is not None:
-            return number
-        parts: list[Any]
+        return self._number("entities", entity, lambda: self._entity_parts(entity))
+
+    def _entity_parts(self, entity: Entity) -> list[Any]:
         hidden = self._redaction.entity(entity) if self._redaction else entity
         if isinstance(hidden, Gpu):
-            parts = ["gpu", hidden.index, hidden.uuid]
-        elif isinstance(hidden, NvLink):
+            return ["gpu", hidden.index, hidden.uuid]
+        if isinstance(hidden, NvLink):
             assert isinstance(entity, NvLink)
-            parts = ["nvlink", self._entity(entity.gpu), hidden.link]
-        elif isinstance(hidden, IbPort):
-            parts = ["port", hidden.device, hidden.port]
-        elif isinstance(hidden, Rack):
-            parts = ["rack", hidden.name]
-        elif isinstance(hidden, Backend):
-            parts = ["backend", hidden.name]
-        else:
-            parts = ["node"]
-        return self._define("entities", entity, parts)
+            return ["nvlink", self._entity(entity.gpu), hidden.link]
+        if isinstance(hidden, IbPort):
+            return ["port", hidden.device, hidden.port]
+        if isinstance(hidden, Rack):
+            return ["rack", hidden.name]
+        return ["backend", hidden.name] if isinstance(hidden, Backend) else ["node"]
 
     def _series(self, series: Series) -> int:
-        number = self._numbers["series"].get(series)
-        if number is not None:
-            return number
-        labels: Labels = series.labels
-        if self._redaction:
-            labels = self._redaction.labels(labels)
-        flat = [text for pair in labels for text in pair]
-        return self._define("series", series, [self._metric(series.metric), self._entity(series.entity), *flat])
+        def make() -> list[Any]:
+            labels = self._redaction.labels(series.labels) if self._redaction else series.labels
+            return [self._metric(series.metric), self._entity(series.entity), *chain.from_iterable(labels)]
+
+        return self._number("series", series, make)
 
     def _report(self, report: BackendReport) -> int:
-        key: _ReportKey = (report.backend, report.outcome.value, report.detail, self._runs(report))
-        number = self._numbers["reports"].get(key)
-        if number is not None:
-            return number
-        name, outcome, detail, runs = key
-        return self._define("reports", key, [name, outcome, self._text(detail), list(runs)])
+        name, outcome, detail, runs = report.backend, report.outcome.value, report.detail, self._runs(report)
+        key = (name, outcome, detail, runs)
+        return self._number("reports", key, lambda: [name, outcome, self._text(detail), list(runs)])
 
     def _runs(self, report: BackendReport) -> tuple[int, ...]:
         gaps, runs = self._runs_of.get(report.backend, ((), ()))
@@ -150,13 +135,13 @@ class WrittenDefinitions:
 
     def _run(self, reason: Reason, detail: str, gaps: Sequence[Gap]) -> int:
         absences: Absences = tuple((gap.metric, gap.entity) for gap in gaps)
-        missing = self._numbers["absences"].get(absences)
-        if missing is None:
-            flat = [number for metric, entity in absences for number in (self._metric(metric), self._entity(entity))]
-            missing = self._define("absences", absences, flat)
+        missing = self._number(
+            "absences",
+            absences,
+            lambda: [number for metric, entity in absences for number in (self._metric(metric), self._entity(entity))],
+        )
         key = (missing, reason, detail)
-        number = self._numbers["runs"].get(key)
-        return self._define("runs", key, [missing, reason.value, self._text(detail)]) if number is None else number
+        return self._number("runs", key, lambda: [missing, reason.value, self._text(detail)])
 
     def _text(self, text: str) -> str:
         return self._redaction.text(text) if self._redaction else text
@@ -221,7 +206,6 @@ class ReadDefinitions:
         self._width = WIDTH
 
     def take(self, payload: bytes) -> None:
-        """Take in a record of definitions."""
         document = json.loads(inflated(payload, INFLATED))
         takers: dict[str, tuple[list[Any], Callable[[Any], Any]]] = {
             "metrics": (self._metrics, self._metric),

@@ -13,7 +13,7 @@ from typing import Protocol
 from agent.catalogue import BY_NAME
 from agent.config.checks import base_url
 from agent.config.reading import with_places
-from agent.config.schema import Config, ConfigError, RackConfig, ReceiverConfig
+from agent.config.schema import Config, ConfigError, RackConfig, ReceiverConfig, parse_value
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
 from agent.daemon.rule_manager import AlertingSettings, RuleManager
@@ -111,16 +111,11 @@ class Receivers:
         """Return the receivers that the configuration names. Raises ConfigError."""
         notify = config.notify
         keys = [key for kind in RECEIVERS for key in _keys(kind, getattr(notify, kind.name), external_url)]
-        made = {key: self._known.get(key) or self._begin(key) for key in keys}
-        self._known = made
-        return (*((self._log,) if notify.log else ()), *made.values())
+        self._known = {key: self._known.get(key) or self._begin(*key) for key in keys}
+        return (*((self._log,) if notify.log else ()), *self._known.values())
 
-    def _begin(self, key: Key) -> HttpReceiver:
-        kind, target, external_url = key
-        try:
-            return kind(target, self._clock, external_url, threads=self._threads)
-        except ValueError as error:
-            raise ConfigError(f"notify.{kind.name}: {error}") from error
+    def _begin(self, kind: ReceiverKind, target: HttpTarget, external_url: str) -> HttpReceiver:
+        return parse_value(f"notify.{kind.name}", kind, target, self._clock, external_url, threads=self._threads)
 
 
 @with_places
@@ -194,7 +189,6 @@ def load_alerting(
 
 
 def _tell(files: Sequence[RuleFile], running: Sequence[RuleFile]) -> None:
-    """Log once what is unwise in the loaded rule files."""
     logged = {warning for file in running for warning in file.warnings}
     for warning in (warning for file in files for warning in file.warnings if warning not in logged):
         facts = {"file": warning.file, "line": warning.line, "rule": warning.where, "problem": warning.text}

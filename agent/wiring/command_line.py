@@ -48,7 +48,6 @@ class CommandLineOptions:
 
 
 def add_config_file(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names the configuration file."""
     parser.add_argument(
         "--config.file",
         dest="config_file",
@@ -59,7 +58,6 @@ def add_config_file(parser: argparse.ArgumentParser) -> None:
 
 
 def add_roots(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where the kernel's file systems are."""
     for name in ("sysfs", "procfs"):
         parser.add_argument(
             f"--path.{name}",
@@ -126,6 +124,7 @@ def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config
     import msgspec
 
     from agent.config.checks import check_url_path
+    from agent.config.schema import parse_value
     from agent.lib.wording import one_line
 
     config = read_file(arguments, again=again)
@@ -152,10 +151,7 @@ def read_config(arguments: argparse.Namespace, *, again: bool = False) -> Config
         "enable_lifecycle": getattr(arguments, "lifecycle", None),
     }
     web = msgspec.structs.replace(web, **{key: value for key, value in given.items() if value is not None})
-    try:
-        check_url_path(web.telemetry_path)
-    except ValueError as error:
-        raise UserError(f"--web.telemetry-path: {error}") from error
+    parse_value("--web.telemetry-path", check_url_path, web.telemetry_path)
     for name, root in (("--path.sysfs", arguments.sysfs), ("--path.procfs", arguments.procfs)):
         if not os.path.isdir(root):  # noqa: PTH112 unlike Path's it never raises
             raise UserError(f"{name}: {one_line(str(root))} is not a directory")
@@ -206,14 +202,8 @@ def _replay(arguments: argparse.Namespace, replay: ReplayConfig) -> ReplayConfig
 
 
 def read_options(arguments: argparse.Namespace) -> CommandLineOptions:
-    """Return what the command line decides alone."""
-    return CommandLineOptions(
-        arguments.sysfs,
-        arguments.procfs,
-        arguments.log_level,
-        arguments.log_format,
-        folder_of(arguments),
-    )
+    given = (arguments.sysfs, arguments.procfs, arguments.log_level, arguments.log_format)
+    return CommandLineOptions(*given, folder_of(arguments))
 
 
 def scenario_of(config: Config) -> str | None:

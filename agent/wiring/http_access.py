@@ -31,7 +31,6 @@ _INLINE = {"password": "password_file", "credentials": "credentials_file"}
 
 
 def add_http_config(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names the file."""
     parser.add_argument(
         OPTION,
         dest="http_config_file",
@@ -39,6 +38,14 @@ def add_http_config(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="how to log in over HTTP: tls_config, basic_auth and authorization, as promtool has them",
     )
+
+
+def refuse_beside_url(arguments: argparse.Namespace, options: Iterable[str], why: str) -> None:
+    """Refuse options about this node's devices where only agents are asked. Raises UserError."""
+    for option in options if arguments.url is not None else ():
+        if getattr(arguments, option) not in (None, False):
+            name = option.replace("_", "-")
+            raise UserError(f"--{name}: cannot be used with --url, which {why}; leave out one")
 
 
 def given_login(arguments: argparse.Namespace) -> dict[str, Any] | None:

@@ -44,7 +44,7 @@ def instance(config: Config) -> str:
 
 def external_url(config: Config) -> str:
     """Return where the agent's own pages are."""
-    return f"{'https' if serves_tls(config) else 'http'}://{instance(config)}"
+    return f"{'https' if _web_file(config)[1] else 'http'}://{instance(config)}"
 
 
 def external_labels(config: Config) -> dict[str, str]:
@@ -122,16 +122,8 @@ def own_agent(config: Config, given: Mapping[str, Any] | None = None) -> OwnAgen
     return OwnAgent(tuple(_url(scheme, *place) for place in places), _login(config, file, encrypted, given))
 
 
-def serves_tls(config: Config) -> bool:
-    """Return whether the agent with this configuration speaks TLS.
-
-    Where this process may not read the file, it will.
-    """
-    return _web_file(config)[1]
-
-
 def _web_file(config: Config) -> tuple[WebFile | None, bool]:
-    """Return what the web configuration file says, if this process can read it, and whether it asks for TLS."""
+    """Return what the web configuration file says, and whether it asks for TLS: yes if only the agent may read it."""
     if config.web.config_file is None:
         return None, False
     from exporters.protection.web_file import read_web_file

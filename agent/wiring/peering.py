@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from agent.config.reading import with_places
-from agent.config.schema import BreakerConfig, Config, ConfigError
+from agent.config.schema import BreakerConfig, Config, ConfigError, parse_value
 from agent.lib.state_files import DamagedError, read_whole, seal, set_aside, unseal
 from agent.lib.threads import Threads
 from agent.model import Instant
@@ -36,15 +36,9 @@ def load_rack(config: Config, folder: Path, stale_after: float) -> RackOptions:
         raise ConfigError(f"rack.peers: has {len(rack.peers)} entries; the limit is {MOST}, list one rack only")
     entries: dict[Entry, None] = {}
     for number, each in enumerate(rack.peers):
-        try:
-            entries[parse_entry(each, folder)] = None
-        except ValueError as error:
-            raise ConfigError(f"rack.peers[{number}]: {error}") from error
-    try:
-        access = Access(tls=peer.scheme == "https", **login_of(peer))
-        access.check(tuple(entries))
-    except ValueError as error:
-        raise ConfigError(f"rack.peer: {error}") from error
+        entries[parse_value(f"rack.peers[{number}]", parse_entry, each, folder)] = None
+    access = parse_value("rack.peer", Access, tls=peer.scheme == "https", **login_of(peer))
+    parse_value("rack.peer", access.check, tuple(entries))
     return RackOptions(
         rack_name(config),
         rack.nodes_expected,

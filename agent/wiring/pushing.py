@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent import __version__
-from agent.config.schema import Config, ConfigError, OtlpConfig, RemoteWriteConfig
+from agent.config.schema import Config, ConfigError, OtlpConfig, RemoteWriteConfig, parse_value
 from agent.lib.http_target import HttpTarget
 from agent.lib.textfile import SECRET, ReadError, read_text
 from agent.lib.threads import Threads
@@ -60,10 +60,7 @@ def check_pushes(config: Config) -> tuple[dict[str, HttpTarget], HttpTarget | No
 
 
 def _collector(otlp: OtlpConfig) -> HttpTarget:
-    try:
-        target = HttpTarget(otlp.endpoint, timeout=otlp.timeout, **login_of(otlp))
-    except ValueError as error:
-        raise ConfigError(f"push.otlp: {error}") from error
+    target = parse_value("push.otlp", HttpTarget, otlp.endpoint, timeout=otlp.timeout, **login_of(otlp))
     if not target.path:
         raise ConfigError(f"push.otlp: endpoint {target.shown!r} has no path; add /v1/metrics")
     try:
@@ -103,13 +100,11 @@ def _machine_id() -> dict[str, str]:
 def _remote_write_targets(config: Config) -> dict[str, HttpTarget]:
     targets = {}
     for name, each in config.push.remote_write.items():
-        try:
-            target = HttpTarget(each.url, timeout=each.timeout, **login_of(each))
-        except ValueError as error:
-            raise ConfigError(f"push.remote_write.{name}: {error}") from error
+        key = f"push.remote_write.{name}"
+        target = parse_value(key, HttpTarget, each.url, timeout=each.timeout, **login_of(each))
         if not target.path:
             paths = "/api/v1/write (Prometheus, VictoriaMetrics) or /api/v1/push (Mimir)"
-            raise ConfigError(f"push.remote_write.{name}: url {target.shown!r} has no path; add {paths}")
+            raise ConfigError(f"{key}: url {target.shown!r} has no path; add {paths}")
         targets[name] = target
     return targets
 

@@ -35,7 +35,6 @@ class PlayedTrace:
         self._frame = Frame(Layout((Series(metric("coldplate_replay_info"), Node(), labels),)), (1.0,))
 
     def frame(self, _now: Instant) -> Frame:
-        """Return the mark."""
         return self._frame
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from agent.backends.registration import BackendContext, make_backends
 from agent.backends.sysfs import nvidia_gpus
 from agent.config.reading import with_places
@@ -53,6 +55,13 @@ def load_settings(config: Config, ranges: Ranges = Ranges()) -> Settings:  # noq
     )
 
 
+def sampled_every(interval: float, config: Config) -> Config:
+    """Return the configuration with this period of the fast lane, in seconds, and no lane that is faster."""
+    slow, cold = max(config.sampling.slow, interval), max(config.sampling.cold, interval)
+    sampling = msgspec.structs.replace(config.sampling, fast=interval, slow=slow, cold=cold)
+    return msgspec.structs.replace(config, sampling=sampling)
+
+
 def make_sampling_loop(
     config: Config,
     options: CommandLineOptions,
@@ -85,7 +94,9 @@ def make_sampling_loop(
     if kept is None and has_driver:
         log.info("no state directory: GPUs lost while the agent is down are not detected")
     inventory = Inventory(kept, save)
-    on_bus = _gpus_on_bus(config, options) if has_driver else 0
+    on_bus = 0
+    if has_driver:  # at least one where the configuration asks for NVML by name
+        on_bus = max(len(nvidia_gpus(options.sysfs)), int(config.backends.devices == "nvml"))
     sampler = Sampler(load_settings(config, ranges), inventory, family_of(config), on_bus)
     began = clock().mono - options.scenario_age
     context = BackendContext(
@@ -115,13 +126,7 @@ def make_sampling_loop(
     )
 
 
-def _gpus_on_bus(config: Config, options: CommandLineOptions) -> int:
-    """Return how many GPUs a driver should show; at least one where the configuration asks for NVML by name."""
-    return max(len(nvidia_gpus(options.sysfs)), int(config.backends.devices == "nvml"))
-
-
 def family_of(config: Config) -> str:
-    """Return the family of devices that is read."""
     devices = config.backends.devices
     return AUTOMATIC if devices in ("auto", "trace", "none") else devices
 

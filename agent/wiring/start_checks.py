@@ -8,7 +8,7 @@ from agent.backends.jobs import check_jobs
 from agent.backends.power import bmc_of
 from agent.config.checks import listen_address
 from agent.config.reading import with_places
-from agent.config.schema import Config, ConfigError
+from agent.config.schema import Config, ConfigError, parse_value
 from agent.health.examination import ExpectationChoice
 from agent.health.expectations import GENERIC, ExpectationError, Expected, load_expectations
 from agent.wiring.peering import load_rack
@@ -22,7 +22,7 @@ from exporters.selection import SeriesSelection
 def check(config: Config) -> SeriesSelection:
     """Check everything except the rules; returns the selection of series, a by-product. Raises ConfigError."""
     for address in config.web.listen:
-        parse_address(address)
+        parse_value("web.listen", listen_address, address)
     if is_reserved(config.web.telemetry_path):
         raise ConfigError(f"web.telemetry_path: {config.web.telemetry_path} is reserved; choose another path")
     bmc_of(config.backends)
@@ -40,14 +40,6 @@ def check(config: Config) -> SeriesSelection:
         return SeriesSelection(metrics.profile, metrics.include, metrics.exclude, metrics.disable)
     except ValueError as error:
         raise ConfigError(f"metrics.{error}") from error
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of `host:port`, `:port` or `[address]:port`. Raises ConfigError."""
-    try:
-        return listen_address(text)
-    except ValueError as error:
-        raise ConfigError(f"web.listen: {error}") from error
 
 
 AUTO = "auto"

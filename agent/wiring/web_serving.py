@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent import __version__
+from agent.config.checks import listen_address
 from agent.config.reading import with_places
 from agent.config.schema import Config, ConfigError
 from agent.daemon.hub import Hub, RecentReadings
@@ -22,7 +23,7 @@ from agent.model import Instant, Snapshot
 from agent.rack.monitor import RackMonitor
 from agent.wiring.command_line import scenario_of
 from agent.wiring.identity import node_name, title
-from agent.wiring.start_checks import check, parse_address
+from agent.wiring.start_checks import check
 from alerts import packs
 from exporters.endpoint import RouteContext
 from exporters.protection.passwords import PasswordChecks
@@ -42,7 +43,7 @@ class Protection:
     """
 
     def __init__(self, config: Config, wall: Callable[[], float], threads: Threads | None = None) -> None:
-        self._threads = threads or Threads()
+        self.threads = threads or Threads()
         self.passwords = PasswordChecks(time.monotonic)
         self.watch: WebWatch | None = None
         if config.web.config_file is None:
@@ -59,13 +60,11 @@ class Protection:
             raise ConfigError(f"web.config_file: {error}") from error
 
     def start(self) -> None:
-        """Begin to watch the file and to check passwords."""
         if self.watch is not None:
-            self.watch.start(self._threads)
-            self.passwords.start(self._threads)
+            self.watch.start(self.threads)
+            self.passwords.start(self.threads)
 
     def stop(self) -> None:
-        """End both."""
         if self.watch is not None:
             self.watch.stop(CLOSING_SECONDS)
             self.passwords.stop(CLOSING_SECONDS)
@@ -95,7 +94,6 @@ class Protection:
             raise ConfigError(f"web.config_file: {error}") from error
 
     def enforce(self, terms: WebTerms | None) -> None:
-        """Apply these terms; None changes nothing."""
         if self.watch is not None and terms is not None:
             self.watch.enforce(terms)
 
@@ -221,7 +219,7 @@ def make_server(
     )
     watch = protection.watch
     server = HttpServer(
-        [parse_address(each) for each in web.listen],
+        [listen_address(each) for each in web.listen],
         site,
         clock=time.monotonic,
         work=site.work,

@@ -82,7 +82,7 @@ def test_a_job_of_two_nodes_names_the_gpu_of_the_other_node() -> None:
     ]
     waiting = scene.nodes[0].gpus[0]
     assert waiting.word == "waits"
-    assert waiting.findings[0].text == "waits for b GPU 2: 100% busy at 21% of its power limit"
+    assert waiting.row.findings[0].text == "waits for b GPU 2: 100% busy at 21% of its power limit"
 
 
 GONE = [reading("coldplate_gpu_up", 0.0, GPUS[3])]

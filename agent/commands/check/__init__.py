@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from agent.lib.commandline import OutputError, Parser, abandon_output
 from agent.lib.wording import UserError, meant
 from agent.wiring.command_line import add_sources, read_config, read_options
-from agent.wiring.http_access import add_http_config, given_login
+from agent.wiring.http_access import add_http_config, given_login, refuse_beside_url
 
 if TYPE_CHECKING:
     from agent.commands.check.node_check import CheckEvidence
@@ -49,7 +49,6 @@ ASIDE = ("driver", "xids", "agent", "alerts")
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add what to judge, by what, and how to say it."""
     parser.misused = UNKNOWN
     add_sources(parser, "error")
     add = parser.add_argument
@@ -95,7 +94,7 @@ def _obey(arguments: argparse.Namespace) -> int:
     from agent.commands.check import node_check
     from agent.lib import logs
 
-    _refuse_contradictions(arguments)
+    refuse_beside_url(arguments, ("scenario", "backend", "learn", "at", "agent"), "judges what an agent reports")
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
     config = read_config(arguments)
     options = node_check.age_scenario(read_options(arguments), config, _seconds("--at", arguments.at))
@@ -138,25 +137,13 @@ def _report(
     return check_output.status_of(made)
 
 
-def _refuse_contradictions(arguments: argparse.Namespace) -> None:
-    """Refuse options about this node's devices where only an agent is queried. Raises UserError."""
-    if arguments.url is None:
-        return
-    for option in ("scenario", "backend", "learn", "at", "agent"):
-        if getattr(arguments, option) is not None:
-            raise UserError(f"--{option}: cannot be used with --url, which judges what an agent reports; leave out one")
-
-
 def _remote_evidence(arguments: argparse.Namespace, until: float) -> CheckEvidence:
     """Return what the agent at --url reports by a monotonic second. Raises UserError if it reports nothing."""
     from agent.commands.check.remote_node import query_node
+    from agent.config.schema import parse_value
     from agent.wiring.agent_client import target_of
 
-    try:
-        target = target_of(arguments.url, given_login(arguments))
-    except ValueError as error:
-        raise UserError(f"--url: {error}") from error
-    return query_node(target, until)
+    return query_node(parse_value("--url", target_of, arguments.url, given_login(arguments)), until)
 
 
 def _learn(evidence: CheckEvidence, target: str) -> int:
@@ -192,12 +179,10 @@ def _chosen(only: list[str], skip: list[str]) -> frozenset[str]:
 def _seconds(option: str, text: str | None) -> float | None:
     """Return a duration of the command line; a plain number is seconds. Raises UserError."""
     from agent.config.quantities import duration
+    from agent.config.schema import parse_value
 
     if text is None:
         return None
     with contextlib.suppress(ValueError):
         return float(text)
-    try:
-        return duration(text)
-    except ValueError as error:
-        raise UserError(f"{option}: {error}") from error
+    return parse_value(option, duration, text)

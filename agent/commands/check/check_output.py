@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from agent.health.verdicts import HealthFinding, Verdict, by_rank, worst
@@ -21,7 +20,6 @@ TOLD = 3
 
 
 def status_of(judgement: CheckResult) -> int:
-    """Return the exit status."""
     return STATUSES[worst(judgement.findings)]
 
 
@@ -67,11 +65,8 @@ def _summary(judgement: CheckResult) -> str:
     if len(bad) > TOLD:
         parts.append(f"{len(bad) - TOLD} more")
     parts.append(f"{counts[Verdict.OK]} of {judged} checks ok ({judgement.expected.name})")
-    data = " ".join(f"{verdict.value}={counts[verdict]}" for verdict in _COUNTED)
+    data = " ".join(f"{verdict.value}={counts[verdict]}" for verdict in STATUSES)
     return f"COLDPLATE {worst(findings).name} - {_plain('; '.join(parts))} | {data}"
-
-
-_COUNTED: Iterable[Verdict] = (Verdict.OK, Verdict.WARNING, Verdict.CRITICAL, Verdict.UNKNOWN)
 
 
 def _line(finding: HealthFinding) -> str:

@@ -87,8 +87,6 @@ def query_agent(agent: OwnAgent, until: float) -> AgentAlerts:
 
 
 def _ask(url: str, until: float, login: Mapping[str, Any]) -> AgentAlerts:
-    import msgspec
-
     try:
         client = HttpClient(HttpTarget(url, **login), BOUNDS, lambda: clock().mono)
         answer = client.exchange(HttpRequest("GET", ALERTS), min(until, clock().mono + AGENT_SECONDS))
@@ -119,15 +117,10 @@ class _AlertsPage(TypedDict):
 def read_kernel_log() -> tuple[Sequence[Xid] | None, str]:
     """Return the XIDs since boot, or None and why the kernel log cannot be read."""
     try:
-        reader = KmsgReader(KERNEL_LOG, whole=True)
+        with contextlib.closing(KmsgReader(KERNEL_LOG, whole=True)) as reader:
+            return read_xids(reader, clock()), ""
     except OSError as error:
         return None, f"{KERNEL_LOG}: {error.strerror}"
-    try:
-        return read_xids(reader, clock()), ""
-    except OSError as error:
-        return None, f"{KERNEL_LOG}: {error.strerror}"
-    finally:
-        reader.close()
 
 
 GATHERING_SHARE = 0.8
@@ -225,14 +218,17 @@ def collect_evidence(
     is_real = config.backends.devices not in (*NOT_OF_NODE, "none")
     kernel_log = BackgroundQuery(read_kernel_log) if is_real else None
     paused = _pause(config, options)
-    sampled = replace(_sample(_without_devices(config) if paused else config, options, until), paused=paused)
+    sampled = config
+    if paused:
+        sampled = msgspec.structs.replace(config, backends=msgspec.structs.replace(config.backends, devices="none"))
+    evidence = replace(_sample(sampled, options, until), paused=paused)
     xids: Sequence[Xid] | None = [] if scenario_of(config) is None else _past(config, options)
     why = ""
     if kernel_log is not None:
         xids, why = kernel_log.result(until, (None, "the kernel log could not be read in time"))
     answer = None if alerts is None else alerts.result(until, AgentAlerts(None, "it did not answer in time"))
     devices = family_of(config)
-    return replace(sampled, devices=devices, xids=xids, why_no_xids=why, alerts=answer)
+    return replace(evidence, devices=devices, xids=xids, why_no_xids=why, alerts=answer)
 
 
 def evaluate(
@@ -345,10 +341,6 @@ def _pause(config: Config, options: CommandLineOptions) -> str:
         if request is not None and is_now and request.boot == boot_of(options.procfs):
             return f"coldplate pause has released the driver until {utc(request.until)}"
     return ""
-
-
-def _without_devices(config: Config) -> Config:
-    return msgspec.structs.replace(config, backends=msgspec.structs.replace(config.backends, devices="none"))
 
 
 def _unrecognised(view: SeenNode) -> str:

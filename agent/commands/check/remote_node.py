@@ -10,7 +10,7 @@ from agent.config.words import DEVICES
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
 from agent.lib.wording import UserError
-from agent.model import Alert, Phase, Snapshot
+from agent.model import Alert, Phase
 from agent.wiring.agent_client import AgentClient
 
 PAUSED = "coldplate_devices_paused_until_timestamp_seconds"
@@ -31,24 +31,16 @@ def query_node(target: HttpTarget, until: float) -> CheckEvidence:
         raise UserError(f"{target.shown}: {problem}; see its /-/ready, or restart coldplate on that node")
     alerts = None  # the agent evaluates no rules
     if found.alerts is not None:
-        alerts = AgentAlerts([_named(each) for each in found.alerts if _is_of_node(each)])
+        of_node = (each for each in found.alerts if _is_of_node(each))
+        alerts = AgentAlerts([(each.rule, dict(each.labels).get("severity", "")) for each in of_node])
     paused = "the agent has released the driver (coldplate pause)"
     return CheckEvidence(
         found.snapshot,
-        devices_of(found.snapshot),
+        next((each.backend for each in found.snapshot.reports if each.backend in DEVICES), ""),
         waited=inf,
         alerts=alerts,
         paused=paused if any(series.metric.name == PAUSED for series, _ in found.snapshot) else "",
     )
-
-
-def devices_of(snapshot: Snapshot) -> str:
-    """Return the device source that an agent's backends name; empty if it reads no devices."""
-    return next((each.backend for each in snapshot.reports if each.backend in DEVICES), "")
-
-
-def _named(alert: Alert) -> tuple[str, str]:
-    return alert.rule, dict(alert.labels).get("severity", "")
 
 
 def _is_of_node(alert: Alert) -> bool:

@@ -33,7 +33,6 @@ EXIT_NONE, EXIT_UNREADABLE = 1, 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the files and the form of the output."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="dashboard or rule file")
     parser.add_argument("--json", action="store_true", help="print verdicts as JSON")
 

@@ -273,7 +273,8 @@ def _of_tree(tree: Expression) -> QueryNames:
                 choices.append((_names(part.left), _names(part.right)))
         elif isinstance(part, FunctionCall) and part.name in _MAKERS:
             made |= _texts(part)
-    return QueryNames(tuple(selectors), _kept(grouping, made), tuple(choices))
+    kept = tuple(each for each in dict.fromkeys(grouping) if each not in made and OPEN not in each)
+    return QueryNames(tuple(selectors), kept, tuple(choices))
 
 
 def _names(tree: Expression) -> frozenset[str]:
@@ -285,10 +286,6 @@ def _names(tree: Expression) -> frozenset[str]:
 def _texts(call: FunctionCall | AggregateExpr) -> set[str]:
     parts = call.arguments if isinstance(call, FunctionCall) else (call.parameter,)
     return {each.value for each in parts if isinstance(each, StringLiteral)}
-
-
-def _kept(grouping: list[str], made: set[str]) -> tuple[str, ...]:
-    return tuple(each for each in dict.fromkeys(grouping) if each not in made and OPEN not in each)
 
 
 def _selector(matchers: tuple[Matcher, ...]) -> NamedSelector:

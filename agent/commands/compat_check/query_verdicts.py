@@ -24,7 +24,8 @@ _OF_TARGETS = frozenset({
     "instance", "job", "node", "rack", "cluster", "namespace", "pod", "container", "service", "endpoint", "le",
 })  # fmt: skip
 """Labels that scraping may give to every series."""
-_ANY_LABEL = frozenset({"coldplate_alert", "coldplate_metric_missing"})
+ANY_LABEL = frozenset({"coldplate_alert", "coldplate_metric_missing"})
+"""Metrics whose series have labels of another entity."""
 
 FOREIGN = {each.name: (profile, each) for profile in PROFILES.values() for each in reversed(profile.names)}
 MISSING: dict[str, tuple[ForeignProfile, NotServed]] = {
@@ -108,7 +109,6 @@ def _metrics(selector: NamedSelector, recorded: Collection[str]) -> Iterator[Met
 
 
 def verdict_on(name: str, recorded: Collection[str] = ()) -> MetricVerdict:
-    """Return where a metric of that name is."""
     row = BY_NAME.get(name)
     if row is not None:
         hint = f"not by default: metrics: {{include: [{name}]}}" if profile_of(row) > Profile.DEFAULT else ""
@@ -160,7 +160,7 @@ def _wanted(matcher: Matcher) -> bool:
 def labels_on(metric: MetricVerdict) -> frozenset[str] | None:
     """Return the labels that the metric's series may have; None if that is not known."""
     row = BY_NAME.get(metric.name)
-    if row is not None and row.name not in _ANY_LABEL:
+    if row is not None and row.name not in ANY_LABEL:
         return frozenset(labels_of(row)) | _OF_TARGETS
     profile = PROFILES.get(metric.source)
     return None if profile is None else frozenset(profile.labels) | _OF_TARGETS
@@ -249,7 +249,11 @@ def lines(files: Sequence[CheckedFile], coloured: bool) -> Iterator[str]:
 
 def _query(query: QueryVerdict, word: str, coloured: bool) -> Iterator[str]:
     shown = f"{_COLOURS[word]}{word:6}{_PLAIN}" if coloured else f"{word:6}"
-    what = query.unread or ", ".join(_metric(each) for each in query.metrics) or "a name that only Grafana knows"
+    what = (
+        query.unread
+        or ", ".join(f"{each.name} ({each.source or 'nowhere'})" for each in query.metrics)
+        or "a name that only Grafana knows"
+    )
     yield f"  {shown}  {query.place}: {one_line(what, _LONGEST)}"
     for each in query.metrics:
         if each.spare:
@@ -262,10 +266,6 @@ def _query(query: QueryVerdict, word: str, coloured: bool) -> Iterator[str]:
         elif each.why:
             yield f"          {one_line(each.name)}: {each.why}"
     yield from (f"          label: {one_line(each, _LONGEST)}" for each in query.remarks)
-
-
-def _metric(metric: MetricVerdict) -> str:
-    return f"{metric.name} ({metric.source or 'nowhere'})"
 
 
 def document(files: Sequence[CheckedFile]) -> str:

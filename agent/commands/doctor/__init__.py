@@ -40,7 +40,6 @@ EXIT_STATUSES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add where to look, and the form of the output."""
     add_config_file(parser)
     parser.add_argument("--json", action="store_true", help="print findings as JSON")
     parser.add_argument(

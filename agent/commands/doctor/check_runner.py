@@ -25,7 +25,8 @@ def examine(node: DoctorNode, timeout: float = PATIENCE_SECONDS) -> list[DoctorF
         for rank, checks in module.CHECKS.items()
     }
     relay = FileReaderPool("doctor", timeout, READERS)
-    asked = _answers([node.agent_query()], relay, node.mono())  # what the running agent says is used by many
+    query = DoctorCheck("agent", node.target.shown, node.query_agent)
+    asked = _answers([query], relay, node.mono())  # what the running agent says is used by many
     ordered = [check for rank in sorted(subjects) for check in subjects[rank](node)]
     found = [*asked, *_answers(ordered, relay, node.mono())]
     relay.close()

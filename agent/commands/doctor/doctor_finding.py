@@ -54,21 +54,16 @@ class DoctorCheck:
 
 
 class FindingFactory:
-    """Makes the findings of one subject."""
-
     def __init__(self, subject: str) -> None:
         self._subject = subject
 
     def ok(self, found: str) -> DoctorFinding:
-        """All is as it should be."""
         return DoctorFinding(self._subject, DoctorVerdict.OK, found)
 
     def warn(self, found: str, remedy: str) -> DoctorFinding:
-        """Return the agent misses something, or may."""
         return DoctorFinding(self._subject, DoctorVerdict.WARN, found, remedy)
 
     def fail(self, found: str, remedy: str) -> DoctorFinding:
-        """Say that the agent cannot do its work, or a part of it that was asked for."""
         return DoctorFinding(self._subject, DoctorVerdict.FAIL, found, remedy)
 
     def check(
@@ -88,7 +83,6 @@ LONGEST = 1000
 
 
 def worst(findings: Iterable[DoctorFinding]) -> DoctorVerdict:
-    """Return the verdict on all of them."""
     found = {each.verdict for each in findings}
     return next((each for each in (DoctorVerdict.FAIL, DoctorVerdict.WARN) if each in found), DoctorVerdict.OK)
 

@@ -17,15 +17,17 @@ import msgspec
 
 from agent.backends.sysfs import PciDevice, list_names, nvidia_gpus, pci_devices, text
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding
+from agent.config.checks import listen_address
 from agent.config.schema import Config
 from agent.config.words import NOT_OF_NODE
-from agent.lib.http_answers import AnswerBounds, HttpError
+from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
 from agent.wiring.identity import own_agent
-from agent.wiring.start_checks import parse_address
 
+CheckMaker = Callable[["DoctorNode"], Iterable[DoctorCheck]]
+"""Makes the checks of one subject."""
 READ, WRITE = 4, 2
 """The bits of permission, as chmod(1) counts them."""
 OVERRIDES = 1 << 1 | 1 << 2
@@ -78,7 +80,6 @@ def user_of_accounts(passwd: Iterable[str], group: Iterable[str]) -> AgentUser:
 
 
 def current_user() -> AgentUser:
-    """Return who runs doctor."""
     uid = os.geteuid()
     return AgentUser("this user", uid, frozenset({os.getegid(), *os.getgroups()}), uid == 0)
 
@@ -136,7 +137,6 @@ class RunningAgent:
     gaps: tuple[JsonGap, ...] = ()
 
     def values(self, metric: str) -> list[float]:
-        """Return all values of a metric."""
         return [each.value for each in self.readings.get(metric, ()) if each.value is not None]
 
     @property
@@ -154,15 +154,21 @@ class RunningAgent:
         return (each.labels.get(label, "") for each in self.readings.get(metric, ()) if each.value == value)
 
 
-def fetch_snapshot(target: HttpTarget, mono: Callable[[], float]) -> tuple[RunningAgent | None, str]:
-    """Return the agent's snapshot, or None with the reason."""
+def request_snapshot(target: HttpTarget, mono: Callable[[], float]) -> HttpAnswer:
+    """Return what the agent answers, with any status. Raises HttpError."""
     client = HttpClient(target, BOUNDS, mono)
     try:
-        answer = client.exchange(HttpRequest("GET", f"{target.path}{SNAPSHOT}"), mono() + DEADLINE_SECONDS)
-    except HttpError as error:
-        return None, f"{target.shown}: {error}"
+        return client.exchange(HttpRequest("GET", f"{target.path}{SNAPSHOT}"), mono() + DEADLINE_SECONDS)
     finally:
         client.close()
+
+
+def fetch_snapshot(target: HttpTarget, mono: Callable[[], float]) -> tuple[RunningAgent | None, str]:
+    """Return the agent's snapshot, or None with the reason."""
+    try:
+        answer = request_snapshot(target, mono)
+    except HttpError as error:
+        return None, f"{target.shown}: {error}"
     if answer.status != 200:
         return None, f"{target.shown}: {SNAPSHOT} is answered with HTTP status {answer.status}"
     return parse_snapshot(answer.body, target.shown)
@@ -241,11 +247,8 @@ class DoctorNode:
         self.no_answer_reason = "it was not asked"
         """Why it says nothing."""
 
-    def agent_query(self) -> DoctorCheck:
-        """Asks the running agent, before anything else."""
-        return DoctorCheck("agent", self.target.shown, self._meet)
-
-    def _meet(self) -> Iterable[DoctorFinding]:
+    def query_agent(self) -> Iterable[DoctorFinding]:
+        """Ask the running agent; what it says is in no finding yet."""
         self.no_answer_reason = f"{self.target.shown}: no answer"
         self.agent, self.no_answer_reason = fetch_snapshot(self.target, self.mono)
         return ()
@@ -261,7 +264,6 @@ class DoctorNode:
         return self.unit_file(UNIT)
 
     def unit_file(self, name: str) -> Path | None:
-        """Return the file of a unit of this name."""
         places = (self.root / folder / name for folder in UNIT_FOLDERS)
         return next((path for path in places if os.path.lexists(path)), None)
 
@@ -280,7 +282,6 @@ class DoctorNode:
 
     @cached_property
     def agent_pid(self) -> int | None:
-        """A process of the agent's unit."""
         ours = (each.pid for each in self.processes if f"/{UNIT}" in each.cgroup)
         return min(ours, default=None)
 
@@ -303,7 +304,6 @@ class DoctorNode:
 
     @cached_property
     def pci(self) -> tuple[PciDevice, ...]:
-        """The devices on the PCI bus."""
         return pci_devices(self.sysfs)
 
     @property
@@ -314,4 +314,4 @@ class DoctorNode:
     @property
     def listen(self) -> list[tuple[str, int]]:
         """Host and port of each address that the agent listens on."""
-        return [parse_address(each) for each in self.config.web.listen]
+        return [listen_address(each) for each in self.config.web.listen]

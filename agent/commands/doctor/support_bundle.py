@@ -24,11 +24,9 @@ import msgspec
 from agent import __version__
 from agent.commands.doctor import doctor_finding
 from agent.commands.doctor.doctor_finding import DoctorFinding
-from agent.commands.doctor.doctor_node import BOUNDS, DEADLINE_SECONDS, SNAPSHOT, DoctorNode, whole
+from agent.commands.doctor.doctor_node import SNAPSHOT, DoctorNode, request_snapshot, whole
 from agent.lib.clock import clock
 from agent.lib.commandline import OutputError
-from agent.lib.http_client import HttpClient
-from agent.lib.http_link import HttpRequest
 from agent.lib.wording import UserError, one_line
 from agent.recording.redaction import Redaction
 from agent.wiring.command_line import CommandLineOptions
@@ -156,12 +154,7 @@ def _without_value(finding: DoctorFinding, problem: str) -> DoctorFinding:
 
 
 def _snapshot(node: DoctorNode, redaction: Redaction) -> bytes:
-    client = HttpClient(node.target, BOUNDS, lambda: clock().mono)
-    try:
-        request = HttpRequest("GET", f"{node.target.path}{SNAPSHOT}")
-        answer = client.exchange(request, clock().mono + DEADLINE_SECONDS)
-    finally:
-        client.close()
+    answer = request_snapshot(node.target, node.mono)
     if answer.status != 200 or answer.cut:
         raise PartError(f"{node.target.shown}: {SNAPSHOT} is answered with HTTP status {answer.status}")
     return _json(_redacted(json.loads(answer.body), redaction))

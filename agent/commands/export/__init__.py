@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -42,7 +41,6 @@ BUFFER = 2**20
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the recordings, what of them, and where to and how."""
     parser.add_argument("recordings", nargs="+", type=Path, metavar="RECORDING", help="file of coldplate record, or of "
                         "the flight recorder")  # fmt: skip
     parser.add_argument(
@@ -69,12 +67,13 @@ def add_arguments(parser: Parser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the file. Raises ConfigError."""
     from agent.recording.file_records import RecordingError
+    from agent.recording.recording_reader import open_recordings
 
     config = read_file(arguments)
     style = arguments.format or SUFFIXES.get("" if arguments.output is None else arguments.output.suffix, "openmetrics")
     selection = _selection(arguments)
     with ExitStack() as stack:
-        recordings = _opened(arguments.recordings, stack)
+        recordings = open_recordings(arguments.recordings, stack, _fail)
         if not recordings:
             return EXIT_FAILED
         status = 0 if len(recordings) == len(arguments.recordings) else EXIT_FAILED
@@ -99,13 +98,14 @@ def _write(
     from agent.lib.clock import clock
     from agent.lib.commandline import Progress
     from agent.lib.wording import utc
+    from agent.recording.recording_file import create_file
 
     with Progress("exporting", 0, lambda: clock().mono) as progress:
         snapshots = SelectedSnapshots(recordings, selection, lambda wall: progress.step(lambda: utc(wall)))
         if out is None:
             _write_text(snapshots, style, sys.stdout, config)
             return
-        file = io.BufferedWriter(_GrowingFile(_created(out), progress), BUFFER)
+        file = io.BufferedWriter(_GrowingFile(create_file(out), progress), BUFFER)
         with io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="") as text:
             _write_text(snapshots, style, text, config)
     read = sum(recording.path.stat().st_size for recording in recordings)
@@ -124,23 +124,8 @@ class _GrowingFile(io.FileIO):
         self._progress = progress
 
     def write(self, data: Any) -> int:
-        """As the base class."""
         self._progress.grown(lambda: f"{_megabytes(self.tell())} written")
         return super().write(data)
-
-
-def _created(path: Path) -> int:
-    """Return a new file. Raises RecordingError."""
-    from agent.recording.file_records import RecordingError
-
-    try:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-    except FileExistsError:
-        raise RecordingError(f"{path}: exists already; remove it, or give another name") from None
-    except OSError as error:
-        raise RecordingError(
-            f"{path}: cannot be created: {error.strerror}; name a file in a folder that you may write to"
-        ) from None
 
 
 def _write_text(snapshots: SelectedSnapshots, style: str, out: TextIO, config: Config) -> None:
@@ -166,40 +151,13 @@ def _write_text(snapshots: SelectedSnapshots, style: str, out: TextIO, config: C
 def _selection(arguments: argparse.Namespace) -> ExportSelection:
     """Return what the command line asks for. Raises ConfigError."""
     from agent.commands.export.export_formats import ExportSelection
-    from agent.config.quantities import duration
-    from agent.config.schema import ConfigError
+    from agent.config.quantities import duration, moment
+    from agent.config.schema import parse_value
 
-    try:
-        step = duration(arguments.step)
-    except ValueError as error:
-        raise ConfigError(f"--step: {error}") from error
-    start = _moment("start", arguments.start) if arguments.start else float("-inf")
-    end = _moment("end", arguments.end) if arguments.end else float("inf")
+    step = parse_value("--step", duration, arguments.step)
+    start = parse_value("--start", moment, arguments.start) if arguments.start else float("-inf")
+    end = parse_value("--end", moment, arguments.end) if arguments.end else float("inf")
     return ExportSelection(tuple(arguments.metrics), start, end, step)
-
-
-def _moment(option: str, text: str) -> float:
-    """Wall seconds. Raises ConfigError."""
-    from agent.config.quantities import moment
-    from agent.config.schema import ConfigError
-
-    try:
-        return moment(text)
-    except ValueError as error:
-        raise ConfigError(f"--{option}: {error}") from error
-
-
-def _opened(paths: list[Path], stack: ExitStack) -> list[Recording]:
-    from agent.recording.file_records import RecordingError
-    from agent.recording.recording_reader import Recording
-
-    recordings = []
-    for path in paths:
-        try:
-            recordings.append(stack.enter_context(Recording(path)))
-        except RecordingError as error:
-            _fail(str(error))
-    return recordings
 
 
 def _fail(text: str) -> int:

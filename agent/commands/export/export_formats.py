@@ -36,7 +36,6 @@ class ExportSelection:
     step: float = 0.0
 
     def wants(self, metric: str) -> bool:
-        """Return whether series of this name are exported."""
         return not self.metrics or any(fnmatchcase(metric, pattern) for pattern in self.metrics)
 
 
@@ -116,8 +115,6 @@ SAMPLES = 32_000_000
 
 
 class _NodeSeries(NamedTuple):
-    """A series of one node."""
-
     node: str
     series: Series
 
@@ -222,37 +219,18 @@ def _write_line(
     out.writelines([f"{start}{value!r}{stamps[number]}" for number, value in samples])
 
 
-class ExportRow(NamedTuple):
-    """One value. `labels` are in Prometheus's notation, without the braces."""
-
-    wall: float
-    node: str
-    metric: str
-    labels: str
-    value: float
-
-
-COLUMNS = ("time", "node", "metric", "labels", "value")
-
-
-def rows_of(snapshots: SelectedSnapshots) -> Iterator[ExportRow]:
-    """Yield every value. Raises RecordingError."""
+def write_long(snapshots: SelectedSnapshots, out: TextIO) -> None:
+    """CSV with a row for each value, and its labels in Prometheus's notation without braces. Raises RecordingError."""
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("time", "node", "metric", "labels", "value"))
+    moment = _moments()
     known: dict[Layout, list[tuple[str, str]]] = {}
     for node, wall, frames in snapshots:
         for layout, values in frames:
             names = known.get(layout)
             if names is None:
                 names = known[layout] = [(each.metric.name, _labels(each)) for each in layout.series]
-            for (metric, labels), value in zip(names, values, strict=True):
-                yield ExportRow(wall, node, metric, labels, value)
-
-
-def write_long(snapshots: SelectedSnapshots, out: TextIO) -> None:
-    """CSV with a row for each value. Raises RecordingError."""
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    moment = _moments()
-    writer.writerows((moment(wall), *others) for wall, *others in rows_of(snapshots))
+            writer.writerows((moment(wall), node, *name, value) for name, value in zip(names, values, strict=True))
 
 
 def write_wide(snapshots: SelectedSnapshots, out: TextIO) -> None:

@@ -14,8 +14,7 @@ from agent.lib.commandline import INVALID, Parser
 from agent.wiring.http_access import add_http_config, given_login
 
 if TYPE_CHECKING:
-    from agent.commands.import_.import_columns import ImportProblems
-    from agent.commands.import_.prometheus_history import NodeSampleSet
+    from agent.commands.import_.import_columns import ImportedSample, ImportProblems
 
 HELP = "make a recording of a log of nvidia-smi, or of a Prometheus server's past"
 DESCRIPTION = (
@@ -33,7 +32,6 @@ EXIT_FAILED = 1
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the log or the server, and what is to be known of them."""
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("log", nargs="?", type=Path, metavar="LOG", help="file of nvidia-smi --query-gpu")
     source.add_argument("--prometheus", metavar="URL", help="Prometheus server to ask")
@@ -94,7 +92,7 @@ def _write(arguments: argparse.Namespace, problems: ImportProblems) -> int:
     try:
         with Progress("importing", 0, lambda: clock().mono) as progress:
             for each in chain(first, ticks):
-                snapshot = makers.setdefault(each.node, SnapshotMaker(period)).make(each.tick)
+                snapshot = makers.setdefault(each.node, SnapshotMaker(period)).make(each)
                 progress.step()
                 if snapshot is None:
                     problems.note(None, "times that go back are left out")
@@ -113,23 +111,22 @@ def _write(arguments: argparse.Namespace, problems: ImportProblems) -> int:
     return count
 
 
-def _period(arguments: argparse.Namespace, first: list[NodeSampleSet]) -> float:
+def _period(arguments: argparse.Namespace, first: list[ImportedSample]) -> float:
     """Return seconds between two snapshots: those of the query, or those between the first lines of the log."""
     if arguments.prometheus:
         return _interval(arguments)
     if len(first) < 2:
         return 1.0
-    steps = [after.tick.wall - before.tick.wall for before, after in pairwise(first)]
+    steps = [after.wall - before.wall for before, after in pairwise(first)]
     return max(round(min(steps), 1), 0.1)
 
 
-def _ticks(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[NodeSampleSet]:
+def _ticks(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[ImportedSample]:
     """Yield what is imported. Raises ConfigError, UnsuitableLogError and OSError."""
     import socket
     from datetime import timezone
 
     from agent.commands.import_ import nvidia_smi_log
-    from agent.commands.import_.prometheus_history import NodeSampleSet
 
     if arguments.prometheus:
         yield from _asked(arguments, problems)
@@ -138,22 +135,22 @@ def _ticks(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[
     with arguments.log.open(encoding="utf-8", errors="replace", newline="") as lines:
         zone = timezone.utc if arguments.utc else None
         ticks = nvidia_smi_log.ticks(lines, zone, problems, _gpu(arguments))
-        yield from (NodeSampleSet(node, tick) for tick in ticks)
+        yield from (tick._replace(node=node) for tick in ticks)
 
 
-def _asked(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[NodeSampleSet]:
+def _asked(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[ImportedSample]:
     from agent.commands.import_.prometheus_history import HistoryQuery, node_ticks
-    from agent.config.schema import ConfigError
+    from agent.config.quantities import moment
+    from agent.config.schema import ConfigError, parse_value
     from agent.lib.clock import clock
     from agent.lib.http_target import HttpTarget
 
     if not (arguments.start and arguments.end):
         raise ConfigError("import: say with --start and --end which time to ask the server for")
-    try:
-        target = HttpTarget(arguments.prometheus, timeout=60.0, **(given_login(arguments) or {}))
-    except ValueError as error:
-        raise ConfigError(f"--prometheus: {error}") from error
-    asked = HistoryQuery(arguments.match, _time(arguments, "start"), _time(arguments, "end"), _interval(arguments))
+    login = given_login(arguments) or {}
+    target = parse_value("--prometheus", HttpTarget, arguments.prometheus, timeout=60.0, **login)
+    start, end = (parse_value(f"--{name}", moment, getattr(arguments, name)) for name in ("start", "end"))
+    asked = HistoryQuery(arguments.match, start, end, _interval(arguments))
     yield from node_ticks(target, asked, lambda: clock().mono, problems)
 
 
@@ -167,26 +164,13 @@ def _gpu(arguments: argparse.Namespace) -> str | None:
     return index
 
 
-def _time(arguments: argparse.Namespace, option: str) -> float:
-    from agent.config.quantities import moment
-    from agent.config.schema import ConfigError
-
-    try:
-        return moment(getattr(arguments, option))
-    except ValueError as error:
-        raise ConfigError(f"--{option}: {error}") from error
-
-
 def _interval(arguments: argparse.Namespace) -> float:
     from agent.config.quantities import duration
-    from agent.config.schema import ConfigError
+    from agent.config.schema import ConfigError, parse_value
 
     if arguments.interval is None:
         return 15.0
-    try:
-        seconds = duration(arguments.interval)
-    except ValueError as error:
-        raise ConfigError(f"--interval: {error}") from error
+    seconds = parse_value("--interval", duration, arguments.interval)
     if seconds <= 0:
         raise ConfigError("--interval: must be more than 0s")
     return seconds

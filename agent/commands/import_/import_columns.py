@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import NamedTuple
 
-from agent.catalogue import BY_NAME
 from agent.model import Framer, Gpu, Instant, Labels, Metric, Reading, Series, Snapshot, Unit
 
 FACTORS: dict[Unit, dict[str, float]] = {
@@ -23,7 +22,6 @@ FACTORS: dict[Unit, dict[str, float]] = {
 MOST_PROBLEMS = 20
 _INDEX_DIGITS = 4
 _NAME_CHARACTERS = 128
-UP = BY_NAME["coldplate_gpu_up"]
 
 
 class LogFormatError(Exception):
@@ -31,10 +29,11 @@ class LogFormatError(Exception):
 
 
 class ImportedSample(NamedTuple):
-    """What was read at one moment, in wall seconds."""
+    """What a node had at a moment in wall seconds; a log does not name its node."""
 
     wall: float
     readings: tuple[Reading, ...]
+    node: str = ""
 
 
 @dataclass(slots=True)
@@ -64,7 +63,6 @@ class ImportProblems:
     count: int = 0
 
     def note(self, line: int | None, text: str) -> None:
-        """Note a problem, once."""
         where = self.file if line is None else f"{self.file}:{line}"
         if f"{where}: {text}" in self.texts:
             return
@@ -73,15 +71,9 @@ class ImportProblems:
             self.texts.append(f"{where}: {text}")
 
     def all(self) -> Iterator[str]:
-        """Return the problems as lines of text."""
         yield from self.texts
         if self.count > len(self.texts):
             yield f"{self.file}: and {self.count - len(self.texts)} problems more"
-
-
-def factor_of(metric: Metric, unit: str) -> float | None:
-    """Return what turns a value of that unit into one of the metric's; None if the unit is not known."""
-    return FACTORS.get(metric.unit, {}).get(unit)
 
 
 def is_index(text: str) -> bool:
@@ -92,11 +84,6 @@ def is_index(text: str) -> bool:
 def is_name(text: str) -> bool:
     """Return whether a text can be a UUID or a bus address: what a label may hold."""
     return text.isprintable() and len(text) <= _NAME_CHARACTERS
-
-
-def gpu_up_reading(gpu: Gpu) -> Reading:
-    """Return a GPU that another program could read was there."""
-    return Reading(Series(UP, gpu), 1.0)
 
 
 class SnapshotMaker:

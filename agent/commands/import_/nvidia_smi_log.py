@@ -13,12 +13,11 @@ from datetime import datetime, tzinfo
 from agent.catalogue import BY_NAME
 from agent.catalogue.gpu import EVENT_REASONS, HW_SLOWDOWN
 from agent.commands.import_.import_columns import (
+    FACTORS,
     ImportColumn,
     ImportedSample,
     ImportProblems,
     LogFormatError,
-    factor_of,
-    gpu_up_reading,
     is_index,
     is_name,
 )
@@ -72,6 +71,8 @@ PLACES = ("timestamp", "index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id")
 REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 """All reasons for lower clocks in one number, with NVML's bits."""
 _THROTTLE, _HW_SLOWDOWN = BY_NAME["coldplate_gpu_throttle_active"], BY_NAME["coldplate_gpu_hw_slowdown_active"]
+_UP = BY_NAME["coldplate_gpu_up"]
+"""A GPU that nvidia-smi could read was there."""
 STATES = {"Active": 1.0, "Not Active": 0.0}
 
 
@@ -111,7 +112,7 @@ class _Header:
             return
         metric, _, label = row.partition(" ")
         target = ImportColumn(BY_NAME[f"coldplate_{metric}"], label=label)
-        factor = factor_of(target.metric, unit)
+        factor = FACTORS.get(target.metric.unit, {}).get(unit)
         if factor is None:
             problems.note(line, f"column {shown(name)} is left out: its unit {shown(unit)} is not known")
         elif any((each.metric, each.label) == (target.metric, label) for each, _ in self.targets.values()):
@@ -152,7 +153,7 @@ def ticks(
             found = {}
         if not found:
             wall = at
-        found[gpu] = (gpu_up_reading(gpu), *_readings(header, cells, gpu, number, problems))
+        found[gpu] = (Reading(Series(_UP, gpu), 1.0), *_readings(header, cells, gpu, number, problems))
     if header is None:
         raise LogFormatError(f"{problems.file}: is empty; {REMEDY}")
     if found:

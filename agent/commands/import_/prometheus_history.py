@@ -47,16 +47,9 @@ class HistoryQuery(NamedTuple):
     step: float
 
 
-class NodeSampleSet(NamedTuple):
-    """What a node had at a moment."""
-
-    node: str
-    tick: ImportedSample
-
-
 def node_ticks(
     target: HttpTarget, asked: HistoryQuery, clock: Callable[[], float], problems: ImportProblems
-) -> Iterator[NodeSampleSet]:
+) -> Iterator[ImportedSample]:
     """Yield what the nodes had, hour by hour, and in each of them node by node. Raises UnsuitableLogError."""
     client = HttpClient(target, AnswerBounds(ANSWER), clock)
     known: dict[tuple[tuple[str, str], ...], tuple[str, Series, float] | None] = {}
@@ -78,7 +71,7 @@ def node_ticks(
 def _of(
     result: list[Any], known: dict[tuple[tuple[str, str], ...], tuple[str, Series, float] | None],
     problems: ImportProblems,
-) -> Iterator[NodeSampleSet]:  # fmt: skip
+) -> Iterator[ImportedSample]:  # fmt: skip
     nodes: defaultdict[str, defaultdict[float, dict[Series, float]]] = defaultdict(lambda: defaultdict(dict))
     for each in result:
         metric: dict[str, str] = each["metric"]
@@ -101,9 +94,8 @@ def _of(
                 ticks[float(at)].setdefault(series, value)
     for node, ticks in sorted(nodes.items()):
         for wall, values in sorted(ticks.items()):
-            yield NodeSampleSet(
-                node, ImportedSample(wall, tuple(Reading(series, value) for series, value in values.items()))
-            )
+            readings = tuple(Reading(series, value) for series, value in values.items())
+            yield ImportedSample(wall, readings, node)
 
 
 def _result(client: HttpClient, target: HttpTarget, asked: HistoryQuery, clock: Callable[[], float]) -> list[Any]:

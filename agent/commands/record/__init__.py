@@ -39,7 +39,6 @@ RANKS = ("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """When to record, where to, and what to run."""
     parser.add_argument("--delay", metavar="TIME", help="begin after this long, such as 5m")
     parser.add_argument("--duration", metavar="TIME", help="record for this long; the command runs on")
     parser.add_argument(

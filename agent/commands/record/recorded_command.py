@@ -85,7 +85,8 @@ class RecordedCommand:
 
     def __init__(self, words: Sequence[str]) -> None:
         """Start the command. Raises StartError."""
-        adopt_orphans()
+        with contextlib.suppress(OSError, AttributeError):  # on a kernel that does not offer it, orphans are lost
+            ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         try:
             self.pid = os.posix_spawnp(words[0], list(words), os.environ, setsigmask=(), setsigdef=DEFAULTS)
         except OSError as error:
@@ -107,19 +108,6 @@ class RecordedCommand:
             return None
         code = os.waitstatus_to_exitcode(status)
         return code if code >= 0 else SIGNALLED - code
-
-
-def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent ends; on a kernel that does not offer it, they are lost."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def reap(pids: Sequence[int]) -> None:
-    """Reap adopted children that have exited; no other code waits for them."""
-    for pid in pids:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
 
 
 def _on_terminal() -> bool:
@@ -187,7 +175,10 @@ class CommandProcesses:
 
     def _readings(self) -> list[Reading]:
         mine = self._descendants()
-        reap([each.pid for each in mine if each.state == "Z" and each.parent == self._own and each.pid != self._root])
+        for each in mine:  # adopted children that have exited; no other code waits for them
+            if each.state == "Z" and each.parent == self._own and each.pid != self._root:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(each.pid, os.WNOHANG)
         running = [each for each in mine if each.state != "Z"]
         before, self._used = self._used, {(each.pid, each.started): each.ticks for each in mine}
         self._ended += sum(ticks for process, ticks in before.items() if process not in self._used)

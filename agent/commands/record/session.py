@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from agent import __version__
 from agent.commands.record import DELAY, DURATION, NO, YES, complain
 from agent.commands.record.recorded_command import PASSED_ON, CommandProcesses, RecordedCommand, SignalWaker, StartError
 from agent.config import quantities
-from agent.config.schema import Config, ConfigError
+from agent.config.schema import Config, ConfigError, parse_value
 from agent.daemon.hub import Hub
 from agent.daemon.reloading import LastReload
 from agent.daemon.sampling import SamplingLoop, Teller
@@ -31,7 +29,7 @@ from agent.recording.recording_file import SUFFIX, RecordingFile
 from agent.recording.redaction import Redaction
 from agent.wiring.command_line import CommandLineOptions, read_config, read_options, scenario_of
 from agent.wiring.identity import node_name
-from agent.wiring.sources import family_of, make_sampling_loop
+from agent.wiring.sources import family_of, make_sampling_loop, sampled_every
 
 LEAST_INTERVAL_SECONDS, MOST_INTERVAL_SECONDS = 0.1, 60.0
 OWN_FAILURE = 125
@@ -83,21 +81,11 @@ def record(arguments: argparse.Namespace, words: Sequence[str], asked: str, key:
     run_options = RecordOptions(
         delay or 0.0, span, arguments.output or named, key, words, arguments.if_env, arguments.allow_no_gpu
     )
-    sampling = config.sampling
-    slow, cold = max(sampling.slow, interval), max(sampling.cold, interval)
-    config = msgspec.structs.replace(
-        config, sampling=msgspec.structs.replace(sampling, fast=interval, slow=slow, cold=cold)
-    )
-    return RecordingSession(config, read_options(arguments), run_options).run()
+    return RecordingSession(sampled_every(interval, config), read_options(arguments), run_options).run()
 
 
 def _seconds(what: str, text: str | None) -> float | None:
-    if not text:
-        return None
-    try:
-        return quantities.duration(text)
-    except ValueError as error:
-        raise ConfigError(f"{what}: {error}") from None
+    return parse_value(what, quantities.duration, text) if text else None
 
 
 class RecordingSession:

@@ -21,7 +21,6 @@ EXIT_STATUSES = {0: "written", 1: "standard output could not be written", **INVA
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add what to write; each has options of its own."""
     kinds = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     for add in (add_documents, add_rules, add_dashboards):
         add(kinds)
@@ -40,7 +39,6 @@ DOCUMENTS = {
 
 
 def add_documents(kinds: Any) -> None:
-    """Add a parser for each document."""
     for name, (what, example) in DOCUMENTS.items():
         parser = kinds.add_parser(
             name,
@@ -55,7 +53,11 @@ def add_documents(kinds: Any) -> None:
 
 def _render_document(arguments: argparse.Namespace) -> int:
     """Write the text that is asked for. Raises UserError."""
-    text, out = _document(arguments.what), arguments.output
+    if arguments.what == "config-file":
+        from agent.config.default_file import default_file as make
+    else:
+        from exporters.metrics_document import render as make
+    text, out = make(), arguments.output
     if out is None:
         sys.stdout.write(text)
         return 0
@@ -64,13 +66,3 @@ def _render_document(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise UserError(f"--output: {out}: {error.strerror}") from error
     return 0
-
-
-def _document(what: str) -> str:
-    if what == "config-file":
-        from agent.config.default_file import default_file
-
-        return default_file()
-    from exporters.metrics_document import render
-
-    return render()

@@ -38,7 +38,6 @@ SHARD_INTERVAL = "15s"
 
 
 def add_rules(kinds: Any) -> None:
-    """Its parser."""
     parser = kinds.add_parser(
         "rules",
         help="write the rules that the agent evaluates, for a Prometheus server",
@@ -69,14 +68,12 @@ def render_rules(arguments: argparse.Namespace) -> int:
     import msgspec
 
     from agent.config.checks import base_url
+    from agent.config.schema import parse_value
     from agent.wiring.alerting import load_files
 
     config = read_file(arguments)
     if arguments.runbook_base is not None:
-        try:
-            base_url(arguments.runbook_base)
-        except ValueError as error:
-            raise UserError(f"--runbook-base: {error}") from error
+        parse_value("--runbook-base", base_url, arguments.runbook_base)
         changed = msgspec.structs.replace(config.rules, runbook_base=arguments.runbook_base)
         config = msgspec.structs.replace(config, rules=changed)
     return render_rule_files(_for_servers(load_files(config, folder_of(arguments)), arguments), arguments.output)
@@ -84,6 +81,7 @@ def render_rules(arguments: argparse.Namespace) -> int:
 
 def _for_servers(files: Sequence[RuleFile], arguments: argparse.Namespace) -> Sequence[RuleFile]:
     """Return the files as they are asked for. Raises UserError."""
+    from agent.config.schema import parse_value
     from alerts import durations, server_files
 
     shard, least = arguments.for_shard, arguments.min_interval
@@ -92,10 +90,8 @@ def _for_servers(files: Sequence[RuleFile], arguments: argparse.Namespace) -> Se
         least = least or SHARD_INTERVAL
     if least is None:
         return files
-    try:
-        return server_files.at_most_every(durations.parse(least), files)
-    except ValueError as error:
-        raise UserError(f"--min-interval: {error}") from error
+    seconds = parse_value("--min-interval", durations.parse, least)
+    return parse_value("--min-interval", server_files.at_most_every, seconds, files)
 
 
 def render_rule_files(files: Sequence[RuleFile], out: Path) -> int:
@@ -154,7 +150,6 @@ _PREFIX = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*|")
 
 
 def add_dashboards(kinds: Any) -> None:
-    """Its parser."""
     parser = kinds.add_parser(
         "dashboards",
         help="write the Grafana dashboards",

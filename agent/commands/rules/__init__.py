@@ -30,7 +30,6 @@ EXIT_FAILED = 1
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the actions and their files."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     check = actions.add_parser(
         "check",

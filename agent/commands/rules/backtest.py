@@ -88,7 +88,6 @@ EXIT_UNREADABLE = 1
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the recordings, the rules, and what to compare them with."""
     parser.add_argument("recordings", nargs="+", type=Path, metavar="RECORDING", help="file of coldplate record, or of "
                         "the flight recorder; each node is played by itself")  # fmt: skip
     for name, words in (
@@ -106,6 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.commands.rules import backtest_output
     from agent.lib import logs
     from agent.recording.file_records import RecordingError
+    from agent.recording.recording_reader import open_recordings
     from alerts.backtest.span_differences import differences, labels_set_by
 
     logs.set_up("error", "logfmt", sys.stderr)
@@ -116,9 +116,10 @@ def run(arguments: argparse.Namespace) -> int:
         _warn(str(error))
         return EXIT_UNREADABLE
     with ExitStack() as stack:
-        recordings, status = _opened(arguments.recordings, stack)
+        recordings = open_recordings(arguments.recordings, stack, _warn)
         if not recordings:
-            return status
+            return EXIT_UNREADABLE
+        status = 0 if len(recordings) == len(arguments.recordings) else EXIT_UNREADABLE
         nodes: dict[str, NodePlay] = {}
         try:
             replay_recordings(recordings, versions, config, nodes)
@@ -142,21 +143,6 @@ def _versions(arguments: argparse.Namespace, config: Config) -> list[Ruleset]:
 
     rules = load_files(arguments.rules, config) if arguments.rules else load_rules(config, folder_of(arguments))
     return [rules, load_files(arguments.against, config)] if arguments.against else [rules]
-
-
-def _opened(paths: list[Path], stack: ExitStack) -> tuple[list[Recording], int]:
-    """Yield the recordings that can be read; the exit status shows whether one cannot."""
-    from agent.recording.file_records import RecordingError
-    from agent.recording.recording_reader import Recording
-
-    recordings, status = [], 0
-    for path in paths:
-        try:
-            recordings.append(stack.enter_context(Recording(path)))
-        except RecordingError as error:
-            _warn(str(error))
-            status = EXIT_UNREADABLE
-    return recordings, status
 
 
 def _warn(text: str) -> None:

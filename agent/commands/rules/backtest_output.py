@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from agent.lib.wording import one_line
-from agent.model import Labels
 from alerts.backtest.play import AlertSpan, NodePlay
 from alerts.backtest.span_differences import SpanDifference
 from alerts.durations import show
@@ -87,7 +86,6 @@ def _write_differences(found: Sequence[SpanDifference], same: int, clock: _Times
 
 
 def _changes(each: SpanDifference, clock: _Times) -> Iterable[str]:
-    """Return how one alert differs, as text."""
     if each.old is None or each.new is None:
         span = each.new or each.old
         assert span is not None
@@ -168,9 +166,9 @@ def write_json(done: Backtest) -> None:
 
 def _alert(span: AlertSpan) -> dict[str, Any]:
     return {
-        "node": span.node, "alert": span.alert, "labels": _mapping(span.labels), "active_at": span.active_at,
+        "node": span.node, "alert": span.alert, "labels": dict(span.labels), "active_at": span.active_at,
         "fired_at": span.fired_at, "ended_at": span.ended_at, "value": span.value if abs(span.value) < 1e308 else
-        str(span.value), "annotations": _mapping(span.annotations),
+        str(span.value), "annotations": dict(span.annotations),
     }  # fmt: skip
 
 
@@ -181,7 +179,3 @@ def _difference(each: SpanDifference) -> dict[str, Any]:
         "fires_later_seconds": each.start_shift,
         "ends_later_seconds": each.end_shift,
     }
-
-
-def _mapping(labels: Labels) -> dict[str, str]:
-    return dict(labels)

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.groups import Profile, profile_of
-from agent.commands.compat_check.query_verdicts import MISSING, verdict_on
+from agent.commands.compat_check.query_verdicts import ANY_LABEL, MISSING, verdict_on
 from agent.model import Gpu, IbPort, Metric, NvLink
 from alerts.engine import INTERVAL_SECONDS
 from alerts.promql import Matcher, Query
@@ -25,8 +25,6 @@ from exporters.metrics_document import labels_of
 PREFIX = "coldplate_"
 OF_DRIVERS = "coldplate_infiniband_"
 """Drivers have counters of their own names."""
-ANY_LABEL = frozenset({"coldplate_alert", "coldplate_metric_missing"})
-"""Metrics whose series have labels of another entity."""
 OF_TARGETS = frozenset({"rack", "node", "cluster", "instance", "job"})
 """Labels that scraping may give to every series."""
 OF_GROWTH = frozenset({"increase", "rate", "irate", "delta", "idelta", "deriv", "changes"})

@@ -27,7 +27,6 @@ ADDRESS = "127.0.0.1:19500"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what is simulated, and where it is served."""
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="description of the site, in YAML")
     _add_site(parser)
     parser.add_argument("--seed", type=_whole, metavar="N", help="another chance for everything (default 1)")

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
-from typing import Protocol
 
 from agent.backends.protocol import Channel, ChannelError, DeviceError, LaneSample, Roster, SourceError
 from agent.backends.synthetic import SyntheticSource
@@ -38,13 +37,6 @@ PEER_UP = BY_NAME["coldplate_rack_peer_up"]
 SOURCE = "synthetic"
 
 
-class NodePower(Protocol):
-    """What the rack asks its nodes."""
-
-    def watts(self, t: float) -> float:
-        """Return the power of the node at a second of the simulation."""
-
-
 class SimulatedRack:
     """One rack. Seconds are those of the simulation, which began at `began`, in whole seconds since the epoch."""
 
@@ -52,7 +44,7 @@ class SimulatedRack:
         self._plan = plan
         self._began = began
         self._outages = {name: [each for each in outages if name in each.nodes] for name in plan.nodes}
-        self._meters: dict[str, NodePower] = {}
+        self._meters: dict[str, NodePowerModel] = {}
         self._configured = ConfiguredRack(
             RackOptions(plan.name, nodes_expected=len(plan.nodes), budget=plan.budget)
         ).readings
@@ -61,8 +53,7 @@ class SimulatedRack:
         self._made: tuple[int, Frame] | None = None
         self._peers = {name: Series(PEER_UP, Rack(plan.name), (("peer", name),)) for name in plan.nodes}
 
-    def add_node(self, name: str, meter: NodePower) -> None:
-        """Have a node of the plan take part."""
+    def add_node(self, name: str, meter: NodePowerModel) -> None:
         self._meters[name] = meter
 
     def down(self, name: str, t: float) -> float | None:
@@ -132,7 +123,6 @@ class SimulatedAgent:
 
     @property
     def latest(self) -> Snapshot | None:
-        """The last sample."""
         return self._hub.latest
 
     def sample(self, t: int) -> Iterator[None]:
@@ -221,17 +211,11 @@ class SimulatedNode:
         """`stride` in seconds; `began` is when the simulation did, in whole seconds since the epoch."""
         self.plan = plan
         self._rack, self._stride, self._began = rack, stride, began
-        self._draw = NodePowerModel(
-            plan.scenario, [Track(plan.scenario, number) for number in range(plan.scenario.topology.gpus)]
-        )
         self.agent = SimulatedAgent(plan, rack, stride, began)
         self.agents = 1
         """How many agents the node has had."""
-        rack.add_node(plan.name, self)
-
-    def watts(self, t: float) -> float:
-        """Return the power of the node at a second of the simulation."""
-        return self._draw.watts(t)
+        tracks = [Track(plan.scenario, number) for number in range(plan.scenario.topology.gpus)]
+        rack.add_node(plan.name, NodePowerModel(plan.scenario, tracks))
 
     def is_down(self, t: float) -> bool:
         """Return whether the node answers at `t`.

@@ -152,7 +152,6 @@ class NodeSelectors:
         return [self.drafts[node] for name in names for node in self._racks[name].nodes]
 
     def nodes(self, raw: object, path: str) -> list[NodeDraft]:
-        """Return the nodes that a value means."""
         return [self.drafts[name] for name in self._names(raw, path, self.drafts, "node")]
 
     def _names(self, raw: object, path: str, known: Mapping[str, object], what: str) -> list[str]:

@@ -12,7 +12,6 @@ from http import HTTPStatus
 
 from agent.commands.simulate.simulated_node import SimulatedNode
 from agent.commands.simulate.simulated_site import SimulatedSite
-from agent.model import Snapshot
 from exporters.deferred import Answer
 from exporters.encoder import Encoder, Format
 from exporters.endpoint import JSON, READ, text
@@ -50,10 +49,7 @@ class NodePage:
             yield b""
         snapshot = agent.latest
         assert snapshot is not None
-        yield from self._shown(snapshot, fmt, now)
-
-    def _shown(self, snapshot: Snapshot, fmt: Format, now: float) -> Iterator[bytes]:
-        return self._encoder.pieces(self._selection.apply(snapshot), fmt, age_of(snapshot, now))
+        yield from self._encoder.pieces(self._selection.apply(snapshot), fmt, age_of(snapshot, now))
 
 
 class SitePages:

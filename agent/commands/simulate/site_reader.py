@@ -118,7 +118,6 @@ class SiteReader(ScenarioReader):
         self._scenarios: dict[tuple[str, str], Scenario] = {}
 
     def site(self) -> SimulatedSite:
-        """Return the whole site."""
         known = ("description", "cluster", "seed", "topology", "scenario", "nodes_per_job", "racks", "jobs", "faults")
         keys = self.mapping(self.file.raw, "", known, ("racks",))
         cluster = str(self.value(keys, "cluster", "", Parameter(text, "sim")))

@@ -24,14 +24,14 @@ from agent.commands.simulate.site_pages import SitePages
 from agent.commands.simulate.site_reader import SITE, SiteReader, document, read_site
 from agent.config import quantities
 from agent.config.checks import listen_address
-from agent.config.schema import Config, WebConfig
+from agent.config.schema import Config, WebConfig, parse_value
 from agent.daemon.service import GARBAGE, hurry
 from agent.lib import logs
 from agent.lib.commandline import Progress
-from agent.lib.threads import CLOSING_SECONDS, Threads
+from agent.lib.threads import Threads
 from agent.lib.typed_yaml import YamlFile
 from agent.lib.wording import UserError
-from agent.wiring.web_serving import Protection
+from agent.wiring.web_serving import Protection, urls_of
 from exporters.listeners import open_listeners
 from exporters.server import HttpServer
 
@@ -52,9 +52,11 @@ def serve(arguments: argparse.Namespace) -> int:
     """Serve until stopped; the exit status. Raises UserError."""
     site = describe(arguments)
     stride = _interval(arguments.interval)
-    duration = inf if arguments.duration is None else _seconds("--duration", arguments.duration)
-    listen = [_address(each) for each in arguments.listen or [ADDRESS]]
-    protection = Protection(Config(web=WebConfig(config_file=arguments.web_config_file)), time.time)
+    given = arguments.duration
+    duration = inf if given is None else parse_value("--duration", quantities.duration, given)
+    listen = [parse_value("--web.listen-address", listen_address, each) for each in arguments.listen or [ADDRESS]]
+    web = WebConfig(config_file=arguments.web_config_file)
+    protection = Protection(Config(web=web), time.time, Threads(time.monotonic))
     for listener in open_listeners(listen):  # report a mistake before the nodes are made
         listener.close()
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
@@ -134,8 +136,7 @@ def make_nodes(site: SimulatedSite, stride: int, began: int) -> list[SimulatedNo
 def _serve(
     pages: SitePages, listen: list[tuple[str, int]], waker: SignalWaker, until: float, protection: Protection
 ) -> int:
-    threads = Threads(time.monotonic)
-    watch = protection.watch
+    watch, threads = protection.watch, protection.threads
     server = HttpServer(
         listen, pages, clock=time.monotonic, work=pages.work, press=hurry, threads=threads,
         gate=None if watch is None else watch.gate, max_connections=CONNECTIONS,
@@ -143,12 +144,9 @@ def _serve(
     server.start()
     if watch is not None:
         watch.changed = server.nudge
-        watch.start(threads)
-        protection.passwords.start(threads)
-    scheme = "http" if watch is None or watch.gate.terms.context is None else "https"
-    for host, port in server.addresses:
-        pages.address = f"{_spelled(host)}:{port}"
-        url = f"{scheme}://{pages.address}/"
+    protection.start()
+    for url in urls_of(server, "/", encrypted=protection.is_encrypted):
+        pages.address = url.split("/")[2]
         log.info("serving", extra={"facts": {"nodes": pages.agents, "url": url, "discovery": f"{url}sd"}})
     frozen = 0
     stopped: list[int] = []
@@ -158,9 +156,7 @@ def _serve(
         stopped = list(waker.wait(min(TEND_SECONDS, left)))
         threads.tend()
     server.stop()
-    if watch is not None:
-        watch.stop(CLOSING_SECONDS)
-        protection.passwords.stop(CLOSING_SECONDS)
+    protection.stop()
     log.info("stopped")
     return 0
 
@@ -180,28 +176,8 @@ def _quiet(level: str) -> None:
         logging.getLogger(name).setLevel({"warn": "WARNING"}.get(level, level.upper()))
 
 
-def _spelled(host: str) -> str:
-    if host in ("::", "0.0.0.0"):  # noqa: S104 it is compared, not listened on
-        return "localhost"
-    return f"[{host}]" if ":" in host else host
-
-
 def _interval(text: str) -> int:
-    seconds = _seconds("--interval", text)
+    seconds = parse_value("--interval", quantities.duration, text)
     if not SHORTEST_INTERVAL_SECONDS <= seconds <= LONGEST_INTERVAL_SECONDS or seconds != int(seconds):
         raise UserError(f"--interval: {text} is not from 1s to 60s in whole seconds")
     return int(seconds)
-
-
-def _seconds(option: str, text: str) -> float:
-    try:
-        return quantities.duration(text)
-    except ValueError as error:
-        raise UserError(f"{option}: {error}") from None
-
-
-def _address(text: str) -> tuple[str, int]:
-    try:
-        return listen_address(text)
-    except ValueError as error:
-        raise UserError(f"--web.listen-address: {error}") from None

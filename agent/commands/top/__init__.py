@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 from agent.lib.commandline import INVALID
 from agent.lib.wording import UserError
 from agent.wiring.command_line import add_sources
-from agent.wiring.http_access import add_http_config
+from agent.wiring.http_access import add_http_config, refuse_beside_url
 
 if TYPE_CHECKING:
     from agent.commands.top.node_sources import NodeSources
@@ -44,7 +44,6 @@ PAPER_COLUMNS = 120
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Whose data are shown, and how."""
     add_sources(parser, "warn")
     parser.add_argument(
         "--interval", type=_interval, default=1.0, metavar="TIME", help="time between two samples (default 1s)"
@@ -81,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.lib import logs
     from agent.wiring.command_line import read_config, read_options
 
-    _refuse_contradictions(arguments)
+    refuse_beside_url(arguments, ("scenario", "backend", "no_attach"), "shows what agents sample")
     config = read_config(arguments)
     options = read_options(arguments)
     is_live = not (arguments.once or arguments.json or arguments.csv) and _has_terminal()
@@ -102,16 +101,6 @@ def run(arguments: argparse.Namespace) -> int:
         sources.close()
     _print(scene, arguments, sys.stdout)
     return 0 if any(not node.problem for node in scene.nodes) else 1
-
-
-def _refuse_contradictions(arguments: argparse.Namespace) -> None:
-    """Refuse options about this node's devices where only agents are asked. Raises UserError."""
-    if arguments.url is None:
-        return
-    for option in ("scenario", "backend", "no_attach"):
-        if getattr(arguments, option):
-            name = option.replace("_", "-")
-            raise UserError(f"--{name}: cannot be used with --url, which shows what agents sample; leave out one")
 
 
 def _has_terminal() -> bool:

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-import msgspec
-
 from agent.backends.jobs.environments import UserNames
 from agent.backends.jobs.process_table import parse_stat, parse_uid
 from agent.backends.protocol import GpuProcess
@@ -26,7 +24,7 @@ from agent.model import Gpu, Snapshot
 from agent.rack.series import ConfiguredRack
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.peering import load_rack
-from agent.wiring.sources import checked_scenario, make_sampling_loop
+from agent.wiring.sources import checked_scenario, make_sampling_loop, sampled_every
 
 MOST_PROCESSES = 64
 """Processes of one GPU that are looked into, those with the most memory."""
@@ -54,7 +52,6 @@ class ProcfsOwners:
 
 
 def scenario_owners(scenario: Scenario) -> OwnerOf:
-    """Return what the scenario says of its processes."""
     return lambda pid, _: owner_of(scenario, pid)
 
 
@@ -92,11 +89,7 @@ class LocalSampler:
         self._is_whole, self._until = False, 0.0
         self._board = board
         self._threads = threads
-        sampling = config.sampling
-        sampling = msgspec.structs.replace(
-            sampling, fast=interval, slow=max(sampling.slow, interval), cold=max(sampling.cold, interval)
-        )
-        config = msgspec.structs.replace(config, sampling=sampling)
+        config = sampled_every(interval, config)
         tellers: dict[str, Teller] = {
             "reporting the rack's configuration": ConfiguredRack(load_rack(config, options.folder, 0.0)),
             "reporting the agent's own metrics": SelfMetrics(scenario_of(config), LastReload(clock().wall)),
@@ -107,13 +100,11 @@ class LocalSampler:
         hub.follow("showing the node", self._show)
 
     def begin(self) -> None:
-        """Sample until `stop`."""
         self._until = clock().mono + FIRST_SECONDS
         self._board.expect(self._name)
         self._thread = self._threads.begin("top-sampling", self._loop.run)
 
     def stop(self) -> None:
-        """End the worker and the threads."""
         self._loop.stop()
         self._thread.join(END_SECONDS)
         self._loop.close(time.sleep)

@@ -9,11 +9,10 @@ import argparse
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from agent.commands.top.screen.node_samples import Sighting, SightingBoard
-from agent.config.schema import Config, ConfigError
+from agent.config.schema import Config, ConfigError, parse_value
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
 from agent.lib.threads import KeptThread, Threads
@@ -30,17 +29,7 @@ END_SECONDS = 1.0
 
 
 def sighting_of(name: str, response: AgentResponse) -> Sighting:
-    """Return a node as its agent's response shows it."""
-    return Sighting(
-        name,
-        ORIGIN,
-        response.snapshot,
-        response.alerts,
-        response.problem,
-        response.age,
-        response.mono,
-        response.past,
-    )
+    return Sighting(name, ORIGIN, *response)
 
 
 class AgentPoller:
@@ -105,7 +94,8 @@ class NodeSources:
         self._interval: float = arguments.interval
         self._given = given_login(arguments)
         if arguments.url:
-            for target in _targets(arguments.url, self._given):
+            for url in arguments.url:
+                target = parse_value("--url", target_of, url, self._given)
                 self._polling.begin(AgentClient(name_of_target(target), target, clock))
             return
         if arguments.rack:
@@ -119,10 +109,9 @@ class NodeSources:
         if self._finder is not None:
             for peer in self._finder.targets:
                 if not self._is_this_node(peer):
-                    self._polling.begin(AgentClient(_short(peer), self._target(peer), clock))
+                    self._polling.begin(AgentClient(peer.name.removesuffix(":19400"), self._target(peer), clock))
 
     def close(self) -> None:
-        """End what was begun."""
         for end in self._ends:
             end()
 
@@ -169,16 +158,3 @@ class NodeSources:
         host = f"[{peer.host}]" if ":" in peer.host else peer.host
         url = f"{access.scheme}://{host}:{peer.port}"
         return HttpTarget(url, timeout=TIMEOUT_SECONDS, **(self._given or login_of(access)))
-
-
-def _short(peer: PeerTarget) -> str:
-    """Return what a line calls a peer."""
-    return peer.name.removesuffix(":19400")
-
-
-def _targets(urls: list[str], login: Mapping[str, Any] | None) -> Iterator[HttpTarget]:
-    for url in urls:
-        try:
-            yield target_of(url, login)
-        except ValueError as error:
-            raise ConfigError(f"--url: {error}") from error

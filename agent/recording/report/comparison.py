@@ -117,7 +117,6 @@ def _step(run: RecordedRun) -> float | None:
 
 
 def comparison_card(one: RecordedRun, other: RecordedRun, style: TextStyle) -> list[str]:
-    """Return the comparison on a terminal."""
     lines: list[str] = []
     for letter, run in (("A", one), ("B", other)):
         lines += style.wrapped(f"{letter}: {', '.join(one_line(file, 200) for file in run.files)}", later="   ")

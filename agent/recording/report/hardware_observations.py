@@ -16,7 +16,6 @@ from agent.recording.report.series_statistics import CounterStatistic
 
 
 def hardware_observations(run: RecordedRun) -> Iterator[Observation]:
-    """Yield what is to be said of the hardware."""
     yield from _xids(run)
     for gpu in run.gpus():
         yield from _memory(gpu)

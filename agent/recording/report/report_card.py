@@ -85,7 +85,6 @@ class ReportTable(NamedTuple):
 
 
 def activity_table(run: RecordedRun) -> ReportTable:
-    """Return what each GPU did."""
     heads = ("GPU", "util\nmean", "\np5-p95", "SM\nmean", "tensor\nmean", "DRAM\nmean", "mem GiB\npeak",
              "power W\nmean", "\npeak", "temp C\nmean", "\npeak")  # fmt: skip
     return ReportTable(heads, [_activity(gpu) for gpu in run.gpus()[:MOST_ROWS]], _left_out(len(run.gpus()), "GPUs"))
@@ -135,7 +134,6 @@ def port_table(run: RecordedRun) -> ReportTable:
 
 
 def node_table(run: RecordedRun) -> ReportTable:
-    """Return what each node did besides."""
     heads = ("node", "recorded\nseconds", "CPU\nbusy", "waiting\nfor I/O", "power W\nmean", "\npeak", "\nsource")
     return ReportTable(heads, [_node(node) for node in run.nodes[:MOST_ROWS]], _left_out(len(run.nodes), "nodes"))
 
@@ -291,7 +289,6 @@ def run_lines(run: RecordedRun) -> Iterator[str]:
 
 
 def job_text(job: JobIdentity) -> str:
-    """Return the name and facts of a job as text."""
     name = f" {one_line(job.name, 64)}" if job.name else ""
     owner = f" of {one_line(job.user, 64)}" if job.user else ""
     return f"job {one_line(job.job_id, 64)}{name}{owner} ({one_line(job.scheduler, 32)})"

@@ -67,7 +67,6 @@ class StepSampler:
         """Seconds between two samples, and the samples."""
 
     def add(self, stretch: SnapshotRange, ticks: Sequence[int] | None, held: Held) -> None:
-        """As `SeriesStatistic`."""
         count = len(stretch.walls)
         even = ticks is None and stretch.longest < 1.5 * stretch.shortest
         start, self._seen = self._seen % self._stride, self._seen + count

@@ -90,7 +90,6 @@ class NodeFacts:
         return 1 - (modes.get("idle", 0.0) + modes.get("iowait", 0.0)) / whole if whole else None
 
     def ports(self) -> list[IbPort]:
-        """Return its InfiniBand ports."""
         return [port for port in self.entities(IbPort) if isinstance(port, IbPort)]
 
     def entities(self, kind: type) -> list[Entity]:
@@ -111,11 +110,9 @@ class GpuFacts:
         self.title = gpu.index if alone else f"{node.name}/{gpu.index}"
 
     def summary(self, name: str, labels: Labels = ()) -> GaugeSummary | None:
-        """Return the summary of a gauge."""
         return self.node.summary(name, self.gpu, labels)
 
     def mean(self, name: str, labels: Labels = ()) -> float | None:
-        """Return the mean of a gauge over time."""
         gauge = self.node.gauge(name, self.gpu, labels)
         return gauge.envelope.mean if gauge is not None else None
 
@@ -126,7 +123,6 @@ class GpuFacts:
         return envelope.means() if envelope is not None else None
 
     def growth(self, name: str, labels: Labels = ()) -> CounterStatistic | None:
-        """Return a counter."""
         return self.node.growth(name, self.gpu, labels)
 
     @property

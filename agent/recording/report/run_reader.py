@@ -38,8 +38,6 @@ class _LayoutPlan(NamedTuple):
 
 
 class _RunPiece(NamedTuple):
-    """A segment of a file."""
-
     recording: Recording
     span: SegmentSpan
     first: float
@@ -228,9 +226,7 @@ def _is_measured(held: Held) -> bool:
     return min(held) > -LARGEST and max(held) < LARGEST
 
 
-def _in_order(
-    columns: Iterable[_Column],
-) -> Iterator[_Column]:
+def _in_order(columns: Iterable[_Column]) -> Iterator[_Column]:
     """Yield each figure once, with its values in the order of time: a series may change from one layout to another."""
     found: dict[int, list[_Column]] = {}
     for column in columns:
@@ -240,9 +236,7 @@ def _in_order(
         yield whole or parts[0] if whole or len(parts) == 1 else _joined(parts)
 
 
-def _joined(
-    parts: Sequence[_Column],
-) -> _Column:
+def _joined(parts: Sequence[_Column]) -> _Column:
     pairs: dict[int, float] = {}
     for _, ticks, held in parts:
         places = ticks or ()

@@ -122,7 +122,6 @@ class Envelope:
         self.seconds[part] += seconds
 
     def means(self) -> list[float | None]:
-        """Return the mean of each part."""
         return [total / seconds if seconds else None for total, seconds in zip(self._totals, self.seconds, strict=True)]
 
     @property
@@ -152,7 +151,6 @@ class GaugeStatistic:
         self.last: float | None = None
 
     def add(self, stretch: SnapshotRange, ticks: Sequence[int] | None, held: Held) -> None:
-        """As `SeriesStatistic`."""
         if ticks is not None:
             self._take_some(stretch, ticks, held)
         elif isinstance(held, float):
@@ -224,7 +222,6 @@ class CounterStatistic:
         self._born_at_zero = born_at_zero
 
     def add(self, stretch: SnapshotRange, ticks: Sequence[int] | None, held: Held) -> None:
-        """As `SeriesStatistic`."""
         if ticks is None and self._last is not None and stretch.is_smooth and self._smooth(stretch, held):
             return
         places = range(len(stretch.walls)) if ticks is None else ticks
@@ -313,7 +310,6 @@ class StateStatistic:
         self._until: float | None = None
 
     def add(self, stretch: SnapshotRange, ticks: Sequence[int] | None, held: Held) -> None:
-        """As `SeriesStatistic`."""
         if ticks is None and isinstance(held, float) and (not held or self._goes_on(stretch)):
             self.seconds += stretch.seconds
             self._until = None

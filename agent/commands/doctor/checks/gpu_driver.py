@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agent.backends.sysfs import list_names, text
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
-from agent.commands.doctor.doctor_node import READ, WRITE, DoctorNode, whole
+from agent.commands.doctor.doctor_node import READ, WRITE, CheckMaker, DoctorNode, whole
 
 DRIVER = FindingFactory("driver")
 LIBRARY = "libnvidia-ml.so.1"
@@ -126,13 +126,8 @@ DEVICES = FindingFactory("devices")
 GPU = re.compile(r"nvidia[0-9]+")
 
 
-def device_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """Yield all of them at once: a node of /dev is looked at, and never opened."""
-    if node.has_driver:
-        yield DEVICES.check(node.root / "dev", _check_device, node)
-
-
 def _check_device(node: DoctorNode) -> Iterator[DoctorFinding]:
+    """Look at all nodes of /dev at once; none is opened."""
     if not module_version(node):
         return
     dev = node.root / "dev"
@@ -157,12 +152,6 @@ def _check_device(node: DoctorNode) -> Iterator[DoctorFinding]:
 KERNEL_LOG = FindingFactory("kernel log")
 HANDED = "StandardInput=file:/dev/kmsg"
 KERNEL_LOG_REMEDY = f"in the unit, as in packaging/systemd/coldplate.service: {HANDED} and DeviceAllow=/dev/kmsg r"
-
-
-def kernel_log_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """Yield one, where GPUs of this node are read."""
-    if node.has_driver:
-        yield KERNEL_LOG.check(node.root / "dev/kmsg", _check_kernel_log, node)
 
 
 def _check_kernel_log(node: DoctorNode) -> Iterator[DoctorFinding]:
@@ -197,4 +186,8 @@ def _is_restricted(node: DoctorNode) -> bool:
         return False
 
 
-CHECKS = {30: driver_checks, 40: device_checks, 50: kernel_log_checks}
+CHECKS: dict[int, CheckMaker] = {
+    30: driver_checks,
+    40: lambda node: [DEVICES.check(node.root / "dev", _check_device, node)] if node.has_driver else [],
+    50: lambda node: [KERNEL_LOG.check(node.root / "dev/kmsg", _check_kernel_log, node)] if node.has_driver else [],
+}

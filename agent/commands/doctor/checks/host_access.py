@@ -16,7 +16,7 @@ from agent.backends.redfish_service import CHASSIS, exchange
 from agent.backends.sysfs import list_names, printable, text
 from agent.broker.ipmi_opening import DEVICES
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
-from agent.commands.doctor.doctor_node import READ, DoctorNode
+from agent.commands.doctor.doctor_node import READ, CheckMaker, DoctorNode
 from agent.config.schema import ConfigError
 from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
@@ -128,17 +128,12 @@ def _ipmi(node: DoctorNode) -> Iterator[DoctorFinding]:
 
 
 RAPL = FindingFactory("processor energy")
+POWERCAP = "class/powercap"
 RAPL_REMEDY = "make install (70-coldplate.rules), then udevadm trigger --action=change --subsystem-match=powercap"
 
 
-def rapl_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """Yield one, where it is asked for."""
-    folder = node.sysfs / "class/powercap"
-    if "rapl" in node.config.backends.power:
-        yield RAPL.check(folder, _check_rapl, node, folder)
-
-
-def _check_rapl(node: DoctorNode, folder: Path) -> Iterator[DoctorFinding]:
+def _check_rapl(node: DoctorNode) -> Iterator[DoctorFinding]:
+    folder = node.sysfs / POWERCAP
     counters = sorted(folder.glob("intel-rapl:*/energy_uj"))
     refused = [path for path in counters if not node.user.may(READ, path.stat())]
     if not counters:
@@ -171,11 +166,6 @@ class KernelTimex(ctypes.Structure):
     )
 
 
-def clock_checks(node: DoctorNode) -> Iterable[DoctorCheck]:  # noqa: ARG001 - the kernel that runs is the only one to ask
-    """Yield one question to the kernel."""
-    yield CLOCK.check("adjtimex", _check_clock)
-
-
 def _check_clock() -> Iterator[DoctorFinding]:
     asked = KernelTimex()
     if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(asked)) < 0:
@@ -194,4 +184,11 @@ def judge_clock(status: int, error: float) -> DoctorFinding:
     return CLOCK.ok(f"synchronised, off by at most {error * 1000:.0f} ms")
 
 
-CHECKS = {110: fabric_checks, 70: bmc_checks, 60: rapl_checks, 120: clock_checks}
+CHECKS: dict[int, CheckMaker] = {
+    110: fabric_checks,
+    70: bmc_checks,
+    60: lambda node: (
+        [RAPL.check(node.sysfs / POWERCAP, _check_rapl, node)] if "rapl" in node.config.backends.power else []
+    ),
+    120: lambda _: [CLOCK.check("adjtimex", _check_clock)],
+}

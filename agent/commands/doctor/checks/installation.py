@@ -21,6 +21,7 @@ from agent.commands.doctor.doctor_node import (
     UNIT_FOLDERS,
     WRITE,
     AgentUser,
+    CheckMaker,
     DoctorNode,
     JsonGap,
     RunningAgent,
@@ -85,11 +86,6 @@ STALE_SECONDS = 30.0
 RESTARTS = 3.0
 
 
-def agent_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """Yield one, by what the agent said when it was asked."""
-    yield AGENT.check(node.target.shown, _check_agent, node)
-
-
 def _check_agent(node: DoctorNode) -> Iterator[DoctorFinding]:
     view = node.agent
     if view is None:
@@ -100,7 +96,7 @@ def _check_agent(node: DoctorNode) -> Iterator[DoctorFinding]:
         else:
             yield AGENT.warn(f"no agent runs ({node.no_answer_reason})", start)
         return
-    version = _version(view)
+    version = next(view.label_values("coldplate_build_info", "version", 1), "of no known number")
     if version != __version__:
         remedy = "systemctl restart coldplate.service"
         yield AGENT.warn(f"version {version} runs, and {__version__} is installed", remedy)
@@ -110,10 +106,6 @@ def _check_agent(node: DoctorNode) -> Iterator[DoctorFinding]:
             "its devices are synthetic: nothing that it says of GPUs is real", "leave out --scenario and --backend"
         )
     yield AGENT.ok(f"version {version} runs at {node.target.shown}, its last sample is {view.age:.1f} s old")
-
-
-def _version(view: RunningAgent) -> str:
-    return next(iter(view.label_values("coldplate_build_info", "version", 1)), "of no known number")
 
 
 def _troubles(view: RunningAgent) -> Iterator[DoctorFinding]:
@@ -141,11 +133,6 @@ def _troubles(view: RunningAgent) -> Iterator[DoctorFinding]:
 UNITS = FindingFactory("unit")
 _PROGRAM = re.compile(r"(?m)^ExecStart=[@:+!-]*(/\S+)")
 SOCKET_UNIT = "coldplate-broker.socket"
-
-
-def unit_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """Yield one, where systemd runs."""
-    yield UNITS.check(node.root / "run/systemd/system", _check_unit, node)
 
 
 def _check_unit(node: DoctorNode) -> Iterator[DoctorFinding]:
@@ -203,7 +190,6 @@ MIN_FREE_BYTES = 64 << 20
 
 
 def state_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """Yield one."""
     given = node.config.state_dir
     path = Path(given) if given is not None else node.root / str(STATE_DIRECTORY).lstrip("/")
     yield STATE.check(path, _check_state, node, path)
@@ -245,11 +231,6 @@ def _check_state(node: DoctorNode, path: Path) -> Iterator[DoctorFinding]:
 SANDBOX = FindingFactory("sandbox")
 TABLE = 'the table "Privileges" of docs/operations.md'
 SHIPPED = "compare systemctl cat coldplate.service with packaging/systemd/coldplate.service"
-
-
-def sandbox_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """Yield one, by what the running agent said."""
-    yield SANDBOX.check(node.target.shown, _check_sandbox, node)
 
 
 def _check_sandbox(node: DoctorNode) -> Iterator[DoctorFinding]:
@@ -302,4 +283,10 @@ def _unseen(node: DoctorNode, view: RunningAgent) -> Iterator[DoctorFinding]:
         )
 
 
-CHECKS = {10: configuration_checks, 20: agent_checks, 180: unit_checks, 170: state_checks, 190: sandbox_checks}
+CHECKS: dict[int, CheckMaker] = {
+    10: configuration_checks,
+    20: lambda node: [AGENT.check(node.target.shown, _check_agent, node)],
+    170: state_checks,
+    180: lambda node: [UNITS.check(node.root / "run/systemd/system", _check_unit, node)],
+    190: lambda node: [SANDBOX.check(node.target.shown, _check_sandbox, node)],
+}

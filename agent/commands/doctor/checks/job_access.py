@@ -13,7 +13,7 @@ from agent.backends.jobs.process_table import parse_stat
 from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.broker.asking import SOCKET, BrokerClient, BrokerError, explained
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
-from agent.commands.doctor.doctor_node import DoctorNode, whole
+from agent.commands.doctor.doctor_node import CheckMaker, DoctorNode, whole
 
 SCHEDULER = FindingFactory("scheduler")
 NAMES = frozenset(each.name for each in SCHEDULERS)
@@ -70,13 +70,9 @@ def _kubelet(node: DoctorNode) -> Iterator[DoctorFinding]:
 PROCESSES = FindingFactory("processes")
 
 
-def process_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """Yield one, by the options that procfs is mounted with."""
-    if node.has_driver and node.config.jobs.sources:
-        yield PROCESSES.check(node.procfs / "mounts", _check_process, node)
-
-
 def _check_process(node: DoctorNode) -> Iterator[DoctorFinding]:
+    if not (node.has_driver and node.config.jobs.sources):
+        return
     lines = (line.split() for line in whole(node.procfs / "self/mounts").splitlines())
     options = next((each[3].split(",") for each in lines if len(each) > 3 and each[1:3] == ["/proc", "proc"]), [])
     values = dict(each.partition("=")[::2] for each in options)
@@ -96,13 +92,10 @@ START_BROKER = "systemctl enable --now coldplate-broker.socket"
 LOST = "job names, accounts and partitions, and power by IPMI, are missing"
 
 
-def broker_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """Yield one: it is asked for the job variables of this very process."""
-    if node.config.backends.devices != "synthetic":
-        yield BROKER.check(node.root / SOCKET.lstrip("/"), _check_broker, node)
-
-
 def _check_broker(node: DoctorNode) -> Iterator[DoctorFinding]:
+    """Ask it for the job variables of this very process."""
+    if node.config.backends.devices == "synthetic":
+        return
     path = node.root / SOCKET.lstrip("/")
     if not path.exists():
         start = START_BROKER if node.unit_file("coldplate-broker.socket") else f"make install; {START_BROKER}"
@@ -132,4 +125,8 @@ def _started() -> int:
         return parse_stat(file.read(1024)).started
 
 
-CHECKS = {100: scheduler_checks, 80: process_checks, 90: broker_checks}
+CHECKS: dict[int, CheckMaker] = {
+    80: lambda node: [PROCESSES.check(node.procfs / "mounts", _check_process, node)],
+    90: lambda node: [BROKER.check(node.root / SOCKET.lstrip("/"), _check_broker, node)],
+    100: scheduler_checks,
+}

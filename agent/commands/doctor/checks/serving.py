@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 from agent.backends.sysfs import list_names
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
-from agent.commands.doctor.doctor_node import DoctorNode, ListedProcess, whole
+from agent.commands.doctor.doctor_node import CheckMaker, DoctorNode, ListedProcess, whole
 from agent.config.schema import ConfigError
 from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
@@ -25,7 +25,6 @@ LISTENING, ESTABLISHED = "0A", "01"
 
 
 def port_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """Yield one for each address of the configuration."""
     for _, port in node.listen:
         if port:
             yield PORT.check(f"port {port}", _check_port, node, port)
@@ -86,11 +85,6 @@ def _link(path: str) -> str:
 SCRAPES = FindingFactory("scrapes")
 LOOPBACK = ("127.", "::1", "localhost", "[::1]")
 MOST_SHOWN = 4
-
-
-def scrape_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
-    """Yield one, while an agent runs."""
-    yield SCRAPES.check(node.procfs / "net/tcp", _check_scrape, node)
 
 
 def _check_scrape(node: DoctorNode) -> Iterator[DoctorFinding]:
@@ -232,4 +226,9 @@ def _running(node: DoctorNode) -> Iterator[DoctorFinding]:
         yield RULES.warn(f"{failing:.0f} evaluations failed since the agent was started", remedy)
 
 
-CHECKS = {130: port_checks, 160: scrape_checks, 150: receiver_checks, 140: rule_checks}
+CHECKS: dict[int, CheckMaker] = {
+    130: port_checks,
+    140: rule_checks,
+    150: receiver_checks,
+    160: lambda node: [SCRAPES.check(node.procfs / "net/tcp", _check_scrape, node)],
+}

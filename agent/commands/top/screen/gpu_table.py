@@ -78,7 +78,7 @@ def _state(gpu: GpuView) -> str:
 
 def _tone_of(gpu: GpuView, *words: str) -> str:
     """Return the style of a value that a finding is about."""
-    return next((STYLES[TONES[each.verdict]] for each in gpu.findings if each.word in words), "")
+    return next((STYLES[TONES[each.verdict]] for each in gpu.row.findings if each.word in words), "")
 
 
 def _busy(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
@@ -98,31 +98,31 @@ def _power_line(gpu: GpuView, look: TextLayout, width: int) -> Part:
 
 
 def _power(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
-    shown = text_layout.of(gpu.value("power_watts"), gpu.value("power_limit_watts"), 1.0, "W")
+    shown = text_layout.of(gpu.values.get("power_watts"), gpu.values.get("power_limit_watts"), 1.0, "W")
     return shown, _tone_of(gpu, "waits", "power limit")
 
 
 def _memory(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
-    return text_layout.of(gpu.value("memory_used_bytes"), gpu.value("memory_total_bytes"), GIB, "G"), ""
+    return text_layout.of(gpu.values.get("memory_used_bytes"), gpu.values.get("memory_total_bytes"), GIB, "G"), ""
 
 
 def _heat(name: str) -> Callable[[GpuView, TextLayout, int], Part]:
-    return lambda gpu, look, _: (text_layout.plain(gpu.value(name), unit=look.glyphs.degree), _tone_of(gpu, "hot"))
+    return lambda gpu, look, _: (text_layout.plain(gpu.values.get(name), unit=look.glyphs.degree), _tone_of(gpu, "hot"))
 
 
 def _share(name: str) -> Callable[[GpuView, TextLayout, int], Part]:
-    return lambda gpu, _look, _width: (text_layout.percent(gpu.value(name)), "")
+    return lambda gpu, _look, _width: (text_layout.percent(gpu.values.get(name)), "")
 
 
 def _clock(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
-    return text_layout.plain(gpu.value("clock_sm"), 1e-6), _tone_of(gpu, "slow", "throttled")
+    return text_layout.plain(gpu.values.get("clock_sm"), 1e-6), _tone_of(gpu, "slow", "throttled")
 
 
 def throttled(gpu: GpuView, _look: TextLayout | None = None, _width: int = 0) -> Part:
     """Return what reduces its clocks, the worst first; power caps and idling are normal and not coloured."""
     if not gpu.row.up:
         return ABSENT, ""
-    found = sorted((TONES[throttle_verdict(each)], each) for each in gpu.throttles)
+    found = sorted((TONES[throttle_verdict(each)], each) for each in gpu.row.throttles)
     words = [THROTTLE_WORDS.get(each, each) for _, each in found]
     return ", ".join(words) or "nothing", STYLES[found[0][0]] if found else ""
 
@@ -143,16 +143,12 @@ def _job(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
     return (name_of(gpu.job) or ABSENT if gpu.job else ABSENT), ""
 
 
-def _owner(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
-    return (gpu.job.get("user", "") or ABSENT if gpu.job else ABSENT), ""
-
-
-def _job_name(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
-    return (gpu.job.get("name", "") or ABSENT if gpu.job else ABSENT), DIM
+def _of_job(fact: str, style: str = "") -> Callable[[GpuView, TextLayout, int], Part]:
+    return lambda gpu, _look, _width: ((gpu.job or {}).get(fact) or ABSENT, style)
 
 
 def _why(gpu: GpuView, _look: TextLayout, _width: int) -> Part:
-    return "; ".join(each.text for each in gpu.findings), STYLES[min(gpu.tone, Tone.CALM)]
+    return "; ".join(each.text for each in gpu.row.findings), STYLES[min(gpu.tone, Tone.CALM)]
 
 
 COLUMNS = (
@@ -176,8 +172,8 @@ COLUMNS = (
     GpuColumn("LINKS", 5, 19, _links),
     GpuColumn("PCIE", 8, 13, _traffic(PCIE)),
     GpuColumn("JOB", 6, 6, _job, False, most=24),
-    GpuColumn("USER", 6, 9, _owner, False, most=12),
-    GpuColumn("NAME", 10, 20, _job_name, False, most=20),
+    GpuColumn("USER", 6, 9, _of_job("user"), False, most=12),
+    GpuColumn("NAME", 10, 20, _of_job("name", DIM), False, most=20),
     GpuColumn("WHY", 24, 14, _why, False, most=200),
 )
 MOST_NODE = 20
@@ -266,15 +262,12 @@ def job_of(row: Row) -> OneJob | None:
 def rows_of(nodes: Sequence[NodeView], state: UiState) -> list[Row]:
     """Return the rows that are asked for, in the order asked for. A node that does not answer is a row, too."""
     found: list[Row] = []
+    job = state.zoom if isinstance(state.zoom, OneJob) else None
     for node in nodes:
-        if node.problem and not isinstance(state.zoom, OneJob) and matches(node, state.filter):
+        if node.problem and job is None and matches(node, state.filter):
             found.append(node)
-        found += [gpu for gpu in node.gpus if matches(gpu, state.filter) and _is_of(gpu, state)]
+        found += [gpu for gpu in node.gpus if matches(gpu, state.filter) and job in (None, job_of(gpu))]
     return sorted(found, key=_ORDERS[state.sort], reverse=state.reverse)
-
-
-def _is_of(gpu: GpuView, state: UiState) -> bool:
-    return not isinstance(state.zoom, OneJob) or job_of(gpu) == state.zoom
 
 
 def matches(row: Row, words: str) -> bool:
@@ -295,7 +288,7 @@ def _most_first(name: str) -> Callable[[Row], tuple[object, ...]]:
     """Sorted by a value, the highest first; rows without it last."""
 
     def order(row: Row) -> tuple[object, ...]:
-        value = None if isinstance(row, NodeView) else row.value(name)
+        value = None if isinstance(row, NodeView) else row.values.get(name)
         return (value is None, -(value or 0.0), *_place(row))
 
     return order

@@ -60,16 +60,17 @@ def _gpu(gpu: GpuView) -> dict[str, Any]:
         "up": gpu.row.up,
         "state": gpu.word,
         "doing": gpu.doing or None,
-        **{name: gpu.value(name) for name in _VALUES},
-        "clock_sm_hertz": gpu.value("clock_sm"),
-        "throttle_reasons": gpu.throttles if gpu.row.up else None,
+        **{name: gpu.values.get(name) for name in _VALUES},
+        "clock_sm_hertz": gpu.values.get("clock_sm"),
+        "throttle_reasons": gpu.row.throttles if gpu.row.up else None,
         "nvlinks_up": gpu.row.links_up if _links(gpu) else None,
         "nvlinks": _links(gpu) or None,
         "nvlink_bytes_per_second": gpu.rate(*NVLINK),
         "pcie_bytes_per_second": gpu.rate(*PCIE),
         "jobs": [{**job} for job in gpu.row.jobs],
         "findings": [
-            {"tone": TONES[each.verdict].name.lower(), "state": each.word, "text": each.text} for each in gpu.findings
+            {"tone": TONES[each.verdict].name.lower(), "state": each.word, "text": each.text}
+            for each in gpu.row.findings
         ],
     }
 
@@ -139,8 +140,8 @@ def _row(node: NodeView, gpu: GpuView) -> dict[str, Any]:
         **{name: "" if value is None else value for name, value in row.items()},
         "timestamp": wall,
         "node": node.name,
-        "throttle_reasons": " ".join(gpu.throttles),
+        "throttle_reasons": " ".join(gpu.row.throttles),
         "job": name_of(job) if job else "",
         "user": job.get("user", ""),
-        "why": "; ".join(each.text for each in gpu.findings),
+        "why": "; ".join(each.text for each in gpu.row.findings),
     }

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from agent.commands.top.screen.node_samples import GPU_ERRORS, PORT, PORT_ERRORS, STATE_SECONDS, ProcessRow, Traffic
 from agent.health.device_states import PortState, port_states
 from agent.health.seen_node import SeenGpu, SeenNode
-from agent.health.verdicts import GpuFinding, Verdict
+from agent.health.verdicts import Verdict
 from agent.model import Alert, BackendReport, Entity, Gpu, Labels, Outcome, PastMoment, Phase, Reading, Snapshot
 from exporters import landing
 from exporters.landing_parts import JobFacts, job_facts
@@ -59,10 +59,6 @@ class GpuView:
         return self.row.gpu.index
 
     @property
-    def findings(self) -> Sequence[GpuFinding]:
-        return self.row.findings
-
-    @property
     def tone(self) -> Tone:
         return TONES[self.row.verdict]
 
@@ -79,14 +75,6 @@ class GpuView:
     def job(self) -> Mapping[str, str] | None:
         """The one job that holds it; None if no job or several do."""
         return self.row.jobs[0] if len(self.row.jobs) == 1 else None
-
-    @property
-    def throttles(self) -> list[str]:
-        """Why its clocks are reduced, the normal reasons too."""
-        return self.row.throttles
-
-    def value(self, name: str) -> float | None:
-        return self.values.get(name)
 
     def rate(self, *names: str) -> float | None:
         """Return the sum of the rates of these counters, None unless all are known."""
@@ -194,7 +182,7 @@ def view_of(name: str, origin: str, snapshot: Snapshot, traffic: Traffic) -> Nod
             gpu.growth[_called(metric, labels)] = grown
     view.jobs = job_facts(found)
     view.gpus = list(gpus.values())
-    view.ports = sorted(_ports(found, traffic), key=lambda each: (min(each.tone, Tone.CALM), _natural(each.name)))
+    view.ports = sorted(_ports(found, traffic), key=lambda each: (min(each.tone, Tone.CALM), len(each.name), each.name))
     view.failed = [each for each in snapshot.reports if each.outcome is Outcome.FAILED]
     absent = [each.detail for each in snapshot.reports if each.outcome is Outcome.ABSENT and each.backend == DRIVER]
     view.no_devices = next(iter(absent), "") if not view.gpus else ""
@@ -241,10 +229,6 @@ def _called(metric: str, labels: Labels) -> str:
     return f"{word} ({which})" if which else word
 
 
-def _natural(name: str) -> tuple[int, str]:
-    return len(name), name
-
-
 MOST = 600
 """Samples that are kept of a GPU."""
 BUSY, POWER = "coldplate_gpu_utilization_ratio", "coldplate_gpu_power_watts"
@@ -268,7 +252,6 @@ class History:
         self._prefixed: set[str] = set()
 
     def take(self, nodes: Iterable[NodeView]) -> None:
-        """Add what is new, and give each GPU its history."""
         for node in nodes:
             fresh = node.wall is not None and self._walls.get(node.name) != node.wall
             self._walls[node.name] = node.wall
@@ -282,7 +265,7 @@ class History:
                 gpu.power_history = tuple(self._lines[POWER][gpu.key])
 
     def _note(self, gpu: GpuView, fresh: bool) -> None:
-        for name, value in ((BUSY, gpu.row.busy), (POWER, gpu.value("power_watts"))):
+        for name, value in ((BUSY, gpu.row.busy), (POWER, gpu.values.get("power_watts"))):
             line = self._lines[name].setdefault(gpu.key, deque(maxlen=MOST))
             if fresh:
                 line.append(value)

@@ -49,16 +49,11 @@ def head_line(nodes: Sequence[NodeView], state: UiState, interval: float, look: 
     if scenarios:
         parts.append((f"  SYNTHETIC {', '.join(scenarios)}", STYLES[Tone.WARN]))
     walls = [node.wall for node in nodes if node.wall is not None]
-    at = clock_time(max(walls)) if walls else ""
+    at = f"{datetime.fromtimestamp(max(walls), timezone.utc).astimezone():%H:%M:%S}" if walls else ""
     if state.is_frozen:
         return look.left_and_right([*parts, ("  FROZEN", "reverse")], at)
     origin = f"{nodes[0].origin}, " if len(nodes) == 1 else ""
     return look.left_and_right(parts, f"{at}  {origin}every {interval:g} s", f"{at}  every {interval:g} s", at)
-
-
-def clock_time(wall: float) -> str:
-    """Return the time of day where the terminal is."""
-    return f"{datetime.fromtimestamp(wall, timezone.utc).astimezone():%H:%M:%S}"
 
 
 def _devices(node: NodeView) -> str:
@@ -268,14 +263,14 @@ def zoom_lines(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
     about = "  ".join(filter(None, (facts.get("model", ""), facts.get("slot", ""), facts.get("serial", ""))))
     lines = [look.line((f"GPU {gpu.index}  ", BOLD), (gpu.word, STYLES[gpu.tone]), (f"  {about}", DIM))]
     lines.append(look.line((gpu.row.gpu.uuid, DIM)))
-    for finding in gpu.findings:
+    for finding in gpu.row.findings:
         lines += sentence(look, TONES[finding.verdict], finding.text)
-    if not gpu.findings:
+    if not gpu.row.findings:
         lines += sentence(look, Tone.GOOD, "nothing is wrong with this GPU")
     lines += _grid([*_values(gpu, look)], look)
     lines += process_lines(node, gpu, look)
     lines += _chart("BUSY", gpu.busy_history, 1.0, "100%", look)
-    limit = gpu.value("power_limit_watts")
+    limit = gpu.values.get("power_limit_watts")
     if limit:
         lines += _chart("POWER", gpu.power_history, limit, f"{limit:.0f} W", look)
     if gpu.growth and any(gpu.growth.values()):
@@ -296,7 +291,7 @@ def _alerts(node: NodeView, gpu: GpuView, look: TextLayout) -> list[Text]:
 
 
 def _values(gpu: GpuView, look: TextLayout) -> Iterator[tuple[str, Part]]:
-    value, degree = gpu.value, look.glyphs.degree
+    value, degree = gpu.values.get, look.glyphs.degree
     yield "busy", (_with_rolling(gpu, "utilization", "ratio", 100.0, "%"), "")
     yield "power", (_with_rolling(gpu, "power", "watts", 1.0, " W"), "")
     yield (
@@ -330,8 +325,8 @@ def _values(gpu: GpuView, look: TextLayout) -> Iterator[tuple[str, Part]]:
 
 def _with_rolling(gpu: GpuView, stem: str, unit: str, factor: float, shown: str) -> str:
     """Return the value with the lowest and highest of the last minute."""
-    now = text_layout.plain(gpu.value(f"{stem}_{unit}"), factor, unit=shown)
-    low, high = (gpu.value(f"{stem}_{which}_{unit}") for which in ("min", "max"))
+    now = text_layout.plain(gpu.values.get(f"{stem}_{unit}"), factor, unit=shown)
+    low, high = (gpu.values.get(f"{stem}_{which}_{unit}") for which in ("min", "max"))
     if low is None or high is None:
         return now
     return f"{now} (1 min {low * factor:.0f} to {high * factor:.0f})"
@@ -387,7 +382,6 @@ WORDS = (
 
 
 def help_lines(look: TextLayout) -> list[Text]:
-    """Return the page, from top to bottom."""
     arrows, enter = look.glyphs.arrows, look.glyphs.enter
     keys = (
         (f"{arrows} j k", "select a GPU (also: click, wheel)"),

@@ -175,7 +175,6 @@ def percent(share: float | None) -> str:
 
 
 def plain(value: float | None, factor: float = 1.0, digits: int = 0, unit: str = "") -> str:
-    """Return a value times a factor."""
     return ABSENT if value is None else f"{value * factor:.{digits}f}{unit}"
 
 

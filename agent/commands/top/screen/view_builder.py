@@ -55,7 +55,7 @@ def diagnose(nodes: Sequence[NodeView], wall: float | None) -> list[NodeIssue]:
 
 
 def _has(gpu: GpuView, *words: str) -> bool:
-    return any(each.word in words for each in gpu.findings)
+    return any(each.word in words for each in gpu.row.findings)
 
 
 def _jobs(gpus: Sequence[GpuView]) -> dict[Key, list[GpuView]]:
@@ -140,7 +140,7 @@ def _name_straggler(waiting: Sequence[GpuView], culprits: Sequence[GpuView], man
 
 def _said_again(gpu: GpuView, word: str, text: str) -> list[GpuFinding]:
     """Return its findings, the one of this word in other words."""
-    return [each._replace(text=text) if each.word == word else each for each in gpu.findings]
+    return [each._replace(text=text) if each.word == word else each for each in gpu.row.findings]
 
 
 def _busy(gpus: Sequence[GpuView]) -> str:
@@ -157,7 +157,7 @@ def _of_gpus(gpus: Sequence[GpuView], many: bool) -> Iterator[NodeIssue]:
     """Yield what is wrong with single GPUs, in as few sentences as name each GPU with all of its troubles."""
     alike: dict[GpuFinding, list[GpuView]] = {}
     for gpu in gpus:
-        for finding in gpu.findings:
+        for finding in gpu.row.findings:
             if is_bad(finding.verdict) and finding.word not in (BEHIND, WAITS):
                 alike.setdefault(finding, []).append(gpu)
     together: dict[tuple[Key, ...], list[GpuFinding]] = {}
@@ -194,7 +194,6 @@ def _of_node(node: NodeView, many: bool) -> Iterator[NodeIssue]:
 
 
 def _add_alerts(node: NodeView) -> None:
-    """Give each GPU the alerts that fire for it."""
     by_gpu: dict[Gpu, list[Alert]] = {}
     for alert in node.firing:
         labels = dict(alert.labels)

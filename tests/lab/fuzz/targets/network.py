@@ -161,8 +161,8 @@ def use_history(data: bytes, folder: Path) -> None:
     with mock.patch.object(HttpClient, "exchange", lambda *_: HttpAnswer(200, {}, data, False, False)):
         found = list(node_ticks(HttpTarget(url), asked, lambda: 0.0, problems))
     for each in found:
-        assert math.isfinite(each.tick.wall), each
-        for reading in each.tick.readings:
+        assert math.isfinite(each.wall), each
+        for reading in each.readings:
             assert math.isfinite(reading.value), reading
             assert all(isinstance(value, str) for _, value in reading.series.all_labels), reading
     list(problems.all())
