@@ -94,7 +94,7 @@ class GpuRemovals:
 REQUEST, ANSWER = "pause.request", "pause.answer"
 """Names of files in the state directory."""
 LONGEST_SECONDS = 86_400.0
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 2.0
 BOOT_ID = "sys/kernel/random/boot_id"
 """The file of procfs with the id of this boot."""
 _MOST = 4096
@@ -132,7 +132,7 @@ def withdraw_request(folder: Path) -> None:
 
 def read_request(folder: Path) -> PauseRequest | None:
     """Return the request, None without one. Raises PauseError and OSError."""
-    if not (folder / REQUEST).exists():  # the usual case, each second
+    if not (folder / REQUEST).exists():  # the usual case
         return None
     said = _read(folder / REQUEST)
     if said is None:

@@ -144,7 +144,8 @@ class ReaderPool:
         self._posts = list(posts)
         self._broken = broken
         self._due: deque[Post] = deque()
-        self._work = threading.Semaphore(0)
+        self._idle: list[threading.Semaphore] = []
+        """What each reader without work waits for; the last one is called first, as what it needs is still cached."""
         self._readers = 0
         self._short = False
         """Whether the system had no thread to give when one was last needed."""
@@ -173,8 +174,8 @@ class ReaderPool:
 
     def reinforce(self) -> None:
         """Add a reader, because the others did not get through in time."""
-        if self._due:
-            self._call()
+        if self._due and not self._wake() and self._readers < len(self._posts):
+            self._hire()
 
     @property
     def busy(self) -> list[str]:
@@ -188,9 +189,16 @@ class ReaderPool:
             self._due.append(post)
 
     def _call(self) -> None:
-        if self._readers < len(self._posts) and (self._readers == 0 or self._stuck()):
+        if not self._wake() and self._readers == 0:
             self._hire()
-        self._work.release()
+
+    def _wake(self) -> bool:
+        """Have an idle reader look for work; returns whether there is one."""
+        try:
+            self._idle.pop().release()
+        except IndexError:
+            return False
+        return True
 
     def _hire(self) -> None:
         """Start another reader, if the system has a thread to give; otherwise the channels wait for the next order."""
@@ -205,20 +213,22 @@ class ReaderPool:
         else:
             self._short = False
 
-    def _stuck(self) -> bool:
-        """Return whether every reader may be stuck in a channel: as many are being read as there are readers."""
-        reading = sum(post.busy for post in self._posts) - len(self._due)
-        return reading >= self._readers
-
     def _run(self) -> None:
+        work = threading.Semaphore(0)
         while True:
-            self._work.acquire()
-            while self._due:
-                try:
-                    post = self._due.popleft()
-                except IndexError:
-                    break  # another reader was quicker
-                self._read(post)
+            self._read_due()
+            self._idle.append(work)
+            if self._due:  # a channel became due before this reader was known to be idle
+                self._wake()
+            work.acquire()
+
+    def _read_due(self) -> None:
+        while self._due:
+            try:
+                post = self._due.popleft()
+            except IndexError:
+                break  # another reader was quicker
+            self._read(post)
 
     def _read(self, post: Post) -> None:
         try:
