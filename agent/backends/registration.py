@@ -7,7 +7,7 @@ devices (`protocol.py`) and tools.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,10 +28,10 @@ class BackendContext:
     """What a source of the main process gets to know about the node.
 
     `sysfs` and `procfs` are where these are mounted. `gpus` gives those of the inventory, `processes` those that the
-    driver saw computing on each, and `readings` all of the last snapshot; these three and `clock` may be called in any
-    thread. `is_my_turn` says whether this node is the one of its rack to ask a service that serves the rack, by name.
-    `rack_services` opens those of a synthetic rack, by name. `announce_removal` takes the PCI address of a GPU that the
-    kernel waits to remove.
+    driver saw computing on each; these two and `clock` may be called in any thread. `reader_of` returns a function that
+    gives the last snapshot's readings of some rows, by their names. `is_my_turn` says whether this node is the one of
+    its rack to ask a service that serves the rack, by name. `rack_services` opens those of a synthetic rack, by name.
+    `announce_removal` takes the PCI address of a GPU that the kernel waits to remove.
     """
 
     config: Config
@@ -39,7 +39,7 @@ class BackendContext:
     procfs: Path
     gpus: Callable[[], list[GpuIdentity]]
     processes: Callable[[], Mapping[Gpu, Sequence[GpuProcess]]]
-    readings: Callable[[], Iterable[Reading]]
+    reader_of: Callable[[Collection[str]], Callable[[], Iterable[Reading]]]
     clock: Callable[[], Instant]
     is_my_turn: Callable[[str], bool] = lambda _: False
     rack_services: Mapping[str, Callable[[], RedfishSource]] = field(default_factory=dict)

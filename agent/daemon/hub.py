@@ -11,14 +11,13 @@ import logging
 import math
 from array import array
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import TypeVar
 
-from agent.catalogue import BY_NAME
 from agent.lib.layout_columns import RoundMemo, picker
 from agent.lib.logs import LogOnce
-from agent.model import Layout, PastMoment, Snapshot
+from agent.model import Frame, Layout, PastMoment, Reading, Snapshot, readings_of
 
 log = logging.getLogger("coldplate")
 
@@ -61,6 +60,17 @@ class Hub:
         """
         self._followers.append((what, follower))
 
+    def reader_of(self, names: Collection[str]) -> Callable[[], list[Reading]]:
+        """Return a function that gives the readings of some rows in the latest snapshot, for calls in one thread."""
+        picks = RoundMemo(partial(_pick_of, frozenset(names)))
+
+        def read() -> list[Reading]:
+            frames = () if self.latest is None else self.latest.frames
+            parts = _picked(picks, frames)
+            return [reading for layout, values in parts for reading in readings_of(layout.series, values)]
+
+        return read
+
     def publish(self, snapshot: Snapshot) -> None:
         """Publish the next snapshot."""
         self.latest = snapshot
@@ -68,7 +78,7 @@ class Hub:
             self._isolation.run(what, partial(follower, snapshot), None)
 
 
-ROWS = frozenset({BY_NAME["coldplate_gpu_utilization_ratio"], BY_NAME["coldplate_gpu_power_watts"]})
+ROWS = frozenset({"coldplate_gpu_utilization_ratio", "coldplate_gpu_power_watts"})
 MOMENTS = 900
 """Samples that are kept, at most one a second: fifteen minutes, in 0.3 MiB for 8 GPUs."""
 LEAST_SECONDS = 0.95
@@ -80,15 +90,14 @@ class RecentReadings:
 
     def __init__(self) -> None:
         self._kept: deque[PastMoment] = deque(maxlen=MOMENTS)
-        self._picks = RoundMemo(_pick_of)
+        self._picks = RoundMemo(partial(_pick_of, ROWS))
         self._last = float("-inf")
 
     def observe(self, snapshot: Snapshot) -> None:
         """Keep the selected readings of a snapshot, unless one of the same second is kept."""
         if not 0 <= snapshot.at.mono - self._last < LEAST_SECONDS:
             self._last = snapshot.at.mono
-            picks = self._picks.of([frame.layout for frame in snapshot.frames])
-            parts = [pick(frame.values) for pick, frame in zip(picks, snapshot.frames, strict=True) if pick is not None]
+            parts = [(layout, array("d", values)) for layout, values in _picked(self._picks, snapshot.frames)]
             self._kept.append(PastMoment(snapshot.at.wall, tuple(parts)))
 
     def moments(self) -> tuple[PastMoment, ...]:
@@ -96,9 +105,20 @@ class RecentReadings:
         return tuple(self._kept)
 
 
-def _pick_of(layout: Layout) -> Callable[[Sequence[float]], tuple[Layout, Sequence[float]]] | None:
-    places = [place for place, series in enumerate(layout.series) if series.metric in ROWS]
-    if not places:
-        return None
-    kept, pick = Layout(tuple(layout.series[place] for place in places)), picker(places)
-    return lambda values: (kept, array("d", pick(values)))
+_Pick = tuple[Layout, Callable[[Sequence[float]], tuple[float, ...]]]
+"""The series of some rows in a layout, and a function that picks their values from a frame's."""
+
+
+def _pick_of(names: Collection[str], layout: Layout) -> _Pick | None:
+    places = [place for place, series in enumerate(layout.series) if series.metric.name in names]
+    return (Layout(tuple(layout.series[place] for place in places)), picker(places)) if places else None
+
+
+def _picked(
+    picks: RoundMemo[Layout, _Pick | None], frames: Sequence[Frame]
+) -> Iterator[tuple[Layout, tuple[float, ...]]]:
+    """Yield the picked series of each frame that has some, and their values."""
+    for found, frame in zip(picks.of([frame.layout for frame in frames]), frames, strict=True):
+        if found is not None:
+            layout, pick = found
+            yield layout, pick(frame.values)

@@ -105,7 +105,7 @@ def make_sampling_loop(
         options.procfs,
         gpus=lambda: list(inventory.gpus.values()),
         processes=sampler.processes,
-        readings=lambda: () if hub.latest is None else hub.latest,
+        reader_of=hub.reader_of,
         clock=clock,
         is_my_turn=is_my_turn,
         rack_services=_services_of_scenario(config, began),

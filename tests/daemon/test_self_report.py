@@ -139,6 +139,16 @@ def test_the_oldest_are_forgotten() -> None:
     assert (len(walls), walls[0], walls[-1]) == (MOMENTS, 1_005.0, 1_000.0 + MOMENTS + 4)
 
 
+def test_the_hub_gives_some_rows_of_the_latest_snapshot() -> None:
+    hub = Hub()
+    read = hub.reader_of({POWER.metric.name})
+    assert read() == []
+    for watts in (7.0, 8.0):
+        hub.publish(at(5.0, watts))
+        assert read() == [Reading(POWER, watts)]
+    assert hub.reader_of(())() == []
+
+
 SETTINGS = Settings(fast=2.0)
 PATIENCE = SETTINGS.patience(Lane.FAST)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.backends.jobs.jobs_backend import SOURCES, JobsBackend, refuse_unknown
+from agent.backends.jobs.jobs_backend import READ, SOURCES, JobsBackend, refuse_unknown
 from agent.backends.registration import BackendContext
 from agent.config.schema import Config, ConfigError
 
@@ -18,7 +18,7 @@ def make_backend(context: BackendContext) -> JobsBackend | None:
     return JobsBackend(
         context.procfs,
         context.processes,
-        context.readings,
+        context.reader_of(READ),
         sources=config.jobs.sources,
         mapping_dir=config.jobs.mapping_dir,
         trust_environment=config.jobs.trust_environment,

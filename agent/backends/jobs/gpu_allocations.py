@@ -38,11 +38,14 @@ class GpuSlot(NamedTuple):
     mig: str = WHOLE
 
 
+MIG_INFO = "coldplate_gpu_mig_info"
+
+
 def mig_slots(readings: Iterable[Reading]) -> dict[str, GpuSlot]:
     """Return the slot of each MIG device by its UUID, from coldplate_gpu_mig_info in a snapshot."""
     found = {}
     for reading in readings:
-        if reading.series.metric.name == "coldplate_gpu_mig_info":
+        if reading.series.metric.name == MIG_INFO:
             labels = dict(reading.series.labels)
             gpu = reading.series.entity
             if isinstance(gpu, Gpu):

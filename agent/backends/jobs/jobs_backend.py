@@ -17,6 +17,7 @@ from pathlib import Path
 from agent.backends.jobs.environments import AskVariables, UserNames, system_name
 from agent.backends.jobs.gpu_allocations import (
     KUBERNETES,
+    MIG_INFO,
     AllocationTable,
     GpuSlot,
     GpuSlots,
@@ -102,12 +103,16 @@ MAX_PROCESSES = 256
 """Most processes of one GPU that are looked into."""
 
 
+READ = frozenset({MIG_INFO, ENERGY_OF.name})
+"""The rows of the last snapshot that are read: for MIG instances, and for the energy of jobs."""
+
+
 class JobsBackend:
     """Implements `Backend`.
 
-    `processes` gives every GPU of the node with its processes, `readings` those of the last snapshot (for MIG
-    instances and energy). Both are called in the backend's own thread. `ask` is for environments that may not be
-    read, `kubelet` are the sockets to try, `pod_logs` is where pods' logs are, `lookup` names a user by number.
+    `processes` gives every GPU of the node with its processes, `readings` those of the rows in READ. Both are called in
+    the backend's own thread. `ask` is for environments that may not be read, `kubelet` are the sockets to try,
+    `pod_logs` is where pods' logs are, `lookup` names a user by number.
     """
 
     name = "jobs"
