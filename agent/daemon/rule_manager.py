@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from functools import partial
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
 from agent.lib.threads import CLOSING_SECONDS, KeptThread, Threads
-from agent.model import EMPTY_FRAME, Frame, Framer, GroupReport, Instant, Labels, Reading
+from agent.model import EMPTY_FRAME, Frame, Framer, GroupReport, Instant, Labels, Reading, Snapshot
 from alerts.changes.change_journal import ChangeJournal, explain
 from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.exposition import Exposition
@@ -71,7 +72,9 @@ class RuleManager:
         self._store = store
         self._foreign = foreign
         self._exposition = Exposition(target)
-        self._fresh = threading.Event()
+        self._due = threading.Event()
+        self._prompt = -math.inf
+        """The monotonic second from which a snapshot begins the next round."""
         self._stopping = threading.Event()
         self._wanted: AlertingSettings | None = None
         self._asking = threading.Lock()
@@ -95,7 +98,7 @@ class RuleManager:
         self._framer = Framer()
         self._frame = EMPTY_FRAME
         """Swapped by reference."""
-        hub.follow("waking the rule manager", lambda _: self._fresh.set())
+        hub.follow("waking the rule manager", self._notice)
 
     def start(self) -> None:
         """Take over what an earlier run saved, and start."""
@@ -115,7 +118,7 @@ class RuleManager:
     def stop(self) -> None:
         """End the thread, save the state, and give notifications a moment to be sent."""
         self._stopping.set()
-        self._fresh.set()
+        self._due.set()
         ended = self._thread is None or self._thread.join(CLOSING_SECONDS)
         self._dispatcher.stop(CLOSING_SECONDS)
         if self._store is not None and ended:
@@ -138,6 +141,10 @@ class RuleManager:
         """Return the state of groups and rules after the last round. For any thread."""
         return self._reports
 
+    def _notice(self, snapshot: Snapshot) -> None:
+        if snapshot.at.mono >= self._prompt:
+            self._due.set()
+
     def _run(self) -> None:
         began = self._clock().mono
         while self._await_round(began):
@@ -153,10 +160,11 @@ class RuleManager:
     def _await_round(self, began: float) -> bool:
         """Wait until the next round is due; return False if the thread is to stop."""
         interval = self._engine.interval
-        if self._stopping.wait(max(prompt_time(began, interval) - self._clock().mono, 0.0)):
+        self._prompt = prompt_time(began, interval)
+        self._due.clear()
+        if self._stopping.is_set():
             return False
-        self._fresh.clear()
-        self._fresh.wait(max(patient_time(began, interval, self._hub.period) - self._clock().mono, 0.0))
+        self._due.wait(max(patient_time(began, interval, self._hub.period) - self._clock().mono, 0.0))
         return not self._stopping.is_set()
 
     def _round(self, now: Instant) -> None:
