@@ -26,19 +26,11 @@ _SMALL_DIFFERENCE = 1e-12
 Bucket = tuple[float, float]
 
 
-def histogram_quantile(space: LabelSpace, share: ScalarPlan, vector: VectorPlan) -> VectorPlan:
-    """Plan `histogram_quantile`: one element for each histogram; series without a readable `le` are left out."""
-    return _OfHistograms(
-        bucket_quantile, (share,), vector, Derivation(space, _boundless), Derivation(space, drop_metadata)
-    )
-
-
-def histogram_fraction(space: LabelSpace, lower: ScalarPlan, upper: ScalarPlan, vector: VectorPlan) -> VectorPlan:
-    """Plan `histogram_fraction`: the share of observations between two values, for each histogram."""
-    given = (lower, upper)
-    return _OfHistograms(
-        bucket_fraction, given, vector, Derivation(space, _boundless), Derivation(space, drop_metadata)
-    )
+def of_histograms(
+    space: LabelSpace, function: Callable[..., float], given: tuple[ScalarPlan, ...], vector: VectorPlan
+) -> VectorPlan:
+    """Plan a function of numbers and the buckets of each histogram; series without a readable `le` are left out."""
+    return _OfHistograms(function, given, vector, Derivation(space, _boundless), Derivation(space, drop_metadata))
 
 
 def _boundless(labels: Labels) -> Labels:

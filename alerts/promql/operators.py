@@ -150,18 +150,8 @@ class _Filter(_VectorAndNumber):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _NegativeNumber(ScalarPlan):
-    """The negative of a number."""
-
-    _inner: ScalarPlan
-
-    def run(self, moment: EvaluationContext) -> float:
-        return -self._inner.run(moment)
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class _NegativeVector(VectorPlan):
-    """The negative of each value."""
+class NegativeVector(VectorPlan):
+    """The negative of each value; the metric's name is lost."""
 
     _inner: VectorPlan
     _nameless: Derivation
@@ -174,16 +164,6 @@ class _NegativeVector(VectorPlan):
                 moment.steps.refuse_clash(self, labels, made, moment.budget)
             found.append((made, -value))
         return refuse_same_labels(found)
-
-
-def negate_scalar(plan: ScalarPlan) -> ScalarPlan:
-    """Plan the negative of a number."""
-    return _NegativeNumber(plan) if plan.constant is None else Constant(-plan.constant)
-
-
-def negate_vector(space: LabelSpace, plan: VectorPlan) -> VectorPlan:
-    """Plan the negative of a vector, which loses the metric's name."""
-    return _NegativeVector(plan, Derivation(space, drop_metadata))
 
 
 Operand = Union[ScalarPlan, VectorPlan]

@@ -119,5 +119,4 @@ def compile_query(text: str, *, default_step: float = DEFAULT_STEP_SECONDS) -> Q
 
     Raises `PromqlError` for text that is not a query and for what this evaluator does not support.
     """
-    compiled = compile_text(text, to_milliseconds(default_step))
-    return Query(text, compiled.plan, compiled.space, compiled.selectors, compiled.doom)
+    return Query(text, *compile_text(text, to_milliseconds(default_step)))

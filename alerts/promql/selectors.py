@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from alerts.limits import ELEMENT
 from alerts.promql.budget import Budget
-from alerts.promql.labels import SAME_LABELSET, EvaluationError, Labels, Matcher, drop_metadata, wanted_name
+from alerts.promql.labels import SAME_LABELSET, EvaluationError, Labels, Matcher, wanted_name
 from alerts.promql.plan import (
     LOOKBACK_MS,
     Elements,
@@ -103,13 +103,8 @@ class _Reader:
         return not self._timing.of_fixed and moment.lacks(self._matchers, moment.budget)
 
 
-def instant_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Timing) -> VectorPlan:
-    """Plan an instant selector."""
-    return _InstantSelector(matchers, timing, space, ForeignDerivation(space, None))
-
-
 @dataclass(slots=True, eq=False, repr=False)
-class _InstantSelector(_Reader, VectorPlan):
+class InstantSelector(_Reader, VectorPlan):
     """The newest sample of each series that matches."""
 
     _space: LabelSpace
@@ -136,14 +131,9 @@ def _elements(space: LabelSpace, moment: EvaluationContext, derive: ForeignDeriv
     return made
 
 
-def timestamp_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Timing) -> VectorPlan:
-    """Plan `timestamp(selector)`: the times of the samples instead of their values."""
-    return _TimestampSelector(matchers, timing, space, ForeignDerivation(space, drop_metadata))
-
-
 @dataclass(slots=True, eq=False, repr=False)
-class _TimestampSelector(_Reader, VectorPlan):
-    """The time of the newest sample of each series that matches."""
+class TimestampSelector(_Reader, VectorPlan):
+    """`timestamp(selector)`: the time of the newest sample of each series that matches."""
 
     _space: LabelSpace
     _nameless: ForeignDerivation
