@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Union
 
-from alerts.template.quoting import quoted
+from alerts.go_literals import quoted
 
 
 @dataclass(frozen=True, slots=True, eq=False)

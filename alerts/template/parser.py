@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 from agent.lib.wording import meant
+from alerts.go_literals import quoted, unquoted
 from alerts.template.lexer import SPACES, Token, place, tokens
 from alerts.template.nodes import (
     ActionNode,
@@ -30,7 +31,6 @@ from alerts.template.nodes import (
     VariableNode,
 )
 from alerts.template.number_format import constant
-from alerts.template.quoting import quoted, unquoted
 from alerts.template.template_functions import FUNCTIONS
 from alerts.template.values import DEEPEST_NESTING, TemplateError
 

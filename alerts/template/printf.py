@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from alerts.go_literals import can_backquote, octets, quoted
 from alerts.limits import LONGEST_TEXT
 from alerts.template.number_format import exact, special, spelled
-from alerts.template.quoting import can_backquote, octets, quoted
 from alerts.template.values import (
     FIELDS,
     WIDEST_VERB,

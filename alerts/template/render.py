@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 from urllib.parse import urlsplit
 
+from alerts.go_literals import octets, printable, quoted
 from alerts.limits import LONGEST_TEXT
 from alerts.promql.budget import Budget
 from alerts.promql.labels import LimitError
@@ -32,7 +33,6 @@ from alerts.template.nodes import (
 )
 from alerts.template.parser import GIVEN, Parsed
 from alerts.template.printf import show
-from alerts.template.quoting import octets, printable, quoted
 from alerts.template.template_functions import FUNCTIONS, METHODS, Called
 from alerts.template.values import (
     DEEPEST_NESTING,

@@ -14,13 +14,13 @@ from itertools import pairwise
 from typing import NamedTuple
 from urllib.parse import quote_plus
 
+from alerts.go_literals import from_octets, octets
 from alerts.limits import LONGEST_TEXT
 from alerts.regex import Expansion, Regex, RegexError, TextTooLongError, compile_regex
 from alerts.template import number_format
 from alerts.template.comparing import equal, less
 from alerts.template.number_format import span_of
 from alerts.template.printf import show, sprint, sprintf, sprintln
-from alerts.template.quoting import from_octets, octets
 from alerts.template.values import (
     Arguments,
     Element,
