@@ -8,22 +8,20 @@ from alerts.go_literals import character, milliseconds, parse_float, whole
 from alerts.template.values import Moment, RenderError, Span, Typed, Value, to_moment, type_name
 
 
-def constant(text: str) -> tuple[int | float | complex | None, int | None]:
-    """Return a constant's value, and its value as a whole number if it has one. Raises ValueError.
+def constant(text: str) -> int | float | complex | None:
+    """Return a constant's value. Raises ValueError.
 
     A whole number that does not fit into Go's int has the value None: using it is an error of the rendering.
     """
     if text.startswith("'"):
-        code = character(text)
-        return code, code
+        return character(text)
     if text.endswith("i"):
-        return _imaginary(text), None
+        return _imaginary(text)
     number = whole(text)
     if number is not None and -(2**63) <= number < 2**64:
         if text.startswith("+") and number >= 2**63:
             raise ValueError(f"{text} overflows a 64-bit integer; write a float")
-        value = number if number < 2**63 else None
-        return (value, value)
+        return number if number < 2**63 else None
     try:
         real = parse_float(text)
     except ValueError as error:
@@ -31,7 +29,7 @@ def constant(text: str) -> tuple[int | float | complex | None, int | None]:
         raise ValueError(f"{text} overflows a 64-bit float" if is_large else f"{text!r} is not a number") from None
     if not any(mark in text for mark in ".eEpP") or number is not None:
         raise ValueError(f"{text} overflows a 64-bit integer; write a float")
-    return real, int(real) if real == int(real) and abs(real) < 2**63 else None
+    return real
 
 
 def _imaginary(text: str) -> complex:
@@ -175,23 +173,19 @@ def _four(value: float) -> str:
 
 
 def _scaled_up(value: float, base: float, prefixes: tuple[str, ...]) -> str:
-    prefix = ""
-    for prefix in prefixes:
-        if abs(value) < base:
-            break
-        if prefix != prefixes[-1]:
-            value /= base
-    return f"{_four(value)}{prefix}"
+    place = 0
+    while abs(value) >= base and place < len(prefixes) - 1:
+        value /= base
+        place += 1
+    return f"{_four(value)}{prefixes[place]}"
 
 
 def _scaled_down(value: float) -> str:
-    prefix = ""
-    for prefix in _SMALL:
-        if abs(value) >= 1:
-            break
-        if prefix != _SMALL[-1]:
-            value *= 1000
-    return f"{_four(value)}{prefix}"
+    place = 0
+    while abs(value) < 1 and place < len(_SMALL) - 1:
+        value *= 1000
+        place += 1
+    return f"{_four(value)}{_SMALL[place]}"
 
 
 def _plain(value: float) -> bool:
