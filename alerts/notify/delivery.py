@@ -15,6 +15,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from agent.lib.http_target import HttpTarget
 from agent.lib.logs import LogOnce
@@ -65,7 +66,7 @@ class NotificationQueue:
                 taken.append(notice)
         return taken, outdated
 
-    def give_back(self, notices: list[Notice], first: bool) -> int:
+    def give_back(self, notices: Sequence[Notice], first: bool) -> int:
         """Put back what was taken, at either end, unless there is a newer state; returns how many no longer fitted."""
         dropped = 0
         for notice in reversed(notices) if first else notices:
@@ -209,24 +210,20 @@ class HttpReceiver:
 
     def put(self, notices: Sequence[Notice], at: float) -> None:
         del at  # a notice says until when it is valid
-        with self._wake:
-            if self._end is not None:
-                self.counts.add(dropped=len(notices))
-                return
-            self.counts.add(dropped=self._queue.put(notices))
-            if self._thread is None:
-                self._start()
-            self._wake.notify_all()
+        self._accept(notices, self._queue.put)
 
     def inherit(self, notices: Sequence[Notice]) -> None:
         """Take over what another receiver could not deliver, unless something newer is queued."""
+        self._accept(notices, partial(self._queue.give_back, first=True))
+
+    def _accept(self, notices: Sequence[Notice], enqueue: Callable[[Sequence[Notice]], int]) -> None:
         with self._wake:
             if self._end is not None:
                 self.counts.add(dropped=len(notices))
                 return
-            self.counts.add(dropped=self._queue.give_back(list(notices), first=True))
+            self.counts.add(dropped=enqueue(notices))
             if self._thread is None:
-                self._start()
+                self._thread = self._threads.begin("notify", self._run)
             self._wake.notify_all()
 
     def stop(self, grace: float) -> None:
@@ -238,9 +235,6 @@ class HttpReceiver:
         if thread is not None and not thread.join(grace):
             self._link.abort()
             thread.join(LAST_WORD_SECONDS)
-
-    def _start(self) -> None:
-        self._thread = self._threads.begin("notify", self._run)
 
     def _run(self) -> None:
         while batch := self._next():
@@ -282,7 +276,7 @@ class HttpReceiver:
         answer, sent, received = self._post(batch)
         delivered = 200 <= answer.status < 300
         if self.compares and delivered and self._server_clock.hear(answer.date, sent, received):
-            self._tell_clocks(self._server_clock.ahead)
+            self._tell_clocks()
             answer, _, _ = self._post(batch)  # at once, since the times just sent may have ended alerts
         answer = answer._replace(text=self._link.masked(answer.text))
         if answer.status in ABOUT_CONTENT:
@@ -340,23 +334,23 @@ class HttpReceiver:
         facts = {"notifier": self.name, "url": self.url, "error": why}
         self._once.problem("away", "cannot deliver alerts; retrying", error=None if known else error, facts=facts)
 
-    def _settle(self, batch: list[Notice] | Sequence[Notice], postponed: bool, first: bool = False) -> None:
+    def _settle(self, batch: Sequence[Notice], postponed: bool, first: bool = False) -> None:
         """Finish a batch, putting it back into the queue if it is `postponed`."""
         with self._wake:
             self._in_hand = 0
             if postponed:
-                self.counts.add(dropped=self._queue.give_back(list(batch), first))
+                self.counts.add(dropped=self._queue.give_back(batch, first))
 
     def _back(self) -> None:
         """Record that the server has answered."""
         self._rhythm.reached()
         self._once.over("away", "alerts are delivered again", facts={"notifier": self.name, "url": self.url})
 
-    def _tell_clocks(self, ahead: float) -> None:
+    def _tell_clocks(self) -> None:
+        ahead = self._server_clock.ahead
         facts = {"notifier": self.name, "url": self.url, "ahead": f"{ahead:+.0f}s"}
         if ahead:
-            text = "receiver clock differs: sending times by its clock"
-            log.warning(text, extra={"facts": facts})
+            log.warning("receiver clock differs: sending times by its clock", extra={"facts": facts})
         else:
             log.info("receiver clock agrees again", extra={"facts": facts})
 

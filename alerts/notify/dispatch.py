@@ -13,9 +13,8 @@ from functools import partial
 
 from agent.lib.threads import Threads
 from agent.model import Alert, Labels, Phase
-from alerts.notify.receiver import Counts, Notice, Receiver
-
-__all__ = ["RESEND_SECONDS", "Counts", "Dispatcher", "Receiver"]
+from alerts.lifecycle import moved
+from alerts.notify.receiver import Notice, Receiver
 
 RESEND_SECONDS = 60.0
 """Prometheus's --rules.alert.resend-delay, in seconds."""
@@ -117,12 +116,12 @@ class Dispatcher:
         """Adjust to a clock that was set: what was sent is as long ago as before, and the incidents are the same."""
         with self._lock:
             for known in (each for group in self._groups.values() for each in group.values()):
-                known.alert = _moved(known.alert, seconds)
+                known.alert = moved(known.alert, seconds)
                 known.state = _state(known.alert)
                 if known.sent_at is not None:
                     known.sent_at += seconds
             self._restored = {
-                labels: (_moved(alert, seconds), notified) for labels, (alert, notified) in self._restored.items()
+                labels: (moved(alert, seconds), notified) for labels, (alert, notified) in self._restored.items()
             }
 
     def forget(self, group: str, at: float | None = None) -> None:
@@ -209,16 +208,6 @@ def _needs_sending(sent_at: float | None, at: float, resend: float) -> bool:
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
-
-
-def _moved(alert: Alert, seconds: float) -> Alert:
-    """Return the same incident after the clock was set."""
-    fired, resolved = alert.fired_at, alert.resolved_at
-    return replace(
-        alert,
-        fired_at=None if fired is None else fired + seconds,
-        resolved_at=None if resolved is None else resolved + seconds,
-    )
 
 
 def _state(alert: Alert) -> State:

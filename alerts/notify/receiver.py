@@ -15,7 +15,6 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import NamedTuple, Protocol
 
@@ -25,6 +24,7 @@ from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
 from agent.lib.logs import LogOnce
 from agent.model import Alert, Instant
+from alerts.lifecycle import moved
 
 
 class Notice(NamedTuple):
@@ -74,30 +74,22 @@ class Receiver(Protocol):
     notified again and again, as Alertmanager must be; the others only of changes.
     """
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    repeats: bool
+    counts: Counts
 
     @property
     def url(self) -> str: ...
 
     @property
-    def repeats(self) -> bool: ...
-
-    @property
-    def counts(self) -> Counts: ...
-
-    @property
     def queued(self) -> int:
         """Number of notices that are queued or being sent."""
-        ...
 
     def put(self, notices: Sequence[Notice], at: float) -> None:
         """Accept notices; never blocks."""
-        ...
 
     def stop(self, grace: float) -> None:
         """Try for `grace` seconds to deliver what is queued, then end."""
-        ...
 
 
 log = logging.getLogger("coldplate.notify")
@@ -129,7 +121,10 @@ class ServerClock:
             return False
         ahead = there + 0.5 - (sent.wall + (received.mono - sent.mono) / 2)
         if abs(ahead) > MOST_SECONDS:
-            self._disbelieve(ahead)
+            text = (
+                "the receiver's Date header is too far from our clock to be trusted; check both clocks, and any proxy"
+            )
+            self._once.problem("date", text, facts={"ahead": f"{ahead:+.0f}s", "most": f"{MOST_SECONDS:.0f}s"})
             return False
         self._once.over("date")
         before = self.ahead
@@ -144,14 +139,11 @@ class ServerClock:
         """Use our own clock again, until the next answer."""
         self.ahead = 0.0
 
-    def _disbelieve(self, ahead: float) -> None:
-        """Log once that an answer's date is ignored."""
-        text = "the receiver's Date header is too far from our clock to be trusted; check both clocks, and any proxy"
-        self._once.problem("date", text, facts={"ahead": f"{ahead:+.0f}s", "most": f"{MOST_SECONDS:.0f}s"})
-
     def shift_times(self, notices: Sequence[Notice]) -> Sequence[Notice]:
         """Return the notices, with all times by the receiver's clock."""
-        return [_moved(notice, self.ahead) for notice in notices] if self.ahead else notices
+        if not self.ahead:
+            return notices
+        return [Notice(moved(each.alert, self.ahead), each.valid_until + self.ahead) for each in notices]
 
 
 def _parsed(date: str) -> float | None:
@@ -165,17 +157,6 @@ def _parsed(date: str) -> float | None:
         return datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc).timestamp()
     except ValueError:
         return None
-
-
-def _moved(notice: Notice, seconds: float) -> Notice:
-    alert = notice.alert
-    fired, resolved = alert.fired_at, alert.resolved_at
-    moved = replace(
-        alert,
-        fired_at=None if fired is None else fired + seconds,
-        resolved_at=None if resolved is None else resolved + seconds,
-    )
-    return Notice(moved, notice.valid_until + seconds)
 
 
 BOUNDS = AnswerBounds(body=64 * 1024)

@@ -31,14 +31,8 @@ _STRINGABLE = "vsxXq"
 _ADDRESS = 0x1C0000000000
 """What is shown for an address, which is different in Prometheus each time."""
 _INTEGERS = {
-    "d": (10, ""),
-    "v": (10, ""),
-    "b": (2, "0b"),
-    "o": (8, "0"),
-    "O": (8, ""),
-    "x": (16, "0x"),
-    "X": (16, "0X"),
-}
+    "d": (10, ""), "v": (10, ""), "b": (2, "0b"), "o": (8, "0"), "O": (8, ""), "x": (16, "0x"), "X": (16, "0X"),
+}  # fmt: skip
 _STRUCT = ("Labels", "ExternalLabels", "ExternalURL", "Value")
 _LARGEST = 1_000_000
 """Go ignores a width beyond this."""
@@ -174,19 +168,10 @@ class _Format:
     def _flags(self) -> Flags:
         found = PLAIN
         while self._at < len(self._text):
-            sign = self._text[self._at]
-            if sign == "#":
-                found = found._replace(sharp=True)
-            elif sign == "0":
-                found = found._replace(zero=True)
-            elif sign == "+":
-                found = found._replace(plus=True)
-            elif sign == "-":
-                found = found._replace(minus=True)
-            elif sign == " ":
-                found = found._replace(space=True)
-            else:
+            name = _SIGNS.get(self._text[self._at])
+            if name is None:
                 break
+            found = found._replace(**{name: True})
             self._at += 1
         return found._replace(zero=False) if found.minus else found
 
@@ -234,6 +219,7 @@ class _Format:
         return value if is_integer and isinstance(value, int) else None
 
 
+_SIGNS = {"#": "sharp", "0": "zero", "+": "plus", "-": "minus", " ": "space"}
 _NONE = sys.maxsize
 _DIGITS = tuple("0123456789")
 
