@@ -7,6 +7,7 @@ Whatever is invalid is a ValueError with the words of Go or Prometheus.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 
 from alerts.durations import LONGEST, UNITS
@@ -60,6 +61,14 @@ def _written(letter: str, quote: str, ascii_only: bool) -> str:
     if code < 32 or code == 127:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def is_of_name(letter: str) -> bool:
+    """Return whether a character can be in a name: a letter, a digit or an underscore."""
+    if letter.isascii():
+        return letter.isalnum() or letter == "_"
+    category = unicodedata.category(letter)
+    return category.startswith("L") or category == "Nd"
 
 
 def can_backquote(text: str) -> bool:

@@ -6,8 +6,9 @@ unknown, or duplicate, is an error with its line and the nearest valid key.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +40,14 @@ class Problem:
         return f"{place}{self.where}: {self.text}" if self.where else f"{place}{self.text}"
 
 
+class FileError(Exception):
+    """A file cannot be used; `problems` are all that is wrong with it."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
 class TooManyError(Exception):
     """A file has more problems than are reported; the rest of it is not read."""
 
@@ -54,6 +63,10 @@ class Reader:
         self.problems: list[Problem] = []
         self.rest = 0
         """The line of the first thing after the first document, which is not read."""
+
+    def in_order(self) -> list[Problem]:
+        """Return the problems by their lines, those of the whole file last."""
+        return sorted(self.problems, key=lambda each: each.line or math.inf)
 
     def fail(self, node: Node | int | None, where: str, text: str) -> None:
         """Record a problem at a node, or a line."""

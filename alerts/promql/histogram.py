@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
+from alerts.go_literals import parse_float
 from alerts.promql import numbers
 from alerts.promql.labels import BUCKET_BOUND, Labels, drop_labels, drop_metadata, label_value
 from alerts.promql.plan import (
@@ -60,14 +61,11 @@ class _OfHistograms(VectorPlan):
 
 
 def _bound(text: str) -> float | None:
-    """Return the bound that a text gives, as Go parses numbers; None if Go would not parse it."""
+    """Return the bound that a text gives; None if Go would not parse it."""
     try:
-        if text.strip() != text:
-            return None
-        bound = float.fromhex(text) if "x" in text.lower() and "p" in text.lower() else float(text)
-    except (ValueError, OverflowError):
+        return parse_float(text)
+    except ValueError:
         return None
-    return None if math.isinf(bound) and "i" not in text.lower() else bound  # in Go, one that is too large is an error
 
 
 def bucket_quantile(share: float, buckets: list[Bucket]) -> float:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from agent.model import Labels
 from alerts import durations
-from alerts.group_evaluator import GroupEvaluator, SampleStore, TemplateContext
+from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import EvaluationError, PromqlError, Scalar, compile_query
 from alerts.promql.labels import format_labels
 from alerts.promql.storage import Storage
+from alerts.rule_evaluator import SampleStore, TemplateContext
 from alerts.rulefile import RuleFile
 from alerts.template.number_format import shortest
 from alerts.unittests.unit_test_file import AlertCase, Document, ExpectedAlert, QueryCase, Test

@@ -82,15 +82,9 @@ SIGNATURES: dict[str, Signature] = {
 }
 
 EXPERIMENTAL_FUNCTIONS = (
-    "double_exponential_smoothing",
-    "info",
-    "mad_over_time",
-    "sort_by_label",
-    "sort_by_label_desc",
-    "ts_of_last_over_time",
-    "ts_of_max_over_time",
-    "ts_of_min_over_time",
-)
+    "double_exponential_smoothing", "info", "mad_over_time", "sort_by_label", "sort_by_label_desc",
+    "ts_of_last_over_time", "ts_of_max_over_time", "ts_of_min_over_time",
+)  # fmt: skip
 EXPERIMENTAL_AGGREGATIONS = ("limitk", "limit_ratio")
 WITH_PARAMETER = ("topk", "bottomk", "quantile", "count_values")
 
@@ -99,9 +93,7 @@ _NUMERIC = (ValueType.SCALAR, ValueType.VECTOR)
 
 
 def check_selector(node: VectorSelector) -> FlawError | None:
-    """Return a selector names a metric once, or has a matcher that rejects the empty text: it never selects
-    everything.
-    """
+    """Check that a selector names a metric once, or has a matcher that rejects the empty text and so not everything."""
     if not node.name:
         if any(not matcher.matches("") for matcher in node.matchers):
             return None
@@ -114,7 +106,7 @@ def check_selector(node: VectorSelector) -> FlawError | None:
 
 
 def check_subquery(node: Subquery) -> FlawError | None:
-    """Return a subquery evaluates an instant vector."""
+    """Check that a subquery evaluates an instant vector."""
     found = node.inner.value_type
     if found is ValueType.VECTOR:
         return None
