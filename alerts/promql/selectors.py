@@ -7,12 +7,9 @@ instant selectors and is invisible to range selectors.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from alerts.limits import ELEMENT
-from alerts.promql.budget import Budget
 from alerts.promql.labels import SAME_LABELSET, EvaluationError, Labels, Matcher, wanted_name
 from alerts.promql.plan import (
     LOOKBACK_MS,
@@ -26,7 +23,7 @@ from alerts.promql.plan import (
     VectorPlan,
     refuse_same_labels,
 )
-from alerts.promql.storage import Newest, SampleSource, is_stale
+from alerts.promql.storage import Newest, is_stale
 
 _STEP = 4
 """Units of work of a subquery's step, beside those for its elements."""
@@ -55,7 +52,7 @@ class Timing(NamedTuple):
 
     def selected_ms(self, moment: EvaluationContext) -> int:
         """Return the newest instant whose samples are read. Raises EvaluationError if they may be gone by now."""
-        if self.of_fixed and moment.forgetful:
+        if self.of_fixed and moment.source.forgetful:
             raise EvaluationError(
                 "'@' with a fixed time: samples are kept only as long as rules look back; use offset, "
                 "or @ end(), or let a server evaluate the rule"
@@ -75,19 +72,6 @@ class Selector(NamedTuple):
     history: float
 
 
-def newest_by_select(source: SampleSource) -> Callable[[tuple[Matcher, ...], float, float, Budget], list[Newest]]:
-    """Return a function that gives the newest samples of a source that only has `select`."""
-
-    def newest(matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> list[Newest]:
-        found: list[Newest] = []
-        for labels, times, values in source.select(matchers, start, end, budget):
-            budget.hold(ELEMENT)
-            found.append((labels, times[-1], values[-1]))
-        return found
-
-    return newest
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class _Reader:
     """The common part of all plans that read the series of a source."""
@@ -100,7 +84,7 @@ class _Reader:
         return not self._timing.of_fixed and wanted_name(self._matchers) is not None
 
     def is_barren(self, moment: EvaluationContext) -> bool:
-        return not self._timing.of_fixed and moment.lacks(self._matchers, moment.budget)
+        return not self._timing.of_fixed and moment.source.lacks(self._matchers, moment.budget)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -146,7 +130,7 @@ class TimestampSelector(_Reader, VectorPlan):
 
 def _newest(moment: EvaluationContext, matchers: tuple[Matcher, ...], timing: Timing) -> list[Newest]:
     end = timing.selected_ms(moment)
-    return moment.newest(matchers, (end - LOOKBACK_MS) / 1000, end / 1000, moment.budget)
+    return moment.source.newest(matchers, (end - LOOKBACK_MS) / 1000, end / 1000, moment.budget)
 
 
 @dataclass(slots=True, eq=False, repr=False)

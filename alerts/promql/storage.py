@@ -136,7 +136,12 @@ Newest = tuple[Labels, float, float]
 
 
 class SampleSource(Protocol):
-    """A source of samples to evaluate over."""
+    """A source of samples to evaluate over; a `forgetful` one keeps them only for as long as rules look back from now.
+
+    What follows raises LimitError if it takes more than the budget has.
+    """
+
+    forgetful: bool
 
     def select(
         self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
@@ -144,8 +149,16 @@ class SampleSource(Protocol):
         """Yield label set, times and values of each series that matches, for start < time <= end.
 
         Staleness markers are among the values. A series without samples in the range is left out. Only one window needs
-        to be in memory at a time. Raises LimitError if this takes more than the budget has.
+        to be in memory at a time.
         """
+
+    def newest(
+        self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
+    ) -> list[Newest]:
+        """Return the newest sample of each series that matches, for start < time <= end; they count as held."""
+
+    def lacks(self, matchers: tuple[Matcher, ...], budget: Budget) -> bool:
+        """Return whether no series matches at all, at any time."""
 
 
 def to_milliseconds(at: float) -> int:
@@ -221,6 +234,7 @@ class _Series:
 class Storage:
     """Series in memory, found by metric name."""
 
+    forgetful = False
     refused: ClassVar[Mapping[Any, str]] = {}
     """Rules for which nothing is kept: none, everything is kept."""
 

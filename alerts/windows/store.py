@@ -282,7 +282,7 @@ class Windows:
     def newest(
         self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
     ) -> list[Newest]:
-        """See `alerts.promql.storage.newest_of`."""
+        """See `alerts.promql.storage.SampleSource`."""
         found = self._index.matching(matchers, budget)
         self._catch_up(found)
         return newest_of(found, start, end, budget)
@@ -293,7 +293,7 @@ class Windows:
         return self._index.version
 
     def lacks(self, matchers: tuple[Matcher, ...], budget: Budget) -> bool:
-        """See `alerts.promql.plan.EvaluationContext`."""
+        """See `alerts.promql.storage.SampleSource`."""
         return not self._index.matching(matchers, budget)
 
     def shift(self, seconds: float) -> None:

@@ -167,20 +167,6 @@ def test_an_error_of_matching_names_the_group_the_side_and_the_series() -> None:
         compile_query('label_replace(m, "gpu", "", "", "")').evaluate(storage, 1.0)
 
 
-class OnlySelect:
-    """A source with nothing but windows."""
-
-    def __init__(self, storage: Storage) -> None:
-        self.select = storage.select
-
-
-def test_a_source_needs_only_windows() -> None:
-    storage = stored("m", STEADY, gpu="0")
-    for text in ("m", "timestamp(m)", "rate(m[1m])", "m offset 30s", "absent(m)"):
-        query = compile_query(text)
-        assert query.evaluate(OnlySelect(storage), 307.0) == query.evaluate(storage, 307.0)
-
-
 def test_series_that_come_and_go_do_not_fill_the_memory_of_a_query() -> None:
     query = compile_query("sum by (i) (m)")
     storage = Storage()
