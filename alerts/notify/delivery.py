@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from agent.lib.http_client import HttpClient
 from agent.lib.http_target import HttpTarget
 from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant, Labels, Phase
-from alerts.notify.receiver import Counts, Notice, ReceiverAnswer, ReceiverLink, ServerClock, UnreachableError
+from alerts.notify.receiver import BOUNDS, DENIED, Counts, Notice, ReceiverAnswer, ServerClock, UnreachableError, post
 
 CAPACITY = 10_000
 """As many as Prometheus queues for its Alertmanagers."""
@@ -179,7 +180,7 @@ class HttpReceiver:
         self.check()
         self.counts = Counts()
         self._clock = clock
-        self._link = ReceiverLink(target, target.path + self.path or "/", lambda: clock().mono)
+        self._client = HttpClient(target, BOUNDS, lambda: clock().mono)
         self._rhythm = _Rhythm(pace, jitter)
         self._wake = threading.Condition()  # guards the queue and what follows
         self._queue = NotificationQueue(pace.capacity, self.expires)
@@ -233,7 +234,7 @@ class HttpReceiver:
             self._wake.notify_all()
             thread = self._thread
         if thread is not None and not thread.join(grace):
-            self._link.abort()
+            self._client.abort()
             thread.join(LAST_WORD_SECONDS)
 
     def _run(self) -> None:
@@ -244,7 +245,7 @@ class HttpReceiver:
                 self._refuse(batch, refusal)
             except Exception as error:  # whatever it was, it costs one attempt, not the thread
                 self._postpone(batch, error)
-        self._link.close()
+        self._client.close()
         with self._wake:
             left = self._queue.empty()
         if left and self.heir is not None:
@@ -278,7 +279,7 @@ class HttpReceiver:
         if self.compares and delivered and self._server_clock.hear(answer.date, sent, received):
             self._tell_clocks()
             answer, _, _ = self._post(batch)  # at once, since the times just sent may have ended alerts
-        answer = answer._replace(text=self._link.masked(answer.text))
+        answer = answer._replace(text=self._client.masked(answer.text))
         if answer.status in ABOUT_CONTENT:
             raise _RefusedError(f"HTTP status {answer.status}: {answer.text[:SHOWN]}")
         if not 200 <= answer.status < 300:
@@ -294,7 +295,9 @@ class HttpReceiver:
         body = self._encoded(batch)
         sent = self._clock()
         until = sent.mono + self.target.timeout
-        answer = self._link.post(body, until if self._end is None else min(until, self._end))
+        if self._end is not None:
+            until = min(until, self._end)
+        answer = post(self._client, self.target.path + self.path or "/", body, until)
         return answer, sent, self._clock()
 
     def _encoded(self, batch: Sequence[Notice]) -> bytes:
@@ -325,12 +328,12 @@ class HttpReceiver:
     def _postpone(self, batch: list[Notice], error: Exception) -> None:
         known = isinstance(error, UnreachableError)
         if not known:
-            self._link.close()  # its state is not known
+            self._client.close()  # its state is not known
         self.counts.add(failed=1)
         with self._wake:
             self._rhythm.failed(self._clock().mono)
         self._settle(batch, postponed=True)
-        why = self._link.masked(str(error)) or type(error).__name__
+        why = self._client.masked(str(error)) or type(error).__name__
         facts = {"notifier": self.name, "url": self.url, "error": why}
         self._once.problem("away", "cannot deliver alerts; retrying", error=None if known else error, facts=facts)
 
@@ -371,6 +374,6 @@ def _explain(answer: ReceiverAnswer) -> str:
         return (
             f"redirected to {answer.text[:SHOWN]!r} (HTTP status {answer.status}), which is not followed: set that url"
         )
-    if answer.status in (401, 403):
+    if answer.status in DENIED:
         return f"login refused (HTTP status {answer.status}): {answer.text[:SHOWN]}"
     return f"HTTP status {answer.status}: {answer.text[:SHOWN]}"

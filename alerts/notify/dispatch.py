@@ -10,6 +10,7 @@ import threading
 from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import compress
 
 from agent.lib.threads import Threads
 from agent.model import Alert, Labels, Phase
@@ -249,23 +250,22 @@ class _Post:
 
     def repeat(self, alert: Alert) -> None:
         """Post to receivers that need repetition."""
-        self._add(alert, [position for position, each in enumerate(self._receivers) if each.repeats])
+        self._add(alert, [each.repeats for each in self._receivers])
 
     def once(self, alert: Alert, notified: frozenset[int]) -> None:
         """Post to receivers of changes, except those that know."""
-        news = [not each.repeats and id(each) not in notified for each in self._receivers]
-        self._add(alert, [position for position, is_new in enumerate(news) if is_new])
+        self._add(alert, [not each.repeats and id(each) not in notified for each in self._receivers])
 
     def hand_over(self, at: float) -> None:
         for receiver, notices in zip(self._receivers, self._notices, strict=True):
             if notices:
                 receiver.put(notices, at)
 
-    def _add(self, alert: Alert, chosen: Collection[int]) -> None:
-        if chosen:
+    def _add(self, alert: Alert, chosen: Sequence[bool]) -> None:
+        if any(chosen):
             notice = Notice(replace(alert, labels=_with(alert.labels, self._external)), self._valid_until)
-            for position in chosen:
-                self._notices[position].append(notice)
+            for notices in compress(self._notices, chosen):
+                notices.append(notice)
 
 
 def _with(labels: Labels, external: Labels) -> Labels:

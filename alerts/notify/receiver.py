@@ -14,14 +14,13 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import NamedTuple, Protocol
 
-from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault
+from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
-from agent.lib.http_target import HttpTarget
 from agent.lib.logs import LogOnce
 from agent.model import Alert, Instant
 from alerts.lifecycle import moved
@@ -177,41 +176,20 @@ class ReceiverAnswer(NamedTuple):
     date: str = ""
 
 
-class ReceiverLink:
-    """The connection to a target's path. `clock` gives monotonic seconds. For one thread, except `abort`."""
-
-    def __init__(self, target: HttpTarget, path: str, clock: Callable[[], float]) -> None:
-        self._path = path
-        self._client = HttpClient(target, BOUNDS, clock)
-
-    def post(self, body: bytes, until: float) -> ReceiverAnswer:
-        """Send JSON and read the answer, by a deadline on the monotonic clock. Raises UnreachableError."""
-        kept = self._client.is_open
-        answer = self._exchange(HttpRequest("POST", self._path, _JSON, body), until)
-        if answer.status in DENIED:
-            self._client.close()
-            if kept:  # the token or password may have changed since
-                return self.post(body, until)
-        if 300 <= answer.status < 400:
-            return ReceiverAnswer(answer.status, answer.headers.get("location", ""))
-        return ReceiverAnswer(answer.status, answer.body.decode("utf-8", "replace"), answer.headers.get("date", ""))
-
-    def _exchange(self, request: HttpRequest, until: float) -> HttpAnswer:
-        try:
-            return self._client.exchange(request, until)
-        except HttpError as error:
-            if error.head is not None:
-                return error.head
+def post(client: HttpClient, path: str, body: bytes, until: float) -> ReceiverAnswer:
+    """Send JSON and read the answer, by a deadline on the monotonic clock. Raises UnreachableError."""
+    kept = client.is_open
+    try:
+        answer = client.exchange(HttpRequest("POST", path, _JSON, body), until)
+    except HttpError as error:
+        if error.head is None:
             remedy = _TRUST if error.fault is HttpFault.UNTRUSTED else ""
             raise UnreachableError(f"{error}{remedy}") from error
-
-    def close(self) -> None:
-        self._client.close()
-
-    def masked(self, text: str) -> str:
-        """Return text from the server, without what it repeats of the path and the login."""
-        return self._client.masked(text)
-
-    def abort(self) -> None:
-        """End an exchange under way, from another thread."""
-        self._client.abort()
+        answer = error.head
+    if answer.status in DENIED:
+        client.close()
+        if kept:  # the token or password may have changed since
+            return post(client, path, body, until)
+    if 300 <= answer.status < 400:
+        return ReceiverAnswer(answer.status, answer.headers.get("location", ""))
+    return ReceiverAnswer(answer.status, answer.body.decode("utf-8", "replace"), answer.headers.get("date", ""))
