@@ -16,11 +16,11 @@ from agent.lib import textfile, yamltree
 from agent.lib.wording import meant, one_line, shown
 from agent.lib.yamltree import Bounds, Node, YamlError, YamlScalar, pairs_of
 from alerts import durations
+from alerts.go_literals import whole
 
 MOST_PROBLEMS = 50
 """Most problems of one file that are reported: one with more is another kind of file, or a generator's mistake."""
 _LONGEST_NAME = 100
-_INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _LONGEST_NUMBER = 100
 _LARGEST = 2**63
@@ -164,16 +164,10 @@ def _whole(text: str) -> int | None:
     plain = text.replace("_", "")
     if len(plain) > _LONGEST_NUMBER:
         return None
-    match = _INTEGER.fullmatch(plain)
-    if match is not None:
-        digits = match[2]
-        number = int(digits, 8) if digits.startswith("0") and digits.isdigit() else int(digits, 0)
-        number = -number if match[1] == "-" else number
-    elif _FLOAT.fullmatch(plain) and abs(float(plain)) < _LARGEST:
+    number = whole(plain)
+    if number is None and _FLOAT.fullmatch(plain) and abs(float(plain)) < _LARGEST:
         number = int(float(plain))
-    else:
-        return None
-    return number if -_LARGEST <= number < _LARGEST else None
+    return number if number is not None and -_LARGEST <= number < _LARGEST else None
 
 
 def line_of(node: Node | None) -> int:

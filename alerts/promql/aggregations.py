@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from alerts.promql import numbers
-from alerts.promql.labels import METRIC_NAME, NO_LABELS, EvaluationError, Labels, drop_labels, keep_labels, set_labels
+from alerts.promql.labels import METRIC_NAME, EvaluationError, Labels, drop_labels, keep_labels, set_labels
 from alerts.promql.numbers import Each, Floats
 from alerts.promql.plan import Derivation, Element, Elements, EvaluationContext, LabelSpace, ScalarPlan, VectorPlan
 
@@ -60,7 +60,7 @@ class _Whole:
         before = moment.budget.held
         values = [value for _, value in moment.budget.each(self.inner.run(moment))]
         moment.budget.settle(before, 1)
-        return [(self._space.canonical(NO_LABELS), values)] if values else []
+        return [(self._space.canonical(()), values)] if values else []
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -75,7 +75,8 @@ def compile_text(
     except FlawError as flaw:
         raise PromqlError(flaw.problem, position=line_and_column(text, flaw.at)) from None
     doom = tuple(str(PromqlError(flaw.problem, position=line_and_column(text, flaw.at))) for flaw in compiler.dooms)
-    return plan, compiler.space, compiler.needs(), doom
+    reads = [selectors.Selector(each, reach / 1000, past / 1000) for each, (reach, past) in compiler.reach_ms.items()]
+    return plan, compiler.space, reads, doom
 
 
 def _timing_of(node: VectorSelector | Subquery) -> selectors.Timing:
@@ -127,7 +128,7 @@ class _Compiler:
     def __init__(self, default_step_ms: int) -> None:
         self.space: LabelSpace = LabelSpace()
         self._default_step_ms = default_step_ms
-        self._reach_ms: dict[tuple[Matcher, ...], tuple[int, int]] = {}  # and the history, see `Selector`
+        self.reach_ms: dict[tuple[Matcher, ...], tuple[int, int]] = {}  # and the history, see `Selector`
         self.dooms: list[FlawError] = []
         self._outer_ms = 0  # how far back the subqueries around the current node already look
         self._fixed = False  # whether one of them looks at a fixed time
@@ -136,13 +137,6 @@ class _Compiler:
         """Plan a query that Prometheus accepts, but fails to evaluate every time."""
         self.dooms.append(flaw)
         return _FailingVector(flaw.problem)
-
-    def needs(self) -> list[selectors.Selector]:
-        """Return each different selector with how far back it reads."""
-        return [
-            selectors.Selector(matchers, reach / 1000, history / 1000)
-            for matchers, (reach, history) in self._reach_ms.items()
-        ]
 
     def compile(self, node: Expression) -> Plan:
         """Plan a node of any kind."""
@@ -210,8 +204,8 @@ class _Compiler:
     def _note(self, matchers: tuple[Matcher, ...], timing: selectors.Timing, reach_ms: int, range_ms: int) -> None:
         # A fixed time has no distance from now: nothing is kept for it.
         ago = 0 if timing.of_fixed else (0 if timing.at_query else self._outer_ms) + timing.offset_ms
-        reach, history = self._reach_ms.get(matchers, (0, 0))
-        self._reach_ms[matchers] = (max(reach, ago + reach_ms), max(history, ago + range_ms))
+        reach, history = self.reach_ms.get(matchers, (0, 0))
+        self.reach_ms[matchers] = (max(reach, ago + reach_ms), max(history, ago + range_ms))
 
     def _subquery(self, node: Subquery) -> MatrixPlan:
         timing, range_ms = _timing_of(node), _milliseconds(node.range_ns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
@@ -81,28 +82,14 @@ def bucket_quantile(share: float, buckets: list[Bucket]) -> float:
     if counts[-1] == 0:
         return math.nan
     rank = share * counts[-1]
-    index = _first_of_at_least(rank, counts)
+    # Which count is found among NaNs depends on the search: like Go's, this one asks whether a count is large enough.
+    index = bisect_left(counts, True, hi=len(counts) - 1, key=lambda count: count >= rank)
     if index == len(counts) - 1:
         return bounds[-2]
     if index == 0 and bounds[0] <= 0:
         return bounds[0]
     lower, below = (bounds[index - 1], counts[index - 1]) if index else (0.0, 0.0)
     return lower + (bounds[index] - lower) * numbers.divide(rank - below, counts[index] - below)
-
-
-def _first_of_at_least(rank: float, counts: list[float]) -> int:
-    """Return the position of the first count that is at least the rank, without looking at the last one.
-
-    Which one is found among NaNs depends on the search: this is Go's.
-    """
-    low, high = 0, len(counts) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if counts[middle] >= rank:
-            high = middle
-        else:
-            low = middle + 1
-    return low
 
 
 def bucket_fraction(lower: float, upper: float, buckets: list[Bucket]) -> float:

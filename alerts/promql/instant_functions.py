@@ -15,7 +15,6 @@ from alerts.limits import LONGEST_VALUE, TEXT
 from alerts.promql import numbers
 from alerts.promql.labels import (
     METRIC_NAME,
-    NO_LABELS,
     Labels,
     LimitError,
     Matcher,
@@ -144,7 +143,7 @@ class VectorOf(VectorPlan):
     _scalar: ScalarPlan
 
     def run(self, moment: EvaluationContext) -> Elements:
-        return [(self._space.canonical(NO_LABELS), self._scalar.run(moment))]
+        return [(self._space.canonical(()), self._scalar.run(moment))]
 
 
 @dataclass(slots=True, eq=False, repr=False)

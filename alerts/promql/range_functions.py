@@ -110,11 +110,6 @@ class OfWindows(VectorPlan):
         results.clear()
 
 
-def _seconds(start: float, end: float) -> float:
-    """Return a difference of times that is exact to the millisecond, whatever the size of the times."""
-    return round((end - start) * 1000) / 1000
-
-
 def _counter_increase(values: Floats, each: Each) -> float:
     """Return the increase of a counter, for which every fall is a reset to zero."""
     rise = values[-1] - values[0]
@@ -183,7 +178,7 @@ def irate(times: Floats, values: Floats, _span: RangeWindow) -> float | None:
     if len(values) < 2:
         return None
     rise = values[-1] if values[-1] < values[-2] else values[-1] - values[-2]
-    return rise / _seconds(times[-2], times[-1])
+    return rise / (round((times[-1] - times[-2]) * 1000) / 1000)  # exact to the millisecond for times of any size
 
 
 def changes(_times: Floats, values: Floats, span: RangeWindow) -> float:

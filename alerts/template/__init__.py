@@ -13,7 +13,7 @@ from alerts.promql.budget import Budget
 from alerts.template.nodes import TextNode
 from alerts.template.parser import parse
 from alerts.template.query_reads import read_template
-from alerts.template.render import Ask, TemplateSource, render
+from alerts.template.render import Ask, render
 from alerts.template.values import LONGEST_TEMPLATE, Element, RenderError, Root, TemplateError, UnknownQueryError
 
 __all__ = [
@@ -67,9 +67,7 @@ class _OfAlert(Template):
         name = _name_of(self._alert)
         if self._broken:
             raise RenderError(f"error parsing template {name}: template: {name}:{self._broken}")
-        return render(
-            _parsed(self.source, name), TemplateSource(name, self.source), root, ask, budget=budget or Budget(), at=at
-        )
+        return render(_parsed(self.source, name), name, self.source, root, ask, budget=budget or Budget(), at=at)
 
 
 _parsed = lru_cache(maxsize=MAX_PARSED)(parse)

@@ -222,13 +222,10 @@ def humanize_duration(given: Value) -> str:
     minutes, seconds = divmod(int(value), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
-    if days:
-        return f"{sign}{days}d {hours}h {minutes}m {seconds}s"
-    if hours:
-        return f"{sign}{hours}h {minutes}m {seconds}s"
-    if minutes:
-        return f"{sign}{minutes}m {seconds}s"
-    return f"{sign}{_four(value)}s"
+    if not (days or hours or minutes):
+        return f"{sign}{_four(value)}s"
+    shown = (f"{days}d " if days else "") + (f"{hours}h " if days or hours else "")
+    return f"{sign}{shown}{minutes}m {seconds}s"
 
 
 def humanize_percentage(given: Value) -> str:

@@ -258,7 +258,9 @@ def _value(value: Value, verb: str, flags: Flags, depth: int) -> str:
         return _struct(value, verb, flags)
     if isinstance(value, list):
         return _list(value, verb, flags)
-    return _map(value, verb, flags, depth) if value is not None else _nil(verb)
+    if value is None:
+        return "<nil>" if verb == "v" else f"%!{verb}(<nil>)"
+    return _map(value, verb, flags, depth)
 
 
 def _pointer(value: Element, verb: str, flags: Flags) -> str:
@@ -266,10 +268,6 @@ def _pointer(value: Element, verb: str, flags: Flags) -> str:
         shown = f"{_ADDRESS:#x}"
         return f"({type_name(value)})({shown})" if flags.syntax else _padded(shown, flags)
     return _integer(_ADDRESS, verb, flags) if verb in "bodxX" else _bad(value, verb, flags)
-
-
-def _nil(verb: str) -> str:
-    return "<nil>" if verb == "v" else f"%!{verb}(<nil>)"
 
 
 def _bad(value: Value, verb: str, flags: Flags) -> str:
@@ -280,12 +278,13 @@ def _bad(value: Value, verb: str, flags: Flags) -> str:
 
 def _struct(value: Element | Root, verb: str, flags: Flags) -> str:
     names = [name for name in _STRUCT if FIELDS[name] in value._fields]
-    separator = ", " if flags.syntax else " "
     shown = [
         (f"{name}:" if flags.names or flags.syntax else "") + _value(getattr(value, FIELDS[name]), verb, flags, 1)
         for name in names
     ]
-    return f"{type_name(value).lstrip('*') if flags.syntax else ''}{{{joined(_between(shown, separator))}}}"
+    if flags.syntax:
+        return f"{type_name(value).lstrip('*')}{{{joined(shown, ', ')}}}"
+    return f"{{{joined(shown, ' ')}}}"
 
 
 def _map(value: Mapping[str, str] | Arguments, verb: str, flags: Flags, depth: int) -> str:
@@ -293,22 +292,15 @@ def _map(value: Mapping[str, str] | Arguments, verb: str, flags: Flags, depth: i
         f"{_value(key, verb, flags, depth + 1)}:{_value(value[key], verb, flags, depth + 1)}" for key in sorted(value)
     )
     if flags.syntax:
-        return f"{type_name(value)}{{{joined(_between(pairs, ', '))}}}"
-    return f"map[{joined(_between(pairs, ' '))}]"
+        return f"{type_name(value)}{{{joined(pairs, ', ')}}}"
+    return f"map[{joined(pairs, ' ')}]"
 
 
 def _list(value: list[Element], verb: str, flags: Flags) -> str:
     each = (_value(element, verb, flags, 1) for element in value)
     if flags.syntax:
-        return f"{type_name(value)}{{{joined(_between(each, ', '))}}}"
-    return f"[{joined(_between(each, ' '))}]"
-
-
-def _between(pieces: Iterator[str] | Sequence[str], separator: str) -> Iterator[str]:
-    for position, piece in enumerate(pieces):
-        if position:
-            yield separator
-        yield piece
+        return f"{type_name(value)}{{{joined(each, ', ')}}}"
+    return f"[{joined(each, ' ')}]"
 
 
 def _padded(text: str, flags: Flags, fill: str = "") -> str:

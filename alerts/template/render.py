@@ -72,25 +72,9 @@ _Final = tuple[Value, ...]
 """The value that a pipeline passes to its next command, if there is one: nil would be a value."""
 
 
-class TemplateSource:
-    """A template's text and name, for the place of an error."""
-
-    __slots__ = ("name", "text")
-
-    def __init__(self, name: str, text: str) -> None:
-        self.name = name
-        self.text = text
-
-    def place(self, at: int) -> str:
-        """Line and column as Go counts them: bytes, with what Prometheus writes before the text."""
-        line = self.text.count("\n", 0, at) + 1
-        begin = self.text.rfind("\n", 0, at) + 1
-        return f"{self.name}:{line}:{len(octets(self.text[begin:at])) + (len(_PREFIX) if line == 1 else 0)}"
-
-
-def render(parsed: Parsed, source: TemplateSource, root: Root, ask: Ask, *, budget: Budget, at: float = 0.0) -> str:
+def render(parsed: Parsed, name: str, source: str, root: Root, ask: Ask, *, budget: Budget, at: float) -> str:
     """Return the text of a template at a time. Raises RenderError, and LimitError when the budget is used up."""
-    renderer = _Renderer(parsed.defined, source, root, ask, budget=budget, at=at)
+    renderer = _Renderer(parsed.defined, name, source, root, ask, budget=budget, at=at)
     try:
         return renderer.text(parsed.body)
     except RecursionError:  # Python's own limit, which comes first if the caller is already deep in the stack
@@ -104,9 +88,10 @@ class _Renderer:
     """
 
     def __init__(
-        self, defined: Mapping[str, Body], source: TemplateSource, root: Root, ask: Ask, *, budget: Budget, at: float
+        self, defined: Mapping[str, Body], name: str, source: str, root: Root, ask: Ask, *, budget: Budget, at: float
     ) -> None:
         self._defined = defined
+        self._name = name
         self._source = source
         self._root = root
         self._dot: Value | Boxed = root
@@ -119,7 +104,7 @@ class _Renderer:
         self._depth = 0
         self._assigned = False
         self._node: Located | None = None
-        self._tree = source.name
+        self._tree = name
         given: tuple[Value, ...] = (root.labels, root.external_labels, root.external_url, root.value)
         self._variables: list[tuple[str, Value | Boxed]] = [("$", root), *zip(GIVEN, given, strict=True)]
 
@@ -129,10 +114,12 @@ class _Renderer:
 
     def _error(self, problem: str) -> RenderError:
         assert self._node is not None, "whatever fails is at a node"
-        place = self._source.place(self._node.at)
-        name = self._source.name
-        where = f"executing {quoted(self._tree)} at <{written(self._node)}>"
-        return RenderError(printable(f"error executing template {name}: template: {place}: {where}: {problem}"))
+        # Line and column as Go counts them: bytes, with what Prometheus writes before the text.
+        at, source = self._node.at, self._source
+        line = source.count("\n", 0, at) + 1
+        column = len(octets(source[source.rfind("\n", 0, at) + 1 : at])) + (len(_PREFIX) if line == 1 else 0)
+        where = f"{self._name}:{line}:{column}: executing {quoted(self._tree)} at <{written(self._node)}>"
+        return RenderError(printable(f"error executing template {self._name}: template: {where}: {problem}"))
 
     # nodes
 
@@ -236,7 +223,7 @@ class _Renderer:
     def _template(self, node: TemplateNode) -> None:
         self._node = node
         body = self._defined.get(node.name)
-        if node.name == self._source.name:
+        if node.name == self._name:
             raise RenderError(f"the template {quoted(node.name)} calls itself endlessly")
         if body is None:
             raise self._error(f"template {quoted(node.name)} not defined")

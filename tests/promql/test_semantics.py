@@ -18,6 +18,7 @@ from alerts.promql import (
     is_stale,
     make_labels,
 )
+from alerts.promql.budget import Budget
 from alerts.promql.storage import OutOfOrderError
 
 
@@ -105,7 +106,7 @@ def test_a_series_is_marked_once_and_only_if_it_is_there() -> None:
     storage.mark_stale(make_labels({}, "m"), 15.0)
     storage.mark_stale(make_labels({}, "m"), 30.0)
     storage.mark_stale(make_labels({}, "other"), 30.0)
-    (window,) = storage.select((Matcher("__name__", "=", "m"),), -1.0, 99.0)
+    (window,) = storage.select((Matcher("__name__", "=", "m"),), -1.0, 99.0, Budget())
     assert list(window[1]) == [0.0, 15.0]
     assert len(storage) == 1
 
@@ -217,7 +218,7 @@ M = (Matcher("__name__", "=", "m"),)
 
 
 def windows(storage: Storage, start: float = -1e9, end: float = 1e12) -> list[list[float]]:
-    return [list(times) for _, times, _ in storage.select(M, start, end)]
+    return [list(times) for _, times, _ in storage.select(M, start, end, Budget())]
 
 
 def test_a_sample_must_be_newer_than_the_newest_but_may_repeat_it() -> None:
