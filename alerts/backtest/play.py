@@ -176,8 +176,10 @@ class RulePlay:
         for done in self._engine.round(snapshot, one.now):
             outcome = done.outcome
             self._collector.follow(done.key, done.at, outcome.transitions, done.group.alerts)
-            for failure in outcome.failures:
-                self._note(failure.group, failure.rule, done.at, failure.error)
+            for group, rule, error in outcome.failures:
+                first = RuleFailures(self._node, group, rule, 0, done.at, error)
+                known = self._failures.get((group, rule), first)
+                self._failures[group, rule] = replace(known, count=known.count + 1)
 
     def begin_anew(self) -> None:
         """Forget what was: the alerts that there are, and the past that rules look at. Spans are kept."""
@@ -191,11 +193,6 @@ class RulePlay:
     def failures(self) -> list[RuleFailures]:
         """Return the rules that failed, in the order in which they first did."""
         return list(self._failures.values())
-
-    def _note(self, group: str, rule: str, at: float, error: str) -> None:
-        known = self._failures.get((group, rule))
-        made = RuleFailures(self._node, group, rule, 0, at, error) if known is None else known
-        self._failures[group, rule] = replace(made, count=made.count + 1)
 
 
 class NodePlay:

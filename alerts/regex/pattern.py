@@ -41,14 +41,11 @@ class Expansion:
 
         A group that does not exist, or took no part, is empty. Raises TextTooLongError beyond `longest` characters.
         """
-        pieces = [part if isinstance(part, str) else _taken(groups, part) for part in self._parts]
+        taken = dict(enumerate(groups))
+        pieces = [part if isinstance(part, str) else taken.get(part) or "" for part in self._parts]
         if sum(map(len, pieces)) > longest:
             raise TextTooLongError("the replacement is too long")
         return "".join(pieces)
-
-
-def _taken(groups: Sequence[str | None], number: int) -> str:
-    return groups[number] or "" if 0 <= number < len(groups) else ""
 
 
 def _name(template: str, start: int) -> tuple[str, int]:

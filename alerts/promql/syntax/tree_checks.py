@@ -158,22 +158,16 @@ def check_aggregate(node: AggregateExpr) -> FlawError | None:
 
 def check_call(node: FunctionCall) -> FlawError | None:
     """Check that a call has the function's number of arguments, of the right types."""
-    signature = SIGNATURES[node.name]
-    flaw = _wrong_count(node, signature)
-    context = f'call to function "{node.name}"'
-    for position, argument in enumerate(node.arguments):
-        if flaw is not None:
-            break
-        required = signature.takes[min(position, len(signature.takes) - 1)]
-        flaw = _wrong_type(argument, required, context)
-    return flaw
-
-
-def _wrong_count(node: FunctionCall, signature: Signature) -> FlawError | None:
-    count, least, most = len(node.arguments), signature.least, signature.most
+    takes, _, least, most = SIGNATURES[node.name]
+    count = len(node.arguments)
     if count < least or (most is not None and count > most):
         bound = f"{least}" if least == most else f"at least {least}" if count < least else f"at most {most}"
         return FlawError(node.at, f'expected {bound} argument(s) in call to "{node.name}", got {count}')
+    for position, argument in enumerate(node.arguments):
+        required = takes[min(position, len(takes) - 1)]
+        flaw = _wrong_type(argument, required, f'call to function "{node.name}"')
+        if flaw is not None:
+            return flaw
     return None
 
 
