@@ -19,7 +19,7 @@ from pathlib import Path
 
 from agent.lib.wording import one_line, shown
 from alerts import rulefile
-from alerts.rulefile import AlertingRule, Rule, RuleCount, RuleFile, RuleFileError, TooManyRulesError
+from alerts.rulefile import AlertingRule, Rule, RuleCount, RuleFile, RuleFileError, RuleGroup, TooManyRulesError
 from alerts.template import compile_template
 from alerts.yamlnodes import MOST_PROBLEMS, Problem
 
@@ -150,15 +150,11 @@ _OF_AN_AGENT = re.compile(r"(?:.*\}\})?/runbooks/(\w+)", re.DOTALL)
 
 def lead_to(base: str, files: Sequence[RuleFile]) -> tuple[RuleFile, ...]:
     """Return the files with links that lead below `base`, a URL without a slash at its end: BASE/GpuLost."""
-    return tuple(
-        replace(
-            file,
-            groups=tuple(
-                replace(group, rules=tuple(_led(rule, base) for rule in group.rules)) for group in file.groups
-            ),
-        )
-        for file in files
-    )
+
+    def led(group: RuleGroup) -> RuleGroup:
+        return replace(group, rules=tuple(_led(rule, base) for rule in group.rules))
+
+    return tuple(file.with_groups(led) for file in files)
 
 
 def _led(rule: Rule, base: str) -> Rule:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Union
 
@@ -151,6 +151,10 @@ class RuleFile:
     @property
     def rule_count(self) -> int:
         return sum(len(group.rules) for group in self.groups)
+
+    def with_groups(self, change: Callable[[RuleGroup], RuleGroup]) -> RuleFile:
+        """Return the file with each group changed."""
+        return replace(self, groups=tuple(map(change, self.groups)))
 
 
 def load(

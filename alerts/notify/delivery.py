@@ -308,7 +308,7 @@ class HttpReceiver:
             except Exception:
                 if not self._server_clock.ahead:
                     raise
-                self._server_clock.forget()
+                self._server_clock.ahead = 0.0  # until the next answer
                 return self.encode(batch)
         except Exception as error:
             raise _RefusedError(f"cannot be written as JSON: {error}") from error

@@ -58,13 +58,9 @@ class Dispatcher:
         self._lock = threading.Lock()  # a reload comes from another thread than the evaluations
         self._groups: dict[str, dict[Labels, _Known]] = {}
         self._restored: dict[Labels, tuple[Alert, frozenset[int]]] = {}
-        self._receivers = tuple(receivers)
+        self.receivers = tuple(receivers)
         self._resend = resend
         self._external = external_labels
-
-    @property
-    def receivers(self) -> tuple[Receiver, ...]:
-        return self._receivers
 
     def consider(
         self,
@@ -86,7 +82,7 @@ class Dispatcher:
         with self._lock:
             before = self._groups.get(group, {})
             after: dict[Labels, _Known] = {}
-            post = _Post(self._receivers, self._external, at + VALID_FOR * max(interval, self._resend))
+            post = _Post(self.receivers, self._external, at + VALID_FOR * max(interval, self._resend))
             for alert in unknown:
                 if alert.labels in before:
                     after[alert.labels] = before[alert.labels]
@@ -101,14 +97,14 @@ class Dispatcher:
     def mark_notified(self, alerts: Iterable[Alert], receivers: Sequence[Receiver] | None = None) -> None:
         """Mark incidents restored at the start as known to these (or all) receivers that get changes only."""
         with self._lock:
-            notified = frozenset(map(id, self._receivers if receivers is None else receivers))
+            notified = frozenset(map(id, self.receivers if receivers is None else receivers))
             known = (alert for alert in alerts if alert.phase is not Phase.PENDING)
             self._restored.update((alert.labels, (alert, notified)) for alert in known)
 
     def end(self, alerts: Iterable[Alert], at: float) -> None:
         """Notify receivers of changes that these incidents are over: no rule watches them any more."""
         with self._lock:
-            post = _Post(self._receivers, self._external, at)
+            post = _Post(self.receivers, self._external, at)
             for alert in alerts:
                 post.once(replace(alert, phase=Phase.RESOLVED, resolved_at=at), frozenset())
             post.hand_over(at)
@@ -130,7 +126,7 @@ class Dispatcher:
         with self._lock:
             before = self._groups.pop(group, {})
             if at is not None:
-                post = _Post(self._receivers, self._external, at)
+                post = _Post(self.receivers, self._external, at)
                 _end(before, {}, at, post)
                 post.hand_over(at)
 
@@ -148,10 +144,10 @@ class Dispatcher:
         notified. Other external labels make other alerts: for receivers of changes the ones before end at `at`.
         """
         with self._lock:
-            kept = frozenset(map(id, self._receivers)) & frozenset(map(id, receivers))
+            kept = frozenset(map(id, self.receivers)) & frozenset(map(id, receivers))
             everyone = frozenset(map(id, receivers))
             changed = external_labels != self._external
-            post = _Post(self._receivers, self._external, at)
+            post = _Post(self.receivers, self._external, at)
             for known in (each for group in self._groups.values() for each in group.values()):
                 notified = known.notified & kept | {id(heir) for old, heir in heirs if id(old) in known.notified}
                 if known.state[0] is Phase.RESOLVED:
@@ -162,13 +158,13 @@ class Dispatcher:
                     notified = frozenset()
                 known.notified = frozenset(notified)
             post.hand_over(at)
-            self._receivers = tuple(receivers)
+            self.receivers = tuple(receivers)
             self._resend = resend
             self._external = external_labels
 
     def stop(self, grace: float) -> None:
         """Stop all receivers, in parallel."""
-        stops = [self._threads.begin("notify", partial(each.stop, grace)) for each in self._receivers]
+        stops = [self._threads.begin("notify", partial(each.stop, grace)) for each in self.receivers]
         for stop in stops:
             stop.join(grace + LAST_WORD_SECONDS)
 

@@ -134,10 +134,6 @@ class ServerClock:
         self.ahead = ahead
         return abs(ahead - before) > TOLERANCE_SECONDS / 2
 
-    def forget(self) -> None:
-        """Use our own clock again, until the next answer."""
-        self.ahead = 0.0
-
     def shift_times(self, notices: Sequence[Notice]) -> Sequence[Notice]:
         """Return the notices, with all times by the receiver's clock."""
         if not self.ahead:

@@ -22,7 +22,7 @@ from alerts.promql.aggregations import (
     largest_first,
     smallest_first,
 )
-from alerts.promql.histogram import bucket_fraction, bucket_quantile, of_histograms
+from alerts.promql.histogram import OfHistograms, boundless, bucket_fraction, bucket_quantile
 from alerts.promql.labels import EvaluationError, Matcher, PromqlError, drop_metadata, line_and_column
 from alerts.promql.matching import SET_OPERATORS, set_operation, vector_operation
 from alerts.promql.numbers import DATE_FUNCTIONS
@@ -344,7 +344,8 @@ class _Compiler:
 
     def of_histograms(self, *arguments: Expression, function: Callable[..., float]) -> Plan:
         *numbers, vector = arguments
-        return of_histograms(self.space, function, tuple(map(self.scalar, numbers)), self.vector(vector))
+        given, plan = tuple(map(self.scalar, numbers)), self.vector(vector)
+        return OfHistograms(function, given, plan, Derivation(self.space, boundless), self._nameless())
 
 
 def _unwrapped(node: Expression) -> Expression:

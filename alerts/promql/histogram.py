@@ -11,12 +11,11 @@ from itertools import accumulate
 
 from alerts.go_literals import parse_float
 from alerts.promql import numbers
-from alerts.promql.labels import BUCKET_BOUND, Labels, drop_labels, drop_metadata, label_value
+from alerts.promql.labels import BUCKET_BOUND, Labels, drop_labels, label_value
 from alerts.promql.plan import (
     Derivation,
     Elements,
     EvaluationContext,
-    LabelSpace,
     ScalarPlan,
     VectorPlan,
     refuse_same_labels,
@@ -28,20 +27,14 @@ _SMALL_DIFFERENCE = 1e-12
 Bucket = tuple[float, float]
 
 
-def of_histograms(
-    space: LabelSpace, function: Callable[..., float], given: tuple[ScalarPlan, ...], vector: VectorPlan
-) -> VectorPlan:
-    """Plan a function of numbers and the buckets of each histogram; series without a readable `le` are left out."""
-    return _OfHistograms(function, given, vector, Derivation(space, _boundless), Derivation(space, drop_metadata))
-
-
-def _boundless(labels: Labels) -> Labels:
+def boundless(labels: Labels) -> Labels:
+    """Return the labels of a histogram from those of one of its buckets."""
     return drop_labels(labels, frozenset((BUCKET_BOUND,)))
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _OfHistograms(VectorPlan):
-    """A function of numbers and the buckets of each histogram."""
+class OfHistograms(VectorPlan):
+    """A function of numbers and the buckets of each histogram; series without a readable `le` are left out."""
 
     _function: Callable[..., float]
     _given: tuple[ScalarPlan, ...]
