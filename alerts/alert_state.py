@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from agent.lib.state_files import DamagedError, read_whole, seal, set_aside, unseal
 from agent.model import Alert, Labels, Phase
-from alerts.lifecycle import AlertRecord
+from alerts.lifecycle import AlertRecord, moved
 from alerts.rulefile import Identity
 
 log = logging.getLogger("coldplate.rules")
@@ -111,16 +111,9 @@ def after_downtime(record: AlertRecord, down: float) -> AlertRecord:
 
 
 def shifted(record: AlertRecord, seconds: float) -> AlertRecord:
-    """Return a record after the clock was set: everything is as long ago as before."""
-
-    def move(at: float | None) -> float | None:
-        return None if at is None else at + seconds
-
-    alert = record.alert
-    moved = replace(
-        alert, active_at=alert.active_at + seconds, fired_at=move(alert.fired_at), resolved_at=move(alert.resolved_at)
-    )
-    return AlertRecord(moved, move(record.missing_since))
+    """Return a record after the clock was set."""
+    since = None if record.missing_since is None else record.missing_since + seconds
+    return AlertRecord(moved(record.alert, seconds), since)
 
 
 def _row(group: str, identity: Identity, record: AlertRecord) -> dict[str, Any]:
@@ -217,6 +210,5 @@ def _series(rows: Any, samples: bytes) -> Iterable[ArchivedSeries]:
         times, values = array("d", samples[place : place + size]), array("d", samples[place + size : place + 2 * size])
         if any(before >= after for before, after in pairwise(times)):
             raise ValueError("has samples out of order")
-        labels = tuple((str(name), str(value)) for name, value in pairs)
-        yield ArchivedSeries(labels, bool(live), times, values)
+        yield ArchivedSeries(_pairs(pairs), bool(live), times, values)
         place += 2 * size

@@ -21,12 +21,12 @@ from agent.catalogue import BY_NAME
 from agent.model import Alert, Frame, GroupReport, Instant, Labels, Layout, Node, Phase, Reading, Series, Snapshot
 from alerts import alert_state
 from alerts.alert_state import Archive
-from alerts.group_evaluator import GroupEvaluator, GroupOutcome, TemplateContext
+from alerts.group_evaluator import GroupEvaluator, GroupOutcome
 from alerts.lifecycle import AlertRecord
 from alerts.limits import ROUND_SECONDS
 from alerts.packs import shipped_files
 from alerts.promql.budget import SampleLedger
-from alerts.rule_evaluator import Explain
+from alerts.rule_evaluator import Explain, TemplateContext
 from alerts.rulefile import Identity, RuleFile, RuleGroup
 from alerts.windows import Needs, Windows
 from alerts.windows.store import CAPACITY
@@ -224,7 +224,7 @@ class RuleEngine:
     def remembered(self) -> Iterator[tuple[str, Identity, AlertRecord]]:
         """Yield all that must survive a restart: group, rule, and the record of an alert."""
         for slot in self._slots:
-            for identity, record in slot.group.remembered():
+            for identity, record in slot.group.remembered:
                 yield slot.key, identity, record
 
     def time(self, now: Instant) -> float:

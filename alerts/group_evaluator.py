@@ -10,8 +10,8 @@ too long together, the rest of them fail this time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, Union
 
 from agent.model import Alert, GroupReport, Labels, Phase, RuleHealth, RuleReport, Transition
 from alerts.lifecycle import AlertRecord
@@ -27,14 +27,12 @@ from alerts.rule_evaluator import (
     SampleStore,
     TemplateContext,
     Written,
-    work_of,
 )
-from alerts.rulefile import Identity, RuleGroup
-
-__all__ = ["Failure", "GroupEvaluator", "GroupOutcome", "SampleStore", "TemplateContext"]
+from alerts.rulefile import AlertingRule, Identity, RuleGroup
 
 log = logging.getLogger("coldplate.rules")
 
+_Work = Union[RecordingRuleEvaluator, AlertingRuleEvaluator]
 _ALONE = TemplateContext()
 _LONGEST_ERROR = 1000
 """Most characters of an error: that of a query may quote label sets."""
@@ -80,10 +78,16 @@ class GroupEvaluator:
         self.duration = 0.0
         self._timer = timer
         self._ledger = SampleLedger() if ledger is None else ledger
-        self._works = [work_of(rule, rules, context, self._ledger, explain) for rule in rules.rules]
+        self._works: list[_Work] = [
+            AlertingRuleEvaluator(rule, rules, context, self._ledger, explain)
+            if isinstance(rule, AlertingRule)
+            else RecordingRuleEvaluator(rule, rules.limit, self._ledger)
+            for rule in rules.rules
+        ]
         self._orphans: dict[Labels, None] = {}
         """Series written by rules that are no longer in the group."""
-        self._remembered: tuple[tuple[Identity, AlertRecord], ...] = ()
+        self.remembered: tuple[tuple[Identity, AlertRecord], ...] = ()
+        """All that must survive a restart."""
         self._barren: object = None
         """The version of the store in which no rule of the group reads a series."""
 
@@ -126,7 +130,7 @@ class GroupEvaluator:
         return GroupOutcome((), (), tuple(work.rule.name for work in self._works), 0.0)
 
     def _note_records(self) -> None:
-        self._remembered = tuple(
+        self.remembered = tuple(
             (work.rule.identity, record)
             for work in self._works
             if isinstance(work, AlertingRuleEvaluator) and work.records
@@ -135,7 +139,7 @@ class GroupEvaluator:
 
     def _work(
         self,
-        work: RecordingRuleEvaluator | AlertingRuleEvaluator,
+        work: _Work,
         store: SampleStore,
         at: float,
         stamp: float,
@@ -145,11 +149,9 @@ class GroupEvaluator:
     ) -> str:
         """Evaluate one rule, `spent` seconds after the first of the group; returns what went wrong, if anything."""
         if at < work.rests_until:
-            work.failures += 1
             return work.error
         if spent > GROUP_SECONDS:
             work.health, work.error = RuleHealth.FAILED, _NO_TIME
-            work.failures += 1
             return work.error
         before = self._timer()
         error = store.refused.get(work.rule) or self._attempt(work, store, at, stamp, transitions)
@@ -160,24 +162,18 @@ class GroupEvaluator:
             error += f"; a rule may take {DEADLINE_SECONDS:g} s, "
             error += "and this one is retried only after a pause many times as long"
         work.health, work.error = (RuleHealth.FAILED, error) if error else (RuleHealth.OK, "")
-        work.failures += bool(error)
         return error
 
-    def _attempt(
-        self,
-        work: RecordingRuleEvaluator | AlertingRuleEvaluator,
-        store: SampleStore,
-        at: float,
-        stamp: float,
-        transitions: list[Transition],
-    ) -> str:
+    def _attempt(self, work: _Work, store: SampleStore, at: float, stamp: float, transitions: list[Transition]) -> str:
         try:
             if work.is_idle and work.finds_nothing(work.rule.query, store, self._budget):
                 return ""
             budget = self._budget()
             _write(work, store, work.evaluate(store, at, stamp, transitions, budget), stamp)
             if work.inherited:
-                self._end_inherited(work, store, stamp)
+                written = set(self.written())
+                self._end(store, (labels for labels in work.inherited if labels not in written), stamp)
+                work.inherited = ()
         except (EvaluationError, RuleError) as error:
             return _shortened(str(error))
         except Exception as error:
@@ -192,15 +188,13 @@ class GroupEvaluator:
 
     def adopt(self, before: GroupEvaluator) -> None:
         """Take over the state of an earlier version of the group, for each rule with the same name and labels."""
-        known: dict[Identity, list[RecordingRuleEvaluator | AlertingRuleEvaluator]] = {}
+        known: dict[Identity, list[_Work]] = {}
         for work in before._works:
             known.setdefault(work.rule.identity, []).append(work)
         self.evaluated_at, self.duration = before.evaluated_at, before.duration
         for mine in self._works:
-            same = known.get(mine.rule.identity)
-            if not same:
-                continue
-            mine.adopt(same.pop(0))
+            if same := known.get(mine.rule.identity):
+                mine.adopt(same.pop(0))
         self._note_records()
         self._orphans = dict(before._orphans)
         for left in known.values():
@@ -222,13 +216,6 @@ class GroupEvaluator:
             if work is not None:
                 work.inherited += (labels,)
 
-    def _end_inherited(
-        self, work: RecordingRuleEvaluator | AlertingRuleEvaluator, store: SampleStore, stamp: float
-    ) -> None:
-        written = set(self.written())
-        self._end(store, (labels for labels in work.inherited if labels not in written), stamp)
-        work.inherited = ()
-
     def written(self) -> Iterator[Labels]:
         """Yield the series that the group has written and not ended."""
         for work in self._works:
@@ -248,10 +235,6 @@ class GroupEvaluator:
                 work.kept_until = dict.fromkeys(records, until)
         self._note_records()
 
-    def remembered(self) -> Sequence[tuple[Identity, AlertRecord]]:
-        """Return all that must survive a restart."""
-        return self._remembered
-
     def shift(self, seconds: float, move: Callable[[AlertRecord], AlertRecord]) -> None:
         """Adjust to a clock that was set by `seconds`; `move` changes the times of a record."""
         for work in self._works:
@@ -263,7 +246,7 @@ class GroupEvaluator:
 
     def alerts(self) -> list[Alert]:
         """Return the alerts that are pending, firing, or were resolved a short while ago, rule by rule."""
-        return [record.alert for _, record in self._remembered]
+        return [record.alert for _, record in self.remembered]
 
     def known(self) -> tuple[list[Alert], list[Alert]]:
         """Return the alerts, and separately those of rules that failed, whose state is not known now."""
@@ -279,11 +262,6 @@ class GroupEvaluator:
         """Return the alerts that fire."""
         return [alert for alert in self.alerts() if alert.phase is Phase.FIRING]
 
-    @property
-    def failures(self) -> list[int]:
-        """Failed evaluations, by rule, in the order of the rules."""
-        return [work.failures for work in self._works]
-
     def report(self, interval: float) -> GroupReport:
         """Return the state of the group and its rules; `interval` is the group's."""
         rules = tuple(_report(work) for work in self._works)
@@ -292,9 +270,7 @@ class GroupEvaluator:
         )
 
 
-def _write(
-    work: RecordingRuleEvaluator | AlertingRuleEvaluator, store: SampleStore, written: Written, stamp: float
-) -> None:
+def _write(work: _Work, store: SampleStore, written: Written, stamp: float) -> None:
     refused = ""
     returned: dict[Labels, None] = {}
     for labels, value in written:
@@ -315,6 +291,6 @@ def _shortened(error: str) -> str:
     return error if len(error) <= _LONGEST_ERROR else f"{error[:_LONGEST_ERROR]}..."
 
 
-def _report(work: RecordingRuleEvaluator | AlertingRuleEvaluator) -> RuleReport:
+def _report(work: _Work) -> RuleReport:
     alerts = work.active if isinstance(work, AlertingRuleEvaluator) else ()
     return RuleReport(*work.constant_report, work.health, work.error, work.evaluated_at, work.duration, alerts)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from agent.lib import textfile, yamltree
 from agent.lib.yamltree import Bounds
@@ -22,8 +22,7 @@ from alerts.promql.labels import Matcher
 
 FILE = Path(__file__).with_name("inhibition.yml")
 LARGEST_BYTES = 2**20
-_KEYS = ("source_matchers", "target_matchers", "equal")
-_MATCHER = re.compile(r'([a-zA-Z_]\w*)(=~|!~|!=|=)"(.*)"')
+_MATCHER = re.compile(r'^([a-zA-Z_]\w*)(=~|!~|!=|=)"(.*)"$')
 
 
 class InhibitRule(NamedTuple):
@@ -47,30 +46,16 @@ def _match(matchers: Iterable[Matcher], labels: Mapping[str, str]) -> bool:
 
 
 def parse(text: str) -> tuple[InhibitRule, ...]:
-    """Return the rules of a document with the key `inhibit_rules`. Raises ValueError that names the rule."""
-    document = yamltree.load(text, Bounds())
-    rules = document.get("inhibit_rules") if isinstance(document, dict) else None
-    if not isinstance(rules, list):
-        raise ValueError("inhibit_rules: is missing or is not a list")
-    return tuple(_rule(f"inhibit_rules[{number}]", each) for number, each in enumerate(rules))
+    """Return the rules of a document with the key `inhibit_rules`, such as that of the pack."""
+    document: Any = yamltree.load(text, Bounds())
+    return tuple(
+        InhibitRule(_matchers(each["source_matchers"]), _matchers(each["target_matchers"]), tuple(each["equal"]))
+        for each in document["inhibit_rules"]
+    )
 
 
-def _rule(place: str, given: object) -> InhibitRule:
-    if (
-        not isinstance(given, dict)
-        or sorted(given) != sorted(_KEYS)
-        or not all(isinstance(each, list) for each in given.values())
-    ):
-        raise ValueError(f"{place}: needs the lists {', '.join(_KEYS)}, and nothing else")
-    source, target = (_matchers(f"{place}.{key}", given[key]) for key in _KEYS[:2])
-    return InhibitRule(source, target, tuple(map(str, given["equal"])))
-
-
-def _matchers(place: str, given: Sequence[object]) -> tuple[Matcher, ...]:
-    parsed = [_MATCHER.fullmatch(str(each)) for each in given]
-    if not parsed or None in parsed:
-        raise ValueError(f'{place}: write each matcher as name="value", or with =~, != or !~')
-    return tuple(Matcher(each[1], each[2], each[3]) for each in parsed if each is not None)
+def _matchers(given: Iterable[str]) -> tuple[Matcher, ...]:
+    return tuple(Matcher(name, operator, value) for each in given for name, operator, value in _MATCHER.findall(each))
 
 
 @lru_cache(maxsize=1)

@@ -57,6 +57,17 @@ class AlertRecord:
     missing_since: float | None = None
 
 
+def moved(alert: Alert, seconds: float) -> Alert:
+    """Return the same incident after the clock was set: everything is as long ago as before."""
+    fired, resolved = alert.fired_at, alert.resolved_at
+    return replace(
+        alert,
+        active_at=alert.active_at + seconds,
+        fired_at=None if fired is None else fired + seconds,
+        resolved_at=None if resolved is None else resolved + seconds,
+    )
+
+
 Step = tuple[Union[AlertRecord, None], Union[Transition, None]]
 
 

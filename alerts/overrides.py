@@ -101,7 +101,11 @@ def apply(
         groups = _groups(file, [[changed(rule) for rule in group.rules] for group in file.groups])
         file = replace(file, groups=groups)
         _refuse_same_identity(file, overrides)
-        applied.append(_without(file, disable))
+        kept = [
+            [rule for rule in group.rules if isinstance(rule, RecordingRule) or not _is_disabled(rule.name, disable)]
+            for group in file.groups
+        ]
+        applied.append(replace(file, groups=_groups(file, kept)))
     return tuple(applied)
 
 
@@ -109,15 +113,6 @@ def _groups(file: RuleFile, rules: Sequence[Sequence[Rule]]) -> tuple[RuleGroup,
     """Return the groups of a file with other rules; those without any are left out."""
     pairs = zip(file.groups, rules, strict=True)
     return tuple(replace(group, rules=tuple(each)) for group, each in pairs if each)
-
-
-def _without(file: RuleFile, disable: Sequence[str]) -> RuleFile:
-    """Return the file without the alerts that are disabled."""
-    kept = [
-        [rule for rule in group.rules if isinstance(rule, RecordingRule) or not _is_disabled(rule.name, disable)]
-        for group in file.groups
-    ]
-    return replace(file, groups=_groups(file, kept))
 
 
 def _is_disabled(name: str, disable: Sequence[str]) -> bool:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from agent.lib.wording import one_line, shown
 from alerts import rulefile
-from alerts.rulefile import AlertingRule, Rule, RuleCount, RuleFile, RuleFileError, Templates, TooManyRulesError
+from alerts.rulefile import AlertingRule, Rule, RuleCount, RuleFile, RuleFileError, RuleGroup, TooManyRulesError
 from alerts.template import compile_template
 from alerts.yamlnodes import MOST_PROBLEMS, Problem
 
@@ -150,28 +150,19 @@ _OF_AN_AGENT = re.compile(r"(?:.*\}\})?/runbooks/(\w+)", re.DOTALL)
 
 def lead_to(base: str, files: Sequence[RuleFile]) -> tuple[RuleFile, ...]:
     """Return the files with links that lead below `base`, a URL without a slash at its end: BASE/GpuLost."""
-    return tuple(
-        replace(
-            file,
-            groups=tuple(
-                replace(group, rules=tuple(_led(rule, base) for rule in group.rules)) for group in file.groups
-            ),
-        )
-        for file in files
-    )
+
+    def led(group: RuleGroup) -> RuleGroup:
+        return replace(group, rules=tuple(_led(rule, base) for rule in group.rules))
+
+    return tuple(file.with_groups(led) for file in files)
 
 
 def _led(rule: Rule, base: str) -> Rule:
     if not isinstance(rule, AlertingRule):
         return rule
-    changed = _with_link(rule.annotations, base)
-    return rule if changed is None else replace(rule, annotations=changed)
-
-
-def _with_link(annotations: Templates, base: str) -> Templates | None:
-    """Return the annotations with another link; None if they have no link to change."""
-    found = _OF_AN_AGENT.fullmatch(dict(annotations)[ANNOTATION].source) if ANNOTATION in dict(annotations) else None
+    annotations = dict(rule.annotations)
+    found = _OF_AN_AGENT.fullmatch(annotations[ANNOTATION].source) if ANNOTATION in annotations else None
     if found is None:
-        return None
-    link = compile_template(f"{base}/{found[1]}")
-    return tuple((name, link if name == ANNOTATION else template) for name, template in annotations)
+        return rule
+    annotations[ANNOTATION] = compile_template(f"{base}/{found[1]}")
+    return replace(rule, annotations=tuple(annotations.items()))

@@ -77,7 +77,7 @@ class RuleEvaluator:
     """
 
     __slots__ = (
-        "_barren", "_kept", "_ledger", "duration", "error", "evaluated_at", "failures", "health", "inherited",
+        "_barren", "_kept", "_ledger", "duration", "error", "evaluated_at", "health", "inherited",
         "rests_until", "written",
     )  # fmt: skip
 
@@ -89,7 +89,6 @@ class RuleEvaluator:
         """Samples in the ledger for this rule."""
         self.health = RuleHealth.UNKNOWN
         self.error = ""
-        self.failures = 0
         self.evaluated_at: float | None = None
         self.duration = 0.0
         self.written: dict[Labels, None] = {}
@@ -100,7 +99,7 @@ class RuleEvaluator:
 
     def adopt(self, before: RuleEvaluator) -> None:
         """Take over the outcome of an earlier version of the rule. A paused one is tried at once: it may be fixed."""
-        self.health, self.error, self.failures = before.health, before.error, before.failures
+        self.health, self.error = before.health, before.error
         self.evaluated_at, self.duration, self.written = before.evaluated_at, before.duration, before.written
         self.inherited = before.inherited
 
@@ -148,15 +147,6 @@ def _constant_report(rule: Rule) -> tuple[str, bool, str, Labels, Labels, float,
         return rule.name, False, query, rule.labels, (), 0.0, 0.0
     annotations = tuple((name, template.source) for name, template in rule.annotations)
     return rule.name, True, query, rule.identity[1], annotations, rule.terms.hold, rule.terms.keep
-
-
-def work_of(
-    rule: Rule, group: RuleGroup, context: TemplateContext, ledger: SampleLedger, explain: Explain | None = None
-) -> RecordingRuleEvaluator | AlertingRuleEvaluator:
-    """Return a new evaluator for a rule."""
-    if isinstance(rule, RecordingRule):
-        return RecordingRuleEvaluator(rule, group.limit, ledger)
-    return AlertingRuleEvaluator(rule, group.limit, context, ledger, query_offset=group.query_offset, explain=explain)
 
 
 def _vector(query: Query, store: SampleStore, stamp: float, budget: Budget) -> Sequence[Sample]:
@@ -218,22 +208,20 @@ class AlertingRuleEvaluator(RuleEvaluator):
     def __init__(
         self,
         rule: AlertingRule,
-        limit: int,
+        group: RuleGroup,
         context: TemplateContext,
         ledger: SampleLedger,
-        *,
-        query_offset: float = 0.0,
         explain: Explain | None = None,
     ) -> None:
         super().__init__(ledger)
-        self._query_offset = query_offset
+        self._query_offset = group.query_offset
         has_own = any(name == CHANGES for name, _ in rule.annotations)
         self._explain = None if has_own else explain
         self.rule = rule
         self.constant_report = _constant_report(rule)
         self.records: dict[Labels, AlertRecord] = {}
         self.kept_until: dict[Labels, float] = {}
-        self._limit = limit
+        self._limit = group.limit
         self._context = context
 
     def evaluate(

@@ -8,10 +8,9 @@ with a warning about doubtful content.
 from __future__ import annotations
 
 import contextlib
-import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Union
 
@@ -23,7 +22,7 @@ from alerts.limits import CHARACTERS_OF_TOKEN, MAX_RULE_TOKENS, MAX_RULES
 from alerts.promql import PromqlError, Query, compile_query, count_tokens
 from alerts.template import Template, TemplateError, UnknownQueryError, broken_template, compile_template
 from alerts.template.query_reads import reads_of
-from alerts.yamlnodes import MOST_PROBLEMS, Problem, Reader, TooManyError, line_of
+from alerts.yamlnodes import MOST_PROBLEMS, FileError, Problem, Reader, TooManyError, line_of
 
 GROUP_KEYS = ("name", "interval", "limit", "query_offset", "labels", "rules")
 DEFAULT_STEP_SECONDS = 60.0
@@ -48,12 +47,8 @@ def is_label_name(name: str) -> bool:
     return bool(name) and name != "__name__" and not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
-class RuleFileError(Exception):
-    """A rule file cannot be used; `problems` are all that is wrong with it."""
-
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(str(each) for each in self.problems))
+class RuleFileError(FileError):
+    """A rule file cannot be used."""
 
 
 class TooManyRulesError(RuleFileError):
@@ -157,6 +152,10 @@ class RuleFile:
     def rule_count(self) -> int:
         return sum(len(group.rules) for group in self.groups)
 
+    def with_groups(self, change: Callable[[RuleGroup], RuleGroup]) -> RuleFile:
+        """Return the file with each group changed."""
+        return replace(self, groups=tuple(map(change, self.groups)))
+
 
 def load(
     path: Path, *, default_step: float = DEFAULT_STEP_SECONDS, count: RuleCount | None = None, handed: bool = False
@@ -194,7 +193,7 @@ class _RuleFileLoader:
                 unread = "is ignored after the end of a document: Prometheus reads only the first; merge them into one"
                 self.warn(reader.rest, "", unread)
         if reader.problems:
-            raise RuleFileError(sorted(reader.problems, key=lambda each: each.line or math.inf))
+            raise RuleFileError(reader.in_order())
         return RuleFile(reader.file, groups, tuple(self.warnings))
 
     def groups(self, tree: Node | None) -> tuple[RuleGroup, ...]:
@@ -240,7 +239,7 @@ class _RuleFileLoader:
                 return value.text
         return ""
 
-    def _rule(self, node: Node, where: str, shared: Mapping[str, tuple[str, Node]]) -> Rule | None:
+    def _rule(self, node: Node, where: str, shared: _Texts) -> Rule | None:
         reader = self.reader
         self._count.add_rule(reader.file, line_of(node))
         before = len(reader.problems)
@@ -279,7 +278,7 @@ class _RuleFileLoader:
             self.warn(node or rule, where, f"expr: will fail at every evaluation: {query.doom[0]}")
         return query
 
-    def _labels(self, node: Node | None, where: str) -> dict[str, tuple[str, Node]]:
+    def _labels(self, node: Node | None, where: str) -> _Texts:
         labels = self.reader.strings(node, f"{where}, labels")
         for name, (_, value) in labels.items():
             if not is_label_name(name):
@@ -289,12 +288,7 @@ class _RuleFileLoader:
         return labels
 
     def _recording(
-        self,
-        name: str,
-        query: Query | None,
-        fields: Mapping[str, Node],
-        labels: Mapping[str, tuple[str, Node]],
-        where: str,
+        self, name: str, query: Query | None, fields: Mapping[str, Node], labels: _Texts, where: str
     ) -> RecordingRule | None:
         for key in ("for", "keep_firing_for", "annotations"):
             if key in fields and name:
@@ -325,7 +319,7 @@ class _RuleFileLoader:
         name: str,
         query: Query | None,
         fields: Mapping[str, Node],
-        labels: Mapping[str, tuple[str, Node]],
+        labels: _Texts,
         *,
         where: str,
         shared: _Texts,
@@ -358,16 +352,12 @@ class _RuleFileLoader:
                 template = broken_template(text, alert, error)  # a group's labels are read when an alert fires
             for problem in template.unwise:
                 self.warn(node, f"{where} {shown(name)}", f"template: {problem}")
-            for question in template.queries:
-                self._check_question(question, node, f"{where} {shown(name)}")
+            for reads in map(reads_of, template.queries):
+                if reads.problem:  # what reads something unknown is refused; what is invalid, Prometheus loads
+                    report = self.reader.fail if reads.is_unknown else self.warn
+                    report(node, f"{where} {shown(name)}", f"template: {reads.problem}")
             compiled.append((name, template))
         return tuple(compiled)
-
-    def _check_question(self, question: str, node: Node, where: str) -> None:
-        """Refuse a template's query that reads what is unknown; warn of an invalid one, which Prometheus loads."""
-        reads = reads_of(question)
-        if reads.problem:
-            (self.reader.fail if reads.is_unknown else self.warn)(node, where, f"template: {reads.problem}")
 
     def warn(self, node: Node | int, where: str, text: str) -> None:
         """Record what is unwise at a node, or a line."""
@@ -375,7 +365,7 @@ class _RuleFileLoader:
             line = node if isinstance(node, int) else line_of(node)
             self.warnings.append(Problem(self.reader.file, line, one_line(where), one_line(text)))
 
-    def _check_identity(self, rule: Rule, node: Node, labels: Mapping[str, tuple[str, Node]], where: str) -> None:
+    def _check_identity(self, rule: Rule, node: Node, labels: _Texts, where: str) -> None:
         is_alert = isinstance(rule, AlertingRule)
         # A hash of 64 bits, because the labels themselves may be many.
         known = hash((is_alert, rule.name, *sorted((name, text) for name, (text, _) in labels.items())))

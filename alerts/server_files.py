@@ -94,13 +94,8 @@ def of_a_shard(files: Sequence[RuleFile]) -> tuple[RuleFile, ...]:
 
 def at_most_every(seconds: float, files: Sequence[RuleFile]) -> tuple[RuleFile, ...]:
     """Return the files with longer intervals for groups that have a shorter one; one without keeps the server's own."""
-    return tuple(
-        replace(
-            file,
-            groups=tuple(
-                group if group.interval is None or group.interval >= seconds else replace(group, interval=seconds)
-                for group in file.groups
-            ),
-        )
-        for file in files
-    )
+
+    def slowed(group: RuleGroup) -> RuleGroup:
+        return group if group.interval is None else replace(group, interval=max(group.interval, seconds))
+
+    return tuple(file.with_groups(slowed) for file in files)

@@ -6,8 +6,9 @@ unknown, or duplicate, is an error with its line and the nearest valid key.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +16,11 @@ from agent.lib import textfile, yamltree
 from agent.lib.wording import meant, one_line, shown
 from agent.lib.yamltree import Bounds, Node, YamlError, YamlScalar, pairs_of
 from alerts import durations
+from alerts.go_literals import whole
 
 MOST_PROBLEMS = 50
 """Most problems of one file that are reported: one with more is another kind of file, or a generator's mistake."""
 _LONGEST_NAME = 100
-_INTEGER = re.compile(r"([-+]?)(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]+|0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _LONGEST_NUMBER = 100
 _LARGEST = 2**63
@@ -39,6 +40,14 @@ class Problem:
         return f"{place}{self.where}: {self.text}" if self.where else f"{place}{self.text}"
 
 
+class FileError(Exception):
+    """A file cannot be used; `problems` are all that is wrong with it."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
 class TooManyError(Exception):
     """A file has more problems than are reported; the rest of it is not read."""
 
@@ -54,6 +63,10 @@ class Reader:
         self.problems: list[Problem] = []
         self.rest = 0
         """The line of the first thing after the first document, which is not read."""
+
+    def in_order(self) -> list[Problem]:
+        """Return the problems by their lines, those of the whole file last."""
+        return sorted(self.problems, key=lambda each: each.line or math.inf)
 
     def fail(self, node: Node | int | None, where: str, text: str) -> None:
         """Record a problem at a node, or a line."""
@@ -151,16 +164,10 @@ def _whole(text: str) -> int | None:
     plain = text.replace("_", "")
     if len(plain) > _LONGEST_NUMBER:
         return None
-    match = _INTEGER.fullmatch(plain)
-    if match is not None:
-        digits = match[2]
-        number = int(digits, 8) if digits.startswith("0") and digits.isdigit() else int(digits, 0)
-        number = -number if match[1] == "-" else number
-    elif _FLOAT.fullmatch(plain) and abs(float(plain)) < _LARGEST:
+    number = whole(plain)
+    if number is None and _FLOAT.fullmatch(plain) and abs(float(plain)) < _LARGEST:
         number = int(float(plain))
-    else:
-        return None
-    return number if -_LARGEST <= number < _LARGEST else None
+    return number if number is not None and -_LARGEST <= number < _LARGEST else None
 
 
 def line_of(node: Node | None) -> int:

@@ -34,7 +34,6 @@ from agent.wiring.identity import (
 )
 from alerts import notify, packs
 from alerts.engine import Ruleset
-from alerts.group_evaluator import TemplateContext
 from alerts.notify.delivery import HttpReceiver
 from alerts.notify.log import LogReceiver, find_journal
 from alerts.notify.receiver import Receiver
@@ -42,6 +41,7 @@ from alerts.overrides import OverrideError, apply
 from alerts.packs import lead_to
 from alerts.promql import Selector
 from alerts.promql.labels import METRIC_NAME, LimitError, make_labels, match_all, wanted_name
+from alerts.rule_evaluator import TemplateContext
 from alerts.rulefile import RuleFile, RuleFileError, RuleGroup, TooManyRulesError
 from alerts.windows.needs import selectors_of
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
 from agent.lib.layout_columns import picker
-from agent.model import Alert, Frame, Framer, Instant, Labels, Layout, Phase, Reading, Snapshot, Transition
+from agent.model import Alert, Frame, Framer, Instant, Labels, Layout, Phase, Snapshot, Transition
 from alerts.engine import RuleEngine, Ruleset
 from alerts.exposition import Exposition
 from alerts.limits import patient_time, prompt_time
@@ -119,7 +119,10 @@ class SpanCollector:
                 if span is not None:
                     self._done.append(replace(span, ended_at=alert.resolved_at))
             else:
-                spans[alert.labels] = self._span(alert)
+                spans[alert.labels] = AlertSpan(
+                    self._node, alert.rule, alert.labels, alert.active_at, alert.fired_at, None, alert.value,
+                    tuple(alert.annotations.items()),
+                )  # fmt: skip
 
     def spans(self) -> list[AlertSpan]:
         """Return those that ended and those that are still there, in the order of their beginnings."""
@@ -131,18 +134,6 @@ class SpanCollector:
         here = {alert.labels for alert in alerts}
         for labels in [labels for labels, span in spans.items() if not span.fired and labels not in here]:
             self._done.append(replace(spans.pop(labels), ended_at=at))
-
-    def _span(self, alert: Alert) -> AlertSpan:
-        return AlertSpan(
-            self._node,
-            alert.rule,
-            alert.labels,
-            alert.active_at,
-            alert.fired_at,
-            None,
-            alert.value,
-            tuple(alert.annotations.items()),
-        )
 
 
 ALERT_SERIES = BY_NAME["coldplate_alert"]
@@ -185,8 +176,10 @@ class RulePlay:
         for done in self._engine.round(snapshot, one.now):
             outcome = done.outcome
             self._collector.follow(done.key, done.at, outcome.transitions, done.group.alerts)
-            for failure in outcome.failures:
-                self._note(failure.group, failure.rule, done.at, failure.error)
+            for group, rule, error in outcome.failures:
+                first = RuleFailures(self._node, group, rule, 0, done.at, error)
+                known = self._failures.get((group, rule), first)
+                self._failures[group, rule] = replace(known, count=known.count + 1)
 
     def begin_anew(self) -> None:
         """Forget what was: the alerts that there are, and the past that rules look at. Spans are kept."""
@@ -200,11 +193,6 @@ class RulePlay:
     def failures(self) -> list[RuleFailures]:
         """Return the rules that failed, in the order in which they first did."""
         return list(self._failures.values())
-
-    def _note(self, group: str, rule: str, at: float, error: str) -> None:
-        known = self._failures.get((group, rule))
-        made = RuleFailures(self._node, group, rule, 0, at, error) if known is None else known
-        self._failures[group, rule] = replace(made, count=made.count + 1)
 
 
 class NodePlay:
@@ -247,12 +235,9 @@ class _ToldAlerts:
     def replaced(self, snapshot: Snapshot, engine: RuleEngine) -> Snapshot:
         """Return the snapshot with what the engine says of alerts."""
         frames = [self._without(frame) for frame in snapshot.frames]
-        own = self._framer.frame(self._readings(engine))
-        return replace(snapshot, frames=(*frames, own))
-
-    def _readings(self, engine: RuleEngine) -> Iterator[Reading]:
-        all_own = self._exposition.readings(engine.reports(), engine.windows, ())
-        return (each for each in all_own if each.metric is ALERT_SERIES)
+        own = self._exposition.readings(engine.reports(), engine.windows, ())
+        alerts = self._framer.frame(each for each in own if each.metric is ALERT_SERIES)
+        return replace(snapshot, frames=(*frames, alerts))
 
     def _without(self, frame: Frame) -> Frame:
         known = self._pruned.get(frame.layout)

@@ -209,7 +209,11 @@ class ChangeJournal:
     def _see(self, series: Series, value: float, at: float) -> None:
         name = series.metric.name
         if name in LEVELS:
-            self._follow(series, value, at)
+            level = self._levels.setdefault(series, _Level(value, value))
+            if level.move(value, at):
+                self._wandering[series] = level
+            else:
+                self._wandering.pop(series, None)
             return
         before = self._values.get(series)
         self._values[series] = value
@@ -219,13 +223,6 @@ class ChangeJournal:
             self._note_moment(series, value, at)
         elif before is not None and (text := STEPS[name](series, before, value)):
             self._note(Change(at, series.entity, text))
-
-    def _follow(self, series: Series, value: float, at: float) -> None:
-        level = self._levels.setdefault(series, _Level(value, value))
-        if level.move(value, at):
-            self._wandering[series] = level
-        else:
-            self._wandering.pop(series, None)
 
     def _settle(self, at: float) -> None:
         """Note the levels that have stayed elsewhere for long enough; from then on they are usual there."""

@@ -15,12 +15,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from agent.lib.http_client import HttpClient
 from agent.lib.http_target import HttpTarget
 from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant, Labels, Phase
-from alerts.notify.receiver import Counts, Notice, ReceiverAnswer, ReceiverLink, ServerClock, UnreachableError
+from alerts.notify.receiver import BOUNDS, DENIED, Counts, Notice, ReceiverAnswer, ServerClock, UnreachableError, post
 
 CAPACITY = 10_000
 """As many as Prometheus queues for its Alertmanagers."""
@@ -65,7 +67,7 @@ class NotificationQueue:
                 taken.append(notice)
         return taken, outdated
 
-    def give_back(self, notices: list[Notice], first: bool) -> int:
+    def give_back(self, notices: Sequence[Notice], first: bool) -> int:
         """Put back what was taken, at either end, unless there is a newer state; returns how many no longer fitted."""
         dropped = 0
         for notice in reversed(notices) if first else notices:
@@ -178,7 +180,7 @@ class HttpReceiver:
         self.check()
         self.counts = Counts()
         self._clock = clock
-        self._link = ReceiverLink(target, target.path + self.path or "/", lambda: clock().mono)
+        self._client = HttpClient(target, BOUNDS, lambda: clock().mono)
         self._rhythm = _Rhythm(pace, jitter)
         self._wake = threading.Condition()  # guards the queue and what follows
         self._queue = NotificationQueue(pace.capacity, self.expires)
@@ -209,24 +211,20 @@ class HttpReceiver:
 
     def put(self, notices: Sequence[Notice], at: float) -> None:
         del at  # a notice says until when it is valid
-        with self._wake:
-            if self._end is not None:
-                self.counts.add(dropped=len(notices))
-                return
-            self.counts.add(dropped=self._queue.put(notices))
-            if self._thread is None:
-                self._start()
-            self._wake.notify_all()
+        self._accept(notices, self._queue.put)
 
     def inherit(self, notices: Sequence[Notice]) -> None:
         """Take over what another receiver could not deliver, unless something newer is queued."""
+        self._accept(notices, partial(self._queue.give_back, first=True))
+
+    def _accept(self, notices: Sequence[Notice], enqueue: Callable[[Sequence[Notice]], int]) -> None:
         with self._wake:
             if self._end is not None:
                 self.counts.add(dropped=len(notices))
                 return
-            self.counts.add(dropped=self._queue.give_back(list(notices), first=True))
+            self.counts.add(dropped=enqueue(notices))
             if self._thread is None:
-                self._start()
+                self._thread = self._threads.begin("notify", self._run)
             self._wake.notify_all()
 
     def stop(self, grace: float) -> None:
@@ -236,11 +234,8 @@ class HttpReceiver:
             self._wake.notify_all()
             thread = self._thread
         if thread is not None and not thread.join(grace):
-            self._link.abort()
+            self._client.abort()
             thread.join(LAST_WORD_SECONDS)
-
-    def _start(self) -> None:
-        self._thread = self._threads.begin("notify", self._run)
 
     def _run(self) -> None:
         while batch := self._next():
@@ -250,7 +245,7 @@ class HttpReceiver:
                 self._refuse(batch, refusal)
             except Exception as error:  # whatever it was, it costs one attempt, not the thread
                 self._postpone(batch, error)
-        self._link.close()
+        self._client.close()
         with self._wake:
             left = self._queue.empty()
         if left and self.heir is not None:
@@ -282,9 +277,9 @@ class HttpReceiver:
         answer, sent, received = self._post(batch)
         delivered = 200 <= answer.status < 300
         if self.compares and delivered and self._server_clock.hear(answer.date, sent, received):
-            self._tell_clocks(self._server_clock.ahead)
+            self._tell_clocks()
             answer, _, _ = self._post(batch)  # at once, since the times just sent may have ended alerts
-        answer = answer._replace(text=self._link.masked(answer.text))
+        answer = answer._replace(text=self._client.masked(answer.text))
         if answer.status in ABOUT_CONTENT:
             raise _RefusedError(f"HTTP status {answer.status}: {answer.text[:SHOWN]}")
         if not 200 <= answer.status < 300:
@@ -300,7 +295,9 @@ class HttpReceiver:
         body = self._encoded(batch)
         sent = self._clock()
         until = sent.mono + self.target.timeout
-        answer = self._link.post(body, until if self._end is None else min(until, self._end))
+        if self._end is not None:
+            until = min(until, self._end)
+        answer = post(self._client, self.target.path + self.path or "/", body, until)
         return answer, sent, self._clock()
 
     def _encoded(self, batch: Sequence[Notice]) -> bytes:
@@ -311,7 +308,7 @@ class HttpReceiver:
             except Exception:
                 if not self._server_clock.ahead:
                     raise
-                self._server_clock.forget()
+                self._server_clock.ahead = 0.0  # until the next answer
                 return self.encode(batch)
         except Exception as error:
             raise _RefusedError(f"cannot be written as JSON: {error}") from error
@@ -331,32 +328,32 @@ class HttpReceiver:
     def _postpone(self, batch: list[Notice], error: Exception) -> None:
         known = isinstance(error, UnreachableError)
         if not known:
-            self._link.close()  # its state is not known
+            self._client.close()  # its state is not known
         self.counts.add(failed=1)
         with self._wake:
             self._rhythm.failed(self._clock().mono)
         self._settle(batch, postponed=True)
-        why = self._link.masked(str(error)) or type(error).__name__
+        why = self._client.masked(str(error)) or type(error).__name__
         facts = {"notifier": self.name, "url": self.url, "error": why}
         self._once.problem("away", "cannot deliver alerts; retrying", error=None if known else error, facts=facts)
 
-    def _settle(self, batch: list[Notice] | Sequence[Notice], postponed: bool, first: bool = False) -> None:
+    def _settle(self, batch: Sequence[Notice], postponed: bool, first: bool = False) -> None:
         """Finish a batch, putting it back into the queue if it is `postponed`."""
         with self._wake:
             self._in_hand = 0
             if postponed:
-                self.counts.add(dropped=self._queue.give_back(list(batch), first))
+                self.counts.add(dropped=self._queue.give_back(batch, first))
 
     def _back(self) -> None:
         """Record that the server has answered."""
         self._rhythm.reached()
         self._once.over("away", "alerts are delivered again", facts={"notifier": self.name, "url": self.url})
 
-    def _tell_clocks(self, ahead: float) -> None:
+    def _tell_clocks(self) -> None:
+        ahead = self._server_clock.ahead
         facts = {"notifier": self.name, "url": self.url, "ahead": f"{ahead:+.0f}s"}
         if ahead:
-            text = "receiver clock differs: sending times by its clock"
-            log.warning(text, extra={"facts": facts})
+            log.warning("receiver clock differs: sending times by its clock", extra={"facts": facts})
         else:
             log.info("receiver clock agrees again", extra={"facts": facts})
 
@@ -377,6 +374,6 @@ def _explain(answer: ReceiverAnswer) -> str:
         return (
             f"redirected to {answer.text[:SHOWN]!r} (HTTP status {answer.status}), which is not followed: set that url"
         )
-    if answer.status in (401, 403):
+    if answer.status in DENIED:
         return f"login refused (HTTP status {answer.status}): {answer.text[:SHOWN]}"
     return f"HTTP status {answer.status}: {answer.text[:SHOWN]}"

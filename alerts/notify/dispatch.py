@@ -10,12 +10,12 @@ import threading
 from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import compress
 
 from agent.lib.threads import Threads
 from agent.model import Alert, Labels, Phase
-from alerts.notify.receiver import Counts, Notice, Receiver
-
-__all__ = ["RESEND_SECONDS", "Counts", "Dispatcher", "Receiver"]
+from alerts.lifecycle import moved
+from alerts.notify.receiver import Notice, Receiver
 
 RESEND_SECONDS = 60.0
 """Prometheus's --rules.alert.resend-delay, in seconds."""
@@ -58,13 +58,9 @@ class Dispatcher:
         self._lock = threading.Lock()  # a reload comes from another thread than the evaluations
         self._groups: dict[str, dict[Labels, _Known]] = {}
         self._restored: dict[Labels, tuple[Alert, frozenset[int]]] = {}
-        self._receivers = tuple(receivers)
+        self.receivers = tuple(receivers)
         self._resend = resend
         self._external = external_labels
-
-    @property
-    def receivers(self) -> tuple[Receiver, ...]:
-        return self._receivers
 
     def consider(
         self,
@@ -86,7 +82,7 @@ class Dispatcher:
         with self._lock:
             before = self._groups.get(group, {})
             after: dict[Labels, _Known] = {}
-            post = _Post(self._receivers, self._external, at + VALID_FOR * max(interval, self._resend))
+            post = _Post(self.receivers, self._external, at + VALID_FOR * max(interval, self._resend))
             for alert in unknown:
                 if alert.labels in before:
                     after[alert.labels] = before[alert.labels]
@@ -101,14 +97,14 @@ class Dispatcher:
     def mark_notified(self, alerts: Iterable[Alert], receivers: Sequence[Receiver] | None = None) -> None:
         """Mark incidents restored at the start as known to these (or all) receivers that get changes only."""
         with self._lock:
-            notified = frozenset(map(id, self._receivers if receivers is None else receivers))
+            notified = frozenset(map(id, self.receivers if receivers is None else receivers))
             known = (alert for alert in alerts if alert.phase is not Phase.PENDING)
             self._restored.update((alert.labels, (alert, notified)) for alert in known)
 
     def end(self, alerts: Iterable[Alert], at: float) -> None:
         """Notify receivers of changes that these incidents are over: no rule watches them any more."""
         with self._lock:
-            post = _Post(self._receivers, self._external, at)
+            post = _Post(self.receivers, self._external, at)
             for alert in alerts:
                 post.once(replace(alert, phase=Phase.RESOLVED, resolved_at=at), frozenset())
             post.hand_over(at)
@@ -117,12 +113,12 @@ class Dispatcher:
         """Adjust to a clock that was set: what was sent is as long ago as before, and the incidents are the same."""
         with self._lock:
             for known in (each for group in self._groups.values() for each in group.values()):
-                known.alert = _moved(known.alert, seconds)
+                known.alert = moved(known.alert, seconds)
                 known.state = _state(known.alert)
                 if known.sent_at is not None:
                     known.sent_at += seconds
             self._restored = {
-                labels: (_moved(alert, seconds), notified) for labels, (alert, notified) in self._restored.items()
+                labels: (moved(alert, seconds), notified) for labels, (alert, notified) in self._restored.items()
             }
 
     def forget(self, group: str, at: float | None = None) -> None:
@@ -130,7 +126,7 @@ class Dispatcher:
         with self._lock:
             before = self._groups.pop(group, {})
             if at is not None:
-                post = _Post(self._receivers, self._external, at)
+                post = _Post(self.receivers, self._external, at)
                 _end(before, {}, at, post)
                 post.hand_over(at)
 
@@ -148,10 +144,10 @@ class Dispatcher:
         notified. Other external labels make other alerts: for receivers of changes the ones before end at `at`.
         """
         with self._lock:
-            kept = frozenset(map(id, self._receivers)) & frozenset(map(id, receivers))
+            kept = frozenset(map(id, self.receivers)) & frozenset(map(id, receivers))
             everyone = frozenset(map(id, receivers))
             changed = external_labels != self._external
-            post = _Post(self._receivers, self._external, at)
+            post = _Post(self.receivers, self._external, at)
             for known in (each for group in self._groups.values() for each in group.values()):
                 notified = known.notified & kept | {id(heir) for old, heir in heirs if id(old) in known.notified}
                 if known.state[0] is Phase.RESOLVED:
@@ -162,13 +158,13 @@ class Dispatcher:
                     notified = frozenset()
                 known.notified = frozenset(notified)
             post.hand_over(at)
-            self._receivers = tuple(receivers)
+            self.receivers = tuple(receivers)
             self._resend = resend
             self._external = external_labels
 
     def stop(self, grace: float) -> None:
         """Stop all receivers, in parallel."""
-        stops = [self._threads.begin("notify", partial(each.stop, grace)) for each in self._receivers]
+        stops = [self._threads.begin("notify", partial(each.stop, grace)) for each in self.receivers]
         for stop in stops:
             stop.join(grace + LAST_WORD_SECONDS)
 
@@ -211,16 +207,6 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def _moved(alert: Alert, seconds: float) -> Alert:
-    """Return the same incident after the clock was set."""
-    fired, resolved = alert.fired_at, alert.resolved_at
-    return replace(
-        alert,
-        fired_at=None if fired is None else fired + seconds,
-        resolved_at=None if resolved is None else resolved + seconds,
-    )
-
-
 def _state(alert: Alert) -> State:
     return alert.phase, _ms(alert.fired_at or 0.0), _ms(alert.resolved_at or 0.0)
 
@@ -260,23 +246,22 @@ class _Post:
 
     def repeat(self, alert: Alert) -> None:
         """Post to receivers that need repetition."""
-        self._add(alert, [position for position, each in enumerate(self._receivers) if each.repeats])
+        self._add(alert, [each.repeats for each in self._receivers])
 
     def once(self, alert: Alert, notified: frozenset[int]) -> None:
         """Post to receivers of changes, except those that know."""
-        news = [not each.repeats and id(each) not in notified for each in self._receivers]
-        self._add(alert, [position for position, is_new in enumerate(news) if is_new])
+        self._add(alert, [not each.repeats and id(each) not in notified for each in self._receivers])
 
     def hand_over(self, at: float) -> None:
         for receiver, notices in zip(self._receivers, self._notices, strict=True):
             if notices:
                 receiver.put(notices, at)
 
-    def _add(self, alert: Alert, chosen: Collection[int]) -> None:
-        if chosen:
+    def _add(self, alert: Alert, chosen: Sequence[bool]) -> None:
+        if any(chosen):
             notice = Notice(replace(alert, labels=_with(alert.labels, self._external)), self._valid_until)
-            for position in chosen:
-                self._notices[position].append(notice)
+            for notices in compress(self._notices, chosen):
+                notices.append(notice)
 
 
 def _with(labels: Labels, external: Labels) -> Labels:

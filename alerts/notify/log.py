@@ -11,7 +11,7 @@ import logging
 import math
 import os
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from agent.model import Alert, Phase
 from alerts.changes import ANNOTATION as CHANGES
@@ -22,8 +22,8 @@ LONGEST_NAME = 64
 """journald drops a field with a longer name."""
 
 
-def find_journal(environment: Mapping[str, str], descriptor: int = 2, path: str = SOCKET) -> Journal | None:
-    """Return the journal, if `descriptor` (standard error) leads there: systemd says so in JOURNAL_STREAM
+def find_journal(environment: Mapping[str, str], descriptor: int = 2) -> str | None:
+    """Return the journal's socket, if `descriptor` (standard error) leads there: systemd says so in JOURNAL_STREAM
     (systemd.exec(5)).
 
     The variable is inherited by what runs under a service but writes elsewhere, hence the comparison.
@@ -33,7 +33,7 @@ def find_journal(environment: Mapping[str, str], descriptor: int = 2, path: str 
         status = os.fstat(descriptor)
     except OSError:
         return None
-    return Journal(path) if stream == f"{status.st_dev}:{status.st_ino}" else None
+    return SOCKET if stream == f"{status.st_dev}:{status.st_ino}" else None
 
 
 def field_name(name: str) -> str:
@@ -41,22 +41,8 @@ def field_name(name: str) -> str:
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in name.upper())[:LONGEST_NAME]
 
 
-class Journal:
-    """journald's socket."""
-
-    def __init__(self, path: str = SOCKET) -> None:
-        self._path = path
-
-    def send(self, fields: Iterable[tuple[str, str]]) -> None:
-        """Send one message. Raises OSError if it cannot be sent, or not at once."""
-        message = b"".join(_field(name, value) for name, value in fields)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as speaker:
-            speaker.setblocking(False)
-            speaker.sendto(message, self._path)
-
-
 def _field(name: str, value: str) -> bytes:
-    """Return a value with line breaks is preceded by its length instead of an equals sign (Native Journal Protocol)."""
+    """Return a field; before a value with line breaks is its length, and no equals sign (Native Journal Protocol)."""
     data = value.encode("utf-8", "replace")
     if b"\n" in data:
         return b"%b\n%b%b\n" % (name.encode("ascii"), len(data).to_bytes(8, "little"), data)
@@ -76,14 +62,17 @@ _TAKEN = frozenset({"ts", "level", "logger", "msg", "trace", "alertstate", "valu
 
 
 class LogReceiver:
-    """The log. A line that the journal refused counts as failed and, since it is written elsewhere, also as sent."""
+    """The log, and journald where its socket is given.
+
+    A line that the journal refused counts as failed and, since it is written elsewhere, also as sent.
+    """
 
     name = "log"
     url = ""
     repeats = False
     queued = 0
 
-    def __init__(self, journal: Journal | None = None) -> None:
+    def __init__(self, journal: str | None = None) -> None:
         self.counts = Counts()
         self._journal = journal
 
@@ -109,8 +98,11 @@ class LogReceiver:
     def _to_journal(self, alert: Alert, labels: dict[str, str], level: int, message: str) -> bool:
         if self._journal is None:
             return False
+        data = b"".join(_field(name, value) for name, value in _fields(alert, labels, level, message))
         try:
-            self._journal.send(_fields(alert, labels, level, message))
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as speaker:
+                speaker.setblocking(False)
+                speaker.sendto(data, self._journal)
         except OSError:
             self.counts.add(failed=1)
             return False

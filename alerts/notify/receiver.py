@@ -14,17 +14,16 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import NamedTuple, Protocol
 
-from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault
+from agent.lib.http_answers import AnswerBounds, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
-from agent.lib.http_target import HttpTarget
 from agent.lib.logs import LogOnce
 from agent.model import Alert, Instant
+from alerts.lifecycle import moved
 
 
 class Notice(NamedTuple):
@@ -74,30 +73,22 @@ class Receiver(Protocol):
     notified again and again, as Alertmanager must be; the others only of changes.
     """
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    repeats: bool
+    counts: Counts
 
     @property
     def url(self) -> str: ...
 
     @property
-    def repeats(self) -> bool: ...
-
-    @property
-    def counts(self) -> Counts: ...
-
-    @property
     def queued(self) -> int:
         """Number of notices that are queued or being sent."""
-        ...
 
     def put(self, notices: Sequence[Notice], at: float) -> None:
         """Accept notices; never blocks."""
-        ...
 
     def stop(self, grace: float) -> None:
         """Try for `grace` seconds to deliver what is queued, then end."""
-        ...
 
 
 log = logging.getLogger("coldplate.notify")
@@ -129,7 +120,10 @@ class ServerClock:
             return False
         ahead = there + 0.5 - (sent.wall + (received.mono - sent.mono) / 2)
         if abs(ahead) > MOST_SECONDS:
-            self._disbelieve(ahead)
+            text = (
+                "the receiver's Date header is too far from our clock to be trusted; check both clocks, and any proxy"
+            )
+            self._once.problem("date", text, facts={"ahead": f"{ahead:+.0f}s", "most": f"{MOST_SECONDS:.0f}s"})
             return False
         self._once.over("date")
         before = self.ahead
@@ -140,18 +134,11 @@ class ServerClock:
         self.ahead = ahead
         return abs(ahead - before) > TOLERANCE_SECONDS / 2
 
-    def forget(self) -> None:
-        """Use our own clock again, until the next answer."""
-        self.ahead = 0.0
-
-    def _disbelieve(self, ahead: float) -> None:
-        """Log once that an answer's date is ignored."""
-        text = "the receiver's Date header is too far from our clock to be trusted; check both clocks, and any proxy"
-        self._once.problem("date", text, facts={"ahead": f"{ahead:+.0f}s", "most": f"{MOST_SECONDS:.0f}s"})
-
     def shift_times(self, notices: Sequence[Notice]) -> Sequence[Notice]:
         """Return the notices, with all times by the receiver's clock."""
-        return [_moved(notice, self.ahead) for notice in notices] if self.ahead else notices
+        if not self.ahead:
+            return notices
+        return [Notice(moved(each.alert, self.ahead), each.valid_until + self.ahead) for each in notices]
 
 
 def _parsed(date: str) -> float | None:
@@ -165,17 +152,6 @@ def _parsed(date: str) -> float | None:
         return datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc).timestamp()
     except ValueError:
         return None
-
-
-def _moved(notice: Notice, seconds: float) -> Notice:
-    alert = notice.alert
-    fired, resolved = alert.fired_at, alert.resolved_at
-    moved = replace(
-        alert,
-        fired_at=None if fired is None else fired + seconds,
-        resolved_at=None if resolved is None else resolved + seconds,
-    )
-    return Notice(moved, notice.valid_until + seconds)
 
 
 BOUNDS = AnswerBounds(body=64 * 1024)
@@ -196,41 +172,20 @@ class ReceiverAnswer(NamedTuple):
     date: str = ""
 
 
-class ReceiverLink:
-    """The connection to a target's path. `clock` gives monotonic seconds. For one thread, except `abort`."""
-
-    def __init__(self, target: HttpTarget, path: str, clock: Callable[[], float]) -> None:
-        self._path = path
-        self._client = HttpClient(target, BOUNDS, clock)
-
-    def post(self, body: bytes, until: float) -> ReceiverAnswer:
-        """Send JSON and read the answer, by a deadline on the monotonic clock. Raises UnreachableError."""
-        kept = self._client.is_open
-        answer = self._exchange(HttpRequest("POST", self._path, _JSON, body), until)
-        if answer.status in DENIED:
-            self._client.close()
-            if kept:  # the token or password may have changed since
-                return self.post(body, until)
-        if 300 <= answer.status < 400:
-            return ReceiverAnswer(answer.status, answer.headers.get("location", ""))
-        return ReceiverAnswer(answer.status, answer.body.decode("utf-8", "replace"), answer.headers.get("date", ""))
-
-    def _exchange(self, request: HttpRequest, until: float) -> HttpAnswer:
-        try:
-            return self._client.exchange(request, until)
-        except HttpError as error:
-            if error.head is not None:
-                return error.head
+def post(client: HttpClient, path: str, body: bytes, until: float) -> ReceiverAnswer:
+    """Send JSON and read the answer, by a deadline on the monotonic clock. Raises UnreachableError."""
+    kept = client.is_open
+    try:
+        answer = client.exchange(HttpRequest("POST", path, _JSON, body), until)
+    except HttpError as error:
+        if error.head is None:
             remedy = _TRUST if error.fault is HttpFault.UNTRUSTED else ""
             raise UnreachableError(f"{error}{remedy}") from error
-
-    def close(self) -> None:
-        self._client.close()
-
-    def masked(self, text: str) -> str:
-        """Return text from the server, without what it repeats of the path and the login."""
-        return self._client.masked(text)
-
-    def abort(self) -> None:
-        """End an exchange under way, from another thread."""
-        self._client.abort()
+        answer = error.head
+    if answer.status in DENIED:
+        client.close()
+        if kept:  # the token or password may have changed since
+            return post(client, path, body, until)
+    if 300 <= answer.status < 400:
+        return ReceiverAnswer(answer.status, answer.headers.get("location", ""))
+    return ReceiverAnswer(answer.status, answer.body.decode("utf-8", "replace"), answer.headers.get("date", ""))

@@ -25,22 +25,6 @@ from alerts.promql.storage import STALE, SampleSource, Storage, is_stale
 from alerts.promql.syntax import count_tokens
 
 __all__ = [
-    "STALE",
-    "EvaluationError",
-    "Labels",
-    "Matcher",
-    "PromqlError",
-    "Query",
-    "Sample",
-    "SampleSource",
-    "Scalar",
-    "Selector",
-    "Storage",
-    "String",
-    "Value",
-    "Vector",
-    "compile_query",
-    "count_tokens",
-    "is_stale",
-    "make_labels",
-]
+    "STALE", "EvaluationError", "Labels", "Matcher", "PromqlError", "Query", "Sample", "SampleSource", "Scalar",
+    "Selector", "Storage", "String", "Value", "Vector", "compile_query", "count_tokens", "is_stale", "make_labels",
+]  # fmt: skip

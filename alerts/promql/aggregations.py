@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from alerts.promql import numbers
-from alerts.promql.labels import METRIC_NAME, NO_LABELS, EvaluationError, Labels, drop_labels, keep_labels, set_labels
+from alerts.promql.labels import METRIC_NAME, EvaluationError, Labels, drop_labels, keep_labels, set_labels
 from alerts.promql.numbers import Each, Floats
 from alerts.promql.plan import Derivation, Element, Elements, EvaluationContext, LabelSpace, ScalarPlan, VectorPlan
 
@@ -49,16 +49,6 @@ class Grouping(NamedTuple):
         return not self.without and not self.labels
 
 
-def reduction(space: LabelSpace, reduce: Reduction, vector: VectorPlan, grouping: Grouping) -> VectorPlan:
-    """Plan an aggregation that reduces the values of each group to one number."""
-    return _Reduction(_groups(space, vector, grouping), reduce)
-
-
-def quantile(space: LabelSpace, share: ScalarPlan, vector: VectorPlan, grouping: Grouping) -> VectorPlan:
-    """Plan the quantile of each group."""
-    return _Quantile(_groups(space, vector, grouping), share)
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class _Whole:
     """A vector as one group. The elements are released: the group has only the values."""
@@ -70,7 +60,7 @@ class _Whole:
         before = moment.budget.held
         values = [value for _, value in moment.budget.each(self.inner.run(moment))]
         moment.budget.settle(before, 1)
-        return [(self._space.canonical(NO_LABELS), values)] if values else []
+        return [(self._space.canonical(()), values)] if values else []
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -95,13 +85,14 @@ class _Groups:
         return list(found.values())
 
 
-def _groups(space: LabelSpace, vector: VectorPlan, grouping: Grouping) -> _Whole | _Groups:
+def groups_of(space: LabelSpace, vector: VectorPlan, grouping: Grouping) -> _Whole | _Groups:
+    """Plan the division of a vector into groups."""
     return _Whole(vector, space) if grouping.single else _Groups(vector, Derivation(space, grouping))
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _Reduction(VectorPlan):
-    """One number for each group."""
+class ReductionPlan(VectorPlan):
+    """An aggregation that reduces the values of each group to one number."""
 
     _groups: _Whole | _Groups
     _reduce: Reduction
@@ -119,7 +110,7 @@ class _Reduction(VectorPlan):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _Quantile(VectorPlan):
+class QuantilePlan(VectorPlan):
     """The quantile of each group."""
 
     _groups: _Whole | _Groups
@@ -128,13 +119,6 @@ class _Quantile(VectorPlan):
     def run(self, moment: EvaluationContext) -> Elements:
         share, each = self._share.run(moment), moment.budget.each
         return [(labels, numbers.quantile(share, values, each)) for labels, values in self._groups.of(moment)]
-
-
-def selection(
-    space: LabelSpace, vector: VectorPlan, count: ScalarPlan, grouping: Grouping, *, largest: bool
-) -> VectorPlan:
-    """Plan `topk` or `bottomk`: the elements of each group with the largest or smallest values, NaN last."""
-    return _Selection(vector, count, Derivation(space, grouping), largest_first if largest else smallest_first)
 
 
 def smallest_first(element: Element) -> tuple[bool, float]:
@@ -150,8 +134,8 @@ def largest_first(element: Element) -> tuple[bool, float]:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _Selection(VectorPlan):
-    """The first elements of each group."""
+class SelectionPlan(VectorPlan):
+    """`topk` and `bottomk`: the first elements of each group, ranked by their values with NaN last."""
 
     _inner: VectorPlan
     _count: ScalarPlan
@@ -163,7 +147,9 @@ class _Selection(VectorPlan):
         elements = self._inner.run(moment)  # even if the count is 0: it may fail
         if asked < 1 or not elements:
             return []
-        count = _element_count(asked)
+        if math.isnan(asked) or asked >= _LARGEST_COUNT:
+            raise EvaluationError(f"Scalar value {'NaN' if math.isnan(asked) else f'{asked:g}'} overflows int64")
+        count = int(asked)
         groups: dict[int, Elements] = {}
         derive = self._grouping.of
         for element in moment.budget.each(elements):
@@ -172,22 +158,12 @@ class _Selection(VectorPlan):
         return [element for group in each([*groups.values()]) for element in sorted(each(group), key=rank)[:count]]
 
 
-def _element_count(value: float) -> int:
-    if math.isnan(value) or value >= _LARGEST_COUNT:
-        raise EvaluationError(f"Scalar value {'NaN' if math.isnan(value) else f'{value:g}'} overflows int64")
-    return int(value)
-
-
-def count_values(space: LabelSpace, vector: VectorPlan, label: str, grouping: Grouping) -> VectorPlan:
-    """Plan `count_values`: one element for each different value of each group, the value being a label."""
-    if not grouping.without:
-        grouping = Grouping(without=False, labels=(*grouping.labels, label))
-    return _CountValues(space, vector, label, grouping)
-
-
 @dataclass(slots=True, eq=False, repr=False)
-class _CountValues(VectorPlan):
-    """One element for each different value of each group."""
+class CountValuesPlan(VectorPlan):
+    """`count_values`: one element for each different value of each group, the value being a label.
+
+    `_grouping` has that label, if it is one by labels.
+    """
 
     _space: LabelSpace
     _inner: VectorPlan

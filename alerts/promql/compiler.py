@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable
+from functools import partial
+from typing import NoReturn
 
+from alerts.promql import instant_functions as instant
 from alerts.promql import operators, selectors
-from alerts.promql.aggregations import REDUCTIONS, SELECTIONS, count_values, quantile, reduction, selection
-from alerts.promql.function_plans import compile_function
-from alerts.promql.instant_functions import check_name
-from alerts.promql.labels import EvaluationError, Matcher, PromqlError, line_and_column
+from alerts.promql import range_functions as ranges
+from alerts.promql.aggregations import (
+    REDUCTIONS,
+    SELECTIONS,
+    CountValuesPlan,
+    Grouping,
+    QuantilePlan,
+    ReductionPlan,
+    SelectionPlan,
+    groups_of,
+    largest_first,
+    smallest_first,
+)
+from alerts.promql.histogram import OfHistograms, boundless, bucket_fraction, bucket_quantile
+from alerts.promql.labels import EvaluationError, Matcher, PromqlError, drop_metadata, line_and_column
 from alerts.promql.matching import SET_OPERATORS, set_operation, vector_operation
+from alerts.promql.numbers import DATE_FUNCTIONS
 from alerts.promql.operators import Operand, OperatorRow
 from alerts.promql.plan import (
     LOOKBACK_MS,
+    Derivation,
     EvaluationContext,
+    ForeignDerivation,
     LabelSpace,
     MatrixPlan,
     Plan,
@@ -36,26 +53,19 @@ from alerts.promql.syntax.tree import (
     UnaryExpr,
     VectorSelector,
 )
+from alerts.regex import RegexLimitError
 
 _NO_RESULT = "rule result is not a vector or scalar: give a range vector to a function such as rate()"
 _LARGEST = 2.0**63
 _NANOSECONDS = 1_000_000  # of a millisecond
 
 
-class Compiled(NamedTuple):
-    """The result of compiling."""
-
-    plan: ScalarPlan | VectorPlan | StringPlan
-    space: LabelSpace
-    selectors: list[selectors.Selector]
-    doom: tuple[str, ...]
-    """Why each evaluation fails, if it does."""
-
-
-def compile_text(text: str, default_step_ms: int) -> Compiled:
-    """Parse a query and plan its evaluation."""
+def compile_text(
+    text: str, default_step_ms: int
+) -> tuple[ScalarPlan | VectorPlan | StringPlan, LabelSpace, list[selectors.Selector], tuple[str, ...]]:
+    """Parse a query; return the plan of its evaluation, what it reads, and why each evaluation fails, if it does."""
     tree = parse(text)
-    compiler = Compiler(default_step_ms)
+    compiler = _Compiler(default_step_ms)
     try:
         plan = compiler.compile(tree)
         if isinstance(plan, StringPlan) and isinstance(tree, ParenExpr):
@@ -65,10 +75,11 @@ def compile_text(text: str, default_step_ms: int) -> Compiled:
     except FlawError as flaw:
         raise PromqlError(flaw.problem, position=line_and_column(text, flaw.at)) from None
     doom = tuple(str(PromqlError(flaw.problem, position=line_and_column(text, flaw.at))) for flaw in compiler.dooms)
-    return Compiled(plan, compiler.space, compiler.needs(), doom)
+    reads = [selectors.Selector(each, reach / 1000, past / 1000) for each, (reach, past) in compiler.reach_ms.items()]
+    return plan, compiler.space, reads, doom
 
 
-def timing_of(node: VectorSelector | Subquery) -> selectors.Timing:
+def _timing_of(node: VectorSelector | Subquery) -> selectors.Timing:
     """Return a selector's offset, and the instant to which `@` binds it: a fixed one, or the query's."""
     offset_ms = _milliseconds(node.offset_ns)
     if node.bound is None:
@@ -91,60 +102,46 @@ def _milliseconds(nanoseconds: int) -> int:
     return nanoseconds // _NANOSECONDS if nanoseconds >= 0 else -(-nanoseconds // _NANOSECONDS)
 
 
-class _FailingVector(VectorPlan):
-    """A query that Prometheus accepts, but fails to evaluate every time."""
+class _Failing:
+    """A plan that fails every time: Prometheus accepts the query, but never evaluates it."""
 
-    __slots__ = ("_flaw",)
+    __slots__ = ("_problem",)
 
-    def __init__(self, flaw: FlawError) -> None:
-        self._flaw = flaw
-
-    def run(self, moment: EvaluationContext) -> NoReturn:  # noqa: ARG002 - at any moment
-        raise EvaluationError(self._flaw.problem)
-
-
-class _FailingMatrix(MatrixPlan):
-    """The same for a range vector."""
-
-    __slots__ = ("_flaw",)
-
-    def __init__(self, flaw: FlawError) -> None:
-        self._flaw = flaw
+    def __init__(self, problem: str) -> None:
+        self._problem = problem
 
     def run(self, moment: EvaluationContext) -> NoReturn:  # noqa: ARG002 - at any moment
-        raise EvaluationError(self._flaw.problem)
+        raise EvaluationError(self._problem)
 
 
-class Compiler:
+class _FailingVector(_Failing, VectorPlan):
+    __slots__ = ()
+
+
+class _FailingMatrix(_Failing, MatrixPlan):
+    __slots__ = ()
+
+
+class _Compiler:
     """Compiles the nodes of one query, and records what its selectors read."""
 
     def __init__(self, default_step_ms: int) -> None:
         self.space: LabelSpace = LabelSpace()
         self._default_step_ms = default_step_ms
-        self._reach_ms: dict[tuple[Matcher, ...], tuple[int, int]] = {}  # and the history, see `Selector`
+        self.reach_ms: dict[tuple[Matcher, ...], tuple[int, int]] = {}  # and the history, see `Selector`
         self.dooms: list[FlawError] = []
         self._outer_ms = 0  # how far back the subqueries around the current node already look
         self._fixed = False  # whether one of them looks at a fixed time
 
     def doomed(self, flaw: FlawError) -> VectorPlan:
         """Plan a query that Prometheus accepts, but fails to evaluate every time."""
-        return _FailingVector(self._note_doom(flaw))
-
-    def _note_doom(self, flaw: FlawError) -> FlawError:
         self.dooms.append(flaw)
-        return flaw
-
-    def needs(self) -> list[selectors.Selector]:
-        """Return each different selector with how far back it reads."""
-        return [
-            selectors.Selector(matchers, reach / 1000, history / 1000)
-            for matchers, (reach, history) in self._reach_ms.items()
-        ]
+        return _FailingVector(flaw.problem)
 
     def compile(self, node: Expression) -> Plan:
         """Plan a node of any kind."""
         if isinstance(node, VectorSelector):
-            return selectors.instant_selector(self.space, *self.instant(node))
+            return selectors.InstantSelector(*self._instant(node), self.space, ForeignDerivation(self.space, None))
         if isinstance(node, NumberLiteral):
             return operators.Constant(node.value)
         if isinstance(node, BinaryExpr):
@@ -152,7 +149,7 @@ class Compiler:
         if isinstance(node, AggregateExpr):
             return self._aggregate(node)
         if isinstance(node, FunctionCall):
-            return compile_function(self, node)
+            return self._function(node)
         if isinstance(node, MatrixSelector):
             return self._range(node)
         if isinstance(node, Subquery):
@@ -187,9 +184,9 @@ class Compiler:
         assert isinstance(plan, StringPlan), "the types have been checked"
         return plan.text
 
-    def instant(self, node: VectorSelector) -> tuple[tuple[Matcher, ...], selectors.Timing]:
+    def _instant(self, node: VectorSelector) -> tuple[tuple[Matcher, ...], selectors.Timing]:
         """Return matchers and timing of an instant selector, and record that it reads its look-back."""
-        timing, matchers = self._selected(timing_of(node)), node.matchers
+        timing, matchers = self._selected(_timing_of(node)), node.matchers
         self._note(matchers, timing, LOOKBACK_MS, 0)
         return matchers, timing
 
@@ -199,7 +196,7 @@ class Compiler:
         return timing._replace(of_fixed=of_fixed)
 
     def _range(self, node: MatrixSelector) -> MatrixPlan:
-        matchers, timing = node.selector.matchers, self._selected(timing_of(node.selector))
+        matchers, timing = node.selector.matchers, self._selected(_timing_of(node.selector))
         range_ms = _milliseconds(node.range_ns)
         self._note(matchers, timing, range_ms, range_ms)
         return selectors.RangeSelector(matchers, timing, range_ms)
@@ -207,21 +204,22 @@ class Compiler:
     def _note(self, matchers: tuple[Matcher, ...], timing: selectors.Timing, reach_ms: int, range_ms: int) -> None:
         # A fixed time has no distance from now: nothing is kept for it.
         ago = 0 if timing.of_fixed else (0 if timing.at_query else self._outer_ms) + timing.offset_ms
-        reach, history = self._reach_ms.get(matchers, (0, 0))
-        self._reach_ms[matchers] = (max(reach, ago + reach_ms), max(history, ago + range_ms))
+        reach, history = self.reach_ms.get(matchers, (0, 0))
+        self.reach_ms[matchers] = (max(reach, ago + reach_ms), max(history, ago + range_ms))
 
     def _subquery(self, node: Subquery) -> MatrixPlan:
-        timing, range_ms = timing_of(node), _milliseconds(node.range_ns)
+        timing, range_ms = _timing_of(node), _milliseconds(node.range_ns)
         step_ms = _milliseconds(node.step_ns) if node.step_ns else self._default_step_ms
         outer, fixed = self._outer_ms, self._fixed
         self._outer_ms = (0 if timing.at_query else outer) + timing.offset_ms + range_ms
         self._fixed = timing.fixed_ms is not None or (fixed and not timing.at_query)
-        inner = self.compile(node.inner)
+        inner = self.compile(node.inner)  # not `vector`, which would be another nested call
         assert isinstance(inner, VectorPlan), "the types have been checked"
         self._outer_ms, self._fixed = outer, fixed
         if step_ms < 1:
             flaw = FlawError(node.step_at, "the step of a subquery must be at least 1ms: Prometheus divides by zero")
-            return _FailingMatrix(self._note_doom(flaw))
+            self.dooms.append(flaw)
+            return _FailingMatrix(flaw.problem)
         return selectors.SubqueryPlan(inner, timing, range_ms, step_ms)
 
     def _signed(self, node: UnaryExpr) -> Plan:
@@ -229,9 +227,9 @@ class Compiler:
         if node.operator == "+":
             return plan
         if isinstance(plan, ScalarPlan):
-            return operators.negate_scalar(plan)
+            return operators.scalar_operation("*", operators.Constant(-1.0), plan)
         assert isinstance(plan, VectorPlan), "the types have been checked"
-        return operators.negate_vector(self.space, plan)
+        return operators.NegativeVector(plan, self._nameless())
 
     def _row(self, node: BinaryExpr) -> Plan:
         """Plan a row of operators, the leftmost of which is innermost in the tree."""
@@ -269,15 +267,111 @@ class Compiler:
         name, parameter, grouping = node.operator, node.parameter, node.grouping
         vector = self.vector(node.operand)
         if name in REDUCTIONS:
-            return reduction(self.space, REDUCTIONS[name], vector, grouping)
+            return ReductionPlan(groups_of(self.space, vector, grouping), REDUCTIONS[name])
         assert parameter is not None, "the parser asks for it"
         if name in SELECTIONS:
-            return selection(self.space, vector, self.scalar(parameter), grouping, largest=name == "topk")
+            rank = largest_first if name == "topk" else smallest_first
+            return SelectionPlan(vector, self.scalar(parameter), Derivation(self.space, grouping), rank)
         if name == "quantile":
-            return quantile(self.space, self.scalar(parameter), vector, grouping)
+            return QuantilePlan(groups_of(self.space, vector, grouping), self.scalar(parameter))
         label = self.string(parameter)
         try:
-            check_name(label, "label name")
+            instant.check_name(label, "label name")
         except PromqlError as error:
             return self.doomed(FlawError(node.at, error.problem))
-        return count_values(self.space, vector, label, grouping)
+        by = grouping if grouping.without else Grouping(without=False, labels=(*grouping.labels, label))
+        return CountValuesPlan(self.space, vector, label, by)
+
+    def _nameless(self) -> Derivation:
+        return Derivation(self.space, drop_metadata)
+
+    def of_windows(
+        self, function: ranges.RangeFunction, matrix: MatrixPlan, argument: ScalarPlan | None = None
+    ) -> VectorPlan:
+        derive = ForeignDerivation(self.space, None if function is ranges.last_over_time else drop_metadata)
+        return ranges.OfWindows(self.space, function, matrix, argument, derive)
+
+    def _function(self, call: FunctionCall) -> Plan:
+        """Plan a function call, by the function's name and the types of its arguments."""
+        name, arguments = call.name, call.arguments
+        if name in ranges.RANGE_FUNCTIONS:
+            return self.of_windows(ranges.RANGE_FUNCTIONS[name], self.matrix(arguments[0]))
+        if name in instant.VALUE_FUNCTIONS:
+            return instant.EachValue(instant.VALUE_FUNCTIONS[name], self.vector(arguments[0]), self._nameless())
+        if name in DATE_FUNCTIONS:
+            vector = self.vector(arguments[0]) if arguments else instant.VectorOf(self.space, instant.TimePlan())
+            return instant.EachValue(DATE_FUNCTIONS[name], vector, self._nameless())
+        if name in instant.NUMBERED_FUNCTIONS:
+            numbers = tuple(map(self.scalar, arguments[1:]))
+            function = instant.NUMBERED_FUNCTIONS[name]
+            return instant.WithNumbers(function, self.vector(arguments[0]), numbers, self._nameless())
+        if name not in _PLANS:
+            raise FlawError(call.at, f"function {name}() is not supported here; a Prometheus server evaluates it")
+        try:
+            return _PLANS[name](self, *arguments)
+        except PromqlError as error:
+            return self.doomed(FlawError(call.at, error.problem))
+
+    def absent(self, argument: Expression) -> Plan:
+        argument = _unwrapped(argument)
+        selector = argument.selector if isinstance(argument, MatrixSelector) else argument
+        matchers = selector.matchers if isinstance(selector, VectorSelector) else ()
+        plan = self.compile(argument)
+        assert isinstance(plan, (VectorPlan, MatrixPlan)), "the types have been checked"
+        return instant.Absent(self.space, instant.fixed_labels(matchers), plan)
+
+    def timestamp(self, argument: Expression) -> Plan:
+        argument = _unwrapped(argument)
+        if isinstance(argument, VectorSelector):
+            derive = ForeignDerivation(self.space, drop_metadata)
+            return selectors.TimestampSelector(*self._instant(argument), self.space, derive)
+        now = (instant.TimePlan(),)
+        return instant.WithNumbers(lambda now: lambda _value: now, self.vector(argument), now, self._nameless())
+
+    def label_replace(self, vector: Expression, *arguments: Expression) -> Plan:
+        target, replacement, source, pattern = map(self.string, arguments)
+        try:
+            regex = instant.replace_regex(pattern)
+        except RegexLimitError as error:
+            raise FlawError(arguments[-1].at, f"regular expression in label_replace(): {error}") from None
+        return instant.label_replace(
+            self.space, self.vector(vector), target=target, replacement=replacement, source=source, regex=regex
+        )
+
+    def label_join(self, vector: Expression, *arguments: Expression) -> Plan:
+        target, separator, *sources = map(self.string, arguments)
+        return instant.label_join(self.space, self.vector(vector), target, separator, sources)
+
+    def of_histograms(self, *arguments: Expression, function: Callable[..., float]) -> Plan:
+        *numbers, vector = arguments
+        given, plan = tuple(map(self.scalar, numbers)), self.vector(vector)
+        return OfHistograms(function, given, plan, Derivation(self.space, boundless), self._nameless())
+
+
+def _unwrapped(node: Expression) -> Expression:
+    while isinstance(node, ParenExpr):
+        node = node.inner
+    return node
+
+
+_PLANS: dict[str, Callable[..., Plan]] = {
+    "absent": _Compiler.absent,
+    "absent_over_time": _Compiler.absent,
+    "histogram_fraction": partial(_Compiler.of_histograms, function=bucket_fraction),
+    "histogram_quantile": partial(_Compiler.of_histograms, function=bucket_quantile),
+    "label_join": _Compiler.label_join,
+    "label_replace": _Compiler.label_replace,
+    "pi": lambda _compiler: operators.Constant(math.pi),
+    "predict_linear": lambda compiler, matrix, ahead: compiler.of_windows(
+        ranges.predict_linear, matrix=compiler.matrix(matrix), argument=compiler.scalar(ahead)
+    ),
+    "quantile_over_time": lambda compiler, share, matrix: compiler.of_windows(
+        ranges.quantile_over_time, argument=compiler.scalar(share), matrix=compiler.matrix(matrix)
+    ),
+    "scalar": lambda compiler, vector: instant.ScalarOf(compiler.vector(vector)),
+    "sort": lambda compiler, vector: instant.SortedVector(compiler.vector(vector), smallest_first),
+    "sort_desc": lambda compiler, vector: instant.SortedVector(compiler.vector(vector), largest_first),
+    "time": lambda _compiler: instant.TimePlan(),
+    "timestamp": _Compiler.timestamp,
+    "vector": lambda compiler, number: instant.VectorOf(compiler.space, compiler.scalar(number)),
+}

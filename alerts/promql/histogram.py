@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import sys
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 
+from alerts.go_literals import parse_float
 from alerts.promql import numbers
-from alerts.promql.labels import BUCKET_BOUND, Labels, drop_labels, drop_metadata, label_value
+from alerts.promql.labels import BUCKET_BOUND, Labels, drop_labels, label_value
 from alerts.promql.plan import (
     Derivation,
     Elements,
     EvaluationContext,
-    LabelSpace,
     ScalarPlan,
     VectorPlan,
     refuse_same_labels,
@@ -26,28 +27,14 @@ _SMALL_DIFFERENCE = 1e-12
 Bucket = tuple[float, float]
 
 
-def histogram_quantile(space: LabelSpace, share: ScalarPlan, vector: VectorPlan) -> VectorPlan:
-    """Plan `histogram_quantile`: one element for each histogram; series without a readable `le` are left out."""
-    return _OfHistograms(
-        bucket_quantile, (share,), vector, Derivation(space, _boundless), Derivation(space, drop_metadata)
-    )
-
-
-def histogram_fraction(space: LabelSpace, lower: ScalarPlan, upper: ScalarPlan, vector: VectorPlan) -> VectorPlan:
-    """Plan `histogram_fraction`: the share of observations between two values, for each histogram."""
-    given = (lower, upper)
-    return _OfHistograms(
-        bucket_fraction, given, vector, Derivation(space, _boundless), Derivation(space, drop_metadata)
-    )
-
-
-def _boundless(labels: Labels) -> Labels:
+def boundless(labels: Labels) -> Labels:
+    """Return the labels of a histogram from those of one of its buckets."""
     return drop_labels(labels, frozenset((BUCKET_BOUND,)))
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _OfHistograms(VectorPlan):
-    """A function of numbers and the buckets of each histogram."""
+class OfHistograms(VectorPlan):
+    """A function of numbers and the buckets of each histogram; series without a readable `le` are left out."""
 
     _function: Callable[..., float]
     _given: tuple[ScalarPlan, ...]
@@ -68,14 +55,11 @@ class _OfHistograms(VectorPlan):
 
 
 def _bound(text: str) -> float | None:
-    """Return the bound that a text gives, as Go parses numbers; None if Go would not parse it."""
+    """Return the bound that a text gives; None if Go would not parse it."""
     try:
-        if text.strip() != text:
-            return None
-        bound = float.fromhex(text) if "x" in text.lower() and "p" in text.lower() else float(text)
-    except (ValueError, OverflowError):
+        return parse_float(text)
+    except ValueError:
         return None
-    return None if math.isinf(bound) and "i" not in text.lower() else bound  # in Go, one that is too large is an error
 
 
 def bucket_quantile(share: float, buckets: list[Bucket]) -> float:
@@ -91,28 +75,14 @@ def bucket_quantile(share: float, buckets: list[Bucket]) -> float:
     if counts[-1] == 0:
         return math.nan
     rank = share * counts[-1]
-    index = _first_of_at_least(rank, counts)
+    # Which count is found among NaNs depends on the search: like Go's, this one asks whether a count is large enough.
+    index = bisect_left(counts, True, hi=len(counts) - 1, key=lambda count: count >= rank)
     if index == len(counts) - 1:
         return bounds[-2]
     if index == 0 and bounds[0] <= 0:
         return bounds[0]
     lower, below = (bounds[index - 1], counts[index - 1]) if index else (0.0, 0.0)
     return lower + (bounds[index] - lower) * numbers.divide(rank - below, counts[index] - below)
-
-
-def _first_of_at_least(rank: float, counts: list[float]) -> int:
-    """Return the position of the first count that is at least the rank, without looking at the last one.
-
-    Which one is found among NaNs depends on the search: this is Go's.
-    """
-    low, high = 0, len(counts) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if counts[middle] >= rank:
-            high = middle
-        else:
-            low = middle + 1
-    return low
 
 
 def bucket_fraction(lower: float, upper: float, buckets: list[Bucket]) -> float:

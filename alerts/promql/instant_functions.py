@@ -13,15 +13,12 @@ from dataclasses import dataclass
 
 from alerts.limits import LONGEST_VALUE, TEXT
 from alerts.promql import numbers
-from alerts.promql.aggregations import largest_first, smallest_first
 from alerts.promql.labels import (
     METRIC_NAME,
-    NO_LABELS,
     Labels,
     LimitError,
     Matcher,
     PromqlError,
-    drop_metadata,
     label_value,
     make_labels,
     refuse_large,
@@ -71,14 +68,9 @@ for _function in (
     VALUE_FUNCTIONS[_function.__name__] = numbers.total(_function)
 
 
-def each_value(space: LabelSpace, function: ValueFunction, vector: VectorPlan) -> VectorPlan:
-    """Plan a function of each element's value; the metric's name is lost."""
-    return _EachValue(function, vector, Derivation(space, drop_metadata))
-
-
 @dataclass(slots=True, eq=False, repr=False)
-class _EachValue(VectorPlan):
-    """A function of each element's value."""
+class EachValue(VectorPlan):
+    """A function of each element's value; the metric's name is lost."""
 
     _function: ValueFunction
     _vector: VectorPlan
@@ -93,28 +85,21 @@ class _EachValue(VectorPlan):
         return refuse_same_labels([(nameless(labels), function(value)) for labels, value in elements])
 
 
-def with_bounds(
-    space: LabelSpace, function: Callable[..., ValueFunction | None], vector: VectorPlan, bounds: list[ScalarPlan]
-) -> VectorPlan:
-    """Plan a function of each element's value and some numbers, such as `clamp` and `round`.
-
-    `function` takes the numbers and returns a function of each value, or None if the result is empty.
-    """
-    return _WithBounds(function, vector, tuple(bounds), Derivation(space, drop_metadata))
-
-
 @dataclass(slots=True, eq=False, repr=False)
-class _WithBounds(VectorPlan):
-    """A function of each element's value and some numbers."""
+class WithNumbers(VectorPlan):
+    """A function of each element's value and some numbers, such as `clamp` and `round`; the metric's name is lost.
+
+    `_function` takes the numbers and returns a function of each value, or None if the result is empty.
+    """
 
     _function: Callable[..., ValueFunction | None]
     _vector: VectorPlan
-    _bounds: tuple[ScalarPlan, ...]
+    _numbers: tuple[ScalarPlan, ...]
     _nameless: Derivation
 
     def run(self, moment: EvaluationContext) -> Elements:
         elements = self._vector.run(moment)
-        apply = self._function(*(bound.run(moment) for bound in self._bounds))
+        apply = self._function(*(number.run(moment) for number in self._numbers))
         if apply is None:
             return []
         nameless = self._nameless.of
@@ -133,7 +118,7 @@ def _round(nearest: float = 1.0) -> ValueFunction:
     return lambda value: numbers.divide(numbers.floor(value * inverse + 0.5), inverse)
 
 
-BOUNDED_FUNCTIONS: dict[str, Callable[..., ValueFunction | None]] = {
+NUMBERED_FUNCTIONS: dict[str, Callable[..., ValueFunction | None]] = {
     "clamp": _clamp,
     "clamp_min": lambda lower: lambda value: numbers.maximum(lower, value),
     "clamp_max": lambda upper: lambda value: numbers.minimum(upper, value),
@@ -158,7 +143,7 @@ class VectorOf(VectorPlan):
     _scalar: ScalarPlan
 
     def run(self, moment: EvaluationContext) -> Elements:
-        return [(self._space.canonical(NO_LABELS), self._scalar.run(moment))]
+        return [(self._space.canonical(()), self._scalar.run(moment))]
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -174,14 +159,9 @@ class ScalarOf(ScalarPlan):
         return elements[0][1] if len(elements) == 1 else math.nan
 
 
-def sorted_vector(vector: VectorPlan, *, descending: bool) -> VectorPlan:
-    """Plan `sort` or `sort_desc`; NaN comes last in both."""
-    return _Sorted(vector, largest_first if descending else smallest_first)
-
-
 @dataclass(slots=True, eq=False, repr=False)
-class _Sorted(VectorPlan):
-    """Elements in the order of their values."""
+class SortedVector(VectorPlan):
+    """`sort` and `sort_desc`: elements in the order of their values."""
 
     _vector: VectorPlan
     _rank: Callable[[Element], tuple[bool, float]]
@@ -190,32 +170,9 @@ class _Sorted(VectorPlan):
         return sorted(moment.budget.each(self._vector.run(moment)), key=self._rank)
 
 
-def timestamps(space: LabelSpace, vector: VectorPlan) -> VectorPlan:
-    """Plan `timestamp` of anything but a selector: all its elements have the evaluation's instant."""
-    return _Timestamps(vector, Derivation(space, drop_metadata))
-
-
 @dataclass(slots=True, eq=False, repr=False)
-class _Timestamps(VectorPlan):
-    """The evaluation's instant for each element."""
-
-    _vector: VectorPlan
-    _nameless: Derivation
-
-    def run(self, moment: EvaluationContext) -> Elements:
-        now, nameless = moment.at_ms / 1000, self._nameless.of
-        found = moment.budget.each(self._vector.run(moment))
-        return refuse_same_labels([(nameless(labels), now) for labels, _ in found])
-
-
-def absent(space: LabelSpace, matchers: tuple[Matcher, ...], plan: VectorPlan | MatrixPlan) -> VectorPlan:
-    """Plan `absent` or `absent_over_time`: one element for an empty operand, with the labels fixed by the selector."""
-    return _Absent(space, _fixed_labels(matchers), plan)
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class _Absent(VectorPlan):
-    """One element if the operand is empty."""
+class Absent(VectorPlan):
+    """`absent` and `absent_over_time`: one element if the operand is empty, with the labels that its selector fixes."""
 
     _space: LabelSpace
     _labels: Labels
@@ -235,7 +192,7 @@ def _takes_away(matcher: Matcher, among: tuple[Matcher, ...]) -> bool:
     return matcher.operator in ("!=", "!~") and matcher.matches("")
 
 
-def _fixed_labels(matchers: tuple[Matcher, ...]) -> Labels:
+def fixed_labels(matchers: tuple[Matcher, ...]) -> Labels:
     """Return the labels that a selector fixes to a value, unless a later matcher says more about them.
 
     The order is that in which Prometheus's storage applies matchers and then passes them to the function: those that
@@ -280,7 +237,7 @@ def label_replace(
             raise LimitError(f"label_replace(): {error}") from None
         return labels if value is None else _with(space, labels, target, value)
 
-    return _relabelled(space, vector, replaced)
+    return _Relabelled(vector, Derivation(space, replaced))
 
 
 def label_join(space: LabelSpace, vector: VectorPlan, target: str, separator: str, sources: list[str]) -> VectorPlan:
@@ -297,11 +254,7 @@ def label_join(space: LabelSpace, vector: VectorPlan, target: str, separator: st
             raise LimitError(f"label_join(): the value would have {length} characters; the limit is {LONGEST_VALUE}")
         return _with(space, labels, target, separator.join(values))
 
-    return _relabelled(space, vector, joined)
-
-
-def _relabelled(space: LabelSpace, vector: VectorPlan, function: Callable[[Labels], Labels]) -> VectorPlan:
-    return _Relabelled(vector, Derivation(space, function))
+    return _Relabelled(vector, Derivation(space, joined))
 
 
 @dataclass(slots=True, eq=False, repr=False)

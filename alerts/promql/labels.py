@@ -59,8 +59,6 @@ BUCKET_BOUND = "le"
 
 Labels = tuple[tuple[str, str], ...]
 
-NO_LABELS: Labels = ()
-
 
 def make_labels(labels: Mapping[str, str], name: str = "") -> Labels:
     """Make a label set from a mapping, with the metric's name if one is given."""

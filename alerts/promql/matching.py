@@ -23,7 +23,7 @@ from alerts.promql.labels import (
     refuse_large,
     set_labels,
 )
-from alerts.promql.operators import ARITHMETIC, COMPARISONS
+from alerts.promql.operators import ARITHMETIC, COMPARISONS, NUMBER_FUNCTIONS
 from alerts.promql.plan import (
     Derivation,
     Element,
@@ -121,13 +121,19 @@ class _OfVectors(VectorPlan):
             if combined is None:
                 continue
             made = result.of(labels) if isinstance(result, Derivation) else result.of(labels, partner[0])
-            _take(taken, group, made, one_to_one=not self._many)
+            key = (id(group), id(made) if self._many else 0)
+            if key in taken:
+                raise EvaluationError(
+                    "multiple matches for labels: grouping labels must ensure unique matches" if self._many
+                    else "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
+                )  # fmt: skip
+            taken.add(key)
             found.append((made, combined))
         return refuse_same_labels(found)
 
 
 def _by_signature(elements: Iterable[Element], signature: Callable[[Labels], Labels], side: str) -> dict[int, Element]:
-    """Return index the side on which each signature must be unique."""
+    """Return an index of the side on which each signature must be unique."""
     found: dict[int, Element] = {}
     for element in elements:
         group = signature(element[0])
@@ -141,29 +147,13 @@ def _by_signature(elements: Iterable[Element], signature: Callable[[Labels], Lab
     return found
 
 
-def _take(taken: set[tuple[int, int]], group: Labels, made: Labels, *, one_to_one: bool) -> None:
-    """Record a result, and refuse a second one of the same group or, in many-to-one, with the same labels."""
-    key = (id(group), 0 if one_to_one else id(made))
-    if key in taken:
-        raise EvaluationError(
-            "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
-            if one_to_one
-            else "multiple matches for labels: grouping labels must ensure unique matches"
-        )
-    taken.add(key)
-
-
 @cache
 def _combine(name: str, as_bool: bool, swapped: bool) -> Callable[[float, float], float | None]:
     """Return the function of the values of the many and the one side; it gives None where a comparison filters."""
-    if name in ARITHMETIC:
-        arithmetic = ARITHMETIC[name]
-        return (lambda many, one: arithmetic(one, many)) if swapped else arithmetic
+    if as_bool or name in ARITHMETIC:
+        function = NUMBER_FUNCTIONS[name]
+        return (lambda many, one: function(one, many)) if swapped else function
     compare = COMPARISONS[name]
-    if as_bool:
-        if swapped:
-            return lambda many, one: 1.0 if compare(one, many) else 0.0
-        return lambda many, one: 1.0 if compare(many, one) else 0.0
     if swapped:
         return lambda many, one: one if compare(one, many) else None
     return lambda many, one: many if compare(many, one) else None

@@ -73,7 +73,7 @@ class _OfNumbers(ScalarPlan):
 
 def scalar_operation(name: str, left: ScalarPlan, right: ScalarPlan) -> ScalarPlan:
     """Plan an operation of two numbers; a comparison gives 1 or 0."""
-    function = _AS_NUMBERS[name] if name in COMPARISONS else ARITHMETIC[name]
+    function = NUMBER_FUNCTIONS[name]
     if left.constant is not None and right.constant is not None:
         return Constant(function(left.constant, right.constant))
     return _OfNumbers(function, left, right)
@@ -83,7 +83,8 @@ def _as_number(compare: Callable[[float, float], bool]) -> Callable[[float, floa
     return lambda left, right: 1.0 if compare(left, right) else 0.0
 
 
-_AS_NUMBERS = {name: _as_number(compare) for name, compare in COMPARISONS.items()}
+NUMBER_FUNCTIONS = {**ARITHMETIC, **{name: _as_number(compare) for name, compare in COMPARISONS.items()}}
+"""Operators as functions that give a number: a comparison gives 1 or 0."""
 
 
 def vector_with_scalar(
@@ -92,7 +93,7 @@ def vector_with_scalar(
     """Plan an operation of a vector and a number; `swapped` if the number is on the left."""
     if name in COMPARISONS and not as_bool:
         return _Filter(vector, scalar, swapped, COMPARISONS[name])
-    function = _AS_NUMBERS[name] if name in COMPARISONS else ARITHMETIC[name]
+    function = NUMBER_FUNCTIONS[name]
     return _WithNumber(vector, scalar, swapped, function, Derivation(space, drop_metadata))
 
 
@@ -150,18 +151,8 @@ class _Filter(_VectorAndNumber):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _NegativeNumber(ScalarPlan):
-    """The negative of a number."""
-
-    _inner: ScalarPlan
-
-    def run(self, moment: EvaluationContext) -> float:
-        return -self._inner.run(moment)
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class _NegativeVector(VectorPlan):
-    """The negative of each value."""
+class NegativeVector(VectorPlan):
+    """The negative of each value; the metric's name is lost."""
 
     _inner: VectorPlan
     _nameless: Derivation
@@ -174,16 +165,6 @@ class _NegativeVector(VectorPlan):
                 moment.steps.refuse_clash(self, labels, made, moment.budget)
             found.append((made, -value))
         return refuse_same_labels(found)
-
-
-def negate_scalar(plan: ScalarPlan) -> ScalarPlan:
-    """Plan the negative of a number."""
-    return _NegativeNumber(plan) if plan.constant is None else Constant(-plan.constant)
-
-
-def negate_vector(space: LabelSpace, plan: VectorPlan) -> VectorPlan:
-    """Plan the negative of a vector, which loses the metric's name."""
-    return _NegativeVector(plan, Derivation(space, drop_metadata))
 
 
 Operand = Union[ScalarPlan, VectorPlan]

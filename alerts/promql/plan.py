@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar, Union
 
 from alerts.limits import LABEL_SET, MOST_REMEMBERED
 from alerts.promql.budget import Budget
-from alerts.promql.labels import SAME_LABELSET, EvaluationError, Labels, Matcher
-from alerts.promql.storage import Newest, SampleSource, Window, without_markers
+from alerts.promql.labels import SAME_LABELSET, EvaluationError, Labels
+from alerts.promql.storage import SampleSource, Window, without_markers
 
 LOOKBACK_MS = 300_000
 
@@ -58,28 +58,18 @@ class Steps:
             raise EvaluationError(SAME_LABELSET)
 
 
-def lacks_nothing(matchers: tuple[Matcher, ...], budget: Budget) -> bool:
-    """Return the answer for a source that does not know which series it has: any may exist."""
-    del matchers, budget
-    return False
-
-
 class EvaluationContext(NamedTuple):
     """The context of an evaluation: the source of samples, the instant, and the budget.
 
-    `lacks` says whether no series matches at all, at any time. `query_ms` is the instant of the whole query, which a
-    step of a subquery keeps; `@ start()` and `@ end()` refer to it. `forgetful` says that the source keeps samples only
-    for as long as rules look back from now. `steps` is set within a subquery (see `Steps`).
+    `query_ms` is the instant of the whole query, which a step of a subquery keeps; `@ start()` and `@ end()` refer to
+    it. `steps` is set within a subquery (see `Steps`).
     """
 
     source: SampleSource
-    newest: Callable[..., list[Newest]]
     at_ms: int
     query_ms: int
     budget: Budget
-    forgetful: bool = False
     steps: Steps | None = None
-    lacks: Callable[[tuple[Matcher, ...], Budget], bool] = lacks_nothing
 
 
 class Matrix(NamedTuple):

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from alerts.promql.budget import Budget
 from alerts.promql.compiler import compile_text
 from alerts.promql.labels import Sample, Scalar, String, Value
-from alerts.promql.plan import EvaluationContext, LabelSpace, ScalarPlan, StringPlan, VectorPlan, lacks_nothing
-from alerts.promql.selectors import Selector, newest_by_select
+from alerts.promql.plan import EvaluationContext, LabelSpace, ScalarPlan, StringPlan, VectorPlan
+from alerts.promql.selectors import Selector
 from alerts.promql.storage import SampleSource, to_milliseconds
 from alerts.promql.syntax.literals import number_value, readable
 from alerts.promql.syntax.scanner import Scanner
@@ -66,7 +66,7 @@ class Query:
             return String(readable(self._plan.text))
         budget = budget or Budget()
         at_ms = to_milliseconds(at)
-        moment = _context(source, at_ms, budget)
+        moment = EvaluationContext(source, at_ms, at_ms, budget)
         if isinstance(self._plan, VectorPlan) and self._plan.is_barren(moment):
             return []
         self._space.begin(budget)
@@ -90,7 +90,7 @@ class Query:
 
         Raises LimitError.
         """
-        return isinstance(self._plan, VectorPlan) and self._plan.is_barren(_context(source, 0, budget))
+        return isinstance(self._plan, VectorPlan) and self._plan.is_barren(EvaluationContext(source, 0, 0, budget))
 
     def forget(self) -> None:
         """Forget all that is remembered between evaluations."""
@@ -105,19 +105,9 @@ class Query:
         return f"Query({self.text!r})"
 
 
-def _context(source: SampleSource, at_ms: int, budget: Budget) -> EvaluationContext:
-    # Not isinstance: a protocol's check costs as much as a small query.
-    newest = getattr(source, "newest", None) or newest_by_select(source)
-    return EvaluationContext(
-        source, newest, at_ms, at_ms, budget, getattr(source, "forgetful", False),
-        lacks=getattr(source, "lacks", None) or lacks_nothing,
-    )  # fmt: skip
-
-
 def compile_query(text: str, *, default_step: float = DEFAULT_STEP_SECONDS) -> Query:
     """Compile a query; `default_step` is the step of subqueries without one, in seconds.
 
     Raises `PromqlError` for text that is not a query and for what this evaluator does not support.
     """
-    compiled = compile_text(text, to_milliseconds(default_step))
-    return Query(text, compiled.plan, compiled.space, compiled.selectors, compiled.doom)
+    return Query(text, *compile_text(text, to_milliseconds(default_step)))

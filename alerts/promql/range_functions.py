@@ -16,7 +16,7 @@ from operator import gt, lt, mul, ne
 from typing import NamedTuple
 
 from alerts.promql import numbers
-from alerts.promql.labels import Labels, drop_metadata
+from alerts.promql.labels import Labels
 from alerts.promql.numbers import Each, Floats
 from alerts.promql.plan import (
     Elements,
@@ -51,22 +51,9 @@ class RangeWindow(NamedTuple):
 RangeFunction = Callable[[Floats, Floats, RangeWindow], "float | None"]
 
 
-def range_function(
-    space: LabelSpace,
-    function: RangeFunction,
-    matrix: MatrixPlan,
-    argument: ScalarPlan | None = None,
-    *,
-    keep_name: bool = False,
-) -> VectorPlan:
-    """Plan a function over the windows of a range vector."""
-    derive = ForeignDerivation(space, None if keep_name else drop_metadata)
-    return _OfWindows(space, function, matrix, argument, derive)
-
-
 @dataclass(slots=True, eq=False, repr=False)
-class _OfWindows(VectorPlan):
-    """A function of each window."""
+class OfWindows(VectorPlan):
+    """A function of each window of a range vector."""
 
     _space: LabelSpace
     _function: RangeFunction
@@ -121,11 +108,6 @@ class _OfWindows(VectorPlan):
         found.extend(zip(made, results, strict=True))
         sources.clear()
         results.clear()
-
-
-def _seconds(start: float, end: float) -> float:
-    """Return a difference of times that is exact to the millisecond, whatever the size of the times."""
-    return round((end - start) * 1000) / 1000
 
 
 def _counter_increase(values: Floats, each: Each) -> float:
@@ -196,7 +178,7 @@ def irate(times: Floats, values: Floats, _span: RangeWindow) -> float | None:
     if len(values) < 2:
         return None
     rise = values[-1] if values[-1] < values[-2] else values[-1] - values[-2]
-    return rise / _seconds(times[-2], times[-1])
+    return rise / (round((times[-1] - times[-2]) * 1000) / 1000)  # exact to the millisecond for times of any size
 
 
 def changes(_times: Floats, values: Floats, span: RangeWindow) -> float:
@@ -250,6 +232,11 @@ def quantile_over_time(_times: Floats, values: Floats, span: RangeWindow) -> flo
     return numbers.quantile(span.argument, values, span.each)
 
 
+def last_over_time(_times: Floats, values: Floats, _span: RangeWindow) -> float:
+    """Return the newest value: the one function that keeps the metric's name."""
+    return values[-1]
+
+
 RANGE_FUNCTIONS: dict[str, RangeFunction] = {
     "rate": rate,
     "irate": irate,
@@ -268,7 +255,6 @@ RANGE_FUNCTIONS: dict[str, RangeFunction] = {
         numbers.compensated_variance(values, span.each)
     ),
     "stdvar_over_time": lambda _times, values, span: numbers.compensated_variance(values, span.each),
-    "last_over_time": lambda _times, values, _span: values[-1],
+    "last_over_time": last_over_time,
     "present_over_time": lambda _times, _values, _span: 1.0,
 }
-NAME_KEEPERS = ("last_over_time",)

@@ -7,13 +7,10 @@ instant selectors and is invisible to range selectors.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from alerts.limits import ELEMENT
-from alerts.promql.budget import Budget
-from alerts.promql.labels import SAME_LABELSET, EvaluationError, Labels, Matcher, drop_metadata, wanted_name
+from alerts.promql.labels import SAME_LABELSET, EvaluationError, Labels, Matcher, wanted_name
 from alerts.promql.plan import (
     LOOKBACK_MS,
     Elements,
@@ -26,7 +23,7 @@ from alerts.promql.plan import (
     VectorPlan,
     refuse_same_labels,
 )
-from alerts.promql.storage import Newest, SampleSource, is_stale
+from alerts.promql.storage import Newest, is_stale
 
 _STEP = 4
 """Units of work of a subquery's step, beside those for its elements."""
@@ -55,7 +52,7 @@ class Timing(NamedTuple):
 
     def selected_ms(self, moment: EvaluationContext) -> int:
         """Return the newest instant whose samples are read. Raises EvaluationError if they may be gone by now."""
-        if self.of_fixed and moment.forgetful:
+        if self.of_fixed and moment.source.forgetful:
             raise EvaluationError(
                 "'@' with a fixed time: samples are kept only as long as rules look back; use offset, "
                 "or @ end(), or let a server evaluate the rule"
@@ -75,19 +72,6 @@ class Selector(NamedTuple):
     history: float
 
 
-def newest_by_select(source: SampleSource) -> Callable[[tuple[Matcher, ...], float, float, Budget], list[Newest]]:
-    """Return a function that gives the newest samples of a source that only has `select`."""
-
-    def newest(matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> list[Newest]:
-        found: list[Newest] = []
-        for labels, times, values in source.select(matchers, start, end, budget):
-            budget.hold(ELEMENT)
-            found.append((labels, times[-1], values[-1]))
-        return found
-
-    return newest
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class _Reader:
     """The common part of all plans that read the series of a source."""
@@ -100,16 +84,11 @@ class _Reader:
         return not self._timing.of_fixed and wanted_name(self._matchers) is not None
 
     def is_barren(self, moment: EvaluationContext) -> bool:
-        return not self._timing.of_fixed and moment.lacks(self._matchers, moment.budget)
-
-
-def instant_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Timing) -> VectorPlan:
-    """Plan an instant selector."""
-    return _InstantSelector(matchers, timing, space, ForeignDerivation(space, None))
+        return not self._timing.of_fixed and moment.source.lacks(self._matchers, moment.budget)
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class _InstantSelector(_Reader, VectorPlan):
+class InstantSelector(_Reader, VectorPlan):
     """The newest sample of each series that matches."""
 
     _space: LabelSpace
@@ -136,14 +115,9 @@ def _elements(space: LabelSpace, moment: EvaluationContext, derive: ForeignDeriv
     return made
 
 
-def timestamp_selector(space: LabelSpace, matchers: tuple[Matcher, ...], timing: Timing) -> VectorPlan:
-    """Plan `timestamp(selector)`: the times of the samples instead of their values."""
-    return _TimestampSelector(matchers, timing, space, ForeignDerivation(space, drop_metadata))
-
-
 @dataclass(slots=True, eq=False, repr=False)
-class _TimestampSelector(_Reader, VectorPlan):
-    """The time of the newest sample of each series that matches."""
+class TimestampSelector(_Reader, VectorPlan):
+    """`timestamp(selector)`: the time of the newest sample of each series that matches."""
 
     _space: LabelSpace
     _nameless: ForeignDerivation
@@ -156,7 +130,7 @@ class _TimestampSelector(_Reader, VectorPlan):
 
 def _newest(moment: EvaluationContext, matchers: tuple[Matcher, ...], timing: Timing) -> list[Newest]:
     end = timing.selected_ms(moment)
-    return moment.newest(matchers, (end - LOOKBACK_MS) / 1000, end / 1000, moment.budget)
+    return moment.source.newest(matchers, (end - LOOKBACK_MS) / 1000, end / 1000, moment.budget)
 
 
 @dataclass(slots=True, eq=False, repr=False)

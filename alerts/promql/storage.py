@@ -112,13 +112,13 @@ class Index(Generic[S]):
         self._selections.clear()
         self._places = 0
 
-    def matching(self, matchers: tuple[Matcher, ...], budget: Budget | None = None) -> list[S]:
+    def matching(self, matchers: tuple[Matcher, ...], budget: Budget) -> list[S]:
         """Return the series that match. Raises LimitError if the search takes more than the budget has."""
         found = self._selections.get(matchers)
         if found is None:
             name = wanted_name(matchers)
             candidates = [*self._series.values()] if name is None else self._by_name.get(name, [])
-            looked_at = candidates if budget is None else budget.each(candidates, _MATCHED)
+            looked_at = budget.each(candidates, _MATCHED)
             found = [series for series in looked_at if match_all(matchers, series.labels)]
             self._places += len(found)
             if len(self._selections) >= _REMEMBERED_SELECTIONS or self._places > _REMEMBERED_SERIES:
@@ -136,16 +136,25 @@ Newest = tuple[Labels, float, float]
 
 
 class SampleSource(Protocol):
-    """A source of samples to evaluate over."""
+    """A source of samples to evaluate over; a `forgetful` one keeps them only for as long as rules look back from now.
 
-    def select(
-        self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
-    ) -> Iterable[Window]:
+    What follows raises LimitError if it takes more than the budget has.
+    """
+
+    forgetful: bool
+
+    def select(self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> Iterable[Window]:
         """Yield label set, times and values of each series that matches, for start < time <= end.
 
         Staleness markers are among the values. A series without samples in the range is left out. Only one window needs
-        to be in memory at a time. Raises LimitError if this takes more than the budget has.
+        to be in memory at a time.
         """
+
+    def newest(self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> list[Newest]:
+        """Return the newest sample of each series that matches, for start < time <= end; they count as held."""
+
+    def lacks(self, matchers: tuple[Matcher, ...], budget: Budget) -> bool:
+        """Return whether no series matches at all, at any time."""
 
 
 def to_milliseconds(at: float) -> int:
@@ -174,9 +183,8 @@ class Sampled(Protocol):
     values: array[float]
 
 
-def windows_of(found: Sequence[Sampled], start: float, end: float, budget: Budget | None) -> Iterator[Window]:
+def windows_of(found: Sequence[Sampled], start: float, end: float, budget: Budget) -> Iterator[Window]:
     """Yield what `SampleSource.select` yields for these series."""
-    budget = budget or Budget()
     for series in budget.each(found):
         times = series.times
         low = 0 if times[0] > start else bisect_right(times, start)
@@ -188,12 +196,11 @@ def windows_of(found: Sequence[Sampled], start: float, end: float, budget: Budge
             yield series.labels, times[low:high], series.values[low:high]
 
 
-def newest_of(found: Sequence[Sampled], start: float, end: float, budget: Budget | None) -> list[Newest]:
+def newest_of(found: Sequence[Sampled], start: float, end: float, budget: Budget) -> list[Newest]:
     """Return label set, time and value of the newest sample of each series, for start < time <= end.
 
     The elements count as held. Raises LimitError if they are more than the budget has.
     """
-    budget = budget or Budget()
     budget.hold(ELEMENT * len(found))
     newest: list[Newest] = []
     for series in budget.each(found):
@@ -221,6 +228,7 @@ class _Series:
 class Storage:
     """Series in memory, found by metric name."""
 
+    forgetful = False
     refused: ClassVar[Mapping[Any, str]] = {}
     """Rules for which nothing is kept: none, everything is kept."""
 
@@ -254,15 +262,11 @@ class Storage:
         if series is not None and not is_stale(series.values[-1]):
             self.append(labels, at, STALE)
 
-    def select(
-        self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
-    ) -> Iterator[Window]:
+    def select(self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> Iterator[Window]:
         """Yield the windows of the series that match (see `SampleSource`)."""
         return windows_of(self._index.matching(matchers, budget), start, end, budget)
 
-    def newest(
-        self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
-    ) -> list[Newest]:
+    def newest(self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> list[Newest]:
         """Return the newest samples of the series that match (see `newest_of`)."""
         return newest_of(self._index.matching(matchers, budget), start, end, budget)
 

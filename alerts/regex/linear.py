@@ -52,28 +52,20 @@ def refuse_foreign(pattern: str) -> None:
     for piece in _PIECE.finditer(pattern):
         if piece["open"] and not piece["flags"]:
             depth += 1
-            _refuse_name(piece["name"])
+            if piece["name"] is not None and not piece["name"].isascii():
+                raise RegexError(f"invalid named capture {piece['name']!r}: use ASCII letters, digits and _")
         elif piece["close"]:
             depth -= 1
         elif piece["repeat"]:
             _refuse_count(piece["repeat"], piece["least"], piece["most"] or "")
         elif piece["escape"] == r"\C":
             raise RegexError(r"invalid escape sequence \C: a single byte is not text")
-        _refuse_half_characters(piece["escape"] or piece["set"] or "")
+        # RE2 never matches halves of characters; Prometheus, which rewrites expressions, matches U+FFFD.
+        for escape in _HALF_CHARACTER.findall(piece["escape"] or piece["set"] or ""):
+            if len(escape) > 2:
+                raise RegexError(f"{escape} is half of a character: no text contains it")
         if depth > DEEPEST:
             raise RegexLimitError(f"groups are nested more than {DEEPEST} deep")
-
-
-def _refuse_half_characters(written: str) -> None:
-    """Reject halves of characters: RE2 never matches them; Prometheus, which rewrites expressions, matches U+FFFD."""
-    for escape in _HALF_CHARACTER.findall(written):
-        if len(escape) > 2:
-            raise RegexError(f"{escape} is half of a character: no text contains it")
-
-
-def _refuse_name(name: str | None) -> None:
-    if name is not None and not name.isascii():
-        raise RegexError(f"invalid named capture {name!r}: use ASCII letters, digits and _")
 
 
 def _refuse_count(written: str, *counts: str) -> None:

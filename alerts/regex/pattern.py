@@ -12,9 +12,9 @@ is the group named 1x, and empty without such a group. A `$` that starts no name
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 
+from alerts.go_literals import is_of_name
 from alerts.regex import linear
 from alerts.regex.linear import RegexError, RegexLimitError, TextTooLongError
 
@@ -41,32 +41,22 @@ class Expansion:
 
         A group that does not exist, or took no part, is empty. Raises TextTooLongError beyond `longest` characters.
         """
-        pieces = [part if isinstance(part, str) else _taken(groups, part) for part in self._parts]
+        taken = dict(enumerate(groups))
+        pieces = [part if isinstance(part, str) else taken.get(part) or "" for part in self._parts]
         if sum(map(len, pieces)) > longest:
             raise TextTooLongError("the replacement is too long")
         return "".join(pieces)
-
-
-def _taken(groups: Sequence[str | None], number: int) -> str:
-    return groups[number] or "" if 0 <= number < len(groups) else ""
 
 
 def _name(template: str, start: int) -> tuple[str, int]:
     """Return the name that begins here, after a `$`, and where it ends; an empty one if none begins."""
     begin = start + template.startswith("{", start)
     end = begin
-    while end < len(template) and _is_word(template[end]):
+    while end < len(template) and is_of_name(template[end]):
         end += 1
     if end == begin or (begin > start and not template.startswith("}", end)):
         return "", start
     return template[begin:end], end + (begin - start)
-
-
-def _is_word(character: str) -> bool:
-    if character.isascii():
-        return character.isalnum() or character == "_"
-    category = unicodedata.category(character)
-    return category.startswith("L") or category == "Nd"
 
 
 def _group(name: str, names: Mapping[str, int]) -> int:

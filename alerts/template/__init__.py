@@ -12,8 +12,8 @@ from functools import lru_cache
 from alerts.promql.budget import Budget
 from alerts.template.nodes import TextNode
 from alerts.template.parser import parse
-from alerts.template.query_reads import mistakes, questions
-from alerts.template.render import Ask, TemplateSource, render
+from alerts.template.query_reads import read_template
+from alerts.template.render import Ask, render
 from alerts.template.values import LONGEST_TEMPLATE, Element, RenderError, Root, TemplateError, UnknownQueryError
 
 __all__ = [
@@ -34,17 +34,12 @@ class Template:
 
     __slots__ = ("_plain", "source")
 
+    queries: tuple[str, ...] = ()
+    unwise: tuple[str, ...] = ()
+
     def __init__(self, source: str, plain: str) -> None:
         self.source = source
         self._plain = plain
-
-    @property
-    def queries(self) -> tuple[str, ...]:
-        return ()
-
-    @property
-    def unwise(self) -> tuple[str, ...]:
-        return ()
 
     def render(self, root: Root, ask: Ask, budget: Budget | None = None, at: float = 0.0) -> str:  # noqa: ARG002
         """Return the text for one alert at a wall second.
@@ -57,32 +52,22 @@ class Template:
 class _OfAlert(Template):
     """A template whose text depends on the alert; `broken` is the error if it is not a template."""
 
-    __slots__ = ("_alert", "_broken", "_queries", "_unwise")
+    __slots__ = ("_alert", "_broken", "queries", "unwise")
 
     def __init__(
         self, source: str, alert: str, queries: tuple[str, ...], unwise: tuple[str, ...], broken: str = ""
     ) -> None:
         super().__init__(source, "")
         self._alert = alert
-        self._queries = queries
-        self._unwise = unwise
+        self.queries = queries
+        self.unwise = unwise
         self._broken = broken
-
-    @property
-    def queries(self) -> tuple[str, ...]:
-        return self._queries
-
-    @property
-    def unwise(self) -> tuple[str, ...]:
-        return self._unwise
 
     def render(self, root: Root, ask: Ask, budget: Budget | None = None, at: float = 0.0) -> str:
         name = _name_of(self._alert)
         if self._broken:
             raise RenderError(f"error parsing template {name}: template: {name}:{self._broken}")
-        return render(
-            _parsed(self.source, name), TemplateSource(name, self.source), root, ask, budget=budget or Budget(), at=at
-        )
+        return render(_parsed(self.source, name), name, self.source, root, ask, budget=budget or Budget(), at=at)
 
 
 _parsed = lru_cache(maxsize=MAX_PARSED)(parse)
@@ -108,4 +93,4 @@ def compile_template(source: str, alert: str = "") -> Template:
     texts = [each.text for each in tree.body if isinstance(each, TextNode)]
     if len(texts) == len(tree.body):
         return Template(source, "".join(texts))
-    return _OfAlert(source, alert, questions(source, tree), mistakes(source, tree))
+    return _OfAlert(source, alert, *read_template(source, tree))

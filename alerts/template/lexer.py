@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from alerts.go_literals import is_of_name
 from alerts.template.values import LONGEST_TEMPLATE, TemplateError
 
 SPACES = " \t\r\n"
@@ -143,7 +143,7 @@ class _Action:
             return self._name("variable" if letter == "$" else "field", at + 1)
         if letter in "+-." or "0" <= letter <= "9":
             return self._number()
-        if _is_of_a_name(letter):
+        if is_of_name(letter):
             return self._name("word", at)
         if source.startswith("{{", at):
             raise TemplateError(
@@ -155,7 +155,7 @@ class _Action:
 
     def _name(self, kind: str, begin: int) -> Token:
         source, end = self._source, begin
-        while end < len(source) and _is_of_a_name(source[end]):
+        while end < len(source) and is_of_name(source[end]):
             end += 1
         following = source[end : end + 1]
         if not (following in (*SPACES, ".", ",", "|", ":", ")", "(", "") or source.startswith("}}", end)):
@@ -181,14 +181,6 @@ class _Action:
             end = match.end()
             if source[end - 1] != "i":
                 raise self._error(f"{source[self._at : end]!r} is not a number")
-        if end < len(source) and _is_of_a_name(source[end]):
+        if end < len(source) and is_of_name(source[end]):
             raise self._error(f"{source[self._at : end + 1]!r} is not a number")
         return self._take("number", end)
-
-
-def _is_of_a_name(letter: str) -> bool:
-    """Return whether a character can be in a name."""
-    if letter.isascii():
-        return letter.isalnum() or letter == "_"
-    category = unicodedata.category(letter)
-    return category.startswith("L") or category == "Nd"

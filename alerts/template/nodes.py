@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Union
 
-from alerts.template.quoting import quoted
+from alerts.go_literals import quoted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,33 +48,12 @@ class NilNode:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class BoolNode:
-    """`true` or `false`."""
-
-    at: int
-    value: bool
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class NumberNode:
-    """A number as written, and its value if the context gives no type; None if it does not fit into an int.
-
-    `integer` is the value if a function expects a whole number.
-    """
+class ConstantNode:
+    """A truth value, a number or a text in quotes as written, and its value; None of a number beyond an int."""
 
     at: int
     text: str
-    value: int | float | complex | None
-    integer: int | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StringNode:
-    """A text as written, with its quotes, and its value."""
-
-    at: int
-    source: str
-    text: str
+    value: bool | int | float | complex | str | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,9 +83,7 @@ class PipeNode:
     assigns: bool = False
 
 
-Operand = Union[
-    IdentifierNode, VariableNode, DotNode, FieldNode, NilNode, BoolNode, NumberNode, StringNode, ChainNode, PipeNode
-]
+Operand = Union[IdentifierNode, VariableNode, DotNode, FieldNode, NilNode, ConstantNode, ChainNode, PipeNode]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,20 +162,12 @@ def written(node: Located) -> str:
         return ".".join((node.name, *node.fields))
     if isinstance(node, FieldNode):
         return "".join(f".{name}" for name in node.fields)
-    return _atom(node)
+    if isinstance(node, ConstantNode):
+        return node.text
+    if isinstance(node, IdentifierNode):
+        return node.name
+    return "." if isinstance(node, DotNode) else "nil"
 
 
 def _bracketed(node: Operand) -> str:
     return f"({written(node)})" if isinstance(node, PipeNode) else written(node)
-
-
-def _atom(node: IdentifierNode | DotNode | NilNode | BoolNode | NumberNode | StringNode) -> str:
-    if isinstance(node, IdentifierNode):
-        return node.name
-    if isinstance(node, NumberNode):
-        return node.text
-    if isinstance(node, StringNode):
-        return node.source
-    if isinstance(node, BoolNode):
-        return "true" if node.value else "false"
-    return "." if isinstance(node, DotNode) else "nil"

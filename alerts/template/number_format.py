@@ -3,77 +3,25 @@
 from __future__ import annotations
 
 import math
-import re
 
-from alerts.durations import LONGEST, UNITS
-from alerts.template.quoting import character, quoted
+from alerts.go_literals import character, milliseconds, parse_float, whole
 from alerts.template.values import Moment, RenderError, Span, Typed, Value, to_moment, type_name
 
-_DECIMAL = re.compile(r"[+-]?(?:(?:[0-9](?:_?[0-9])*)(?:\.(?:[0-9](?:_?[0-9])*)?)?|\.[0-9](?:_?[0-9])*)"
-                      r"(?:[eE][+-]?[0-9](?:_?[0-9])*)?")  # fmt: skip
-_HEXADECIMAL = re.compile(
-    r"([+-]?)0[xX]_?((?:[0-9a-fA-F](?:_?[0-9a-fA-F])*)?(?:\.(?:[0-9a-fA-F](?:_?[0-9a-fA-F])*)?)?)[pP]([+-]?[0-9]+)"
-)
-_ODD = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE)
-_WHOLE = re.compile(
-    r"([+-]?)(?:0[xX]((?:_?[0-9a-fA-F])+)|0[bB]((?:_?[01])+)|0[oO]?((?:_?[0-7])+)|(0|[1-9](?:_?[0-9])*))"
-)
-_BASES = (16, 2, 8, 10)
-_LONGEST = 1000
-"""Most digits of a number that are read."""
 
-
-def parse_float(text: str) -> float:
-    """Go's strconv.ParseFloat. Raises ValueError with its words."""
-    plain = text.replace("_", "")
-    if _ODD.fullmatch(text):
-        return float(text)
-    if _DECIMAL.fullmatch(text):
-        value = float(plain)
-    elif match := _HEXADECIMAL.fullmatch(text):
-        if not any(letter not in "._" for letter in match[2]):
-            raise _wrong(text, "invalid syntax")
-        try:
-            value = float.fromhex(f"{match[1]}0x{match[2].replace('_', '')}p{match[3]}")
-        except OverflowError:
-            value = float("inf")
-    else:
-        raise _wrong(text, "invalid syntax")
-    if abs(value) == float("inf"):
-        raise _wrong(text, "value out of range")
-    return value
-
-
-def _wrong(text: str, why: str) -> ValueError:
-    return ValueError(f"strconv.ParseFloat: parsing {quoted(text)}: {why}")
-
-
-def whole(text: str) -> int | None:
-    """Return a whole number, perhaps with the prefix of a base; None if the text is not one."""
-    match = _WHOLE.fullmatch(text)
-    if match is None or len(text) > _LONGEST:
-        return None
-    digits, base = next((digits, base) for digits, base in zip(match.groups()[1:], _BASES, strict=True) if digits)
-    value = int(digits.replace("_", ""), base)
-    return -value if match[1] == "-" else value
-
-
-def constant(text: str) -> tuple[int | float | complex | None, int | None]:
-    """Return a constant's value, and its value as a whole number if it has one. Raises ValueError.
+def constant(text: str) -> int | float | complex | None:
+    """Return a constant's value. Raises ValueError.
 
     A whole number that does not fit into Go's int has the value None: using it is an error of the rendering.
     """
     if text.startswith("'"):
-        code = character(text)
-        return code, code
+        return character(text)
     if text.endswith("i"):
-        return _imaginary(text), None
+        return _imaginary(text)
     number = whole(text)
     if number is not None and -(2**63) <= number < 2**64:
         if text.startswith("+") and number >= 2**63:
             raise ValueError(f"{text} overflows a 64-bit integer; write a float")
-        value = number if number < 2**63 else None
-        return (value, value)
+        return number if number < 2**63 else None
     try:
         real = parse_float(text)
     except ValueError as error:
@@ -81,7 +29,7 @@ def constant(text: str) -> tuple[int | float | complex | None, int | None]:
         raise ValueError(f"{text} overflows a 64-bit float" if is_large else f"{text!r} is not a number") from None
     if not any(mark in text for mark in ".eEpP") or number is not None:
         raise ValueError(f"{text} overflows a 64-bit integer; write a float")
-    return real, int(real) if real == int(real) and abs(real) < 2**63 else None
+    return real
 
 
 def _imaginary(text: str) -> complex:
@@ -225,23 +173,19 @@ def _four(value: float) -> str:
 
 
 def _scaled_up(value: float, base: float, prefixes: tuple[str, ...]) -> str:
-    prefix = ""
-    for prefix in prefixes:
-        if abs(value) < base:
-            break
-        if prefix != prefixes[-1]:
-            value /= base
-    return f"{_four(value)}{prefix}"
+    place = 0
+    while abs(value) >= base and place < len(prefixes) - 1:
+        value /= base
+        place += 1
+    return f"{_four(value)}{prefixes[place]}"
 
 
 def _scaled_down(value: float) -> str:
-    prefix = ""
-    for prefix in _SMALL:
-        if abs(value) >= 1:
-            break
-        if prefix != _SMALL[-1]:
-            value *= 1000
-    return f"{_four(value)}{prefix}"
+    place = 0
+    while abs(value) < 1 and place < len(_SMALL) - 1:
+        value *= 1000
+        place += 1
+    return f"{_four(value)}{_SMALL[place]}"
 
 
 def _plain(value: float) -> bool:
@@ -278,13 +222,10 @@ def humanize_duration(given: Value) -> str:
     minutes, seconds = divmod(int(value), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
-    if days:
-        return f"{sign}{days}d {hours}h {minutes}m {seconds}s"
-    if hours:
-        return f"{sign}{hours}h {minutes}m {seconds}s"
-    if minutes:
-        return f"{sign}{minutes}m {seconds}s"
-    return f"{sign}{_four(value)}s"
+    if not (days or hours or minutes):
+        return f"{sign}{_four(value)}s"
+    shown = (f"{days}d " if days else "") + (f"{hours}h " if days or hours else "")
+    return f"{sign}{shown}{minutes}m {seconds}s"
 
 
 def humanize_percentage(given: Value) -> str:
@@ -298,6 +239,18 @@ def humanize_timestamp(given: Value) -> str:
     return str(moment(value)) if math.isfinite(value) else _four(value)
 
 
+def span_of(text: str) -> float:
+    """Return seconds of a duration. Raises RenderError."""
+    if text == "0":
+        return 0.0
+    if not text:
+        raise RenderError("empty duration string")
+    try:
+        return milliseconds(text) / 1000
+    except ValueError as error:
+        raise RenderError(str(error)) from None
+
+
 def moment(seconds: float) -> Moment:
     """Return the time at this many seconds after the epoch."""
     try:
@@ -307,32 +260,3 @@ def moment(seconds: float) -> Moment:
     except ValueError as error:
         problem = str(error)
     raise RenderError(problem)
-
-
-_ORDER = list(UNITS)
-_PART = re.compile(r"([0-9]+)([^0-9]+)")
-_LONGEST_NUMBER = 20
-
-
-def span_of(text: str) -> float:
-    """Return seconds of a duration. Raises RenderError."""
-    if text == "0":
-        return 0.0
-    if not text:
-        raise RenderError("empty duration string")
-    invalid = RenderError(f"not a valid duration string: {quoted(text)}")
-    total, at, last = 0, 0, -1
-    while at < len(text):
-        match = _PART.match(text, at)
-        if match is None or len(match[1]) > _LONGEST_NUMBER or int(match[1]) >= 2**64:
-            raise invalid
-        if match[2] not in UNITS:
-            raise RenderError(f"unknown unit {quoted(match[2])} in duration {quoted(text)}")
-        if _ORDER.index(match[2]) <= last:
-            raise invalid
-        last = _ORDER.index(match[2])
-        total += int(match[1]) * UNITS[match[2]]
-        if total > LONGEST:
-            raise RenderError("duration out of range")
-        at = match.end()
-    return total / 1000

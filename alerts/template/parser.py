@@ -6,31 +6,29 @@ from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 from agent.lib.wording import meant
+from alerts.go_literals import quoted, unquoted
 from alerts.template.lexer import SPACES, Token, place, tokens
 from alerts.template.nodes import (
     ActionNode,
     Arm,
     Body,
-    BoolNode,
     BranchNode,
     BreakNode,
     ChainNode,
     CommandNode,
+    ConstantNode,
     DotNode,
     FieldNode,
     IdentifierNode,
     NilNode,
     Node,
-    NumberNode,
     Operand,
     PipeNode,
-    StringNode,
     TemplateNode,
     TextNode,
     VariableNode,
 )
 from alerts.template.number_format import constant
-from alerts.template.quoting import quoted, unquoted
 from alerts.template.template_functions import FUNCTIONS
 from alerts.template.values import DEEPEST_NESTING, TemplateError
 
@@ -38,7 +36,7 @@ GIVEN = ("$labels", "$externalLabels", "$externalURL", "$value")
 """The variables that Prometheus declares before the text of a template begins."""
 
 _OPERANDS = frozenset(("truth", "char", "dot", "field", "word", "number", "nil", "text", "variable", "("))
-_LITERALS = (BoolNode, DotNode, NilNode, NumberNode, StringNode)
+_LITERALS = (ConstantNode, DotNode, NilNode)
 
 
 class Parsed(NamedTuple):
@@ -329,13 +327,13 @@ class _Parser:
         if token.kind == "variable":
             return self._variable(token)
         if token.kind in ("number", "char"):
-            return self._constant(token)
+            return self._number(token)
         if token.kind == "text":
-            return StringNode(token.at, token.text, self._text(token))
+            return ConstantNode(token.at, token.text, self._text(token))
         if token.kind == "field":
             return FieldNode(token.at, (token.text[1:],))
         if token.kind == "truth":
-            return BoolNode(token.at, token.text == "true")
+            return ConstantNode(token.at, token.text, token.text == "true")
         return DotNode(token.at) if token.kind == "dot" else NilNode(token.at)
 
     def _word(self, token: Token) -> IdentifierNode:
@@ -358,12 +356,11 @@ class _Parser:
         except ValueError as error:
             raise self._error(token, f"{token.text}: {error}; a raw string in backquotes has no escapes") from None
 
-    def _constant(self, token: Token) -> NumberNode:
+    def _number(self, token: Token) -> ConstantNode:
         try:
-            value, integer = constant(token.text)
+            return ConstantNode(token.at, token.text, constant(token.text))
         except ValueError as error:
             raise self._error(token, str(error)) from None
-        return NumberNode(token.at, token.text, value, integer)
 
 
 def _is_empty(body: Body) -> bool:

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from alerts.go_literals import can_backquote, octets, quoted
 from alerts.limits import LONGEST_TEXT
 from alerts.template.number_format import exact, special, spelled
-from alerts.template.quoting import can_backquote, octets, quoted
 from alerts.template.values import (
     FIELDS,
     WIDEST_VERB,
@@ -31,14 +31,8 @@ _STRINGABLE = "vsxXq"
 _ADDRESS = 0x1C0000000000
 """What is shown for an address, which is different in Prometheus each time."""
 _INTEGERS = {
-    "d": (10, ""),
-    "v": (10, ""),
-    "b": (2, "0b"),
-    "o": (8, "0"),
-    "O": (8, ""),
-    "x": (16, "0x"),
-    "X": (16, "0X"),
-}
+    "d": (10, ""), "v": (10, ""), "b": (2, "0b"), "o": (8, "0"), "O": (8, ""), "x": (16, "0x"), "X": (16, "0X"),
+}  # fmt: skip
 _STRUCT = ("Labels", "ExternalLabels", "ExternalURL", "Value")
 _LARGEST = 1_000_000
 """Go ignores a width beyond this."""
@@ -174,19 +168,10 @@ class _Format:
     def _flags(self) -> Flags:
         found = PLAIN
         while self._at < len(self._text):
-            sign = self._text[self._at]
-            if sign == "#":
-                found = found._replace(sharp=True)
-            elif sign == "0":
-                found = found._replace(zero=True)
-            elif sign == "+":
-                found = found._replace(plus=True)
-            elif sign == "-":
-                found = found._replace(minus=True)
-            elif sign == " ":
-                found = found._replace(space=True)
-            else:
+            name = _SIGNS.get(self._text[self._at])
+            if name is None:
                 break
+            found = found._replace(**{name: True})
             self._at += 1
         return found._replace(zero=False) if found.minus else found
 
@@ -234,6 +219,7 @@ class _Format:
         return value if is_integer and isinstance(value, int) else None
 
 
+_SIGNS = {"#": "sharp", "0": "zero", "+": "plus", "-": "minus", " ": "space"}
 _NONE = sys.maxsize
 _DIGITS = tuple("0123456789")
 
@@ -272,7 +258,9 @@ def _value(value: Value, verb: str, flags: Flags, depth: int) -> str:
         return _struct(value, verb, flags)
     if isinstance(value, list):
         return _list(value, verb, flags)
-    return _map(value, verb, flags, depth) if value is not None else _nil(verb)
+    if value is None:
+        return "<nil>" if verb == "v" else f"%!{verb}(<nil>)"
+    return _map(value, verb, flags, depth)
 
 
 def _pointer(value: Element, verb: str, flags: Flags) -> str:
@@ -280,10 +268,6 @@ def _pointer(value: Element, verb: str, flags: Flags) -> str:
         shown = f"{_ADDRESS:#x}"
         return f"({type_name(value)})({shown})" if flags.syntax else _padded(shown, flags)
     return _integer(_ADDRESS, verb, flags) if verb in "bodxX" else _bad(value, verb, flags)
-
-
-def _nil(verb: str) -> str:
-    return "<nil>" if verb == "v" else f"%!{verb}(<nil>)"
 
 
 def _bad(value: Value, verb: str, flags: Flags) -> str:
@@ -294,12 +278,13 @@ def _bad(value: Value, verb: str, flags: Flags) -> str:
 
 def _struct(value: Element | Root, verb: str, flags: Flags) -> str:
     names = [name for name in _STRUCT if FIELDS[name] in value._fields]
-    separator = ", " if flags.syntax else " "
     shown = [
         (f"{name}:" if flags.names or flags.syntax else "") + _value(getattr(value, FIELDS[name]), verb, flags, 1)
         for name in names
     ]
-    return f"{type_name(value).lstrip('*') if flags.syntax else ''}{{{joined(_between(shown, separator))}}}"
+    if flags.syntax:
+        return f"{type_name(value).lstrip('*')}{{{joined(shown, ', ')}}}"
+    return f"{{{joined(shown, ' ')}}}"
 
 
 def _map(value: Mapping[str, str] | Arguments, verb: str, flags: Flags, depth: int) -> str:
@@ -307,22 +292,15 @@ def _map(value: Mapping[str, str] | Arguments, verb: str, flags: Flags, depth: i
         f"{_value(key, verb, flags, depth + 1)}:{_value(value[key], verb, flags, depth + 1)}" for key in sorted(value)
     )
     if flags.syntax:
-        return f"{type_name(value)}{{{joined(_between(pairs, ', '))}}}"
-    return f"map[{joined(_between(pairs, ' '))}]"
+        return f"{type_name(value)}{{{joined(pairs, ', ')}}}"
+    return f"map[{joined(pairs, ' ')}]"
 
 
 def _list(value: list[Element], verb: str, flags: Flags) -> str:
     each = (_value(element, verb, flags, 1) for element in value)
     if flags.syntax:
-        return f"{type_name(value)}{{{joined(_between(each, ', '))}}}"
-    return f"[{joined(_between(each, ' '))}]"
-
-
-def _between(pieces: Iterator[str] | Sequence[str], separator: str) -> Iterator[str]:
-    for position, piece in enumerate(pieces):
-        if position:
-            yield separator
-        yield piece
+        return f"{type_name(value)}{{{joined(each, ', ')}}}"
+    return f"[{joined(each, ' ')}]"
 
 
 def _padded(text: str, flags: Flags, fill: str = "") -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from alerts.promql import Matcher, PromqlError, Selector, compile_query
@@ -23,18 +24,15 @@ from alerts.template.nodes import (
     ActionNode,
     Body,
     BranchNode,
-    BreakNode,
     ChainNode,
     CommandNode,
+    ConstantNode,
     FieldNode,
     IdentifierNode,
     NilNode,
-    NumberNode,
     Operand,
     PipeNode,
-    StringNode,
     TemplateNode,
-    TextNode,
     VariableNode,
 )
 from alerts.template.parser import Parsed
@@ -57,52 +55,8 @@ def shown(question: str) -> str:
     return question.replace(WORD, "...").replace(NUMBER, "...")
 
 
-def questions(source: str, parsed: Parsed) -> tuple[str, ...]:
-    """Return the queries of a template, each once, with placeholders. Raises UnknownQueryError."""
-    bodies = (parsed.body, *parsed.defined.values())
-    asked = (_question(source, at, text) for body in bodies for at, text in _of_body(body))
-    return tuple(dict.fromkeys(asked))
-
-
-def _question(source: str, at: int, text: str | None) -> str:
-    if text is None:
-        remedy = "give query a string, or a printf of one"
-        raise UnknownQueryError(f"{place(source, at)}: the text of the query is not in the template; {remedy}")
-    return text
-
-
-def _of_body(body: Body) -> Iterator[tuple[int, str | None]]:
-    """Yield the place and the text of each query; None is a text that is not in the template."""
-    for node in body:
-        if isinstance(node, ActionNode):
-            yield from _of_commands(node.pipeline.commands)
-        elif isinstance(node, BranchNode):
-            for arm in node.arms:
-                yield from _of_commands(arm.pipeline.commands)
-                yield from _of_body(arm.body)
-            yield from _of_body(node.otherwise)
-        elif isinstance(node, TemplateNode) and node.pipeline is not None:
-            yield from _of_commands(node.pipeline.commands)
-
-
-def _of_commands(commands: Sequence[CommandNode]) -> Iterator[tuple[int, str | None]]:
-    for position, command in enumerate(commands):
-        head, given = command.operands[0], command.operands[1:]
-        if isinstance(head, IdentifierNode) and head.name == "query":
-            if given:
-                yield command.at, _text(given[0])
-            elif position:
-                yield command.at, _piped(commands[:position])
-        for operand in command.operands:
-            inner = operand.of if isinstance(operand, ChainNode) else operand
-            if isinstance(inner, PipeNode):
-                yield from _of_commands(inner.commands)
-
-
 def _text(operand: Operand) -> str | None:
-    if isinstance(operand, StringNode):
-        return operand.text
-    return _piped(operand.commands) if isinstance(operand, PipeNode) else None
+    return _piped(operand.commands) if isinstance(operand, PipeNode) else _string(operand)
 
 
 def _piped(commands: Sequence[CommandNode]) -> str | None:
@@ -111,9 +65,13 @@ def _piped(commands: Sequence[CommandNode]) -> str | None:
     if len(operands) == len(commands) == 1:
         return _text(operands[0])
     if isinstance(operands[0], IdentifierNode) and operands[0].name == "printf" and len(operands) > 1:
-        form = operands[1]
-        return _formatted(form.text) if isinstance(form, StringNode) else None
+        form = _string(operands[1])
+        return None if form is None else _formatted(form)
     return None
+
+
+def _string(operand: Operand) -> str | None:
+    return operand.value if isinstance(operand, ConstantNode) and isinstance(operand.value, str) else None
 
 
 def _formatted(form: str) -> str:
@@ -137,20 +95,28 @@ _MOST = 20
 """Most mistakes of one template that are reported."""
 
 
-def mistakes(source: str, parsed: Parsed) -> tuple[str, ...]:
-    """Return what is wrong, each mistake with its place."""
-    found: list[str] = []
-    for at, problem in _TemplateReader(parsed).problems():
-        found.append(f"{place(source, at)}: {problem}")
-        if len(found) == _MOST:
-            break
-    return tuple(found)
+def read_template(source: str, parsed: Parsed) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the queries of a template, each once, with placeholders, and its mistakes, each with its place.
+
+    Raises UnknownQueryError.
+    """
+    reader = _TemplateReader(parsed)
+    mistakes = tuple(f"{place(source, at)}: {problem}" for at, problem in islice(list(reader.problems()), _MOST))
+    queries: dict[str, None] = {}
+    for at, text in reader.queries:
+        if text is None:
+            remedy = "give query a string, or a printf of one"
+            raise UnknownQueryError(f"{place(source, at)}: the text of the query is not in the template; {remedy}")
+        queries[text] = None
+    return tuple(queries), mistakes
 
 
 class _TemplateReader:
     """Reads a template once. `_is_alert` says whether `.` is still the alert."""
 
     def __init__(self, parsed: Parsed) -> None:
+        self.queries: list[tuple[int, str | None]] = []
+        """The place and the text of each query; None is a text that is not in the template."""
         self._parsed = parsed
         self._is_alert = True
         self._declared: set[str] = set()
@@ -172,8 +138,6 @@ class _TemplateReader:
                     yield node.at, f"the template {node.name!r} is not defined"
                 if node.pipeline is not None:
                     yield from self._pipeline(node.pipeline)
-            else:
-                assert isinstance(node, (TextNode, BreakNode))
 
     def _branch(self, node: BranchNode) -> Iterator[tuple[int, str]]:
         is_alert = self._is_alert
@@ -187,6 +151,10 @@ class _TemplateReader:
     def _pipeline(self, pipeline: PipeNode) -> Iterator[tuple[int, str]]:
         self._declared.update(pipeline.declares)
         for position, command in enumerate(pipeline.commands):
+            head, given = command.operands[0], command.operands[1:]
+            if isinstance(head, IdentifierNode) and head.name == "query" and (given or position):
+                text = _text(given[0]) if given else _piped(pipeline.commands[:position])
+                self.queries.append((command.at, text))
             yield from self._command(command, position > 0)
 
     def _command(self, command: CommandNode, piped: bool) -> Iterator[tuple[int, str]]:
@@ -217,7 +185,7 @@ class _TemplateReader:
             name = given.get(operand.name)
             if name is not None and operand.name not in self._declared:
                 yield from self._fields((name, *operand.fields), operand.at)
-        elif isinstance(operand, NumberNode) and operand.value is None:
+        elif isinstance(operand, ConstantNode) and operand.value is None:
             yield operand.at, f"{operand.text} overflows a 64-bit integer; write a float"
 
     def _fields(self, names: tuple[str, ...], at: int) -> Iterator[tuple[int, str]]:
@@ -235,9 +203,9 @@ class _TemplateReader:
             return
         if function.since:
             yield at, f"{name} needs Prometheus {function.since}; an older server rejects the file"
-        if name in _MATCHING and given and isinstance(given[0], StringNode):
+        if name in _MATCHING and given and (written := _string(given[0])) is not None:
             try:
-                pattern(given[0].text)
+                pattern(written)
             except RenderError as error:
                 yield at, str(error)
         if name in _COMPARISONS and any(self._is_value(each) for each in given):
@@ -246,10 +214,9 @@ class _TemplateReader:
     def _comparison(self, given: tuple[Operand, ...]) -> Iterator[tuple[int, str]]:
         """Go does not compare its float with a whole number: `gt $value 80` can only fail."""
         for each in given:
-            if isinstance(each, StringNode) or (isinstance(each, NumberNode) and isinstance(each.value, int)):
-                text = each.source if isinstance(each, StringNode) else each.text
-                remedy = f"; write {text}.0" if isinstance(each, NumberNode) else ""
-                yield each.at, f"the value is a float and cannot be compared with {text}{remedy}"
+            if isinstance(each, ConstantNode) and type(each.value) in (int, str):
+                remedy = f"; write {each.text}.0" if isinstance(each.value, int) else ""
+                yield each.at, f"the value is a float and cannot be compared with {each.text}{remedy}"
 
     def _is_value(self, operand: Operand) -> bool:
         if isinstance(operand, VariableNode):

@@ -6,25 +6,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 from urllib.parse import urlsplit
 
+from alerts.go_literals import octets, printable, quoted
 from alerts.limits import LONGEST_TEXT
 from alerts.promql.budget import Budget
 from alerts.promql.labels import LimitError
 from alerts.template.nodes import (
     ActionNode,
     Body,
-    BoolNode,
     BranchNode,
     ChainNode,
     CommandNode,
+    ConstantNode,
     DotNode,
     FieldNode,
     IdentifierNode,
     Located,
     NilNode,
-    NumberNode,
     Operand,
     PipeNode,
-    StringNode,
     TemplateNode,
     TextNode,
     VariableNode,
@@ -32,7 +31,6 @@ from alerts.template.nodes import (
 )
 from alerts.template.parser import GIVEN, Parsed
 from alerts.template.printf import show
-from alerts.template.quoting import octets, printable, quoted
 from alerts.template.template_functions import FUNCTIONS, METHODS, Called
 from alerts.template.values import (
     DEEPEST_NESTING,
@@ -70,32 +68,13 @@ class Leaving(Exception):  # noqa: N818 no error
         self.kind = kind
 
 
-class _Nothing:
-    """The absence of a value in the pipeline: nil would be one."""
+_Final = tuple[Value, ...]
+"""The value that a pipeline passes to its next command, if there is one: nil would be a value."""
 
 
-_NOTHING = _Nothing()
-
-
-class TemplateSource:
-    """A template's text and name, for the place of an error."""
-
-    __slots__ = ("name", "text")
-
-    def __init__(self, name: str, text: str) -> None:
-        self.name = name
-        self.text = text
-
-    def place(self, at: int) -> str:
-        """Line and column as Go counts them: bytes, with what Prometheus writes before the text."""
-        line = self.text.count("\n", 0, at) + 1
-        begin = self.text.rfind("\n", 0, at) + 1
-        return f"{self.name}:{line}:{len(octets(self.text[begin:at])) + (len(_PREFIX) if line == 1 else 0)}"
-
-
-def render(parsed: Parsed, source: TemplateSource, root: Root, ask: Ask, *, budget: Budget, at: float = 0.0) -> str:
+def render(parsed: Parsed, name: str, source: str, root: Root, ask: Ask, *, budget: Budget, at: float) -> str:
     """Return the text of a template at a time. Raises RenderError, and LimitError when the budget is used up."""
-    renderer = _Renderer(parsed.defined, source, root, ask, budget=budget, at=at)
+    renderer = _Renderer(parsed.defined, name, source, root, ask, budget=budget, at=at)
     try:
         return renderer.text(parsed.body)
     except RecursionError:  # Python's own limit, which comes first if the caller is already deep in the stack
@@ -103,14 +82,19 @@ def render(parsed: Parsed, source: TemplateSource, root: Root, ask: Ask, *, budg
 
 
 class _Renderer:
-    """One rendering. `_node` is the node that an error would refer to, and `_tree` the name of its template."""
+    """One rendering. `_node` is the node that an error would refer to, and `_tree` the name of its template.
+
+    `_dot` is the value of `.` now.
+    """
 
     def __init__(
-        self, defined: Mapping[str, Body], source: TemplateSource, root: Root, ask: Ask, *, budget: Budget, at: float
+        self, defined: Mapping[str, Body], name: str, source: str, root: Root, ask: Ask, *, budget: Budget, at: float
     ) -> None:
         self._defined = defined
+        self._name = name
         self._source = source
         self._root = root
+        self._dot: Value | Boxed = root
         self._ask = ask
         self._budget = budget
         self._now = at
@@ -120,7 +104,7 @@ class _Renderer:
         self._depth = 0
         self._assigned = False
         self._node: Located | None = None
-        self._tree = source.name
+        self._tree = name
         given: tuple[Value, ...] = (root.labels, root.external_labels, root.external_url, root.value)
         self._variables: list[tuple[str, Value | Boxed]] = [("$", root), *zip(GIVEN, given, strict=True)]
 
@@ -130,35 +114,39 @@ class _Renderer:
 
     def _error(self, problem: str) -> RenderError:
         assert self._node is not None, "whatever fails is at a node"
-        place = self._source.place(self._node.at)
-        name = self._source.name
-        where = f"executing {quoted(self._tree)} at <{written(self._node)}>"
-        return RenderError(printable(f"error executing template {name}: template: {place}: {where}: {problem}"))
+        # Line and column as Go counts them: bytes, with what Prometheus writes before the text.
+        at, source = self._node.at, self._source
+        line = source.count("\n", 0, at) + 1
+        column = len(octets(source[source.rfind("\n", 0, at) + 1 : at])) + (len(_PREFIX) if line == 1 else 0)
+        where = f"{self._name}:{line}:{column}: executing {quoted(self._tree)} at <{written(self._node)}>"
+        return RenderError(printable(f"error executing template {self._name}: template: {where}: {problem}"))
 
     # nodes
 
     def _run(self, body: Body, dot: Value | Boxed) -> None:
         self._deeper()
+        outside, self._dot = self._dot, dot
         for node in body:
             self._budget.spend(_NODE)
             if isinstance(node, TextNode):
                 self._write(node.text)
             elif isinstance(node, ActionNode):
-                value = self._pipeline(node.pipeline, dot)
+                value = self._pipeline(node.pipeline)
                 if not node.pipeline.declares:
                     self._node = node
                     self._write(show(value))
             elif isinstance(node, BranchNode):
                 mark = len(self._variables)
                 if node.kind == "range":
-                    self._range(node, dot)
+                    self._range(node)
                 else:
-                    self._branch(node, dot)
+                    self._branch(node)
                 del self._variables[mark:]
             elif isinstance(node, TemplateNode):
-                self._template(node, dot)
+                self._template(node)
             else:
                 raise Leaving(node.kind)
+        self._dot = outside
         self._depth -= 1
 
     def _deeper(self) -> None:
@@ -172,17 +160,17 @@ class _Renderer:
             raise RenderError(f"is longer than {LONGEST_TEXT} characters")
         self._out.append(text)
 
-    def _branch(self, node: BranchNode, dot: Value | Boxed) -> None:
+    def _branch(self, node: BranchNode) -> None:
         for arm in node.arms:
-            value = self._pipeline(arm.pipeline, dot)
+            value = self._pipeline(arm.pipeline)
             if truth(value):
-                self._run(arm.body, value if node.kind == "with" else dot)
+                self._run(arm.body, value if node.kind == "with" else self._dot)
                 return
-        self._run(node.otherwise, dot)
+        self._run(node.otherwise, self._dot)
 
-    def _range(self, node: BranchNode, dot: Value | Boxed) -> None:
+    def _range(self, node: BranchNode) -> None:
         (arm,) = node.arms
-        value = self._pipeline(arm.pipeline, dot)
+        value = self._pipeline(arm.pipeline)
         declares, assigns = arm.pipeline.declares, arm.pipeline.assigns
         mark, before, turned = len(self._variables), self._budget.held, False
         for key, item in self._pairs(value, len(declares)):
@@ -197,11 +185,11 @@ class _Renderer:
                     self._assign(name, each)
                 else:
                     self._variables[mark - len(declares) + declares.index(name)] = name, each
-            depth = self._depth
+            depth, dot = self._depth, self._dot
             try:
                 self._run(arm.body, item)
             except Leaving as leaving:
-                self._depth = depth
+                self._depth, self._dot = depth, dot
                 if leaving.kind == "break":
                     break
             finally:
@@ -209,7 +197,7 @@ class _Renderer:
             if not self._assigned:  # else a query's result may still be a variable's value
                 self._budget.held = before
         if not turned:
-            self._run(node.otherwise, dot)
+            self._run(node.otherwise, self._dot)
 
     def _pairs(self, value: Value, count: int) -> Iterable[tuple[Value, Value | Boxed]]:
         if isinstance(value, Arguments):
@@ -223,26 +211,23 @@ class _Renderer:
         if isinstance(value, int) and not isinstance(value, bool):
             if count > 1:
                 raise self._error(f"can't use {show(value)} to iterate over more than one variable")
-            turns = range(value)
             if value > self._turns:
                 raise self._too_many_turns()
-            return ((turn, self._turn(turn, value)) for turn in turns)
+            kind = value.kind if isinstance(value, Typed) else ""
+            return ((turn, Typed(turn, kind) if kind else turn) for turn in range(value))
         raise self._error(f"range can't iterate over {show(value)}")
 
     def _too_many_turns(self) -> LimitError:
         return LimitError(str(self._error(f"more than {MOST_TURNS} turns of range in one text; range over less")))
 
-    def _turn(self, turn: int, of: int) -> int:
-        return Typed(turn, of.kind) if isinstance(of, Typed) else turn
-
-    def _template(self, node: TemplateNode, dot: Value | Boxed) -> None:
+    def _template(self, node: TemplateNode) -> None:
         self._node = node
         body = self._defined.get(node.name)
-        if node.name == self._source.name:
+        if node.name == self._name:
             raise RenderError(f"the template {quoted(node.name)} calls itself endlessly")
         if body is None:
             raise self._error(f"template {quoted(node.name)} not defined")
-        value = self._pipeline(node.pipeline, dot) if node.pipeline is not None else None
+        value = self._pipeline(node.pipeline) if node.pipeline is not None else None
         outside, tree = self._variables, self._tree
         self._variables, self._tree = [("$", value)], node.name
         self._run(body, value)
@@ -250,13 +235,13 @@ class _Renderer:
 
     # pipelines
 
-    def _pipeline(self, pipeline: PipeNode, dot: Value | Boxed) -> Value:
+    def _pipeline(self, pipeline: PipeNode) -> Value:
         self._deeper()
         self._node = pipeline
-        value: Value | _Nothing = _NOTHING
+        final: _Final = ()
         for command in pipeline.commands:
-            value = unboxed(self._command(command, dot, value))
-        assert not isinstance(value, _Nothing), "a pipeline has a command"
+            final = (unboxed(self._command(command, final)),)
+        (value,) = final
         self._depth -= 1
         for name in pipeline.declares:
             if pipeline.assigns:
@@ -279,31 +264,25 @@ class _Renderer:
                 return value
         raise self._error(f"undefined variable: {name}")
 
-    def _command(self, command: CommandNode, dot: Value | Boxed, final: Value | _Nothing) -> Value | Boxed:
+    def _command(self, command: CommandNode, final: _Final) -> Value | Boxed:
         self._budget.spend(1)
         head, given = command.operands[0], command.operands[1:]
         if isinstance(head, IdentifierNode):
             self._node = head
-            return self._call(FUNCTIONS[head.name], head.name, None, command, given=given, dot=dot, final=final)
+            return self._call(head.name, None, command, given, final)
         if isinstance(head, (FieldNode, ChainNode, VariableNode)):
-            return self._chain(head, given, dot, final)
+            return self._chain(head, given, final)
         if not isinstance(head, PipeNode):
             self._node = head
-        if given or final is not _NOTHING:
+        if given or final:
             raise self._error(f"can't give argument to non-function {written(head)}")
         if isinstance(head, PipeNode):
-            return self._pipeline(head, dot)
+            return self._pipeline(head)
         if isinstance(head, NilNode):
             raise self._error("nil is not a command")
-        return self._literal(head, dot)
+        return self._dot if isinstance(head, DotNode) else self._constant(head)
 
-    def _literal(self, node: DotNode | BoolNode | NumberNode | StringNode, dot: Value | Boxed) -> Value | Boxed:
-        if isinstance(node, DotNode):
-            return dot
-        if isinstance(node, StringNode):
-            return node.text
-        if isinstance(node, BoolNode):
-            return node.value
+    def _constant(self, node: ConstantNode) -> Value:
         self._node = node
         if node.value is None:
             raise self._error(f"{node.text} overflows int")
@@ -312,11 +291,7 @@ class _Renderer:
     # fields
 
     def _chain(
-        self,
-        node: FieldNode | ChainNode | VariableNode,
-        given: tuple[Operand, ...],
-        dot: Value | Boxed,
-        final: Value | _Nothing = _NOTHING,
+        self, node: FieldNode | ChainNode | VariableNode, given: tuple[Operand, ...] = (), final: _Final = ()
     ) -> Value | Boxed:
         self._node = node
         names = node.fields
@@ -324,38 +299,30 @@ class _Renderer:
         if isinstance(node, VariableNode):
             value = self._variable(node.name)
             if not names:
-                if given or final is not _NOTHING:
+                if given or final:
                     raise self._error(f"can't give argument to non-function {written(node)}")
                 return value
         elif isinstance(node, ChainNode):
             if isinstance(node.of, NilNode):
                 raise self._error(f"indirection through explicit nil in {written(node)}")
-            value = self._argument(node.of, "", dot)
+            value = self._argument(node.of, "")
         else:
-            value = dot
+            value = self._dot
         for name in names[:-1]:
-            value = self._field(value, name, node, (), dot=dot, final=_NOTHING)
-        return self._field(value, names[-1], node, given, dot=dot, final=final)
+            value = self._field(value, name, node)
+        return self._field(value, names[-1], node, given, final)
 
     def _field(
-        self,
-        of: Value | Boxed,
-        name: str,
-        node: Located,
-        given: tuple[Operand, ...],
-        *,
-        dot: Value | Boxed,
-        final: Value | _Nothing,
+        self, of: Value | Boxed, name: str, node: Located, given: tuple[Operand, ...] = (), final: _Final = ()
     ) -> Value | Boxed:
         value = unboxed(of)
         if value is None:
             if isinstance(of, Boxed):
                 raise self._error(f"nil pointer evaluating interface {{}}.{name}")
             return None
-        method = METHODS.get(type(value), {}).get(name)
-        if method is not None:
-            return self._call(method, name, value, node, given=given, dot=dot, final=final)
-        has_arguments = bool(given) or final is not _NOTHING
+        if name in METHODS.get(type(value), {}):
+            return self._call(name, value, node, given, final)
+        has_arguments = bool(given or final)
         if isinstance(value, (Element, Root)) and FIELDS.get(name) in value._fields:
             if has_arguments:
                 raise self._error(f"{name} has arguments but cannot be invoked as function")
@@ -372,17 +339,10 @@ class _Renderer:
     # calls
 
     def _call(
-        self,
-        function: Called,
-        name: str,
-        receiver: Value,
-        node: Located,
-        *,
-        given: tuple[Operand, ...],
-        dot: Value | Boxed,
-        final: Value | _Nothing,
+        self, name: str, receiver: Value, node: Located, given: tuple[Operand, ...] = (), final: _Final = ()
     ) -> Value:
-        fixed, count = len(function.takes), len(given) + (final is not _NOTHING)
+        function = FUNCTIONS[name] if receiver is None else METHODS[type(receiver)][name]
+        fixed, count = len(function.takes), len(given) + len(final)
         if function.rest:
             if count < fixed:
                 raise self._error(f"wrong number of args for {name}: want at least {fixed} got {len(given)}")
@@ -391,16 +351,16 @@ class _Renderer:
         if name in ("and", "or") and receiver is None:
             value: Value = None
             for operand in given:
-                value = self._argument(operand, "any", dot)
+                value = self._argument(operand, "any")
                 if truth(value) == (name == "or"):
                     return value
-            return value if isinstance(final, _Nothing) else final
+            return final[0] if final else value
         types = (*function.takes, *(function.rest for _ in range(count - fixed)))
         values = []
         for each, kind in zip(given, types, strict=False):  # a comprehension would be one more nested call
-            values.append(self._argument(each, kind, dot))
-        if not isinstance(final, _Nothing):
-            values.append(self._valid(final, types[-1]))
+            values.append(self._argument(each, kind))
+        if final:
+            values.append(self._valid(final[0], types[-1]))
         if receiver is not None:
             values.insert(0, receiver)
         try:
@@ -433,31 +393,29 @@ class _Renderer:
             return self._now
         return function.call(*((self._budget.spend, *values) if function.watched else values))
 
-    def _argument(self, node: Operand, kind: str, dot: Value | Boxed) -> Value:
+    def _argument(self, node: Operand, kind: str) -> Value:
         """Return the value of an argument; `kind` is the type that the function expects, empty if there is no
         function.
         """
         self._node = node
         if isinstance(node, DotNode):
-            return self._valid(dot, kind)
+            return self._valid(self._dot, kind)
         if isinstance(node, NilNode):
             if kind in ("string", "int", "time.Duration", "time.Time"):
                 raise self._error(f"cannot assign nil to {kind}")
             return [] if kind == "template.queryResult" else None
         if isinstance(node, (FieldNode, ChainNode, VariableNode)):
-            return self._valid(self._chain(node, (), dot), kind)
+            return self._valid(self._chain(node), kind)
         if isinstance(node, PipeNode):
-            return self._valid(self._pipeline(node, dot), kind)
+            return self._valid(self._pipeline(node), kind)
         if isinstance(node, IdentifierNode):
-            return self._valid(
-                self._call(FUNCTIONS[node.name], node.name, None, node, given=(), dot=dot, final=_NOTHING), kind
-            )
+            return self._valid(self._call(node.name, None, node), kind)
         if kind == "string":
-            if not isinstance(node, StringNode):
+            if not isinstance(node.value, str):
                 raise self._error(f"expected string; found {written(node)}")
-            return node.text
+            return node.value
         if kind in ("interface {}", "any", ""):
-            return unboxed(self._literal(node, dot))
+            return self._constant(node)
         raise self._error(f"can't handle {written(node)} for arg of type {kind}")
 
     def _valid(self, given: Value | Boxed, kind: str) -> Value:

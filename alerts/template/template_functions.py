@@ -14,13 +14,13 @@ from itertools import pairwise
 from typing import NamedTuple
 from urllib.parse import quote_plus
 
+from alerts.go_literals import from_octets, octets
 from alerts.limits import LONGEST_TEXT
 from alerts.regex import Expansion, Regex, RegexError, TextTooLongError, compile_regex
 from alerts.template import number_format
 from alerts.template.comparing import equal, less
 from alerts.template.number_format import span_of
 from alerts.template.printf import show, sprint, sprintf, sprintln
-from alerts.template.quoting import from_octets, octets
 from alerts.template.values import (
     Arguments,
     Element,
@@ -133,11 +133,9 @@ def _of_a_word(letter: str) -> bool:
 
 def _upper(text: str) -> str:
     """Upper case letter by letter, as in Go: no letter becomes two."""
-    return text.upper() if text.isascii() else "".join(map(_single_upper, text))
-
-
-def _single_upper(letter: str) -> str:
-    return next((made for made in (letter.upper(), letter.title()) if len(made) == 1), letter)
+    if text.isascii():
+        return text.upper()
+    return "".join(next((made for made in (each.upper(), each.title()) if len(made) == 1), each) for each in text)
 
 
 def _lower(text: str) -> str:
@@ -262,13 +260,8 @@ _JS = {"\\": "\\\\", "'": "\\'", '"': '\\"', "<": "\\u003C", ">": "\\u003E", "&"
 
 
 def _js(*values: Value) -> str:
-    return "".join(map(_js_letter, _evaluated(values)))
-
-
-def _js_letter(letter: str) -> str:
-    if letter in _JS:
-        return _JS[letter]
-    return letter if letter.isprintable() else f"\\u{ord(letter):04X}"
+    text = _evaluated(values)
+    return "".join(_JS.get(each) or (each if each.isprintable() else f"\\u{ord(each):04X}") for each in text)
 
 
 def _html(*values: Value) -> str:
@@ -276,10 +269,6 @@ def _html(*values: Value) -> str:
 
     escaped = escape(_evaluated(values), quote=False)
     return escaped.replace('"', "&#34;").replace("'", "&#39;").replace("\0", "\ufffd")
-
-
-def _url_query(*values: Value) -> str:
-    return quote_plus(octets(_evaluated(values)))
 
 
 def _evaluated(values: Sequence[Value]) -> str:
@@ -344,7 +333,7 @@ FUNCTIONS: Mapping[str, Called] = {
     "toTime": Called(lambda value: number_format.moment(number_format.number(value)), (ANY,)),
     "toUpper": Called(_upper, (TEXT,)),
     "urlQueryEscape": Called(lambda text: quote_plus(octets(text)), (TEXT,), since="3.8"),
-    "urlquery": Called(_url_query, (), ANY),
+    "urlquery": Called(lambda *values: quote_plus(octets(_evaluated(values))), (), ANY),
     "value": Called(lambda of: _of(of).value, (SAMPLE,)),
 }
 

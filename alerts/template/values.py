@@ -127,16 +127,16 @@ def truth(value: Value) -> bool:
     return value is not None and (isinstance(value, (Element, Root, Moment)) or bool(value))
 
 
-def joined(pieces: Iterable[str]) -> str:
+def joined(pieces: Iterable[str], separator: str = "") -> str:
     """Return texts joined. Raises RenderError if the result is unreasonably long."""
     kept = []
-    left = LONGEST_TEXT
+    left = LONGEST_TEXT + len(separator)
     for piece in pieces:
-        left -= len(piece)
+        left -= len(piece) + len(separator)
         if left < 0:
             raise RenderError(f"a text is longer than {LONGEST_TEXT} characters")
         kept.append(piece)
-    return "".join(kept)
+    return separator.join(kept)
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from agent.model import Labels
 from alerts import durations
-from alerts.group_evaluator import GroupEvaluator, SampleStore, TemplateContext
+from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import EvaluationError, PromqlError, Scalar, compile_query
 from alerts.promql.labels import format_labels
 from alerts.promql.storage import Storage
+from alerts.rule_evaluator import SampleStore, TemplateContext
 from alerts.rulefile import RuleFile
 from alerts.template.number_format import shortest
 from alerts.unittests.unit_test_file import AlertCase, Document, ExpectedAlert, QueryCase, Test
@@ -155,12 +157,14 @@ class _Run:
         if isinstance(result, Scalar):
             got = [((), result.value)]
         elif isinstance(result, list):
-            got = sorted(((sample.labels, sample.value) for sample in result), key=_by_labels)
+            got = sorted(((sample.labels, sample.value) for sample in result), key=itemgetter(0))
         else:
             yield self._failed(case.line, what, ["err: rule result is not a vector or scalar"])
             return
-        expected = sorted(case.expected, key=_by_labels)
-        if not _same(expected, got):
+        expected = sorted(case.expected, key=itemgetter(0))
+        # As promtool compares: a NaN equals nothing, not even itself.
+        pairs = zip(expected, got, strict=False)
+        if len(expected) != len(got) or any(due[0] != came[0] or due[1] != came[1] for due, came in pairs):
             yield self._failed(case.line, what, of_samples(expected, got))
 
 
@@ -184,15 +188,3 @@ class Given:
                 if value is not None:
                     append(labels, position * interval / 1000, value)
         self._next = following
-
-
-def _by_labels(sample: tuple[Labels, float]) -> Labels:
-    return sample[0]
-
-
-def _same(expected: Sequence[tuple[Labels, float]], got: Sequence[tuple[Labels, float]]) -> bool:
-    """Exactly the same, as promtool compares: a NaN equals nothing, not even itself."""
-    if len(expected) != len(got):
-        return False
-    pairs = zip(expected, got, strict=True)
-    return all(left[0] == right[0] and left[1] == right[1] for left, right in pairs)

@@ -6,10 +6,11 @@ import contextlib
 import glob
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from agent.lib import textfile
 from agent.lib.wording import one_line, shown
@@ -17,18 +18,12 @@ from agent.lib.yamltree import Bounds, Node
 from alerts.packs import MOST_FILES
 from alerts.promql.labels import Labels, make_labels
 from alerts.unittests import notation
-from alerts.yamlnodes import Problem, Reader, TooManyError, line_of
+from alerts.yamlnodes import FileError, Reader, TooManyError, line_of
 
 FILE_KEYS = ("rule_files", "evaluation_interval", "group_eval_order", "tests")
 TEST_KEYS = (
-    "interval",
-    "name",
-    "input_series",
-    "alert_rule_test",
-    "promql_expr_test",
-    "external_labels",
-    "external_url",
-)
+    "interval", "name", "input_series", "alert_rule_test", "promql_expr_test", "external_labels", "external_url",
+)  # fmt: skip
 BOUNDS = Bounds(depth=16, nodes=1_000_000, characters=16 * 2**20, scalar=2**20)
 MOST_SAMPLES = 20_000_000
 """Samples of all series of a file up to the last case of their test: a typing error must not use up the memory."""
@@ -39,16 +34,13 @@ _LONGEST_NUMBER = 100
 _ODD_FLOATS = {"inf": math.inf, "nan": math.nan}
 
 Pairs = tuple[tuple[str, str], ...]
+Case = TypeVar("Case")
 
 
-class TestFileError(Exception):
-    """A unit-test file cannot be used; `problems` are all that is wrong with it."""
+class TestFileError(FileError):
+    """A unit-test file cannot be used."""
 
     __test__ = False  # pytest would take the name for a test
-
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(str(each) for each in self.problems))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -122,7 +114,7 @@ def load(path: Path, *, handed: bool = False) -> Document:
         tree = reader.compose(reader.load(path, textfile.TESTS, handed=handed), BOUNDS)
         document = _UnitTestLoader(reader, path).document(tree)
     if reader.problems or document is None:
-        raise TestFileError(sorted(reader.problems, key=lambda each: each.line or math.inf))
+        raise TestFileError(reader.in_order())
     return document
 
 
@@ -172,18 +164,8 @@ class _UnitTestLoader:
             name=name,
             interval=reader.duration(fields.get("interval"), f"{where}, interval") or evaluation_interval,
             series=self._series(fields.get("input_series"), where),
-            alerts=tuple(
-                self._alert_case(each, f"{where}, alert_rule_test {number}")
-                for number, each in enumerate(
-                    reader.items(fields.get("alert_rule_test"), f"{where}, alert_rule_test"), 1
-                )
-            ),
-            queries=tuple(
-                self._query_case(each, f"{where}, promql_expr_test {number}")
-                for number, each in enumerate(
-                    reader.items(fields.get("promql_expr_test"), f"{where}, promql_expr_test"), 1
-                )
-            ),
+            alerts=self._cases(fields, "alert_rule_test", where, self._alert_case),
+            queries=self._cases(fields, "promql_expr_test", where, self._query_case),
             external_labels=tuple((label, text) for label, (text, _) in labels.items()),
             external_url=reader.text(fields.get("external_url"), f"{where}, external_url"),
             line=line_of(node),
@@ -210,6 +192,12 @@ class _UnitTestLoader:
             except ValueError as error:
                 reader.fail(each, here, str(error))
         return tuple(found.items())
+
+    def _cases(
+        self, fields: Mapping[str, Node], key: str, where: str, read: Callable[[Node, str], Case]
+    ) -> tuple[Case, ...]:
+        nodes = enumerate(self._reader.items(fields.get(key), f"{where}, {key}"), 1)
+        return tuple(read(each, f"{where}, {key} {number}") for number, each in nodes)
 
     def _alert_case(self, node: Node, where: str) -> AlertCase:
         reader = self._reader

@@ -271,18 +271,14 @@ class Windows:
         if window.times[-1] <= to_milliseconds(since) / 1000:
             window.end(to_milliseconds(at) / 1000)
 
-    def select(
-        self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
-    ) -> Iterator[Window]:
+    def select(self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> Iterator[Window]:
         """See `alerts.promql.storage.SampleSource`."""
         found = self._index.matching(matchers, budget)
         self._catch_up(found)
         return windows_of(found, start, end, budget)
 
-    def newest(
-        self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
-    ) -> list[Newest]:
-        """See `alerts.promql.storage.newest_of`."""
+    def newest(self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> list[Newest]:
+        """See `alerts.promql.storage.SampleSource`."""
         found = self._index.matching(matchers, budget)
         self._catch_up(found)
         return newest_of(found, start, end, budget)
@@ -293,7 +289,7 @@ class Windows:
         return self._index.version
 
     def lacks(self, matchers: tuple[Matcher, ...], budget: Budget) -> bool:
-        """See `alerts.promql.plan.EvaluationContext`."""
+        """See `alerts.promql.storage.SampleSource`."""
         return not self._index.matching(matchers, budget)
 
     def shift(self, seconds: float) -> None:

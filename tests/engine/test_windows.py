@@ -19,6 +19,7 @@ from alerts.alert_state import decode_windows as decode
 from alerts.alert_state import encode_windows as encode
 from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import Sample, Storage, is_stale, make_labels
+from alerts.promql.budget import Budget
 from alerts.promql.storage import OutOfOrderError
 from alerts.rulefile import RuleFileError
 from alerts.windows import Needs, Windows
@@ -45,7 +46,7 @@ def rules_of(*queries: str) -> str:
 
 
 def names(found: Windows) -> set[str]:
-    every = found.select((), -math.inf, math.inf)
+    every = found.select((), -math.inf, math.inf, Budget())
     return {f"{dict(labels)['__name__']}/{dict(labels).get('gpu')}" for labels, _, _ in every}
 
 
@@ -87,7 +88,9 @@ def test_a_window_that_no_rule_reads_for_many_rounds_has_every_sample_of_them(no
             [frame_of([node.reading("a", "0", float(second)), node.reading("b", "0", float(second))])],
             START.wall + second,
         )
-    found = {dict(labels)["__name__"]: list(values) for labels, _, values in kept.select((), -math.inf, math.inf)}
+    found = {
+        dict(labels)["__name__"]: list(values) for labels, _, values in kept.select((), -math.inf, math.inf, Budget())
+    }
     assert found == {"a": [float(second) for second in range(50)], "b": [49.0]}
 
 
@@ -101,7 +104,7 @@ def test_a_series_that_only_its_newest_sample_is_read_of_keeps_one(node: Node) -
     kept = windows(rules_of("a", "rate(b[10s])"))
     for second in range(400):
         kept.take([frame_of([node.reading("a", "0", 1.0), node.reading("b", "0", 1.0)])], START.wall + second)
-    lengths = {dict(labels)["__name__"]: len(times) for labels, times, _ in kept.select((), 0.0, math.inf)}
+    lengths = {dict(labels)["__name__"]: len(times) for labels, times, _ in kept.select((), 0.0, math.inf, Budget())}
     assert lengths["a"] == 1
     assert 10 <= lengths["b"] < 100
 
@@ -110,10 +113,10 @@ def test_a_series_ends_the_moment_that_it_leaves_the_snapshot_and_may_come_back(
     kept = windows(rules_of("a"))
     kept.take([frame_of([node.reading("a", "0", 1.0), node.reading("a", "1", 1.0)])], START.wall)
     kept.take([frame_of([node.reading("a", "1", 2.0)])], START.wall + 1)
-    values = {dict(labels)["gpu"]: value for labels, _, value in kept.newest((), 0.0, math.inf)}
+    values = {dict(labels)["gpu"]: value for labels, _, value in kept.newest((), 0.0, math.inf, Budget())}
     assert is_stale(values["0"]) and values["1"] == 2.0
     kept.take([frame_of([node.reading("a", "0", 3.0), node.reading("a", "1", 3.0)])], START.wall + 2)
-    assert {value for _, _, value in kept.newest((), 0.0, math.inf)} == {3.0}
+    assert {value for _, _, value in kept.newest((), 0.0, math.inf, Budget())} == {3.0}
 
 
 def test_series_that_ended_are_forgotten_when_no_rule_can_look_back_at_them(node: Node) -> None:
@@ -149,7 +152,7 @@ def test_a_reload_keeps_the_history_that_is_still_read_and_drops_the_rest(node: 
         kept.take([frame_of([node.reading("a", "0", second), node.reading("b", "0", 1.0)])], START.wall + second)
     kept.rewire(Needs(ruleset(rules_of("increase(a[50s])", "c")).groups), 1.0)
     assert names(kept) == {"a/0"}
-    (window,) = kept.select((), 0.0, math.inf)
+    (window,) = kept.select((), 0.0, math.inf, Budget())
     assert len(window[1]) == 60
     kept.take([frame_of([node.reading("a", "0", 60), node.reading("c", "0", 1.0)])], START.wall + 60)
     assert names(kept) == {"a/0", "c/0"}
@@ -164,14 +167,14 @@ def test_what_rules_write_is_kept_only_where_a_rule_reads_it() -> None:
     with pytest.raises(OutOfOrderError):
         kept.append(make_labels({}, "r1"), START.wall - 1, 1.0)
     kept.mark_stale(make_labels({}, "r1"), START.wall + 1)
-    assert is_stale(kept.newest((), 0.0, math.inf)[0][2])
+    assert is_stale(kept.newest((), 0.0, math.inf, Budget())[0][2])
 
 
 def test_a_reading_given_twice_counts_once(node: Node) -> None:
     kept = windows(rules_of("rate(a[1m])"))
     twice: list[Reading] = [node.reading("a", "0", 1.0), node.reading("a", "0", 2.0)]
     kept.take([frame_of(twice)], START.wall)
-    assert [list(values) for _, _, values in kept.select((), 0.0, math.inf)] == [[1.0]]
+    assert [list(values) for _, _, values in kept.select((), 0.0, math.inf, Budget())] == [[1.0]]
 
 
 MADE = (
@@ -228,7 +231,7 @@ def test_a_query_reads_any_series_whose_name_and_labels_it_may_select() -> None:
     store = windows("""{alert: A, expr: up, labels: {t: '{{ query (printf "a_%s{b=%q}" $labels.n $labels.b) }}'}}""")
     for name in ("a_x", "b_x"):
         store.append(make_labels({"b": "1"}, name), 100.0, 1.0)
-    assert [dict(labels)["__name__"] for labels, _, _ in store.select((), 0.0, math.inf)] == ["a_x"]
+    assert [dict(labels)["__name__"] for labels, _, _ in store.select((), 0.0, math.inf, Budget())] == ["a_x"]
 
 
 def test_every_time_is_kept_as_a_whole_millisecond_however_it_comes(node: Node) -> None:
@@ -237,7 +240,7 @@ def test_every_time_is_kept_as_a_whole_millisecond_however_it_comes(node: Node) 
     written, expired, young = (make_labels({}, name) for name in "wxy")
 
     def times(name: str) -> list[float]:
-        found = {dict(labels)["__name__"]: list(times) for labels, times, _ in kept.select((), 0.0, math.inf)}
+        found = {dict(labels)["__name__"]: list(times) for labels, times, _ in kept.select((), 0.0, math.inf, Budget())}
         return found[name]
 
     kept.take([frame_of([node.reading("a", "0", 1.0)])], 1000.0004)
@@ -255,7 +258,7 @@ def test_every_time_is_kept_as_a_whole_millisecond_however_it_comes(node: Node) 
     assert (times("a"), times("y")) == ([999.876, 1000.877], [2999.876])
     fresh = windows(rules_of("rate(a[1h])", "w"))
     fresh.restore(kept.kept(), step=60.0004)
-    lengths = {dict(labels)["__name__"]: list(times) for labels, times, _ in fresh.select((), 0.0, math.inf)}
+    lengths = {dict(labels)["__name__"]: list(times) for labels, times, _ in fresh.select((), 0.0, math.inf, Budget())}
     assert lengths == {"a": [1059.876, 1060.877], "w": [2060.877]}
 
 

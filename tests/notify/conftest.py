@@ -17,8 +17,7 @@ import pytest
 
 from agent.model import Alert, Instant, Phase
 from alerts.notify.delivery import Pace
-from alerts.notify.dispatch import Counts
-from alerts.notify.receiver import Notice
+from alerts.notify.receiver import Counts, Notice
 from tests.http_client.conftest import Server
 from tests.servers import Alertmanager as RealAlertmanager
 

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from alerts.notify.dispatch import Dispatcher
-from alerts.notify.log import Journal, LogReceiver, field_name, find_journal
+from alerts.notify.log import LogReceiver, field_name, find_journal
 from alerts.notify.receiver import Notice
 from tests.notify.conftest import make_alert, make_notice
 
@@ -100,7 +100,7 @@ def test_there_is_one_line_for_each_change_and_none_for_pending(lines) -> None:
 
 def test_the_journal_gets_fields_and_the_log_no_second_line(lines, journald) -> None:
     notes = {**SUMMARY, "summary": "line one\nline two"}
-    receiver = LogReceiver(Journal(journald.path))
+    receiver = LogReceiver(journald.path)
     receiver.put([Notice(make_alert(severity="warning", gpu="0", tür="zu", annotations=notes), 0.0)], 0.0)
     assert journald.read() == [
         ("MESSAGE", "firing: GpuHot: line one\nline two"),
@@ -123,17 +123,17 @@ def test_the_journal_gets_fields_and_the_log_no_second_line(lines, journald) -> 
 
 def test_what_the_log_level_leaves_out_the_journal_does_not_get_either(caplog, journald) -> None:
     caplog.set_level(logging.ERROR)
-    LogReceiver(Journal(journald.path)).put([Notice(make_alert(severity="warning"), 0.0)], 0.0)
+    LogReceiver(journald.path).put([Notice(make_alert(severity="warning"), 0.0)], 0.0)
     with pytest.raises(BlockingIOError):
         journald.read()
 
 
 def test_a_journal_that_is_gone_full_or_overloaded_costs_nothing_but_the_fields(lines, journald, tmp_path) -> None:
-    away = LogReceiver(Journal(str(tmp_path / "nobody")))
+    away = LogReceiver(str(tmp_path / "nobody"))
     away.put([make_notice("Gone")], 0.0)
-    long = LogReceiver(Journal(journald.path))
+    long = LogReceiver(journald.path)
     long.put([make_notice("Long", annotations={"summary": "x" * 5_000_000})], 0.0)
-    full = LogReceiver(Journal(journald.path))
+    full = LogReceiver(journald.path)
     for _ in range(10_000):
         full.put([make_notice("Full")], 0.0)
         if full.counts.failed:

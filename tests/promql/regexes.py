@@ -158,7 +158,7 @@ def replaced(given: Sequence[str], pattern: str, replacement: str) -> Found:
         space, budget = LabelSpace(), Budget()
         space.begin(budget)
         plan = label_replace(space, _Given(elements), target="r", replacement=replacement, source="x", regex=regex)
-        found = plan.run(EvaluationContext(Storage(), lambda *_: [], 0, 0, budget))
+        found = plan.run(EvaluationContext(Storage(), 0, 0, budget))
     except (PromqlError, RegexError, EvaluationError):
         return None
     return _made(dict(labels) for labels, _ in found)

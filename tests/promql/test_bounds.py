@@ -170,15 +170,11 @@ class Watched(Storage):
             for second in range(60):
                 self.append(make_labels({"gpu": gpu}, name), AT - 60 + second, value + second / 60)
 
-    def select(
-        self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
-    ) -> Iterator[Window]:
+    def select(self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> Iterator[Window]:
         self.read.append(wanted_name(matchers))
         return super().select(matchers, start, end, budget)
 
-    def newest(
-        self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget | None = None
-    ) -> list[Newest]:
+    def newest(self, matchers: tuple[Matcher, ...], start: float, end: float, budget: Budget) -> list[Newest]:
         self.read.append(wanted_name(matchers))
         return super().newest(matchers, start, end, budget)
 

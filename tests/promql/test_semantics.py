@@ -18,6 +18,7 @@ from alerts.promql import (
     is_stale,
     make_labels,
 )
+from alerts.promql.budget import Budget
 from alerts.promql.storage import OutOfOrderError
 
 
@@ -105,7 +106,7 @@ def test_a_series_is_marked_once_and_only_if_it_is_there() -> None:
     storage.mark_stale(make_labels({}, "m"), 15.0)
     storage.mark_stale(make_labels({}, "m"), 30.0)
     storage.mark_stale(make_labels({}, "other"), 30.0)
-    (window,) = storage.select((Matcher("__name__", "=", "m"),), -1.0, 99.0)
+    (window,) = storage.select((Matcher("__name__", "=", "m"),), -1.0, 99.0, Budget())
     assert list(window[1]) == [0.0, 15.0]
     assert len(storage) == 1
 
@@ -167,20 +168,6 @@ def test_an_error_of_matching_names_the_group_the_side_and_the_series() -> None:
         compile_query('label_replace(m, "gpu", "", "", "")').evaluate(storage, 1.0)
 
 
-class OnlySelect:
-    """A source with nothing but windows."""
-
-    def __init__(self, storage: Storage) -> None:
-        self.select = storage.select
-
-
-def test_a_source_needs_only_windows() -> None:
-    storage = stored("m", STEADY, gpu="0")
-    for text in ("m", "timestamp(m)", "rate(m[1m])", "m offset 30s", "absent(m)"):
-        query = compile_query(text)
-        assert query.evaluate(OnlySelect(storage), 307.0) == query.evaluate(storage, 307.0)
-
-
 def test_series_that_come_and_go_do_not_fill_the_memory_of_a_query() -> None:
     query = compile_query("sum by (i) (m)")
     storage = Storage()
@@ -231,7 +218,7 @@ M = (Matcher("__name__", "=", "m"),)
 
 
 def windows(storage: Storage, start: float = -1e9, end: float = 1e12) -> list[list[float]]:
-    return [list(times) for _, times, _ in storage.select(M, start, end)]
+    return [list(times) for _, times, _ in storage.select(M, start, end, Budget())]
 
 
 def test_a_sample_must_be_newer_than_the_newest_but_may_repeat_it() -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from alerts.group_evaluator import GroupEvaluator, TemplateContext
+from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import Storage
+from alerts.rule_evaluator import TemplateContext
 from alerts.rulefile import RuleFile
 from alerts.unittests import unit_test_file
 from alerts.unittests.runner import Given

@@ -35,7 +35,7 @@ def load_files(entries: Sequence[str], config: Config) -> Ruleset:
     from agent.wiring.identity import external_labels, external_url
     from alerts import packs
     from alerts.engine import Ruleset
-    from alerts.group_evaluator import TemplateContext
+    from alerts.rule_evaluator import TemplateContext
     from alerts.rulefile import RuleFileError
 
     interval = config.rules.interval

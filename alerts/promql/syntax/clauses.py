@@ -10,13 +10,14 @@ from typing import NoReturn
 
 from alerts.promql.aggregations import Grouping
 from alerts.promql.labels import METRIC_NAME, Matcher, PromqlError
-from alerts.promql.matching import Matching
+from alerts.promql.matching import SET_OPERATORS, Matching
+from alerts.promql.operators import ARITHMETIC, COMPARISONS
 from alerts.promql.syntax.literals import duration_value, is_text, nanoseconds, number_value, quoted, unquoted
 from alerts.promql.syntax.scanner import AGGREGATIONS, FlawError, Scanner
 from alerts.promql.syntax.tree import AtModifier
 
 _SIGNS = ("+", "-")
-_ARITHMETIC = ("+", "-", "*", "/", "%", "^")
+_DURATION_OPERATORS = ("+", "-", "*", "/", "%", "^")
 _LARGEST_TIME = 2.0**63
 
 
@@ -90,7 +91,7 @@ def _signed_seconds(cursor: Cursor, signs: str, at: int, context: str, expected:
 
 
 def _refuse_arithmetic(cursor: Cursor, at: int) -> None:
-    if cursor.kind in _ARITHMETIC:
+    if cursor.kind in _DURATION_OPERATORS:
         raise _arithmetic(at)
 
 
@@ -105,26 +106,7 @@ def _checked(seconds: float, at: int) -> int:
         raise FlawError(at, str(error)) from None
 
 
-_OPERATORS = (
-    "+",
-    "-",
-    "*",
-    "/",
-    "%",
-    "^",
-    "==",
-    "!=",
-    "<",
-    ">",
-    "<=",
-    ">=",
-    "=~",
-    "!~",
-    "and",
-    "or",
-    "unless",
-    "atan2",
-)
+_OPERATORS = (*COMPARISONS, *ARITHMETIC, *SET_OPERATORS, "=~", "!~")
 _KEYWORDS = ("bool", "by", "without", "on", "ignoring", "group_left", "group_right", "offset")
 _SHOWN = 10
 

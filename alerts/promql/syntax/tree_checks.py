@@ -82,15 +82,9 @@ SIGNATURES: dict[str, Signature] = {
 }
 
 EXPERIMENTAL_FUNCTIONS = (
-    "double_exponential_smoothing",
-    "info",
-    "mad_over_time",
-    "sort_by_label",
-    "sort_by_label_desc",
-    "ts_of_last_over_time",
-    "ts_of_max_over_time",
-    "ts_of_min_over_time",
-)
+    "double_exponential_smoothing", "info", "mad_over_time", "sort_by_label", "sort_by_label_desc",
+    "ts_of_last_over_time", "ts_of_max_over_time", "ts_of_min_over_time",
+)  # fmt: skip
 EXPERIMENTAL_AGGREGATIONS = ("limitk", "limit_ratio")
 WITH_PARAMETER = ("topk", "bottomk", "quantile", "count_values")
 
@@ -99,9 +93,7 @@ _NUMERIC = (ValueType.SCALAR, ValueType.VECTOR)
 
 
 def check_selector(node: VectorSelector) -> FlawError | None:
-    """Return a selector names a metric once, or has a matcher that rejects the empty text: it never selects
-    everything.
-    """
+    """Check that a selector names a metric once, or has a matcher that rejects the empty text and so not everything."""
     if not node.name:
         if any(not matcher.matches("") for matcher in node.matchers):
             return None
@@ -114,7 +106,7 @@ def check_selector(node: VectorSelector) -> FlawError | None:
 
 
 def check_subquery(node: Subquery) -> FlawError | None:
-    """Return a subquery evaluates an instant vector."""
+    """Check that a subquery evaluates an instant vector."""
     found = node.inner.value_type
     if found is ValueType.VECTOR:
         return None
@@ -166,22 +158,16 @@ def check_aggregate(node: AggregateExpr) -> FlawError | None:
 
 def check_call(node: FunctionCall) -> FlawError | None:
     """Check that a call has the function's number of arguments, of the right types."""
-    signature = SIGNATURES[node.name]
-    flaw = _wrong_count(node, signature)
-    context = f'call to function "{node.name}"'
-    for position, argument in enumerate(node.arguments):
-        if flaw is not None:
-            break
-        required = signature.takes[min(position, len(signature.takes) - 1)]
-        flaw = _wrong_type(argument, required, context)
-    return flaw
-
-
-def _wrong_count(node: FunctionCall, signature: Signature) -> FlawError | None:
-    count, least, most = len(node.arguments), signature.least, signature.most
+    takes, _, least, most = SIGNATURES[node.name]
+    count = len(node.arguments)
     if count < least or (most is not None and count > most):
         bound = f"{least}" if least == most else f"at least {least}" if count < least else f"at most {most}"
         return FlawError(node.at, f'expected {bound} argument(s) in call to "{node.name}", got {count}')
+    for position, argument in enumerate(node.arguments):
+        required = takes[min(position, len(takes) - 1)]
+        flaw = _wrong_type(argument, required, f'call to function "{node.name}"')
+        if flaw is not None:
+            return flaw
     return None
 
 

@@ -13,9 +13,9 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from alerts.go_literals import from_octets, printable
 from alerts.promql import EvaluationError, PromqlError, Sample, Scalar, Storage, compile_query, make_labels
 from alerts.template import Element, RenderError, Root, TemplateError, compile_template
-from alerts.template.quoting import from_octets, printable
 from tests.grammar import Grammar
 from tests.lab.parity.oracles import Recent, told
 from tests.servers import prometheus

@@ -1,12 +1,16 @@
-"""Strings in Go's quotes: written by `%q` and in errors, and read in templates.
+"""Strings, numbers and durations as Go reads and writes them: in queries, in templates, and in errors.
 
 A Go string is bytes. Those that are not UTF-8 are kept as Python keeps them in file names: as surrogate escapes.
+Whatever is invalid is a ValueError with the words of Go or Prometheus.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
+
+from alerts.durations import LONGEST, UNITS
 
 _SHORT = {"\a": "a", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", "\v": "v", "\\": "\\"}
 _ESCAPES = {letter: character for character, letter in _SHORT.items()}
@@ -59,6 +63,14 @@ def _written(letter: str, quote: str, ascii_only: bool) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+def is_of_name(letter: str) -> bool:
+    """Return whether a character can be in a name: a letter, a digit or an underscore."""
+    if letter.isascii():
+        return letter.isalnum() or letter == "_"
+    category = unicodedata.category(letter)
+    return category.startswith("L") or category == "Nd"
+
+
 def can_backquote(text: str) -> bool:
     """Return whether a text can be written in backquotes."""
     return all((letter >= " " or letter == "\t") and letter not in "`\x7f\ufeff" and ord(letter) not in BYTES
@@ -66,10 +78,11 @@ def can_backquote(text: str) -> bool:
 
 
 def unquoted(source: str) -> str:
-    """Return the value of a text in double quotes or backquotes. Raises ValueError with Go's words."""
+    """Return the value of a text in quotes or backquotes. Raises ValueError."""
     if source[0] == "`":
         return source[1:-1].replace("\r", "")
-    return _joined(_pieces(source[1:-1], '"'))
+    pieces = _pieces(source[1:-1], source[0])  # among them bytes that may be parts of one character
+    return from_octets(b"".join(bytes((piece,)) if isinstance(piece, int) else octets(piece) for piece in pieces))
 
 
 def character(source: str) -> int:
@@ -79,12 +92,6 @@ def character(source: str) -> int:
         raise ValueError(f"malformed character constant: {source}")
     (piece,) = pieces
     return piece if isinstance(piece, int) else ord(piece)
-
-
-def _joined(pieces: Iterator[str | int]) -> str:
-    """Join characters, and bytes that may be parts of one."""
-    raw = b"".join(bytes((piece,)) if isinstance(piece, int) else octets(piece) for piece in pieces)
-    return from_octets(raw)
 
 
 def _pieces(inner: str, quote: str) -> Iterator[str | int]:
@@ -117,3 +124,77 @@ def _escaped(match: re.Match[str]) -> str | int:
     if code > _LAST or code in _NO_CHARACTERS:
         raise ValueError("invalid syntax: escape sequence is an invalid Unicode code point")
     return chr(code)
+
+
+_DECIMAL = re.compile(r"[+-]?(?:(?:[0-9](?:_?[0-9])*)(?:\.(?:[0-9](?:_?[0-9])*)?)?|\.[0-9](?:_?[0-9])*)"
+                      r"(?:[eE][+-]?[0-9](?:_?[0-9])*)?")  # fmt: skip
+_HEXADECIMAL = re.compile(
+    r"([+-]?)0[xX]_?((?:[0-9a-fA-F](?:_?[0-9a-fA-F])*)?(?:\.(?:[0-9a-fA-F](?:_?[0-9a-fA-F])*)?)?)[pP]([+-]?[0-9]+)"
+)
+_ODD = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE)
+_WHOLE = re.compile(
+    r"([+-]?)(?:0[xX]((?:_?[0-9a-fA-F])+)|0[bB]((?:_?[01])+)|0[oO]?((?:_?[0-7])+)|(0|[1-9](?:_?[0-9])*))"
+)
+_BASES = (16, 2, 8, 10)
+_MOST_DIGITS = 1000
+"""Most digits of a whole number that are read."""
+
+
+def parse_float(text: str) -> float:
+    """Go's strconv.ParseFloat. Raises ValueError."""
+    plain = text.replace("_", "")
+    if _ODD.fullmatch(text):
+        return float(text)
+    if _DECIMAL.fullmatch(text):
+        value = float(plain)
+    elif match := _HEXADECIMAL.fullmatch(text):
+        if not any(letter not in "._" for letter in match[2]):
+            raise _wrong(text, "invalid syntax")
+        try:
+            value = float.fromhex(f"{match[1]}0x{match[2].replace('_', '')}p{match[3]}")
+        except OverflowError:
+            value = float("inf")
+    else:
+        raise _wrong(text, "invalid syntax")
+    if abs(value) == float("inf"):
+        raise _wrong(text, "value out of range")
+    return value
+
+
+def _wrong(text: str, why: str) -> ValueError:
+    return ValueError(f"strconv.ParseFloat: parsing {quoted(text)}: {why}")
+
+
+def whole(text: str) -> int | None:
+    """Return a whole number, perhaps with the prefix of a base (0 is that of octal ones); None of another text."""
+    match = _WHOLE.fullmatch(text)
+    if match is None or len(text) > _MOST_DIGITS:
+        return None
+    digits, base = next((digits, base) for digits, base in zip(match.groups()[1:], _BASES, strict=True) if digits)
+    value = int(digits.replace("_", ""), base)
+    return -value if match[1] == "-" else value
+
+
+_ORDER = list(UNITS)
+_PART = re.compile(r"([0-9]+)([^0-9]+)")
+
+
+def milliseconds(text: str) -> int:
+    """Return the milliseconds of a duration such as `1h30m`: whole numbers with units, the largest first."""
+    invalid = ValueError(f"not a valid duration string: {quoted(text)}")
+    total, at, last = 0, 0, -1
+    while at < len(text):
+        match = _PART.match(text, at)
+        count = match[1].lstrip("0") if match else ""
+        if match is None or len(count) > 20 or int(count or 0) >= 2**64:
+            raise invalid
+        if match[2] not in UNITS:
+            raise ValueError(f"unknown unit {quoted(match[2])} in duration {quoted(text)}")
+        if _ORDER.index(match[2]) <= last:
+            raise invalid
+        last = _ORDER.index(match[2])
+        total += int(count or 0) * UNITS[match[2]]
+        if total > LONGEST:
+            raise ValueError("duration out of range")
+        at = match.end()
+    return total
