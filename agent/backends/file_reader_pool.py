@@ -15,7 +15,7 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
@@ -40,6 +40,7 @@ TOLD = 64
 """Most paths remembered as already logged."""
 
 R = TypeVar("R")
+E = TypeVar("E", bound=Exception)
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -53,6 +54,23 @@ class ReadItem(Protocol[R_co]):
 
         The item turns errors into answers; an exception that it raises is a defect, and is logged.
         """
+
+
+class CaughtRead(Generic[R, E]):
+    """Reads a path with a function; an error of the expected type is an answer."""
+
+    __slots__ = ("_call", "_expected", "path")
+
+    def __init__(self, path: str, call: Callable[[str], R], expected: type[E]) -> None:
+        self.path = path
+        self._call = call
+        self._expected = expected
+
+    def read(self) -> R | E:
+        try:
+            return self._call(self.path)
+        except self._expected as error:
+            return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +187,11 @@ class FileReaderPool:
         if self._told:
             self._tell_cured(legs, answers)
         return answers
+
+    def read(self, item: ReadItem[R], mono: float, device: str = "") -> R | UnansweredRead:
+        """Return the answer of one item, of a device or of one that is known by the item's path."""
+        ((answer,),) = self.round([DeviceReads(device or item.path, [item])], mono)
+        return answer
 
     def holds(self, leg: str, path: str) -> bool:
         """Return whether a reader hangs in this item: then nothing else may touch what belongs to it."""

@@ -16,7 +16,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, UnansweredRead
 from agent.backends.protocol import BackendSample
 from agent.backends.registration import BackendContext
 from agent.backends.sysfs import list_names, printable, text
@@ -66,20 +66,6 @@ class PciPathFile:
         return PciPath(parts[start:], _numa(f"{self.path}/numa_node"))
 
 
-class AdapterListing:
-    """The names of the adapters, for a relay."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def read(self) -> list[str]:
-        """Return the names in order; none without InfiniBand, which its own backend reports."""
-        try:
-            return list_names(self.path)
-        except OSError:
-            return []
-
-
 class TopologyBackend:
     """Which HCA is nearest to each GPU that `gpus` gives: a fact of the board, read in the cold lane."""
 
@@ -102,9 +88,9 @@ class TopologyBackend:
         """
         gpus = [each for each in self._gpus() if each.slot]
         root = f"{self._sysfs}/class/infiniband"
-        ((listed,),) = self._relay.round([DeviceReads(root, [AdapterListing(root)])], now.mono)
-        if isinstance(listed, list):
-            self._adapters = listed[:HCAS]
+        listed = self._relay.read(CaughtRead(root, list_names, OSError), now.mono)
+        if not isinstance(listed, UnansweredRead):  # a node without InfiniBand, which its own backend reports, has none
+            self._adapters = listed[:HCAS] if isinstance(listed, list) else []
         adapters = {name: f"{root}/{name}/device" for name in self._adapters}
         slots = {each.gpu: f"{self._sysfs}/bus/pci/devices/{each.slot}" for each in gpus}
         silent = self._look((*adapters.values(), *slots.values()), now.mono)

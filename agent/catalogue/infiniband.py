@@ -242,6 +242,7 @@ NEAREST_HCA = Metric(
 FILES = (STATE_ID, PHYSICAL_STATE_ID, RATE, LIFESPAN, *TRAFFIC, *TROUBLE, *LEGACY, *TRANSPORT, *ROCE)
 """The rows that are read from one file of a port."""
 
+PORTS = (PORT_UP, LINK_DOWN_EVENTS, INFO, STATE_ID, PHYSICAL_STATE_ID, RATE, LIFESPAN, NEAREST_HCA)
 ROWS: tuple[Metric, ...] = (PORT_UP, LINK_DOWN_EVENTS, INFO, *FILES, NEAREST_HCA)
 
 _LEVEL = re.compile(r"active_|watermark_|db_fifo_register$")

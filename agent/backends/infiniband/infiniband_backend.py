@@ -19,8 +19,8 @@ from agent.backends.infiniband.sysfs_attribute import (
     LinkStateTracker,
     Pread,
     SysfsAttribute,
-    SysfsTextFile,
     reason_of,
+    text_file,
     why,
 )
 from agent.backends.protocol import AbsentError, BackendSample
@@ -167,7 +167,7 @@ def describe(
     for device, group in devices.items():
         paths = [f"{root}/{device}/{file}" for _, file in DEVICE_FACTS]
         paths += [f"{port.directory}/{PORT_FACT[1]}" for port in group]
-        legs.append(DeviceReads(device, [SysfsTextFile(path, pread) for path in paths]))
+        legs.append(DeviceReads(device, [text_file(path, pread) for path in paths]))
     described: list[Reading | Gap] = []
     for leg, group, answers in zip(legs, devices.values(), relay.round(legs, mono), strict=True):
         paths = [item.path for item in leg.items]

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable
 
+from agent.backends.file_reader_pool import CaughtRead
 from agent.backends.sysfs import FLAGS, PAGE
 from agent.catalogue.infiniband import ACTIVE, LINK_DOWN_EVENTS, PHYSICAL_STATE_ID, PORT_UP, RATE, STATE_ID
 from agent.model import Gap, IbPort, Metric, Reading, Reason, Series
@@ -218,22 +219,14 @@ class SysfsAttribute:
         return reason_of(error)
 
 
-class SysfsTextFile:
-    """A file that is read too seldom to stay open."""
+def text_file(path: str, pread: Pread) -> CaughtRead[str, OSError]:
+    """Return a read of a file's text, without the white space around it: it is read too seldom to stay open."""
 
-    __slots__ = ("_pread", "path")
-
-    def __init__(self, path: str, pread: Pread) -> None:
-        self.path = path
-        self._pread = pread
-
-    def read(self) -> str | OSError:
-        """Return its text without the white space around it."""
+    def read(path: str) -> str:
+        fd = os.open(path, FLAGS)
         try:
-            fd = os.open(self.path, FLAGS)
-            try:
-                return self._pread(fd, PAGE, 0).decode("utf-8", "replace").strip("\0 \t\r\n")
-            finally:
-                os.close(fd)
-        except OSError as error:
-            return error
+            return pread(fd, PAGE, 0).decode("utf-8", "replace").strip("\0 \t\r\n")
+        finally:
+            os.close(fd)
+
+    return CaughtRead(path, read, OSError)

@@ -97,7 +97,7 @@ class AdapterTemperatures:
         Raises AbsentError if no adapter has a sensor, and DeviceError if that cannot be known.
         """
         if mono >= self._due:
-            ((found,),) = self._relay.round([DeviceReads("list of sensors", [self._search])], mono)
+            found = self._relay.read(self._search, mono)
             if isinstance(found, UnansweredRead):
                 raise DeviceError(found.reason, f"{self._search.path}: {found.detail}")
             self._sensors, self._due = found, mono + SEARCH_SECONDS

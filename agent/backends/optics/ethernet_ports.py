@@ -6,7 +6,7 @@ import os
 import re
 from contextlib import suppress
 
-from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, UnansweredRead
 from agent.backends.optics.ethtool_requests import (
     LONGEST_NAME,
     QUESTIONS,
@@ -29,32 +29,6 @@ _REPRESENTOR = re.compile(r"(c\d+)?pf\d+(vf|sf)\d+$")
 """The name of a switch's port to a function of its card (Documentation/networking/switchdev.rst)."""
 
 
-class PortDirectory:
-    """The list of ports, as an item of a relay: what a driver is asked for its port's name may hang."""
-
-    def __init__(self, sysfs: str) -> None:
-        self._sysfs = sysfs
-        self.path = f"{sysfs}/class/net"
-
-    def read(self) -> list[str] | OSError:
-        """Return the names of all Ethernet ports of hardware, in order."""
-        try:
-            found = list_names(self.path)
-        except OSError as error:
-            return error
-        return [name for name in found if self._is_port(name)]
-
-    def _is_port(self, name: str) -> bool:
-        if len(os.fsencode(name)) > LONGEST_NAME or not is_physical_interface(self._sysfs, name):
-            return False
-        return self._fact(name, "type") == _ETHERNET and not _REPRESENTOR.match(self._fact(name, "phys_port_name"))
-
-    def _fact(self, name: str, file: str) -> str:
-        with suppress(OSError):  # EOPNOTSUPP, or the interface is gone by now
-            return text(f"{self.path}/{name}/{file}")
-        return ""
-
-
 class PortList:
     """The ports of `sysfs`/class/net, and the number of ethtool's family, for statistics and modules.
 
@@ -62,7 +36,8 @@ class PortList:
     """
 
     def __init__(self, sysfs: str, relay: FileReaderPool, connect: Connect) -> None:
-        self._folder = PortDirectory(sysfs)
+        self._sysfs = sysfs
+        self._folder = CaughtRead(f"{sysfs}/class/net", self._ports_in, OSError)
         self._relay = relay
         self._connect = connect
         self._family: int | None = None
@@ -78,7 +53,7 @@ class PortList:
 
         Raises AbsentError without ports, and DeviceError.
         """
-        ((answer,),) = self._relay.round([DeviceReads("list of ports", [self._folder])], mono)
+        answer = self._relay.read(self._folder, mono)
         if isinstance(answer, list):
             self._ports = answer
         elif isinstance(answer, FileNotFoundError):
@@ -92,18 +67,32 @@ class PortList:
             raise AbsentError(f"{self._folder.path} has no Ethernet port of hardware")
         return self._ports[:PORTS]
 
+    def _ports_in(self, folder: str) -> list[str]:
+        """Return the names of all Ethernet ports of hardware, in order. What a driver is asked for one may hang."""
+        return [name for name in list_names(folder) if self._is_port(folder, name)]
+
+    def _is_port(self, folder: str, name: str) -> bool:
+        if len(os.fsencode(name)) > LONGEST_NAME or not is_physical_interface(self._sysfs, name):
+            return False
+        port = f"{folder}/{name}"
+        return _fact(f"{port}/type") == _ETHERNET and not _REPRESENTOR.match(_fact(f"{port}/phys_port_name"))
+
     def find_family(self, mono: float) -> int:
         """Return the number. Raises AbsentError without the kernel's interface, and DeviceError."""
         if self._family is None:
-            ((answer,),) = self._relay.round(
-                [DeviceReads("number of the family", [FamilyRequest(self._connect)])], mono
-            )
+            answer = self._relay.read(FamilyRequest(self._connect), mono)
             if answer is None:
                 raise AbsentError("the kernel has no ethtool netlink (CONFIG_ETHTOOL_NETLINK, from Linux 5.6 on)")
             if not isinstance(answer, int):
                 raise DeviceError(answer.reason, f"{FamilyRequest.path}: {answer.detail}")
             self._family = answer
         return self._family
+
+
+def _fact(path: str) -> str:
+    with suppress(OSError):  # EOPNOTSUPP, or the interface is gone by now
+        return text(path)
+    return ""
 
 
 LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("optics"))
