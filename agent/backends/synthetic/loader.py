@@ -224,7 +224,7 @@ class ScenarioReader:
             name,
             self.window(keys, path),
             self._gpus_of(name, keys, path, machine),
-            self._port(keys, path, machine) if "port" in keys else "",
+            str(self.value(keys, "port", path, Parameter(choice(machine.ports), None))) if "port" in keys else "",
             self._link(keys, path, machine) if "link" in keys else 0,
             {key: value for key, value in values.items() if isinstance(value, float)},
             {key: value for key, value in values.items() if isinstance(value, str)},
@@ -250,9 +250,6 @@ class ScenarioReader:
             if window.duration is not None and window.duration >= window.repeat:
                 self.fail(f"{path}.duration", "must be shorter than `repeat`")
         return window
-
-    def _port(self, keys: Mapping[str, object], path: str, machine: MachineType) -> str:
-        return str(self.value(keys, "port", path, Parameter(choice(machine.ports), None)))
 
     def _part(self, key: str, keys: Mapping[str, object], path: str, machine: MachineType) -> str:
         """Return the name of a part that only some machines have."""

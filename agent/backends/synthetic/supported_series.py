@@ -63,17 +63,10 @@ def measured(row: Metric) -> bool:
     return row.lane is not Lane.EVENT and not all(isinstance(each, Derived) for each in row.origin)
 
 
-def gpu_offers(machine: MachineType) -> Iterator[Offer]:
-    """Yield what a GPU of this machine shows, except the series of each link: see `link_offers`."""
+def device_offers(machine: MachineType, entity: type) -> Iterator[Offer]:
+    """Yield what a GPU of this machine, or each of its NVLinks, shows."""
     for row in ROWS:
-        if row.entity is Gpu and measured(row) and row.name not in ELSEWHERE and not unoffered(row, machine):
-            yield from _expand(row, machine)
-
-
-def link_offers(machine: MachineType) -> Iterator[Offer]:
-    """Yield what each NVLink shows."""
-    for row in ROWS:
-        if row.entity is NvLink and measured(row) and not unoffered(row, machine):
+        if row.entity is entity and measured(row) and row.name not in ELSEWHERE and not unoffered(row, machine):
             yield from _expand(row, machine)
 
 

@@ -155,9 +155,7 @@ class SyntheticErrorCounters:
         self._down, self._pcie = of("nvlink-down"), of("pcie")
         self._corrected = ErrorTally(ecc, "corrected_rate", "corrected")
         self._uncorrected = ErrorTally(ecc, "uncorrected_rate", "uncorrected")
-        self._remapped = {
-            cause: ErrorTally(self._remaps, "", cause) for cause in ("correctable", "uncorrectable")
-        }  # fmt: skip
+        self._remapped = {cause: ErrorTally(self._remaps, "", cause) for cause in ("correctable", "uncorrectable")}
         self._replays = ErrorTally(self._pcie, "replay_rate", "replays")
         self._life = float(hash64(scenario.seed, gpu, 41) % 7)  # corrected errors of the years before
         self._links: dict[tuple[int, str], ErrorTally] = {}
@@ -310,7 +308,7 @@ def _first_after(window: Window, t: float) -> float:
     times = window.started(t)
     if times == 0:
         return window.at
-    latest = window.at + (times - 1) * (window.repeat or 0.0)
+    latest = window.onset(times)
     if latest >= t:
         return latest
     return inf if window.repeat is None else latest + window.repeat
