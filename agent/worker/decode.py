@@ -16,7 +16,7 @@ from typing import Any
 
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample
 from agent.catalogue import BY_NAME, ROWS, equipment, optics
-from agent.catalogue.bindings import Call, Derived, DeviceValue, Field, Gpm
+from agent.catalogue.bindings import Call, DeviceValue, Field, Gpm, is_measured
 from agent.model import (
     EMPTY_LAYOUT,
     Entity,
@@ -30,6 +30,7 @@ from agent.model import (
     Metric,
     Node,
     NvLink,
+    Reason,
     Series,
     Xid,
 )
@@ -53,9 +54,11 @@ def rows_of(source: str) -> Mapping[str, Metric]:
 
     `source` is a family of devices; a `synthetic` node has its ports, power, water and jobs.
     """
+    of_gpus = (row for row in ROWS if row.entity in (Gpu, NvLink))
     if source == "synthetic":
-        return {row.name: row for row in ROWS if _synthetic(row)}
-    return {row.name: row for row in ROWS if _bound(row, source)}
+        others = (row for row in ROWS if row.name in _OF_SYNTHETIC or row.entity is IbPort)
+        return {row.name: row for row in (*others, *filter(is_measured, of_gpus))}
+    return {row.name: row for row in of_gpus if any(_family(each) == source for each in row.origin)}
 
 
 def missable(source: str) -> Mapping[str, Metric]:
@@ -65,25 +68,11 @@ def missable(source: str) -> Mapping[str, Metric]:
     return {**rows_of(source), **{name: BY_NAME[name] for name in (JOBS, JOB_SM)}}
 
 
-def _synthetic(row: Metric) -> bool:
-    return row.name in _OF_SYNTHETIC or row.entity is IbPort or _measured(row)
-
-
-def _bound(row: Metric, source: str) -> bool:
-    return row.entity in (Gpu, NvLink) and any(_family(each) == source for each in row.origin)
-
-
 def _family(binding: object) -> str | None:
     """Return the family of devices that reads a binding; None if none does."""
     if isinstance(binding, DeviceValue):
         return binding.family
     return "nvml" if isinstance(binding, Field | Call | Gpm) else None
-
-
-def _measured(row: Metric) -> bool:
-    if row.entity not in (Gpu, NvLink) or row.lane is Lane.EVENT:
-        return False
-    return not all(isinstance(each, Derived) for each in row.origin)
 
 
 class Entities:
@@ -256,7 +245,7 @@ class Decoder:
         return Gap(
             self._missable[name],
             self._entities.of(channel, parts),
-            message_checks.reason(reason),
+            Reason(reason),
             message_checks.text(detail, worker_messages.TEXT),
         )
 
@@ -278,7 +267,7 @@ class Decoder:
             self._channels[place[0]][0],
             place[1],
             message_checks.moment(mono),
-            message_checks.reason(reason),
+            Reason(reason),
             message_checks.text(detail, worker_messages.TEXT),
         )
         self._advance(place, error.mono)

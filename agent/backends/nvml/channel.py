@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent.backends.nvml.calls import fabric_codes
+from agent.backends.nvml.calls import one_hot
 from agent.backends.nvml.driver import (
     NOT_FOUND,
     PERMANENT_CODES,
@@ -70,7 +70,7 @@ class FabricReader:
     def __init__(self, device: GpuHandle, gpu: Gpu) -> None:
         self._device = device
         self._gpu = gpu
-        self._codes = fabric_codes(_FABRIC_STATE, gpu)
+        self._codes = one_hot(_FABRIC_STATE, gpu, FABRIC_STATES)
         self._health = FabricHealth(gpu)
         self._absent: tuple[Gap, ...] = ()
         self._info: dict[tuple[str, int], Reading] = {}

@@ -21,6 +21,7 @@ from typing import Any
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray
 from agent.backends.nvml.driver import Driver, DriverError
+from agent.backends.nvml.gpu_enumeration import slot_of
 
 FORMAT = 1
 
@@ -76,11 +77,6 @@ _KINDS = {
 }
 
 
-def slot_like(bus_id: str) -> str:
-    """`00000000:1B:00.0` as Linux writes it."""
-    return bus_id[4:].lower()
-
-
 class Pseudonyms:
     """Replaces what identifies a machine: UUIDs, serials, board parts, cluster ids, host names, bus ids if asked.
 
@@ -130,7 +126,7 @@ class Pseudonyms:
         if slot:
             domain, _, rest = slot.partition(":")
             pseudonym = self._stand_in("bus", f"{int(domain, 16):08X}:{rest.upper()}")
-            self._known[slot] = slot_like(pseudonym)
+            self._known[slot] = slot_of(pseudonym)
 
     def scrub(self, text: str) -> str:
         """Free text with every known original replaced; the longest first, because one may contain another."""

@@ -28,10 +28,11 @@ from typing import TYPE_CHECKING, Protocol
 from agent.backends.file_reader_pool import FileReaderPool
 from agent.backends.polled_source import CachedRead, PollableSource, PolledSource, Spawn, spawn_thread
 from agent.backends.power.hwmon import HwmonPower
-from agent.backends.power.ipmi import IpmiPower, IpmiTransport, open_transport
+from agent.backends.power.ipmi import IpmiPower, open_transport
 from agent.backends.power.rapl import RaplEnergy
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.registration import BackendContext
+from agent.broker.questions import IpmiDevice
 from agent.catalogue import metric
 from agent.catalogue.node import NODE_POWER
 from agent.config.schema import BackendsConfig
@@ -117,7 +118,7 @@ class PowerBackend:
         order: Sequence[str],
         sysfs: str = "/sys",
         redfish: PowerSource | None = None,
-        ipmi: Callable[[], IpmiTransport] = open_transport,
+        ipmi: Callable[[], IpmiDevice] = open_transport,
         spawn: Spawn = spawn_thread,
     ) -> None:
         """`order` names sources; those that do not exist are skipped. `spawn` runs what may take long."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.broker.asking import REMEDY, BrokerClient, BrokerError, explained
 from agent.broker.ipmi_opening import DEVICES, device, open_device
-from agent.broker.questions import DCMI, TIMEOUT_SECONDS
+from agent.broker.questions import DCMI, TIMEOUT_SECONDS, IpmiDevice
 from agent.model import Reason
 
 MEASURING = 0x40  # bit 6 of the power reading state
@@ -56,21 +56,11 @@ def parse_power_reading(response: bytes) -> PowerReading:
     return PowerReading(current, minimum, maximum, average, period, bool(response[18] & MEASURING))
 
 
-class IpmiTransport(Protocol):
-    """A way to ask the controller of this node for its power reading."""
-
-    def power_reading(self) -> bytes:
-        """Return the response, completion code first. Raises OSError, TimeoutError among them."""
-
-    def close(self) -> None:
-        """Release the device; may be called more than once."""
-
-
 def open_transport(
     find: Callable[[], str | None] = device,
-    opener: Callable[[str], IpmiTransport] = open_device,
+    opener: Callable[[str], IpmiDevice] = open_device,
     broker: BrokerClient | None = None,
-) -> IpmiTransport:
+) -> IpmiDevice:
     """Return the kernel's IPMI device, or the broker if only that may open it.
 
     Raises AbsentError if this node has none, OSError if it cannot be opened.
@@ -114,9 +104,9 @@ class IpmiPower:
     grace = 0.25  # a controller answers in-band within some tens of milliseconds
     timeout = 4.0
 
-    def __init__(self, opener: Callable[[], IpmiTransport] = open_transport) -> None:
+    def __init__(self, opener: Callable[[], IpmiDevice] = open_transport) -> None:
         self._opener = opener
-        self._transport: IpmiTransport | None = None
+        self._transport: IpmiDevice | None = None
 
     def watts(self) -> float:
         try:
