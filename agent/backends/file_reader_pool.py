@@ -137,7 +137,6 @@ class _ReadRound:
         self.over = threading.Event()
 
     def settle(self, walk: _DeviceRound) -> None:
-        """Expect nothing more of this leg."""
         if not walk.settled:
             walk.settled = True
             self.left -= 1

@@ -40,9 +40,7 @@ def text(path: Path | str, size: int = PAGE) -> str:
 
 
 def printable(name: str) -> str:
-    """Return a name as the value of a label: characters that no terminal should get are escaped, and a long name is
-    cut.
-    """
+    """Return a name as a label's value: what no terminal should get is escaped, and a long name is cut."""
     shown = name if name.isprintable() else name.encode("unicode_escape").decode("ascii")
     return shown[:LABEL]
 
@@ -136,10 +134,7 @@ def read_number(path: str) -> int:
 
 
 def list_paths(directory: str, prefix: str) -> list[str]:
-    """Return the paths of the entries with this prefix, in order; none if there is no such directory.
-
-    Raises DeviceError.
-    """
+    """Return the paths of the entries with this prefix; none without the directory. Raises DeviceError."""
     try:
         return [f"{directory}/{name}" for name in list_names(directory) if name.startswith(prefix)]
     except OSError as error:

@@ -108,7 +108,6 @@ class TopologyBackend:
         return BackendSample(readings, gaps, calls=len(adapters) + len(slots))
 
     def close(self) -> None:
-        """End the reader."""
         self._relay.close()
 
     def _look(self, paths: Iterable[str], mono: float) -> list[UnansweredRead]:
@@ -132,14 +131,12 @@ def make_backend(context: BackendContext) -> TopologyBackend | None:
 
 
 def nearest_adapters(here: PciPath, hcas: dict[str, PciPath]) -> list[tuple[str, PciDistance]]:
-    """Return the HCAs at the least distance."""
     distances = {device: distance(here, there) for device, there in hcas.items()}
     least = min(distances.values(), default=PciDistance.SYS)
     return [(device, each) for device, each in distances.items() if each is least]
 
 
 def distance(one: PciPath, other: PciPath) -> PciDistance:
-    """Return how far apart two PCI devices are."""
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one.path, other.path, strict=False)))
     if shared == 0:
         return PciDistance.NODE if one.numa == other.numa >= 0 else PciDistance.SYS

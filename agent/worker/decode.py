@@ -62,9 +62,7 @@ def rows_of(source: str) -> Mapping[str, Metric]:
 
 
 def missable(source: str) -> Mapping[str, Metric]:
-    """Return the rows that the source may report as missing: of jobs, too, if the driver does not say it of
-    processes.
-    """
+    """Return the rows that may be reported as missing: of jobs, too, if the driver does not list processes."""
     return {**rows_of(source), **{name: BY_NAME[name] for name in (JOBS, JOB_SM)}}
 
 
@@ -86,7 +84,6 @@ class Entities:
         self._node = Node()
 
     def enlist(self, channels: Sequence[tuple[str, GpuIdentity | None]]) -> None:
-        """Take in the current channels."""
         self._own = [None if identity is None else identity.gpu for _, identity in channels]
         self._gpus = {(gpu.index, gpu.uuid): gpu for gpu in self._own if gpu is not None}
 

@@ -134,7 +134,6 @@ def _process(row: Any) -> GpuProcess:
 
 
 def xid(row: Any) -> Xid:
-    """Return one XID error."""
     device, code, wall, reporter, words = row
     if reporter != "nvml":
         raise MessageError(f"a worker cannot have reports from {reporter!r:.20}")

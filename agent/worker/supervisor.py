@@ -197,10 +197,7 @@ class Supervisor:
         return True
 
     def receive(self, now: float) -> list[Message]:
-        """Return all complete messages that have come.
-
-        Of a worker that is being ended, only its reason for leaving counts.
-        """
+        """Return all complete messages; of a worker that is being ended, only its reason for leaving."""
         messages, self._unread = self._unread, []
         lines = self._process.lines(now) if self._process else []
         self._trust.weigh(sum(map(len, lines)), now)
@@ -291,7 +288,6 @@ class Supervisor:
             self._order("", now)
 
     def _judge(self, now: float) -> None:
-        """End the worker if it is of no use."""
         assert self._process is not None
         if self._silent > (SILENCE_SECONDS if self.heard else FIRST_SILENCE_SECONDS):
             self._dismiss(now, f"has not answered for {self._silent:.0f} s", WEDGED_PATIENCE_SECONDS)

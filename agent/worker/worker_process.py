@@ -94,9 +94,7 @@ ROOT = str(Path(__file__).resolve().parents[2])
 
 
 def boot_of(module: str) -> str:
-    """Return a program that runs a module of this very package: `python -m` would run any `agent` in the current
-    directory.
-    """
+    """Return a program that runs a module of this very package, where `python -m` looks into the current directory."""
     return f"import sys, runpy; sys.path.insert(0, {ROOT!r}); runpy.run_module({module!r}, run_name='__main__')"
 
 

@@ -19,10 +19,9 @@ import msgspec
 from agent.backends.equipment.equipment_resources import UNAVAILABLE
 from agent.backends.equipment.rack_resources import (
     COOLING_COLLECTIONS,
-    COOLING_READERS,
     POWER_COLLECTIONS,
-    POWER_READERS,
     POWER_SHELF,
+    READERS,
     EquipmentPart,
     EquipmentPollResult,
     PartResource,
@@ -41,7 +40,6 @@ from agent.backends.redfish_service import (
     RedfishSource,
     check_address,
     link_path,
-    log_new,
 )
 from agent.catalogue.rack import PART, PART_STATES, UP
 from agent.config.schema import ConfigError, RackConfig
@@ -56,7 +54,6 @@ ROUND_SECONDS = 45.0
 """Most seconds that a round may take; a controller takes up to 300 ms for each document."""
 MOST_DOCUMENTS = 128
 """Documents that are read each round."""
-READERS = {**COOLING_READERS, **POWER_READERS}
 
 
 class RackEquipmentReader(RedfishReader):
@@ -69,16 +66,12 @@ class RackEquipmentReader(RedfishReader):
         self._clock = clock
         self._found: list[PartResource] | None = None
         self._problems: list[str] = []
-        self._logged: tuple[str, ...] = ()
         self._search_at = 0.0
         self.known: dict[EquipmentPart, str] = {}
         """Every part that ever was there, with what it said last."""
 
     def look(self) -> EquipmentPollResult:
-        """Return everything, as it is now.
-
-        Raises DeviceError if the service does not answer, or serves nothing of a rack.
-        """
+        """Return everything. Raises DeviceError if the service does not answer, or serves nothing of a rack."""
         now = self._clock()
         ask = RedfishPoll(self._service, self._clock, now + ROUND_SECONDS)
         if self._found is None or now >= self._search_at:
@@ -97,8 +90,7 @@ class RackEquipmentReader(RedfishReader):
             values.update(((row, (*own, *more)), value) for row, more, value in resource.values if value is not None)
         self.known = states
         problems = tuple(dict.fromkeys((*self._problems, *ask.problems)))
-        log_new(problems, self._logged)
-        self._logged = problems
+        self.log_new(problems)
         return EquipmentPollResult(dict(states), values, problems, ask.calls)
 
     def close(self) -> None:

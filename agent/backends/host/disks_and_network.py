@@ -93,7 +93,6 @@ class DiskAndNetworkGroups:
         self._sysfs = sysfs
 
     def groups(self) -> list[ReadingGroup]:
-        """Return the groups that are read separately, without filesystems: their mount points must be found first."""
         return [
             ReadingGroup(f"{self._procfs}/diskstats", self._disks, DISK),
             ReadingGroup(f"{self._procfs}/net/dev", self._network, tuple(row for row, _ in NETWORK)),
@@ -126,10 +125,7 @@ class DiskAndNetworkGroups:
 
 
 def shown_mount_points(procfs: str) -> list[str]:
-    """Return the filesystems that are shown: the root, and the first mount of each block device, shortest paths first.
-
-    Raises OSError.
-    """
+    """Return the root, and the first mount of each block device, shortest paths first. Raises OSError."""
     chosen = ["/"]
     mounts = [
         mount
@@ -146,7 +142,6 @@ def shown_mount_points(procfs: str) -> list[str]:
 
 
 def filesystem(mountpoint: str) -> ReadingGroup:
-    """Return one filesystem, as statvfs describes it."""
 
     def take(figures: GroupReadings) -> None:
         usage = psutil.disk_usage(mountpoint)

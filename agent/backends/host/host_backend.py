@@ -43,7 +43,6 @@ class _HostSample:
         self.calls = 0
 
     def take(self, answer: GroupReadings | UnansweredRead | Exception, rows: Sequence[Metric], path: str) -> None:
-        """Add what one group answered."""
         if isinstance(answer, GroupReadings):
             self.calls += 1
             self.readings += answer.readings
@@ -102,7 +101,6 @@ class HostBackend:
         return BackendSample(sample.readings, list(sample.gaps.values()), calls=sample.calls)
 
     def close(self) -> None:
-        """End the reader."""
         self._relay.close()
 
     def _read_filesystems(self, sample: _HostSample, mono: float) -> None:

@@ -85,7 +85,6 @@ class HostFaultGroups:
         self.mono = 0.0
 
     def groups(self) -> list[ReadingGroup]:
-        """Return the groups that are read separately."""
         return [
             ReadingGroup(f"{self._procfs}: processes", self._stuck, (STUCK,)),
             ReadingGroup(f"{self._procfs}/{SWITCHES}", self._fabric_manager, (FABRIC_MANAGER,)),

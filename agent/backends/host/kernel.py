@@ -59,7 +59,6 @@ class KernelGroups:
         self._boot: float | None = None
 
     def groups(self) -> list[ReadingGroup]:
-        """Return the groups that are read separately."""
         at = self._procfs
         groups = [
             ReadingGroup(f"{at}/stat", self._cpu_times, (CPU,)),

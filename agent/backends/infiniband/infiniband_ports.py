@@ -110,7 +110,6 @@ class RdmaPort:
         self._info: Series | None = None
 
     def of(self, lane: Lane) -> Iterator[SysfsAttribute]:
-        """Return the attributes that are read in a lane."""
         return (each for each in self.attributes.values() if each.series.metric.lane is lane)
 
     def adopt(self, depth: int, pread: Pread) -> None:
@@ -232,9 +231,7 @@ class PortDiscovery:
         return forgot or bool(changed) or ignored != self.ignored, gaps
 
     def _devices(self, mono: float) -> list[str] | None:
-        """Return the names of the devices; None if they cannot be listed but ports are known, which report
-        themselves.
-        """
+        """Return the names of the devices; None if they cannot be listed and known ports report themselves."""
         answer = self._relay.read(CaughtRead(self._root, list_names, OSError), mono)
         if isinstance(answer, list):
             return answer

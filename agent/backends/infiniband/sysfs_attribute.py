@@ -68,7 +68,6 @@ def why(error: OSError) -> str:
 
 
 def parse_counter(raw: bytes) -> int:
-    """Return a counter of up to 64 bits."""
     text = raw.strip()
     if text.isdigit() and len(text) < SIZE:
         value = int(text)
@@ -166,7 +165,6 @@ class SysfsAttribute:
         self._reading = Reading(series, 0)
 
     def read(self) -> Reading | Gap:
-        """Return the value, or a gap with its reason."""
         try:
             raw = self._pread(self.fd, SIZE, 0) if self.fd >= 0 else self._open()
         except OSError as error:
@@ -185,7 +183,6 @@ class SysfsAttribute:
         return self._reading
 
     def gap(self, reason: Reason, why: str) -> Gap:
-        """Return the absence of this file's value."""
         return Gap(self.series.metric, self.series.entity, reason, f"{self.path}: {why}")
 
     def release(self) -> None:
@@ -210,10 +207,7 @@ class SysfsAttribute:
         return content
 
     def _reason(self, error: OSError) -> Reason:
-        """Return why the file could not be read.
-
-        If the port exists but the file does not, the driver does not offer it.
-        """
+        """Return why it could not be read: if only the file is not there, the driver does not offer it."""
         if error.errno == errno.ENOENT and os.path.isdir(self.path.rpartition("/")[0]):  # noqa: PTH112 - Path's may raise
             return Reason.UNSUPPORTED
         return reason_of(error)

@@ -81,7 +81,6 @@ class TimedReader:
         return answer
 
     def close(self) -> None:
-        """End the reader."""
         self._relay.close()
 
 
@@ -105,7 +104,6 @@ def _mode(entry: os.DirEntry[str]) -> int:
 
 
 def describe_error(path: str, error: OSError) -> str:
-    """Return the error and its file as text."""
     return f"{path}: {os.strerror(error.errno or errno.EIO)}"
 
 
@@ -257,7 +255,6 @@ class AttributionProblems:
         self.counts = dict.fromkeys(PROBLEMS, 0)
 
     def count(self, problem: str) -> None:
-        """Count a problem that is logged elsewhere."""
         self.counts[problem] += 1
 
     def note(self, problem: str, detail: str) -> None:

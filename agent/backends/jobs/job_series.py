@@ -133,7 +133,6 @@ class JobSeries:
                 self._add(row, slot.gpu, labels, value)
 
     def job(self, summary: JobAllocation, started: float | None, joules: float | None) -> None:
-        """Show the facts of one job."""
         job = summary.job
         facts = (job.user, job.name, job.account, job.partition, job.array, job.namespace, job.pod)
         self._add(FACTS_OF, Node(), (*job.key, *facts), 1)

@@ -68,7 +68,6 @@ def refuse_unknown(sources: Sequence[str], trust_environment: Sequence[str]) -> 
 
 
 def is_wanted(source: str, sources: Sequence[str]) -> bool:
-    """Return whether this source is asked if `sources` are configured."""
     return ALL in sources or source in sources
 
 
@@ -187,7 +186,6 @@ class JobsBackend:
         return BackendSample(self._shown.end(self._problems.readings()), self._shown.gaps, calls=calls)
 
     def close(self) -> None:
-        """Close the connection to the kubelet, and end the reader."""
         self._reader.close()
         if self._kubelet is not None:
             self._kubelet.close()
@@ -311,9 +309,7 @@ class JobsBackend:
         return pods
 
     def _ask_kubelet(self, mono: float) -> Sequence[PodDevice]:
-        """Return the pods that the kubelet lists, or listed a moment ago: while it restarts, pods keep their
-        devices.
-        """
+        """Return the pods that the kubelet lists, or listed a moment ago: pods keep devices while it restarts."""
         if self._kubelet is None:
             return ()
         try:

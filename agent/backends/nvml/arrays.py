@@ -80,10 +80,7 @@ class FieldArray:
             self._u32[i * self._WORDS + 1] = scope
 
     def decode(self) -> Sequence[Slot]:
-        """Return the value of each slot, or its error.
-
-        Decoded at once if all are good and of the usual types.
-        """
+        """Return the value of each slot, or its error: all at once if they are good and of the usual types."""
         words = self._u32.tolist()
         kinds = words[6::10]
         if kinds == self._kinds and not any(words[7::10]):
@@ -147,7 +144,6 @@ class GpmArray:
             self._u32[6 + i * 10] = metric
 
     def between(self, earlier: int, later: int) -> GpmArray:
-        """Set the two samples, given by address."""
         self._u64[1] = earlier
         self._u64[2] = later
         return self

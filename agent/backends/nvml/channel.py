@@ -186,10 +186,7 @@ class ProcessReader:
         )
 
     def _mps_clients(self) -> list[tuple[int, ...]]:
-        """List what a driver that knows of MPS lists, each time while there are clients.
-
-        One that refuses permanently is not asked again.
-        """
+        """List them, each time while there are any; a driver that refuses permanently is not asked again."""
         if not self._has_mps:
             return []
         if self._mps_rest:

@@ -51,16 +51,13 @@ class MetricRequest(NamedTuple):
 
 
 def lane_of(metric: Metric, binding: NvmlBinding) -> Lane:
-    """Return the lane in which this binding is read."""
     if isinstance(binding, Call) and binding.lane is not None:
         return binding.lane
     return metric.lane
 
 
 def metric_requests(rows: Iterable[Metric] = ROWS) -> tuple[MetricRequest, ...]:
-    """Return every want of the rows that NVML serves, in the rows' order; bindings with equal labels are
-    alternatives.
-    """
+    """Return what NVML serves of the rows, in their order; bindings with equal labels are alternatives."""
     found: list[MetricRequest] = []
     for row in rows:
         if row.entity not in (Gpu, NvLink):

@@ -44,14 +44,12 @@ def field_slots(array: FieldArray) -> list[Slot]:
 
 
 def fill_slot(array: FieldArray, index: int, slot: Slot) -> None:
-    """Write one slot as the library does."""
     kind, value, code = (3, 0, slot) if isinstance(slot, int) else (int(slot[0]), slot[1], 0)
     struct.pack_into("<II", array.buffer, index * RECORD + 24, kind, code)
     struct.pack_into(FORMATS[kind] if kind < len(FORMATS) else "<Q", array.buffer, index * RECORD + 32, value)
 
 
 def gpm_results(array: GpmArray) -> list[list[int | float]]:
-    """[code, value] of each metric."""
     found: list[list[int | float]] = []
     for i in range(len(array.ids)):
         _, code, value = struct.unpack_from("<IId", array.buffer, 24 + i * 40)

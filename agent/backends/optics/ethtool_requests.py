@@ -275,7 +275,6 @@ class MissingPortMetrics:
     def take(
         self, question: EthtoolRequest, device: str, answer: list[PortValue] | RequestFailure | UnansweredRead
     ) -> None:
-        """Note the answer to a request about a port."""
         if isinstance(answer, list):
             given = {each.row for each in answer}
             self.give(given)
@@ -287,7 +286,6 @@ class MissingPortMetrics:
             self.miss(row, why.reason, f"{question.name} {device}: {why.detail}")
 
     def give(self, rows: Iterable[Metric]) -> None:
-        """Note rows that a port has."""
         self._given.update(rows)
 
     def miss(self, row: Metric, reason: Reason, detail: str) -> None:

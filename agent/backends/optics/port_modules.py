@@ -38,7 +38,6 @@ from agent.backends.optics.modules.module_types import (
     ModuleLimits,
     ModuleSpan,
     ModuleValues,
-    malformed,
 )
 from agent.backends.optics.netlink import Connect, NetlinkFormatError, u8, u32
 from agent.backends.protocol import BackendSample, DeviceError
@@ -91,7 +90,9 @@ def read_module(memory: Memory, known: ModuleFacts | None) -> ModuleReading:
     layout = _layout_of(head[0])
     upper = _read(memory, layout.identity)
     if upper[0] != head[0]:
-        raise malformed(f"changes while it is read: byte 0 is {head[0]:#04x}, and byte 128 {upper[0]:#04x}")
+        raise DeviceError(
+            Reason.MALFORMED, f"changes while it is read: byte 0 is {head[0]:#04x}, and byte 128 {upper[0]:#04x}"
+        )
     if known is None or (head[:2], upper) != (known.head, known.upper) or not known.complete:
         known = _know(memory, layout, head, upper)
     parts = [_read(memory, span) for span in layout.values_spans(known.traits)]
@@ -99,7 +100,7 @@ def read_module(memory: Memory, known: ModuleFacts | None) -> ModuleReading:
     diagnosed = _diagnose(memory, known.diagnosed) if values.ready else {}
     at = layout.serial.offset - layout.identity.offset
     if _read(memory, layout.serial, blank=True) != upper[at : at + layout.serial.length]:
-        raise malformed("changes while it is read: two serials")
+        raise DeviceError(Reason.MALFORMED, "changes while it is read: two serials")
     return ModuleReading(known, values, diagnosed)
 
 
@@ -149,9 +150,9 @@ def _read(memory: Memory, span: ModuleSpan, *, blank: bool = False) -> bytes:
     """Return all bytes of a span. Only `blank` ones may be memory that was never written."""
     data = memory(span)
     if len(data) != span.length:
-        raise malformed(f"{span}: {len(data)} bytes, asked for {span.length}")
+        raise DeviceError(Reason.MALFORMED, f"{span}: {len(data)} bytes, asked for {span.length}")
     if not blank and span.length > 1 and not data.strip(bytes((_UNWRITTEN,))):
-        raise malformed(f"{span}: all bytes are 0xff, as where no module answers")
+        raise DeviceError(Reason.MALFORMED, f"{span}: all bytes are 0xff, as where no module answers")
     return data
 
 
@@ -310,7 +311,6 @@ class TransceiverReader:
 
 
 def _readings_of(device: str, said: ModuleReading) -> Iterator[Reading]:
-    """Yield every row that the module gives."""
     identity, values, limits = said.known.identity, said.values, said.known.limits
     media = "copper" if identity.copper else "optical"
     yield _reading(rows.INFO, device, 1, ("form_factor", identity.form_factor), ("media", media),

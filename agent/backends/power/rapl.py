@@ -64,7 +64,6 @@ class RaplZone:
 
 
 def _zone_at(path: str) -> RaplZone:
-    """Return the zone. Raises DeviceError."""
     return RaplZone(read_name(f"{path}/name"), read_number(f"{path}/max_energy_range_uj"))
 
 

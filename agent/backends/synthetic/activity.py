@@ -38,7 +38,6 @@ def uniform(*parts: int) -> float:
 
 
 def uniform_signed(*parts: int) -> float:
-    """Return a number from -1 to 1, the same for the same parts."""
     return 2.0 * uniform(*parts) - 1.0
 
 
@@ -221,7 +220,6 @@ class Worker:
         return _steady(levels({POWER: watts, IDLE: 1.0, CLOCK: machine.clock_idle}))
 
     def off(self) -> ActivityCycle:
-        """Return a GPU that is no longer there."""
         return _steady(levels({}))
 
     def allocated(self, busy: float = 0.0) -> ActivityCycle:
@@ -242,7 +240,6 @@ class Worker:
         )  # fmt: skip
 
     def work(self, kind: str, job: ScenarioJob, parameters: Mapping[str, float], gpu: int) -> ActivityCycle:
-        """Return the cycle of a phase of that kind."""
         if kind == "training":
             return ActivityCycle(self._iteration(job, parameters, gpu))
         if kind == "inference":
@@ -291,9 +288,7 @@ class Worker:
         ]
 
     def _inference(self, parameters: Mapping[str, float]) -> ActivityCycle:
-        """Return the work of requests that come in bursts of uneven length: decoding, which is bound by memory, and
-        short prefills.
-        """
+        """Return bursts of requests of uneven length: short prefills, and decoding, which is bound by memory."""
         load, pieces = parameters["load"], []
         for burst in range(6):
             length = 1.0 + 4.0 * uniform(*self._key, 21, burst)

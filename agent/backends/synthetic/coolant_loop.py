@@ -35,7 +35,6 @@ class CoolantLoop:
         return sum(_warmth(fault, t) for fault in self._warm)
 
     def failed(self, t: float) -> set[str]:
-        """Return the pumps that do not work at `t`."""
         return {fault.part for fault in self._pumps if fault.window.holds(t)}
 
     def flow(self, t: float) -> float:

@@ -230,7 +230,6 @@ class SyntheticService:
         self._made: tuple[float, RedfishTree] | None = None
 
     def get(self, path: str) -> dict[str, Any]:
-        """Return one document. Raises DeviceError."""
         t = max(0.0, self._age() // RENEWED_SECONDS * RENEWED_SECONDS)
         if self._made is None or self._made[0] != t:
             tree = RedfishTree(ROOT)
@@ -242,11 +241,9 @@ class SyntheticService:
         return document
 
     def error(self, reason: Reason, path: str, text: str) -> DeviceError:
-        """Return what is wrong with one of its documents."""
         return DeviceError(reason, f"synthetic {self._name}{path}: {text}")
 
     def close(self) -> None:
-        """Forget the documents."""
         self._made = None
 
 

@@ -83,7 +83,6 @@ degrees = quantity({"C": 1.0}, "5", high=60.0)
 
 
 def whole(low: int, high: int) -> Parser:
-    """Return a parser of a whole number in a range."""
 
     def parse(raw: object) -> float:
         if isinstance(raw, bool) or not isinstance(raw, int) or not low <= raw <= high:
@@ -94,7 +93,6 @@ def whole(low: int, high: int) -> Parser:
 
 
 def flag(raw: object) -> float:
-    """Read true or false."""
     if not isinstance(raw, bool):
         raise ValueError(f"expected true or false, found {shown(raw)}")
     return float(raw)
@@ -108,7 +106,6 @@ def text(raw: object) -> str:
 
 
 def choice(known: Iterable[str]) -> Parser:
-    """Return a parser of one of these words."""
     words = tuple(known)
 
     def parse(raw: object) -> str:

@@ -73,7 +73,6 @@ def port_offers() -> Iterator[Offer]:
 
 
 def port_offered(row: Metric) -> bool:
-    """Return whether a synthetic port shows the row."""
     if row.name.startswith("coldplate_infiniband_legacy_"):
         return False
     return is_measured(row) or row.name in PORT_DERIVED

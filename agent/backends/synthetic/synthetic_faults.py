@@ -226,7 +226,6 @@ class SwitchErrors:
                 self._faults.setdefault(Series(row, Node(), _labels(fault)), []).append(fault)
 
     def readings(self, t: float) -> Iterator[Reading]:
-        """Yield what was counted by `t`, in seconds of the scenario."""
         for series, faults in self._faults.items():
             count = sum(fault.window.started(t) * fault.parameters["times"] for fault in faults)
             if count:
@@ -266,7 +265,6 @@ class XidFeed:
         self._next = min(self._due, default=inf)
 
     def advance(self, t: float, now: Instant) -> None:
-        """Queue everything that is due by `t`."""
         if t < self._next:
             return
         with self._lock:
@@ -281,9 +279,7 @@ class XidFeed:
                 self._queue.put(event)
 
     def wait(self, timeout: float) -> list[Xid]:
-        """Return what has happened: returns at once if anything has, else after at most `timeout` seconds, or when
-        closed.
-        """
+        """Return what has happened: at once if anything has, else after `timeout` seconds, or when closed."""
         events: list[Xid] = []
         try:
             # On Python 3.10 a get with a timeout of 0 may wait forever.
@@ -296,7 +292,6 @@ class XidFeed:
         return events
 
     def close(self) -> None:
-        """Wake up the waiting threads."""
         self._queue.put(None)
 
 

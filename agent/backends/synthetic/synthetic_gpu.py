@@ -92,7 +92,6 @@ class SyntheticGpuChannel:
         return fixed
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:
-        """Return what the GPU shows at `now`."""
         t = max(0.0, now.mono - self._epoch)
         self._feed.advance(t, now)
         self._gate.device(t)

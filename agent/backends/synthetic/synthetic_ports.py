@@ -47,7 +47,6 @@ class LinkErrorRates(NamedTuple):
 
 
 def watts_of(dbm: float) -> float:
-    """Light in watts."""
     return float(1e-3 * 10.0 ** (dbm / 10.0))
 
 
@@ -95,7 +94,6 @@ class OpticalLoss:
         return error_rates(self._loss * share, len(self.lanes), bits)
 
     def decibels(self, t: float) -> float:
-        """Return what is lost at `t`."""
         begun = self.window.begun(t)
         if begun is None:
             return 0.0
@@ -157,7 +155,6 @@ class SyntheticOptic:
         self._healthy = LinkErrorRates(*(own * each for each in error_rates(0.0, LANES, bits)))
 
     def readings(self, lane: Lane, t: float) -> Sequence[Reading]:
-        """Return what the port shows at `t`."""
         found: list[Reading] = []
         if lane is Lane.SLOW:
             found += self._link(t)
@@ -296,7 +293,6 @@ class SyntheticPort:
         self._seen: Traffic = self._wanted(0.0)
 
     def readings(self, lane: Lane, t: float) -> tuple[list[Reading], list[Gap]]:
-        """Return what the port shows at `t`."""
         values = self._fast(t) if lane is Lane.FAST else self._slow_values(t) if lane is Lane.SLOW else _COLD
         get = values.get
         found = [Reading(series, get(suffix, 0.0)) for suffix, series in self._series.get(lane, ())]

@@ -271,10 +271,7 @@ def value_spans(places: Places) -> tuple[ModuleSpan, ...]:
 
 
 def decode_samples(places: Places, parts: Sequence[bytes]) -> dict[VdmSample, float]:
-    """Return the ratios that the bytes of `value_spans` mean.
-
-    An error ratio above 1 is left out: it was not measured.
-    """
+    """Return the ratios; an error ratio above 1 is left out: it was not measured."""
     found: dict[VdmSample, float] = {}
     for places_of_page, part in zip(places.values(), parts, strict=True):
         first = min(places_of_page)

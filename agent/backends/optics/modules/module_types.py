@@ -12,9 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from agent.backends.protocol import DeviceError
 from agent.backends.sysfs import printable
-from agent.model import Reason
 
 DEGREES, VOLTS, WATTS, AMPERES = 1 / 256, 1e-4, 1e-7, 2e-6
 """The value of one step of each field."""
@@ -123,18 +121,12 @@ class MemoryMap(Protocol):
     def values(self, traits: ModuleCapabilities, parts: Sequence[bytes]) -> ModuleValues: ...
 
 
-def malformed(detail: str) -> DeviceError:
-    """Return the error for memory that cannot be right."""
-    return DeviceError(Reason.MALFORMED, detail)
-
-
 def text_in(data: bytes) -> str:
     """Return a text field as a label's value."""
     return printable(data.strip(_BLANK).decode("ascii", "replace"))
 
 
 def read_u16_array(data: bytes, at: int, count: int) -> tuple[int, ...]:
-    """Unsigned numbers of two bytes."""
     return struct.unpack_from(f">{count}H", data, at)
 
 
