@@ -56,20 +56,29 @@ class ReadItem(Protocol[R_co]):
         """
 
 
+@dataclass(slots=True)
+class PathRead(Generic[R]):
+    """Reads a path, or what is named so, with a function."""
+
+    path: str
+    call: Callable[[str], R]
+
+    def read(self) -> R:
+        return self.call(self.path)
+
+
+@dataclass(slots=True)
 class CaughtRead(Generic[R, E]):
-    """Reads a path with a function; an error of the expected type is an answer."""
+    """The same, where an error of the expected type is an answer."""
 
-    __slots__ = ("_call", "_expected", "path")
-
-    def __init__(self, path: str, call: Callable[[str], R], expected: type[E]) -> None:
-        self.path = path
-        self._call = call
-        self._expected = expected
+    path: str
+    call: Callable[[str], R]
+    expected: type[E]
 
     def read(self) -> R | E:
         try:
-            return self._call(self.path)
-        except self._expected as error:
+            return self.call(self.path)
+        except self.expected as error:
             return error
 
 

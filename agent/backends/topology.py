@@ -16,7 +16,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, PathRead, UnansweredRead
 from agent.backends.protocol import BackendSample
 from agent.backends.registration import BackendContext
 from agent.backends.sysfs import list_names, printable, text
@@ -51,19 +51,13 @@ class PciPath(NamedTuple):
     numa: int
 
 
-class PciPathFile:
-    """Where a device sits, for a relay; `path` is its folder or a link to it."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def read(self) -> PciPath | None:
-        """Return its place; None if there is no such device, or it is not on PCI, such as soft RoCE."""
-        parts = Path(os.path.realpath(self.path)).parts
-        start = next((index for index, part in enumerate(parts) if _HOST_BRIDGE.fullmatch(part)), None)
-        if start is None or start + 1 == len(parts):
-            return None
-        return PciPath(parts[start:], _numa(f"{self.path}/numa_node"))
+def _place_of(device: str) -> PciPath | None:
+    """Return the place of a device's folder or link; None if it is not there, or not on PCI, as soft RoCE."""
+    parts = Path(os.path.realpath(device)).parts
+    start = next((index for index, part in enumerate(parts) if _HOST_BRIDGE.fullmatch(part)), None)
+    if start is None or start + 1 == len(parts):
+        return None
+    return PciPath(parts[start:], _numa(f"{device}/numa_node"))
 
 
 class TopologyBackend:
@@ -112,7 +106,7 @@ class TopologyBackend:
 
     def _look(self, paths: Iterable[str], mono: float) -> list[UnansweredRead]:
         """Find out where the devices sit; returns why for each device whose place is still not known."""
-        legs = [DeviceReads(path, [PciPathFile(path)]) for path in paths]
+        legs = [DeviceReads(path, [PathRead(path, _place_of)]) for path in paths]
         known, self._places = self._places, {}
         silent = []
         for leg, (answer,) in zip(legs, self._relay.round(legs, mono), strict=True):

@@ -53,9 +53,6 @@ class BrokerClient(IpmiDevice):
         """Return the management controller's response, completion code first. Raises as `variables` does."""
         return self._ask(ask_power(), POWER_PATIENCE_SECONDS)
 
-    def close(self) -> None:
-        """Do nothing: nothing is held between two questions."""
-
     def _ask(self, question: bytes, timeout: float) -> bytes:
         try:
             message = self._exchange(question, timeout)

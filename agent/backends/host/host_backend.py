@@ -7,16 +7,15 @@ from collections.abc import Sequence
 
 import psutil
 
-from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, PathRead, UnansweredRead
 from agent.backends.host.disks_and_network import (
     FILESYSTEM,
     MAX_FILESYSTEMS,
     DiskAndNetworkGroups,
-    Mount,
     filesystem,
     shown_mount_points,
 )
-from agent.backends.host.host_faults import MAX_MOUNTS, MOUNT_UP, HostFaultGroups, NetworkMount, network_mounts
+from agent.backends.host.host_faults import MAX_MOUNTS, MOUNT_UP, HostFaultGroups, answers, network_mounts
 from agent.backends.host.kernel import KernelGroups
 from agent.backends.host.reading_groups import GroupReadings, ReadingGroup, gap_reason
 from agent.backends.protocol import BackendSample
@@ -80,7 +79,6 @@ class HostBackend:
         mounts = f"{procfs}/self/mounts"
         self._mounts = CaughtRead(mounts, lambda _: shown_mount_points(procfs), OSError)
         self._network_mounts = CaughtRead(mounts, lambda _: network_mounts(procfs), OSError)
-        self._known_mounts: dict[Mount, NetworkMount] = {}
         self._mounts_left_out = 0
         self._filesystems: dict[str, ReadingGroup] = {}
         self._left_out = 0
@@ -123,11 +121,10 @@ class HostBackend:
             sample.take(listed, (MOUNT_UP,), "network mounts")
             return
         self._mounts_left_out = max(len(listed) - MAX_MOUNTS, 0)
-        known = self._known_mounts
-        self._known_mounts = {each: known.get(each) or NetworkMount(each) for each in listed[:MAX_MOUNTS]}
-        legs = [DeviceReads(f"mount {each.mountpoint}", [item]) for each, item in self._known_mounts.items()]
+        mounts = listed[:MAX_MOUNTS]
+        legs = [DeviceReads(f"mount {each.mountpoint}", [PathRead(each.mountpoint, answers)]) for each in mounts]
         figures = GroupReadings()
-        for mount, (answer,) in zip(self._known_mounts, self._relay.round(legs, mono), strict=True):
+        for mount, (answer,) in zip(mounts, self._relay.round(legs, mono), strict=True):
             if answer is not None:
                 figures.add(MOUNT_UP, answer is True, mount.mountpoint, mount.fstype)
         sample.take(figures, (MOUNT_UP,), "network mounts")

@@ -51,19 +51,13 @@ def network_mounts(procfs: str) -> list[Mount]:
     ]
 
 
-class NetworkMount:
-    """Asks one filesystem for its size. Its answer is whether it works; None if this user may not ask."""
-
-    def __init__(self, mount: Mount) -> None:
-        self.mount = mount
-        self.path = mount.mountpoint
-
-    def read(self) -> bool | None:
-        try:
-            os.statvfs(self.path)
-        except OSError as error:
-            return False if error.errno in DEAD else None
-        return True
+def answers(mountpoint: str) -> bool | None:
+    """Return whether a filesystem answers; None if this user may not ask."""
+    try:
+        os.statvfs(mountpoint)
+    except OSError as error:
+        return False if error.errno in DEAD else None
+    return True
 
 
 class _Sleeper(NamedTuple):

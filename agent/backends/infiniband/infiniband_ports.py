@@ -78,20 +78,8 @@ class RdmaPort:
     `lasting` is whether it belongs to hardware: virtual functions and software devices come and go as they are used.
     """
 
-    __slots__ = (
-        "_info",
-        "_watch",
-        "attributes",
-        "device",
-        "directory",
-        "entity",
-        "facts",
-        "lasting",
-        "left_out",
-        "number",
-        "present",
-        "shape",
-    )
+    __slots__ = ("_info", "_watch", "attributes", "device", "directory", "entity", "facts", "lasting", "left_out",
+                 "number", "present", "shape")  # fmt: skip
 
     def __init__(self, root: str, device: str, number: str) -> None:
         self.entity = IbPort(printable(device), printable(number))

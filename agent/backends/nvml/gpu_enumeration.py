@@ -68,7 +68,7 @@ def identify(driver: Driver, index: int) -> tuple[object, GpuIdentity]:
             ("driver_version", _system_fact(driver, "nvmlSystemGetDriverVersion")),
             ("vbios", _fact(device, "nvmlDeviceGetVbiosVersion")),
             ("architecture", _architecture(device)),
-            ("compute_capability", _capability(device)),
+            ("compute_capability", _fact(device, "nvmlDeviceGetCudaComputeCapability")),
             ("minor", _fact(device, "nvmlDeviceGetMinorNumber")),
             ("numa_node", _fact(device, "nvmlDeviceGetNumaNodeId")),
             ("board_part", _fact(device, "nvmlDeviceGetBoardPartNumber")),
@@ -92,6 +92,8 @@ def _fact(device: GpuHandle, name: str) -> str:
     except DriverError as error:
         _hold(error)
         return ""
+    if isinstance(answer, tuple):
+        return ".".join(map(str, answer))
     return "" if answer in (-1, 2**32 - 1) else str(answer)
 
 
@@ -106,15 +108,6 @@ def _system_fact(driver: Driver, name: str) -> str:
 def _architecture(device: GpuHandle) -> str:
     code = _fact(device, "nvmlDeviceGetArchitecture")
     return ARCHITECTURES.get(int(code), code) if code else ""
-
-
-def _capability(device: GpuHandle) -> str:
-    try:
-        major, minor = device.call("nvmlDeviceGetCudaComputeCapability")
-    except DriverError as error:
-        _hold(error)
-        return ""
-    return f"{major}.{minor}"
 
 
 def _hold(error: DriverError) -> None:

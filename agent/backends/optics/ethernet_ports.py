@@ -6,16 +6,18 @@ import os
 import re
 from contextlib import suppress
 
-from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, PathRead, UnansweredRead
 from agent.backends.optics.ethtool_requests import (
     LONGEST_NAME,
     QUESTIONS,
-    FamilyRequest,
+    EthtoolRequest,
     MissingPortMetrics,
-    PortRequest,
+    PortValue,
+    RequestFailure,
     explain_failure,
+    tried,
 )
-from agent.backends.optics.netlink import Connect
+from agent.backends.optics.netlink import Connect, resolve_family
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.sysfs import is_physical_interface, list_names, printable, text
 from agent.catalogue import metric
@@ -80,13 +82,19 @@ class PortList:
     def find_family(self, mono: float) -> int:
         """Return the number. Raises AbsentError without the kernel's interface, and DeviceError."""
         if self._family is None:
-            answer = self._relay.read(FamilyRequest(self._connect), mono)
+            request = PathRead("GETFAMILY ethtool", lambda _: tried(self._number_of_family))
+            answer = self._relay.read(request, mono)
             if answer is None:
                 raise AbsentError("the kernel has no ethtool netlink (CONFIG_ETHTOOL_NETLINK, from Linux 5.6 on)")
             if not isinstance(answer, int):
-                raise DeviceError(answer.reason, f"{FamilyRequest.path}: {answer.detail}")
+                raise DeviceError(answer.reason, f"{request.path}: {answer.detail}")
             self._family = answer
         return self._family
+
+    def _number_of_family(self) -> int | None:
+        with suppress(FileNotFoundError):
+            return resolve_family(self._connect, "ethtool")
+        return None
 
 
 def _fact(path: str) -> str:
@@ -121,9 +129,7 @@ class PortStatistics:
         """Ask about every port. Raises AbsentError without ports or without the kernel's interface, and DeviceError."""
         ports = self._census.find_ports(mono)
         family = self._census.find_family(mono)
-        legs = [
-            DeviceReads(port, [PortRequest(self._connect, family, port, each) for each in QUESTIONS]) for port in ports
-        ]
+        legs = [DeviceReads(port, [self._request(each, family, port) for each in QUESTIONS]) for port in ports]
         answers = self._relay.round(legs, mono)
         readings: dict[Series, Reading] = {}
         missing = MissingPortMetrics()
@@ -140,6 +146,9 @@ class PortStatistics:
         if self._census.left_out:
             shown.append(Reading(LEFT_OUT, self._census.left_out * len(self.rows)))
         return BackendSample(shown, list(missing.gaps()), calls=calls)
+
+    def _request(self, question: EthtoolRequest, family: int, port: str) -> PathRead[list[PortValue] | RequestFailure]:
+        return PathRead(f"{question.name} {port}", lambda _: tried(lambda: question.ask(self._connect, family, port)))
 
     def _of(self, row: Metric, device: str, labels: Labels) -> Series:
         series = self._series.get((row, device, labels))

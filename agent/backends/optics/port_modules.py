@@ -17,9 +17,10 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from functools import partial
+from typing import NamedTuple
 
-from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, PathRead, UnansweredRead
 from agent.backends.optics.ethernet_ports import PortList
 from agent.backends.optics.ethtool_requests import (
     COMPACT,
@@ -27,6 +28,7 @@ from agent.backends.optics.ethtool_requests import (
     RequestFailure,
     explain_failure,
     send_for_port,
+    tried,
 )
 from agent.backends.optics.modules import cmis, sff8636
 from agent.backends.optics.modules.cmis import HOST, MEDIA, WHOLE, Places, VdmObservable, VdmSample
@@ -50,7 +52,6 @@ HEAD = ModuleSpan(0, 0, 3)
 _UNWRITTEN = 0xFF
 """What an open bus reads as."""
 
-_Read = TypeVar("_Read")
 Memory = Callable[[ModuleSpan], bytes]
 """Reads bytes of a module. Raises OSError, and NetlinkFormatError."""
 
@@ -110,8 +111,8 @@ def _know(memory: Memory, layout: MemoryMap, head: bytes, upper: bytes) -> Modul
     limits: ModuleLimits | RequestFailure | None = None
     span = layout.limits_span(head)
     if span is not None:
-        limits = _tried(lambda: layout.limits(traits, _read(memory, span, blank=True)))
-    diagnosed = _tried(lambda: _places(memory, traits)) if traits.diagnosed else {}
+        limits = tried(lambda: layout.limits(traits, _read(memory, span, blank=True)))
+    diagnosed = tried(lambda: _places(memory, traits)) if traits.diagnosed else {}
     return ModuleFacts(layout, head[:2], upper, identity, traits, limits, diagnosed)
 
 
@@ -125,17 +126,7 @@ def _diagnose(memory: Memory, places: Places | RequestFailure) -> Mapping[VdmSam
     if isinstance(places, RequestFailure):
         return places
     spans = cmis.value_spans(places)
-    return _tried(lambda: cmis.decode_samples(places, [_read(memory, span) for span in spans]))
-
-
-def _tried(read: Callable[[], _Read]) -> _Read | RequestFailure:
-    """Return what is read, or why it cannot be, which costs the module nothing else."""
-    try:
-        return read()
-    except (OSError, NetlinkFormatError) as error:
-        return explain_failure(error)
-    except DeviceError as error:
-        return RequestFailure(error.reason, error.detail)
+    return tried(lambda: cmis.decode_samples(places, [_read(memory, span) for span in spans]))
 
 
 def _layout_of(identifier: int) -> MemoryMap:
@@ -187,16 +178,10 @@ class ModuleEeprom:
         return dict(reply).get(_DATA, b"")
 
 
-class AdapterModules:
-    """The modules of one card, one after another, as one item of the relay: a card has one bus, or one firmware."""
-
-    def __init__(self, card: str, modules: Sequence[tuple[ModuleEeprom, ModuleFacts | None]]) -> None:
-        self.path = f"modules of {card}"
-        self._modules = modules
-
-    def read(self) -> list[ModuleReading | RequestFailure]:
-        """For each module, in order, what it says or why it says nothing."""
-        return [_answer_of(memory, known) for memory, known in self._modules]
+def _read_modules(
+    modules: Sequence[tuple[ModuleEeprom, ModuleFacts | None]], _: str
+) -> list[ModuleReading | RequestFailure]:
+    return [_answer_of(memory, known) for memory, known in modules]
 
 
 def _answer_of(memory: ModuleEeprom, known: ModuleFacts | None) -> ModuleReading | RequestFailure:
@@ -294,7 +279,9 @@ class TransceiverReader:
         legs = []
         for card, ports in cards.items():
             modules = [(ModuleEeprom(self._connect, family, port), self._ports[port].known) for port in ports]
-            legs.append(DeviceReads(card, [AdapterModules(card, modules)]))
+            # One after another: a card has one bus, or one firmware.
+            read = PathRead(f"modules of {card}", partial(_read_modules, modules))
+            legs.append(DeviceReads(card, [read]))
         for ports, (answer,) in zip(cards.values(), self._relay.round(legs, mono), strict=True):
             for place, port in enumerate(ports):
                 said = (

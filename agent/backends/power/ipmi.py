@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from typing import NamedTuple
 
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.broker.asking import REMEDY, BrokerClient, BrokerError, explained
@@ -27,19 +26,8 @@ _COMPLETION = {
 }
 
 
-class PowerReading(NamedTuple):
-    """The answer to Get Power Reading, in watts and seconds."""
-
-    current: int
-    minimum: int
-    maximum: int
-    average: int
-    period: float
-    measuring: bool
-
-
-def parse_power_reading(response: bytes) -> PowerReading:
-    """Return the response with its completion code. Raises DeviceError if it is a refusal or malformed.
+def parse_power_reading(response: bytes) -> int:
+    """Return the watts in a response. Raises DeviceError if it is a refusal or malformed, or none are measured.
 
     Bytes: 0 completion code, 1 group extension 0xDC, then little-endian 2 current, 4 minimum, 6 maximum,
     8 average (watts), 10 time stamp, 14 statistics period (milliseconds), 18 power reading state.
@@ -51,9 +39,9 @@ def parse_power_reading(response: bytes) -> PowerReading:
         raise DeviceError(reason, f"DCMI power reading: {text} (completion code 0x{response[0]:02x})")
     if len(response) < 19 or response[1] != DCMI:
         raise DeviceError(Reason.MALFORMED, f"DCMI power reading: unexpected response {response[:24].hex(' ')}")
-    current, minimum, maximum, average = (int.from_bytes(response[at : at + 2], "little") for at in (2, 4, 6, 8))
-    period = int.from_bytes(response[14:18], "little") / 1000
-    return PowerReading(current, minimum, maximum, average, period, bool(response[18] & MEASURING))
+    if not response[18] & MEASURING:
+        raise DeviceError(Reason.UNSUPPORTED, "DCMI power reading: the controller is not measuring power")
+    return int.from_bytes(response[2:4], "little")
 
 
 def open_transport(
@@ -116,10 +104,7 @@ class IpmiPower:
         except OSError as error:
             self.close()
             raise _fault(error) from error
-        reading = parse_power_reading(response)
-        if not reading.measuring:
-            raise DeviceError(Reason.UNSUPPORTED, "DCMI power reading: the controller is not measuring power")
-        return float(reading.current)
+        return float(parse_power_reading(response))
 
     def close(self) -> None:
         transport, self._transport = self._transport, None
