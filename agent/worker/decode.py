@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample
@@ -151,7 +152,7 @@ class Decoder:
         self._kinds: dict[str, Callable[..., Message | Alive | None]] = {
             "sample": self._sample, "alive": self._alive, "layout": self._layout, "gaps": self._take_gaps,
             "processes": self._take_processes, "error": self._error, "xid": self._xid, "hello": self._take_hello,
-            "absent": self._absent, "failed": self._failed,
+            "absent": partial(self._refusal, True), "failed": partial(self._refusal, False),
         }  # fmt: skip
 
     @property
@@ -175,11 +176,8 @@ class Decoder:
     def _alive(self, order: Any) -> Alive:
         return Alive(message_checks.whole(order, 2**63))
 
-    def _absent(self, detail: Any) -> Refusal:
-        return Refusal(True, message_checks.text(detail, worker_messages.TEXT))
-
-    def _failed(self, detail: Any) -> Refusal:
-        return Refusal(False, message_checks.text(detail, worker_messages.TEXT))
+    def _refusal(self, absent: bool, detail: Any) -> Refusal:
+        return Refusal(absent, message_checks.text(detail, worker_messages.TEXT))
 
     def _take_hello(self, source: Any, channels: Any, unidentified: Any) -> Hello | None:
         """Believe a hello that comes twice in a row; a worker's channels stay, and others may only join them."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from operator import eq, mul, truediv
 from typing import Any, NamedTuple
 
@@ -30,15 +31,10 @@ class SlotError(NamedTuple):
     code: int = 0
 
 
-_FAULTS: dict[int, SlotError] = {}
-
-
+@lru_cache(maxsize=128)  # a failing field fails in every sample
 def slot_error(code: int) -> SlotError:
-    """Return the fault for a return code; made once, because a failing field fails in every sample."""
-    fault = _FAULTS.get(code)
-    if fault is None:
-        fault = _FAULTS[code] = SlotError(reason_of(code), describe(code), code)
-    return fault
+    """Return the fault for a return code."""
+    return SlotError(reason_of(code), describe(code), code)
 
 
 Slot = int | float | SlotError

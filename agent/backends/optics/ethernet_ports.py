@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
+from functools import lru_cache
 
 from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, PathRead, UnansweredRead
 from agent.backends.optics.ethtool_requests import (
@@ -104,8 +105,6 @@ def _fact(path: str) -> str:
 
 
 LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("optics"))
-SERIES = 8_192
-"""Most series that are remembered: 64 ports with all their lanes and bins."""
 
 
 class PortStatistics:
@@ -123,7 +122,6 @@ class PortStatistics:
         self._census = census
         self._connect = connect
         self._relay = relay
-        self._series: dict[tuple[Metric, str, Labels], Series] = {}
 
     def read(self, mono: float) -> BackendSample:
         """Ask about every port. Raises AbsentError without ports or without the kernel's interface, and DeviceError."""
@@ -139,7 +137,7 @@ class PortStatistics:
             for question, answer in zip(QUESTIONS, leg, strict=True):
                 calls += not isinstance(answer, UnansweredRead)
                 for each in answer if isinstance(answer, list) else ():
-                    series = self._of(each.row, device, each.labels)
+                    series = _series(each.row, device, each.labels)
                     readings[series] = Reading(series, each.value)  # once, should the kernel say it twice
                 missing.take(question, device, answer)
         shown = list(readings.values())
@@ -150,10 +148,7 @@ class PortStatistics:
     def _request(self, question: EthtoolRequest, family: int, port: str) -> PathRead[list[PortValue] | RequestFailure]:
         return PathRead(f"{question.name} {port}", lambda _: tried(lambda: question.ask(self._connect, family, port)))
 
-    def _of(self, row: Metric, device: str, labels: Labels) -> Series:
-        series = self._series.get((row, device, labels))
-        if series is None:
-            if len(self._series) >= SERIES:  # interfaces or bins that come and go
-                self._series.clear()
-            series = self._series[row, device, labels] = Series(row, Node(), (("device", device), *labels))
-        return series
+
+@lru_cache(maxsize=8_192)  # 64 ports with all their lanes and bins; interfaces and bins come and go
+def _series(row: Metric, device: str, labels: Labels) -> Series:
+    return Series(row, Node(), (("device", device), *labels))

@@ -100,11 +100,8 @@ def rise_of(heat: float, flow: float) -> float:
 
 def leak_said(faults: Sequence[ScenarioFault], t: float) -> str:
     """Return what a detector says to which these are done."""
-    return max((_said(fault, t) for fault in faults), key=WORST_LAST.__getitem__, default="ok")
-
-
-def _said(fault: ScenarioFault, t: float) -> str:
-    return fault.options["state"] if fault.window.holds(t) else "ok"
+    said = (fault.options["state"] for fault in faults if fault.window.holds(t))
+    return max(said, key=WORST_LAST.__getitem__, default="ok")
 
 
 class PlacedJob:

@@ -161,3 +161,13 @@ def lower_bounds(data: bytes, at: int, step: float) -> AlarmWarningLimits:
     if high <= low:
         return AlarmWarningLimits()
     return AlarmWarningLimits(low * step, warning * step if low <= warning < high else None)
+
+
+def limits_in(page: bytes, receive: int, transmit: int, bias: int, ampere_step: float = AMPERES) -> ModuleLimits:
+    """Return the limits in a page's own bytes, where light and current are at these; temperature is at 128 in both."""
+    return ModuleLimits(
+        temperature=upper_bounds(page, 0, DEGREES, signed=True),
+        receive_power=lower_bounds(page, receive - 128, WATTS),
+        transmit_power=lower_bounds(page, transmit - 128, WATTS),
+        transmit_bias=upper_bounds(page, bias - 128, ampere_step),
+    )
