@@ -48,13 +48,7 @@ def _row(
     )  # fmt: skip
 
 
-def _count(
-    suffix: str,
-    help: str,
-    *files: str,
-    growth: float | None = None,
-    shown: Shown = Shown.DEFAULT,
-) -> Metric:
+def _count(suffix: str, help: str, *files: str, growth: float | None = None, shown: Shown = Shown.DEFAULT) -> Metric:
     bindings = tuple(PortFile(file) for file in files)
     return _row(f"{suffix}_total", Kind.COUNTER, Unit.NONE, help, Lane.SLOW, *bindings,
                 span=(0, 2.0**63), growth=growth, simulated=(0, 1e12), shown=shown)  # fmt: skip

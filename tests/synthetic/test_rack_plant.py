@@ -72,7 +72,7 @@ def test_every_reader_of_real_documents_reads_one(rack: Callable[..., RackAt]) -
 
 def _documents(rack: RackAt, name: str) -> list[tuple[rack_resources.EquipmentPart, str]]:
     rack.read(60.0)
-    found = rack.backend._turns[name].watch._found
+    found = rack.backend._turns[name][0]._found
     assert found is not None
     return [(each.part, each.path) for each in found]
 

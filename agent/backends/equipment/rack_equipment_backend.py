@@ -147,11 +147,8 @@ def over_http(targets: Mapping[str, HttpTarget], clock: Callable[[], float]) -> 
     return {name: partial(RedfishService, target, PATIENCE_SECONDS, clock) for name, target in targets.items()}
 
 
-class _AssignedService(NamedTuple):
-    """A service while this agent is the one that polls it."""
-
-    watch: RackEquipmentReader
-    paced: PolledSource[EquipmentPollResult]
+_AssignedService = tuple[RackEquipmentReader, PolledSource[EquipmentPollResult]]
+"""A service while this agent is the one that polls it."""
 
 
 class _ServiceReadings(NamedTuple):
@@ -197,15 +194,15 @@ class RackEquipmentBackend:
             if not self._is_my_turn(name):
                 self._end(name)
                 continue
-            turn = self._turns.get(name) or begin()
-            turn.paced.poll(now.mono)
-            awaited = awaited or turn.paced.awaited
-            answer = turn.paced.value or turn.paced.fault
+            watch, paced = self._turns.get(name) or begin()
+            paced.poll(now.mono)
+            awaited = awaited or paced.awaited
+            answer = paced.value or paced.fault
             if answer is None:
                 continue
             before = self._shown.get(name)
             if before is None or before.answer is not answer:
-                before = self._shown[name] = self._show(name, turn.watch, answer)
+                before = self._shown[name] = self._show(name, watch, answer)
                 calls += answer.calls if isinstance(answer, EquipmentPollResult) else 1
             readings += before.readings
             gaps += before.gaps
@@ -217,13 +214,13 @@ class RackEquipmentBackend:
 
     def _begin(self, name: str, opened: OpenService, clock: Callable[[], float], spawn: Spawn) -> _AssignedService:
         watch = RackEquipmentReader(name, opened(), clock)
-        turn = self._turns[name] = _AssignedService(watch, PolledSource(watch, watch.look, spawn))
+        self._turns[name] = turn = (watch, PolledSource(watch, watch.look, spawn))
         return turn
 
     def _end(self, name: str) -> None:
         turn = self._turns.pop(name, None)
         if turn is not None:
-            turn.paced.close()
+            turn[1].close()
             self._shown.pop(name, None)
             self._series = {key: each for key, each in self._series.items() if key[1][0][1] != name}
 

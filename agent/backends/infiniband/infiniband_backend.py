@@ -261,17 +261,14 @@ class InfinibandBackend:
                     continue
                 unread += isinstance(answer, UnansweredRead)
                 gap = attribute.gap(answer.reason, answer.detail) if isinstance(answer, UnansweredRead) else answer
-                self._miss(attribute, gap, readings, gaps)
+                gaps.append(gap)
+                if attribute.watch is not None:
+                    unknown, counted = attribute.watch.missed(gap)
+                    gaps.append(unknown)
+                    readings.append(counted)
         if lane is Lane.SLOW and self._layout.left_out:
             readings.append(Reading(LEFT_OUT, self._layout.left_out))
         return BackendSample(readings, gaps, calls=files - unread)
-
-    def _miss(self, attribute: SysfsAttribute, gap: Gap, readings: list[Reading], gaps: list[Gap]) -> None:
-        gaps.append(gap)
-        if attribute.watch is not None:
-            unknown, counted = attribute.watch.missed(gap)
-            gaps.append(unknown)
-            readings.append(counted)
 
     def _describe(self, mono: float) -> BackendSample:
         described = describe(self._root, self._census.ports.values(), self._relay, self._pread, mono)

@@ -374,4 +374,4 @@ class JobsBackend:
                 usage = usage_of(slot, holding.pids, running.get(slot.gpu, ()))
                 self._shown.share(slot, jobs[key].job, holding.job.container, usage)
         for key in sorted(jobs):
-            self._shown.job(jobs[key], self._ledger.started(key), self._ledger.total(key))
+            self._shown.job(jobs[key], self._ledger.started.get(key), self._ledger.totals.get(key))

@@ -237,10 +237,8 @@ def _labels(fault: ScenarioFault) -> Labels:
     return ("pci", pci), ("sxid", str(int(fault.parameters["code"]))), ("grade", fault.options["words"])
 
 
-FALLEN_OFF_THE_BUS = 79
-GSP_RPC_TIMEOUT = 119
-
-
+_XID_OF = {"lost": 79, "hang": 119}
+"""The codes of a GPU that has fallen off the bus, and of a timeout of the GPU's firmware (GSP RPC)."""
 UNSAID = "unsaid"
 """The log line of an NVLink 5 error is not there, or cannot be read."""
 
@@ -311,16 +309,11 @@ def _first_after(window: Window, t: float) -> float:
 
 def _sources(scenario: Scenario, uuids: tuple[str, ...]) -> Iterator[_Source]:
     for fault in scenario.faults:
-        code = _code(fault)
+        code = fault.parameters["code"] if fault.kind == "xid" else _XID_OF.get(fault.kind)
         if code is not None:
+            code = int(code)
             text = _text(code, fault.options.get("words", UNSAID))
             yield from (_Source(fault.window, uuids[gpu], code, text) for gpu in fault.gpus)
-
-
-def _code(fault: ScenarioFault) -> int | None:
-    if fault.kind == "xid":
-        return int(fault.parameters["code"])
-    return {"lost": FALLEN_OFF_THE_BUS, "hang": GSP_RPC_TIMEOUT}.get(fault.kind)
 
 
 def _text(code: int, words: str) -> str:
