@@ -15,7 +15,7 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
@@ -40,6 +40,7 @@ TOLD = 64
 """Most paths remembered as already logged."""
 
 R = TypeVar("R")
+E = TypeVar("E", bound=Exception)
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -53,6 +54,32 @@ class ReadItem(Protocol[R_co]):
 
         The item turns errors into answers; an exception that it raises is a defect, and is logged.
         """
+
+
+@dataclass(slots=True)
+class PathRead(Generic[R]):
+    """Reads a path, or what is named so, with a function."""
+
+    path: str
+    call: Callable[[str], R]
+
+    def read(self) -> R:
+        return self.call(self.path)
+
+
+@dataclass(slots=True)
+class CaughtRead(Generic[R, E]):
+    """The same, where an error of the expected type is an answer."""
+
+    path: str
+    call: Callable[[str], R]
+    expected: type[E]
+
+    def read(self) -> R | E:
+        try:
+            return self.call(self.path)
+        except self.expected as error:
+            return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +146,6 @@ class _ReadRound:
         self.over = threading.Event()
 
     def settle(self, walk: _DeviceRound) -> None:
-        """Expect nothing more of this leg."""
         if not walk.settled:
             walk.settled = True
             self.left -= 1
@@ -169,6 +195,11 @@ class FileReaderPool:
         if self._told:
             self._tell_cured(legs, answers)
         return answers
+
+    def read(self, item: ReadItem[R], mono: float, device: str = "") -> R | UnansweredRead:
+        """Return the answer of one item, of a device or of one that is known by the item's path."""
+        ((answer,),) = self.round([DeviceReads(device or item.path, [item])], mono)
+        return answer
 
     def holds(self, leg: str, path: str) -> bool:
         """Return whether a reader hangs in this item: then nothing else may touch what belongs to it."""

@@ -14,7 +14,8 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from agent.backends.protocol import AbsentError, BackendSample
@@ -111,9 +112,7 @@ def parse_sxid(message: str) -> SxidRecord | None:
 
 
 def parse_removal(message: str) -> str | None:
-    """Return the PCI address of a GPU that the kernel waits to remove, `0000:1b:00.0`; None if the line says no such
-    thing.
-    """
+    """Return the PCI address of a GPU that the kernel waits to remove, `0000:1b:00.0`; None for another line."""
     match = _REMOVAL.match(message)
     return f"{_bus(*match.group(1, 2, 3))}.{match.group(4)}" if match else None
 
@@ -126,6 +125,21 @@ class KernelLogReader(Protocol):
 
     def close(self) -> None:
         """Release the file."""
+
+
+def _records(reader: KernelLogReader) -> Iterator[KernelRecord | None]:
+    """Yield what each read gives up to the end of the log; None for what is no record. Raises OSError."""
+    while True:
+        try:
+            raw = reader.read()
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # the kernel overwrote the next records; the following read continues after them
+            yield None
+            continue
+        if not raw:
+            return
+        yield parse_record(raw)
 
 
 KMSG_DEVICE = os.makedev(1, 11)
@@ -198,7 +212,6 @@ class KmsgBackend:
         self._once = LogOnce(log)
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
-        """Return everything that was added to the log since the last read."""
         try:
             reader = self._open(now)
         except PermissionError as error:
@@ -238,20 +251,15 @@ class KmsgBackend:
 
     def _drain(self, reader: KernelLogReader, now: Instant) -> tuple[list[Xid], int]:
         events: list[Xid] = []
-        for calls in range(1, RECORDS_PER_READ + 1):
-            try:
-                raw = reader.read()
-            except BlockingIOError:
-                raw = b""
-            except BrokenPipeError:
-                continue  # the kernel overwrote the next records; the following read continues after them
-            if not raw:
-                self._read_until = now.wall
-                return events, calls
-            record = parse_record(raw)
+        calls = 0
+        for record in islice(_records(reader), RECORDS_PER_READ):
+            calls += 1
             if record is not None:
                 self._take(record, now, events)
-        return events, RECORDS_PER_READ
+        if calls == RECORDS_PER_READ:
+            return events, calls
+        self._read_until = now.wall
+        return events, calls + 1
 
     def _take(self, record: KernelRecord, now: Instant, events: list[Xid]) -> None:
         xid = parse_xid(record.message)
@@ -300,19 +308,11 @@ class KmsgBackend:
 def read_xids(reader: KernelLogReader, now: Instant) -> list[Xid]:
     """Return the XIDs from where a reader stands to the end of the log. Raises OSError."""
     found: list[Xid] = []
-    while True:
-        try:
-            raw = reader.read()
-        except BlockingIOError:
-            return found
-        except BrokenPipeError:
-            continue  # the kernel overwrote what was next; the following read goes on after it
-        if not raw:
-            return found
-        record = parse_record(raw)
+    for record in _records(reader):
         xid = parse_xid(record.message) if record is not None else None
         if record is not None and xid is not None:
             found.append(Xid(*xid, now.wall - (now.mono - record.mono), "kmsg", record.message))
+    return found
 
 
 def make_backend(context: BackendContext) -> KmsgBackend | None:

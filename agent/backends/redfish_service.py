@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from math import inf
 from typing import Any, Protocol, TypeGuard
 from urllib.parse import urljoin, urlsplit
@@ -75,9 +75,7 @@ def check_address(target: HttpTarget) -> None:
 
 
 def as_number(value: Any) -> float | None:
-    """Return a finite number that a document holds, as it is or as `Reading` of a sensor's excerpt; None for all
-    else.
-    """
+    """Return a finite number, as it is or as `Reading` of a sensor's excerpt; None for all else."""
     if isinstance(value, dict):
         value = value.get("Reading")
     return float(value) if _is_number(value) else None
@@ -162,10 +160,7 @@ class RedfishService:
         return members_of(self.get(collection))
 
     def attempt(self, path: str) -> dict[str, Any]:
-        """Return one document of many: empty if it is missing or is not a JSON object.
-
-        Raises DeviceError for any other reason.
-        """
+        """Return one document; empty if missing or no JSON object. Raises DeviceError for any other reason."""
         try:
             return self.get(path)
         except DeviceError as error:
@@ -202,7 +197,6 @@ class RedfishService:
         return answer.body
 
     def error(self, reason: Reason, path: str, text: str) -> DeviceError:
-        """Return what is wrong with one of its documents, with the whole address."""
         return DeviceError(reason, f"{self._target.url.rstrip('/')}{path}: {text}")
 
 
@@ -245,10 +239,7 @@ class RedfishPoll:
         self.problems: list[str] = []
 
     def read(self, path: str) -> dict[str, Any] | None:
-        """Return the document; None if it is missing or is not a JSON object.
-
-        Raises DeviceError for the service as a whole.
-        """
+        """Return the document; None if missing or no JSON object. Raises DeviceError for the service as a whole."""
         if self._clock() >= self._until:
             text = f"the round's time is over after {self.calls} documents: the service is too slow"
             raise self._service.error(Reason.TIMEOUT, path, text)
@@ -301,13 +292,14 @@ class RedfishReader:
     slow = True
     grace = 0.0
     timeout = 60.0
+    _logged: Collection[str] = ()
 
-
-def log_new(problems: Iterable[str], before: Iterable[str]) -> None:
-    """Log each problem that was not there before, in one line."""
-    for problem in dict.fromkeys(problems):
-        if problem not in before:
-            log.warning("%s", problem)
+    def log_new(self, problems: Collection[str]) -> None:
+        """Log each problem that was not there before, in one line."""
+        for problem in problems:
+            if problem not in self._logged:
+                log.warning("%s", problem)
+        self._logged = problems
 
 
 def _oddities(document: dict[str, Any], depth: int = 0) -> Iterator[str]:

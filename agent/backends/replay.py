@@ -69,7 +69,6 @@ class FrameShifter:
         self._made.clear()
 
     def frame(self, recorded: Frame) -> Frame:
-        """Return the frame as it is to be shown."""
         known = self._made.get(recorded.layout)
         if known is not None and known[0] is recorded:
             return known[1]
@@ -161,7 +160,6 @@ class RecordingPlayer:
         return self._shown
 
     def close(self) -> None:
-        """Close the file."""
         if self._recording is not None:
             self._recording.close()
 

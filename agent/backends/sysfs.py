@@ -40,9 +40,7 @@ def text(path: Path | str, size: int = PAGE) -> str:
 
 
 def printable(name: str) -> str:
-    """Return a name as the value of a label: characters that no terminal should get are escaped, and a long name is
-    cut.
-    """
+    """Return a name as a label's value: what no terminal should get is escaped, and a long name is cut."""
     shown = name if name.isprintable() else name.encode("unicode_escape").decode("ascii")
     return shown[:LABEL]
 
@@ -135,35 +133,14 @@ def read_number(path: str) -> int:
     return int(said)
 
 
-class NumberFile:
-    """A file with a whole number, for a relay."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def read(self) -> int | DeviceError:
-        """Return the number, or the error."""
-        try:
-            return read_number(self.path)
-        except DeviceError as error:
-            return error
-
-
-class DirectoryEntries:
-    """Those entries of a directory whose names begin with a prefix, for a relay."""
-
-    def __init__(self, path: str, prefix: str) -> None:
-        self.path = path
-        self._prefix = prefix
-
-    def read(self) -> list[str] | DeviceError:
-        """Return the paths of the entries, in order; none if there is no such directory."""
-        try:
-            return [f"{self.path}/{name}" for name in list_names(self.path) if name.startswith(self._prefix)]
-        except OSError as error:
-            if error.errno in (errno.ENOENT, errno.ENOTDIR):
-                return []
-            return _told(self.path, error)
+def list_paths(directory: str, prefix: str) -> list[str]:
+    """Return the paths of the entries with this prefix; none without the directory. Raises DeviceError."""
+    try:
+        return [f"{directory}/{name}" for name in list_names(directory) if name.startswith(prefix)]
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return []
+        raise _told(directory, error) from error
 
 
 def _told(path: str, error: OSError) -> DeviceError:

@@ -16,7 +16,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, PathRead, UnansweredRead
 from agent.backends.protocol import BackendSample
 from agent.backends.registration import BackendContext
 from agent.backends.sysfs import list_names, printable, text
@@ -51,33 +51,13 @@ class PciPath(NamedTuple):
     numa: int
 
 
-class PciPathFile:
-    """Where a device sits, for a relay; `path` is its folder or a link to it."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def read(self) -> PciPath | None:
-        """Return its place; None if there is no such device, or it is not on PCI, such as soft RoCE."""
-        parts = Path(os.path.realpath(self.path)).parts
-        start = next((index for index, part in enumerate(parts) if _HOST_BRIDGE.fullmatch(part)), None)
-        if start is None or start + 1 == len(parts):
-            return None
-        return PciPath(parts[start:], _numa(f"{self.path}/numa_node"))
-
-
-class AdapterListing:
-    """The names of the adapters, for a relay."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def read(self) -> list[str]:
-        """Return the names in order; none without InfiniBand, which its own backend reports."""
-        try:
-            return list_names(self.path)
-        except OSError:
-            return []
+def _place_of(device: str) -> PciPath | None:
+    """Return the place of a device's folder or link; None if it is not there, or not on PCI, as soft RoCE."""
+    parts = Path(os.path.realpath(device)).parts
+    start = next((index for index, part in enumerate(parts) if _HOST_BRIDGE.fullmatch(part)), None)
+    if start is None or start + 1 == len(parts):
+        return None
+    return PciPath(parts[start:], _numa(f"{device}/numa_node"))
 
 
 class TopologyBackend:
@@ -102,9 +82,9 @@ class TopologyBackend:
         """
         gpus = [each for each in self._gpus() if each.slot]
         root = f"{self._sysfs}/class/infiniband"
-        ((listed,),) = self._relay.round([DeviceReads(root, [AdapterListing(root)])], now.mono)
-        if isinstance(listed, list):
-            self._adapters = listed[:HCAS]
+        listed = self._relay.read(CaughtRead(root, list_names, OSError), now.mono)
+        if not isinstance(listed, UnansweredRead):  # a node without InfiniBand, which its own backend reports, has none
+            self._adapters = listed[:HCAS] if isinstance(listed, list) else []
         adapters = {name: f"{root}/{name}/device" for name in self._adapters}
         slots = {each.gpu: f"{self._sysfs}/bus/pci/devices/{each.slot}" for each in gpus}
         silent = self._look((*adapters.values(), *slots.values()), now.mono)
@@ -122,12 +102,11 @@ class TopologyBackend:
         return BackendSample(readings, gaps, calls=len(adapters) + len(slots))
 
     def close(self) -> None:
-        """End the reader."""
         self._relay.close()
 
     def _look(self, paths: Iterable[str], mono: float) -> list[UnansweredRead]:
         """Find out where the devices sit; returns why for each device whose place is still not known."""
-        legs = [DeviceReads(path, [PciPathFile(path)]) for path in paths]
+        legs = [DeviceReads(path, [PathRead(path, _place_of)]) for path in paths]
         known, self._places = self._places, {}
         silent = []
         for leg, (answer,) in zip(legs, self._relay.round(legs, mono), strict=True):
@@ -146,14 +125,12 @@ def make_backend(context: BackendContext) -> TopologyBackend | None:
 
 
 def nearest_adapters(here: PciPath, hcas: dict[str, PciPath]) -> list[tuple[str, PciDistance]]:
-    """Return the HCAs at the least distance."""
     distances = {device: distance(here, there) for device, there in hcas.items()}
     least = min(distances.values(), default=PciDistance.SYS)
     return [(device, each) for device, each in distances.items() if each is least]
 
 
 def distance(one: PciPath, other: PciPath) -> PciDistance:
-    """Return how far apart two PCI devices are."""
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one.path, other.path, strict=False)))
     if shared == 0:
         return PciDistance.NODE if one.numa == other.numa >= 0 else PciDistance.SYS

@@ -10,7 +10,7 @@ import errno
 import os
 import socket
 
-from agent.broker.questions import LONGEST_ANSWER, ask_power, ask_variables, parse_answer
+from agent.broker.questions import LONGEST_ANSWER, IpmiDevice, ask_power, ask_variables, parse_answer
 
 SOCKET = "/run/coldplate-broker.sock"
 REMEDY = "systemctl enable --now coldplate-broker.socket lets the agent ask coldplate's broker for it"
@@ -31,7 +31,7 @@ def explained(error: OSError) -> str:
     return f"{error.filename}: {error.strerror}; {REMEDY if unreachable else 'see journalctl -u coldplate-broker'}"
 
 
-class BrokerClient:
+class BrokerClient(IpmiDevice):
     """Asks one question at a time. `socket_path` is where the broker listens."""
 
     def __init__(self, socket_path: str = SOCKET) -> None:
@@ -52,9 +52,6 @@ class BrokerClient:
     def power_reading(self) -> bytes:
         """Return the management controller's response, completion code first. Raises as `variables` does."""
         return self._ask(ask_power(), POWER_PATIENCE_SECONDS)
-
-    def close(self) -> None:
-        """Do nothing: nothing is held between two questions."""
 
     def _ask(self, question: bytes, timeout: float) -> bytes:
         try:

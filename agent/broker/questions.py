@@ -26,8 +26,7 @@ class IpmiDevice:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Release the device; may be called more than once."""
-        raise NotImplementedError
+        """Release what is held, if anything is; may be called more than once."""
 
 
 KEYS = frozenset(
@@ -50,9 +49,7 @@ LONGEST, MOST = 512, 128
 
 
 def job_variables(environ: bytes, keys: frozenset[bytes] = KEYS) -> dict[bytes, bytes]:
-    """Return the variables of these names in a /proc/PID/environ; the first of equal ones counts, as it does for
-    getenv.
-    """
+    """Return the variables of these names in a /proc/PID/environ; of equal ones the first counts, as for getenv."""
     found: dict[bytes, bytes] = {}
     for entry in environ.split(b"\0"):
         key, _, value = entry.partition(b"=")

@@ -139,3 +139,8 @@ ANYTHING = 4e12
 def growth_of(row: Metric) -> float:
     """Return the most that a counter can grow in a second, in its row's unit."""
     return row.growth if row.growth is not None else USUAL.get(row.unit, inf)
+
+
+def is_measured(row: Metric) -> bool:
+    """Return whether a device gives the row, rather than the agent computing it."""
+    return row.lane is not Lane.EVENT and not all(isinstance(each, Derived) for each in row.origin)

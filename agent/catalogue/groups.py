@@ -44,26 +44,6 @@ def _group(word: str, title: str, rows: Iterable[Metric]) -> Group:
     return Group(word, title, tuple(each for row in rows for each in (row, *statistics_of(row.name))))
 
 
-def _rest(rows: Iterable[Metric], *named: Iterable[Metric]) -> list[Metric]:
-    taken = {row for part in named for row in part}
-    return [row for row in rows if row not in taken]
-
-
-_PORTS = (infiniband.TRAFFIC, infiniband.TROUBLE, infiniband.LEGACY, infiniband.TRANSPORT, infiniband.ROCE)
-_NODE = (
-    node.PROCESSOR,
-    node.MEMORY,
-    node.MEMORY_ERRORS,
-    node.FAULTS,
-    node.STORAGE,
-    node.NETWORK,
-    node.IDENTITY,
-    node.METERS,
-    node.RAPL,
-    node.NVSWITCH,
-    node.GPU_SUMS,
-)
-
 GROUPS: tuple[Group, ...] = (
     _group("gpu-presence", "GPU: presence", gpu.PRESENCE),
     _group("gpu-ledger", "GPU: where its time goes", gpu.LEDGER),
@@ -80,7 +60,7 @@ GROUPS: tuple[Group, ...] = (
     _group("nvlink-quality", "NVLink: physical layer", links.QUALITY),
     _group("nvlink-fabric", "NVLink: fabric", links.FABRIC),
     _group("pcie", "PCIe", links.PCIE),
-    _group("infiniband-ports", "InfiniBand: ports", _rest(infiniband.ROWS, *_PORTS)),
+    _group("infiniband-ports", "InfiniBand: ports", infiniband.PORTS),
     _group("infiniband-traffic", "InfiniBand: traffic", infiniband.TRAFFIC),
     _group("infiniband-trouble", "InfiniBand: trouble", infiniband.TROUBLE),
     _group("infiniband-legacy", "InfiniBand: legacy", infiniband.LEGACY),
@@ -96,7 +76,7 @@ GROUPS: tuple[Group, ...] = (
     _group("node-storage", "Node: storage", node.STORAGE),
     _group("node-network", "Node: network", node.NETWORK),
     _group("node-identity", "Node: identity", node.IDENTITY),
-    _group("node-power", "Node: power", _rest(node.ROWS, *_NODE)),
+    _group("node-power", "Node: power", node.POWER),
     _group("node-meters", "Node: power of its parts", node.METERS),
     _group("node-rapl", "Node: RAPL", node.RAPL),
     _group("node-nvswitch", "Node: NVSwitch", node.NVSWITCH),

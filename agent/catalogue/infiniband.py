@@ -48,13 +48,7 @@ def _row(
     )  # fmt: skip
 
 
-def _count(
-    suffix: str,
-    help: str,
-    *files: str,
-    growth: float | None = None,
-    shown: Shown = Shown.DEFAULT,
-) -> Metric:
+def _count(suffix: str, help: str, *files: str, growth: float | None = None, shown: Shown = Shown.DEFAULT) -> Metric:
     bindings = tuple(PortFile(file) for file in files)
     return _row(f"{suffix}_total", Kind.COUNTER, Unit.NONE, help, Lane.SLOW, *bindings,
                 span=(0, 2.0**63), growth=growth, simulated=(0, 1e12), shown=shown)  # fmt: skip
@@ -242,6 +236,7 @@ NEAREST_HCA = Metric(
 FILES = (STATE_ID, PHYSICAL_STATE_ID, RATE, LIFESPAN, *TRAFFIC, *TROUBLE, *LEGACY, *TRANSPORT, *ROCE)
 """The rows that are read from one file of a port."""
 
+PORTS = (PORT_UP, LINK_DOWN_EVENTS, INFO, STATE_ID, PHYSICAL_STATE_ID, RATE, LIFESPAN, NEAREST_HCA)
 ROWS: tuple[Metric, ...] = (PORT_UP, LINK_DOWN_EVENTS, INFO, *FILES, NEAREST_HCA)
 
 _LEVEL = re.compile(r"active_|watermark_|db_fifo_register$")

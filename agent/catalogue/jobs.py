@@ -89,4 +89,3 @@ SUMS = (
 """What a server of many nodes reads in place of each GPU."""
 
 ROWS: tuple[Metric, ...] = HOLDERS + FACTS + SUMS
-BY_NAME: dict[str, Metric] = {row.name: row for row in ROWS}

@@ -48,6 +48,12 @@ def _traffic(end: str, what: str) -> Metric:
     )  # fmt: skip
 
 
+def _errors(name: str, entity: type, field: int, help: str) -> Metric:
+    origin = (Field(field, per_link=entity is NvLink),)
+    return Metric(name, Kind.COUNTER, Unit.NONE, entity, help, Lane.SLOW, origin, span=(0, 2.0**63),
+                  simulated=(0, 1e9), shown=Shown.FULL)  # fmt: skip
+
+
 NVLINK = (
     Metric("coldplate_gpu_nvlink_transmit_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,
            "Payload sent over all NVLinks of the GPU.",
@@ -100,18 +106,12 @@ NVLINK = (
             Field(nvml.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL, labels=("ecc_data",)),
             *_blackwell()),
            labels=("type",), span=(0, 2.0**63), simulated=(0, 1e9)),
-    Metric("coldplate_nvlink_receive_errors_total", Kind.COUNTER, Unit.NONE, NvLink,
-           "Packets with any error that the link received, including those of the single types (Blackwell).",
-           Lane.SLOW, (Field(nvml.FI_DEV_NVLINK_COUNT_RCV_ERRORS, per_link=True),),
-           span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.FULL),
-    Metric("coldplate_nvlink_symbol_errors_total", Kind.COUNTER, Unit.NONE, NvLink,
-           "Symbols that the link received with errors, nearly all of which it corrects itself (Blackwell).",
-           Lane.SLOW, (Field(nvml.FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS, per_link=True),),
-           span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.FULL),
-    Metric("coldplate_nvlink_effective_errors_total", Kind.COUNTER, Unit.NONE, NvLink,
-           "Packet errors on the link that forward error correction could not correct (Blackwell).",
-           Lane.SLOW, (Field(nvml.FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS, per_link=True),),
-           span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.FULL),
+    _errors("coldplate_nvlink_receive_errors_total", NvLink, nvml.FI_DEV_NVLINK_COUNT_RCV_ERRORS,
+            "Packets with any error that the link received, including those of the single types (Blackwell)."),
+    _errors("coldplate_nvlink_symbol_errors_total", NvLink, nvml.FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS,
+            "Symbols that the link received with errors, nearly all of which it corrects itself (Blackwell)."),
+    _errors("coldplate_nvlink_effective_errors_total", NvLink, nvml.FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS,
+            "Packet errors on the link that forward error correction could not correct (Blackwell)."),
 )  # fmt: skip
 
 FABRIC = (
@@ -191,26 +191,16 @@ PCIE = (
             Field(nvml.FI_DEV_PCIE_COUNT_BAD_DLLP, labels=("bad_dllp",)),
             Field(nvml.FI_DEV_PCIE_COUNT_UNSUPPORTED_REQ, labels=("unsupported_request",))),
            labels=("cause",), span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.FULL),
-    Metric("coldplate_gpu_pcie_lcrc_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
-           "PCIe packets received with a wrong link CRC; each also counts as bad_tlp.",
-           Lane.SLOW, (Field(nvml.FI_DEV_PCIE_COUNT_LCRC_ERROR),),
-           span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.FULL),
-    Metric("coldplate_gpu_pcie_lane_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
-           "PCIe errors detected on single lanes; may include receiver errors.",
-           Lane.SLOW, (Field(nvml.FI_DEV_PCIE_COUNT_LANE_ERROR),),
-           span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.FULL),
-    Metric("coldplate_gpu_pcie_naks_received_total", Kind.COUNTER, Unit.NONE, Gpu,
-           "PCIe packets that the other side rejected and the GPU retransmitted.",
-           Lane.SLOW, (Field(nvml.FI_DEV_PCIE_COUNT_NAKS_RECEIVED),),
-           span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.FULL),
-    Metric("coldplate_gpu_pcie_naks_sent_total", Kind.COUNTER, Unit.NONE, Gpu,
-           "PCIe packets that the GPU rejected.",
-           Lane.SLOW, (Field(nvml.FI_DEV_PCIE_COUNT_NAKS_SENT),),
-           span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.FULL),
-    Metric("coldplate_gpu_pcie_recoveries_total", Kind.COUNTER, Unit.NONE, Gpu,
-           "Times that the PCIe link went from L0 to recovery, that is, retrained.",
-           Lane.SLOW, (Field(nvml.FI_DEV_PCIE_L0_TO_RECOVERY_COUNTER),),
-           span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.FULL),
+    _errors("coldplate_gpu_pcie_lcrc_errors_total", Gpu, nvml.FI_DEV_PCIE_COUNT_LCRC_ERROR,
+            "PCIe packets received with a wrong link CRC; each also counts as bad_tlp."),
+    _errors("coldplate_gpu_pcie_lane_errors_total", Gpu, nvml.FI_DEV_PCIE_COUNT_LANE_ERROR,
+            "PCIe errors detected on single lanes; may include receiver errors."),
+    _errors("coldplate_gpu_pcie_naks_received_total", Gpu, nvml.FI_DEV_PCIE_COUNT_NAKS_RECEIVED,
+            "PCIe packets that the other side rejected and the GPU retransmitted."),
+    _errors("coldplate_gpu_pcie_naks_sent_total", Gpu, nvml.FI_DEV_PCIE_COUNT_NAKS_SENT,
+            "PCIe packets that the GPU rejected."),
+    _errors("coldplate_gpu_pcie_recoveries_total", Gpu, nvml.FI_DEV_PCIE_L0_TO_RECOVERY_COUNTER,
+            "Times that the PCIe link went from L0 to recovery, that is, retrained."),
     Metric("coldplate_gpu_pcie_link_generation", Kind.GAUGE, Unit.NONE, Gpu,
            "Current PCIe generation of the link; drops at idle by design.",
            Lane.SLOW, (Call("nvmlDeviceGetCurrPcieLinkGeneration"),), span=(1, 16), simulated=(1, 6)),

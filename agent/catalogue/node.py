@@ -17,15 +17,10 @@ PROCESSOR = (
     Metric("coldplate_node_cpus", Kind.GAUGE, Unit.NONE, Node,
            "Logical processors online.",
            Lane.SLOW, (Source("sysconf(_SC_NPROCESSORS_ONLN)"),), span=(1, 1e5), simulated=(224, 224)),
-    Metric("coldplate_node_load1", Kind.GAUGE, Unit.NONE, Node,
-           "Load average over 1 minute: tasks that run, are ready to run, or wait uninterruptibly.",
-           Lane.SLOW, (Source("/proc/loadavg"),), span=(0, 1e7), simulated=(0, 300)),
-    Metric("coldplate_node_load5", Kind.GAUGE, Unit.NONE, Node,
-           "Load average over 5 minutes: tasks that run, are ready to run, or wait uninterruptibly.",
-           Lane.SLOW, (Source("/proc/loadavg"),), span=(0, 1e7), simulated=(0, 300)),
-    Metric("coldplate_node_load15", Kind.GAUGE, Unit.NONE, Node,
-           "Load average over 15 minutes: tasks that run, are ready to run, or wait uninterruptibly.",
-           Lane.SLOW, (Source("/proc/loadavg"),), span=(0, 1e7), simulated=(0, 300)),
+    *(Metric(f"coldplate_node_load{minutes}", Kind.GAUGE, Unit.NONE, Node,
+             f"Load average over {minutes} minute{'s' * (minutes > 1)}: tasks that run, are ready to run, or wait "
+             "uninterruptibly.",
+             Lane.SLOW, (Source("/proc/loadavg"),), span=(0, 1e7), simulated=(0, 300)) for minutes in (1, 5, 15)),
     Metric("coldplate_node_pressure_waiting_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
            "Time in which some tasks waited for the resource.",
            Lane.SLOW, (Source("/proc/pressure/RESOURCE: some"),), labels=("resource",),
@@ -94,6 +89,13 @@ STORAGE = (
            Lane.SLOW, (Source("statvfs"),), labels=("mountpoint",), span=(0, 2.0**63), simulated=(0, 1e12)),
 )  # fmt: skip
 
+
+def _network(what: str, help: str) -> Metric:
+    return Metric(f"coldplate_node_network_{what}_total", Kind.COUNTER, Unit.NONE, Node, help, Lane.SLOW,
+                  (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**63), growth=PACKETS,
+                  simulated=(0, 1e3))  # fmt: skip
+
+
 NETWORK = (
     Metric("coldplate_node_network_receive_bytes_total", Kind.COUNTER, Unit.BYTES, Node,
            "Bytes received by a physical network interface; RDMA traffic is not included.",
@@ -101,22 +103,10 @@ NETWORK = (
     Metric("coldplate_node_network_transmit_bytes_total", Kind.COUNTER, Unit.BYTES, Node,
            "Bytes sent by a physical network interface; RDMA traffic is not included.",
            Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**74), simulated=(0, 1e15)),
-    Metric("coldplate_node_network_receive_errors_total", Kind.COUNTER, Unit.NONE, Node,
-           "Packets that a physical network interface received with an error.",
-           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**63), growth=PACKETS,
-           simulated=(0, 1e3)),
-    Metric("coldplate_node_network_transmit_errors_total", Kind.COUNTER, Unit.NONE, Node,
-           "Packets that a physical network interface could not send because of an error.",
-           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**63), growth=PACKETS,
-           simulated=(0, 1e3)),
-    Metric("coldplate_node_network_receive_drops_total", Kind.COUNTER, Unit.NONE, Node,
-           "Received packets that a physical network interface dropped.",
-           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**63), growth=PACKETS,
-           simulated=(0, 1e3)),
-    Metric("coldplate_node_network_transmit_drops_total", Kind.COUNTER, Unit.NONE, Node,
-           "Outgoing packets that a physical network interface dropped.",
-           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**63), growth=PACKETS,
-           simulated=(0, 1e3)),
+    _network("receive_errors", "Packets that a physical network interface received with an error."),
+    _network("transmit_errors", "Packets that a physical network interface could not send because of an error."),
+    _network("receive_drops", "Received packets that a physical network interface dropped."),
+    _network("transmit_drops", "Outgoing packets that a physical network interface dropped."),
 )  # fmt: skip
 
 IDENTITY = (
@@ -140,6 +130,7 @@ NODE_POWER_FALLBACK = Metric(
     "1 while an estimate replaces a node power meter that used to answer, 0 while the meter answers.",
     Lane.FAST, (Derived("sources of coldplate_node_power_watts"),), span=(0, 1), simulated=(0, 0),
 )  # fmt: skip
+POWER = (NODE_POWER, NODE_POWER_FALLBACK)
 
 
 def _metered(part: str, help: str, *labels: str) -> Metric:
@@ -205,9 +196,8 @@ ROWS: tuple[Metric, ...] = (
     + MEMORY_ERRORS
     + FAULTS
     + IDENTITY
-    + (NODE_POWER, NODE_POWER_FALLBACK)
+    + POWER
     + POWER_PARTS
     + GPU_SUMS
     + NVSWITCH
 )
-BY_NAME: dict[str, Metric] = {row.name: row for row in ROWS}

@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample
 from agent.catalogue import BY_NAME, ROWS, equipment, optics
-from agent.catalogue.bindings import Call, Derived, DeviceValue, Field, Gpm
+from agent.catalogue.bindings import Call, DeviceValue, Field, Gpm, is_measured
 from agent.model import (
     EMPTY_LAYOUT,
     Entity,
@@ -32,6 +33,7 @@ from agent.model import (
     Metric,
     Node,
     NvLink,
+    Reason,
     Series,
     Xid,
 )
@@ -55,24 +57,16 @@ def rows_of(source: str) -> Mapping[str, Metric]:
 
     `source` is a family of devices; a `synthetic` node has its ports, power, water and jobs.
     """
+    of_gpus = (row for row in ROWS if row.entity in (Gpu, NvLink))
     if source == "synthetic":
-        return {row.name: row for row in ROWS if _synthetic(row)}
-    return {row.name: row for row in ROWS if _bound(row, source)}
+        others = (row for row in ROWS if row.name in _OF_SYNTHETIC or row.entity is IbPort)
+        return {row.name: row for row in (*others, *filter(is_measured, of_gpus))}
+    return {row.name: row for row in of_gpus if any(_family(each) == source for each in row.origin)}
 
 
 def missable(source: str) -> Mapping[str, Metric]:
-    """Return the rows that the source may report as missing: of jobs, too, if the driver does not say it of
-    processes.
-    """
+    """Return the rows that may be reported as missing: of jobs, too, if the driver does not list processes."""
     return {**rows_of(source), **{name: BY_NAME[name] for name in (JOBS, JOB_SM)}}
-
-
-def _synthetic(row: Metric) -> bool:
-    return row.name in _OF_SYNTHETIC or row.entity is IbPort or _measured(row)
-
-
-def _bound(row: Metric, source: str) -> bool:
-    return row.entity in (Gpu, NvLink) and any(_family(each) == source for each in row.origin)
 
 
 def _family(binding: object) -> str | None:
@@ -80,12 +74,6 @@ def _family(binding: object) -> str | None:
     if isinstance(binding, DeviceValue):
         return binding.family
     return "nvml" if isinstance(binding, Field | Call | Gpm) else None
-
-
-def _measured(row: Metric) -> bool:
-    if row.entity not in (Gpu, NvLink) or row.lane is Lane.EVENT:
-        return False
-    return not all(isinstance(each, Derived) for each in row.origin)
 
 
 class Entities:
@@ -99,7 +87,6 @@ class Entities:
         self._node = Node()
 
     def enlist(self, channels: Sequence[tuple[str, GpuIdentity | None]]) -> None:
-        """Take in the current channels."""
         self._own = [None if identity is None else identity.gpu for _, identity in channels]
         self._gpus = {(gpu.index, gpu.uuid): gpu for gpu in self._own if gpu is not None}
 
@@ -176,7 +163,7 @@ class Decoder:
         self._kinds: dict[str, Callable[..., Message | Alive | None]] = {
             "sample": self._sample, "alive": self._alive, "layout": self._layout, "gaps": self._take_gaps,
             "processes": self._take_processes, "error": self._error, "xid": self._xid, "hello": self._take_hello,
-            "absent": self._absent, "failed": self._failed,
+            "absent": partial(self._refusal, True), "failed": partial(self._refusal, False),
         }  # fmt: skip
 
     @property
@@ -200,11 +187,8 @@ class Decoder:
     def _alive(self, order: Any) -> Alive:
         return Alive(message_checks.whole(order, 2**63))
 
-    def _absent(self, detail: Any) -> Refusal:
-        return Refusal(True, message_checks.text(detail, worker_messages.TEXT))
-
-    def _failed(self, detail: Any) -> Refusal:
-        return Refusal(False, message_checks.text(detail, worker_messages.TEXT))
+    def _refusal(self, absent: bool, detail: Any) -> Refusal:
+        return Refusal(absent, message_checks.text(detail, worker_messages.TEXT))
 
     def _take_hello(self, source: Any, channels: Any, unidentified: Any) -> Hello | None:
         """Believe a hello that comes twice in a row; a worker's channels stay, and others may only join them."""
@@ -267,7 +251,7 @@ class Decoder:
         return Gap(
             self._missable[name],
             self._entities.of(channel, parts),
-            message_checks.reason(reason),
+            Reason(reason),
             message_checks.text(detail, worker_messages.TEXT),
         )
 
@@ -289,7 +273,7 @@ class Decoder:
             self._channels[place[0]][0],
             place[1],
             message_checks.moment(mono),
-            message_checks.reason(reason),
+            Reason(reason),
             message_checks.text(detail, worker_messages.TEXT),
         )
         self._advance(place, error.mono)

@@ -20,7 +20,6 @@ from agent.worker.worker_messages import MessageError
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 """Names of labels in Prometheus's data model."""
 _INFO = BY_NAME["coldplate_gpu_info"]
-_REASONS = {reason.value: reason for reason in Reason}
 WALL_SECONDS = 1e11
 """Seconds since the epoch, in the year 5138."""
 
@@ -58,10 +57,6 @@ def rows(value: Any, most: int) -> list[Any]:
     if type(value) is not list or len(value) > most:
         raise MessageError(f"not a list of at most {most} items")
     return value
-
-
-def reason(value: Any) -> Reason:
-    return _REASONS[value]
 
 
 def labels(metric: Metric, pairs: Any) -> Labels:
@@ -112,7 +107,7 @@ def unidentified(value: Any) -> tuple[Unidentified, ...]:
     """Return the devices that have not identified themselves."""
     made = []
     for index, why, detail in rows(value, worker_messages.CHANNELS):
-        made.append(Unidentified(name(index), reason(why), text(detail, worker_messages.TEXT)))
+        made.append(Unidentified(name(index), Reason(why), text(detail, worker_messages.TEXT)))
     return tuple(made)
 
 
@@ -139,7 +134,6 @@ def _process(row: Any) -> GpuProcess:
 
 
 def xid(row: Any) -> Xid:
-    """Return one XID error."""
     device, code, wall, reporter, words = row
     if reporter != "nvml":
         raise MessageError(f"a worker cannot have reports from {reporter!r:.20}")

@@ -25,7 +25,7 @@ from agent.model import Lane, Reason
 from agent.worker.decode import Decoder
 from agent.worker.trust import WorkerTrust
 from agent.worker.worker_messages import ANEW, Alive, Hello, Message, MessageError, Refusal
-from agent.worker.worker_process import ChildProcess, WorkerProcess, said
+from agent.worker.worker_process import ChildProcess, said
 
 log = logging.getLogger("coldplate.worker")
 
@@ -94,15 +94,16 @@ class Supervisor:
     `start` starts a worker from its options as an argument, and raises OSError if it cannot.
     """
 
-    def __init__(self, options: WorkerOptions, start: Callable[[str], WorkerProcess] = ChildProcess) -> None:
+    def __init__(self, options: WorkerOptions, start: Callable[[str], ChildProcess] = ChildProcess) -> None:
         self._options = options
         self._launch = start
-        self._process: WorkerProcess | None = None
+        self._process: ChildProcess | None = None
         self._decoder = Decoder(options.source)
         self._trust = WorkerTrust()
         self._state = "down"
         self._since = 0.0
-        self._opened_at: float | None = None
+        self.opened_at: float | None = None
+        """The monotonic second at which the worker listed its devices; None before."""
         self._start_at = 0.0
         self._delay = FIRST_DELAY_SECONDS
         self._orders = 0
@@ -111,8 +112,8 @@ class Supervisor:
         self._ordered_at = self._looked_at = self._weighed_at = 0.0
         self._silent = 0.0
         """Seconds for which an order has been without an answer."""
-        self._heard = False
-        """Whether this worker has ever answered."""
+        self.heard = False
+        """Whether the worker ever answered an order: its silence says nothing of the driver before."""
         self._asked = False
         """Whether devices were ordered to be read since the last report of any."""
         self._waited = 0.0
@@ -145,16 +146,6 @@ class Supervisor:
     def opening(self) -> bool:
         """Whether the devices may still open, however long it has taken: without persistence mode that is seconds."""
         return not (self.running or self.held or self.refusal is not None)
-
-    @property
-    def heard(self) -> bool:
-        """Whether the worker ever answered an order: its silence says nothing of the driver before."""
-        return self._heard
-
-    @property
-    def opened_at(self) -> float | None:
-        """The monotonic second at which the worker listed its devices; None before."""
-        return self._opened_at
 
     @property
     def pid(self) -> int | None:
@@ -206,10 +197,7 @@ class Supervisor:
         return True
 
     def receive(self, now: float) -> list[Message]:
-        """Return all complete messages that have come.
-
-        Of a worker that is being ended, only its reason for leaving counts.
-        """
+        """Return all complete messages; of a worker that is being ended, only its reason for leaving."""
         messages, self._unread = self._unread, []
         lines = self._process.lines(now) if self._process else []
         self._trust.weigh(sum(map(len, lines)), now)
@@ -270,8 +258,8 @@ class Supervisor:
         self._open_orders.clear()
         self._ordered_at = self._looked_at = self._weighed_at = now
         self._silent, self._waited, self._asked = 0.0, 0.0, False
-        self._killed = self._noticed = self._heard = False
-        self._opened_at = None
+        self._killed = self._noticed = self.heard = False
+        self.opened_at = None
         self._trust.begin()
         self._starts += 1
         if self._starts > 1 and (self.refusal is None or not self.refusal.absent):
@@ -293,16 +281,15 @@ class Supervisor:
         if self._asked or self._state == "starting":
             self._waited += min(now - self._looked_at, LOOK_SECONDS)
         due = now - self._ordered_at >= PING_SECONDS
-        unheard = due and self._heard and self._state == "starting"  # perhaps it is open, and its hello was lost
+        unheard = due and self.heard and self._state == "starting"  # perhaps it is open, and its hello was lost
         if self._trust.wants_anew(now) or unheard:
             self._order(ANEW, now)
         elif due:
             self._order("", now)
 
     def _judge(self, now: float) -> None:
-        """End the worker if it is of no use."""
         assert self._process is not None
-        if self._silent > (SILENCE_SECONDS if self._heard else FIRST_SILENCE_SECONDS):
+        if self._silent > (SILENCE_SECONDS if self.heard else FIRST_SILENCE_SECONDS):
             self._dismiss(now, f"has not answered for {self._silent:.0f} s", WEDGED_PATIENCE_SECONDS)
             return
         if self._waited > self._stuck:
@@ -355,7 +342,7 @@ class Supervisor:
         if self.held:
             self._process, self._state = None, "down"
             return
-        sound = self._opened_at is not None and now - self._opened_at > SOUND_AFTER_SECONDS
+        sound = self.opened_at is not None and now - self.opened_at > SOUND_AFTER_SECONDS
         delay = FIRST_DELAY_SECONDS if sound else self._delay
         if self.refusal is not None and self.refusal.absent:
             self._delay = min(delay * 2, GONE_DELAY_SECONDS if self._seen else NEVER_SEEN_DELAY_SECONDS)
@@ -374,7 +361,7 @@ class Supervisor:
             raise MessageError(f"an answer to order {message.order}, but only {self._orders} were given")
 
     def _answered(self, order: int) -> None:
-        self._heard = True
+        self.heard = True
         while self._open_orders and self._open_orders[0][0] <= order:
             self._open_orders.popleft()
             self._silent = 0.0
@@ -384,7 +371,7 @@ class Supervisor:
             if self.refusal is not None and self.refusal.absent:
                 self._delay = FIRST_DELAY_SECONDS  # the search for a driver says nothing about this worker
             if self._state == "starting":
-                self._state, self._opened_at, self._waited = "running", now, 0.0
+                self._state, self.opened_at, self._waited = "running", now, 0.0
             self.refusal, self._seen = None, True
         elif isinstance(message, Refusal):
             self._refused(message)

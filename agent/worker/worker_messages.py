@@ -102,7 +102,6 @@ Message = Hello | Refusal | LaneSample | ChannelError | tuple[Xid, ...]
 
 
 def encode(kind: str, *parts: object) -> bytes:
-    """Return one message as a line."""
     body = _ENCODE([kind, *parts]).encode()
     return b"%08x %b\n" % (crc32(body), body)
 

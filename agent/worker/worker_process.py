@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from agent.worker.worker_messages import MAX_LINE
 
@@ -94,9 +94,7 @@ ROOT = str(Path(__file__).resolve().parents[2])
 
 
 def boot_of(module: str) -> str:
-    """Return a program that runs a module of this very package: `python -m` would run any `agent` in the current
-    directory.
-    """
+    """Return a program that runs a module of this very package, where `python -m` looks into the current directory."""
     return f"import sys, runpy; sys.path.insert(0, {ROOT!r}); runpy.run_module({module!r}, run_name='__main__')"
 
 
@@ -122,36 +120,8 @@ def run_module(module: str, seconds: float) -> tuple[int, bytes, bytes]:
     return process.returncode, output, error
 
 
-class WorkerProcess(Protocol):
-    """A worker that was started, as its supervisor sees it. No method blocks or raises."""
-
-    pid: int
-    descriptor: int | None
-    """The descriptor to poll for messages."""
-
-    def status(self) -> int | None:
-        """Return how it ended, as subprocess.Popen.returncode; None while it runs."""
-
-    def order(self, line: bytes) -> bool:
-        """Send an order; False if it accepts none."""
-
-    def lines(self, now: float) -> list[bytes]:
-        """Return the complete lines that have come, without their ends; of a line that is too long, what was read of
-        it.
-        """
-
-    def resident(self) -> int | None:
-        """Return bytes of resident memory; None if not known."""
-
-    def signal(self, *numbers: int) -> None:
-        """Send these signals."""
-
-    def close(self, now: float) -> None:
-        """Close the pipes."""
-
-
 class ChildProcess:
-    """A worker in a process of its own. Raises OSError when none can be started."""
+    """A worker in a process of its own. Raises OSError when none can be started; no method blocks or raises."""
 
     def __init__(self, argument: str) -> None:
         command = [sys.executable, "-I", "-c", boot_of("agent.worker"), argument]
@@ -170,11 +140,14 @@ class ChildProcess:
         self._buffer = b""
         self.pid = process.pid
         self.descriptor: int | None = process.stdout.fileno()
+        """The descriptor to poll for messages."""
 
     def status(self) -> int | None:
+        """Return how it ended, as subprocess.Popen.returncode; None while it runs."""
         return self._process.poll()
 
     def order(self, line: bytes) -> bool:
+        """Send an order; False if it accepts none."""
         if self.descriptor is None:
             return False
         try:
@@ -184,6 +157,7 @@ class ChildProcess:
         return True
 
     def lines(self, now: float) -> list[bytes]:
+        """Return the complete lines that have come, without their ends, and what was read of one that is too long."""
         self._relay.pass_on(now)
         if self.descriptor is None:
             return []
@@ -206,6 +180,7 @@ class ChildProcess:
         return lines
 
     def resident(self) -> int | None:
+        """Return bytes of resident memory; None if not known."""
         # proc(5): the second number of statm is the resident pages. Reading the file takes no lock of the memory map,
         # so that we do not hang with a process that hangs in the kernel.
         try:

@@ -12,7 +12,7 @@ import pytest
 
 from agent.backends.host.disks_and_network import block_mounts
 from agent.backends.host.host_faults import MAX_MOUNTS
-from agent.catalogue.node import BY_NAME, GPU_SUMS, NODE_POWER, NODE_POWER_FALLBACK, NVSWITCH, POWER_PARTS
+from agent.catalogue.node import GPU_SUMS, NODE_POWER, NODE_POWER_FALLBACK, NVSWITCH, POWER_PARTS, ROWS
 from agent.model import Gap, Instant, Kind, Lane, Reason
 from tests.waiting import wait_until
 
@@ -159,7 +159,7 @@ def test_every_row_of_the_host_is_read_or_explained(host) -> None:
         told |= {reading.metric.name for reading in sample.readings} | {gap.metric.name for gap in sample.gaps}
     told.add("coldplate_node_mount_up")  # this host has no network filesystem
     elsewhere = {row.name for row in (NODE_POWER, NODE_POWER_FALLBACK, *POWER_PARTS, *NVSWITCH, *GPU_SUMS)}
-    assert told == set(BY_NAME) - elsewhere
+    assert told == {row.name for row in ROWS} - elsewhere
 
 
 def test_every_reading_has_the_labels_and_the_range_of_its_row(host) -> None:

@@ -359,10 +359,10 @@ def test_a_job_that_was_gone_for_long_is_forgotten() -> None:
     for mono, joules in ((0.0, 10.0), (15.0, 20.0)):
         ledger.enter({gpu: key}, {gpu: joules})
         ledger.keep({key: 5.0}, mono)
-    assert (ledger.total(key), ledger.started(key)) == (10.0, 5.0)
+    assert (ledger.totals.get(key), ledger.started.get(key)) == (10.0, 5.0)
     ledger.enter({}, {})
     ledger.keep({}, 1000.0)
-    assert (ledger.total(key), ledger.started(key)) == (None, None)
+    assert (ledger.totals.get(key), ledger.started.get(key)) == (None, None)
 
 
 GPU, KEYS = Gpu("0", "a"), [("slurm", "1"), ("slurm", "2")]
@@ -377,6 +377,6 @@ def test_jobs_never_get_more_than_the_gpu_used_and_never_lose_any(turns) -> None
         ledger.enter({GPU: owner} if owner else {}, {GPU: counter} if shown else {})
         ledger.keep(dict.fromkeys(KEYS), float(mono))
         for key in KEYS:
-            assert (ledger.total(key) or 0.0) >= totals[key]
-            totals[key] = ledger.total(key) or 0.0
+            assert (ledger.totals.get(key) or 0.0) >= totals[key]
+            totals[key] = ledger.totals.get(key) or 0.0
     assert sum(totals.values()) <= counter * (1 + 1e-9)

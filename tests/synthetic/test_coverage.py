@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from agent.backends.protocol import BackendSample, Channel, DeviceError
 from agent.backends.synthetic import SyntheticSource, load_scenario, shipped_scenarios
 from agent.backends.synthetic.machines import TOPOLOGIES
-from agent.backends.synthetic.supported_series import measured, port_offered
+from agent.backends.synthetic.supported_series import port_offered
 from agent.catalogue import BY_NAME, ROWS, links
+from agent.catalogue.bindings import is_measured
 from agent.catalogue.gpu import MIG
 from agent.catalogue.jobs import FACTS
 from agent.model import Entity, Gpu, IbPort, Instant, Kind, Lane, NvLink, Reading, Reason, Series
@@ -28,7 +29,7 @@ NOT_ON_A_DGX_H100 = {
     "coldplate_nvlink_symbol_errors_total": "from Blackwell on",
     "coldplate_nvlink_effective_errors_total": "from Blackwell on",
     **{row.name: "from Blackwell on" for row in links.QUALITY},
-    **{row.name: "MIG is off on synthetic GPUs" for row in MIG if measured(row)},
+    **{row.name: "MIG is off on synthetic GPUs" for row in MIG if is_measured(row)},
 }
 
 
@@ -44,7 +45,7 @@ def seen_on(node) -> dict[str, set[Lane]]:
 
 def test_a_dgx_h100_shows_every_row_that_it_offers(play):
     seen = seen_on(play("healthy-training"))
-    wanted = {row.name for row in ROWS if row.entity in (Gpu, NvLink) and measured(row)}
+    wanted = {row.name for row in ROWS if row.entity in (Gpu, NvLink) and is_measured(row)}
     wanted |= {row.name for row in ROWS if row.entity is IbPort and port_offered(row)}
     assert wanted - set(seen) == set(NOT_ON_A_DGX_H100)
     jobs = {row.name for row in FACTS if row.labels != ("problem",)}

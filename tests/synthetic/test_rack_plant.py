@@ -65,14 +65,14 @@ def test_every_row_of_real_equipment_is_told_and_all_is_well(rack: Callable[...,
 def test_every_reader_of_real_documents_reads_one(rack: Callable[..., RackAt]) -> None:
     """But for detectors in groups within one document, and supplies in the chassis: those are other firmware."""
     seen = {part.kind for name in (CDU, SHELVES) for part, _ in _documents(rack(), name)}
-    assert {*rack_resources.COOLING_READERS, *rack_resources.POWER_READERS} - seen == {
+    assert rack_resources.READERS.keys() - seen == {
         "leak-detectors", "power-subsystem", "rack-pdu", "branch",
     }  # fmt: skip
 
 
 def _documents(rack: RackAt, name: str) -> list[tuple[rack_resources.EquipmentPart, str]]:
     rack.read(60.0)
-    found = rack.backend._turns[name].watch._found
+    found = rack.backend._turns[name][0]._found
     assert found is not None
     return [(each.part, each.path) for each in found]
 

@@ -8,15 +8,16 @@ from collections.abc import Callable
 from agent.model import Lane, Reason
 from agent.worker.supervisor import Supervisor, WorkerOptions
 from agent.worker.worker_messages import Message, encode
+from agent.worker.worker_process import ChildProcess
 
 HELLO = encode("hello", "nvml", [["fabric"]], [])
 STEP = 0.25
 
 
-class FakeProcess:
+class FakeProcess(ChildProcess):
     """A worker that a test speaks for. It answers every order while `answers`, and dies as it is told to."""
 
-    descriptor: int | None = None
+    descriptor = None
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

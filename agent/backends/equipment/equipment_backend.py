@@ -12,13 +12,12 @@ known detector and fan is unavailable, and all values are missing: what cannot b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from agent.backends.equipment.equipment_resources import (
     BLIND_FAN,
-    LONGEST_NAME,
     UNAVAILABLE,
     CoolingComponent,
     FanReading,
@@ -33,7 +32,7 @@ from agent.backends.equipment.equipment_resources import (
 )
 from agent.backends.polled_source import PolledSource, Spawn, spawn_thread
 from agent.backends.protocol import AbsentError, BackendSample
-from agent.backends.redfish_service import CHASSIS, RedfishPoll, RedfishReader, RedfishService, link_path, log_new
+from agent.backends.redfish_service import CHASSIS, RedfishPoll, RedfishReader, RedfishService, link_path
 from agent.catalogue.equipment import FAN_ROTATION, FAN_SPEED, FAN_STATE, INTAKE, LEAK_STATES, LEAKS, ROWS, SUPPLY
 from agent.lib.http_target import HttpTarget
 from agent.model import Gap, Instant, Lane, Metric, Node, Reading, Reason, Series
@@ -78,7 +77,6 @@ class _ResourcePaths(NamedTuple):
 
     @property
     def parts(self) -> int:
-        """How many documents are to be read."""
         return sum(map(len, self))
 
 
@@ -95,7 +93,6 @@ class NodeCoolingReader(RedfishReader):
         self._found: _ResourcePaths | None = None
         self._searched_at = 0.0
         self._problems: list[tuple[Metric, str]] = []
-        self._logged: Collection[str] = ()
         self.known: dict[CoolingComponent, str] = {}
         """Every detector that ever was there, with what it said last."""
         self.known_fans: dict[CoolingComponent, FanReading] = {}
@@ -123,8 +120,7 @@ class NodeCoolingReader(RedfishReader):
         connectors = dict(self._connectors(self._found, asks[SUPPLY]))
         silent = frozenset(place for place, values in connectors.items() if not values)
         problems = tuple(dict.fromkeys((*self._problems, *_problems_of(asks))))
-        log_new((each for _, each in problems), self._logged)
-        self._logged = {each for _, each in problems}
+        self.log_new(dict.fromkeys(each for _, each in problems))
         return NodeCoolingReadings(
             dict(leaks), dict(fans), intakes, connectors, silent, problems, calls + _calls_of(asks)
         )
@@ -140,7 +136,7 @@ class NodeCoolingReader(RedfishReader):
         for chassis, path in found.detectors:
             state = parse_leak_state(ask.at(path))
             if state is not None:
-                yield CoolingComponent(chassis, resource_id(path)[:LONGEST_NAME]), state
+                yield CoolingComponent(chassis, resource_id(path)), state
         for chassis, path in found.groups:
             for name, document in listed_detectors(ask.at(path)):
                 state = parse_leak_state(document)
@@ -158,7 +154,7 @@ class NodeCoolingReader(RedfishReader):
         for chassis, path in found.fans:
             fan = parse_fan(ask.at(path))
             if fan is not None:
-                fans[CoolingComponent(chassis, resource_id(path)[:LONGEST_NAME])] = fan
+                fans[CoolingComponent(chassis, resource_id(path))] = fan
         for chassis, path in found.thermals:
             document = ask.at(path)
             fans.update((CoolingComponent(chassis, name), fan) for name, fan in parse_fan_list(document))
@@ -174,10 +170,9 @@ class NodeCoolingReader(RedfishReader):
     @staticmethod
     def _connectors(found: _ResourcePaths, ask: RedfishPoll) -> Iterator[tuple[CoolingComponent, dict[Metric, float]]]:
         for chassis, path in found.connectors:
-            yield CoolingComponent(chassis, resource_id(path)[:LONGEST_NAME]), parse_connector(ask.at(path))
+            yield CoolingComponent(chassis, resource_id(path)), parse_connector(ask.at(path))
 
     def _search(self, asks: _Asks) -> _ResourcePaths:
-        """Follow the links from every chassis."""
         found = _ResourcePaths([], [], [], [], [], [])
         ask = asks[LEAK_STATE]
         if self._chassis is None:
@@ -187,7 +182,7 @@ class NodeCoolingReader(RedfishReader):
         for path in paths:
             document = ask.at(path)
             if found.parts < MOST_PARTS:
-                self._search_in(resource_id(path)[:LONGEST_NAME], document, found, asks)
+                self._search_in(resource_id(path), document, found, asks)
         for each in found:
             del each[MOST_PARTS:]
         return found
@@ -258,7 +253,11 @@ class EquipmentBackend:
                 readings += [Reading(self._of(row, place), value) for row, value in fan.speeds.items()]
             for place, values in seen.connectors.items():
                 readings += [Reading(self._of(row, place), value) for row, value in values.items()]
-            gaps = [self._silent(row, place) for row, place, _ in self._series if place in seen.silent]
+            gaps = [
+                Gap(row, Node(), Reason.MALFORMED, f"the coolant connector {at.name} of {at.chassis} has no values")
+                for row, at, _ in self._series
+                if at in seen.silent
+            ]
             gaps += [Gap(row, Node(), Reason.MALFORMED, problem) for row, problem in seen.problems]
             calls = seen.calls if calls else 0
         elif self._paced.fault is not None:
@@ -277,16 +276,8 @@ class EquipmentBackend:
                 continue
             readings += [Reading(self._of(row, place, state), int(state == said)) for state in LEAK_STATES]
 
-    @staticmethod
-    def _silent(row: Metric, place: CoolingComponent) -> Gap:
-        return Gap(
-            row, Node(), Reason.MALFORMED, f"the coolant connector {place.name} of {place.chassis} has no values"
-        )
-
     def _shown_once(self) -> list[Metric]:
-        """Return the rows that are missing now: those that there have been, or the leak detectors if nothing ever
-        was.
-        """
+        """Return the rows that are missing now: those that there have been, or else the leak detectors."""
         seen = {metric for metric, _, _ in self._series if metric not in (LEAK_STATE, FAN_STATE)}
         return [row for row in ROWS if row in seen] or [LEAK_STATE]
 

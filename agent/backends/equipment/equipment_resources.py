@@ -17,7 +17,7 @@ from agent.catalogue.equipment import FAN_ROTATION, FAN_SPEED
 from agent.model import Metric
 
 UNAVAILABLE = "unavailable"
-_STATES = {"OK": "ok", "Warning": "warning", "Critical": "critical"}
+_HEALTHS = {"OK": "ok", "Warning": "warning", "Critical": "critical"}
 _ABSENT = "Absent"
 _DETECTOR_WORKS = (None, "Enabled")
 
@@ -46,14 +46,12 @@ def parse_leak_state(document: dict[str, Any]) -> str | None:
     Its word counts only while it is enabled: one that is switched off or broken, or that says what no schema knows, is
     unavailable.
     """
-    status = document.get("Status")
-    state = status.get("State") if isinstance(status, dict) else None
-    said = document.get("DetectorState")
+    state, said = _state_in(document), document.get("DetectorState")
     if _ABSENT in (state, said):
         return None
     if state not in _DETECTOR_WORKS or not isinstance(said, str):
         return UNAVAILABLE
-    return _STATES.get(said, UNAVAILABLE)
+    return _HEALTHS.get(said, UNAVAILABLE)
 
 
 def listed_detectors(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -68,11 +66,15 @@ def listed_detectors(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, 
 
 def parse_connector(document: dict[str, Any]) -> dict[Metric, float]:
     """Return the values of a CoolantConnector, those that it has."""
-    status = document.get("Status")
-    if isinstance(status, dict) and status.get("State") not in _DETECTOR_WORKS:
+    if _state_in(document) not in _DETECTOR_WORKS:
         return {}
     found = ((row, as_number(document.get(member)), factor) for member, row, factor in _CONNECTOR)
     return {row: value * factor for row, value, factor in found if value is not None}
+
+
+def _state_in(document: dict[str, Any]) -> Any:
+    status = document.get("Status")
+    return status.get("State") if isinstance(status, dict) else None
 
 
 def name_in(document: dict[str, Any], member: str, otherwise: str) -> str:
@@ -83,11 +85,10 @@ def name_in(document: dict[str, Any], member: str, otherwise: str) -> str:
 
 
 def resource_id(path: str) -> str:
-    """Return the last part of a resource's path, which is its Id by the specification."""
-    return path.rstrip("/").rpartition("/")[2]
+    """Return the last part of a resource's path, which is its Id by the specification, as a label's value."""
+    return path.rstrip("/").rpartition("/")[2][:LONGEST_NAME]
 
 
-_HEALTHS = {"OK": "ok", "Warning": "warning", "Critical": "critical"}
 _SERVES = (None, "Enabled", "StandbyOffline", "StandbySpare", "Qualified", "Starting", "InTest", "Degraded")
 """States of a part that does its work, or waits to (Resource.State). A standby pump is as well as a running one."""
 _OFF = "Disabled"
@@ -109,7 +110,7 @@ def parse_status(document: dict[str, Any] | None, *, spare: bool = False) -> str
     if not isinstance(status, dict):
         return UNAVAILABLE
     state, health = status.get("State"), status.get("Health")
-    if state == "Absent":
+    if state == _ABSENT:
         return None
     said = _HEALTHS.get(health, UNAVAILABLE) if isinstance(health, str) else None
     if said in ("warning", "critical"):
@@ -126,11 +127,6 @@ def worst_state(*states: str | None) -> str | None:
     return max((state for state in states if state is not None), key=_WORSE.index, default=None)
 
 
-def detector_state(document: dict[str, Any] | None) -> str | None:
-    """Return what a leak detector says; one that cannot be read is never dry."""
-    return UNAVAILABLE if document is None else parse_leak_state(document)
-
-
 def level_state(document: dict[str, Any] | None) -> str | None:
     """Return how a reservoir is: by its level as the unit judges it, and by its Status."""
     level = None if document is None else document.get("FluidLevelStatus")
@@ -144,18 +140,12 @@ def redundancies(document: dict[str, Any], member: str) -> Iterator[tuple[str, s
         if not isinstance(group, dict):
             continue
         state = parse_status(group)
-        if state is not None and is_redundancy_enabled(group):
+        # One that is switched off, or not meant to be redundant, lost nothing.
+        is_enabled = _state_in(group) != _OFF and group.get("RedundancyType") != "NotRedundant"
+        if state is not None and is_enabled:
             yield name_in(group, "GroupName", str(place + 1)), state
 
 
-def is_redundancy_enabled(group: dict[str, Any]) -> bool:
-    """Return whether the group is meant to be redundant: one that is switched off lost nothing."""
-    status = group.get("Status")
-    state = status.get("State") if isinstance(status, dict) else None
-    return state != _OFF and group.get("RedundancyType") != "NotRedundant"
-
-
-_HEALTH = {"OK": "ok", "Warning": "warning", "Critical": "critical"}
 _FAN_WORKS = (None, "Enabled", "StandbySpare", "InTest", "Starting", "Qualified")
 _PERCENT, _RPM = 1e-2, 1 / 60
 
@@ -186,7 +176,7 @@ def parse_fan_list(document: dict[str, Any]) -> Iterator[tuple[str, FanReading]]
         reading = each.get("Reading")
         fan = _fan(each, None, reading) if each.get("ReadingUnits") == "RPM" else _fan(each, reading, None)
         if fan is not None:
-            yield name_in(each, "Name", name_in(each, "FanName", str(place)))[:LONGEST_NAME], fan
+            yield name_in(each, "Name", name_in(each, "FanName", str(place))), fan
 
 
 def parse_intake_temperature(document: dict[str, Any]) -> float | None:
@@ -201,15 +191,12 @@ def parse_intake_sensors(document: dict[str, Any]) -> Iterator[tuple[str, float]
         if isinstance(each, dict) and each.get("PhysicalContext") == "Intake" and _works(each):
             value = as_number(each.get("ReadingCelsius"))
             if value is not None:
-                yield name_in(each, "Name", str(place))[:LONGEST_NAME], value
+                yield name_in(each, "Name", str(place)), value
 
 
 def _fan(document: dict[str, Any], percent: Any, turns: Any) -> FanReading | None:
-    """Return what a fan says that has these speeds: nothing if it is not known to work, and unavailable if it says
-    nothing.
-    """
-    status = document.get("Status")
-    if isinstance(status, dict) and status.get("State") == "Absent":
+    """Return what a fan with these speeds says: none if it is not known to work; unavailable if it says nothing."""
+    if _state_in(document) == _ABSENT:
         return None
     state = _state(document)
     found = ((FAN_SPEED, as_number(percent), _PERCENT), (FAN_ROTATION, as_number(turns), _RPM))
@@ -233,4 +220,4 @@ def _state(document: dict[str, Any]) -> str | None:
     health = status.get("Health")
     if health is None:
         return None if status.get("State") is None else "ok"
-    return _HEALTH.get(str(health), UNAVAILABLE)
+    return _HEALTHS.get(str(health), UNAVAILABLE)

@@ -19,10 +19,9 @@ import msgspec
 from agent.backends.equipment.equipment_resources import UNAVAILABLE
 from agent.backends.equipment.rack_resources import (
     COOLING_COLLECTIONS,
-    COOLING_READERS,
     POWER_COLLECTIONS,
-    POWER_READERS,
     POWER_SHELF,
+    READERS,
     EquipmentPart,
     EquipmentPollResult,
     PartResource,
@@ -41,7 +40,6 @@ from agent.backends.redfish_service import (
     RedfishSource,
     check_address,
     link_path,
-    log_new,
 )
 from agent.catalogue.rack import PART, PART_STATES, UP
 from agent.config.schema import ConfigError, RackConfig
@@ -56,7 +54,6 @@ ROUND_SECONDS = 45.0
 """Most seconds that a round may take; a controller takes up to 300 ms for each document."""
 MOST_DOCUMENTS = 128
 """Documents that are read each round."""
-READERS = {**COOLING_READERS, **POWER_READERS}
 
 
 class RackEquipmentReader(RedfishReader):
@@ -69,16 +66,12 @@ class RackEquipmentReader(RedfishReader):
         self._clock = clock
         self._found: list[PartResource] | None = None
         self._problems: list[str] = []
-        self._logged: tuple[str, ...] = ()
         self._search_at = 0.0
         self.known: dict[EquipmentPart, str] = {}
         """Every part that ever was there, with what it said last."""
 
     def look(self) -> EquipmentPollResult:
-        """Return everything, as it is now.
-
-        Raises DeviceError if the service does not answer, or serves nothing of a rack.
-        """
+        """Return everything. Raises DeviceError if the service does not answer, or serves nothing of a rack."""
         now = self._clock()
         ask = RedfishPoll(self._service, self._clock, now + ROUND_SECONDS)
         if self._found is None or now >= self._search_at:
@@ -97,8 +90,7 @@ class RackEquipmentReader(RedfishReader):
             values.update(((row, (*own, *more)), value) for row, more, value in resource.values if value is not None)
         self.known = states
         problems = tuple(dict.fromkeys((*self._problems, *ask.problems)))
-        log_new(problems, self._logged)
-        self._logged = problems
+        self.log_new(problems)
         return EquipmentPollResult(dict(states), values, problems, ask.calls)
 
     def close(self) -> None:
@@ -155,11 +147,8 @@ def over_http(targets: Mapping[str, HttpTarget], clock: Callable[[], float]) -> 
     return {name: partial(RedfishService, target, PATIENCE_SECONDS, clock) for name, target in targets.items()}
 
 
-class _AssignedService(NamedTuple):
-    """A service while this agent is the one that polls it."""
-
-    watch: RackEquipmentReader
-    paced: PolledSource[EquipmentPollResult]
+_AssignedService = tuple[RackEquipmentReader, PolledSource[EquipmentPollResult]]
+"""A service while this agent is the one that polls it."""
 
 
 class _ServiceReadings(NamedTuple):
@@ -205,15 +194,15 @@ class RackEquipmentBackend:
             if not self._is_my_turn(name):
                 self._end(name)
                 continue
-            turn = self._turns.get(name) or begin()
-            turn.paced.poll(now.mono)
-            awaited = awaited or turn.paced.awaited
-            answer = turn.paced.value or turn.paced.fault
+            watch, paced = self._turns.get(name) or begin()
+            paced.poll(now.mono)
+            awaited = awaited or paced.awaited
+            answer = paced.value or paced.fault
             if answer is None:
                 continue
             before = self._shown.get(name)
             if before is None or before.answer is not answer:
-                before = self._shown[name] = self._show(name, turn.watch, answer)
+                before = self._shown[name] = self._show(name, watch, answer)
                 calls += answer.calls if isinstance(answer, EquipmentPollResult) else 1
             readings += before.readings
             gaps += before.gaps
@@ -225,13 +214,13 @@ class RackEquipmentBackend:
 
     def _begin(self, name: str, opened: OpenService, clock: Callable[[], float], spawn: Spawn) -> _AssignedService:
         watch = RackEquipmentReader(name, opened(), clock)
-        turn = self._turns[name] = _AssignedService(watch, PolledSource(watch, watch.look, spawn))
+        self._turns[name] = turn = (watch, PolledSource(watch, watch.look, spawn))
         return turn
 
     def _end(self, name: str) -> None:
         turn = self._turns.pop(name, None)
         if turn is not None:
-            turn.paced.close()
+            turn[1].close()
             self._shown.pop(name, None)
             self._series = {key: each for key, each in self._series.items() if key[1][0][1] != name}
 

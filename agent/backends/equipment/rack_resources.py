@@ -12,10 +12,9 @@ from math import log
 from typing import Any, NamedTuple
 
 from agent.backends.equipment.equipment_resources import (
-    LONGEST_NAME,
-    detector_state,
     level_state,
     listed_detectors,
+    parse_leak_state,
     parse_status,
     redundancies,
     resource_id,
@@ -67,7 +66,12 @@ _PARTS = (
     ("SecondaryCoolantConnectors", "secondary"),
 )
 """Members of a unit that are collections, and what their members are."""
-_REDUNDANCIES = (("PumpRedundancy", "pump-redundancy"), ("FilterRedundancy", "filter-redundancy"))
+_REDUNDANCIES = {
+    "PumpRedundancy": "pump-redundancy",
+    "FilterRedundancy": "filter-redundancy",
+    "MainsRedundancy": "mains-redundancy",
+    "PowerSupplyRedundancy": "power-supply-redundancy",
+}
 _CONNECTOR = (
     # (member, row, what one of its unit is in the row's)
     ("SupplyTemperatureCelsius", rows.SUPPLY, 1.0),
@@ -85,17 +89,17 @@ _MAGNUS = (17.62, 243.12)
 
 def cooling_documents_of(path: str, ask: RedfishPoll) -> Iterator[PartResource]:
     """Yield the documents of the unit at `path`: its own, and those of its parts. Raises DeviceError."""
-    unit = resource_id(path)[:LONGEST_NAME]
+    unit = resource_id(path)
     document = ask.at(path)
     yield PartResource(EquipmentPart(unit, "unit", unit), path)
     for member, kind in _PARTS:
         for each in ask.members(link_path(document.get(member))):
-            yield PartResource(EquipmentPart(unit, kind, resource_id(each)[:LONGEST_NAME]), each)
+            yield PartResource(EquipmentPart(unit, kind, resource_id(each)), each)
     detection = link_path(document.get("LeakDetection"))
     if detection is not None:
         detectors = ask.members(link_path(ask.at(detection).get("LeakDetectors")))
         for each in detectors:
-            yield PartResource(EquipmentPart(unit, "leak-detector", resource_id(each)[:LONGEST_NAME]), each)
+            yield PartResource(EquipmentPart(unit, "leak-detector", resource_id(each)), each)
         if not detectors:
             yield PartResource(EquipmentPart(unit, "leak-detectors", "groups"), detection)
     environment = link_path(document.get("EnvironmentMetrics"))
@@ -104,11 +108,8 @@ def cooling_documents_of(path: str, ask: RedfishPoll) -> Iterator[PartResource]:
 
 
 def _of_cooling_unit(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
-    states = [(part, parse_status(document))]
-    for member, kind in _REDUNDANCIES:
-        found = redundancies(document or {}, member)
-        states += [(EquipmentPart(part.unit, kind, name), state) for name, state in found]
-    return ResourceValues(states)
+    groups = _groups(part, document, "PumpRedundancy", "FilterRedundancy")
+    return ResourceValues([(part, parse_status(document)), *groups])
 
 
 def _of_connector(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
@@ -145,14 +146,14 @@ def _of_filter(part: EquipmentPart, document: dict[str, Any] | None) -> Resource
 
 
 def _of_detector(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
-    return ResourceValues([(part, detector_state(document))])
+    return ResourceValues([(part, parse_leak_state(document or {}))])
 
 
 def _of_detector_groups(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
     """Detectors that the unit lists within one document; if it cannot be read, those known stay unavailable."""
     listed = listed_detectors(document or {})
     return ResourceValues(
-        [(EquipmentPart(part.unit, "leak-detector", name), detector_state(each)) for name, each in listed]
+        [(EquipmentPart(part.unit, "leak-detector", name), parse_leak_state(each)) for name, each in listed]
     )
 
 
@@ -167,24 +168,8 @@ def _of_environment(_: EquipmentPart, document: dict[str, Any] | None) -> Resour
     return ResourceValues((), [(rows.AIR, (), air), (rows.HUMIDITY, (), humidity), (rows.DEW_POINT, (), dew)])
 
 
-COOLING_READERS: dict[str, Callable[[EquipmentPart, dict[str, Any] | None], ResourceValues]] = {
-    "unit": _of_cooling_unit,
-    "pump": _of_pump,
-    "reservoir": _of_reservoir,
-    "filter": _of_filter,
-    "primary": _of_connector,
-    "secondary": _of_connector,
-    "leak-detector": _of_detector,
-    "leak-detectors": _of_detector_groups,
-    "environment": _of_environment,
-}
-"""What reads the document of each kind of part; it gets None for a document that could not be read."""
-
-
 def dew_point(air: float | None, humidity: float | None) -> float | None:
-    """Return the dew point in °C, of air at °C and relative humidity from 0 to 1; None where the formula does not
-    hold.
-    """
+    """Return the dew point in °C, of air at °C and relative humidity 0 to 1; None where the formula does not hold."""
     if air is None or humidity is None or not -45 <= air <= 60 or not 0 < humidity <= 1:
         return None
     slope, base = _MAGNUS
@@ -216,7 +201,7 @@ def power_documents_of(path: str, kind: str, ask: RedfishPoll) -> Iterator[PartR
 
     A unit lists its power supplies itself, or in the PowerSubsystem of the chassis that it links to, or that it is.
     """
-    unit = resource_id(path)[:LONGEST_NAME]
+    unit = resource_id(path)
     document = ask.at(path)
     yield PartResource(EquipmentPart(unit, kind, unit), path)
     metrics = link_path(document.get("Metrics"))
@@ -224,7 +209,7 @@ def power_documents_of(path: str, kind: str, ask: RedfishPoll) -> Iterator[PartR
         yield PartResource(EquipmentPart(unit, "distribution-metrics", unit), metrics)
     for member, circuit in (("Mains", "mains"), ("Branches", "branch")):
         for each in ask.members(link_path(document.get(member))):
-            yield PartResource(EquipmentPart(unit, circuit, resource_id(each)[:LONGEST_NAME]), each)
+            yield PartResource(EquipmentPart(unit, circuit, resource_id(each)), each)
     yield from _supplies_of(unit, document, ask)
 
 
@@ -237,7 +222,7 @@ def chassis_documents_of(
     chassis is a power shelf itself. Raises DeviceError.
     """
     for path in ask.members(chassis):
-        name = resource_id(path)[:LONGEST_NAME]
+        name = resource_id(path)
         unit = bare[0] if len(bare) == 1 else name
         found = list(_supplies_of(unit, ask.at(path), ask))
         if any(each.part.kind == "power-supply" for each in found) and not any(each.path in known for each in found):
@@ -254,7 +239,7 @@ def _supplies_of(unit: str, document: dict[str, Any], ask: RedfishPoll) -> Itera
             yield PartResource(EquipmentPart(unit, "power-subsystem", unit), subsystem)
             supplies = link_path(ask.at(subsystem).get("PowerSupplies"))
     for each in ask.members(supplies):
-        name = resource_id(each)[:LONGEST_NAME]
+        name = resource_id(each)
         yield PartResource(EquipmentPart(unit, "power-supply", name), each)
         measured = link_path(ask.at(each).get("Metrics"))
         if measured is not None:
@@ -272,20 +257,19 @@ def _subsystem_of(document: dict[str, Any], ask: RedfishPoll) -> str | None:
 
 
 def _of_power_unit(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
-    groups = _groups(part, document, ("MainsRedundancy", "PowerSupplyRedundancy"))
+    groups = _groups(part, document, "MainsRedundancy", "PowerSupplyRedundancy")
     return ResourceValues([(part, parse_status(document)), *groups])
 
 
 def _of_subsystem(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
-    return ResourceValues(_groups(part, document, ("PowerSupplyRedundancy",)))
+    return ResourceValues(_groups(part, document, "PowerSupplyRedundancy"))
 
 
 def _groups(
-    part: EquipmentPart, document: dict[str, Any] | None, members: tuple[str, ...]
+    part: EquipmentPart, document: dict[str, Any] | None, *members: str
 ) -> list[tuple[EquipmentPart, str | None]]:
-    kinds = {"MainsRedundancy": "mains-redundancy", "PowerSupplyRedundancy": "power-supply-redundancy"}
     return [
-        (EquipmentPart(part.unit, kinds[member], name), state)
+        (EquipmentPart(part.unit, _REDUNDANCIES[member], name), state)
         for member in members
         for name, state in redundancies(document or {}, member)
     ]
@@ -328,16 +312,25 @@ def _of_supply(part: EquipmentPart, document: dict[str, Any] | None) -> Resource
     capacity = as_number(resource.get("PowerCapacityWatts"))
     return ResourceValues(
         [(part, worst_state(parse_status(document, spare=True), fed))],
-        [(rows.SUPPLY_RATING, (("part", part.name),), capacity)],
+        [(rows.SUPPLY_RATING, _named(part), capacity)],
     )
 
 
 def _of_supply_metrics(part: EquipmentPart, document: dict[str, Any] | None) -> ResourceValues:
     watts = as_number((document or {}).get("OutputPowerWatts"))
-    return ResourceValues((), [(rows.SUPPLY_POWER, (("part", part.name),), watts)])
+    return ResourceValues((), [(rows.SUPPLY_POWER, _named(part), watts)])
 
 
-POWER_READERS: dict[str, Callable[[EquipmentPart, dict[str, Any] | None], ResourceValues]] = {
+READERS: dict[str, Callable[[EquipmentPart, dict[str, Any] | None], ResourceValues]] = {
+    "unit": _of_cooling_unit,
+    "pump": _of_pump,
+    "reservoir": _of_reservoir,
+    "filter": _of_filter,
+    "primary": _of_connector,
+    "secondary": _of_connector,
+    "leak-detector": _of_detector,
+    "leak-detectors": _of_detector_groups,
+    "environment": _of_environment,
     POWER_SHELF: _of_power_unit,
     "rack-pdu": _of_power_unit,
     "distribution-metrics": _of_distribution,

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import psutil
 
-from agent.backends.host.reading_groups import GroupReadings, ReadingGroup, SeriesCache
+from agent.backends.host.reading_groups import GroupReadings, ReadingGroup
 from agent.backends.sysfs import is_physical_interface
-from agent.catalogue.node import BY_NAME
+from agent.catalogue import metric
 
-T = TypeVar("T")
 LIST_BYTES = 4 << 20
 """Bytes of the list of mounts that are read; on a node with hundreds of containers it has some hundred KiB."""
 
@@ -63,10 +61,10 @@ def _plain(field: bytes) -> str:
     return os.fsdecode(_ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), field))
 
 
-DISK = tuple(BY_NAME[f"coldplate_node_disk_{what}_bytes_total"] for what in ("read", "written"))
-FILESYSTEM = tuple(BY_NAME[f"coldplate_node_filesystem_{what}_bytes"] for what in ("size", "used"))
+DISK = tuple(metric(f"coldplate_node_disk_{what}_bytes_total") for what in ("read", "written"))
+FILESYSTEM = tuple(metric(f"coldplate_node_filesystem_{what}_bytes") for what in ("size", "used"))
 NETWORK = tuple(
-    (BY_NAME[f"coldplate_node_network_{what}_total"], field)
+    (metric(f"coldplate_node_network_{what}_total"), field)
     for what, field in (
         ("receive_bytes", "bytes_recv"),
         ("transmit_bytes", "bytes_sent"),
@@ -94,11 +92,10 @@ class DiskAndNetworkGroups:
         self._procfs = procfs
         self._sysfs = sysfs
 
-    def groups(self, book: SeriesCache) -> list[ReadingGroup]:
-        """Return the groups that are read separately, without filesystems: their mount points must be found first."""
+    def groups(self) -> list[ReadingGroup]:
         return [
-            ReadingGroup(f"{self._procfs}/diskstats", self._disks, DISK, book),
-            ReadingGroup(f"{self._procfs}/net/dev", self._network, tuple(row for row, _ in NETWORK), book),
+            ReadingGroup(f"{self._procfs}/diskstats", self._disks, DISK),
+            ReadingGroup(f"{self._procfs}/net/dev", self._network, tuple(row for row, _ in NETWORK)),
         ]
 
     def _disks(self, figures: GroupReadings) -> None:
@@ -127,27 +124,8 @@ class DiskAndNetworkGroups:
         figures.left_out = len(NETWORK) * max(len(interfaces) - DEVICES, 0)
 
 
-class MountList(Generic[T]):
-    """The mounts that `choose` finds in a procfs, or why they are not known. It may raise OSError."""
-
-    def __init__(self, procfs: str, choose: Callable[[str], list[T]]) -> None:
-        self.path = f"{procfs}/self/mounts"
-        self._procfs = procfs
-        self._choose = choose
-
-    def read(self) -> list[T] | Exception:
-        """Return the mounts, or why they are not known."""
-        try:
-            return self._choose(self._procfs)
-        except OSError as error:
-            return error
-
-
 def shown_mount_points(procfs: str) -> list[str]:
-    """Return the filesystems that are shown: the root, and the first mount of each block device, shortest paths first.
-
-    Raises OSError.
-    """
+    """Return the root, and the first mount of each block device, shortest paths first. Raises OSError."""
     chosen = ["/"]
     mounts = [
         mount
@@ -163,8 +141,7 @@ def shown_mount_points(procfs: str) -> list[str]:
     return chosen
 
 
-def filesystem(mountpoint: str, book: SeriesCache) -> ReadingGroup:
-    """Return one filesystem, as statvfs describes it."""
+def filesystem(mountpoint: str) -> ReadingGroup:
 
     def take(figures: GroupReadings) -> None:
         usage = psutil.disk_usage(mountpoint)
@@ -172,4 +149,4 @@ def filesystem(mountpoint: str, book: SeriesCache) -> ReadingGroup:
         figures.add(FILESYSTEM[1], usage.used, mountpoint)
 
     # It may have been unmounted since it was listed, or this user may not see it.
-    return ReadingGroup(mountpoint, take, FILESYSTEM, book)
+    return ReadingGroup(mountpoint, take, FILESYSTEM)

@@ -7,19 +7,17 @@ from collections.abc import Sequence
 
 import psutil
 
-from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, PathRead, UnansweredRead
 from agent.backends.host.disks_and_network import (
     FILESYSTEM,
     MAX_FILESYSTEMS,
     DiskAndNetworkGroups,
-    Mount,
-    MountList,
     filesystem,
     shown_mount_points,
 )
-from agent.backends.host.host_faults import MAX_MOUNTS, MOUNT_UP, HostFaultGroups, NetworkMount, network_mounts
+from agent.backends.host.host_faults import MAX_MOUNTS, MOUNT_UP, HostFaultGroups, answers, network_mounts
 from agent.backends.host.kernel import KernelGroups
-from agent.backends.host.reading_groups import GroupReadings, ReadingGroup, SeriesCache, gap_reason
+from agent.backends.host.reading_groups import GroupReadings, ReadingGroup, gap_reason
 from agent.backends.protocol import BackendSample
 from agent.catalogue import metric
 from agent.model import Backend, Gap, Instant, Lane, Metric, Node, Reading, Reason, Series
@@ -44,7 +42,6 @@ class _HostSample:
         self.calls = 0
 
     def take(self, answer: GroupReadings | UnansweredRead | Exception, rows: Sequence[Metric], path: str) -> None:
-        """Add what one group answered."""
         if isinstance(answer, GroupReadings):
             self.calls += 1
             self.readings += answer.readings
@@ -71,18 +68,17 @@ class HostBackend:
     def __init__(self, procfs: str = "/proc", sysfs: str = "/sys") -> None:
         # psutil takes the root only from this setting of its module, which applies to the whole process.
         psutil.PROCFS_PATH = procfs
-        self._book = SeriesCache()
         self._relay = FileReaderPool(self.name, PATIENCE_SECONDS, READERS)
         groups = [
-            *KernelGroups(procfs, sysfs).groups(self._book),
-            *DiskAndNetworkGroups(procfs, sysfs).groups(self._book),
+            *KernelGroups(procfs, sysfs).groups(),
+            *DiskAndNetworkGroups(procfs, sysfs).groups(),
         ]
         self._faults = HostFaultGroups(procfs, sysfs)
-        self._groups = {Lane.SLOW: groups, Lane.COLD: self._faults.groups(self._book)}
+        self._groups = {Lane.SLOW: groups, Lane.COLD: self._faults.groups()}
         self._legs = {lane: [DeviceReads(group.path, [group]) for group in some] for lane, some in self._groups.items()}
-        self._mounts = DeviceReads("mounts", [MountList(procfs, shown_mount_points)])
-        self._network_mounts = DeviceReads("network mounts", [MountList(procfs, network_mounts)])
-        self._known_mounts: dict[Mount, NetworkMount] = {}
+        mounts = f"{procfs}/self/mounts"
+        self._mounts = CaughtRead(mounts, lambda _: shown_mount_points(procfs), OSError)
+        self._network_mounts = CaughtRead(mounts, lambda _: network_mounts(procfs), OSError)
         self._mounts_left_out = 0
         self._filesystems: dict[str, ReadingGroup] = {}
         self._left_out = 0
@@ -103,34 +99,32 @@ class HostBackend:
         return BackendSample(sample.readings, list(sample.gaps.values()), calls=sample.calls)
 
     def close(self) -> None:
-        """End the reader."""
         self._relay.close()
 
     def _read_filesystems(self, sample: _HostSample, mono: float) -> None:
-        ((listed,),) = self._relay.round([self._mounts], mono)
+        listed = self._relay.read(self._mounts, mono, "mounts")
         if not isinstance(listed, list):
             sample.take(listed, FILESYSTEM, "mounts")
             return
         chosen = listed[:MAX_FILESYSTEMS]
         sample.left_out += len(FILESYSTEM) * (len(listed) - len(chosen))
         known = self._filesystems
-        self._filesystems = {at: known.get(at) or filesystem(at, self._book) for at in chosen}
+        self._filesystems = {at: known.get(at) or filesystem(at) for at in chosen}
         legs = [DeviceReads(f"mount {at}", [group]) for at, group in self._filesystems.items()]
         for at, (answer,) in zip(self._filesystems, self._relay.round(legs, mono), strict=True):
             sample.take(answer, FILESYSTEM, at)
 
     def _read_network_mounts(self, sample: _HostSample, mono: float) -> None:
         """Ask every network filesystem; one that gives no answer is down."""
-        ((listed,),) = self._relay.round([self._network_mounts], mono)
+        listed = self._relay.read(self._network_mounts, mono, "network mounts")
         if not isinstance(listed, list):
             sample.take(listed, (MOUNT_UP,), "network mounts")
             return
         self._mounts_left_out = max(len(listed) - MAX_MOUNTS, 0)
-        known = self._known_mounts
-        self._known_mounts = {each: known.get(each) or NetworkMount(each) for each in listed[:MAX_MOUNTS]}
-        legs = [DeviceReads(f"mount {each.mountpoint}", [item]) for each, item in self._known_mounts.items()]
-        figures = GroupReadings(self._book)
-        for mount, (answer,) in zip(self._known_mounts, self._relay.round(legs, mono), strict=True):
+        mounts = listed[:MAX_MOUNTS]
+        legs = [DeviceReads(f"mount {each.mountpoint}", [PathRead(each.mountpoint, answers)]) for each in mounts]
+        figures = GroupReadings()
+        for mount, (answer,) in zip(mounts, self._relay.round(legs, mono), strict=True):
             if answer is not None:
                 figures.add(MOUNT_UP, answer is True, mount.mountpoint, mount.fstype)
         sample.take(figures, (MOUNT_UP,), "network mounts")

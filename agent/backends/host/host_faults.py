@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from agent.backends.host.disks_and_network import Mount, all_mounts
-from agent.backends.host.reading_groups import GroupReadings, ReadingGroup, SeriesCache
+from agent.backends.host.reading_groups import GroupReadings, ReadingGroup
 from agent.backends.sysfs import list_names, text
-from agent.catalogue.node import BY_NAME
+from agent.catalogue import metric
 
 log = logging.getLogger("coldplate.host")
 
 MOUNT_UP, STUCK, FABRIC_MANAGER, PEERMEM = (
-    BY_NAME[f"coldplate_node_{name}"] for name in ("mount_up", "processes_stuck", "fabric_manager_up", "peermem_loaded")
+    metric(f"coldplate_node_{name}") for name in ("mount_up", "processes_stuck", "fabric_manager_up", "peermem_loaded")
 )
 MAX_MOUNTS = 16
 NETWORK_TYPES = frozenset(
@@ -51,19 +51,13 @@ def network_mounts(procfs: str) -> list[Mount]:
     ]
 
 
-class NetworkMount:
-    """Asks one filesystem for its size. Its answer is whether it works; None if this user may not ask."""
-
-    def __init__(self, mount: Mount) -> None:
-        self.mount = mount
-        self.path = mount.mountpoint
-
-    def read(self) -> bool | None:
-        try:
-            os.statvfs(self.path)
-        except OSError as error:
-            return False if error.errno in DEAD else None
-        return True
+def answers(mountpoint: str) -> bool | None:
+    """Return whether a filesystem answers; None if this user may not ask."""
+    try:
+        os.statvfs(mountpoint)
+    except OSError as error:
+        return False if error.errno in DEAD else None
+    return True
 
 
 class _Sleeper(NamedTuple):
@@ -84,12 +78,11 @@ class HostFaultGroups:
         self._manager = ""
         self.mono = 0.0
 
-    def groups(self, book: SeriesCache) -> list[ReadingGroup]:
-        """Return the groups that are read separately."""
+    def groups(self) -> list[ReadingGroup]:
         return [
-            ReadingGroup(f"{self._procfs}: processes", self._stuck, (STUCK,), book),
-            ReadingGroup(f"{self._procfs}/{SWITCHES}", self._fabric_manager, (FABRIC_MANAGER,), book),
-            ReadingGroup(f"{self._sysfs}/module", self._peermem, (PEERMEM,), book),
+            ReadingGroup(f"{self._procfs}: processes", self._stuck, (STUCK,)),
+            ReadingGroup(f"{self._procfs}/{SWITCHES}", self._fabric_manager, (FABRIC_MANAGER,)),
+            ReadingGroup(f"{self._sysfs}/module", self._peermem, (PEERMEM,)),
         ]
 
     def _stuck(self, figures: GroupReadings) -> None:

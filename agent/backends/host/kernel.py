@@ -8,15 +8,16 @@ from functools import partial
 
 import psutil
 
-from agent.backends.host.reading_groups import GroupReadings, ReadingGroup, SeriesCache
+from agent.backends.host.reading_groups import GroupReadings, ReadingGroup
 from agent.backends.sysfs import list_names, text
-from agent.catalogue.node import BY_NAME, IDENTITY, MEMORY, MEMORY_ERRORS
+from agent.catalogue import metric
+from agent.catalogue.node import IDENTITY, MEMORY, MEMORY_ERRORS
 
-CPU = BY_NAME["coldplate_node_cpu_seconds_total"]
-CPUS = BY_NAME["coldplate_node_cpus"]
-LOADS = tuple(BY_NAME[f"coldplate_node_load{minutes}"] for minutes in (1, 5, 15))
-WAITING = BY_NAME["coldplate_node_pressure_waiting_seconds_total"]
-STALLED = BY_NAME["coldplate_node_pressure_stalled_seconds_total"]
+CPU = metric("coldplate_node_cpu_seconds_total")
+CPUS = metric("coldplate_node_cpus")
+LOADS = tuple(metric(f"coldplate_node_load{minutes}") for minutes in (1, 5, 15))
+WAITING = metric("coldplate_node_pressure_waiting_seconds_total")
+STALLED = metric("coldplate_node_pressure_stalled_seconds_total")
 PRESSURE = {"some": WAITING, "full": STALLED}
 MEMORY_TOTAL, MEMORY_AVAILABLE, MEMORY_USED, SWAP_USED = MEMORY
 BOOT, INFO = IDENTITY
@@ -57,24 +58,23 @@ class KernelGroups:
         self._cpu_before: dict[str, float] = {}
         self._boot: float | None = None
 
-    def groups(self, book: SeriesCache) -> list[ReadingGroup]:
-        """Return the groups that are read separately."""
+    def groups(self) -> list[ReadingGroup]:
         at = self._procfs
         groups = [
-            ReadingGroup(f"{at}/stat", self._cpu_times, (CPU,), book),
-            ReadingGroup("sysconf", _cpu_count, (CPUS,), book),
-            ReadingGroup(f"{at}/loadavg", self._load, LOADS, book),
-            ReadingGroup(f"{at}/meminfo", _memory, (MEMORY_TOTAL, MEMORY_AVAILABLE, MEMORY_USED), book),
-            ReadingGroup(f"{at}/vmstat", _swap, (SWAP_USED,), book),
-            ReadingGroup(f"{at}/stat: btime", self._boot_time, (BOOT,), book),
-            ReadingGroup("uname", _info, (INFO,), book),
-            ReadingGroup(f"{self._sysfs}/{EDAC}", self._memory_errors, MEMORY_ERRORS, book),
+            ReadingGroup(f"{at}/stat", self._cpu_times, (CPU,)),
+            ReadingGroup("sysconf", _cpu_count, (CPUS,)),
+            ReadingGroup(f"{at}/loadavg", self._load, LOADS),
+            ReadingGroup(f"{at}/meminfo", _memory, (MEMORY_TOTAL, MEMORY_AVAILABLE, MEMORY_USED)),
+            ReadingGroup(f"{at}/vmstat", _swap, (SWAP_USED,)),
+            ReadingGroup(f"{at}/stat: btime", self._boot_time, (BOOT,)),
+            ReadingGroup("uname", _info, (INFO,)),
+            ReadingGroup(f"{self._sysfs}/{EDAC}", self._memory_errors, MEMORY_ERRORS),
         ]
         # One gap for all three: a kernel without pressure figures has none of them.
         detail = f"{at}/pressure: "
         for resource in PRESSURE_RESOURCES:
             take = partial(self._pressure, resource)
-            groups.append(ReadingGroup(f"{at}/pressure/{resource}", take, (WAITING, STALLED), book, detail))
+            groups.append(ReadingGroup(f"{at}/pressure/{resource}", take, (WAITING, STALLED), detail))
         return groups
 
     def _cpu_times(self, figures: GroupReadings) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from agent.backends.sysfs import printable
 from agent.lib.wording import one_line
 from agent.model import Gap, Metric, Node, Reading, Reason, Series
-
-SERIES = 8_192
-"""Series that are remembered. Beyond it, those not shown lately are forgotten: disks come and go."""
 
 
 def gap_reason(error: Exception) -> Reason:
@@ -23,27 +21,15 @@ def gap_reason(error: Exception) -> Reason:
     return Reason.LOST if code is not None else Reason.MALFORMED
 
 
-class SeriesCache:
-    """Makes each series once."""
-
-    def __init__(self) -> None:
-        self._series: dict[tuple[str, tuple[str, ...]], Series] = {}
-
-    def of(self, row: Metric, labels: tuple[str, ...]) -> Series:
-        key = (row.name, labels)
-        series = self._series.get(key)
-        if series is None:
-            if len(self._series) >= SERIES:
-                self._series.clear()
-            series = self._series[key] = Series(row, Node(), tuple(zip(row.labels, labels, strict=True)))
-        return series
+@lru_cache(maxsize=8_192)  # disks come and go
+def _series(row: Metric, labels: tuple[str, ...]) -> Series:
+    return Series(row, Node(), tuple(zip(row.labels, labels, strict=True)))
 
 
 class GroupReadings:
     """The readings and gaps of one group; `left_out` counts series beyond those that are shown."""
 
-    def __init__(self, book: SeriesCache) -> None:
-        self._book = book
+    def __init__(self) -> None:
         self._readings: dict[Series, Reading] = {}
         self.gaps: list[Gap] = []
         self.left_out = 0
@@ -54,7 +40,7 @@ class GroupReadings:
 
     def add(self, row: Metric, value: float, *labels: str) -> None:
         """Add a value. If the names of two devices look alike, only the first one is shown."""
-        series = self._book.of(row, tuple(map(printable, labels)))
+        series = _series(row, tuple(map(printable, labels)))
         self._readings.setdefault(series, Reading(series, float(value)))
 
     def miss(self, error: Exception, *rows: Metric, of: str = "") -> None:
@@ -66,13 +52,10 @@ class GroupReadings:
 class ReadingGroup:
     """Figures that are read together, and missing together; `path` names what they are read from."""
 
-    def __init__(
-        self, path: str, take: Callable[[GroupReadings], None], rows: Sequence[Metric], book: SeriesCache, of: str = ""
-    ) -> None:
+    def __init__(self, path: str, take: Callable[[GroupReadings], None], rows: Sequence[Metric], of: str = "") -> None:
         self.path = path
         self.rows = rows
         self._take = take
-        self._book = book
         self._of = of
 
     def read(self) -> GroupReadings:
@@ -80,10 +63,10 @@ class ReadingGroup:
 
         Catches whatever psutil raises for unexpected content: a file with too few fields is a TypeError.
         """
-        figures = GroupReadings(self._book)
+        figures = GroupReadings()
         try:
             self._take(figures)
         except Exception as error:
-            figures = GroupReadings(self._book)
+            figures = GroupReadings()
             figures.miss(error, *self.rows, of=self._of)
         return figures

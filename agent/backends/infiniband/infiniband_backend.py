@@ -19,8 +19,8 @@ from agent.backends.infiniband.sysfs_attribute import (
     LinkStateTracker,
     Pread,
     SysfsAttribute,
-    SysfsTextFile,
     reason_of,
+    text_file,
     why,
 )
 from agent.backends.protocol import AbsentError, BackendSample
@@ -39,9 +39,7 @@ SAMPLED = (Lane.FAST, Lane.SLOW)
 
 
 def descriptor_budget() -> int:
-    """Return how many may be kept open: half of the process's limit; the rest is for connections and everything
-    else.
-    """
+    """Return how many may be kept open: half of the process's limit; the rest is for everything else."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft // 2, DESCRIPTORS)
 
@@ -69,7 +67,6 @@ class PortReadPlan:
         self._orphans: list[tuple[str, SysfsAttribute]] = []
 
     def renew(self, ports: Collection[RdmaPort], ignored: int) -> None:
-        """Make the layout again after ports or files have come or gone."""
         depths = _depths(ports)
         for port in ports:
             port.adopt(depths[port], self._pread)
@@ -102,7 +99,6 @@ class PortReadPlan:
         self._close_orphans()
 
     def release(self) -> None:
-        """Close every descriptor."""
         self._orphans += self._all()
         self._close_orphans()
 
@@ -167,7 +163,7 @@ def describe(
     for device, group in devices.items():
         paths = [f"{root}/{device}/{file}" for _, file in DEVICE_FACTS]
         paths += [f"{port.directory}/{PORT_FACT[1]}" for port in group]
-        legs.append(DeviceReads(device, [SysfsTextFile(path, pread) for path in paths]))
+        legs.append(DeviceReads(device, [text_file(path, pread) for path in paths]))
     described: list[Reading | Gap] = []
     for leg, group, answers in zip(legs, devices.values(), relay.round(legs, mono), strict=True):
         paths = [item.path for item in leg.items]
@@ -178,10 +174,7 @@ def describe(
 
 
 def _of(port: RdmaPort, answers: list[Answer], paths: list[str]) -> Reading | Gap:
-    """Return a fact that cannot be read is an empty label.
-
-    If none can be read, or an unknown one hangs, the row is a gap.
-    """
+    """Return the facts; one that cannot be read is empty. The row is a gap if none can be, or an unknown one hangs."""
     for place, (answer, path) in enumerate(zip(answers, paths, strict=True)):
         if isinstance(answer, str):
             port.facts[path] = answer
@@ -234,12 +227,10 @@ class InfinibandBackend:
         return self._sample(lane, now.mono, gaps if lane is Lane.SLOW else [])
 
     def close(self) -> None:
-        """Close every descriptor, and end the reader."""
         self._layout.release()
         self._relay.close()
 
     def _look(self, mono: float) -> list[Gap]:
-        """Learn which ports and files there are."""
         try:
             changed, gaps = self._census.take(mono)
         except AbsentError:
@@ -270,17 +261,14 @@ class InfinibandBackend:
                     continue
                 unread += isinstance(answer, UnansweredRead)
                 gap = attribute.gap(answer.reason, answer.detail) if isinstance(answer, UnansweredRead) else answer
-                self._miss(attribute, gap, readings, gaps)
+                gaps.append(gap)
+                if attribute.watch is not None:
+                    unknown, counted = attribute.watch.missed(gap)
+                    gaps.append(unknown)
+                    readings.append(counted)
         if lane is Lane.SLOW and self._layout.left_out:
             readings.append(Reading(LEFT_OUT, self._layout.left_out))
         return BackendSample(readings, gaps, calls=files - unread)
-
-    def _miss(self, attribute: SysfsAttribute, gap: Gap, readings: list[Reading], gaps: list[Gap]) -> None:
-        gaps.append(gap)
-        if attribute.watch is not None:
-            unknown, counted = attribute.watch.missed(gap)
-            gaps.append(unknown)
-            readings.append(counted)
 
     def _describe(self, mono: float) -> BackendSample:
         described = describe(self._root, self._census.ports.values(), self._relay, self._pread, mono)

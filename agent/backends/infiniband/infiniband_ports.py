@@ -10,14 +10,14 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, UnansweredRead
 from agent.backends.infiniband.sysfs_attribute import (
     DECODERS,
     LinkStateTracker,
     Pread,
     SysfsAttribute,
-    SysfsTextFile,
     reason_of,
+    text_file,
     why,
 )
 from agent.backends.protocol import AbsentError, DeviceError
@@ -78,20 +78,8 @@ class RdmaPort:
     `lasting` is whether it belongs to hardware: virtual functions and software devices come and go as they are used.
     """
 
-    __slots__ = (
-        "_info",
-        "_watch",
-        "attributes",
-        "device",
-        "directory",
-        "entity",
-        "facts",
-        "lasting",
-        "left_out",
-        "number",
-        "present",
-        "shape",
-    )
+    __slots__ = ("_info", "_watch", "attributes", "device", "directory", "entity", "facts", "lasting", "left_out",
+                 "number", "present", "shape")  # fmt: skip
 
     def __init__(self, root: str, device: str, number: str) -> None:
         self.entity = IbPort(printable(device), printable(number))
@@ -110,7 +98,6 @@ class RdmaPort:
         self._info: Series | None = None
 
     def of(self, lane: Lane) -> Iterator[SysfsAttribute]:
-        """Return the attributes that are read in a lane."""
         return (each for each in self.attributes.values() if each.series.metric.lane is lane)
 
     def adopt(self, depth: int, pread: Pread) -> None:
@@ -154,41 +141,13 @@ class DeviceListing:
     left_out: int
 
 
-class ClassDirectory:
-    """The folder of all devices, /sys/class/infiniband."""
-
-    __slots__ = ("path",)
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def read(self) -> list[str] | OSError:
-        """Return the names of the devices."""
-        try:
-            return list_names(self.path)
-        except OSError as error:
-            return error
-
-
-class DeviceDirectory:
-    """The folder of one device: some 3 directories for each port."""
-
-    __slots__ = ("_device", "path")
-
-    def __init__(self, device: str) -> None:
-        self._device = device
-        self.path = f"{device}/ports"
-
-    def read(self) -> DeviceListing | OSError:
-        """Return what was found, or the error if the ports cannot be listed."""
-        try:
-            ports = list_names(self.path)
-        except OSError as error:
-            return error
-        hardware = f"{self._device}/device"
-        lasting = os.path.lexists(hardware) and not os.path.lexists(f"{hardware}/physfn")
-        shown = {number: _files(f"{self.path}/{number}") for number in ports[:MAX_PORTS_OF_DEVICE]}
-        return DeviceListing(lasting, shown, len(ports) - len(shown))
+def _listing_of(folder: str) -> DeviceListing:
+    """Return what is in the folder of a device's ports: some 3 directories for each. Raises OSError."""
+    ports = list_names(folder)
+    hardware = f"{folder.removesuffix('/ports')}/device"
+    lasting = os.path.lexists(hardware) and not os.path.lexists(f"{hardware}/physfn")
+    shown = {number: _files(f"{folder}/{number}") for number in ports[:MAX_PORTS_OF_DEVICE]}
+    return DeviceListing(lasting, shown, len(ports) - len(shown))
 
 
 def _files(port: str) -> PortFiles:
@@ -239,7 +198,7 @@ class PortDiscovery:
         if devices is None:
             return False, []
         beyond, devices = len(devices) - MAX_DEVICES, devices[:MAX_DEVICES]
-        legs = [DeviceReads(name, [DeviceDirectory(f"{self._root}/{name}")]) for name in devices]
+        legs = [DeviceReads(name, [CaughtRead(f"{self._root}/{name}/ports", _listing_of, OSError)]) for name in devices]
         answers = [answer for (answer,) in self._relay.round(legs, mono)]
         found = {
             name: answer for name, answer in zip(devices, answers, strict=True) if isinstance(answer, DeviceListing)
@@ -260,10 +219,8 @@ class PortDiscovery:
         return forgot or bool(changed) or ignored != self.ignored, gaps
 
     def _devices(self, mono: float) -> list[str] | None:
-        """Return the names of the devices; None if they cannot be listed but ports are known, which report
-        themselves.
-        """
-        ((answer,),) = self._relay.round([DeviceReads("", [ClassDirectory(self._root)])], mono)
+        """Return the names of the devices; None if they cannot be listed and known ports report themselves."""
+        answer = self._relay.read(CaughtRead(self._root, list_names, OSError), mono)
         if isinstance(answer, list):
             return answer
         if isinstance(answer, (FileNotFoundError, NotADirectoryError)):
@@ -329,7 +286,7 @@ class PortDiscovery:
         """Decide which row each file feeds. Files are read only where two of one driver could feed the same row."""
         contested = [(port, paths) for port in changed if (paths := competing_files(port.present))]
         legs = [
-            DeviceReads(port.device, [SysfsTextFile(f"{port.directory}/{path}", self._pread) for path in paths])
+            DeviceReads(port.device, [text_file(f"{port.directory}/{path}", self._pread) for path in paths])
             for port, paths in contested
         ]
         usable = {

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable
 
+from agent.backends.file_reader_pool import CaughtRead
 from agent.backends.sysfs import FLAGS, PAGE
 from agent.catalogue.infiniband import ACTIVE, LINK_DOWN_EVENTS, PHYSICAL_STATE_ID, PORT_UP, RATE, STATE_ID
 from agent.model import Gap, IbPort, Metric, Reading, Reason, Series
@@ -67,7 +68,6 @@ def why(error: OSError) -> str:
 
 
 def parse_counter(raw: bytes) -> int:
-    """Return a counter of up to 64 bits."""
     text = raw.strip()
     if text.isdigit() and len(text) < SIZE:
         value = int(text)
@@ -165,7 +165,6 @@ class SysfsAttribute:
         self._reading = Reading(series, 0)
 
     def read(self) -> Reading | Gap:
-        """Return the value, or a gap with its reason."""
         try:
             raw = self._pread(self.fd, SIZE, 0) if self.fd >= 0 else self._open()
         except OSError as error:
@@ -184,7 +183,6 @@ class SysfsAttribute:
         return self._reading
 
     def gap(self, reason: Reason, why: str) -> Gap:
-        """Return the absence of this file's value."""
         return Gap(self.series.metric, self.series.entity, reason, f"{self.path}: {why}")
 
     def release(self) -> None:
@@ -209,31 +207,20 @@ class SysfsAttribute:
         return content
 
     def _reason(self, error: OSError) -> Reason:
-        """Return why the file could not be read.
-
-        If the port exists but the file does not, the driver does not offer it.
-        """
+        """Return why it could not be read: if only the file is not there, the driver does not offer it."""
         if error.errno == errno.ENOENT and os.path.isdir(self.path.rpartition("/")[0]):  # noqa: PTH112 - Path's may raise
             return Reason.UNSUPPORTED
         return reason_of(error)
 
 
-class SysfsTextFile:
-    """A file that is read too seldom to stay open."""
+def text_file(path: str, pread: Pread) -> CaughtRead[str, OSError]:
+    """Return a read of a file's text, without the white space around it: it is read too seldom to stay open."""
 
-    __slots__ = ("_pread", "path")
-
-    def __init__(self, path: str, pread: Pread) -> None:
-        self.path = path
-        self._pread = pread
-
-    def read(self) -> str | OSError:
-        """Return its text without the white space around it."""
+    def read(path: str) -> str:
+        fd = os.open(path, FLAGS)
         try:
-            fd = os.open(self.path, FLAGS)
-            try:
-                return self._pread(fd, PAGE, 0).decode("utf-8", "replace").strip("\0 \t\r\n")
-            finally:
-                os.close(fd)
-        except OSError as error:
-            return error
+            return pread(fd, PAGE, 0).decode("utf-8", "replace").strip("\0 \t\r\n")
+        finally:
+            os.close(fd)
+
+    return CaughtRead(path, read, OSError)

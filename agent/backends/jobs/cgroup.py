@@ -119,9 +119,7 @@ def _first(patterns: Sequence[re.Pattern[str]], known: Sequence[str], of_users: 
 
 
 def _container(known: Sequence[str], home: str) -> CgroupOwner | None:
-    """Return the container that a path names; below a user's part of the tree it is that user's, below a unit that
-    unit's.
-    """
+    """Return the container that a path names; below a user's part of the tree, or a unit, it is that one's."""
     for of_users in (False, True):
         for engine, pattern in CONTAINERS:
             match = _first((pattern,), known, of_users)
@@ -182,8 +180,4 @@ def _unit(path: str) -> str:
 
 def _plain(path: str) -> bool:
     """Return whether a path is one of those in which a process of a login session may be."""
-    return path in ("", "/") or bool(_LOGIN.search(path)) or bool(_unit_host(path))
-
-
-def _unit_host(path: str) -> bool:
-    return any(part.endswith(".service") for part in path.split("/"))
+    return path in ("", "/") or bool(_LOGIN.search(path)) or ".service/" in f"{path}/"

@@ -71,13 +71,10 @@ class GpuSlots:
 
     @property
     def is_divided(self) -> bool:
-        """Whether some GPU has MIG instances."""
         return bool(self._divided)
 
     def find(self, name: str) -> GpuSlot | None:
-        """Return the slot of an index, UUID, MIG UUID or device plugin's id, with or without a shared replica's
-        number.
-        """
+        """Return the slot of an index, UUID, MIG UUID or device plugin's id, also with a replica's number."""
         name = name.partition("::")[0]
         slot = self._slots.get(name)
         if slot is None and (match := _GKE.fullmatch(name)):
@@ -89,7 +86,6 @@ class GpuSlots:
         return slot
 
     def of_process(self, gpu: Gpu, instance: int | None) -> GpuSlot:
-        """Return where a process computes, according to the driver."""
         if instance is not None:
             return GpuSlot(gpu, str(instance))
         return GpuSlot(gpu, UNKNOWN if gpu in self._divided else WHOLE)
@@ -291,9 +287,7 @@ def add_mapped(board: AllocationTable, mapped: Mapping[GpuSlot, Sequence[Job]]) 
 
 
 def _pod_of(slot: GpuSlot, host: str, pods: Pods) -> PodDevice | None:
-    """Return the pod of a process on this slot: the only one there, else the one that the process's host is named
-    after.
-    """
+    """Return the pod of a process on this slot: the only one there, else the one with its host's name."""
     here = {(each.namespace, each.pod): each for each in pods.get(slot, ())}
     if len(here) == 1:
         return next(iter(here.values()))

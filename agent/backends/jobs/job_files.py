@@ -8,15 +8,16 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, FileReaderPool, UnansweredRead
 from agent.catalogue import metric
 from agent.model import Node, Reading, Series
 
 PATIENCE_SECONDS = 0.25
 """Seconds to wait for one file: many processes may hang at once, in the driver of the same GPU."""
 
+T = TypeVar("T")
 ReadFile = Callable[[str, int], bytes]
 """From a path and the most bytes to read, to the content. Raises OSError."""
 
@@ -64,58 +65,35 @@ class TimedReader:
 
     def __call__(self, path: str, most: int) -> bytes:
         """Return the file's content. Raises OSError."""
-        folder = path.rpartition("/")[0]
-        ((answer,),) = self._relay.round([DeviceReads(folder, [_FileContent(path, most, self._read_file)])], self.mono)
+        read = CaughtRead(path, lambda path: self._read_file(path, most), Exception)
+        return self._answer(read, path.rpartition("/")[0])
+
+    def names(self, directory: str) -> DirectoryListing:
+        """Return what there is in a directory. Raises OSError."""
+        return self._answer(CaughtRead(directory, _listing_of, OSError), directory)
+
+    def _answer(self, read: CaughtRead[T, Any], device: str) -> T:
+        answer = self._relay.read(read, self.mono, device)
         if isinstance(answer, UnansweredRead):
             raise TimeoutError(errno.ETIMEDOUT, answer.detail)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
-    def names(self, directory: str) -> DirectoryListing:
-        """Return what there is in a directory. Raises OSError."""
-        ((answer,),) = self._relay.round([DeviceReads(directory, [_DirectoryRead(directory)])], self.mono)
-        if isinstance(answer, UnansweredRead):
-            raise TimeoutError(errno.ETIMEDOUT, answer.detail)
-        if isinstance(answer, OSError):
-            raise answer
-        return answer
-
     def close(self) -> None:
-        """End the reader."""
         self._relay.close()
 
 
-class _FileContent:
-    def __init__(self, path: str, most: int, read: ReadFile) -> None:
-        self.path = path
-        self._most = most
-        self._read = read
-
-    def read(self) -> bytes | Exception:
-        try:
-            return self._read(self.path, self._most)
-        except Exception as error:
-            return error
-
-
-class _DirectoryRead:
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def read(self) -> DirectoryListing | OSError:
-        files: list[str] = []
-        odd: list[str] = []
-        folders: list[str] = []
-        try:
-            with os.scandir(self.path) as entries:
-                for entry in entries:
-                    mode = _mode(entry)
-                    kind = folders if stat.S_ISDIR(mode) else files if stat.S_ISREG(mode) else odd
-                    kind.append(entry.name)
-        except OSError as error:
-            return error
-        return DirectoryListing(sorted(files), sorted(odd), sorted(folders))
+def _listing_of(directory: str) -> DirectoryListing:
+    files: list[str] = []
+    odd: list[str] = []
+    folders: list[str] = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            mode = _mode(entry)
+            kind = folders if stat.S_ISDIR(mode) else files if stat.S_ISREG(mode) else odd
+            kind.append(entry.name)
+    return DirectoryListing(sorted(files), sorted(odd), sorted(folders))
 
 
 def _mode(entry: os.DirEntry[str]) -> int:
@@ -126,7 +104,6 @@ def _mode(entry: os.DirEntry[str]) -> int:
 
 
 def describe_error(path: str, error: OSError) -> str:
-    """Return the error and its file as text."""
     return f"{path}: {os.strerror(error.errno or errno.EIO)}"
 
 
@@ -278,7 +255,6 @@ class AttributionProblems:
         self.counts = dict.fromkeys(PROBLEMS, 0)
 
     def count(self, problem: str) -> None:
-        """Count a problem that is logged elsewhere."""
         self.counts[problem] += 1
 
     def note(self, problem: str, detail: str) -> None:

@@ -21,10 +21,12 @@ class JobEnergy:
     """
 
     def __init__(self) -> None:
-        self._totals: dict[Key, float] = {}
+        self.totals: dict[Key, float] = {}
+        """Joules of each job so far, of those that ever had a GPU with a counter to themselves."""
         self._last: dict[Gpu, tuple[Key, float]] = {}
         self._seen: dict[Key, float] = {}
-        self._started: dict[Key, float] = {}
+        self.started: dict[Key, float] = {}
+        """When jobs began, in seconds since the epoch, as far as that is known."""
 
     def enter(self, owners: Mapping[Gpu, Key], energy: Mapping[Gpu, float]) -> None:
         """Take in which job has which GPU to itself now, and the counters (joules; a GPU without one is left out)."""
@@ -37,9 +39,9 @@ class JobEnergy:
                 if before is not None and same:
                     last[gpu] = before  # the counter will show what was used meanwhile
                 continue
-            self._totals.setdefault(key, 0.0)
+            self.totals.setdefault(key, 0.0)
             if before is not None and same and joules > before[1]:
-                self._totals[key] += joules - before[1]
+                self.totals[key] += joules - before[1]
             last[gpu] = key, joules
         self._last = last
 
@@ -47,21 +49,13 @@ class JobEnergy:
         """Remember these jobs, and the earliest start known of each; forget those long gone."""
         for key, started in keys.items():
             self._seen[key] = mono
-            known = self._started.get(key)
+            known = self.started.get(key)
             if started is not None and (known is None or started < known):
-                self._started[key] = started
+                self.started[key] = started
         for key in [key for key, at in self._seen.items() if mono - at > ENERGY_KEEP_SECONDS]:
             del self._seen[key]
-            self._totals.pop(key, None)
-            self._started.pop(key, None)
-
-    def total(self, key: Key) -> float | None:
-        """Return joules of a job so far; None for one that never had a GPU with a counter to itself."""
-        return self._totals.get(key)
-
-    def started(self, key: Key) -> float | None:
-        """When the job began, in seconds since the epoch."""
-        return self._started.get(key)
+            self.totals.pop(key, None)
+            self.started.pop(key, None)
 
 
 HOLDER = metric("coldplate_gpu_job_info")
@@ -133,7 +127,6 @@ class JobSeries:
                 self._add(row, slot.gpu, labels, value)
 
     def job(self, summary: JobAllocation, started: float | None, joules: float | None) -> None:
-        """Show the facts of one job."""
         job = summary.job
         facts = (job.user, job.name, job.account, job.partition, job.array, job.namespace, job.pod)
         self._add(FACTS_OF, Node(), (*job.key, *facts), 1)

@@ -69,7 +69,6 @@ def refuse_unknown(sources: Sequence[str], trust_environment: Sequence[str]) -> 
 
 
 def is_wanted(source: str, sources: Sequence[str]) -> bool:
-    """Return whether this source is asked if `sources` are configured."""
     return ALL in sources or source in sources
 
 
@@ -192,7 +191,6 @@ class JobsBackend:
         return BackendSample(self._shown.end(self._problems.readings()), self._shown.gaps, calls=calls)
 
     def close(self) -> None:
-        """Close the connection to the kubelet, and end the reader."""
         self._reader.close()
         if self._kubelet is not None:
             self._kubelet.close()
@@ -316,9 +314,7 @@ class JobsBackend:
         return pods
 
     def _ask_kubelet(self, mono: float) -> Sequence[PodDevice]:
-        """Return the pods that the kubelet lists, or listed a moment ago: while it restarts, pods keep their
-        devices.
-        """
+        """Return the pods that the kubelet lists, or listed a moment ago: pods keep devices while it restarts."""
         if self._kubelet is None:
             return ()
         try:
@@ -383,4 +379,4 @@ class JobsBackend:
                 usage = usage_of(slot, holding.pids, running.get(slot.gpu, ()))
                 self._shown.share(slot, jobs[key].job, holding.job.container, usage)
         for key in sorted(jobs):
-            self._shown.job(jobs[key], self._ledger.started(key), self._ledger.total(key))
+            self._shown.job(jobs[key], self._ledger.started.get(key), self._ledger.totals.get(key))

@@ -74,15 +74,12 @@ class Kubelet:
             raise KubeletError(_failure(self._socket, error)) from error
 
     def close(self) -> None:
-        """May be called more than once."""
         channel, self._channel, self._ask = self._channel, None, None
         if channel is not None:
             channel.close()
 
     def _reachable(self) -> str:
-        """Return the first socket that may be used; "" if none exists. Raises KubeletError if access to all is
-        denied.
-        """
+        """Return the first socket that may be used; "" if none exists. Raises KubeletError if all are denied."""
         refusal = ""
         for path in self._sockets:
             try:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -112,65 +113,50 @@ def pod_devices(answer: bytes) -> list[PodDevice]:
     return found[:MAX_DEVICES]
 
 
-def _read_pod(data: memoryview, found: list[PodDevice]) -> None:
-    name = namespace = ""
-    containers = []
+def _by_number(data: memoryview) -> dict[int, list[memoryview]]:
+    found: dict[int, list[memoryview]] = defaultdict(list)
     for number, content in fields_of(data):
-        if number == POD_NAME:
-            name = read_text(content)
-        elif number == POD_NAMESPACE:
-            namespace = read_text(content)
-        elif number == POD_CONTAINERS:
-            containers.append(content)
-    for container in containers:
+        found[number].append(content)
+    return found
+
+
+def _text_of(contents: Sequence[memoryview]) -> str:
+    """Return the last of a field's contents, which counts; "" without any."""
+    return read_text(contents[-1]) if contents else ""
+
+
+def _read_pod(data: memoryview, found: list[PodDevice]) -> None:
+    fields = _by_number(data)
+    namespace, name = _text_of(fields[POD_NAMESPACE]), _text_of(fields[POD_NAME])
+    for container in fields[POD_CONTAINERS]:
         _read_container(container, namespace, name, found)
 
 
 def _read_container(data: memoryview, namespace: str, pod: str, found: list[PodDevice]) -> None:
-    name = ""
-    devices = []
-    claims = []
-    for number, content in fields_of(data):
-        if number == CONTAINER_NAME:
-            name = read_text(content)
-        elif number == CONTAINER_DEVICES:
-            devices.append(content)
-        elif number == CONTAINER_CLAIMS:
-            claims.append(content)
-    for content in devices:
-        resource, ids = "", []
-        for number, value in fields_of(content):
-            if number == DEVICES_RESOURCE:
-                resource = read_text(value)
-            elif number == DEVICES_IDS:
-                ids.append(read_text(value))
-        if is_gpu(resource):
-            found.extend(PodDevice(namespace, pod, name, device) for device in ids)
-    for content in claims:
+    fields = _by_number(data)
+    name = _text_of(fields[CONTAINER_NAME])
+    for content in fields[CONTAINER_DEVICES]:
+        devices = _by_number(content)
+        if is_gpu(_text_of(devices[DEVICES_RESOURCE])):
+            found.extend(PodDevice(namespace, pod, name, read_text(device)) for device in devices[DEVICES_IDS])
+    for content in fields[CONTAINER_CLAIMS]:
         found.extend(PodDevice(namespace, pod, name, device, shareable=True) for device in _claimed(content))
 
 
-def _claimed(claim: memoryview) -> list[str]:
-    """Return the GPUs of a DynamicResource, as NVIDIA's driver calls them."""
-    found = []
-    for number, resource in fields_of(claim):
-        if number == CLAIM_RESOURCES:
-            driver = device = listed = ""
-            for field, content in fields_of(resource):
-                if field == RESOURCE_DRIVER:
-                    driver = read_text(content)
-                elif field == RESOURCE_DEVICE:
-                    device = read_text(content)
-                elif field == RESOURCE_CDI and not listed:
-                    listed = _cdi_device(content)
-            name = device if driver == DRIVER else "" if driver else listed
-            found.extend([name] if name else [])
-    return found
+def _claimed(claim: memoryview) -> Iterator[str]:
+    """Yield the GPUs of a DynamicResource, as NVIDIA's driver calls them."""
+    for resource in _by_number(claim)[CLAIM_RESOURCES]:
+        fields = _by_number(resource)
+        driver, device = _text_of(fields[RESOURCE_DRIVER]), _text_of(fields[RESOURCE_DEVICE])
+        listed = next(filter(None, map(_cdi_device, fields[RESOURCE_CDI])), "")
+        name = device if driver == DRIVER else "" if driver else listed
+        if name:
+            yield name
 
 
 def _cdi_device(data: memoryview) -> str:
-    names = [read_text(content) for number, content in fields_of(data) if number == CDI_NAME]
-    match = _CDI.fullmatch(names[0]) if names else None
+    names = _by_number(data)[CDI_NAME]
+    match = _CDI.fullmatch(read_text(names[0])) if names else None
     return match[1] if match else ""
 
 

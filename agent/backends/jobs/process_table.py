@@ -205,33 +205,32 @@ class ProcessTable:
         for pid in pids:
             try:
                 process = self._process(pid, mono)
-            except OSError as error:
-                if error.errno in REFUSED:
-                    self.refused[pid] = describe_error(f"{self._procfs}/{pid}", error)
-                    if pid not in self._unseen:
-                        self._problems.note("unreadable", self.refused[pid])
-                elif error.errno == errno.ETIMEDOUT:
-                    self.late[pid] = f"{self._procfs}/{pid}: {error.strerror}"
-                    if pid not in self._unseen:
-                        self._problems.note("unreadable", self.late[pid])
-                elif pid not in self._unseen:
-                    problem = "vanished" if error.errno in GONE else "malformed"
-                    self._problems.note(problem, describe_error(f"{self._procfs}/{pid}", error))
+            except (OSError, ValueError) as error:
                 unseen.add(pid)
-            except ValueError as error:
+                problem, detail = self._explained(pid, error)
                 if pid not in self._unseen:
-                    self._problems.note("malformed", f"{self._procfs}/{pid}: {error}")
-                unseen.add(pid)
+                    self._problems.note(problem, detail)
             else:
                 known[pid] = process
         self.absent = self._unseen & unseen - self.refused.keys() - self.late.keys()
         self._unseen, self._known = frozenset(unseen), known
         return {pid: self._named(process, mono) for pid, process in known.items()}
 
+    def _explained(self, pid: int, error: OSError | ValueError) -> tuple[str, str]:
+        """Return the problem and its text, and note a process that may not be read or does not answer."""
+        path = f"{self._procfs}/{pid}"
+        if not isinstance(error, OSError):
+            return "malformed", f"{path}: {error}"
+        if error.errno in REFUSED:
+            self.refused[pid] = describe_error(path, error)
+            return "unreadable", self.refused[pid]
+        if error.errno == errno.ETIMEDOUT:
+            self.late[pid] = f"{path}: {error.strerror}"
+            return "unreadable", self.late[pid]
+        return "vanished" if error.errno in GONE else "malformed", describe_error(path, error)
+
     def _named(self, process: GpuProcessFacts, mono: float) -> GpuProcessFacts:
-        """Return the process with its user's name as it is known now: a directory server may have been unreachable
-        before.
-        """
+        """Return the process with its user's name as now known: a directory server may have been unreachable."""
         job, owner = process.job, process.owner
         if job is None or owner is None:
             return process
@@ -292,10 +291,7 @@ class ProcessTable:
         return self._bare(pid, stat, uid) if self._plain_too else None
 
     def _plain(self, pid: int, stat: ProcStat, where: CgroupOwner, uid: int) -> Job:
-        """Return the job of a process that no scheduler started.
-
-        A unit may run processes of many users: each has a job.
-        """
+        """Return the job of a process that no scheduler started: a unit has one for each of its users."""
         if where.scheduler == "session":
             if where.strange:
                 text = to_label_value(where.strange)
@@ -328,9 +324,7 @@ class ProcessTable:
         return stat.session if unrelated or parent.session <= 1 else parent.session
 
     def _dated(self, job: Job, stat: ProcStat) -> Job:
-        """Return the job with its start: the process's own, or an earlier one in its environment, if the node was up
-        then.
-        """
+        """Return the job with its start: the process's own, or an earlier one in its environment, since the boot."""
         began = self._began(stat)
         if job.started is not None and self._boot is not None and job.started < self._boot:
             job = replace(job, started=None)

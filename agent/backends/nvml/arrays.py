@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from operator import eq, mul, truediv
 from typing import Any, NamedTuple
 
@@ -30,15 +31,10 @@ class SlotError(NamedTuple):
     code: int = 0
 
 
-_FAULTS: dict[int, SlotError] = {}
-
-
+@lru_cache(maxsize=128)  # a failing field fails in every sample
 def slot_error(code: int) -> SlotError:
-    """Return the fault for a return code; made once, because a failing field fails in every sample."""
-    fault = _FAULTS.get(code)
-    if fault is None:
-        fault = _FAULTS[code] = SlotError(reason_of(code), describe(code), code)
-    return fault
+    """Return the fault for a return code."""
+    return SlotError(reason_of(code), describe(code), code)
 
 
 Slot = int | float | SlotError
@@ -80,10 +76,7 @@ class FieldArray:
             self._u32[i * self._WORDS + 1] = scope
 
     def decode(self) -> Sequence[Slot]:
-        """Return the value of each slot, or its error.
-
-        Decoded at once if all are good and of the usual types.
-        """
+        """Return the value of each slot, or its error: all at once if they are good and of the usual types."""
         words = self._u32.tolist()
         kinds = words[6::10]
         if kinds == self._kinds and not any(words[7::10]):
@@ -147,7 +140,6 @@ class GpmArray:
             self._u32[6 + i * 10] = metric
 
     def between(self, earlier: int, later: int) -> GpmArray:
-        """Set the two samples, given by address."""
         self._u64[1] = earlier
         self._u64[2] = later
         return self

@@ -17,7 +17,6 @@ from agent.backends.nvml.arrays import SENTINELS, U32_ONES
 from agent.backends.nvml.driver import DriverError, GpuHandle, escalate, reason_of
 from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.gpu import EVENT_REASONS, MEGA, MILLI, PERCENT, RECOVERY_ACTIONS
-from agent.catalogue.links import FABRIC_STATES
 from agent.model import Entity, Gap, Metric, Reading, Reason, Series
 
 _DOMAINS: Mapping[str, object] = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}  # nvmlClockType_t
@@ -157,11 +156,6 @@ def field_codes(field: int, metric: Metric, entity: Entity) -> CodeTable | None:
         series = Series(metric, entity)
         return {code: (Reading(series, value),) for code, value in LINK_UP.items()}
     return None
-
-
-def fabric_codes(metric: Metric, entity: Entity) -> CodeTable:
-    """Return the code table of the fabric state."""
-    return one_hot(metric, entity, FABRIC_STATES)
 
 
 class ClockEventReasons:

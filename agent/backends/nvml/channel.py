@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agent.backends.nvml.calls import fabric_codes
+from agent.backends.nvml.calls import one_hot
 from agent.backends.nvml.driver import (
     NOT_FOUND,
     PERMANENT_CODES,
@@ -25,36 +25,6 @@ from agent.model import Gap, Gpu, GpuIdentity, Instant, Lane, Reading, Reason, S
 _FABRIC_PROBLEM = metric("coldplate_gpu_fabric_problem")
 
 
-class FabricHealth:
-    """Reads the mask in which the driver reports the health of the NVLink fabric: a reading for each problem.
-
-    The series are made once.
-    """
-
-    def __init__(self, gpu: Gpu) -> None:
-        self._gpu = gpu
-        self._aspects = [
-            (aspect, {code: Series(_FABRIC_PROBLEM, gpu, (("problem", name),)) for code, name in aspect.bad.items()})
-            for aspect in FABRIC_HEALTH
-        ]
-
-    def read(self, mask: int, readings: list[Reading], gaps: list[Gap]) -> None:
-        """Leave out what the driver does not report; a newer driver's code is neither a problem nor none."""
-        problems_read: list[Reading] = []
-        unknown: list[str] = []
-        for aspect, problems in self._aspects:
-            code = mask >> aspect.shift & (1 << aspect.width) - 1
-            if code == aspect.good or code in problems:
-                problems_read.extend(Reading(series, float(each == code)) for each, series in problems.items())
-            elif code:
-                unknown.append(f"code {code} at bit {aspect.shift} is unknown to this version")
-        readings.extend(problems_read)
-        if unknown:
-            gaps.append(Gap(_FABRIC_PROBLEM, self._gpu, Reason.MALFORMED, f"fabric health: {'; '.join(unknown)}"))
-        elif not problems_read:
-            gaps.append(Gap(_FABRIC_PROBLEM, self._gpu, Reason.UNSUPPORTED, "fabric health: the driver reports none"))
-
-
 FABRIC_CALL = "nvmlDeviceGetGpuFabricInfoV"
 COMPLETED = FABRIC_STATES.index("completed")
 _FABRIC_INFO = metric("coldplate_gpu_fabric_info")
@@ -70,8 +40,11 @@ class FabricReader:
     def __init__(self, device: GpuHandle, gpu: Gpu) -> None:
         self._device = device
         self._gpu = gpu
-        self._codes = fabric_codes(_FABRIC_STATE, gpu)
-        self._health = FabricHealth(gpu)
+        self._codes = one_hot(_FABRIC_STATE, gpu, FABRIC_STATES)
+        self._aspects = [
+            (aspect, {code: Series(_FABRIC_PROBLEM, gpu, (("problem", name),)) for code, name in aspect.bad.items()})
+            for aspect in FABRIC_HEALTH
+        ]
         self._absent: tuple[Gap, ...] = ()
         self._info: dict[tuple[str, int], Reading] = {}
 
@@ -99,8 +72,25 @@ class FabricReader:
             return
         readings.extend(state)
         # Before the registration is completed, too: a wrong configuration is why it is not.
-        self._health.read(answer.get("health", 0), readings, gaps)
+        self._read_health(answer.get("health", 0), readings, gaps)
         self._read_domain(answer["state"], answer["status"], (answer["cluster_uuid"], answer["clique"]), readings, gaps)
+
+    def _read_health(self, mask: int, readings: list[Reading], gaps: list[Gap]) -> None:
+        """Give a reading for each problem. What the driver does not report is left out; a newer driver's code is
+        neither a problem nor none."""
+        problems_read: list[Reading] = []
+        unknown: list[str] = []
+        for aspect, problems in self._aspects:
+            code = mask >> aspect.shift & (1 << aspect.width) - 1
+            if code == aspect.good or code in problems:
+                problems_read.extend(Reading(series, float(each == code)) for each, series in problems.items())
+            elif code:
+                unknown.append(f"code {code} at bit {aspect.shift} is unknown to this version")
+        readings.extend(problems_read)
+        if unknown:
+            gaps.append(Gap(_FABRIC_PROBLEM, self._gpu, Reason.MALFORMED, f"fabric health: {'; '.join(unknown)}"))
+        elif not problems_read:
+            gaps.append(Gap(_FABRIC_PROBLEM, self._gpu, Reason.UNSUPPORTED, "fabric health: the driver reports none"))
 
     def _read_domain(
         self, state: int, status: int, domain: tuple[str, int], readings: list[Reading], gaps: list[Gap]
@@ -186,10 +176,7 @@ class ProcessReader:
         )
 
     def _mps_clients(self) -> list[tuple[int, ...]]:
-        """List what a driver that knows of MPS lists, each time while there are clients.
-
-        One that refuses permanently is not asked again.
-        """
+        """List them, each time while there are any; a driver that refuses permanently is not asked again."""
         if not self._has_mps:
             return []
         if self._mps_rest:

@@ -69,12 +69,10 @@ class CallThreads:
         return True
 
     def is_out(self, name: str) -> bool:
-        """Return whether the call of that name has not returned yet."""
         return name in self._out
 
     @property
     def busy(self) -> bool:
-        """Whether any call has not returned yet."""
         return bool(self._out)
 
     def wait(self, names: Iterable[str], timeout: float) -> None:
@@ -172,7 +170,6 @@ class DriverError(Exception):
 
 
 def describe(code: int) -> str:
-    """Return what the code means, with its number."""
     return f"{_TEXTS.get(code, 'NVML error')} ({code})"
 
 

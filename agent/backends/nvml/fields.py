@@ -44,16 +44,13 @@ class FieldBatch:
         return self._slots.setdefault(pair, len(self._slots))
 
     def add(self, pair: Pair, binding: Field, series: Series) -> None:
-        """Add a field that is a number."""
         self._columns = None
         self._values.append((self._slot(pair), *factors(binding.scale), series))
 
     def add_codes(self, pair: Pair, table: CodeTable, metric: Metric, entity: Entity) -> None:
-        """Add a field that is a code of `table`."""
         self._codes.append((self._slot(pair), table, metric, entity))
 
     def add_sum(self, pairs: Sequence[Pair], binding: Field, series: Series) -> None:
-        """Add the sum of these fields; it is absent while any of them is."""
         self._sums.append((tuple(self._slot(pair) for pair in pairs), *factors(binding.scale), series))
 
     def add_ratios(self, pairs: Sequence[Pair], series: Series) -> None:

@@ -68,7 +68,7 @@ def identify(driver: Driver, index: int) -> tuple[object, GpuIdentity]:
             ("driver_version", _system_fact(driver, "nvmlSystemGetDriverVersion")),
             ("vbios", _fact(device, "nvmlDeviceGetVbiosVersion")),
             ("architecture", _architecture(device)),
-            ("compute_capability", _capability(device)),
+            ("compute_capability", _fact(device, "nvmlDeviceGetCudaComputeCapability")),
             ("minor", _fact(device, "nvmlDeviceGetMinorNumber")),
             ("numa_node", _fact(device, "nvmlDeviceGetNumaNodeId")),
             ("board_part", _fact(device, "nvmlDeviceGetBoardPartNumber")),
@@ -92,6 +92,8 @@ def _fact(device: GpuHandle, name: str) -> str:
     except DriverError as error:
         _hold(error)
         return ""
+    if isinstance(answer, tuple):
+        return ".".join(map(str, answer))
     return "" if answer in (-1, 2**32 - 1) else str(answer)
 
 
@@ -106,15 +108,6 @@ def _system_fact(driver: Driver, name: str) -> str:
 def _architecture(device: GpuHandle) -> str:
     code = _fact(device, "nvmlDeviceGetArchitecture")
     return ARCHITECTURES.get(int(code), code) if code else ""
-
-
-def _capability(device: GpuHandle) -> str:
-    try:
-        major, minor = device.call("nvmlDeviceGetCudaComputeCapability")
-    except DriverError as error:
-        _hold(error)
-        return ""
-    return f"{major}.{minor}"
 
 
 def _hold(error: DriverError) -> None:
@@ -160,7 +153,8 @@ class GpuEnumerator:
         """Guards candidates and channels, so that a GPU is always one or the other. Never held during a call."""
         self._candidates: dict[int, _PendingGpu] = {}
         self._channels: dict[int, NvmlGpuChannel] = {}
-        self._joined: tuple[NvmlGpuChannel, ...] = ()
+        self.joined: tuple[NvmlGpuChannel, ...] = ()
+        """Those that have joined, as `roster` gave them last."""
         self._broken: SourceError | None = None
         self._count = 0
         self._counted = 0.0
@@ -174,13 +168,15 @@ class GpuEnumerator:
             self._ask(candidate, now)
         self._errands.wait([each.errand for each in waiting], self._timeout)
         with self._lock:
-            self._joined = tuple(channel for _, channel in sorted(self._channels.items()))
+            self.joined = tuple(channel for _, channel in sorted(self._channels.items()))
 
     def tend(self, now: float) -> None:
         """Ask those that are due again. Raises SourceError if the driver must be opened again."""
         if self._broken is not None:
             raise self._broken
-        for candidate in self._waiting():
+        with self._lock:
+            candidates = list(self._candidates.values())
+        for candidate in candidates:
             if not self._errands.is_out(candidate.errand):
                 if now - candidate.asked >= RETRY_SECONDS:
                     self._ask(candidate, now)
@@ -192,19 +188,10 @@ class GpuEnumerator:
     def roster(self) -> Roster:
         """Return the GPUs that have joined, in the order of joining, and those that have not."""
         with self._lock:
-            late = [channel for channel in self._channels.values() if channel not in self._joined]
-            self._joined += tuple(late)
+            late = [channel for channel in self._channels.values() if channel not in self.joined]
+            self.joined += tuple(late)
             missing = [Unidentified(str(each.index), each.reason, each.detail) for each in self._candidates.values()]
-            return Roster(self._joined, tuple(missing))
-
-    @property
-    def channels(self) -> tuple[NvmlGpuChannel, ...]:
-        """Those that have joined, as `roster` gave them last."""
-        return self._joined
-
-    def _waiting(self) -> list[_PendingGpu]:
-        with self._lock:
-            return list(self._candidates.values())
+            return Roster(self.joined, tuple(missing))
 
     def _ask(self, candidate: _PendingGpu, now: float) -> None:
         if self._errands.send(candidate.errand, lambda: self._identify(candidate)):

@@ -108,7 +108,6 @@ class MigReader:
         """By GPU instance and the UUID of its first MIG device."""
 
     def read_info(self, readings: list[Reading], gaps: list[Gap]) -> None:
-        """List the instances again, with what each is."""
         self._list(gaps)
         readings.extend(each.info for each in self._instances or ())
 

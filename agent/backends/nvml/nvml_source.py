@@ -20,7 +20,7 @@ from agent.backends.nvml.driver import (
     Driver,
     DriverError,
 )
-from agent.backends.nvml.gpu_enumeration import GpuEnumerator, MakeChannel
+from agent.backends.nvml.gpu_enumeration import GpuEnumerator
 from agent.backends.nvml.probe import metric_requests
 from agent.backends.nvml.xid_event_set import XidEventSet
 from agent.backends.protocol import AbsentError, Roster, SourceError
@@ -86,13 +86,19 @@ class NvmlSource:
             self._driver = self._load()
         driver = self._driver
         count = self._initialise(driver)
-        self._watch = XidEventSet(driver, self._wall, self._closing.wait, self._errands)
-        self._watch.open()
-        self._enlistment = GpuEnumerator(driver, self._errands, self._channels_of(driver, self._watch), self._patience)
+        self._watch = watch = XidEventSet(driver, self._wall, self._closing.wait, self._errands)
+        watch.open()
+        wanted = metric_requests()
+
+        def make(handle: object, identity: GpuIdentity) -> NvmlGpuChannel:
+            watch.watch(handle, identity.gpu.uuid)
+            return NvmlGpuChannel(driver, handle, identity, wanted)
+
+        self._enlistment = GpuEnumerator(driver, self._errands, make, self._patience)
         self._enlistment.begin(count, now.mono)
-        self._watch.settle(min(self._patience, REGISTRATION_SECONDS))
+        watch.settle(min(self._patience, REGISTRATION_SECONDS))
         self.roster(now)
-        return self._enlistment.channels
+        return self._enlistment.joined
 
     def roster(self, now: Instant) -> Roster:
         """Return the GPUs that have identified themselves, and those that have not. Raises SourceError."""
@@ -100,16 +106,6 @@ class NvmlSource:
             return Roster(())
         self._enlistment.tend(now.mono)
         return self._enlistment.roster()
-
-    @staticmethod
-    def _channels_of(driver: Driver, watch: XidEventSet) -> MakeChannel:
-        wanted = metric_requests()
-
-        def make(handle: object, identity: GpuIdentity) -> NvmlGpuChannel:
-            watch.watch(handle, identity.gpu.uuid)
-            return NvmlGpuChannel(driver, handle, identity, wanted)
-
-        return make
 
     def _initialise(self, driver: Driver) -> int:
         try:
@@ -154,7 +150,7 @@ class NvmlSource:
         if self._watch is not None:
             self._watch.close()
         if self._enlistment is not None:
-            for channel in self._enlistment.channels:
+            for channel in self._enlistment.joined:
                 channel.close()
         try:
             self._driver.call("nvmlShutdown")

@@ -51,16 +51,13 @@ class MetricRequest(NamedTuple):
 
 
 def lane_of(metric: Metric, binding: NvmlBinding) -> Lane:
-    """Return the lane in which this binding is read."""
     if isinstance(binding, Call) and binding.lane is not None:
         return binding.lane
     return metric.lane
 
 
 def metric_requests(rows: Iterable[Metric] = ROWS) -> tuple[MetricRequest, ...]:
-    """Return every want of the rows that NVML serves, in the rows' order; bindings with equal labels are
-    alternatives.
-    """
+    """Return what NVML serves of the rows, in their order; bindings with equal labels are alternatives."""
     found: list[MetricRequest] = []
     for row in rows:
         if row.entity not in (Gpu, NvLink):
@@ -92,12 +89,12 @@ class LanePlan:
     gaps: tuple[Gap, ...] = ()
 
 
+@dataclass(slots=True)
 class GpuReadPlan:
     """What to read on one GPU, by lane."""
 
-    def __init__(self) -> None:
-        self.lanes: dict[Lane, LanePlan] = {lane: LanePlan() for lane in Lane}
-        self.mig = False
+    lanes: dict[Lane, LanePlan] = field(default_factory=lambda: {lane: LanePlan() for lane in Lane})
+    mig: bool = False
 
 
 class _UnsupportedMetrics:
@@ -302,8 +299,7 @@ class Prober:
         The throttle counters still show, in each sample, how long the clock was held down.
         """
         fast = self._plan.lanes[Lane.FAST]
-        calls = len(fast.queries) + bool(fast.fields) + bool(self._plan.lanes[Lane.FAST].gpm)
-        if calls > FAST_CALLS:
+        if len(fast.queries) + bool(fast.fields) + bool(fast.gpm) > FAST_CALLS:
             moved = [query for query in fast.queries if query.name == _CLOCK]
             fast.queries = [query for query in fast.queries if query.name != _CLOCK]
             self._plan.lanes[Lane.SLOW].queries.extend(moved)

@@ -11,7 +11,6 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from agent.backends.nvml.arrays import FieldArray, GpmArray
 from agent.backends.nvml.driver import FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, NOT_SUPPORTED, DriverError
 
 PROCESS = struct.Struct("=I4xQII")
@@ -172,23 +171,17 @@ class PynvmlDriver:
         take, compute = self._pointer("nvmlGpmSampleGet"), self._pointer("nvmlGpmMetricsGet")
         take_of = self._pointer("nvmlGpmMigSampleGet")
 
-        def field_values(device: NvmlHandle, array: FieldArray) -> None:
-            fields(device, array.count, array.buffer)
-
         def sample_alloc() -> int:
             sample = ctypes.c_void_p()
             alloc(ctypes.byref(sample))
             return sample.value or 0
 
-        def metrics_get(array: GpmArray) -> None:
-            compute(array.buffer)
-
         return {
-            "nvmlDeviceGetFieldValues": field_values,
+            "nvmlDeviceGetFieldValues": lambda device, array: fields(device, array.count, array.buffer),
             "nvmlGpmQueryDeviceSupport": lambda device: self._nvml.nvmlGpmQueryDeviceSupport(device).isSupportedDevice,
             "nvmlGpmSampleAlloc": sample_alloc,
             "nvmlGpmSampleFree": lambda sample: free(ctypes.c_void_p(sample)),
             "nvmlGpmSampleGet": lambda device, sample: take(device, ctypes.c_void_p(sample)),
             "nvmlGpmMigSampleGet": lambda device, instance, sample: take_of(device, instance, ctypes.c_void_p(sample)),
-            "nvmlGpmMetricsGet": metrics_get,
+            "nvmlGpmMetricsGet": lambda array: compute(array.buffer),
         }

@@ -21,6 +21,7 @@ from typing import Any
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray
 from agent.backends.nvml.driver import Driver, DriverError
+from agent.backends.nvml.gpu_enumeration import slot_of
 
 FORMAT = 1
 
@@ -43,14 +44,12 @@ def field_slots(array: FieldArray) -> list[Slot]:
 
 
 def fill_slot(array: FieldArray, index: int, slot: Slot) -> None:
-    """Write one slot as the library does."""
     kind, value, code = (3, 0, slot) if isinstance(slot, int) else (int(slot[0]), slot[1], 0)
     struct.pack_into("<II", array.buffer, index * RECORD + 24, kind, code)
     struct.pack_into(FORMATS[kind] if kind < len(FORMATS) else "<Q", array.buffer, index * RECORD + 32, value)
 
 
 def gpm_results(array: GpmArray) -> list[list[int | float]]:
-    """[code, value] of each metric."""
     found: list[list[int | float]] = []
     for i in range(len(array.ids)):
         _, code, value = struct.unpack_from("<IId", array.buffer, 24 + i * 40)
@@ -74,11 +73,6 @@ _KINDS = {
     "nvmlDeviceGetBoardPartNumber": "part",
     "nvmlDeviceGetPciInfo_v3": "bus",
 }
-
-
-def slot_like(bus_id: str) -> str:
-    """`00000000:1B:00.0` as Linux writes it."""
-    return bus_id[4:].lower()
 
 
 class Pseudonyms:
@@ -130,7 +124,7 @@ class Pseudonyms:
         if slot:
             domain, _, rest = slot.partition(":")
             pseudonym = self._stand_in("bus", f"{int(domain, 16):08X}:{rest.upper()}")
-            self._known[slot] = slot_like(pseudonym)
+            self._known[slot] = slot_of(pseudonym)
 
     def scrub(self, text: str) -> str:
         """Free text with every known original replaced; the longest first, because one may contain another."""

@@ -82,27 +82,14 @@ ANSWERS: Mapping[str, AnswerCheck] = {
         _is_nothing,
     ),
     **dict.fromkeys(
-        (
-            "nvmlDeviceGetArchitecture",
-            "nvmlDeviceGetComputeInstanceId",
-            "nvmlDeviceGetGpuInstanceId",
-            "nvmlDeviceGetMigMode",
-            "nvmlDeviceGetMinorNumber",
-            "nvmlDeviceGetNumaNodeId",
-            "nvmlDeviceGetSupportedEventTypes",
-            "nvmlGpmQueryDeviceSupport",
-        ),
+        ("nvmlDeviceGetArchitecture", "nvmlDeviceGetComputeInstanceId", "nvmlDeviceGetGpuInstanceId",
+         "nvmlDeviceGetMigMode", "nvmlDeviceGetMinorNumber", "nvmlDeviceGetNumaNodeId",
+         "nvmlDeviceGetSupportedEventTypes", "nvmlGpmQueryDeviceSupport"),
         _is_whole,
     ),
     **dict.fromkeys(
-        (
-            "nvmlDeviceGetBoardPartNumber",
-            "nvmlDeviceGetName",
-            "nvmlDeviceGetSerial",
-            "nvmlDeviceGetUUID",
-            "nvmlDeviceGetVbiosVersion",
-            "nvmlSystemGetDriverVersion",
-        ),
+        ("nvmlDeviceGetBoardPartNumber", "nvmlDeviceGetName", "nvmlDeviceGetSerial", "nvmlDeviceGetUUID",
+         "nvmlDeviceGetVbiosVersion", "nvmlSystemGetDriverVersion"),
         _is_text,
     ),
     "nvmlDeviceGetPciInfo_v3": lambda value: isinstance(value, str) and bool(_BUS_ID.fullmatch(value)),
@@ -117,7 +104,7 @@ ANSWERS: Mapping[str, AnswerCheck] = {
     "nvmlDeviceGetMPSComputeRunningProcesses_v3": _is_list,
     "nvmlDeviceGetProcessUtilization": lambda value: _is_list(value) and all(len(each) == 3 for each in value),
     WAIT: _is_event,
-}
+}  # fmt: skip
 """What each call that this version makes may answer, but for those that fill an array."""
 
 

@@ -90,7 +90,6 @@ class XidEventSet:
             self._left_out[handle] = str(error)
 
     def _watch_again(self) -> None:
-        """Try again to register the GPUs for which it failed."""
         for handle in list(self._left_out):
             self.watch(handle, self._gpus[handle])
 

@@ -40,7 +40,6 @@ class AdapterSensor:
     """The temperature that the driver calls critical, which does not change."""
 
     def read(self) -> Reading | RequestFailure:
-        """Return the temperature, or the failure."""
         try:
             said = text(self.path)
         except OSError as error:
@@ -92,12 +91,9 @@ class AdapterTemperatures:
         self._due = float("-inf")
 
     def read(self, mono: float) -> BackendSample:
-        """Return all temperatures.
-
-        Raises AbsentError if no adapter has a sensor, and DeviceError if that cannot be known.
-        """
+        """Return all. Raises AbsentError if no adapter has a sensor, and DeviceError if that is not known."""
         if mono >= self._due:
-            ((found,),) = self._relay.round([DeviceReads("list of sensors", [self._search])], mono)
+            found = self._relay.read(self._search, mono)
             if isinstance(found, UnansweredRead):
                 raise DeviceError(found.reason, f"{self._search.path}: {found.detail}")
             self._sensors, self._due = found, mono + SEARCH_SECONDS

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
+from functools import lru_cache
 
-from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, PathRead, UnansweredRead
 from agent.backends.optics.ethtool_requests import (
     LONGEST_NAME,
     QUESTIONS,
-    FamilyRequest,
+    EthtoolRequest,
     MissingPortMetrics,
-    PortRequest,
+    PortValue,
+    RequestFailure,
     explain_failure,
+    tried,
 )
-from agent.backends.optics.netlink import Connect
+from agent.backends.optics.netlink import Connect, resolve_family
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.sysfs import is_physical_interface, list_names, printable, text
 from agent.catalogue import metric
@@ -29,32 +32,6 @@ _REPRESENTOR = re.compile(r"(c\d+)?pf\d+(vf|sf)\d+$")
 """The name of a switch's port to a function of its card (Documentation/networking/switchdev.rst)."""
 
 
-class PortDirectory:
-    """The list of ports, as an item of a relay: what a driver is asked for its port's name may hang."""
-
-    def __init__(self, sysfs: str) -> None:
-        self._sysfs = sysfs
-        self.path = f"{sysfs}/class/net"
-
-    def read(self) -> list[str] | OSError:
-        """Return the names of all Ethernet ports of hardware, in order."""
-        try:
-            found = list_names(self.path)
-        except OSError as error:
-            return error
-        return [name for name in found if self._is_port(name)]
-
-    def _is_port(self, name: str) -> bool:
-        if len(os.fsencode(name)) > LONGEST_NAME or not is_physical_interface(self._sysfs, name):
-            return False
-        return self._fact(name, "type") == _ETHERNET and not _REPRESENTOR.match(self._fact(name, "phys_port_name"))
-
-    def _fact(self, name: str, file: str) -> str:
-        with suppress(OSError):  # EOPNOTSUPP, or the interface is gone by now
-            return text(f"{self.path}/{name}/{file}")
-        return ""
-
-
 class PortList:
     """The ports of `sysfs`/class/net, and the number of ethtool's family, for statistics and modules.
 
@@ -62,7 +39,8 @@ class PortList:
     """
 
     def __init__(self, sysfs: str, relay: FileReaderPool, connect: Connect) -> None:
-        self._folder = PortDirectory(sysfs)
+        self._sysfs = sysfs
+        self._folder = CaughtRead(f"{sysfs}/class/net", self._ports_in, OSError)
         self._relay = relay
         self._connect = connect
         self._family: int | None = None
@@ -78,7 +56,7 @@ class PortList:
 
         Raises AbsentError without ports, and DeviceError.
         """
-        ((answer,),) = self._relay.round([DeviceReads("list of ports", [self._folder])], mono)
+        answer = self._relay.read(self._folder, mono)
         if isinstance(answer, list):
             self._ports = answer
         elif isinstance(answer, FileNotFoundError):
@@ -92,23 +70,41 @@ class PortList:
             raise AbsentError(f"{self._folder.path} has no Ethernet port of hardware")
         return self._ports[:PORTS]
 
+    def _ports_in(self, folder: str) -> list[str]:
+        """Return the names of all Ethernet ports of hardware, in order. What a driver is asked for one may hang."""
+        return [name for name in list_names(folder) if self._is_port(folder, name)]
+
+    def _is_port(self, folder: str, name: str) -> bool:
+        if len(os.fsencode(name)) > LONGEST_NAME or not is_physical_interface(self._sysfs, name):
+            return False
+        port = f"{folder}/{name}"
+        return _fact(f"{port}/type") == _ETHERNET and not _REPRESENTOR.match(_fact(f"{port}/phys_port_name"))
+
     def find_family(self, mono: float) -> int:
         """Return the number. Raises AbsentError without the kernel's interface, and DeviceError."""
         if self._family is None:
-            ((answer,),) = self._relay.round(
-                [DeviceReads("number of the family", [FamilyRequest(self._connect)])], mono
-            )
+            request = PathRead("GETFAMILY ethtool", lambda _: tried(self._number_of_family))
+            answer = self._relay.read(request, mono)
             if answer is None:
                 raise AbsentError("the kernel has no ethtool netlink (CONFIG_ETHTOOL_NETLINK, from Linux 5.6 on)")
             if not isinstance(answer, int):
-                raise DeviceError(answer.reason, f"{FamilyRequest.path}: {answer.detail}")
+                raise DeviceError(answer.reason, f"{request.path}: {answer.detail}")
             self._family = answer
         return self._family
 
+    def _number_of_family(self) -> int | None:
+        with suppress(FileNotFoundError):
+            return resolve_family(self._connect, "ethtool")
+        return None
+
+
+def _fact(path: str) -> str:
+    with suppress(OSError):  # EOPNOTSUPP, or the interface is gone by now
+        return text(path)
+    return ""
+
 
 LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("optics"))
-SERIES = 8_192
-"""Most series that are remembered: 64 ports with all their lanes and bins."""
 
 
 class PortStatistics:
@@ -126,15 +122,12 @@ class PortStatistics:
         self._census = census
         self._connect = connect
         self._relay = relay
-        self._series: dict[tuple[Metric, str, Labels], Series] = {}
 
     def read(self, mono: float) -> BackendSample:
         """Ask about every port. Raises AbsentError without ports or without the kernel's interface, and DeviceError."""
         ports = self._census.find_ports(mono)
         family = self._census.find_family(mono)
-        legs = [
-            DeviceReads(port, [PortRequest(self._connect, family, port, each) for each in QUESTIONS]) for port in ports
-        ]
+        legs = [DeviceReads(port, [self._request(each, family, port) for each in QUESTIONS]) for port in ports]
         answers = self._relay.round(legs, mono)
         readings: dict[Series, Reading] = {}
         missing = MissingPortMetrics()
@@ -144,7 +137,7 @@ class PortStatistics:
             for question, answer in zip(QUESTIONS, leg, strict=True):
                 calls += not isinstance(answer, UnansweredRead)
                 for each in answer if isinstance(answer, list) else ():
-                    series = self._of(each.row, device, each.labels)
+                    series = _series(each.row, device, each.labels)
                     readings[series] = Reading(series, each.value)  # once, should the kernel say it twice
                 missing.take(question, device, answer)
         shown = list(readings.values())
@@ -152,10 +145,10 @@ class PortStatistics:
             shown.append(Reading(LEFT_OUT, self._census.left_out * len(self.rows)))
         return BackendSample(shown, list(missing.gaps()), calls=calls)
 
-    def _of(self, row: Metric, device: str, labels: Labels) -> Series:
-        series = self._series.get((row, device, labels))
-        if series is None:
-            if len(self._series) >= SERIES:  # interfaces or bins that come and go
-                self._series.clear()
-            series = self._series[row, device, labels] = Series(row, Node(), (("device", device), *labels))
-        return series
+    def _request(self, question: EthtoolRequest, family: int, port: str) -> PathRead[list[PortValue] | RequestFailure]:
+        return PathRead(f"{question.name} {port}", lambda _: tried(lambda: question.ask(self._connect, family, port)))
+
+
+@lru_cache(maxsize=8_192)  # 64 ports with all their lanes and bins; interfaces and bins come and go
+def _series(row: Metric, device: str, labels: Labels) -> Series:
+    return Series(row, Node(), (("device", device), *labels))

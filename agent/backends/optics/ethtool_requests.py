@@ -11,7 +11,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from agent.backends.file_reader_pool import UnansweredRead
 from agent.backends.optics.netlink import (
@@ -20,15 +20,15 @@ from agent.backends.optics.netlink import (
     attribute,
     attributes_in,
     nest,
-    resolve_family,
     send_request,
     u32,
     whole_number,
 )
+from agent.backends.protocol import DeviceError
 from agent.catalogue import optics
 from agent.model import Gap, Labels, Metric, Node, Reason
 
-FAMILY = "ethtool"
+T = TypeVar("T")
 LONGEST_NAME = 15
 """Most bytes of an interface's name (IFNAMSIZ, with the 0 behind it)."""
 
@@ -218,41 +218,14 @@ class RequestFailure:
     detail: str
 
 
-class PortRequest:
-    """One question about one port, as an item of the relay."""
-
-    __slots__ = ("_connect", "_device", "_family", "_question", "path")
-
-    def __init__(self, connect: Connect, family: int, device: str, question: EthtoolRequest) -> None:
-        self._connect = connect
-        self._family = family
-        self._device = device
-        self._question = question
-        self.path = f"{question.name} {device}"
-
-    def read(self) -> list[PortValue] | RequestFailure:
-        try:
-            return self._question.ask(self._connect, self._family, self._device)
-        except (OSError, NetlinkFormatError) as error:
-            return explain_failure(error)
-
-
-class FamilyRequest:
-    """The request for the number of ethtool's family, as an item of the relay."""
-
-    path = f"GETFAMILY {FAMILY}"
-
-    def __init__(self, connect: Connect) -> None:
-        self._connect = connect
-
-    def read(self) -> int | RequestFailure | None:
-        """Return None if the kernel has no such family."""
-        try:
-            return resolve_family(self._connect, FAMILY)
-        except FileNotFoundError:
-            return None
-        except (OSError, NetlinkFormatError) as error:
-            return explain_failure(error)
+def tried(read: Callable[[], T]) -> T | RequestFailure:
+    """Return what is read, or why it cannot be."""
+    try:
+        return read()
+    except (OSError, NetlinkFormatError) as error:
+        return explain_failure(error)
+    except DeviceError as error:
+        return RequestFailure(error.reason, error.detail)
 
 
 def explain_failure(error: OSError | NetlinkFormatError) -> RequestFailure:
@@ -275,7 +248,6 @@ class MissingPortMetrics:
     def take(
         self, question: EthtoolRequest, device: str, answer: list[PortValue] | RequestFailure | UnansweredRead
     ) -> None:
-        """Note the answer to a request about a port."""
         if isinstance(answer, list):
             given = {each.row for each in answer}
             self.give(given)
@@ -287,7 +259,6 @@ class MissingPortMetrics:
             self.miss(row, why.reason, f"{question.name} {device}: {why.detail}")
 
     def give(self, rows: Iterable[Metric]) -> None:
-        """Note rows that a port has."""
         self._given.update(rows)
 
     def miss(self, row: Metric, reason: Reason, detail: str) -> None:

@@ -68,17 +68,14 @@ def attribute(number: int, payload: bytes) -> bytes:
 
 
 def nest(number: int, *attributes: bytes) -> bytes:
-    """Return an attribute that holds others."""
     return attribute(number | _NEST, b"".join(attributes))
 
 
 def u8(number: int, value: int) -> bytes:
-    """Return an attribute that holds a small number."""
     return attribute(number, bytes((value,)))
 
 
 def u32(number: int, value: int) -> bytes:
-    """Return an attribute that holds a number."""
     return attribute(number, struct.pack("=I", value))
 
 
@@ -89,10 +86,7 @@ def question(family: int, command: int, version: int, sequence: int, *attributes
 
 
 def messages_in(datagram: bytes) -> Iterator[NetlinkMessage]:
-    """Yield the messages of one datagram.
-
-    Raises NetlinkFormatError where one is cut off or has an impossible length.
-    """
+    """Yield the messages. Raises NetlinkFormatError where one is cut off or has an impossible length."""
     at = 0
     while at < len(datagram):
         if len(datagram) - at < _MESSAGE.size:
@@ -184,10 +178,7 @@ def send_request(
 
 
 def resolve_family(connect: Connect, name: str) -> int:
-    """Return the number that this kernel gave to a generic family.
-
-    Raises as `send_request`; FileNotFoundError without.
-    """
+    """Return this kernel's number of a family. Raises as `send_request`; FileNotFoundError without."""
     named = attribute(_FAMILY_NAME, name.encode() + b"\0")
     reply = dict(send_request(connect, _CONTROLLER, _GET_FAMILY, _NEW_FAMILY, _CONTROLLER_VERSION, named))
     if _FAMILY_ID not in reply:

@@ -17,9 +17,10 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from functools import partial
+from typing import NamedTuple
 
-from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, PathRead, UnansweredRead
 from agent.backends.optics.ethernet_ports import PortList
 from agent.backends.optics.ethtool_requests import (
     COMPACT,
@@ -27,6 +28,7 @@ from agent.backends.optics.ethtool_requests import (
     RequestFailure,
     explain_failure,
     send_for_port,
+    tried,
 )
 from agent.backends.optics.modules import cmis, sff8636
 from agent.backends.optics.modules.cmis import HOST, MEDIA, WHOLE, Places, VdmObservable, VdmSample
@@ -38,7 +40,6 @@ from agent.backends.optics.modules.module_types import (
     ModuleLimits,
     ModuleSpan,
     ModuleValues,
-    malformed,
 )
 from agent.backends.optics.netlink import Connect, NetlinkFormatError, u8, u32
 from agent.backends.protocol import BackendSample, DeviceError
@@ -51,7 +52,6 @@ HEAD = ModuleSpan(0, 0, 3)
 _UNWRITTEN = 0xFF
 """What an open bus reads as."""
 
-_Read = TypeVar("_Read")
 Memory = Callable[[ModuleSpan], bytes]
 """Reads bytes of a module. Raises OSError, and NetlinkFormatError."""
 
@@ -91,7 +91,9 @@ def read_module(memory: Memory, known: ModuleFacts | None) -> ModuleReading:
     layout = _layout_of(head[0])
     upper = _read(memory, layout.identity)
     if upper[0] != head[0]:
-        raise malformed(f"changes while it is read: byte 0 is {head[0]:#04x}, and byte 128 {upper[0]:#04x}")
+        raise DeviceError(
+            Reason.MALFORMED, f"changes while it is read: byte 0 is {head[0]:#04x}, and byte 128 {upper[0]:#04x}"
+        )
     if known is None or (head[:2], upper) != (known.head, known.upper) or not known.complete:
         known = _know(memory, layout, head, upper)
     parts = [_read(memory, span) for span in layout.values_spans(known.traits)]
@@ -99,7 +101,7 @@ def read_module(memory: Memory, known: ModuleFacts | None) -> ModuleReading:
     diagnosed = _diagnose(memory, known.diagnosed) if values.ready else {}
     at = layout.serial.offset - layout.identity.offset
     if _read(memory, layout.serial, blank=True) != upper[at : at + layout.serial.length]:
-        raise malformed("changes while it is read: two serials")
+        raise DeviceError(Reason.MALFORMED, "changes while it is read: two serials")
     return ModuleReading(known, values, diagnosed)
 
 
@@ -109,8 +111,8 @@ def _know(memory: Memory, layout: MemoryMap, head: bytes, upper: bytes) -> Modul
     limits: ModuleLimits | RequestFailure | None = None
     span = layout.limits_span(head)
     if span is not None:
-        limits = _tried(lambda: layout.limits(traits, _read(memory, span, blank=True)))
-    diagnosed = _tried(lambda: _places(memory, traits)) if traits.diagnosed else {}
+        limits = tried(lambda: layout.limits(traits, _read(memory, span, blank=True)))
+    diagnosed = tried(lambda: _places(memory, traits)) if traits.diagnosed else {}
     return ModuleFacts(layout, head[:2], upper, identity, traits, limits, diagnosed)
 
 
@@ -124,17 +126,7 @@ def _diagnose(memory: Memory, places: Places | RequestFailure) -> Mapping[VdmSam
     if isinstance(places, RequestFailure):
         return places
     spans = cmis.value_spans(places)
-    return _tried(lambda: cmis.decode_samples(places, [_read(memory, span) for span in spans]))
-
-
-def _tried(read: Callable[[], _Read]) -> _Read | RequestFailure:
-    """Return what is read, or why it cannot be, which costs the module nothing else."""
-    try:
-        return read()
-    except (OSError, NetlinkFormatError) as error:
-        return explain_failure(error)
-    except DeviceError as error:
-        return RequestFailure(error.reason, error.detail)
+    return tried(lambda: cmis.decode_samples(places, [_read(memory, span) for span in spans]))
 
 
 def _layout_of(identifier: int) -> MemoryMap:
@@ -149,9 +141,9 @@ def _read(memory: Memory, span: ModuleSpan, *, blank: bool = False) -> bytes:
     """Return all bytes of a span. Only `blank` ones may be memory that was never written."""
     data = memory(span)
     if len(data) != span.length:
-        raise malformed(f"{span}: {len(data)} bytes, asked for {span.length}")
+        raise DeviceError(Reason.MALFORMED, f"{span}: {len(data)} bytes, asked for {span.length}")
     if not blank and span.length > 1 and not data.strip(bytes((_UNWRITTEN,))):
-        raise malformed(f"{span}: all bytes are 0xff, as where no module answers")
+        raise DeviceError(Reason.MALFORMED, f"{span}: all bytes are 0xff, as where no module answers")
     return data
 
 
@@ -186,16 +178,10 @@ class ModuleEeprom:
         return dict(reply).get(_DATA, b"")
 
 
-class AdapterModules:
-    """The modules of one card, one after another, as one item of the relay: a card has one bus, or one firmware."""
-
-    def __init__(self, card: str, modules: Sequence[tuple[ModuleEeprom, ModuleFacts | None]]) -> None:
-        self.path = f"modules of {card}"
-        self._modules = modules
-
-    def read(self) -> list[ModuleReading | RequestFailure]:
-        """For each module, in order, what it says or why it says nothing."""
-        return [_answer_of(memory, known) for memory, known in self._modules]
+def _read_modules(
+    modules: Sequence[tuple[ModuleEeprom, ModuleFacts | None]], _: str
+) -> list[ModuleReading | RequestFailure]:
+    return [_answer_of(memory, known) for memory, known in modules]
 
 
 def _answer_of(memory: ModuleEeprom, known: ModuleFacts | None) -> ModuleReading | RequestFailure:
@@ -293,7 +279,9 @@ class TransceiverReader:
         legs = []
         for card, ports in cards.items():
             modules = [(ModuleEeprom(self._connect, family, port), self._ports[port].known) for port in ports]
-            legs.append(DeviceReads(card, [AdapterModules(card, modules)]))
+            # One after another: a card has one bus, or one firmware.
+            read = PathRead(f"modules of {card}", partial(_read_modules, modules))
+            legs.append(DeviceReads(card, [read]))
         for ports, (answer,) in zip(cards.values(), self._relay.round(legs, mono), strict=True):
             for place, port in enumerate(ports):
                 said = (
@@ -310,7 +298,6 @@ class TransceiverReader:
 
 
 def _readings_of(device: str, said: ModuleReading) -> Iterator[Reading]:
-    """Yield every row that the module gives."""
     identity, values, limits = said.known.identity, said.values, said.known.limits
     media = "copper" if identity.copper else "optical"
     yield _reading(rows.INFO, device, 1, ("form_factor", identity.form_factor), ("media", media),

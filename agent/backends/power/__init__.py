@@ -28,10 +28,11 @@ from typing import TYPE_CHECKING, Protocol
 from agent.backends.file_reader_pool import FileReaderPool
 from agent.backends.polled_source import CachedRead, PollableSource, PolledSource, Spawn, spawn_thread
 from agent.backends.power.hwmon import HwmonPower
-from agent.backends.power.ipmi import IpmiPower, IpmiTransport, open_transport
+from agent.backends.power.ipmi import IpmiPower, open_transport
 from agent.backends.power.rapl import RaplEnergy
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
 from agent.backends.registration import BackendContext
+from agent.broker.questions import IpmiDevice
 from agent.catalogue import metric
 from agent.catalogue.node import NODE_POWER
 from agent.config.schema import BackendsConfig
@@ -50,9 +51,7 @@ LEFT_OUT = Series(metric("coldplate_backend_series_left_out"), Backend("power"))
 
 
 def make_backend(context: BackendContext) -> PowerBackend | None:
-    """Return the node's power, unless no source of it is configured or its GPUs are not this node's. Raises
-    ConfigError.
-    """
+    """Return the node's power, unless no source is configured or its GPUs are not its own. Raises ConfigError."""
     wanted = context.config.backends
     if not context.has_own_hardware or not set(wanted.power) - {"estimate"}:
         return None
@@ -85,10 +84,7 @@ class PowerSource(PollableSource, Protocol):
     """One way to learn the power of the whole node."""
 
     def watts(self) -> float:
-        """Return the power now.
-
-        Raises AbsentError if this node has no such source, and DeviceError if it does not answer.
-        """
+        """Return the power now. Raises AbsentError without such a source, and DeviceError without an answer."""
 
 
 def plausible_watts(source: PowerSource) -> float:
@@ -117,7 +113,7 @@ class PowerBackend:
         order: Sequence[str],
         sysfs: str = "/sys",
         redfish: PowerSource | None = None,
-        ipmi: Callable[[], IpmiTransport] = open_transport,
+        ipmi: Callable[[], IpmiDevice] = open_transport,
         spawn: Spawn = spawn_thread,
     ) -> None:
         """`order` names sources; those that do not exist are skipped. `spawn` runs what may take long."""
@@ -139,10 +135,7 @@ class PowerBackend:
         self._looked_for = f"no RAPL domain {rapl.pattern}" if "rapl" in order else ""
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:  # noqa: ARG002 - the protocol's signature
-        """Return the node's power, if a source answers, and its parts.
-
-        Raises AbsentError when this node has none of the sources.
-        """
+        """Return the node's power and its parts. Raises AbsentError when this node has none of the sources."""
         readings: list[Reading] = []
         gaps: list[Gap] = []
         calls = 0
@@ -174,7 +167,6 @@ class PowerBackend:
             self._once.over(name, "source recovered: %s", name)
 
     def close(self) -> None:
-        """Release the sources, and end the reader."""
         for paced in self._paced:
             paced.close()
         self._relay.close()

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
-from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, UnansweredRead
 from agent.backends.protocol import AbsentError, BackendSample, DeviceError
-from agent.backends.sysfs import DirectoryEntries, NumberFile, list_names, read_name, read_text
+from agent.backends.sysfs import list_names, list_paths, read_name, read_number, read_text
 from agent.catalogue.node import METERS as METER_ROWS
 from agent.model import Gap, Instant, Node, Reading, Reason, Series
 
@@ -47,28 +48,17 @@ class HwmonMeter(NamedTuple):
     series: Series | None
 
 
-class HwmonMeterFiles:
-    """The meters of one device, for a relay."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def read(self) -> list[HwmonMeter] | DeviceError:
-        """Return the meters (none if it is another kind of device), or why they are not known."""
-        try:
-            if _name_in(f"{self.path}/name") != "power_meter":
-                return []
-            channels: dict[str, str] = {}
-            for suffix in ("_average", "_input"):
-                for folder in (self.path, f"{self.path}/device"):
-                    for channel in _channels(folder, suffix):
-                        channels.setdefault(channel, f"{folder}/{channel}{suffix}")
-            labels = {channel: _oem_label(self.path, channel) for channel in channels}
-            return [
-                HwmonMeter(path, labels[channel], part_series(labels[channel])) for channel, path in channels.items()
-            ]
-        except DeviceError as error:
-            return error
+def _meters_of(device: str) -> list[HwmonMeter]:
+    """Return the meters of a device; none if it is of another kind. Raises DeviceError."""
+    if _name_in(f"{device}/name") != "power_meter":
+        return []
+    channels: dict[str, str] = {}
+    for suffix in ("_average", "_input"):
+        for folder in (device, f"{device}/device"):
+            for channel in _channels(folder, suffix):
+                channels.setdefault(channel, f"{folder}/{channel}{suffix}")
+    labels = {channel: _oem_label(device, channel) for channel in channels}
+    return [HwmonMeter(path, labels[channel], part_series(labels[channel])) for channel, path in channels.items()]
 
 
 def _channels(folder: str, suffix: str) -> list[str]:
@@ -154,7 +144,7 @@ class HwmonPower:
         if now.mono >= self._rescan:
             self._scan(now.mono)
             self._rescan = now.mono + (RESCAN_TROUBLED_SECONDS if self._gaps else RESCAN_SECONDS)
-        legs = [DeviceReads(meter.path, [NumberFile(meter.path)]) for meter in self._meters]
+        legs = [DeviceReads(meter.path, [CaughtRead(meter.path, read_number, DeviceError)]) for meter in self._meters]
         answers = self._relay.round(legs, now.mono)
         self._answers = [_answer(meter.path, each) for meter, (each,) in zip(self._meters, answers, strict=True)]
         readings: list[Reading] = []
@@ -170,12 +160,13 @@ class HwmonPower:
 
     def _scan(self, mono: float) -> None:
         """Find the meters. Those of a device that cannot be looked into now stay: their own reads will show why."""
-        ((listed,),) = self._relay.round([DeviceReads(self._root, [DirectoryEntries(self._root, "hwmon")])], mono)
+        listed = self._relay.read(CaughtRead(self._root, partial(list_paths, prefix="hwmon"), DeviceError), mono)
         if not isinstance(listed, list):
             self._gaps = [_untold(self._root, listed)]
             return
         devices, self.left_out = listed[:DEVICES], max(len(listed) - DEVICES, 0)
-        answers = self._relay.round([DeviceReads(device, [HwmonMeterFiles(device)]) for device in devices], mono)
+        legs = [DeviceReads(device, [CaughtRead(device, _meters_of, DeviceError)]) for device in devices]
+        answers = self._relay.round(legs, mono)
         before, self._by_device, self._gaps = self._by_device, {}, []
         for device, (answer,) in zip(devices, answers, strict=True):
             if isinstance(answer, list):

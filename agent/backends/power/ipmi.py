@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
 
 from agent.backends.protocol import AbsentError, DeviceError
 from agent.broker.asking import REMEDY, BrokerClient, BrokerError, explained
 from agent.broker.ipmi_opening import DEVICES, device, open_device
-from agent.broker.questions import DCMI, TIMEOUT_SECONDS
+from agent.broker.questions import DCMI, TIMEOUT_SECONDS, IpmiDevice
 from agent.model import Reason
 
 MEASURING = 0x40  # bit 6 of the power reading state
@@ -27,19 +26,8 @@ _COMPLETION = {
 }
 
 
-class PowerReading(NamedTuple):
-    """The answer to Get Power Reading, in watts and seconds."""
-
-    current: int
-    minimum: int
-    maximum: int
-    average: int
-    period: float
-    measuring: bool
-
-
-def parse_power_reading(response: bytes) -> PowerReading:
-    """Return the response with its completion code. Raises DeviceError if it is a refusal or malformed.
+def parse_power_reading(response: bytes) -> int:
+    """Return the watts in a response. Raises DeviceError if it is a refusal or malformed, or none are measured.
 
     Bytes: 0 completion code, 1 group extension 0xDC, then little-endian 2 current, 4 minimum, 6 maximum,
     8 average (watts), 10 time stamp, 14 statistics period (milliseconds), 18 power reading state.
@@ -51,26 +39,16 @@ def parse_power_reading(response: bytes) -> PowerReading:
         raise DeviceError(reason, f"DCMI power reading: {text} (completion code 0x{response[0]:02x})")
     if len(response) < 19 or response[1] != DCMI:
         raise DeviceError(Reason.MALFORMED, f"DCMI power reading: unexpected response {response[:24].hex(' ')}")
-    current, minimum, maximum, average = (int.from_bytes(response[at : at + 2], "little") for at in (2, 4, 6, 8))
-    period = int.from_bytes(response[14:18], "little") / 1000
-    return PowerReading(current, minimum, maximum, average, period, bool(response[18] & MEASURING))
-
-
-class IpmiTransport(Protocol):
-    """A way to ask the controller of this node for its power reading."""
-
-    def power_reading(self) -> bytes:
-        """Return the response, completion code first. Raises OSError, TimeoutError among them."""
-
-    def close(self) -> None:
-        """Release the device; may be called more than once."""
+    if not response[18] & MEASURING:
+        raise DeviceError(Reason.UNSUPPORTED, "DCMI power reading: the controller is not measuring power")
+    return int.from_bytes(response[2:4], "little")
 
 
 def open_transport(
     find: Callable[[], str | None] = device,
-    opener: Callable[[str], IpmiTransport] = open_device,
+    opener: Callable[[str], IpmiDevice] = open_device,
     broker: BrokerClient | None = None,
-) -> IpmiTransport:
+) -> IpmiDevice:
     """Return the kernel's IPMI device, or the broker if only that may open it.
 
     Raises AbsentError if this node has none, OSError if it cannot be opened.
@@ -114,9 +92,9 @@ class IpmiPower:
     grace = 0.25  # a controller answers in-band within some tens of milliseconds
     timeout = 4.0
 
-    def __init__(self, opener: Callable[[], IpmiTransport] = open_transport) -> None:
+    def __init__(self, opener: Callable[[], IpmiDevice] = open_transport) -> None:
         self._opener = opener
-        self._transport: IpmiTransport | None = None
+        self._transport: IpmiDevice | None = None
 
     def watts(self) -> float:
         try:
@@ -126,10 +104,7 @@ class IpmiPower:
         except OSError as error:
             self.close()
             raise _fault(error) from error
-        reading = parse_power_reading(response)
-        if not reading.measuring:
-            raise DeviceError(Reason.UNSUPPORTED, "DCMI power reading: the controller is not measuring power")
-        return float(reading.current)
+        return float(parse_power_reading(response))
 
     def close(self) -> None:
         transport, self._transport = self._transport, None

@@ -8,10 +8,11 @@ becomes one that only grows. Linux lets only root read them (since 5.10, against
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
-from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
+from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, UnansweredRead
 from agent.backends.protocol import BackendSample, DeviceError
-from agent.backends.sysfs import DirectoryEntries, NumberFile, read_name, read_number
+from agent.backends.sysfs import list_paths, read_name, read_number
 from agent.catalogue.node import RAPL
 from agent.model import Gap, Instant, Metric, Node, Reading, Reason, Series
 
@@ -62,18 +63,8 @@ class RaplZone:
     wrap: int
 
 
-class RaplZoneFiles:
-    """A zone's name and range, for a relay."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def read(self) -> RaplZone | DeviceError:
-        """Return the zone, or why it cannot be known."""
-        try:
-            return RaplZone(read_name(f"{self.path}/name"), read_number(f"{self.path}/max_energy_range_uj"))
-        except DeviceError as error:
-            return error
+def _zone_at(path: str) -> RaplZone:
+    return RaplZone(read_name(f"{path}/name"), read_number(f"{path}/max_energy_range_uj"))
 
 
 class RaplEnergy:
@@ -98,7 +89,9 @@ class RaplEnergy:
             self._rescan = now.mono + (RESCAN_TROUBLED_SECONDS if self._gaps else RESCAN_SECONDS)
         readings: list[Reading] = []
         gaps = list(self._gaps)
-        legs = [DeviceReads(zone, [NumberFile(f"{zone}/energy_uj")]) for zone in self._domains]
+        legs = [
+            DeviceReads(zone, [CaughtRead(f"{zone}/energy_uj", read_number, DeviceError)]) for zone in self._domains
+        ]
         answers = self._relay.round(legs, now.mono)
         for (zone, domain), (raw,) in zip(self._domains.items(), answers, strict=True):
             path = f"{zone}/energy_uj"
@@ -113,13 +106,16 @@ class RaplEnergy:
 
     def _scan(self, mono: float) -> None:
         """Find the domains; those already known keep their count."""
-        ((listed,),) = self._relay.round([DeviceReads(self._root, [DirectoryEntries(self._root, "intel-rapl:")])], mono)
+        entries = CaughtRead(self._root, partial(list_paths, prefix="intel-rapl:"), DeviceError)
+        listed = self._relay.read(entries, mono)
         if not isinstance(listed, list):
             self._gaps = [_gap(self._root, listed)]
             return
         paths, self.left_out = listed[:ZONES], max(len(listed) - ZONES, 0)
         fresh = [path for path in paths if path not in self._zones]
-        answers = self._relay.round([DeviceReads(path, [RaplZoneFiles(path)]) for path in fresh], mono)
+        answers = self._relay.round(
+            [DeviceReads(path, [CaughtRead(path, _zone_at, DeviceError)]) for path in fresh], mono
+        )
         known = {path: zone for path, zone in self._zones.items() if path in paths}
         self._gaps = []
         for path, (answer,) in zip(fresh, answers, strict=True):

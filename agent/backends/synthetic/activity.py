@@ -12,7 +12,7 @@ data-parallel work and all on two rails in pipeline-parallel work.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import cos, pi, sin
 
 from agent.backends.synthetic.machines import MachineType
@@ -38,7 +38,6 @@ def uniform(*parts: int) -> float:
 
 
 def uniform_signed(*parts: int) -> float:
-    """Return a number from -1 to 1, the same for the same parts."""
     return 2.0 * uniform(*parts) - 1.0
 
 
@@ -127,16 +126,15 @@ class ActivityCycle:
         piece = bisect_right(self._starts, into) - 1
         return turns, piece, into - self._starts[piece]
 
+    def changed(self, change: Callable[[Levels], Levels]) -> ActivityCycle:
+        return ActivityCycle(list(zip(self.durations, map(change, self.pieces), strict=True)))
+
     def at(self, x: float) -> Levels:
         return self.pieces[bisect_right(self._starts, x % self.period) - 1]
 
     def integral(self, x: float) -> list[float]:
         """Return what has accumulated since the cycle's origin, for each channel."""
-        turns, piece, into = self.locate(x)
-        return [
-            turns * each + before + rate * into
-            for each, before, rate in zip(self.total, self._prefix[piece], self.pieces[piece], strict=True)
-        ]
+        return self.added([0.0] * WIDTH, x)
 
     def added(self, base: list[float], x: float) -> list[float]:
         """Return `base` plus the integral: the two in one pass, because it is done at every read."""
@@ -149,6 +147,10 @@ class ActivityCycle:
         turns, piece, into = self.locate(x)
         total, prefix, level = self.total, self._prefix[piece], self.pieces[piece]
         return [base[c] + turns * total[c] + prefix[c] + level[c] * into for c in channels]
+
+
+def _steady(level: Levels) -> ActivityCycle:
+    return ActivityCycle([(60.0, level)])
 
 
 CAP = 0.99  # the board holds its mean a little below the limit
@@ -215,19 +217,18 @@ class Worker:
         """No process on the GPU."""
         machine = self._topology
         watts = machine.power_idle * (1.0 + 0.06 * uniform_signed(*self._key, 13))
-        return ActivityCycle([(60.0, levels({POWER: watts, IDLE: 1.0, CLOCK: machine.clock_idle}))])
+        return _steady(levels({POWER: watts, IDLE: 1.0, CLOCK: machine.clock_idle}))
 
     def off(self) -> ActivityCycle:
-        """Return a GPU that is no longer there."""
-        return ActivityCycle([(60.0, levels({}))])
+        return _steady(levels({}))
 
     def allocated(self, busy: float = 0.0) -> ActivityCycle:
         """Return the work of a process that holds the GPU and hardly uses it."""
-        return ActivityCycle([(60.0, self._little(busy))])
+        return _steady(self._little(busy))
 
     def spinning(self) -> ActivityCycle:
         """Return a collective waits for a peer: a kernel runs all the time and does nothing."""
-        return ActivityCycle([(60.0, self._spin())])
+        return _steady(self._spin())
 
     def _spin(self) -> Levels:
         return self.level(WAITING, memory=0.01, sm=0.18, occupancy=0.04, tensor=0.0005, dram=0.004, nvlink=1e-5)
@@ -239,7 +240,6 @@ class Worker:
         )  # fmt: skip
 
     def work(self, kind: str, job: ScenarioJob, parameters: Mapping[str, float], gpu: int) -> ActivityCycle:
-        """Return the cycle of a phase of that kind."""
         if kind == "training":
             return ActivityCycle(self._iteration(job, parameters, gpu))
         if kind == "inference":
@@ -250,7 +250,7 @@ class Worker:
             high = parameters["high"]
             return ActivityCycle([(high, self._compute(1.0, 1.0, job, gpu)), (parameters["low"], self._spin())])
         if kind == "loading":
-            return ActivityCycle([(60.0, self._little(0.05, pcie=(0.002, 0.25)))])
+            return _steady(self._little(0.05, pcie=(0.002, 0.25)))
         if kind == "waiting":
             return self.spinning()
         if kind == "idle":
@@ -288,9 +288,7 @@ class Worker:
         ]
 
     def _inference(self, parameters: Mapping[str, float]) -> ActivityCycle:
-        """Return the work of requests that come in bursts of uneven length: decoding, which is bound by memory, and
-        short prefills.
-        """
+        """Return bursts of requests of uneven length: short prefills, and decoding, which is bound by memory."""
         load, pieces = parameters["load"], []
         for burst in range(6):
             length = 1.0 + 4.0 * uniform(*self._key, 21, burst)
@@ -324,7 +322,7 @@ class Worker:
     def held_up(self, share: float, job: ScenarioJob, gpu: int) -> ActivityCycle:
         """Work for a share of the time, and waiting for a straggler of another node for the rest."""
         if not 0.0 < share < 1.0:
-            return ActivityCycle([(60.0, self._spin() if share <= 0.0 else self._compute(0.985, 1.0, job, gpu))])
+            return _steady(self._spin() if share <= 0.0 else self._compute(0.985, 1.0, job, gpu))
         return self.stalled(False, (TURN_SECONDS, (1.0 - share) * TURN_SECONDS), job, gpu)
 
 
@@ -332,17 +330,15 @@ RATES = (TENSOR, DRAM, NVLINK_TX, NVLINK_RX, FABRIC_TX, FABRIC_RX)
 """What falls with the clock, where a GPU does as much as it can."""
 
 
-def slowed(
-    cycle: ActivityCycle, power: float, clock: float, reason: int | None = None, floor: float = 0.0
-) -> ActivityCycle:
-    """Return the same kernels at lower clocks: `reason` is the channel that shows why; None shows no reason.
+def slowed(cycle: ActivityCycle, power: float, clock: float, reason: int, floor: float = 0.0) -> ActivityCycle:
+    """Return the same kernels at lower clocks: `reason` is the channel that shows why.
 
     The utilization stays as it is, because the kernels still run all the time: they only take longer.
     """
     return _lowered(cycle, power, clock, reason, floor=floor, rates=dict.fromkeys(RATES, clock))
 
 
-def slowed_in_step(cycle: ActivityCycle, factor: float, floor: float = 0.0) -> ActivityCycle:
+def slowed_in_step(cycle: ActivityCycle, factor: float, floor: float) -> ActivityCycle:
     """Power and clock at a factor, and as much work in a second as the peers of a synchronous job do.
 
     So the tensor cores are active for a larger share of fewer cycles, and the transfers are those of the peers.
@@ -366,9 +362,7 @@ def _lowered(
             changed[reason] = 1.0
         return tuple(changed)
 
-    return ActivityCycle(
-        [(duration, lower(level)) for duration, level in zip(cycle.durations, cycle.pieces, strict=True)]
-    )
+    return cycle.changed(lower)
 
 
 def capped(cycle: ActivityCycle, watts: float) -> ActivityCycle:
@@ -383,6 +377,4 @@ def capped(cycle: ActivityCycle, watts: float) -> ActivityCycle:
         changed[POWER_CAP] = 1.0
         return tuple(changed)
 
-    return ActivityCycle(
-        [(duration, lower(level)) for duration, level in zip(cycle.durations, cycle.pieces, strict=True)]
-    )
+    return cycle.changed(lower)

@@ -35,7 +35,6 @@ class CoolantLoop:
         return sum(_warmth(fault, t) for fault in self._warm)
 
     def failed(self, t: float) -> set[str]:
-        """Return the pumps that do not work at `t`."""
         return {fault.part for fault in self._pumps if fault.window.holds(t)}
 
     def flow(self, t: float) -> float:
@@ -67,5 +66,5 @@ def _warmth(fault: ScenarioFault, t: float) -> float:
     times, length = fault.window.started(t), fault.window.duration
     if not times or length is None:
         return 0.0
-    end = fault.window.at + (times - 1) * (fault.window.repeat or 0.0) + length
+    end = fault.window.onset(times) + length
     return fault.parameters["degrees"] * (1.0 - exp(-length / WATER_TAU)) * exp((end - t) / WATER_TAU)

@@ -74,7 +74,6 @@ class Director:
         self._cycles: dict[tuple[int, ...], ActivityCycle] = {}
 
     def job_at(self, t: float) -> ScenarioJob | None:
-        """Return the job that holds the GPU."""
         return next((job for job in self._jobs if job.window.holds(t)), None)
 
     def next_edge(self, t: float) -> float:
@@ -305,7 +304,6 @@ class Track:
         return self._segment(t).sums(t, channels)
 
     def levels(self, t: float) -> Levels:
-        """Return the level of each channel at `t`, without noise."""
         segment = self._segment(t)
         return segment.cycle.at(t - segment.origin)
 
@@ -332,9 +330,7 @@ class Track:
         return last
 
     def _first(self) -> Segment:
-        """Return the first segment: the node has been doing its work for long and is in balance; a fault at 0 begins
-        there.
-        """
+        """Return the first segment, in balance: the node has worked for long; a fault at 0 begins there."""
         heat = self._machine.inlet + self._resistance * self.director.healthy(0.0).mean_power
         segment = self._build(0.0, list(self._initial), heat, heat)
         segment.settle()

@@ -62,7 +62,6 @@ def load_scenario(name_or_path: str, machine: MachineType | None = None) -> Scen
 
 
 def shipped_scenarios() -> list[tuple[str, str]]:
-    """Return the name and the description of every shipped scenario."""
     return [(name, load_scenario(name).description) for name in _shipped_names()]
 
 
@@ -142,14 +141,12 @@ class ScenarioReader:
         )
 
     def seed(self, keys: Mapping[str, object]) -> int:
-        """Return the seed, by default 1."""
         seed = keys.get("seed", 1)
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             self.fail("seed", f"expected a whole number from 0, found {shown(seed)}")
         return seed
 
     def job(self, raw: object, path: str, machine: MachineType) -> ScenarioJob:
-        """Return a job on GPUs of this machine."""
         words = ("name", "user", "scheduler", "account", "partition")
         known = ("id", "gpus", "phases", "start", "end", "parallelism", "memory", *words)
         keys = self.mapping(raw, path, known, ("id", "gpus", "phases"))
@@ -203,7 +200,6 @@ class ScenarioReader:
         return str(self.value(item, "kind", path, Parameter(choice(known), None)))
 
     def fault(self, raw: object, path: str, machine: MachineType) -> ScenarioFault:
-        """Return a fault of this machine."""
         name = self.kind(raw, path, FAULTS)
         kind = FAULTS[name]
         targets = [word for target in kind.targets for word in target.split("|")]
@@ -224,7 +220,7 @@ class ScenarioReader:
             name,
             self.window(keys, path),
             self._gpus_of(name, keys, path, machine),
-            self._port(keys, path, machine) if "port" in keys else "",
+            str(self.value(keys, "port", path, Parameter(choice(machine.ports), None))) if "port" in keys else "",
             self._link(keys, path, machine) if "link" in keys else 0,
             {key: value for key, value in values.items() if isinstance(value, float)},
             {key: value for key, value in values.items() if isinstance(value, str)},
@@ -250,9 +246,6 @@ class ScenarioReader:
             if window.duration is not None and window.duration >= window.repeat:
                 self.fail(f"{path}.duration", "must be shorter than `repeat`")
         return window
-
-    def _port(self, keys: Mapping[str, object], path: str, machine: MachineType) -> str:
-        return str(self.value(keys, "port", path, Parameter(choice(machine.ports), None)))
 
     def _part(self, key: str, keys: Mapping[str, object], path: str, machine: MachineType) -> str:
         """Return the name of a part that only some machines have."""

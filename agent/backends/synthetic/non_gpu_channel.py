@@ -100,11 +100,8 @@ def rise_of(heat: float, flow: float) -> float:
 
 def leak_said(faults: Sequence[ScenarioFault], t: float) -> str:
     """Return what a detector says to which these are done."""
-    return max((_said(fault, t) for fault in faults), key=WORST_LAST.__getitem__, default="ok")
-
-
-def _said(fault: ScenarioFault, t: float) -> str:
-    return fault.options["state"] if fault.window.holds(t) else "ok"
+    said = (fault.options["state"] for fault in faults if fault.window.holds(t))
+    return max(said, key=WORST_LAST.__getitem__, default="ok")
 
 
 class PlacedJob:
@@ -132,9 +129,7 @@ class PlacedJob:
         self._energy = _series("coldplate_job_energy_joules_total", Node(), facts)
 
     def readings(self, t: float, now: Instant) -> list[Reading]:
-        """Return the job's readings `t` seconds into the scenario: none unless it is running. `now` is the same
-        moment.
-        """
+        """Return the job's readings at `t`, which is `now`: none unless it is running."""
         begin = self._job.window.at
         if not self._job.window.holds(t):
             return []
@@ -207,7 +202,6 @@ class NonGpuChannel:
         ]
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:
-        """Return what the node shows at `now`, apart from its GPUs."""
         t = max(0.0, now.mono - self._epoch)
         self._feed.advance(t, now)
         self._gate.source(t)
@@ -240,7 +234,6 @@ class NodePowerModel:
         self._noise = hash64(scenario.seed, 61)
 
     def watts(self, t: float) -> float:
-        """Return what a sensor shows `t` seconds into the scenario."""
         wobble = 2.0 * (hash64(self._noise, int(t)) & 0xFFFF) / 65535.0 - 1.0
         return round(self.drawn(t) * (1.0 + BMC_NOISE * wobble) / BMC_STEP) * BMC_STEP
 

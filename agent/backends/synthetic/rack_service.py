@@ -7,9 +7,8 @@ DMTF's schemas have them (DSP8010).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from math import sqrt
-from typing import Any, Protocol
+from typing import Any
 
 from agent.backends.protocol import DeviceError
 from agent.backends.redfish_service import ROOT
@@ -220,24 +219,21 @@ RENEWED_SECONDS = 5.0
 """Seconds for which a controller shows the same readings."""
 
 
-class _Unit(Protocol):
-    def add_to(self, tree: RedfishTree, root: str, t: float) -> None: ...
-
-
 class SyntheticService:
-    """One service. For one thread at a time, with the tracks of its own on which `unit` looks."""
+    """One service. For one thread at a time, with the tracks of its own on which the unit looks.
 
-    def __init__(self, name: str, unit: _Unit, age: Callable[[], float]) -> None:
-        """`age` gives the seconds since the scenario began."""
-        self._name, self._unit, self._age = name, unit, age
+    `add` puts the unit's documents at a time below a path; `age` gives the seconds since the scenario began.
+    """
+
+    def __init__(self, name: str, add: Callable[[RedfishTree, str, float], None], age: Callable[[], float]) -> None:
+        self._name, self._add, self._age = name, add, age
         self._made: tuple[float, RedfishTree] | None = None
 
     def get(self, path: str) -> dict[str, Any]:
-        """Return one document. Raises DeviceError."""
         t = max(0.0, self._age() // RENEWED_SECONDS * RENEWED_SECONDS)
         if self._made is None or self._made[0] != t:
             tree = RedfishTree(ROOT)
-            self._unit.add_to(tree, ROOT, t)
+            self._add(tree, ROOT, t)
             self._made = (t, tree)
         document = self._made[1].documents.get(path)
         if document is None:
@@ -245,11 +241,9 @@ class SyntheticService:
         return document
 
     def error(self, reason: Reason, path: str, text: str) -> DeviceError:
-        """Return what is wrong with one of its documents."""
         return DeviceError(reason, f"synthetic {self._name}{path}: {text}")
 
     def close(self) -> None:
-        """Forget the documents."""
         self._made = None
 
 
@@ -261,24 +255,18 @@ def services_of_scenario(scenario: Scenario, age: Callable[[], float]) -> dict[s
     plant = scenario.topology.rack
     if plant is None:
         return {}
-    return {
-        CDU: partial(_cooling, scenario, plant, age),
-        SHELVES: partial(_power, scenario, plant, age),
-    }
 
+    def cooling() -> SyntheticService:
+        tracks = _tracks(scenario)
+        unit = RackCooling(scenario, plant, lambda t: plant.nodes * heat_of(scenario.topology, tracks, t))
+        return SyntheticService(CDU, unit.add_to, age)
 
-def _cooling(scenario: Scenario, plant: RackPlant, age: Callable[[], float]) -> SyntheticService:
-    tracks = _tracks(scenario)
-    return SyntheticService(
-        CDU, RackCooling(scenario, plant, lambda t: plant.nodes * heat_of(scenario.topology, tracks, t)), age
-    )
+    def power() -> SyntheticService:
+        draw = NodePowerModel(scenario, _tracks(scenario))
+        unit = RackPower(scenario, plant, lambda t: plant.nodes * draw.drawn(t) + plant.further_power)
+        return SyntheticService(SHELVES, unit.add_to, age)
 
-
-def _power(scenario: Scenario, plant: RackPlant, age: Callable[[], float]) -> SyntheticService:
-    draw = NodePowerModel(scenario, _tracks(scenario))
-    return SyntheticService(
-        SHELVES, RackPower(scenario, plant, lambda t: plant.nodes * draw.drawn(t) + plant.further_power), age
-    )
+    return {CDU: cooling, SHELVES: power}
 
 
 def _tracks(scenario: Scenario) -> list[Track]:

@@ -31,12 +31,16 @@ class Window:
             return 0
         return 1 if self.repeat is None else floor((t - self.at + EDGE) / self.repeat) + 1
 
+    def onset(self, times: int) -> float:
+        """When it begins for the nth time."""
+        return self.at + (times - 1) * (self.repeat or 0.0)
+
     def begun(self, t: float) -> float | None:
         """When the occurrence that holds at `t` began; None if none does."""
         times = self.started(t)
         if not times:
             return None
-        start = self.at + (times - 1) * (self.repeat or 0.0)
+        start = self.onset(times)
         return start if self.duration is None or t < start + self.duration - EDGE else None
 
     def holds(self, t: float) -> bool:
@@ -47,7 +51,7 @@ class Window:
         times = self.started(t)
         if not times:
             return 0.0
-        start = self.at + (times - 1) * (self.repeat or 0.0)
+        start = self.onset(times)
         now = max(0.0, t - start)
         return now if self.duration is None else (times - 1) * self.duration + min(now, self.duration)
 
@@ -56,7 +60,7 @@ class Window:
         times = self.started(t)
         if not times:
             return self.at
-        start = self.at + (times - 1) * (self.repeat or 0.0)
+        start = self.onset(times)
         if self.duration is not None and start + self.duration > t + EDGE:
             return start + self.duration
         return inf if self.repeat is None else start + self.repeat

@@ -16,7 +16,7 @@ from agent.catalogue import BY_NAME, ROWS, optics
 from agent.catalogue.bindings import Field
 from agent.catalogue.equipment import LEAK_STATES
 from agent.lib.wording import meant, shown
-from agent.model import Gpu, IbPort, Kind, Metric, NvLink, Reason
+from agent.model import Gpu, IbPort, Kind, NvLink, Reason
 
 Value = Union[float, str]
 Parser = Callable[[object], Value]
@@ -83,7 +83,6 @@ degrees = quantity({"C": 1.0}, "5", high=60.0)
 
 
 def whole(low: int, high: int) -> Parser:
-    """Return a parser of a whole number in a range."""
 
     def parse(raw: object) -> float:
         if isinstance(raw, bool) or not isinstance(raw, int) or not low <= raw <= high:
@@ -94,7 +93,6 @@ def whole(low: int, high: int) -> Parser:
 
 
 def flag(raw: object) -> float:
-    """Read true or false."""
     if not isinstance(raw, bool):
         raise ValueError(f"expected true or false, found {shown(raw)}")
     return float(raw)
@@ -108,7 +106,6 @@ def text(raw: object) -> str:
 
 
 def choice(known: Iterable[str]) -> Parser:
-    """Return a parser of one of these words."""
     words = tuple(known)
 
     def parse(raw: object) -> str:
@@ -120,18 +117,14 @@ def choice(known: Iterable[str]) -> Parser:
     return parse
 
 
-def _of(row: Metric, *entities: type) -> bool:
-    return row.entity in entities
-
-
-_SPOILABLE = choice(row.name for row in ROWS if _of(row, Gpu, IbPort))
-_COUNTERS = choice(row.name for row in ROWS if _of(row, Gpu, IbPort) and row.kind is Kind.COUNTER)
+_SPOILABLE = choice(row.name for row in ROWS if row.entity in (Gpu, IbPort))
+_COUNTERS = choice(row.name for row in ROWS if row.entity in (Gpu, IbPort) and row.kind is Kind.COUNTER)
 _PORT_COUNTERS = choice(
-    row.name.removeprefix(PORT_PREFIX) for row in ROWS if _of(row, IbPort) and row.kind is Kind.COUNTER
+    row.name.removeprefix(PORT_PREFIX) for row in ROWS if row.entity is IbPort and row.kind is Kind.COUNTER
 )
 _REASONS = choice(reason.value for reason in Reason)
 _SETTABLE = choice(
-    row.name for row in ROWS if _of(row, Gpu, NvLink, IbPort) or row in optics.ROWS or row in optics.TRANSCEIVERS
+    row.name for row in ROWS if row.entity in (Gpu, NvLink, IbPort) or row in optics.ROWS or row in optics.TRANSCEIVERS
 )
 
 PHASES: dict[str, PhaseKind] = {

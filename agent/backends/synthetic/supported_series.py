@@ -12,7 +12,7 @@ from typing import NamedTuple
 from agent.backends.synthetic.machines import MachineType
 from agent.catalogue import BY_NAME, ROWS, links
 from agent.catalogue import nvml_constants as nvml
-from agent.catalogue.bindings import Call, Derived, Field, Gpm
+from agent.catalogue.bindings import Call, Field, Gpm, is_measured
 from agent.catalogue.gpu import EVENT_REASONS, MIG, RECOVERY_ACTIONS
 from agent.catalogue.infiniband import NEAREST_HCA
 from agent.catalogue.jobs import HOLDERS
@@ -58,22 +58,10 @@ class Offer(NamedTuple):
         return (self.row.name, *self.labels)
 
 
-def measured(row: Metric) -> bool:
-    """Return whether a device gives the row, rather than the agent computing it."""
-    return row.lane is not Lane.EVENT and not all(isinstance(each, Derived) for each in row.origin)
-
-
-def gpu_offers(machine: MachineType) -> Iterator[Offer]:
-    """Yield what a GPU of this machine shows, except the series of each link: see `link_offers`."""
+def device_offers(machine: MachineType, entity: type) -> Iterator[Offer]:
+    """Yield what a GPU of this machine, or each of its NVLinks, shows."""
     for row in ROWS:
-        if row.entity is Gpu and measured(row) and row.name not in ELSEWHERE and not unoffered(row, machine):
-            yield from _expand(row, machine)
-
-
-def link_offers(machine: MachineType) -> Iterator[Offer]:
-    """Yield what each NVLink shows."""
-    for row in ROWS:
-        if row.entity is NvLink and measured(row) and not unoffered(row, machine):
+        if row.entity is entity and is_measured(row) and row.name not in ELSEWHERE and not unoffered(row, machine):
             yield from _expand(row, machine)
 
 
@@ -85,10 +73,9 @@ def port_offers() -> Iterator[Offer]:
 
 
 def port_offered(row: Metric) -> bool:
-    """Return whether a synthetic port shows the row."""
     if row.name.startswith("coldplate_infiniband_legacy_"):
         return False
-    return measured(row) or row.name in PORT_DERIVED
+    return is_measured(row) or row.name in PORT_DERIVED
 
 
 def gpu_gaps(gpu: Gpu, machine: MachineType, lane: Lane) -> tuple[Gap, ...]:
@@ -96,7 +83,7 @@ def gpu_gaps(gpu: Gpu, machine: MachineType, lane: Lane) -> tuple[Gap, ...]:
     return tuple(
         Gap(row, gpu, Reason.UNSUPPORTED, detail)
         for row in ROWS
-        if row.entity in (Gpu, NvLink) and row.lane is lane and measured(row) and row.name not in ELSEWHERE
+        if row.entity in (Gpu, NvLink) and row.lane is lane and is_measured(row) and row.name not in ELSEWHERE
         and (detail := unoffered(row, machine))
     )  # fmt: skip
 

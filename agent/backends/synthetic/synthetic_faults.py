@@ -155,9 +155,7 @@ class SyntheticErrorCounters:
         self._down, self._pcie = of("nvlink-down"), of("pcie")
         self._corrected = ErrorTally(ecc, "corrected_rate", "corrected")
         self._uncorrected = ErrorTally(ecc, "uncorrected_rate", "uncorrected")
-        self._remapped = {
-            cause: ErrorTally(self._remaps, "", cause) for cause in ("correctable", "uncorrectable")
-        }  # fmt: skip
+        self._remapped = {cause: ErrorTally(self._remaps, "", cause) for cause in ("correctable", "uncorrectable")}
         self._replays = ErrorTally(self._pcie, "replay_rate", "replays")
         self._life = float(hash64(scenario.seed, gpu, 41) % 7)  # corrected errors of the years before
         self._links: dict[tuple[int, str], ErrorTally] = {}
@@ -228,7 +226,6 @@ class SwitchErrors:
                 self._faults.setdefault(Series(row, Node(), _labels(fault)), []).append(fault)
 
     def readings(self, t: float) -> Iterator[Reading]:
-        """Yield what was counted by `t`, in seconds of the scenario."""
         for series, faults in self._faults.items():
             count = sum(fault.window.started(t) * fault.parameters["times"] for fault in faults)
             if count:
@@ -240,10 +237,8 @@ def _labels(fault: ScenarioFault) -> Labels:
     return ("pci", pci), ("sxid", str(int(fault.parameters["code"]))), ("grade", fault.options["words"])
 
 
-FALLEN_OFF_THE_BUS = 79
-GSP_RPC_TIMEOUT = 119
-
-
+_XID_OF = {"lost": 79, "hang": 119}
+"""The codes of a GPU that has fallen off the bus, and of a timeout of the GPU's firmware (GSP RPC)."""
 UNSAID = "unsaid"
 """The log line of an NVLink 5 error is not there, or cannot be read."""
 
@@ -268,7 +263,6 @@ class XidFeed:
         self._next = min(self._due, default=inf)
 
     def advance(self, t: float, now: Instant) -> None:
-        """Queue everything that is due by `t`."""
         if t < self._next:
             return
         with self._lock:
@@ -283,9 +277,7 @@ class XidFeed:
                 self._queue.put(event)
 
     def wait(self, timeout: float) -> list[Xid]:
-        """Return what has happened: returns at once if anything has, else after at most `timeout` seconds, or when
-        closed.
-        """
+        """Return what has happened: at once if anything has, else after `timeout` seconds, or when closed."""
         events: list[Xid] = []
         try:
             # On Python 3.10 a get with a timeout of 0 may wait forever.
@@ -298,7 +290,6 @@ class XidFeed:
         return events
 
     def close(self) -> None:
-        """Wake up the waiting threads."""
         self._queue.put(None)
 
 
@@ -310,7 +301,7 @@ def _first_after(window: Window, t: float) -> float:
     times = window.started(t)
     if times == 0:
         return window.at
-    latest = window.at + (times - 1) * (window.repeat or 0.0)
+    latest = window.onset(times)
     if latest >= t:
         return latest
     return inf if window.repeat is None else latest + window.repeat
@@ -318,16 +309,11 @@ def _first_after(window: Window, t: float) -> float:
 
 def _sources(scenario: Scenario, uuids: tuple[str, ...]) -> Iterator[_Source]:
     for fault in scenario.faults:
-        code = _code(fault)
+        code = fault.parameters["code"] if fault.kind == "xid" else _XID_OF.get(fault.kind)
         if code is not None:
+            code = int(code)
             text = _text(code, fault.options.get("words", UNSAID))
             yield from (_Source(fault.window, uuids[gpu], code, text) for gpu in fault.gpus)
-
-
-def _code(fault: ScenarioFault) -> int | None:
-    if fault.kind == "xid":
-        return int(fault.parameters["code"])
-    return {"lost": FALLEN_OFF_THE_BUS, "hang": GSP_RPC_TIMEOUT}.get(fault.kind)
 
 
 def _text(code: int, words: str) -> str:

@@ -15,7 +15,7 @@ from agent.backends.synthetic import activity as ch
 from agent.backends.synthetic.activity import hash64
 from agent.backends.synthetic.gpu_history import Track
 from agent.backends.synthetic.scenario import Scenario, processes_of
-from agent.backends.synthetic.supported_series import Key, Offer, constant, gpu_gaps, gpu_offers, link_offers
+from agent.backends.synthetic.supported_series import Key, Offer, constant, device_offers, gpu_gaps
 from agent.backends.synthetic.synthetic_faults import ReadGate, ReadingCorruptor, SyntheticErrorCounters, XidFeed
 from agent.catalogue import metric
 from agent.catalogue.infiniband import NEAREST_HCA
@@ -29,48 +29,24 @@ _WINDOWED = (ch.BUSY, ch.MEMORY_ACTIVE)
 CALLS = {Lane.FAST: 7, Lane.SLOW: 12, Lane.COLD: 9}
 """Driver calls that a real GPU would take."""
 
-FAST: tuple[Key, ...] = (
-    ("coldplate_gpu_utilization_ratio",),
-    ("coldplate_gpu_memory_activity_ratio",),
-    ("coldplate_gpu_memory_used_bytes",),
-    ("coldplate_gpu_memory_free_bytes",),
-    ("coldplate_gpu_power_watts",),
-    ("coldplate_gpu_power_instant_watts",),
-    ("coldplate_gpu_power_limit_watts",),
-    ("coldplate_gpu_energy_joules_total",),
-    ("coldplate_gpu_temperature_celsius",),
-    ("coldplate_gpu_memory_temperature_celsius",),
-    ("coldplate_gpu_clock_hertz", "sm"),
-    ("coldplate_gpu_throttle_active", "gpu_idle"),
-    ("coldplate_gpu_throttle_active", "sw_power_cap"),
-    ("coldplate_gpu_hw_slowdown_active",),
-    ("coldplate_gpu_throttle_active", "sw_thermal_slowdown"),
-    ("coldplate_gpu_throttle_active", "hw_thermal_slowdown"),
-    ("coldplate_gpu_throttle_active", "hw_power_brake"),
-    ("coldplate_gpu_throttle_seconds_total", "low_utilization"),
-    ("coldplate_gpu_throttle_seconds_total", "sw_power_cap"),
-    ("coldplate_gpu_thermal_throttle_seconds_total",),
-    ("coldplate_gpu_throttle_seconds_total", "sw_thermal_slowdown"),
-    ("coldplate_gpu_throttle_seconds_total", "hw_thermal_slowdown"),
-    ("coldplate_gpu_throttle_seconds_total", "hw_power_brake"),
-    ("coldplate_gpu_pcie_transmit_bytes_total",),
-    ("coldplate_gpu_pcie_receive_bytes_total",),
-    ("coldplate_gpu_nvlink_transmit_bytes_total",),
-    ("coldplate_gpu_nvlink_receive_bytes_total",),
-    ("coldplate_gpu_module_power_watts",),
-    ("coldplate_gpu_sm_active_ratio",),
-    ("coldplate_gpu_sm_occupancy_ratio",),
-    ("coldplate_gpu_tensor_active_ratio",),
-    ("coldplate_gpu_dram_active_ratio",),
-    ("coldplate_gpu_fp64_active_ratio",),
-    ("coldplate_gpu_fp32_active_ratio",),
-    ("coldplate_gpu_fp16_active_ratio",),
+_THROTTLES: tuple[tuple[Key, Key, int], ...] = tuple(
+    (("coldplate_gpu_throttle_active", reason), ("coldplate_gpu_throttle_seconds_total", reason), channel)
+    for reason, channel in (
+        ("sw_power_cap", ch.POWER_CAP), ("sw_thermal_slowdown", ch.SW_THERMAL),
+        ("hw_thermal_slowdown", ch.HW_THERMAL), ("hw_power_brake", ch.POWER_BRAKE),
+    )
+)  # fmt: skip
+_MEANS: tuple[tuple[Key, int], ...] = tuple(
+    ((f"coldplate_gpu_{what}_ratio",), ch.SM + place)
+    for place, what in enumerate(
+        ("sm_active", "sm_occupancy", "tensor_active", "dram_active", "fp64_active", "fp32_active", "fp16_active")
+    )
 )
-"""The order in which `SyntheticGpuChannel._fast` gives values. What a machine lacks is left out once, at the start."""
+"""What GPM gives, in the order of the channels."""
 
 
 class Fixed(NamedTuple):
-    """A series of the slow or cold lane, and its reading as long as the model gives no other."""
+    """A series, and its reading as long as the model gives no other."""
 
     key: Key
     reading: Reading
@@ -95,24 +71,16 @@ class SyntheticGpuChannel:
         self._errors = SyntheticErrorCounters(scenario, number)
         self._cliques = tuple(f for f in scenario.faults if f.kind == "clique" and number in f.gpus)
         self._limits = tuple(f for f in scenario.faults if f.kind == "power-limit" and number in f.gpus)
-        offers = list(gpu_offers(machine))
-        self._fast_series, self._picked = self._moving(identity.gpu, offers)
-        self._lanes = {lane: self._fixed(identity.gpu, number, offers, lane) for lane in CALLS}
-        self._constants = [each.reading for each in self._lanes[Lane.FAST] if each.key not in FAST]
+        self._lanes = {lane: self._fixed(identity.gpu, number, lane) for lane in CALLS}
         self._gaps = {lane: gpu_gaps(identity.gpu, machine, lane) for lane in CALLS}
 
-    def _moving(self, gpu: Gpu, offers: list[Offer]) -> tuple[list[Series], list[int]]:
-        offered = {offer.key: offer for offer in offers}
-        picked = [place for place, key in enumerate(FAST) if key in offered]
-        return [_series(offered[FAST[place]], gpu) for place in picked], picked
-
-    def _fixed(self, gpu: Gpu, number: int, offers: list[Offer], lane: Lane) -> list[Fixed]:
+    def _fixed(self, gpu: Gpu, number: int, lane: Lane) -> list[Fixed]:
         fixed = [
             Fixed(offer.key, Reading(_series(offer, gpu), constant(offer.row, self._machine, offer.key)))
-            for offer in offers
+            for offer in device_offers(self._machine, Gpu)
             if offer.lane is lane
         ]
-        links = [offer for offer in link_offers(self._machine) if offer.lane is lane]
+        links = [offer for offer in device_offers(self._machine, NvLink) if offer.lane is lane]
         for link in range(self._machine.nvlinks):
             for offer in links:
                 value = constant(offer.row, self._machine, offer.key)
@@ -124,15 +92,16 @@ class SyntheticGpuChannel:
         return fixed
 
     def read(self, lane: Lane, now: Instant) -> BackendSample:
-        """Return what the GPU shows at `now`."""
         t = max(0.0, now.mono - self._epoch)
         self._feed.advance(t, now)
         self._gate.device(t)
         readings: Sequence[Reading]
-        if lane is Lane.FAST:
-            readings = [*map(Reading, self._fast_series, self._fast(t)), *self._constants]
-        elif lane is Lane.SLOW:
-            readings = self._with(self._lanes[lane], self._slow(t))
+        if lane in (Lane.FAST, Lane.SLOW):
+            values = self._fast(t) if lane is Lane.FAST else self._slow(t)
+            readings = [
+                each.reading if (value := values.get(each.key)) is None else Reading(each.reading.series, value)
+                for each in self._lanes[lane]
+            ]
         else:
             readings = [self._in_clique(each.reading, t) for each in self._lanes.get(lane, ())]
         gaps: Sequence[Gap] = self._gaps.get(lane, ())
@@ -155,14 +124,7 @@ class SyntheticGpuChannel:
                     return Reading(Series(FABRIC_INFO, reading.entity, (cluster, clique)), 1.0)
         return reading
 
-    @staticmethod
-    def _with(fixed: list[Fixed], values: dict[Key, float]) -> list[Reading]:
-        return [
-            each.reading if (value := values.get(each.key)) is None else Reading(each.reading.series, value)
-            for each in fixed
-        ]
-
-    def _fast(self, t: float) -> list[float]:
+    def _fast(self, t: float) -> dict[Key, float]:
         track, machine = self._track, self._machine
         length = min(1.0, t)
         sums, before, now = track.totals(t), track.totals(t - length), track.levels(t)
@@ -174,28 +136,39 @@ class SyntheticGpuChannel:
         heat = track.temperature(t)
         used, free = self._memory(t)
         noise = hash64(self._noise, int(t * REFRESHES_A_SECOND))
-        thermal = sums[ch.SW_THERMAL] + sums[ch.HW_THERMAL]
-        hardware = 1.0 if now[ch.HW_THERMAL] + now[ch.POWER_BRAKE] >= 0.5 else 0.0
-        values = [
-            busy, memory_active, used, free, round(watts, 3), round(instant, 3), self._limit(t),
-            sums[ch.POWER], heat // 1.0, (heat + 5.0 + 0.1 * (heat - machine.inlet)) // 1.0,
-            now[ch.CLOCK] // CLOCK_STEP * CLOCK_STEP,
-            1.0 if now[ch.IDLE] >= 0.5 else 0.0, 1.0 if now[ch.POWER_CAP] >= 0.5 else 0.0, hardware,
-            1.0 if now[ch.SW_THERMAL] >= 0.5 else 0.0, 1.0 if now[ch.HW_THERMAL] >= 0.5 else 0.0,
-            1.0 if now[ch.POWER_BRAKE] >= 0.5 else 0.0,
-            sums[ch.IDLE], sums[ch.POWER_CAP], thermal, sums[ch.SW_THERMAL], sums[ch.HW_THERMAL],
-            sums[ch.POWER_BRAKE],
-            sums[ch.PCIE_TX] // 1.0, sums[ch.PCIE_RX] // 1.0,
-            sums[ch.NVLINK_TX] // 1024.0 * 1024.0, sums[ch.NVLINK_RX] // 1024.0 * 1024.0,
-            round(instant + machine.module_power * (0.6 + 0.4 * now[ch.BUSY]), 3),
-        ]  # fmt: skip
-        if machine.gpm:
-            for channel in range(ch.SM, ch.FP16 + 1):
-                mean = (sums[channel] - before[channel]) / length if length > 0.0 else now[channel]
-                wobble = 0.98 + 0.04 * (noise & 0xFF) / 255.0
-                noise >>= 8
-                values.append(min(1.0, max(0.0, mean * wobble)))
-        return [values[place] for place in self._picked]
+        values: dict[Key, float] = {
+            ("coldplate_gpu_utilization_ratio",): busy,
+            ("coldplate_gpu_memory_activity_ratio",): memory_active,
+            ("coldplate_gpu_memory_used_bytes",): used,
+            ("coldplate_gpu_memory_free_bytes",): free,
+            ("coldplate_gpu_power_watts",): round(watts, 3),
+            ("coldplate_gpu_power_instant_watts",): round(instant, 3),
+            ("coldplate_gpu_power_limit_watts",): self._limit(t),
+            ("coldplate_gpu_energy_joules_total",): sums[ch.POWER],
+            ("coldplate_gpu_temperature_celsius",): heat // 1.0,
+            ("coldplate_gpu_memory_temperature_celsius",): (heat + 5.0 + 0.1 * (heat - machine.inlet)) // 1.0,
+            ("coldplate_gpu_clock_hertz", "sm"): now[ch.CLOCK] // CLOCK_STEP * CLOCK_STEP,
+            ("coldplate_gpu_hw_slowdown_active",): float(now[ch.HW_THERMAL] + now[ch.POWER_BRAKE] >= 0.5),
+            ("coldplate_gpu_throttle_seconds_total", "low_utilization"): sums[ch.IDLE],
+            ("coldplate_gpu_thermal_throttle_seconds_total",): sums[ch.SW_THERMAL] + sums[ch.HW_THERMAL],
+            ("coldplate_gpu_throttle_active", "gpu_idle"): float(now[ch.IDLE] >= 0.5),
+            ("coldplate_gpu_pcie_transmit_bytes_total",): sums[ch.PCIE_TX] // 1.0,
+            ("coldplate_gpu_pcie_receive_bytes_total",): sums[ch.PCIE_RX] // 1.0,
+            ("coldplate_gpu_nvlink_transmit_bytes_total",): sums[ch.NVLINK_TX] // 1024.0 * 1024.0,
+            ("coldplate_gpu_nvlink_receive_bytes_total",): sums[ch.NVLINK_RX] // 1024.0 * 1024.0,
+            ("coldplate_gpu_module_power_watts",): round(
+                instant + machine.module_power * (0.6 + 0.4 * now[ch.BUSY]), 3
+            ),
+        }
+        for active, seconds, channel in _THROTTLES:
+            values[active] = float(now[channel] >= 0.5)
+            values[seconds] = sums[channel]
+        for key, channel in _MEANS if machine.gpm else ():
+            mean = (sums[channel] - before[channel]) / length if length > 0.0 else now[channel]
+            wobble = 0.98 + 0.04 * (noise & 0xFF) / 255.0
+            noise >>= 8
+            values[key] = min(1.0, max(0.0, mean * wobble))
+        return values
 
     def _windowed(self, t: float) -> tuple[float, float]:
         """Utilization and memory activity of the last whole window, in whole percent."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from math import erfc, exp, factorial, inf, sqrt
 from typing import NamedTuple
@@ -46,7 +47,6 @@ class LinkErrorRates(NamedTuple):
 
 
 def watts_of(dbm: float) -> float:
-    """Light in watts."""
     return float(1e-3 * 10.0 ** (dbm / 10.0))
 
 
@@ -94,7 +94,6 @@ class OpticalLoss:
         return error_rates(self._loss * share, len(self.lanes), bits)
 
     def decibels(self, t: float) -> float:
-        """Return what is lost at `t`."""
         begun = self.window.begun(t)
         if begun is None:
             return 0.0
@@ -105,7 +104,7 @@ class OpticalLoss:
         times = self.window.started(t)
         if not times:
             return self._sums[0]
-        start = self.window.at + (times - 1) * (self.window.repeat or 0.0)
+        start = self.window.onset(times)
         now, length = max(0.0, t - start), self.window.duration
         if length is None:
             length = self.window.repeat or now
@@ -133,8 +132,6 @@ BIAS, BIAS_WARNING, BIAS_ALARM = 0.060, 0.090, 0.100  # amperes, of a laser of s
 MODULE_CELSIUS, MODULE_WARNING, MODULE_ALARM = 48.0, 70.0, 75.0
 CHIP_CELSIUS, CHIP_CRITICAL = 62.0, 105.0
 SUPPLY_VOLTS = 3.28
-REMEMBERED_SERIES = 200
-"""Of one port, which has some 40 at a time."""
 FORM_FACTOR, VENDOR, PART = "QSFP-DD", "Synthetic", "SYN-400G-DR4"
 
 
@@ -156,10 +153,8 @@ class SyntheticOptic:
         # Links that are well differ by orders of magnitude.
         own = 10.0 ** uniform_signed(self._noise, 83)
         self._healthy = LinkErrorRates(*(own * each for each in error_rates(0.0, LANES, bits)))
-        self._series: dict[tuple[Metric, Labels], Series] = {}
 
     def readings(self, lane: Lane, t: float) -> Sequence[Reading]:
-        """Return what the port shows at `t`."""
         found: list[Reading] = []
         if lane is Lane.SLOW:
             found += self._link(t)
@@ -239,12 +234,12 @@ class SyntheticOptic:
         return uniform_signed(self._noise, minute, what, 82)
 
     def _of(self, row: Metric, value: float, *labels: tuple[str, str]) -> Reading:
-        series = self._series.get((row, labels))
-        if series is None:
-            if len(self._series) >= REMEMBERED_SERIES:  # modules that are exchanged again and again
-                self._series.clear()
-            series = self._series[row, labels] = Series(row, Node(), (("device", self._device), *labels))
-        return Reading(series, value)
+        return Reading(_series(row, self._device, labels), value)
+
+
+@lru_cache(maxsize=4096)  # an interface has some 40 at a time; modules are exchanged again and again
+def _series(row: Metric, device: str, labels: Labels) -> Series:
+    return Series(row, Node(), (("device", device), *labels))
 
 
 PREFIX = "coldplate_infiniband_"
@@ -277,10 +272,10 @@ class SyntheticPort:
         self._down = [fault for fault in faults if fault.kind == "ib-down"]
         self._avoided = [fault for fault in faults if fault.kind == "ib-share"]
         self._slow = [fault for fault in faults if fault.kind == "ib-rate"]
+        errors = [fault for fault in faults if fault.kind == "ib-errors"]
         self._counts = {
-            fault.options["counter"]: ErrorTally(_of_counter(faults, fault), "rate", "burst")
-            for fault in faults
-            if fault.kind == "ib-errors"
+            counter: ErrorTally([fault for fault in errors if fault.options["counter"] == counter], "rate", "burst")
+            for counter in {fault.options["counter"]: None for fault in errors}
         }
         self._history = [1e12 * (1.0 + uniform(scenario.seed, number, way, 51)) for way in (0, 1)]
         self._spoiler = ReadingCorruptor(scenario, port=device)
@@ -298,7 +293,6 @@ class SyntheticPort:
         self._seen: Traffic = self._wanted(0.0)
 
     def readings(self, lane: Lane, t: float) -> tuple[list[Reading], list[Gap]]:
-        """Return what the port shows at `t`."""
         values = self._fast(t) if lane is Lane.FAST else self._slow_values(t) if lane is Lane.SLOW else _COLD
         get = values.get
         found = [Reading(series, get(suffix, 0.0)) for suffix, series in self._series.get(lane, ())]
@@ -384,7 +378,3 @@ class SyntheticPort:
 
 
 _COLD = {"info": 1.0}
-
-
-def _of_counter(faults: list[ScenarioFault], like: ScenarioFault) -> list[ScenarioFault]:
-    return [f for f in faults if f.kind == "ib-errors" and f.options["counter"] == like.options["counter"]]

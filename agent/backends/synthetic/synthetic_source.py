@@ -52,10 +52,7 @@ class SyntheticSource:
         return self._joined
 
     def roster(self, now: Instant) -> Roster:
-        """Return the GPUs that have joined.
-
-        One that hangs or is lost while it is identified joins when that is over.
-        """
+        """Return the GPUs that have joined; one that hangs or is lost at first joins when that is over."""
         t = max(0.0, now.mono - self._epoch)
         self._joined += self._arrivals(t)
         missing = []

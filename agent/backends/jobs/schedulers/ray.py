@@ -14,9 +14,7 @@ NIL = "ffffffff"
 
 
 def ray_job(env: Mapping[str, str], cluster: str) -> Job | None:
-    """Return the Ray job that the environment names; `cluster` distinguishes it from its namesakes in other
-    clusters.
-    """
+    """Return the Ray job that the environment names; `cluster` distinguishes it from namesakes."""
     job = env.get("RAY_JOB_ID", "")
     return Job("ray", f"{job}@{cluster}") if job and job != NIL else None
 

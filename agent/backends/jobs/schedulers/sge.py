@@ -17,9 +17,7 @@ def _unit_task(match: re.Match[str]) -> str:
 
 
 def _numbered(job: str, task: str) -> str:
-    """Return a job, or the task of an array job, as qstat(1) writes it; outside an array the task is "undefined" or
-    1.
-    """
+    """Return a job, or the task of an array job, as qstat(1) writes it; else the task is "undefined" or 1."""
     return f"{job}.{task}" if task not in ("", "undefined") else job
 
 

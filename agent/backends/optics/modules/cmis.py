@@ -22,10 +22,9 @@ from agent.backends.optics.modules.module_types import (
     ModuleValues,
     degrees_in,
     lanes_in,
-    lower_bounds,
+    limits_in,
     read_u16_array,
     text_in,
-    upper_bounds,
     volts_in,
 )
 from agent.backends.protocol import DeviceError
@@ -67,7 +66,7 @@ _STATE = 3
 _MONITORS, _TEMPERATURE, _SUPPLY = 14, 14, 16
 _LANE_VALUES, _TRANSMIT, _BIAS, _RECEIVE = 154, 154, 170, 186
 _LIMITS = 128
-_LIMIT_TEMPERATURE, _LIMIT_TRANSMIT, _LIMIT_BIAS, _LIMIT_RECEIVE = 128, 176, 184, 192
+_LIMIT_TRANSMIT, _LIMIT_BIAS, _LIMIT_RECEIVE = 176, 184, 192
 
 
 class Cmis:
@@ -116,12 +115,7 @@ class Cmis:
         return None if head[2] & _FLAT else ModuleSpan(2, _LIMITS, 72)
 
     def limits(self, traits: ModuleCapabilities, page: bytes) -> ModuleLimits:
-        return ModuleLimits(
-            temperature=upper_bounds(page, _LIMIT_TEMPERATURE - _LIMITS, 1 / 256, signed=True),
-            receive_power=lower_bounds(page, _LIMIT_RECEIVE - _LIMITS, WATTS),
-            transmit_power=lower_bounds(page, _LIMIT_TRANSMIT - _LIMITS, WATTS),
-            transmit_bias=upper_bounds(page, _LIMIT_BIAS - _LIMITS, traits.ampere_step),
-        )
+        return limits_in(page, _LIMIT_RECEIVE, _LIMIT_TRANSMIT, _LIMIT_BIAS, traits.ampere_step)
 
     def values_spans(self, traits: ModuleCapabilities) -> tuple[ModuleSpan, ...]:
         if not traits.monitored:
@@ -271,10 +265,7 @@ def value_spans(places: Places) -> tuple[ModuleSpan, ...]:
 
 
 def decode_samples(places: Places, parts: Sequence[bytes]) -> dict[VdmSample, float]:
-    """Return the ratios that the bytes of `value_spans` mean.
-
-    An error ratio above 1 is left out: it was not measured.
-    """
+    """Return the ratios; an error ratio above 1 is left out: it was not measured."""
     found: dict[VdmSample, float] = {}
     for places_of_page, part in zip(places.values(), parts, strict=True):
         first = min(places_of_page)

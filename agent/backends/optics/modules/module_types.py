@@ -12,9 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from agent.backends.protocol import DeviceError
 from agent.backends.sysfs import printable
-from agent.model import Reason
 
 DEGREES, VOLTS, WATTS, AMPERES = 1 / 256, 1e-4, 1e-7, 2e-6
 """The value of one step of each field."""
@@ -123,18 +121,12 @@ class MemoryMap(Protocol):
     def values(self, traits: ModuleCapabilities, parts: Sequence[bytes]) -> ModuleValues: ...
 
 
-def malformed(detail: str) -> DeviceError:
-    """Return the error for memory that cannot be right."""
-    return DeviceError(Reason.MALFORMED, detail)
-
-
 def text_in(data: bytes) -> str:
     """Return a text field as a label's value."""
     return printable(data.strip(_BLANK).decode("ascii", "replace"))
 
 
 def read_u16_array(data: bytes, at: int, count: int) -> tuple[int, ...]:
-    """Unsigned numbers of two bytes."""
     return struct.unpack_from(f">{count}H", data, at)
 
 
@@ -169,3 +161,13 @@ def lower_bounds(data: bytes, at: int, step: float) -> AlarmWarningLimits:
     if high <= low:
         return AlarmWarningLimits()
     return AlarmWarningLimits(low * step, warning * step if low <= warning < high else None)
+
+
+def limits_in(page: bytes, receive: int, transmit: int, bias: int, ampere_step: float = AMPERES) -> ModuleLimits:
+    """Return the limits in a page's own bytes, where light and current are at these; temperature is at 128 in both."""
+    return ModuleLimits(
+        temperature=upper_bounds(page, 0, DEGREES, signed=True),
+        receive_power=lower_bounds(page, receive - 128, WATTS),
+        transmit_power=lower_bounds(page, transmit - 128, WATTS),
+        transmit_bias=upper_bounds(page, bias - 128, ampere_step),
+    )

@@ -18,9 +18,8 @@ from agent.backends.optics.modules.module_types import (
     ModuleValues,
     degrees_in,
     lanes_in,
-    lower_bounds,
+    limits_in,
     text_in,
-    upper_bounds,
     volts_in,
 )
 from agent.backends.protocol import DeviceError
@@ -44,7 +43,7 @@ _TEXT = 16
 _VALUES = 22
 _TEMPERATURE, _SUPPLY, _RECEIVE, _BIAS, _TRANSMIT = 22, 26, 34, 42, 50
 _LIMITS = 128
-_LIMIT_TEMPERATURE, _LIMIT_RECEIVE, _LIMIT_BIAS, _LIMIT_TRANSMIT = 128, 176, 184, 192
+_LIMIT_RECEIVE, _LIMIT_BIAS, _LIMIT_TRANSMIT = 176, 184, 192
 
 
 class Sff8636:
@@ -79,12 +78,7 @@ class Sff8636:
         return None if head[2] & _FLAT else ModuleSpan(3, _LIMITS, 72)
 
     def limits(self, traits: ModuleCapabilities, page: bytes) -> ModuleLimits:  # noqa: ARG002 - the protocol's signature
-        return ModuleLimits(
-            temperature=upper_bounds(page, _LIMIT_TEMPERATURE - _LIMITS, 1 / 256, signed=True),
-            receive_power=lower_bounds(page, _LIMIT_RECEIVE - _LIMITS, WATTS),
-            transmit_power=lower_bounds(page, _LIMIT_TRANSMIT - _LIMITS, WATTS),
-            transmit_bias=upper_bounds(page, _LIMIT_BIAS - _LIMITS, AMPERES),
-        )
+        return limits_in(page, _LIMIT_RECEIVE, _LIMIT_TRANSMIT, _LIMIT_BIAS)
 
     def values_spans(self, traits: ModuleCapabilities) -> tuple[ModuleSpan, ...]:
         return (ModuleSpan(0, _VALUES, 36),) if traits.monitored else ()

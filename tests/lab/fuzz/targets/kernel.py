@@ -196,8 +196,7 @@ def use_kmsg(data: bytes, folder: Path) -> None:
 
 
 def use_ipmi(data: bytes, folder: Path) -> None:
-    found = parse_power_reading(data)
-    assert 0 <= found.current < 65536
+    assert 0 <= parse_power_reading(data) < 65536
 
 
 def use_own_processes(data: bytes, folder: Path) -> None:
