@@ -1,4 +1,4 @@
-"""Every reading passes here once: physical range, monotone counters, rolling statistics, peak rates, busy time.
+"""Every reading passes here once: physical range, monotone counters, rates for rolling statistics, busy time.
 
 The work is planned once for each layout, and then done with whole columns: this is the sampler's hot path. A frame in
 which every value is plausible, as in nearly all, is never processed value by value.
@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Sequence
-from itertools import chain, repeat
+from itertools import repeat
 from operator import le, sub, truediv
 
-from agent.catalogue import BY_NAME, PEAKS, ROLLING
+from agent.catalogue import BY_NAME
 from agent.catalogue.bindings import growth_of
 from agent.lib.layout_columns import picker
 from agent.model import Entity, Frame, Framer, Gap, Kind, Lane, Layout, Metric, Reading, Reason, Series
 from agent.sampler.counters import Counter, Counters
-from agent.sampler.rolling import RollingWindow
+from agent.sampler.rolling import ROOM, RollingStatistics
 
 Last = dict[Series, tuple[float, float]]
 """When a counter was last read, and the value that was shown then."""
@@ -74,8 +74,6 @@ GPU_POWER = BY_NAME["coldplate_gpu_power_watts"]
 NODE_POWER = BY_NAME["coldplate_node_power_watts"]
 NOTED = (GPU_POWER, NODE_POWER)
 """Gauges that other parts of the sampler compute with."""
-ROOM = 5_000
-"""Series of one lane of one channel that are remembered. Beyond it, those that are gone are forgotten."""
 LONGEST_STRIDE = 3.0
 """Periods of the lane that one reading may stand for: beyond that it is not known what the GPU did."""
 
@@ -103,21 +101,10 @@ class Integral:
 class _Memory:
     """What is remembered of the series of one lane of one channel, across layouts."""
 
-    def __init__(self, window: float | None) -> None:
-        """`window` is the span of rolling statistics in seconds; None for a lane without them."""
+    def __init__(self) -> None:
         self.counters: dict[Series, Counter] = {}
         self.integrals: dict[Series, Integral] = {}
         self.last: Last = {}
-        self.columns: dict[Series, int] = {}
-        """The columns of series in the rolling window."""
-        self.rolling: RollingWindow | None = None
-        self.set_window(window)
-
-    def set_window(self, window: float | None) -> None:
-        """Start the rolling statistics again."""
-        self._window = window
-        self.columns.clear()
-        self.rolling = None if window is None else RollingWindow(window, 0)
 
     def counter(self, series: Series) -> Counter:
         return self.counters.setdefault(series, Counter(growth_of(series.metric)))
@@ -125,29 +112,20 @@ class _Memory:
     def integral(self, series: Series) -> Integral:
         return self.integrals.setdefault(series, Integral())
 
-    def roll(self, series: Sequence[Series]) -> None:
-        """Make sure that there is a column for each of these series."""
-        before = len(self.columns)
-        for each in series:
-            self.columns.setdefault(each, len(self.columns))
-        if self.rolling is not None and len(self.columns) > before:
-            self.rolling.widen(len(self.columns))
-
     def forget(self, shown: Sequence[Series]) -> None:
         """If there is too much, drop what is not shown now: jobs come and go as long as the agent runs."""
-        if len(self.counters) + len(self.columns) <= max(ROOM, 2 * len(shown)):
+        if len(self.counters) <= max(ROOM, 2 * len(shown)):
             return
         kept = set(shown)
         self.counters = {series: counter for series, counter in self.counters.items() if series in kept}
         self.integrals = {series: each for series, each in self.integrals.items() if series in kept}
         self.last = {series: each for series, each in self.last.items() if series in kept}
-        self.set_window(self._window)
 
 
 class _Plan:
-    """What is done with the frames of one layout."""
+    """What is done with the frames of one layout. A lane that is read seldom has no `statistics`."""
 
-    def __init__(self, layout: Layout, memory: _Memory) -> None:
+    def __init__(self, layout: Layout, memory: _Memory, statistics: RollingStatistics | None) -> None:
         series = layout.series
         memory.forget(series)
         self.layout = layout
@@ -161,59 +139,46 @@ class _Plan:
         self.integrals = [
             (place, memory.integral(each)) for place, each in enumerate(series) if each.metric is UTILIZATION
         ]
-        self._lay_out_rolling()
+        self._lay_out_rolling(statistics)
         self._lay_out_shown()
 
-    def _lay_out_rolling(self) -> None:
-        series, memory = self.layout.series, self.memory
-        self.rolled = [place for place, each in enumerate(series) if memory.rolling and each.metric.rolling]
-        self.rated = [place for place, each in enumerate(series) if memory.rolling and each.metric.peak]
-        self.rolls = bool(self.rolled or self.rated)
-        self.rates = Rates([series[place] for place in self.rated], memory.last)
-        self.pick_rated = picker(self.rated)
-        memory.roll([series[place] for place in (*self.rolled, *self.rated)])
-        here = {series[place]: place for place in self.rolled}
-        here |= {series[place]: len(series) + number for number, place in enumerate(self.rated)}
-        # A column whose series is not in this layout takes the item that is appended to the values and rates: None.
-        nothing = len(series) + len(self.rated)
-        self.pick_rolled = picker([here.get(each, nothing) for each in memory.columns])
+    def _lay_out_rolling(self, statistics: RollingStatistics | None) -> None:
+        series = self.layout.series
+        rolled = [place for place, each in enumerate(series) if statistics is not None and each.metric.rolling]
+        rated = [place for place, each in enumerate(series) if statistics is not None and each.metric.peak]
+        self.rates = Rates([series[place] for place in rated], self.memory.last)
+        self.pick_rolled, self.pick_rated = picker(rolled), picker(rated)
+        self.edition, self.columns = object(), None
+        if statistics is not None and (rolled or rated):
+            self.edition = statistics.edition
+            self.columns = statistics.columns_of(
+                [series[place] for place in rolled], [series[place] for place in rated]
+            )
 
     def _lay_out_shown(self) -> None:
-        """Plan what is shown: after each series its statistics and busy time, picked from values and computed ones."""
-        series, columns = self.layout.series, self.memory.columns
-        width = len(columns)
+        """Plan what is shown: after each series its busy time, picked from values and computed ones."""
+        series = self.layout.series
         integrals = {place: number for number, (place, _) in enumerate(self.integrals)}
         shown: list[tuple[Series, int]] = []
         for place, each in enumerate(series):
             shown.append((each, place))
-            if place in self.rolled:
-                for number, row in enumerate(ROLLING[each.metric.name]):
-                    at = len(series) + number * width + columns[each]
-                    shown.append((Series(row, each.entity, each.labels), at))
-            if place in self.rated:
-                at = len(series) + 2 * width + columns[each]
-                shown.append((Series(PEAKS[each.metric.name], each.entity, each.labels), at))
             if place in integrals:
-                at = len(series) + 3 * width + integrals[place]
-                shown.append((Series(BUSY, each.entity, each.labels), at))
-        self.shown = Layout(tuple(each for each, _ in shown)) if len(shown) > len(series) else self.layout
+                shown.append((Series(BUSY, each.entity, each.labels), len(series) + integrals[place]))
+        self.shown = Layout(tuple(each for each, _ in shown)) if integrals else self.layout
         self.pick_shown = picker([place for _, place in shown])
 
 
 class _Lane:
     """One lane of one channel. `rejected` counts readings left out, by cause."""
 
-    def __init__(self, window: float | None, rejected: Tally[str], noted: _Noted) -> None:
-        self.memory = _Memory(window)
-        self._plan = _Plan(Layout(()), self.memory)
+    def __init__(self, key: object, statistics: RollingStatistics | None, rejected: Tally[str], noted: _Noted) -> None:
+        self.memory = _Memory()
+        self._key = key
+        self._statistics = statistics
+        self._plan = _Plan(Layout(()), self.memory, statistics)
         self._framer = Framer()
         self._rejected = rejected
         self._noted = noted
-
-    def set_window(self, window: float) -> None:
-        if self.memory.rolling is not None:
-            self.memory.set_window(window)
-            self._replan(self._plan.layout)
 
     def pass_on(self, at: float, frame: Frame, longest: float) -> tuple[Frame, list[Gap]]:
         """As `Conditioner.pass_on`; `longest` is the most seconds that one reading may stand for."""
@@ -227,17 +192,20 @@ class _Lane:
             value = values[place]
             if value is not None:
                 self._noted[series.metric][series.entity] = (at, value)
-        shown = plan.pick_shown((*values, *self._made_of(at, values, longest))) if self._makes else values
+        if self._statistics is not None and plan.columns is not None:
+            if plan.edition is not self._statistics.edition:  # other settings
+                self._replan(frame.layout)
+                plan = self._plan
+            assert plan.columns is not None
+            rates = plan.rates.feed(at, plan.pick_rated(values))
+            self._statistics.enter(self._key, plan.columns, (*plan.pick_rolled(values), *rates))
+        shown = plan.pick_shown((*values, *self._busy(at, values, longest))) if plan.integrals else values
         return self._frame(shown, gaps), gaps
-
-    @property
-    def _makes(self) -> bool:
-        return self._plan.shown is not self._plan.layout
 
     def _replan(self, layout: Layout) -> None:
         self._plan.counters.let_go()
         self._plan.rates.let_go()
-        self._plan = _Plan(layout, self.memory)
+        self._plan = _Plan(layout, self.memory, self._statistics)
 
     def _within_range(self, values: tuple[float, ...], gaps: list[Gap]) -> Values:
         plan = self._plan
@@ -267,30 +235,18 @@ class _Lane:
             kept[place] = value
         return kept
 
-    def _made_of(self, at: float, values: Values, longest: float) -> Values:
-        """Return what is computed from the values: lowest, mean and highest of each rolling column, and busy
-        seconds.
-        """
-        plan = self._plan
-        made: list[Values] = []
-        rolling = self.memory.rolling
-        if rolling is not None and plan.rolls:
-            column = plan.pick_rolled((*values, *plan.rates.feed(at, plan.pick_rated(values)), None))
-            rolling.add(at, column)
-            made = [rolling.lowest, rolling.means, rolling.highest]
-            if None in column:
-                made = [_where(column, each) for each in made]
+    def _busy(self, at: float, values: Values, longest: float) -> Values:
+        """Return the busy seconds of each utilization; None where it was left out."""
         totals: list[float | None] = []
-        for place, integral in plan.integrals:
+        for place, integral in self._plan.integrals:
             ratio = values[place]
             if ratio is not None:
                 integral.add(at, ratio, longest)
             totals.append(None if ratio is None else integral.total)
-        return [*chain.from_iterable(made), *totals]
+        return totals
 
     def _frame(self, shown: Values, gaps: list[Gap]) -> Frame:
-        # A counter that was read for the first time has no rate yet, without any gap.
-        if not gaps and not (self._plan.rated and None in shown):
+        if not gaps:
             return Frame(self._plan.shown, shown)  # type: ignore[arg-type]  # nothing was left out
         pairs = zip(self._plan.shown.series, shown, strict=True)
         return self._framer.frame(Reading(series, value) for series, value in pairs if value is not None)
@@ -300,28 +256,15 @@ class _Lane:
         return Gap(series.metric, series.entity, Reason.IMPLAUSIBLE, detail)
 
 
-def _where(column: Values, statistic: Values) -> Values:
-    """Return a statistic, only for series that have a value now."""
-    return [None if value is None else each for value, each in zip(column, statistic, strict=True)]
-
-
 class Conditioner:
     """Conditions the frames of one source; `rejected` counts readings left out, by cause."""
 
-    def __init__(self, window: float) -> None:
-        """`window` is the span of rolling statistics in seconds."""
-        self._window = window
+    def __init__(self, statistics: RollingStatistics) -> None:
+        self._statistics = statistics
         self._lanes: dict[object, _Lane] = {}
         self.rejected: Tally[str] = Tally()
         self.noted: _Noted = {metric: {} for metric in NOTED}
         """For the noted gauges, each entity's last good value, and when it was read."""
-
-    def set_window(self, window: float) -> None:
-        """Use another span for the rolling statistics, which start again."""
-        if window != self._window:
-            self._window = window
-            for lane in self._lanes.values():
-                lane.set_window(window)
 
     def pass_on(self, key: object, at: float, frame: Frame, lane: Lane, period: float) -> tuple[Frame, list[Gap]]:
         """Return the readings to show for those read at `at`, and a gap for each that was left out.
@@ -331,6 +274,6 @@ class Conditioner:
         """
         known = self._lanes.get(key)
         if known is None:
-            window = self._window if lane is Lane.FAST else None
-            known = self._lanes[key] = _Lane(window, self.rejected, self.noted)
+            statistics = self._statistics if lane is Lane.FAST else None
+            known = self._lanes[key] = _Lane(key, statistics, self.rejected, self.noted)
         return known.pass_on(at, frame, LONGEST_STRIDE * period)

@@ -3,18 +3,24 @@
 The window has 60 buckets; the statistics cover the 59 closed ones and the open one, and are
 updated when a bucket closes. Reading never resets them, so any number of scrapers see the same.
 
-All series of a lane are columns of the same window: operations apply to a whole row at once.
+The series of all fast lanes are columns of one window: operations apply to a whole row at once, once for each snapshot.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import compress, repeat
 from math import inf
 from operator import add, truediv
 from typing import NamedTuple
 
+from agent.catalogue import PEAKS, ROLLING
+from agent.lib.layout_columns import picker
+from agent.model import EMPTY_FRAME, EMPTY_LAYOUT, Frame, Framer, Layout, Series, readings_of
+
 BUCKETS = 60
+ROOM = 5_000
+"""Series that are remembered. Beyond it, those that are gone are forgotten."""
 
 Row = tuple[float, ...]
 Counts = tuple[int, ...] | int
@@ -159,3 +165,105 @@ def _beside(left: Bucket, right: Bucket) -> Bucket:
         left.sums + right.sums,
         left.spread_counts() + right.spread_counts(),
     )
+
+
+class RolledColumns:
+    """The columns of one lane: its series that have statistics, then those of which only the highest rate is shown."""
+
+    __slots__ = ("places", "shown")
+
+    def __init__(self, columns: dict[Series, int], rolled: Sequence[Series], rated: Sequence[Series]) -> None:
+        """`columns` are those of all lanes, to which new ones are added."""
+        self.places = [columns.setdefault(series, len(columns)) for series in (*rolled, *rated)]
+        self.shown: list[list[tuple[int, Series]]] = []
+        """What is shown of each column: the number of the statistic (lowest, mean, highest), and its series."""
+        for series in rolled:
+            rows = enumerate(ROLLING[series.metric.name])
+            self.shown.append([(number, Series(row, series.entity, series.labels)) for number, row in rows])
+        for series in rated:
+            self.shown.append([(2, Series(PEAKS[series.metric.name], series.entity, series.labels))])
+
+
+class RollingStatistics:
+    """The statistics of all fast lanes. A lane has a key, and enters the values of its columns with each sample."""
+
+    def __init__(self, window: float) -> None:
+        """`window` in seconds."""
+        self._framer = Framer()
+        self._window = window
+        self._start()
+
+    def set_window(self, window: float) -> None:
+        """Start again if the window, in seconds, is another one than before."""
+        if window != self._window:
+            self._window = window
+            self._start()
+
+    def _start(self) -> None:
+        self.edition = object()
+        """Another object after each new start: the columns of lanes belong to an edition."""
+        self._columns: dict[Series, int] = {}
+        self._width = 0
+        self._rolling = RollingWindow(self._window, 0)
+        self._entered: dict[object, tuple[RolledColumns, Sequence[float | None]]] = {}
+        self._fresh: set[object] = set()
+        self._lanes: list[RolledColumns] = []
+        self._layout, self._pick = EMPTY_LAYOUT, picker(())
+
+    def columns_of(self, rolled: Sequence[Series], rated: Sequence[Series]) -> RolledColumns:
+        """Return the columns of a lane with these series."""
+        columns = RolledColumns(self._columns, rolled, rated)
+        if len(self._columns) > self._width:
+            self._width = len(self._columns)
+            self._rolling.widen(self._width)
+        return columns
+
+    def enter(self, key: object, columns: RolledColumns, values: Sequence[float | None]) -> None:
+        """Take in what a lane has read since the last frame: a value or None for each of its columns."""
+        self._entered[key] = columns, values
+        self._fresh.add(key)
+
+    def frame(self, at: float, keys: Sequence[object]) -> Frame:
+        """Return the statistics at a monotonic second, of the lanes with these keys: of columns that have a value."""
+        if self._fresh:
+            self._rolling.add(at, self._row())
+        lanes = [self._entered[key] for key in keys if key in self._entered]
+        if len(self._entered) > len(lanes):
+            self._entered = {key: self._entered[key] for key in keys if key in self._entered}
+        columns = [each for each, _ in lanes]
+        if columns != self._lanes:
+            if self._width > max(ROOM, 2 * sum(len(each.places) for each in columns)):
+                self._start()
+                return EMPTY_FRAME
+            self._lay_out(columns)
+        rolling = self._rolling
+        statistics = self._pick((*rolling.lowest, *rolling.means, *rolling.highest))
+        if not any(None in values for _, values in lanes):
+            return Frame(self._layout, statistics)
+        present = [
+            value is not None
+            for each, values in lanes
+            for shown, value in zip(each.shown, values, strict=True)
+            for _ in shown
+        ]
+        return self._framer.frame(compress(readings_of(self._layout.series, statistics), present))
+
+    def _row(self) -> list[float | None]:
+        row: list[float | None] = [None] * self._width
+        for key in self._fresh:
+            columns, values = self._entered[key]
+            for place, value in zip(columns.places, values, strict=True):
+                row[place] = value
+        self._fresh.clear()
+        return row
+
+    def _lay_out(self, lanes: list[RolledColumns]) -> None:
+        self._lanes = lanes
+        shown = [
+            (number * self._width + place, series)
+            for each in lanes
+            for place, rows in zip(each.places, each.shown, strict=True)
+            for number, series in rows
+        ]
+        self._layout = Layout(tuple(series for _, series in shown))
+        self._pick = picker([place for place, _ in shown])

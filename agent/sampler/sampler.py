@@ -41,6 +41,7 @@ from agent.sampler.ledger import GpuLedger
 from agent.sampler.mig_ledger import MigLedger
 from agent.sampler.node_sums import LinkRates, NodeSums, estimate
 from agent.sampler.presence import Inventory, Presence
+from agent.sampler.rolling import RollingStatistics
 from agent.sampler.schedule import Settings
 from agent.sampler.xids import XidLedger
 
@@ -83,6 +84,7 @@ def gaps_for(block: Block, reason: Reason, detail: str) -> list[Gap]:
     return missed(block.frame.layout, reason, detail) + list(block.gaps)
 
 
+ESTIMATE: Key = ("estimate", "", Lane.FAST)
 REJECTED = BY_NAME["coldplate_readings_rejected_total"]
 FALLBACK = Series(BY_NAME["coldplate_node_power_fallback"], Node())
 
@@ -103,7 +105,8 @@ class Sampler:
         self._overdue = Overdue()
         self._flights: Mapping[str, Flight] = {}
         self._conditioners: dict[str, Conditioner] = {}
-        self._estimates = Conditioner(settings.window)
+        self._statistics = RollingStatistics(settings.window)
+        self._estimates = Conditioner(self._statistics)
         self._metered = False
         self._layouts: dict[Key, Layout] = {}
         self._links: dict[str, LinkRates] = {}
@@ -127,8 +130,7 @@ class Sampler:
         self._patiences.clear()
         self._enumerate()
         self._gpus.recognise()
-        for conditioner in (*self._conditioners.values(), self._estimates):
-            conditioner.set_window(settings.window)
+        self._statistics.set_window(settings.window)
 
     def enlist(
         self,
@@ -235,6 +237,7 @@ class Sampler:
         """Return the node as known now, with the frames of other parts of the agent as they are."""
         self._sequence += 1
         frames: list[Frame] = []
+        shown: list[Key] = []
         missing: list[Source] = []
         patience = self._device_patience(now.mono)
         silent = self._overdue.look(self._flights, now.mono, patience)
@@ -245,13 +248,14 @@ class Sampler:
             trouble = self._withdrawn(key, block, now.mono, devices, silent)
             if trouble is None:
                 frames.append(block.frame)
+                shown.append(key)
                 gaps = block.gaps
             else:
                 gaps = gaps_for(block, trouble.reason, trouble.detail)
             if gaps:
                 missing.append((key[0], gaps))
         readings: list[Reading] = []
-        unseen, unestimated = self._gpus.unseen(now.mono, patience), self._node_power(now.mono, readings)
+        unseen, unestimated = self._gpus.unseen(now.mono, patience), self._node_power(now.mono, readings, shown)
         more = (*self.health.unheard().items(), (self.devices, unseen), ("estimate", unestimated))
         missing.extend((backend, extra) for backend, extra in more if extra)
         gaps_of, missing_frame = self._missing.gather(missing)
@@ -260,6 +264,7 @@ class Sampler:
         readings.extend(self._rejections())
         frames += (
             self._framer.frame(readings),
+            self._statistics.frame(now.mono, shown),
             missing_frame,
             self.presence.frame(now.mono, patience, self.settings.expected_gpus),
             self.xids.frame(),
@@ -310,7 +315,7 @@ class Sampler:
     def _store(self, key: Key, at: float, frame: Frame, gaps: Sequence[Gap]) -> None:
         conditioner = self._conditioners.get(key[0])
         if conditioner is None:
-            conditioner = self._conditioners[key[0]] = Conditioner(self.settings.window)
+            conditioner = self._conditioners[key[0]] = Conditioner(self._statistics)
         shown, rejected = conditioner.pass_on(key, at, frame, key[2], self.settings.period(key[2]))
         if key[0] == self.devices and key[2] is Lane.SLOW:
             links = self._links.setdefault(key[1], LinkRates())
@@ -357,8 +362,8 @@ class Sampler:
         self._gpus.forget(known)
         self.xids.inventory_changed()
 
-    def _node_power(self, now: float, readings: list[Reading]) -> list[Gap]:
-        """Add an estimate if nothing measures the node; return a gap if it cannot be estimated."""
+    def _node_power(self, now: float, readings: list[Reading], shown: list[Key]) -> list[Gap]:
+        """Add an estimate and its key if nothing measures the node; return a gap if it cannot be estimated."""
         if self.settings.estimate is None or not self.inventory.gpus:
             return []
         for backend, conditioner in self._conditioners.items():
@@ -373,8 +378,9 @@ class Sampler:
             unknown = f"the power of {power.count(None)} of {len(power)} GPUs is unknown"
             return [Gap(NODE_POWER, Node(), Reason.LOST, f"nothing measures it, and {unknown}")]
         estimated = self._estimate_framer.frame((made,))
-        shown, _ = self._estimates.pass_on("estimate", now, estimated, Lane.FAST, self.settings.fast)
-        readings.extend(shown.readings)
+        passed, _ = self._estimates.pass_on(ESTIMATE, now, estimated, Lane.FAST, self.settings.fast)
+        readings.extend(passed.readings)
+        shown.append(ESTIMATE)
         if self._metered:
             readings.append(Reading(FALLBACK, 1))
         return []

@@ -14,7 +14,7 @@ from agent.catalogue.bindings import USUAL
 from agent.model import Framer, Gap, Gpu, IbPort, Lane, Reading, Reason, Series, Unit
 from agent.sampler.condition import Conditioner
 from agent.sampler.counters import Counter, Counters
-from agent.sampler.rolling import BUCKETS, RollingWindow
+from agent.sampler.rolling import BUCKETS, RollingStatistics, RollingWindow
 
 
 def feed(counter: Counter, *raws: float, step: float = 1.0) -> list[float | None]:
@@ -138,7 +138,8 @@ class Conditioned:
     def __init__(self, lane: Lane = Lane.FAST, period: float = 1.0) -> None:
         self._lane, self._period = lane, period
         self._framer = Framer()
-        self._conditioner = Conditioner(60)
+        self._statistics = RollingStatistics(60)
+        self._conditioner = Conditioner(self._statistics)
 
     @property
     def rejected(self) -> dict[str, int]:
@@ -146,7 +147,7 @@ class Conditioned:
 
     def pass_on(self, at: float, readings: list[Reading]) -> tuple[list[Reading], list[Gap]]:
         frame, gaps = self._conditioner.pass_on("k", at, self._framer.frame(readings), self._lane, self._period)
-        return list(frame.readings), gaps
+        return [*frame.readings, *self._statistics.frame(at, ["k"]).readings], gaps
 
 
 def named(readings: list[Reading]) -> dict[str, float]:
@@ -274,7 +275,7 @@ def test_a_reading_that_is_left_out_takes_its_statistics_along_and_nothing_else(
 
 
 def test_the_layout_stays_the_same_object_while_nothing_is_left_out() -> None:
-    conditioner, framer = Conditioner(60), Framer()
+    conditioner, framer = Conditioner(RollingStatistics(60)), Framer()
     layouts = []
     for at, power in enumerate([100.0, 200.0, math.nan, 300.0]):
         frame = framer.frame([Reading(POWER, power), Reading(ENERGY, float(at))])
