@@ -19,7 +19,7 @@ from agent.daemon.hub import Hub
 from agent.daemon.reloading import LastReload
 from agent.lib.state_files import FileState
 from agent.lib.threads import ThreadState
-from agent.model import Frame, Instant, Lane, Outcome
+from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Outcome
 from agent.sampler.sampler import Sampler
 
 if TYPE_CHECKING:
@@ -50,25 +50,32 @@ class SelfMetrics:
         self._web = web
         self._refused = refused
         self._own = OwnSeries()
+        self._state: tuple[object, ...] = ()
+        """What the frame shows."""
+        self._frame = EMPTY_FRAME
 
     def frame(self, _now: Instant) -> Frame:
-        """Return the metrics as they are now."""
-        return self._own.frame(self._readings())
+        """Return the metrics as they are now: the same frame until one of them changes, which is seldom."""
+        web, refused = self._web(), dict(self._refused())
+        state = (self._last.good, self._last.at, web, refused, tuple(self._threads()), tuple(self._files()))
+        if state != self._state:
+            self._state = state
+            self._frame = self._own.frame(self._readings(web, refused))
+        return self._frame
 
-    def _readings(self) -> Iterator[OwnReading]:
+    def _readings(self, web: WebReload | None, refused: Mapping[str, int]) -> Iterator[OwnReading]:
         build = (("version", __version__), ("python", ".".join(map(str, sys.version_info[:3]))))
         yield OwnReading("coldplate_build_info", 1, build)
         if self._scenario is not None:
             yield OwnReading("coldplate_synthetic_info", 1, (("scenario", self._scenario),))
         yield OwnReading("coldplate_config_last_reload_successful", int(self._last.good))
         yield OwnReading("coldplate_config_last_reload_success_timestamp_seconds", self._last.at)
-        web = self._web()
         if web is not None:
             yield OwnReading("coldplate_web_config_last_reload_successful", int(web.good))
             yield OwnReading("coldplate_web_config_last_reload_success_timestamp_seconds", web.at)
             if web.expires is not None:
                 yield OwnReading("coldplate_web_certificate_expiry_timestamp_seconds", web.expires)
-        for reason, count in self._refused().items():
+        for reason, count in refused.items():
             yield OwnReading("coldplate_web_refusals_total", count, (("reason", reason),))
         for thread in self._threads():
             labels = (("thread", thread.name),)
