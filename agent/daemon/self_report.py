@@ -57,7 +57,8 @@ class SelfMetrics:
     def frame(self, _now: Instant) -> Frame:
         """Return the metrics as they are now: the same frame until one of them changes, which is seldom."""
         web, refused = self._web(), dict(self._refused())
-        state = (self._last.good, self._last.at, web, refused, tuple(self._threads()), tuple(self._files()))
+        reloads = self._last.good, self._last.at, web and (web.good, web.at, web.expires)
+        state = (reloads, refused, tuple(self._threads()), tuple(self._files()))
         if state != self._state:
             self._state = state
             self._frame = self._own.frame(self._readings(web, refused))

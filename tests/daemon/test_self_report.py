@@ -100,7 +100,7 @@ def test_a_certificate_that_comes_with_a_change_is_shown_from_then_on() -> None:
     reload = WebReload(900.0)
     own = SelfMetrics(None, LastReload(1.0), web=lambda: reload)
     assert ("web_certificate_expiry_timestamp_seconds",) not in shown(own)
-    reload = WebReload(901.0, 2000.0)
+    reload.at, reload.expires = 901.0, 2000.0
     assert shown(own)["web_certificate_expiry_timestamp_seconds",] == 2000.0
 
 
