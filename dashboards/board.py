@@ -72,9 +72,7 @@ def matchers(variables: Iterable[BoardVariable]) -> dict[str, str]:
 
 
 def carried_variables(source: str, target: str) -> list[str]:
-    """Return the variables that a link may carry: those of both boards, but never many values to a board that takes
-    one.
-    """
+    """Return the variables that a link may carry: those of both boards, never many values to a board that takes one."""
     there = {each.name: each for each in VARIABLES[target]}
     return [each.name for each in VARIABLES[source] if each.name in there and (there[each.name].many or not each.many)]
 

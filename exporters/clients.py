@@ -272,9 +272,7 @@ class Clients:
         if connection.phase is ConnectionState.WRITING:
             self._advance(connection)
         elif not connection.receive(self._clock()):
-            if (
-                connection.phase is ConnectionState.WAITING
-            ):  # it may have sent all that it will send, and still want its answer
+            if connection.phase is ConnectionState.WAITING:  # it has sent all that it will, and may want its answer
                 self._selector.unregister(connection.sock)
             else:
                 self._close(connection, "the client disconnected")

@@ -39,9 +39,7 @@ class Family(NamedTuple):
 
 
 def labels_of(series: Series) -> Labels:
-    """Return the labels as exposed: a name that appears twice would make the whole page invalid, so the first one
-    stays.
-    """
+    """Return the labels as exposed: of two with one name, which would make the page invalid, the first stays."""
     labels = series.all_labels
     unique = dict(reversed(labels))
     if len(unique) == len(labels):
@@ -70,9 +68,7 @@ def by_family(series: Sequence[Series]) -> list[list[int]]:
 
 
 def arrange(members: Sequence[Series]) -> tuple[int, ...]:
-    """Return the order of one family's series on the page, as positions among them; one that appears twice is kept
-    once.
-    """
+    """Return the order of one family's series on the page, as positions among them; duplicates are left out."""
     kept: list[tuple[_NaturalKey, int]] = []
     seen: set[frozenset[tuple[str, str]]] = set()
     for place, each in enumerate(members):

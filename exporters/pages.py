@@ -65,9 +65,7 @@ def accepts_gzip(accept_encoding: str) -> bool:
 
 
 def _text_rank(wish: _Wish) -> int:
-    """Return how specifically an item of Accept means our text format; the most specific one decides. -1: not at
-    all.
-    """
+    """Return how specifically an item of Accept means our text format; the most specific decides; -1: not at all."""
     if wish.value == "text/plain" and wish.version in _TEXT_VERSIONS:
         return 2
     return {"text/*": 1, "*/*": 0}.get(wish.value, -1)
@@ -268,9 +266,7 @@ class _Line:
         return self.begun is not None or bool(self.waiting)
 
     def place_for(self, rendering: Rendering) -> _Order:
-        """Return an order for that page: one that shows the same, or one that was not begun and will now show it
-        instead.
-        """
+        """Return an order for that page: one that shows the same, or one not begun that will now show it instead."""
         if self.begun is not None and self.begun.rendering.same(rendering):
             return self.begun
         self.waiting = deque(order for order in self.waiting if order.is_needed)
@@ -328,9 +324,7 @@ class RenderQueue:
             except Exception as error:
                 self._once.defect(self._clock(), error, "rendering the page %s failed", order.rendering.kind)
                 order.fail()
-            if (
-                order.is_needed
-            ):  # the thread failed while rendering it, and is back: nothing else would complete the page
+            if order.is_needed:  # the thread failed while rendering it, and is back: nothing else would complete it
                 line.steps = self._make(order)
             else:
                 line.begun = None

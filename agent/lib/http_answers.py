@@ -160,9 +160,7 @@ def _headers(lines: list[bytes]) -> tuple[dict[str, str], bool]:
 
 
 def _closes(headers: Mapping[str, str], old: bool) -> bool:
-    """Return whether the server closes the connection after this answer; with HTTP/1.0 it does unless it says
-    otherwise.
-    """
+    """Return whether the server closes the connection after this answer; HTTP/1.0 does unless it says otherwise."""
     wishes = {wish.strip().lower() for wish in headers.get("connection", "").split(",")}
     return "close" in wishes or (old and "keep-alive" not in wishes)
 

@@ -88,9 +88,7 @@ def read_bytes(path: Path | str, most: int, *, handed: bool = False) -> bytes:
 
 
 def descriptor_of(path: Path | str) -> int | None:
-    """Return the descriptor of this process that a path names, if any: `/dev/stdin`, or what a shell makes of
-    `<(...)`.
-    """
+    """Return the descriptor of this process that a path names, if any: `/dev/stdin`, or a shell's `<(...)`."""
     match = _HANDED.fullmatch(str(path))
     return None if match is None else int(match[1] or 0)
 

@@ -326,9 +326,7 @@ class _Composer:
         return YamlTree(None if is_empty else root, rest)
 
     def _rest(self, event: Any) -> int:
-        """Return the line of anything after a document except ends, beginnings, comments and spaces; 0 if there is
-        nothing.
-        """
+        """Return the line of what is behind a document but for marks, comments and spaces; 0 if there is nothing."""
         line = int(event.start_mark.line)
         for number, text in enumerate(self._text.split("\n")[line:], line + 1):
             bare = _MARK.sub("", text).strip()

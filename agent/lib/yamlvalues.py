@@ -44,9 +44,7 @@ def resolve(text: str, tag: str = "") -> Plain:
 
 
 def fits(text: str, tag: str) -> bool:
-    """Return whether a text can have this tag, if it is YAML's own; any text may have no tag, or one that is not
-    YAML's.
-    """
+    """Return whether a text can have this tag; any text may have no tag, or one that is not YAML's own."""
     if not tag.startswith("!!") or tag == "!!str":
         return True
     if tag == "!!null":

@@ -54,9 +54,7 @@ def through(hold: float, load: float, seconds: float, instant: float = inf) -> C
 
 
 def electronic(long_delay: float = LONG_DELAY_SECONDS) -> Curve:
-    """Return a trip unit whose long delay is set to this many seconds at 6 times its rating; the earliest within
-    tolerance.
-    """
+    """Return a trip unit whose long delay is set to these seconds at 6 times its rating; the earliest in tolerance."""
     return through(1.05, 6.0, 0.8 * long_delay)
 
 
@@ -80,9 +78,7 @@ def warmed(curve: Curve, heat: float, load: float, seconds: float) -> float:
 
 
 def unknown_heat(curve: Curve, load: float) -> float:
-    """Return the heat assumed of a breaker that was not watched, at its present load: rather warm, but short of
-    opening.
-    """
+    """Return the heat assumed of a breaker that was not watched: rather warm, but short of opening."""
     return (min(load, FORMER_LOAD) / curve.hold) ** 2
 
 

@@ -167,9 +167,7 @@ class RackMonitor:
             return (*power, *readings_of(limits.layout.series, limits.values))
 
     def is_my_turn(self, service: str) -> bool:
-        """Return whether this agent is the one to ask a service that serves the rack; for any thread, about once a
-        second.
-        """
+        """Return whether this agent is the one to ask a service of the rack. For any thread, about once a second."""
         now = self._clock()
         with self._lock:
             if not self._is_settled(now):

@@ -163,9 +163,7 @@ class PasswordChecks:
         return mark.digest()
 
     def _decoy(self, users: Mapping[str, str], user: str) -> str:
-        """Return a hash that no password has, for an unknown user: always the same one, as costly as that of some
-        user.
-        """
+        """Return a hash that no password has, always the same for an unknown user, and as costly as some user's."""
         costs = sorted(hashed.rpartition("$")[0].rpartition("$")[2] for hashed in users.values())
         chosen = int.from_bytes(self._mark("cost", user)[:8], "big") % len(costs)
         return f"$2b${costs[chosen]}${_FILLING}"

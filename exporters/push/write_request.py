@@ -292,9 +292,7 @@ def _message(encoded: Iterable[Pieces]) -> CompressedMessage:
 
 
 def _label(name: str, value: str) -> Pieces:
-    """Return a label; that of the metric's name, which is the longest, in parts of which most are alike in all
-    series.
-    """
+    """Return a label; the metric's name, the longest, in parts of which most are alike in all series."""
     head, text = _text(b"\x0a", name), _text(b"\x12", value)
     begin = b"\x0a" + varint(len(head) + len(text))
     if name != "__name__":

@@ -102,11 +102,7 @@ def _throttled(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
                 by_reason.setdefault(reason, []).append((gpu, seconds, over, how))
     for reason, found in sorted(by_reason.items()):
         worst = max(found, key=lambda one: one[1] / one[2])
-        lost = (
-            f"up to {share_text(worst[1] / worst[2])} of the time"
-            if len(found) > 1
-            else (f"{share_text(worst[1] / worst[2])} of the time")
-        )
+        lost = f"{'up to ' if len(found) > 1 else ''}{share_text(worst[1] / worst[2])} of the time"
         how = "as the driver counted" if worst[3] == "driver" else "as seen at each sample"
         yield Observation(
             SLOW, "throttled",

@@ -165,11 +165,8 @@ PORT_ERRORS = tuple(
     for what in ("symbol_error", "link_downed", "link_error_recovery", "port_errors_received", "link_down_events")
 )
 HOLDER, SHARED_HOLDER, JOB = "coldplate_gpu_job_info", "coldplate_gpu_shared_job_info", "coldplate_job_info"
-CPU, CPUS, PRESSURE = (
-    "coldplate_node_cpu_seconds_total",
-    "coldplate_node_cpus",
-    ("coldplate_node_pressure_waiting_seconds_total"),
-)
+CPU, CPUS = "coldplate_node_cpu_seconds_total", "coldplate_node_cpus"
+PRESSURE = "coldplate_node_pressure_waiting_seconds_total"
 DISK_READ, SWITCH_ERRORS = "coldplate_node_disk_read_bytes_total", "coldplate_node_nvswitch_sxid_errors_total"
 NODE_POWER, ALERT = "coldplate_node_power_watts", "coldplate_alert"
 

@@ -159,9 +159,7 @@ class GpuFacts:
         }
 
     def throttled(self) -> dict[str, tuple[float, float, str]]:
-        """Return seconds with reduced clocks by reason, over how many, and whether the `driver` counted or `samples`
-        did.
-        """
+        """Return seconds with reduced clocks by reason, over how many, and who counted: the `driver` or `samples`."""
         found = {
             dict(labels).get("reason", ""): (figure.on, figure.seconds, "samples")
             for labels, figure in self.node.states(chosen.THROTTLE_ACTIVE, self.gpu)
