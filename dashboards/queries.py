@@ -80,7 +80,7 @@ def unit_of_query(expr: str, name: str) -> str:
 
 
 def legend_of(row: Metric, pinned: frozenset[str]) -> str:
-    """Return a legend that tells a series of the metric from others; the labels in `pinned` have one value."""
+    """Return a legend that distinguishes series of the metric; the labels in `pinned` have one value."""
     parts = ["{{instance}}"] if "instance" not in pinned and row.entity is not Rack else []
     if row.entity is not Rack or "rack" not in pinned:
         parts += _IDENTITY.get(row.entity, ())
