@@ -201,10 +201,7 @@ class _Sized:
         self._missing = missing
 
     def take(self, buffer: bytearray, body: bytearray) -> bool:
-        here = buffer[: self._missing]
-        del buffer[: len(here)]
-        body += here
-        self._missing -= len(here)
+        self._missing = _move(buffer, body, self._missing)
         return self._missing == 0
 
 
@@ -229,10 +226,7 @@ class _Chunked:
     def take(self, buffer: bytearray, body: bytearray) -> bool:
         while True:
             if self._missing:
-                here = buffer[: self._missing]
-                del buffer[: len(here)]
-                body += here
-                self._missing -= len(here)
+                self._missing = _move(buffer, body, self._missing)
                 if self._missing:
                     return False
                 self._after_data = True
@@ -261,6 +255,14 @@ class _Chunked:
         if self._missing == 0:
             self._trailers = 0
         return False
+
+
+def _move(buffer: bytearray, body: bytearray, most: int) -> int:
+    """Move up to so many bytes; return how many are still missing."""
+    here = buffer[:most]
+    del buffer[: len(here)]
+    body += here
+    return most - len(here)
 
 
 def _line(buffer: bytearray) -> bytes | None:

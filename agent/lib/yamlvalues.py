@@ -39,7 +39,9 @@ def resolve(text: str, tag: str = "") -> Plain:
         return text
     number = _integer(text)
     if number is None:
-        return _float(text) if _FLOAT.fullmatch(text) else text
+        if not _FLOAT.fullmatch(text):
+            return text
+        return float(text.lower().replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
     return float(number) if tag == "!!float" else number
 
 
@@ -67,7 +69,3 @@ def _integer(text: str) -> int | None:
     if not -_LARGEST <= number < _LARGEST:
         raise ValueError(f"{shown(text, 40)} is too large for a number; put it in quotes if it is a string")
     return number
-
-
-def _float(text: str) -> float:
-    return float(text.lower().replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
