@@ -93,10 +93,7 @@ class PasswordChecks:
                 self._known.move_to_end(mark)
                 return None
             key, given = (None, self._decoy(users, user)) if hashed is None else (mark, hashed)
-            return self._queue(
-                _Doubt(None if hashed is None else key, given.encode(), password[:_LONGEST], Deferred(late=CROWDED)),
-                peer,
-            )
+            return self._queue(_Doubt(key, given.encode(), password[:_LONGEST], Deferred(late=CROWDED)), peer)
 
     def run(self) -> None:
         """Check passwords until `stop`."""

@@ -77,10 +77,8 @@ def _set_curves(context: ssl.SSLContext, curves: Sequence[str], fail: Callable[[
     elif hasattr(context, "set_groups"):  # from Python 3.15 on
         context.set_groups(":".join(names))
     else:
-        fail(
-            "curve_preferences",
-            "this Python's TLS takes one curve only; give one, or remove the key for OpenSSL's order",
-        )
+        problem = "this Python's TLS takes one curve only; give one, or remove the key for OpenSSL's order"
+        fail("curve_preferences", problem)
 
 
 def _ask_clients(context: ssl.SSLContext, tls: ServerTls, fail: Callable[[str, str], NoReturn]) -> None:
