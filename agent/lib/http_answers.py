@@ -258,7 +258,7 @@ class _Chunked:
 
 
 def _move(buffer: bytearray, body: bytearray, most: int) -> int:
-    """Move up to so many bytes; return how many are still missing."""
+    """Move up to `most` bytes; return how many of them are still missing."""
     here = buffer[:most]
     del buffer[: len(here)]
     body += here
