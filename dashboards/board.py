@@ -6,8 +6,8 @@ commands need of a dashboard.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from string import ascii_uppercase
 from typing import Any
 
 from grafanalib import core
@@ -38,7 +38,6 @@ class BoardVariable:
     title: str
     query: str
     many: bool
-    all_value: str | None = ".*"
 
     @property
     def matcher(self) -> str:
@@ -66,15 +65,8 @@ VARIABLES = {
 }
 
 
-def matchers(variables: Iterable[BoardVariable]) -> dict[str, str]:
-    """By label, how each variable narrows a query."""
-    return {each.label: each.matcher for each in variables}
-
-
 def carried_variables(source: str, target: str) -> list[str]:
-    """Return the variables that a link may carry: those of both boards, but never many values to a board that takes
-    one.
-    """
+    """Return the variables that a link may carry: those of both boards, never many values to a board that takes one."""
     there = {each.name: each for each in VARIABLES[target]}
     return [each.name for each in VARIABLES[source] if each.name in there and (there[each.name].many or not each.many)]
 
@@ -111,7 +103,7 @@ class Board:
         self._description = f"{description} Needs metrics.profile {profile}, or more, on every node."
         self._since, self._refresh = since, refresh
         self._variables = VARIABLES[name]
-        self._matchers = matchers(self._variables)
+        self._matchers = {each.label: each.matcher for each in self._variables}
         self._pinned = frozenset(each.label for each in self._variables if not each.many) | {"cluster"}
         self._collapsed: set[str] = set()
         self._placed: list[tuple[DashboardPanel | str, Json]] = []
@@ -150,15 +142,16 @@ class Board:
             time=core.Time(self._since, "now"),
             refresh=self._refresh,
             graphTooltip=core.GRAPH_TOOLTIP_MODE_SHARED_CROSSHAIR,
-            templating=core.Templating([_source_variable(), *(_variable(each) for each in self._variables)]),
-            annotations=core.Annotations([_grafana_annotations(), *self._alert_annotations()]),
+            templating=core.Templating([_SOURCE_VARIABLE, *map(_variable, self._variables)]),
+            annotations=core.Annotations([_GRAFANA_ANNOTATIONS, *self._alert_annotations()]),
             links=[self._board_link(each) for each in BOARDS if each != self.name],
             panels=[self._panel(number, *each) for number, each in enumerate(self._placed, 1)],
         )
-        panels = {
-            number: panel for number, (panel, _) in enumerate(self._placed, 1) if isinstance(panel, DashboardPanel)
+        options = {
+            number: self._panel_options(panel)
+            for number, (panel, _) in enumerate(self._placed, 1)
+            if isinstance(panel, DashboardPanel)
         }
-        options = {number: self._panel_options(panel) for number, panel in panels.items()}
         return grafana_json.collapse(grafana_json.fix_dashboard(made, options), self._collapsed)
 
     def _panel(self, number: int, panel: DashboardPanel | str, place: Json) -> Any:
@@ -222,19 +215,13 @@ class Board:
             }
             url = link(self.name, target, **values) + "&${__url_time_range}"
             made.append(grafana_json.override(header, "links", [grafana_json.data_link(f"Open {BOARDS[target]}", url)]))
-        made += [
-            grafana_json.override(header, "mappings", [grafana_json.texts_of(texts)]) for header, texts in panel.texts
-        ]
+        for header, texts in panel.texts:
+            made.append(grafana_json.override(header, "mappings", [grafana_json.texts_of(texts)]))
         if panel.runbook:
             alert = dict(panel.labels)["alertname"]
             address = f'http://${{__value.raw}}/runbooks/${{__data.fields["{alert}"]}}'
-            made.append(
-                grafana_json.override(
-                    panel.runbook,
-                    "links",
-                    [{**grafana_json.data_link("Open the runbook", address), "targetBlank": True}],
-                )
-            )
+            opened = {**grafana_json.data_link("Open the runbook", address), "targetBlank": True}
+            made.append(grafana_json.override(panel.runbook, "links", [opened]))
             made.append(grafana_json.override(panel.runbook, "mappings", [grafana_json.OPEN]))
         return made
 
@@ -252,12 +239,12 @@ class Board:
         return [*made, _annotation("Alerts (nodes)", narrowed(node, self._matchers), shown=False)] if node else made
 
 
-def _grafana_annotations() -> Json:
-    """Grafana's own annotations, which it would add itself to a board without them."""
-    return {
-        "builtIn": 1, "datasource": {"type": "grafana", "uid": "-- Grafana --"}, "enable": True, "hide": True,
-        "iconColor": "rgba(0, 211, 255, 1)", "name": "Annotations & Alerts", "type": "dashboard",
-    }  # fmt: skip
+_SOURCE_VARIABLE = core.Template(name="datasource", type="datasource", query="prometheus", label="Data source")
+_GRAFANA_ANNOTATIONS: Json = {
+    "builtIn": 1, "datasource": {"type": "grafana", "uid": "-- Grafana --"}, "enable": True, "hide": True,
+    "iconColor": "rgba(0, 211, 255, 1)", "name": "Annotations & Alerts", "type": "dashboard",
+}  # fmt: skip
+"""Grafana's own annotations, which it would add itself to a board without them."""
 
 
 def _annotation(name: str, expr: str, *, shown: bool) -> Json:
@@ -268,10 +255,6 @@ def _annotation(name: str, expr: str, *, shown: bool) -> Json:
     }  # fmt: skip
 
 
-def _source_variable() -> Any:
-    return core.Template(name="datasource", type="datasource", query="prometheus", label="Data source")
-
-
 def _variable(variable: BoardVariable) -> Any:
     return core.Template(
         name=variable.name,
@@ -280,7 +263,7 @@ def _variable(variable: BoardVariable) -> Any:
         dataSource=SOURCE,
         multi=variable.many,
         includeAll=variable.many,
-        allValue=variable.all_value if variable.many else None,
+        allValue=".*" if variable.many else None,
         refresh=core.REFRESH_ON_TIME_RANGE_CHANGE,
         sort=NATURAL_ORDER,
     )
@@ -323,12 +306,8 @@ def _absence(panel: DashboardPanel) -> list[Json]:
     """Return how a series without a value is shown."""
     if panel.absent == "-":
         return []
-    mapping: Json = {
-        "type": "special",
-        "options": {"match": "null+nan", "result": {"text": panel.absent, "color": "red"}},
-    }
-    mapping["options"]["result"]["index"] = len(panel.mapped)
-    return [mapping]
+    result = {"text": panel.absent, "color": "red", "index": len(panel.mapped)}
+    return [{"type": "special", "options": {"match": "null+nan", "result": result}}]
 
 
 def _mappings(mapped: Mapped) -> list[Json]:
@@ -378,12 +357,11 @@ def _transformations(panel: DashboardPanel) -> list[Json]:
     if panel.look != "table":
         return []
     single = len(panel.columns) == 1
-    values = {f"Value #{chr(ord('A') + number)}": each.header for number, each in enumerate(panel.columns)}
+    columns = {f"Value #{letter}": each for letter, each in zip(ascii_uppercase, panel.columns, strict=False)}
     if single:
-        values = {"Value": panel.columns[0].header, **values}
-    first = [name for name, each in zip(values, panel.columns, strict=False) if each.first]
-    if single:
-        first = list(values) if panel.columns[0].first else []
+        columns = {"Value": panel.columns[0], **columns}
+    values = {name: each.header for name, each in columns.items()}
+    first = [name for name, each in columns.items() if each.first]
     order = [*first, *(label for label, _ in panel.labels), *(name for name in values if name not in first)]
     organize = {
         "excludeByName": {"Time": True},

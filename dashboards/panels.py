@@ -6,14 +6,15 @@ Nothing here knows Grafana's JSON or where on the board a panel will be.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Union
 
 from agent.catalogue import BY_NAME
 from dashboards.alert_thresholds import Steps, alert_meanings, recorded_series
 from dashboards.queries import AGENT, PanelQuery, names_in, title_of, unit_of_query
 
-About = Union[str, PanelQuery, Sequence[Union[str, PanelQuery, "tuple[str, str]"]]]
+About = Union[str, Sequence[Union[str, "tuple[str, str]"]]]
 """A query, or several; a pair is a query and its legend."""
 Mapped = tuple[tuple[float, str, str], ...]
 """Values that are shown as a text and a colour."""
@@ -79,12 +80,8 @@ class DashboardPanel:
 
 
 def _queries(about: About) -> tuple[PanelQuery, ...]:
-    if isinstance(about, (str, PanelQuery)):
-        about = [about]
-    return tuple(
-        each if isinstance(each, PanelQuery) else PanelQuery(each) if isinstance(each, str) else PanelQuery(*each)
-        for each in about
-    )
+    given = [about] if isinstance(about, str) else about
+    return tuple(PanelQuery(each) if isinstance(each, str) else PanelQuery(*each) for each in given)
 
 
 def _subject(queries: tuple[PanelQuery, ...]) -> str:
@@ -119,44 +116,30 @@ def _panel(look: str, about: About, good: str, **options: Any) -> DashboardPanel
     title = options.pop("title", None) or title_of(subject)
     what = options.pop("what", None)
     size = options.pop("size", _SIZES[look])
-    known = {"limits", "span", "mapped", "decimals", "links", "lines", "instant", "absent"}
     options.setdefault("none", _emptiness(good))
-    known |= {"none"}
+    known = {"limits", "span", "mapped", "decimals", "links", "lines", "instant", "absent", "none"}
     given = {key: options.pop(key) for key in known & options.keys()}
+    given["extra"] = options
     if unit == "percentunit" and "span" not in given and look != "timeseries":
         given["span"] = (0, 1)
-    given["extra"] = options
     return DashboardPanel(look, title, queries, _meaning(subject, what, good), unit, *size, **given)
 
 
-def graph(about: About, good: str, **options: Any) -> DashboardPanel:
-    """Return values over time."""
-    return _panel("timeseries", about, good, **options)
+graph = partial(_panel, "timeseries")
+"""Values over time."""
+bar_gauge = partial(_panel, "bargauge", instant=True)
+"""A bar for each series, now."""
+gauge = partial(_panel, "gauge", instant=True)
+"""A dial for each series, now."""
+heatmap = partial(_panel, "heatmap")
+"""A row for each series, coloured by value over time."""
+state_timeline = partial(_panel, "state-timeline")
+"""A row for each series, coloured by state over time."""
 
 
 def stat(about: About, good: str, **options: Any) -> DashboardPanel:
     """Return one number, large."""
     return _panel("stat", about, good, instant=not options.get("trend"), **options)
-
-
-def bar_gauge(about: About, good: str, **options: Any) -> DashboardPanel:
-    """Return a bar for each series, now."""
-    return _panel("bargauge", about, good, instant=True, **options)
-
-
-def gauge(about: About, good: str, **options: Any) -> DashboardPanel:
-    """Return a dial for each series, now."""
-    return _panel("gauge", about, good, instant=True, **options)
-
-
-def heatmap(about: About, good: str, **options: Any) -> DashboardPanel:
-    """Return a row for each series, coloured by value over time."""
-    return _panel("heatmap", about, good, **options)
-
-
-def state_timeline(about: About, good: str, **options: Any) -> DashboardPanel:
-    """Return a row for each series, coloured by state over time."""
-    return _panel("state-timeline", about, good, **options)
 
 
 def table(
@@ -183,25 +166,21 @@ def table(
     """
     if len(columns) > 1 and not rows:
         raise ValueError(f"table {title!r}: several columns need `rows`")
-    queries = tuple(PanelQuery(_completed(column, rows), "") for column in columns)
+    # A value that is missing from a row that must be there is NaN, which is shown as a dash.
+    queries = tuple(
+        PanelQuery(f"{each.expr} or {rows} * {'0' if each.zero else 'NaN'}" if rows else each.expr, "")
+        for each in columns
+    )
     columns = tuple(
-        column
-        if column.unit is not None
-        else TableColumn(column.header, column.expr, unit_of_query(column.expr, _subject((PanelQuery(column.expr),))),
-                    column.limits, column.mapped, column.zero, column.first, column.decimals, column.row)
+        replace(column, unit=column.unit or unit_of_query(column.expr, _subject((PanelQuery(column.expr),))))
         for column in columns
-    )  # fmt: skip
+    )
     description = _meaning(_subject(queries), what, good)
     return DashboardPanel(
         "table", title, queries, description, "none", *size, columns=columns, labels=tuple(labels.items()),
         links=tuple(links), texts=tuple(texts), runbook=runbook, instant=True, none=none or _emptiness(good),
         extra=extra,
     )  # fmt: skip
-
-
-def _completed(column: TableColumn, rows: str) -> str:
-    """Return the column's query with a value for each row: NaN, which is shown as a dash, if it is missing."""
-    return f"{column.expr} or {rows} * {'0' if column.zero else 'NaN'}" if rows else column.expr
 
 
 SEVERITIES: Mapped = ((3, "critical", "red"), (2, "warning", "orange"), (1, "note", "blue"))
@@ -226,12 +205,8 @@ def alerts(
     """
     begin = f"{series}{{{matchers}, " if matchers else f"{series}{{"
     ranked = " or ".join(
-        f"{begin}{severity}}} * {rank}"
-        for severity, rank in (
-            ('severity="critical"', 3),
-            ('severity="warning"', 2),
-            ('severity!~"critical|warning"', 1),
-        )
+        f"{begin}severity{severity}}} * {rank}"
+        for severity, rank in (('="critical"', 3), ('="warning"', 2), ('!~"critical|warning"', 1))
     )
     if among:
         ranked = f"({ranked}) and ({among})"

@@ -80,9 +80,7 @@ def unit_of_query(expr: str, name: str) -> str:
 
 
 def legend_of(row: Metric, pinned: frozenset[str]) -> str:
-    """Return a legend that distinguishes a series of the metric from others, on a board where some labels have one
-    value.
-    """
+    """Return a legend that distinguishes series of the metric; the labels in `pinned` have one value."""
     parts = ["{{instance}}"] if "instance" not in pinned and row.entity is not Rack else []
     if row.entity is not Rack or "rack" not in pinned:
         parts += _IDENTITY.get(row.entity, ())
@@ -138,9 +136,7 @@ def labels_of(name: str) -> tuple[str, ...]:
 
 
 def _knows_job(name: str) -> bool:
-    """Return whether a recorded series of GPUs has the label of their job, going by its query or the series that it
-    reads.
-    """
+    """Return whether a recorded series of GPUs has the label of their job, by its query or the series in it."""
     expr = recorded_series().get(name, "")
     return "job_id" in expr or any(_knows_job(each) for each in names_in(expr) if each in recorded_series())
 

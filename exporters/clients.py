@@ -20,7 +20,7 @@ from agent.lib.logs import LogOnce
 from exporters.connection import Connection, ConnectionState, Timeouts
 from exporters.deferred import Answer, Deferred
 from exporters.gate import PASS, HandshakeRefusedError, OpenGate, PortGate
-from exporters.http_messages import RefusedError, Request, Response
+from exporters.http_messages import FAILED, RefusedError, Request, Response
 
 SLOW_SECONDS = 0.5
 """Seconds with one answer after which a client may lose its place to another."""
@@ -90,7 +90,6 @@ _INSTANT_SECONDS = 1e-6
 """The time for handshakes after connected clients have used up the turn: one step."""
 
 _TOO_SLOW = Response(HTTPStatus.REQUEST_TIMEOUT, b"the request did not end in time\n")
-_FAILED = Response(HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error; coldplate's log says more\n")
 _STOPPING = Response(HTTPStatus.SERVICE_UNAVAILABLE, b"the agent stops\n")
 
 Handler = Callable[[Request], Answer]
@@ -272,9 +271,7 @@ class Clients:
         if connection.phase is ConnectionState.WRITING:
             self._advance(connection)
         elif not connection.receive(self._clock()):
-            if (
-                connection.phase is ConnectionState.WAITING
-            ):  # it may have sent all that it will send, and still want its answer
+            if connection.phase is ConnectionState.WAITING:  # it has sent all that it will, and may want its answer
                 self._selector.unregister(connection.sock)
             else:
                 self._close(connection, "the client disconnected")
@@ -327,7 +324,7 @@ class Clients:
             answer = ask(request)
         except Exception as error:
             self._once.defect(self._clock(), error, "answering %s %s failed", request.method, request.path)
-            answer = _FAILED
+            answer = FAILED
         logger.debug("%s %s %s", request.method, request.path, getattr(answer, "status", "later"))
         return answer
 

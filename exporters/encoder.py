@@ -11,6 +11,7 @@ on the order in which backends answered, which makes golden files and diffs of p
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import chain
@@ -39,9 +40,7 @@ class Family(NamedTuple):
 
 
 def labels_of(series: Series) -> Labels:
-    """Return the labels as exposed: a name that appears twice would make the whole page invalid, so the first one
-    stays.
-    """
+    """Return the labels as exposed: of two with one name, which would make the page invalid, the first stays."""
     labels = series.all_labels
     unique = dict(reversed(labels))
     if len(unique) == len(labels):
@@ -57,22 +56,21 @@ def group(series: Sequence[Series]) -> list[Family]:
     ]
 
 
+def ageless_places(series: Sequence[Series]) -> list[int]:
+    """Return the positions of all series but the age of the sample, in page order."""
+    return [place for family in group(series) for place in family.members if family.metric is not AGE_SERIES.metric]
+
+
 def by_family(series: Sequence[Series]) -> list[list[int]]:
     """Return the positions of each family's series, in their order; the families in catalogue order."""
-    found: dict[str, list[int]] = {}
+    found: defaultdict[str, list[int]] = defaultdict(list)
     for place, each in enumerate(series):
-        name = each.metric.name
-        if name in found:
-            found[name].append(place)
-        else:
-            found[name] = [place]
+        found[each.metric.name].append(place)
     return sorted(found.values(), key=lambda places: _rank(series[places[0]].metric))
 
 
 def arrange(members: Sequence[Series]) -> tuple[int, ...]:
-    """Return the order of one family's series on the page, as positions among them; one that appears twice is kept
-    once.
-    """
+    """Return the order of one family's series on the page, as positions among them; duplicates are left out."""
     kept: list[tuple[_NaturalKey, int]] = []
     seen: set[frozenset[tuple[str, str]]] = set()
     for place, each in enumerate(members):
@@ -303,17 +301,11 @@ def _text_head(row: Metric) -> str:
     return f"# HELP {row.name} {meaning}\n# TYPE {row.name} {text_type(row)}\n"
 
 
-def openmetrics_heads(rows: Sequence[Metric]) -> list[str]:
-    """Return the lines above each family's samples; whether a name can be shortened depends on the others."""
-    kinds = openmetrics_kinds(rows)
-    return [_openmetrics_head(row, name, kind) for row, (name, kind) in zip(rows, kinds, strict=True)]
-
-
-def _openmetrics_head(row: Metric, name: str, kind: str) -> str:
-    unit = openmetrics_unit(row, name)
-    lines = [f"# TYPE {name} {kind}\n"]
-    if unit:
-        lines.append(f"# UNIT {name} {unit}\n")
-    if row.help:
-        lines.append(f"# HELP {name} {escape_label(row.help)}\n")
-    return "".join(lines)
+def openmetrics_heads(rows: Sequence[Metric]) -> Iterator[str]:
+    """Yield the lines above each family's samples; whether a name can be shortened depends on the others."""
+    for row, (name, kind) in zip(rows, openmetrics_kinds(rows), strict=True):
+        unit = openmetrics_unit(row, name)
+        lines = [f"# TYPE {name} {kind}\n"]
+        lines += [f"# UNIT {name} {unit}\n"] if unit else []
+        lines += [f"# HELP {name} {escape_label(row.help)}\n"] if row.help else []
+        yield "".join(lines)

@@ -52,6 +52,10 @@ class RouteContext:
         """Return the last sample as the page of metrics shows it; None before the first."""
         return self.latest() if self.scraped is None else self.scraped()
 
+    def everything(self) -> Snapshot | None:
+        """Return the last sample with all series; None before the first."""
+        return self.latest() if self.whole is None else self.whole()
+
 
 READ = ("GET", "HEAD")
 WRITE = ("POST", "PUT")

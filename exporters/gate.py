@@ -39,9 +39,7 @@ class ClientTransport(Protocol):
         """Go on with the handshake as far as possible now. Raises HandshakeRefusedError."""
 
     def receive(self) -> bytes | None:
-        """Return what the client has sent, up to a chunk; None if there is nothing now, nothing at all if it has
-        ended.
-        """
+        """Return what the client has sent, up to a chunk; None if there is nothing now, no bytes if it has ended."""
 
     def send(self, pieces: Iterable[memoryview]) -> int:
         """Take bytes to be sent; returns how many, 0 if none can be taken now."""
@@ -81,9 +79,7 @@ class PlainTransport:
 
 
 def page_headers(style_hash: str, caching: str) -> tuple[tuple[str, str], ...]:
-    """Return the headers of a page; `style_hash` is the hash of its style sheet, as Content-Security-Policy writes
-    it.
-    """
+    """Return a page's headers; `style_hash` is that of its style sheet, as Content-Security-Policy writes it."""
     policy = (
         f"default-src 'none'; style-src '{style_hash}'; img-src data:; base-uri 'none'; form-action 'none';"
         " frame-ancestors 'none'"
@@ -106,9 +102,7 @@ class PortGate(Protocol):
         """Return how to talk to a new client."""
 
     def admit(self, request: Request, peer: str) -> Answer | None:
-        """Return None for a request that may go on; else what it is answered, or a promise that may turn out to be
-        PASS.
-        """
+        """Return None for a request that may go on; else its answer, or a promise that may turn out to be PASS."""
 
     def dress(self, response: Response) -> Response:
         """Return a response as it is sent."""

@@ -87,6 +87,9 @@ class Response:
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
+FAILED = Response(HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error; coldplate's log says more\n")
+
+
 class RequestReader:
     """Cuts requests out of the bytes of one connection. Holds at most one head, one body and one chunk."""
 

@@ -27,73 +27,53 @@ _WORDS = {Tone.BAD: "Bad", Tone.WARN: "Degraded", Tone.CALM: "OK", Tone.GOOD: "O
 _MOST_NAMES = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Grounds:
-    """The inputs of the node's status. `expected` is the number of GPUs that there should be."""
-
-    sampled: bool
-    ready: bool
-    readiness: str
-    devices: Sequence[SeenGpu]
-    expected: int | None
-    overview: Overview | None
-    reports: Sequence[BackendReport]
-
-
-def banner(grounds: Grounds) -> str:
-    """Return the state in a word, and what is wrong; problems with the page's own data come first."""
-    if not grounds.sampled:
-        return _markup(Tone.WARN, "Starting", [(Tone.WARN, grounds.readiness)])
-    troubles = sorted(_troubles(grounds), key=lambda each: each[0])
-    tone = min((each for each, _ in troubles), default=Tone.GOOD)
-    return _markup(tone, _WORDS[tone], troubles or [(Tone.GOOD, _peace(grounds))])
-
-
-def _markup(tone: Tone, word: str, lines: Sequence[tuple[Tone, str]]) -> str:
-    items = "".join(f"<li>{cut(text)}</li>" for _, text in lines)
-    return (
-        f'<section class="state {tone.css}" role="status"><h2>{tone.sign} {escape(word)}</h2>'
-        f"<ul>{items}</ul></section>\n"
+def _state(facts: Facts, found: SeenNode, alerts: Overview | None) -> tuple[str, str]:
+    """Return the state in a word, and a banner of it and what is wrong, the worst first."""
+    if facts.snapshot is None:
+        tone, word, lines = Tone.WARN, "Starting", [facts.readiness[1]]
+    else:
+        troubles = sorted(_troubles(facts, found, facts.snapshot.reports, alerts), key=lambda each: each[0])
+        tone = troubles[0][0] if troubles else Tone.GOOD
+        word, lines = _WORDS[tone], [text for _, text in troubles] or [_peace(len(found.by_gpu), alerts)]
+    items = "".join(f"<li>{cut(text)}</li>" for text in lines)
+    return word, (
+        f'<section class="state {tone.css}" role="status"><h2>{tone.sign} {word}</h2><ul>{items}</ul></section>\n'
     )
 
 
-def word(grounds: Grounds) -> str:
-    """Return the state in a word, for the title of the tab."""
-    if not grounds.sampled:
-        return "Starting"
-    return _WORDS[min((tone for tone, _ in _troubles(grounds)), default=Tone.GOOD)]
-
-
-def _troubles(grounds: Grounds) -> Iterator[tuple[Tone, str]]:
-    if not grounds.ready:
-        yield from ((Tone.BAD, f"not ready: {line}") for line in grounds.readiness.splitlines())
-    yield from _silent(grounds)
-    if grounds.overview is not None:
+def _troubles(
+    facts: Facts, found: SeenNode, reports: Sequence[BackendReport], alerts: Overview | None
+) -> Iterator[tuple[Tone, str]]:
+    ready, readiness = facts.readiness
+    if not ready:
+        yield from ((Tone.BAD, f"not ready: {line}") for line in readiness.splitlines())
+    yield from _silent(list(found.by_gpu.values()), found.expected_gpus)
+    if alerts is not None:
         for tone, severity in ((Tone.BAD, "critical"), (Tone.WARN, "warning")):
-            if names := sorted(grounds.overview.names[tone]):
+            if names := sorted(alerts.names[tone]):
                 some = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
                 yield tone, f"{severity}: {some}"
     by_word: dict[tuple[Tone, str], list[str]] = {}
-    for device in grounds.devices:
+    for device in found.by_gpu.values():
         if device.up:
             bad = ((TONES[each.verdict], each.word) for each in device.findings if is_bad(each.verdict))
             for key in dict.fromkeys(bad):
                 by_word.setdefault(key, []).append(device.gpu.index)
     for (tone, what), indexes in by_word.items():
         yield tone, f"{what}: GPU {', '.join(indexes)}"
-    for report in grounds.reports:
+    for report in reports:
         if report.outcome is Outcome.FAILED:
             yield Tone.WARN, f"{report.backend} cannot be read: {report.detail or 'no reason given'}"
-    if grounds.overview is not None and grounds.overview.failed:
-        yield Tone.WARN, f"rules that failed at their last evaluation: {grounds.overview.failed}"
+    if alerts is not None and alerts.failed:
+        yield Tone.WARN, f"rules that failed at their last evaluation: {alerts.failed}"
 
 
-def _silent(grounds: Grounds) -> Iterator[tuple[Tone, str]]:
-    known = len(grounds.devices)
-    silent = [device for device in grounds.devices if not device.up and not device.is_paused]
-    if paused := [device for device in grounds.devices if device.is_paused and not device.up]:
+def _silent(devices: Sequence[SeenGpu], expected: int | None) -> Iterator[tuple[Tone, str]]:
+    known = len(devices)
+    silent = [device for device in devices if not device.up and not device.is_paused]
+    if paused := [device for device in devices if device.is_paused and not device.up]:
         yield Tone.WARN, f"GPU {', '.join(each.gpu.index for each in paused)} {paused[0].findings[0].text}"
-    expected = known if grounds.expected is None else grounds.expected
+    expected = known if expected is None else expected
     if silent:
         names = ", ".join(f"GPU {each.gpu.index} ({each.word})" for each in silent)
         yield Tone.BAD, f"{known - len(silent)} of {max(known, expected)} GPUs answer, missing: {names}"
@@ -101,10 +81,9 @@ def _silent(grounds: Grounds) -> Iterator[tuple[Tone, str]]:
         yield Tone.BAD, f"{known} of {expected} GPUs are present"
 
 
-def _peace(grounds: Grounds) -> str:
-    count = len(grounds.devices)
+def _peace(count: int, alerts: Overview | None) -> str:
     gpus = f"all {count} GPUs answer" if count > 1 else "the GPU answers" if count else "no GPU is expected here"
-    return f"{gpus}, and nothing fires" if grounds.overview is not None and not grounds.overview.firing else gpus
+    return f"{gpus}, and nothing fires" if alerts is not None and not alerts.firing else gpus
 
 
 REPLAY = BY_NAME["coldplate_replay_info"]
@@ -135,7 +114,6 @@ class Facts:
     node: str
     version: str
     synthetic: str | None
-    telemetry_path: str
     snapshot: Snapshot | None
     series: int | None
     age: float | None
@@ -180,10 +158,9 @@ def _document(facts: Facts) -> Iterator[str]:
         peers.judge(device, now)
     ports = device_states.port_states(found)
     yield ""
-    reports = () if facts.snapshot is None else facts.snapshot.reports
-    grounds = Grounds(now is not None, *facts.readiness, devices, found.expected_gpus, alerts, reports)
-    yield _head(facts, word(grounds))
-    yield banner(grounds)
+    word, banner = _state(facts, found, alerts)
+    yield _head(facts, word)
+    yield banner
     yield _summary(facts, found, devices, ports, alerts)
     rules = "" if alerts is None else landing_alerts.section(alerts, now, facts.runbooks)
     urgent = alerts is not None and alerts.firing > 0
@@ -196,8 +173,8 @@ def _document(facts: Facts) -> Iterator[str]:
         yield rules
     yield landing_parts.jobs_section(found, devices, now)
     yield landing_parts.fabric_section(found, ports)
-    if reports:
-        yield _backends(reports)
+    if facts.snapshot is not None and facts.snapshot.reports:
+        yield _backends(facts.snapshot.reports)
     yield _links(facts.pages)
     yield "</main>\n</body>\n</html>\n"
 
@@ -235,7 +212,10 @@ def _replay(snapshot: Snapshot | None) -> str:
 
 def _control(facts: Facts) -> str:
     """Return the time of the sample on the page, and the choice of the interval at which the page reloads."""
-    at = "" if facts.snapshot is None else _clock(facts.snapshot.at.wall)
+    at = ""
+    if facts.snapshot is not None:
+        sampled = datetime.fromtimestamp(facts.snapshot.at.wall, timezone.utc)
+        at = f"sampled <b>{sampled:%Y-%m-%d %H:%M:%S} UTC</b> · "
     choices = (
         f"<b>{_every(each)}</b>" if each == facts.refresh else f'<a href="/?refresh={each}">{_every(each)}</a>'
         for each in REFRESHES_SECONDS
@@ -243,20 +223,12 @@ def _control(facts: Facts) -> str:
     return f"<nav>{at}refresh: {' '.join(choices)}</nav>\n"
 
 
-def _clock(wall: float) -> str:
-    return f"sampled <b>{datetime.fromtimestamp(wall, timezone.utc):%Y-%m-%d %H:%M:%S} UTC</b> · "
-
-
 def _every(seconds: int) -> str:
     return f"{seconds}\N{NO-BREAK SPACE}s" if seconds else "off"
 
 
 def _summary(
-    facts: Facts,
-    found: SeenNode,
-    devices: Sequence[SeenGpu],
-    ports: Sequence[PortState],
-    alerts: landing_alerts.Overview | None,
+    facts: Facts, found: SeenNode, devices: Sequence[SeenGpu], ports: Sequence[PortState], alerts: Overview | None
 ) -> str:
     ready, text = facts.readiness
     tiles = [("GPUs", _gpus(devices))]

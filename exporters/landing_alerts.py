@@ -48,10 +48,6 @@ class Overview:
     names: dict[Tone, set[str]] = field(default_factory=lambda: {tone: set() for tone in Tone})
     of_gpu: dict[Gpu, list[Alert]] = field(default_factory=dict)
 
-    @property
-    def alerts(self) -> int:
-        return self.firing + self.pending
-
 
 def look_at(groups: Iterable[GroupReport], gpus: Iterable[Gpu] = ()) -> Generator[str, None, Overview]:
     """Yield the overview. It yields empty texts often, as pauses: a runaway rule may have ten thousand alerts."""
@@ -130,11 +126,11 @@ def section(overview: Overview, now: float | None, served: Container[str]) -> st
         rows = (_row(alert, now, served) for alert in overview.worst)
         parts = [table_head("Alerts", _HEADS, "cards alerts"), *rows, TABLE_END]
     else:
-        parts = [
-            f"<h2>Alerts</h2>\n<p>No alert is pending or firing. {_count(overview.rules, 'is', 'are')} evaluated.</p>\n"
-        ]
-    if overview.alerts > MAX_ROWS:
-        parts.append(f"<p>and {overview.alerts - MAX_ROWS} more, at {_path('/api/v1/alerts')}</p>\n")
+        rules = _count(overview.rules, "is", "are")
+        parts = [f"<h2>Alerts</h2>\n<p>No alert is pending or firing. {rules} evaluated.</p>\n"]
+    more = overview.firing + overview.pending - MAX_ROWS
+    if more > 0:
+        parts.append(f"<p>and {more} more, at {_path('/api/v1/alerts')}</p>\n")
     if overview.failed > 0:
         text = f"{_count(overview.failed, 'has', 'have')} failed at the last evaluation"
         parts.append(f"<p>{span(Tone.BAD, text)}: {_path('/api/v1/rules')} says why.</p>\n")
@@ -153,11 +149,12 @@ def _row(alert: Alert, now: float | None, served: Container[str]) -> str:
     severity = cut(labels.get("severity", ""))
     hidden = _NOT_WHERE | {"uuid"} if "gpu" in labels else _NOT_WHERE  # the table of GPUs has the uuid
     where = ", ".join(f"{name} {value}" for name, value in alert.labels if name not in hidden)
+    cause = f"<div>effect of {cut(alert.inhibited_by)}</div>" if alert.inhibited_by else ""
     address = runbook(alert, served)
     to_runbook = ABSENT if address is None else f'<a href="{escape(address)}">what to do</a>'
     cells = (
         cell("Severity", f"{badge(tone, alert.phase.value)} {severity}", "first"),
-        cell("Alert", f"<b>{cut(alert.rule)}</b>{_cause(alert)}"),
+        cell("Alert", f"<b>{cut(alert.rule)}</b>{cause}"),
         cell("Where", cut(where), "where"),
         cell("Since", ABSENT if now is None else age(now - alert.active_at), "since"),
         cell("Summary", _summary(alert), "wide"),
@@ -166,19 +163,12 @@ def _row(alert: Alert, now: float | None, served: Container[str]) -> str:
     return row(tone, "".join(cells))
 
 
-def _cause(alert: Alert) -> str:
-    return f"<div>effect of {cut(alert.inhibited_by)}</div>" if alert.inhibited_by else ""
-
-
 def _summary(alert: Alert) -> str:
     """Return summary and description, what else changed on the node when the alert began, and the command."""
-    said = alert.annotations.get
-    parts = [cut(said("summary", ""))]
-    if description := said("description"):
-        parts.append(f"<div>{cut(description)}</div>")
-    if changes := said("changes"):
-        parts.append(f"<div>{cut(changes)}</div>")
-    if command := said("command"):
+    said = alert.annotations
+    parts = [cut(said.get("summary", ""))]
+    parts += [f"<div>{cut(said[name])}</div>" for name in ("description", "changes") if said.get(name)]
+    if command := said.get("command"):
         parts.append(f"<div><code>{cut(command)}</code></div>")
     return "".join(parts)
 

@@ -6,6 +6,7 @@ passed. Reasons for low clocks are those of the driver; those that are normal ar
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +20,7 @@ from exporters.markup import ABSENT, TABLE_END, TONES, Tone, badge, cell, cut, e
 
 _GPU_HEADS = ("GPU", "State", "Busy", "Power", "Core", "HBM", "Memory", "SM clock", "Throttled by", "NVLinks", "Job")
 _GPU_NUMERIC = frozenset(_GPU_HEADS[2:8])
+_MEMORY, _MEMORY_MAX = "coldplate_gpu_memory_used_bytes", "coldplate_gpu_memory_total_bytes"
 
 
 def gpus_section(all_devices: Sequence[SeenGpu], served: Container[str], lines: Mapping[Entity, str]) -> Iterator[str]:
@@ -35,21 +37,16 @@ def gpus_section(all_devices: Sequence[SeenGpu], served: Container[str], lines: 
 
 
 def _rows(device: SeenGpu, served: Container[str], line: str) -> str:
-    values = device.values
-    clock, highest = (values.get(name) for name in CLOCKS)
+    values = device.values.get
     shown = (
         cell("GPU", f"<b>{escape(device.gpu.index)}</b>", "first"),
         cell("State", badge(TONES[device.verdict], device.word)),
         cell("Busy", f"{line}{quantity(device.busy, 100.0, '%')}", "n"),
-        cell("Power", _of(values, POWER, LIMIT, 1.0, "W"), "n"),
-        cell("Core", quantity(values.get("coldplate_gpu_temperature_celsius"), 1.0, "°C"), "n"),
-        cell("HBM", quantity(values.get("coldplate_gpu_memory_temperature_celsius"), 1.0, "°C"), "n"),
-        cell(
-            "Memory",
-            _of(values, "coldplate_gpu_memory_used_bytes", "coldplate_gpu_memory_total_bytes", 2.0**-30, "GiB"),
-            "n",
-        ),
-        cell("SM clock", quantity(clock, 1e-9, "GHz", highest, 2), "n"),
+        cell("Power", quantity(values(POWER), 1.0, "W", values(LIMIT)), "n"),
+        cell("Core", quantity(values("coldplate_gpu_temperature_celsius"), 1.0, "°C"), "n"),
+        cell("HBM", quantity(values("coldplate_gpu_memory_temperature_celsius"), 1.0, "°C"), "n"),
+        cell("Memory", quantity(values(_MEMORY), 2.0**-30, "GiB", values(_MEMORY_MAX)), "n"),
+        cell("SM clock", quantity(values(CLOCKS[0]), 1e-9, "GHz", values(CLOCKS[1]), 2), "n"),
         cell("Throttled by", _throttled(device)),
         cell("NVLinks", _links(device)),
         cell("Job", _jobs(device)),
@@ -63,15 +60,10 @@ def _rows(device: SeenGpu, served: Container[str], line: str) -> str:
     return row(TONES[device.verdict], "".join(shown), *reasons)
 
 
-def _of(values: Mapping[str, float], name: str, most: str, factor: float, unit: str) -> str:
-    return quantity(values.get(name), factor, unit, values.get(most))
-
-
 def _throttled(device: SeenGpu) -> str:
     if not device.up:
         return ABSENT
-    shown = [span(TONES[throttle_verdict(each)], escape(each)) for each in device.throttles]
-    return ", ".join(shown) or "nothing"
+    return ", ".join(span(TONES[throttle_verdict(each)], escape(each)) for each in device.throttles) or "nothing"
 
 
 def _links(device: SeenGpu) -> str:
@@ -110,12 +102,8 @@ def fabric_section(found: SeenNode, ports: Sequence[PortState]) -> str:
         return ""
     downs = found.by_entity(_DOWNS)
     infos = {each.entity: each.labels for each in found.all(_INFO)}
-    shown = sorted(ports, key=_place)
-    return (
-        table_head("InfiniBand", _FABRIC_HEADS, "cards ports", _PORT_NUMERIC)
-        + "".join(_port_row(each, downs.get(each.port), infos.get(each.port, {})) for each in shown)
-        + TABLE_END
-    )
+    rows = (_port_row(each, downs.get(each.port), infos.get(each.port, {})) for each in sorted(ports, key=_place))
+    return table_head("InfiniBand", _FABRIC_HEADS, "cards ports", _PORT_NUMERIC) + "".join(rows) + TABLE_END
 
 
 def _place(state: PortState) -> tuple[object, ...]:
@@ -154,13 +142,13 @@ class JobFacts:
 
 def job_facts(found: SeenNode) -> dict[_Key, JobFacts]:
     """Return what schedulers report of each job."""
-    facts: dict[_Key, JobFacts] = {}
+    facts: defaultdict[_Key, JobFacts] = defaultdict(JobFacts)
     for each in found.all(_JOB_INFO):
-        facts.setdefault(_key(each.labels), JobFacts()).labels = each.labels
+        facts[_key(each.labels)].labels = each.labels
     for each in found.all(_START):
-        facts.setdefault(_key(each.labels), JobFacts()).start = each.value
+        facts[_key(each.labels)].start = each.value
     for each in found.all(_ENERGY):
-        facts.setdefault(_key(each.labels), JobFacts()).energy = each.value
+        facts[_key(each.labels)].energy = each.value
     return facts
 
 

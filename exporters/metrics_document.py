@@ -35,53 +35,43 @@ has no series: never 0, and never a placeholder. `coldplate_metric_missing` show
 """
 
 
+_HEAD = """\
+## {}
+
+Group `{}`.
+
+| Name | Type | Unit | Labels | Meaning | Origin | Lane | Profile | Also as |
+|---|---|---|---|---|---|---|---|---|"""
+
+
 def render() -> str:
     """docs/metrics.md."""
     return "\n".join([_INTRODUCTION, *map(_section, GROUPS)])
 
 
 def _section(group: Group) -> str:
-    lines = [
-        f"## {group.title}",
-        "",
-        f"Group `{group.word}`.",
-        "",
-        "| Name | Type | Unit | Labels | Meaning | Origin | Lane | Profile | Also as |",
-        "|---|---|---|---|---|---|---|---|---|",
-        *(_line(row) for row in group.rows),
-        "",
-    ]
-    return "\n".join(lines)
+    return "\n".join([_HEAD.format(group.title, group.word), *map(_line, group.rows), ""])
 
 
 def _line(row: Metric) -> str:
-    labels = labels_of(row)
+    profile = profile_of(row)
     cells = (
-        _code(row.name),
+        f"`{row.name}`",
         row.kind.value,
         row.unit.value,
-        ", ".join(_code(name) for name in labels),
+        ", ".join(f"`{name}`" for name in labels_of(row)),
         row.help,
-        _origin(row),
+        ", ".join(dict.fromkeys(map(str, row.origin))),
         _LANES[row.lane],
-        _shown(row),
+        row.shown.value if profile is Profile.DEFAULT and row.shown is Shown.COUNTED else profile.word,
         _others(row),
     )
-    return "| " + " | ".join(_cell(cell) for cell in cells) + " |"
-
-
-def _shown(row: Metric) -> str:
-    profile = profile_of(row)
-    return row.shown.value if profile is Profile.DEFAULT and row.shown is Shown.COUNTED else profile.word
+    return "| " + " | ".join(cell.replace("|", r"\|").replace("\n", " ") for cell in cells) + " |"
 
 
 def labels_of(row: Metric) -> tuple[str, ...]:
     """Return every label that a series of the row may have, in the order in which they are exposed."""
     return (*_ENTITY_LABELS[row.entity], *row.labels, *row.further_labels)
-
-
-def _origin(row: Metric) -> str:
-    return ", ".join(dict.fromkeys(str(binding) for binding in row.origin))
 
 
 _FACTORS = {
@@ -108,12 +98,4 @@ def _others(row: Metric) -> str:
 def _also_as(row: Metric, profile: ForeignProfile, name: str, term: Term) -> str:
     which = ", ".join(f"{label} {value}" for label, value in zip(row.labels, term.labels, strict=False))
     how = "its growth in a second" if term.rate else _FACTORS[term.factor]
-    return f"{_code(name)} ({profile.word}{f', {which}' if which else ''}): {how}"
-
-
-def _code(text: str) -> str:
-    return f"`{text}`"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", r"\|").replace("\n", " ")
+    return f"`{name}` ({profile.word}{f', {which}' if which else ''}): {how}"

@@ -16,15 +16,14 @@ import operator
 import zlib
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
-from http import HTTPStatus
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from agent.lib.logs import LogOnce
 from agent.model import Snapshot
 from exporters.deferred import Answer, Deferred
 from exporters.encoder import Format
-from exporters.http_messages import Response
+from exporters.http_messages import FAILED, Response
 
 _OPENMETRICS_VERSIONS = frozenset({"", "1.0.0"})
 _TEXT_VERSIONS = frozenset({"", "0.0.4", "1.0.0"})  # 1.0.0 only adds quoted names, which coldplate does not use
@@ -65,9 +64,7 @@ def accepts_gzip(accept_encoding: str) -> bool:
 
 
 def _text_rank(wish: _Wish) -> int:
-    """Return how specifically an item of Accept means our text format; the most specific one decides. -1: not at
-    all.
-    """
+    """Return how specifically an item of Accept means our text format; the most specific decides; -1: not at all."""
     if wish.value == "text/plain" and wish.version in _TEXT_VERSIONS:
         return 2
     return {"text/*": 1, "*/*": 0}.get(wish.value, -1)
@@ -78,13 +75,9 @@ def _wishes(header: str) -> Iterator[_Wish]:
         value, *parameters = (part.strip() for part in item.split(";", _MOST_WISHES)[:_MOST_WISHES])
         if not value:
             continue
-        named = dict(_parameter(each) for each in parameters)
+        pairs = (each.partition("=") for each in parameters)
+        named = {name.strip().lower(): text.strip().strip('"') for name, _, text in pairs}
         yield _Wish(value.lower(), named.get("version", ""), _weight(named.get("q", "1")))
-
-
-def _parameter(text: str) -> tuple[str, str]:
-    name, _, value = text.partition("=")
-    return name.strip().lower(), value.strip().strip('"')
 
 
 def _weight(text: str) -> float:
@@ -148,7 +141,7 @@ class Page:
     plain: bytes
     made: float
     used: float
-    packed: bytes | None = field(default=None)
+    packed: bytes | None = None
 
     @property
     def size(self) -> int:
@@ -183,10 +176,9 @@ class PageCache:
     def drop_old(self, now: float) -> bool:
         """Drop what will not be served again, and what is not requested; returns whether any page is left."""
         for shelf in self._shelves.values():
-            for detail in [
-                each for each, page in shelf.items() if _too_old(page, now) or now - page.used > _UNUSED_SECONDS
-            ]:
-                del shelf[detail]
+            for detail, page in list(shelf.items()):
+                if _too_old(page, now) or now - page.used > _UNUSED_SECONDS:
+                    del shelf[detail]
         return any(self._shelves.values())
 
 
@@ -199,13 +191,8 @@ def age_of(snapshot: Snapshot, now: float) -> float:
     return round(max(0.0, now - snapshot.at.mono), 3)
 
 
-def compress(page: bytes) -> bytes:
-    """gzip, the same bytes for the same page."""
-    return b"".join(compressed(page))
-
-
 def compressed(page: bytes) -> Iterator[bytes]:
-    """Yield the same, piece by piece."""
+    """Yield a page in gzip, piece by piece; the same bytes for the same page."""
     packer = zlib.compressobj(_FAST, zlib.DEFLATED, _GZIP_WINDOW)
     view = memoryview(page)
     for start in range(0, len(page), _BITE):
@@ -218,8 +205,6 @@ logger = logging.getLogger(__name__)
 SLICE_SECONDS = 0.002
 URGENT_SLICE_SECONDS = 0.010
 """Seconds for which a page is rendered before the clients have their turn."""
-
-FAILED = Response(HTTPStatus.INTERNAL_SERVER_ERROR, b"internal error; coldplate's log says more\n")
 
 Respond = Callable[[bytes], Response]
 
@@ -241,19 +226,11 @@ class _Order:
     def is_needed(self) -> bool:
         return any(not waiter.answer.abandoned for waiter in self.waiters)
 
-    def wants(self, gzipped: bool) -> bool:
-        return any(waiter.gzipped is gzipped for waiter in self.waiters)
-
     def serve(self, gzipped: bool, body: bytes) -> None:
         for waiter in self.waiters:
             if waiter.gzipped is gzipped:
                 waiter.answer.answer(waiter.respond(body))
         self.waiters = [waiter for waiter in self.waiters if waiter.gzipped is not gzipped]
-
-    def fail(self) -> None:
-        for waiter in self.waiters:
-            waiter.answer.answer(FAILED)
-        self.waiters = []
 
 
 class _Line:
@@ -268,9 +245,7 @@ class _Line:
         return self.begun is not None or bool(self.waiting)
 
     def place_for(self, rendering: Rendering) -> _Order:
-        """Return an order for that page: one that shows the same, or one that was not begun and will now show it
-        instead.
-        """
+        """Return an order for that page: one that shows the same, or one not begun that will now show it instead."""
         if self.begun is not None and self.begun.rendering.same(rendering):
             return self.begun
         self.waiting = deque(order for order in self.waiting if order.is_needed)
@@ -327,10 +302,10 @@ class RenderQueue:
                         return
             except Exception as error:
                 self._once.defect(self._clock(), error, "rendering the page %s failed", order.rendering.kind)
-                order.fail()
-            if (
-                order.is_needed
-            ):  # the thread failed while rendering it, and is back: nothing else would complete the page
+                for waiter in order.waiters:
+                    waiter.answer.answer(FAILED)
+                order.waiters = []
+            if order.is_needed:  # the thread failed while rendering it, and is back: nothing else would complete it
                 line.steps = self._make(order)
             else:
                 line.begun = None
@@ -348,7 +323,7 @@ class RenderQueue:
                     return
             page = self._cache.keep(rendering, b"".join(bits), now)
         order.serve(False, page.plain)
-        if order.wants(gzipped=True) and page.packed is None:
+        if page.packed is None and any(waiter.gzipped for waiter in order.waiters):
             bits = []
             for bit in compressed(page.plain):
                 bits.append(bit)

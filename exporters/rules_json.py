@@ -232,9 +232,7 @@ def _alert(alert: Alert) -> dict[str, Any]:
 
 
 def _number(value: float) -> float:
-    """Return a whole number without a fraction, as Go writes it: some clients read `limit` and durations as
-    integers.
-    """
+    """Return a whole number without a fraction, as Go writes it: some clients read durations as integers."""
     return int(value) if value.is_integer() else value
 
 
@@ -248,9 +246,7 @@ def _timestamp(wall: float | None) -> str:
 
 
 def _scientific(value: float) -> str:
-    """Return the shortest digits that read back the same, always with an exponent: Go's `FormatFloat(v, 'e', -1,
-    64)`.
-    """
+    """Return the shortest digits that read back the same, with an exponent: Go's `FormatFloat(v, 'e', -1, 64)`."""
     if value != value:
         return "NaN"
     if math.isinf(value):

@@ -67,10 +67,9 @@ class SeriesSelection:
 
     def of(self, metric: Metric) -> FramePart:
         """Return which series of the metric are exposed."""
-        part = self._parts.get(metric)
-        if part is None:
-            part = self._parts[metric] = self._part_of(metric)
-        return part
+        if metric not in self._parts:
+            self._parts[metric] = self._part_of(metric)
+        return self._parts[metric]
 
     def _part_of(self, metric: Metric) -> FramePart:
         if _matches([metric.name], self._exclude):

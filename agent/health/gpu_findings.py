@@ -130,9 +130,7 @@ def present(view: SeenNode, expected: Expected) -> HealthFinding:  # noqa: ARG00
 
 
 def count(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Return whether there are as many GPUs as there should be; one that is silent counts, and is found by
-    `present`.
-    """
+    """Return whether there are as many GPUs as there should be; a silent one counts, and is found by `present`."""
     number = expected.node.gpus
     if number is None:
         return None

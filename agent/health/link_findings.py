@@ -77,9 +77,7 @@ def _no_links(view: SeenNode, number: int | None, text: str) -> HealthFinding:
 
 
 def nvlink_speed(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Return whether the links of each GPU that are up run at their full speed; their number is a finding of its
-    own.
-    """
+    """Return whether the links of each GPU that are up run at full speed; their number is a finding of its own."""
     each = expected.node.nvlink_gigabytes_per_second
     if each is None:
         return None
@@ -238,9 +236,7 @@ def nearest_adapters(view: SeenNode) -> tuple[dict[Gpu, list[str]], dict[Gpu, st
 
 
 def rack_nodes(view: SeenNode, expected: Expected) -> HealthFinding | None:
-    """Return whether the rack is configured with as many nodes as its topology has; a node that knows no rack is not
-    asked.
-    """
+    """Return whether the rack is configured with as many nodes as its topology has; None where there is no rack."""
     counted = [each.value for each in view.all(RACK_NODES)]
     if expected.topology is None or not counted:
         return None

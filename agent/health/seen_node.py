@@ -124,9 +124,7 @@ class SeenNode:
         self.answering: list[Gpu] = []
 
     def look(self, snapshot: Snapshot) -> Iterator[str]:
-        """See a snapshot. Costs one pass over the series, and yields empty texts often, as pauses: a node may have
-        20,000.
-        """
+        """See a snapshot, of 20,000 series at most. Yields empty texts often, as pauses."""
         for layout, values in snapshot.frames:
             left = zip(layout.series, values, strict=True)
             while some := list(islice(left, _ENOUGH)):

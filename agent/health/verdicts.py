@@ -11,9 +11,7 @@ from agent.model import Alert
 
 
 class Verdict(Enum):
-    """How one check ended. `skipped`: there is nothing to judge, as the node has no such thing, or its operator chose
-    it so.
-    """
+    """How one check ended. `skipped`: the node has no such thing, or its operator chose it so."""
 
     OK = "ok"
     SKIPPED = "skipped"
@@ -39,9 +37,7 @@ def is_bad(verdict: Verdict) -> bool:
 
 
 def verdict_of(alert: Alert) -> Verdict:
-    """Return how bad an alert is; the effect of another one is not counted again, and an unknown severity may mean
-    anything.
-    """
+    """Return how bad an alert is; an inhibited one is not counted again, an unknown severity may mean anything."""
     if alert.inhibited_by:
         return Verdict.SKIPPED
     return _SEVERITIES.get(dict(alert.labels).get("severity", ""), Verdict.WARNING)

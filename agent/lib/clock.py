@@ -18,9 +18,7 @@ def clock() -> Instant:
 
 
 def cpu_of_process(pid: int) -> float | None:
-    """Return seconds of processor time that a process has used, with all its threads; None if there is no such
-    process.
-    """
+    """Return seconds of processor time of all threads of a process; None if there is no such process."""
     return _cpu(pid, _PROCESS)
 
 

@@ -10,7 +10,8 @@ import argparse
 import io
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn, TextIO
 
 from agent.lib.wording import nearest
@@ -27,20 +28,13 @@ FORMATS = ("logfmt", "json")
 
 def add_log_options(parser: argparse.ArgumentParser, level: str = "info") -> None:
     """`--log.level`, with its default, and `--log.format`."""
-    parser.add_argument(
-        "--log.level",
-        dest="log_level",
-        choices=LEVELS,
-        default=level,
-        help="lowest level of log lines to print (default %(default)s)",
-    )
-    parser.add_argument(
-        "--log.format",
-        dest="log_format",
-        choices=FORMATS,
-        default="logfmt",
-        help="format of log lines (default %(default)s)",
-    )
+    for name, choices, default, what in (
+        ("level", LEVELS, level, "lowest level of log lines to print"),
+        ("format", FORMATS, "logfmt", "format of log lines"),
+    ):
+        parser.add_argument(
+            f"--log.{name}", dest=f"log_{name}", choices=choices, default=default, help=f"{what} (default %(default)s)"
+        )
 
 
 MISUSED = 2
@@ -124,21 +118,13 @@ class Output(io.TextIOWrapper):
 
     def write(self, text: str) -> int:
         """As the base class. Raises OutputError, or BrokenPipeError where the reader has gone."""
-        try:
+        with _refusing():
             return super().write(text)
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise _refused(error) from error
 
     def flush(self) -> None:
         """As the base class. Raises as `write`."""
-        try:
+        with _refusing():
             super().flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise _refused(error) from error
 
 
 class NoOutput(io.TextIOBase):
@@ -149,8 +135,14 @@ class NoOutput(io.TextIOBase):
         raise OutputError("standard output is closed; redirect it, at least to /dev/null")
 
 
-def _refused(error: OSError) -> OutputError:
-    return OutputError(f"standard output: {error.strerror}")
+@contextmanager
+def _refusing() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(f"standard output: {error.strerror}") from error
 
 
 def guard_output() -> None:

@@ -160,9 +160,7 @@ def _headers(lines: list[bytes]) -> tuple[dict[str, str], bool]:
 
 
 def _closes(headers: Mapping[str, str], old: bool) -> bool:
-    """Return whether the server closes the connection after this answer; with HTTP/1.0 it does unless it says
-    otherwise.
-    """
+    """Return whether the server closes the connection after this answer; HTTP/1.0 does unless it says otherwise."""
     wishes = {wish.strip().lower() for wish in headers.get("connection", "").split(",")}
     return "close" in wishes or (old and "keep-alive" not in wishes)
 
@@ -203,10 +201,7 @@ class _Sized:
         self._missing = missing
 
     def take(self, buffer: bytearray, body: bytearray) -> bool:
-        here = buffer[: self._missing]
-        del buffer[: len(here)]
-        body += here
-        self._missing -= len(here)
+        self._missing = _move(buffer, body, self._missing)
         return self._missing == 0
 
 
@@ -231,10 +226,7 @@ class _Chunked:
     def take(self, buffer: bytearray, body: bytearray) -> bool:
         while True:
             if self._missing:
-                here = buffer[: self._missing]
-                del buffer[: len(here)]
-                body += here
-                self._missing -= len(here)
+                self._missing = _move(buffer, body, self._missing)
                 if self._missing:
                     return False
                 self._after_data = True
@@ -263,6 +255,14 @@ class _Chunked:
         if self._missing == 0:
             self._trailers = 0
         return False
+
+
+def _move(buffer: bytearray, body: bytearray, most: int) -> int:
+    """Move up to `most` bytes; return how many of them are still missing."""
+    here = buffer[:most]
+    del buffer[: len(here)]
+    body += here
+    return most - len(here)
 
 
 def _line(buffer: bytearray) -> bytes | None:

@@ -44,7 +44,9 @@ class HttpClient:
     def exchange(self, request: HttpRequest, until: float) -> HttpAnswer:
         """Send a request and read the answer, by a deadline on the monotonic clock. Raises HttpError."""
         began = self._clock()
-        self._see_to_what_was_kept()
+        if self._link.is_open and self._poll.poll(0):  # the server may have closed it since, or sent something unasked
+            with contextlib.suppress(HttpError):
+                self._link.advance()
         try:
             answer = self._link.begin(request)
             while answer is None:
@@ -68,12 +70,6 @@ class HttpClient:
     def masked(self, text: str) -> str:
         """Return text from the server, without what it repeats of the target's path and the login."""
         return self._link.masked(text, self._target.path)
-
-    def _see_to_what_was_kept(self) -> None:
-        """Check the kept connection: the server may have closed it since, or sent something unasked."""
-        if self._link.is_open and self._poll.poll(0):
-            with contextlib.suppress(HttpError):
-                self._link.advance()
 
     def _find(self) -> Place:
         """Return the server, with its current addresses. Raises HttpError."""

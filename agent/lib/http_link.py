@@ -101,7 +101,8 @@ class HttpLink:
         self._kept = False
         self._aborted = False
         self._turn = 0
-        self._untried = 0
+        self.untried = 0
+        """The number of the server's addresses that are left to try."""
         self._place = Place("", 0, ())
         self._request = HttpRequest("GET", "/")
         self._authorization: Mapping[str, str] = {}
@@ -115,11 +116,6 @@ class HttpLink:
     @property
     def is_connecting(self) -> bool:
         return self._stage is _Stage.CONNECTING
-
-    @property
-    def untried(self) -> int:
-        """The number of the server's addresses that are left to try."""
-        return self._untried
 
     @property
     def head(self) -> HttpAnswer | None:
@@ -142,12 +138,9 @@ class HttpLink:
 
     def close(self) -> None:
         """Close the connection; the next request opens a new one."""
-        held, self._socket = self._socket, None
+        self._drop()
         self._stage = _Stage.IDLE
         self._reader = AnswerReader(self._bounds)
-        if held is not None:
-            self._forget(held)
-            held.close()
 
     def abort(self) -> None:
         """Break the connection off, from another thread: a thread that waits for it gets an error."""
@@ -181,8 +174,9 @@ class HttpLink:
             except ValueError as error:  # TLS: no certificate can name the host; or a path that cannot be sent
                 raise HttpError(HttpFault.UNREACHABLE, str(error)) from error
             except OSError as error:
-                if self._stage is not _Stage.CONNECTING or not self._untried:
-                    raise HttpError(HttpFault.UNREACHABLE, _describe(error)) from error
+                if self._stage is not _Stage.CONNECTING or not self.untried:
+                    text = error.strerror or str(error) or type(error).__name__
+                    raise HttpError(HttpFault.UNREACHABLE, text) from error
             step = self._connect
 
     def _is_outdated(self) -> bool:
@@ -194,19 +188,17 @@ class HttpLink:
         if self._socket is not None:
             self._write()
             return self._advance()
-        self._authorization, self._place = self._read_login(), self._find()
+        try:
+            self._authorization = self._login.authorization()
+        except ValueError as error:
+            raise HttpError(HttpFault.UNREADABLE, f"cannot read the credentials: {error}") from error
+        self._place = self._find()
         self._write()
-        self._untried = len(self._place.addresses)
-        if not self._untried:
+        self.untried = len(self._place.addresses)
+        if not self.untried:
             raise HttpError(HttpFault.UNREACHABLE, f"{self._place.host}: unknown host")
         self._connect()
         return None
-
-    def _read_login(self) -> Mapping[str, str]:
-        try:
-            return self._login.authorization()
-        except ValueError as error:
-            raise HttpError(HttpFault.UNREADABLE, f"cannot read the credentials: {error}") from error
 
     def _write(self) -> None:
         host, port = self._place.host, self._place.port
@@ -222,7 +214,7 @@ class HttpLink:
         addresses = self._place.addresses
         address = addresses[self._turn % len(addresses)]
         self._turn += 1  # the next attempt, if there is one, uses the next address
-        self._untried -= 1
+        self.untried -= 1
         self._stage = _Stage.CONNECTING
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -330,7 +322,3 @@ def _wanted(error: OSError, blocked: int = 0) -> int:
         return _WANTS[type(error).__name__]
     except KeyError:
         raise error from None
-
-
-def _describe(error: OSError) -> str:
-    return error.strerror or str(error) or type(error).__name__

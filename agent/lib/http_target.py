@@ -23,27 +23,6 @@ SHORTEST_SECRET = 6
 """Characters below which a part of a path is not a secret, and hiding it would spoil every message."""
 
 
-def check_login(username: str, password_file: str | None, bearer_token_file: str | None) -> None:
-    """Check that these can be used together. Raises ValueError."""
-    if bool(username) != bool(password_file):
-        raise ValueError("username and password_file belong together; give both or neither")
-    if username and bearer_token_file:
-        raise ValueError("give either username and password_file or bearer_token_file")
-
-
-def authorization(username: str, password_file: str | None, bearer_token_file: str | None) -> dict[str, str]:
-    """Return the header to log in with, if any. Raises ValueError for a file that cannot be used."""
-    if bearer_token_file:
-        token = secret(bearer_token_file)
-        if not token.isascii():
-            raise ValueError(f"{bearer_token_file}: a token must be ASCII")
-        return {"Authorization": f"Bearer {token}"}
-    if password_file:
-        login = f"{username}:{secret(password_file)}".encode()
-        return {"Authorization": f"Basic {base64.b64encode(login).decode('ascii')}"}
-    return {}
-
-
 def certificates(file: str) -> str:
     """Return the certificates of a file, as TLS takes them. Raises ReadError.
 
@@ -75,14 +54,13 @@ def shown_url(url: str) -> str:
         return MASK
     host = parts.netloc.rpartition("@")[2]
     rest = url.partition("//")[2][len(parts.netloc) :].strip("/") if parts.netloc else url
-    mark = f"/{MASK}{_digest(rest)}" if rest else ""
-    return f"{parts.scheme}://{host}{mark}" if host else MASK
-
-
-def _digest(text: str) -> str:
+    if not host:
+        return MASK
+    if not rest:
+        return f"{parts.scheme}://{host}"
     from hashlib import blake2b  # it brings OpenSSL, a mebibyte that an agent without receivers need not have
 
-    return blake2b(text.encode("utf-8", "replace"), digest_size=4).hexdigest()
+    return f"{parts.scheme}://{host}/{MASK}{blake2b(rest.encode('utf-8', 'replace'), digest_size=4).hexdigest()}"
 
 
 def secrets_of(path: str, headers: Mapping[str, str]) -> tuple[str, ...]:
@@ -126,7 +104,10 @@ class HttpLogin:
     pinned: bool = False
 
     def __post_init__(self) -> None:
-        check_login(self.username, self.password_file, self.bearer_token_file)
+        if bool(self.username) != bool(self.password_file):
+            raise ValueError("username and password_file belong together; give both or neither")
+        if self.username and self.bearer_token_file:
+            raise ValueError("give either username and password_file or bearer_token_file")
         if bool(self.cert_file) != bool(self.key_file):
             raise ValueError("cert_file and key_file belong together; give both or neither")
 
@@ -137,7 +118,15 @@ class HttpLogin:
 
     def authorization(self) -> dict[str, str]:
         """Return the header to log in with, if any. Raises ValueError for a file that cannot be used."""
-        return authorization(self.username, self.password_file, self.bearer_token_file)
+        if self.bearer_token_file:
+            token = secret(self.bearer_token_file)
+            if not token.isascii():
+                raise ValueError(f"{self.bearer_token_file}: a token must be ASCII")
+            return {"Authorization": f"Bearer {token}"}
+        if self.password_file:
+            login = f"{self.username}:{secret(self.password_file)}".encode()
+            return {"Authorization": f"Basic {base64.b64encode(login).decode('ascii')}"}
+        return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

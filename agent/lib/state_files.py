@@ -62,7 +62,12 @@ def replace_file(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             fresh.unlink()
         raise
-    _sync(path.parent)
+    with contextlib.suppress(OSError):  # some filesystems do not offer to sync a folder, and do without
+        descriptor = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def clear_unfinished(folder: Path) -> None:
@@ -82,16 +87,6 @@ def _is_alive(pid: int) -> bool:
     except OSError:
         return True
     return pid != os.getpid()
-
-
-def _sync(folder: Path) -> None:
-    """Write the directory itself to disk; some filesystems do not offer that, and nothing goes wrong without it."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def read_whole(path: Path) -> bytes:

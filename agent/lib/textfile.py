@@ -72,7 +72,8 @@ def read_bytes(path: Path | str, most: int, *, handed: bool = False) -> bytes:
         if given is not None and _is_pipe(given):
             if not handed:
                 raise ReadError(path, "is a pipe, which can be read only once; give a regular file")
-            return _drain(path, given, most)
+            os.set_blocking(given, True)
+            return _up_to(path, given, most, 0)
         for _ in range(_TRIES):
             content = _read(path, given, most)
             if content is not None:
@@ -88,9 +89,7 @@ def read_bytes(path: Path | str, most: int, *, handed: bool = False) -> bytes:
 
 
 def descriptor_of(path: Path | str) -> int | None:
-    """Return the descriptor of this process that a path names, if any: `/dev/stdin`, or what a shell makes of
-    `<(...)`.
-    """
+    """Return the descriptor of this process that a path names, if any: `/dev/stdin`, or a shell's `<(...)`."""
     match = _HANDED.fullmatch(str(path))
     return None if match is None else int(match[1] or 0)
 
@@ -131,12 +130,6 @@ def _read(path: Path | str, given: int | None, most: int) -> bytes | None:
     return content if same else None
 
 
-def _drain(path: Path | str, given: int, most: int) -> bytes:
-    """Return all data from a pipe."""
-    os.set_blocking(given, True)
-    return _up_to(path, given, most, 0)
-
-
 def _up_to(path: Path | str, fd: int, most: int, expected: int) -> bytes:
     """Return all data up to the limit. If as many bytes come as are expected, they are in memory only once."""
     pieces, left = [], most + 1 if expected <= most else 0
@@ -144,9 +137,6 @@ def _up_to(path: Path | str, fd: int, most: int, expected: int) -> bytes:
         pieces.append(data)
         left -= len(data)
     if not left:
-        raise ReadError(path, f"is larger than {_size(most)}; is it the right file?")
+        size = f"{most // 2**20} MiB" if most >= 2**20 else f"{most // 2**10} KiB"
+        raise ReadError(path, f"is larger than {size}; is it the right file?")
     return b"".join(pieces)
-
-
-def _size(count: int) -> str:
-    return f"{count // 2**20} MiB" if count >= 2**20 else f"{count // 2**10} KiB"

@@ -1,4 +1,4 @@
-"""Texts in messages: foreign ones quoted in one line, lists of devices, times, and and the user's error."""
+"""Texts in messages: foreign ones quoted in one line, lists of devices, times, and the user's error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def one_line(text: str, most: int = MOST) -> str:
     """Return a text in which anything that would break a line or a terminal is escaped, cut after `most` characters."""
     cut = text[: most + 1]
     if not cut.isprintable():
-        cut = "".join(each if each.isprintable() else _escaped(each) for each in cut)
+        cut = "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in cut)
     return cut if len(cut) <= most else f"{cut[: most - 3]}..."
 
 
@@ -45,10 +45,6 @@ def meant(word: str, known: Iterable[str]) -> str:
     if len(known) > _MOST_CHOICES:
         choices = f"none of the {len(known)} known names is similar"
     return nearest(word, known) or f"; {choices}"
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def index_runs(indexes: Iterable[str]) -> str:

@@ -149,16 +149,12 @@ def pairs_of(node: YamlMapping, refuse: Refuse) -> Iterator[tuple[YamlScalar, No
                 refuse(f"{one_line(key.text, 80)}: duplicate key; remove one", key.line)
             else:
                 own.add(key.text)
-                if _is_merge(key):
+                if (key.tag == PLAIN and key.text == _MERGE) or key.tag == "!!merge":
                     sources = _sources(value, refuse)
                 elif key.text not in seen:
                     yield key, value
         seen |= own
         waiting.append(iter(sources))
-
-
-def _is_merge(key: YamlScalar) -> bool:
-    return (key.tag == PLAIN and key.text == _MERGE) or key.tag == "!!merge"
 
 
 def _sources(value: Node, refuse: Refuse) -> list[YamlMapping]:
@@ -311,10 +307,10 @@ class _Composer:
             kinds.MappingStartEvent: self._begin,
             kinds.SequenceEndEvent: self._end,
             kinds.MappingEndEvent: self._end,
-            kinds.DocumentStartEvent: self._document,
         }
         rest = 0
         for event in events:
+            self._documents += isinstance(event, kinds.DocumentStartEvent)
             if isinstance(event, kinds.DocumentEndEvent) and not self._lone:
                 rest = self._rest(event)
                 break
@@ -326,9 +322,7 @@ class _Composer:
         return YamlTree(None if is_empty else root, rest)
 
     def _rest(self, event: Any) -> int:
-        """Return the line of anything after a document except ends, beginnings, comments and spaces; 0 if there is
-        nothing.
-        """
+        """Return the line of what is behind a document but for marks, comments and spaces; 0 if there is nothing."""
         line = int(event.start_mark.line)
         for number, text in enumerate(self._text.split("\n")[line:], line + 1):
             bare = _MARK.sub("", text).strip()
@@ -336,47 +330,44 @@ class _Composer:
                 return number
         return 0
 
-    def _document(self, event: yaml.Event) -> None:  # noqa: ARG002 - all steps have one shape
-        self._documents += 1
-
     def _later(self, event: Any) -> None:
         """Accept only empty documents: a Prometheus server would silently ignore the content of any other."""
         from yaml import events as kinds
 
         empty = isinstance(event, kinds.ScalarEvent) and not event.value and event.implicit[0] and not event.tag
-        if not empty and not isinstance(event, kinds.DocumentStartEvent):
-            self._fail("a second document starts here, but only one is read; merge them into one", _line(event))
+        if not empty:
+            raise YamlError("a second document starts here, but only one is read; merge them into one", _line(event))
 
     def _scalar(self, event: Any) -> None:
         text, line = event.value, _line(event)
         if len(text) > self._bounds.scalar:
-            self._fail(f"a string of more than {self._bounds.scalar} characters starts here; shorten it", line)
+            raise YamlError(f"a string of more than {self._bounds.scalar} characters starts here; shorten it", line)
         self._refuse_newer(event, line)
         if len(text) <= _SHARED:
             text = self._texts.setdefault(text, text)
         tag = _tag(event, line) or (PLAIN if event.implicit[0] and event.tag is None else TEXT)
         if not fits(text, tag):
-            self._fail(f"{shown(text)} has the tag {shown(tag)}, which is not supported; remove the tag", line)
+            raise YamlError(f"{shown(text)} has the tag {shown(tag)}, which is not supported; remove the tag", line)
         self._count(1, len(text), line)
         self._add(self._named(event, YamlScalar(text, tag, line), 1, len(text)), 1, len(text))
 
     def _refuse_newer(self, event: Any, line: int) -> None:
         """Refuse what later versions of YAML allow, and Prometheus does not."""
         if "?" in event.value and not event.style and self._open and self._open[-1].is_flow:
-            self._fail("is not valid YAML: a ? inside brackets or braces must be in quotes", line)
+            raise YamlError("is not valid YAML: a ? inside brackets or braces must be in quotes", line)
         if self._has_slashes and event.style == '"':
             written = self._text[event.start_mark.index : event.end_mark.index]
             if "\\/" in written.replace("\\\\", ""):
-                self._fail("is not valid YAML: \\/ is not an escape; write /", line)
+                raise YamlError("is not valid YAML: \\/ is not an escape; write /", line)
 
     def _alias(self, event: Any) -> None:
         name, line = one_line(event.anchor, 80), _line(event)
         found = self._anchors.get(event.anchor)
         if found is None:
-            self._fail(f"undefined alias *{name}; define &{name} before it", line)
+            raise YamlError(f"undefined alias *{name}; define &{name} before it", line)
         if not found.nodes:
             column = event.start_mark.column + 1
-            self._fail(f"column {column}: *{name} is inside &{name} itself; write the value out", line)
+            raise YamlError(f"column {column}: *{name} is inside &{name} itself; write the value out", line)
         self._is_shared = True
         self._count(found.nodes, found.characters, line)
         self._add(found.node, found.nodes, found.characters)
@@ -384,13 +375,12 @@ class _Composer:
     def _begin(self, event: Any) -> None:
         line = _line(event)
         if len(self._open) >= self._bounds.depth:
-            self._fail(f"is nested more than {self._bounds.depth} levels deep; is it the right file?", line)
+            raise YamlError(f"is nested more than {self._bounds.depth} levels deep; is it the right file?", line)
         is_list = type(event).__name__ == "SequenceStartEvent"
         tag = _tag(event, line)
         if tag.startswith("!!") and tag != ("!!seq" if is_list else "!!map"):
-            self._fail(
-                f"a {'list' if is_list else 'mapping'} with the tag {tag} is not supported; remove the tag", line
-            )
+            kind = "list" if is_list else "mapping"
+            raise YamlError(f"a {kind} with the tag {tag} is not supported; remove the tag", line)
         node = self._named(event, YamlList([], tag, line) if is_list else YamlMapping([], tag, line), 0, 0)
         self._count(1, 0, line)
         anchor = self._anchors[event.anchor] if event.anchor is not None else None
@@ -413,13 +403,10 @@ class _Composer:
         self._characters += characters
         if self._nodes <= self._bounds.nodes and self._characters <= self._bounds.characters:
             return
-        for what, count, most in (
-            ("values", self._nodes, self._bounds.nodes),
-            ("characters", self._characters, self._bounds.characters),
-        ):
-            if count > most:
-                how = " when its aliases are expanded; use fewer, or" if self._is_shared else ";"
-                self._fail(f"has more than {most} {what}{how} split the file", line)
+        is_long = self._nodes <= self._bounds.nodes
+        most = f"{self._bounds.characters} characters" if is_long else f"{self._bounds.nodes} values"
+        how = " when its aliases are expanded; use fewer, or" if self._is_shared else ";"
+        raise YamlError(f"has more than {most}{how} split the file", line)
 
     def _add(self, node: Node, nodes: int, characters: int) -> None:
         """Put a node where it belongs."""
@@ -436,9 +423,6 @@ class _Composer:
         else:
             into.node.pairs.append((into.key, node))
             into.key = None
-
-    def _fail(self, problem: str, line: int) -> NoReturn:
-        raise YamlError(problem, line)
 
 
 def _line(event: Any) -> int:

@@ -39,14 +39,14 @@ def resolve(text: str, tag: str = "") -> Plain:
         return text
     number = _integer(text)
     if number is None:
-        return _float(text) if _FLOAT.fullmatch(text) else text
+        if not _FLOAT.fullmatch(text):
+            return text
+        return float(text.lower().replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
     return float(number) if tag == "!!float" else number
 
 
 def fits(text: str, tag: str) -> bool:
-    """Return whether a text can have this tag, if it is YAML's own; any text may have no tag, or one that is not
-    YAML's.
-    """
+    """Return whether a text can have this tag; any text may have no tag, or one that is not YAML's own."""
     if not tag.startswith("!!") or tag == "!!str":
         return True
     if tag == "!!null":
@@ -69,7 +69,3 @@ def _integer(text: str) -> int | None:
     if not -_LARGEST <= number < _LARGEST:
         raise ValueError(f"{shown(text, 40)} is too large for a number; put it in quotes if it is a string")
     return number
-
-
-def _float(text: str) -> float:
-    return float(text.lower().replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))

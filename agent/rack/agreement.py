@@ -132,7 +132,8 @@ class Turns:
         """Return whether to ask `service` now, where these others that could ask it are heard."""
         heard = self._heard.setdefault(service, {})
         heard.update((name, now) for name in others if name != self._own)
-        self._heard[service] = heard = _fresh(heard, now)
+        heard = {name: at for name, at in heard.items() if now - at < SILENCE_SECONDS}
+        self._heard[service] = heard
         if chosen(service, (self._own, *heard)) == self._own:
             self._until[service] = now + HANDOVER_SECONDS
             return True
@@ -148,7 +149,3 @@ def _rank(service: str, agent: str) -> bytes:
     from hashlib import blake2b  # it brings OpenSSL, a mebibyte that an agent without such equipment need not have
 
     return blake2b(f"{service}\0{agent}".encode(), digest_size=8).digest()
-
-
-def _fresh(heard: Mapping[str, float], now: float) -> dict[str, float]:
-    return {name: at for name, at in heard.items() if now - at < SILENCE_SECONDS}

@@ -54,9 +54,7 @@ def through(hold: float, load: float, seconds: float, instant: float = inf) -> C
 
 
 def electronic(long_delay: float = LONG_DELAY_SECONDS) -> Curve:
-    """Return a trip unit whose long delay is set to this many seconds at 6 times its rating; the earliest within
-    tolerance.
-    """
+    """Return a trip unit whose long delay is set to these seconds at 6 times its rating; the earliest in tolerance."""
     return through(1.05, 6.0, 0.8 * long_delay)
 
 
@@ -80,9 +78,7 @@ def warmed(curve: Curve, heat: float, load: float, seconds: float) -> float:
 
 
 def unknown_heat(curve: Curve, load: float) -> float:
-    """Return the heat assumed of a breaker that was not watched, at its present load: rather warm, but short of
-    opening.
-    """
+    """Return the heat assumed of a breaker that was not watched: rather warm, but short of opening."""
     return (min(load, FORMER_LOAD) / curve.hold) ** 2
 
 
@@ -137,11 +133,10 @@ class KeptBreaker(msgspec.Struct, frozen=True):
 
     def is_of(self, breaker: Breaker) -> bool:
         """Return whether this was saved for `breaker`, and has possible values."""
-        curve = breaker.curve
-        same = (self.hold, self.constant, self.rating, self.share) == (
-            curve.hold, curve.constant, breaker.rating, breaker.share,
-        )  # fmt: skip
-        return same and 0 <= self.heat <= 1 and 0 <= self.load < 1e3
+        now = (breaker.curve.hold, breaker.curve.constant, breaker.rating, breaker.share)
+        return (
+            (self.hold, self.constant, self.rating, self.share) == now and 0 <= self.heat <= 1 and 0 <= self.load < 1e3
+        )
 
 
 class KeptHeats(msgspec.Struct, frozen=True):
@@ -217,11 +212,8 @@ class Heats:
     def kept(self, wall: float) -> bytes:
         """Return all that is known, to be saved."""
         self._written, self._written_at = dict(self._known), wall
-        found = {
-            each.name: KeptBreaker(
-                *self._known[each.name], each.curve.hold, each.curve.constant, each.rating, each.share
-            )
-            for each in self._breakers
-            if each.name in self._known
-        }
+        found = {}
+        for each in self._breakers:
+            if known := self._known.get(each.name):
+                found[each.name] = KeptBreaker(*known, each.curve.hold, each.curve.constant, each.rating, each.share)
         return msgspec.json.encode(KeptHeats(wall, self._rack, found))

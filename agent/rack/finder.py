@@ -53,14 +53,8 @@ class HostEntry:
     many: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FileEntry:
-    """A file that lists agents."""
-
-    path: Path
-
-
-Entry = HostEntry | FileEntry
+Entry = HostEntry | Path
+"""An agent, or a file that lists agents."""
 
 
 def parse_entry(text: str, folder: Path) -> Entry:
@@ -71,7 +65,7 @@ def parse_entry(text: str, folder: Path) -> Entry:
     if "://" in text:
         raise ValueError(f"{shown(text)} is not a peer; write host:port, and set scheme: https in rack.peer")
     if _FILE.search(text):
-        return FileEntry(folder / text)
+        return folder / text
     return parse_address(text)
 
 
@@ -134,7 +128,6 @@ ASK_SECONDS = 30.0
 """Seconds between two queries for the same name."""
 AGAIN_SECONDS = 5.0
 """Seconds after which a failed query is repeated."""
-_Stamp = tuple[int, int, int]
 
 
 def resolve(host: str, port: int) -> tuple[str, ...]:
@@ -167,7 +160,7 @@ class Finder:
         self._entries = tuple(entries)
         self._clock = clock
         self._resolve = resolve
-        self._files: dict[Path, tuple[_Stamp | None, tuple[HostEntry, ...]]] = {}
+        self._files: dict[Path, tuple[tuple[int, int, int] | None, tuple[HostEntry, ...]]] = {}
         self._names: dict[tuple[str, int], tuple[float, tuple[str, ...]]] = {}
         self._once = LogOnce(log)
         self._stopping = threading.Event()
@@ -215,8 +208,7 @@ class Finder:
             else:
                 yield from self._read(entry)
 
-    def _read(self, entry: FileEntry) -> tuple[HostEntry, ...]:
-        path = entry.path
+    def _read(self, path: Path) -> tuple[HostEntry, ...]:
         before, known = self._files.get(path, (None, ()))
         stamp = before
         try:

@@ -17,17 +17,17 @@ from agent.catalogue.node import NODE_POWER
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.layout_columns import RoundMemo
 from agent.lib.threads import Threads
-from agent.model import EMPTY_FRAME, Frame, Instant, Layout, Rack, Reading, Snapshot, readings_of
+from agent.model import EMPTY_FRAME, Frame, Instant, Layout, Reading, Snapshot, readings_of
 from agent.rack.agreement import NODES, Absences, Turns, differing, most_nodes
 from agent.rack.breakers import Heats
 from agent.rack.finder import Entry, Finder, PeerTarget
-from agent.rack.nvlink_domain import DomainCensus, DomainShare, RackDomains, add_up
+from agent.rack.nvlink_domain import DomainCensus, DomainShare, add_up
 from agent.rack.peer_messages import MOST_SHARES, VERSION, PeerFault, Report, encode
 from agent.rack.peers import WELL_SECONDS, Member, Peers
 from agent.rack.poller import Poller
 from agent.rack.power import NodeMeter, PowerLedger, Sum
 from agent.rack.rack_options import RackOptions
-from agent.rack.series import ConfiguredRack, RackSeries, limits_of
+from agent.rack.series import ConfiguredRack, RackSeries
 
 log = logging.getLogger("coldplate.rack")
 
@@ -163,13 +163,11 @@ class RackMonitor:
         with self._lock:
             latest = self._ledger.latest(now.wall)
             power = [Reading(series, latest[run]) for run, series in self._peers.power_series() if run in latest]
-            limits = self._foreign_limits.frame(limits_of(self._peers.reports(), Rack(self._options.name)))
+            limits = self._foreign_limits.frame(self._series.of_limits(self._peers.reports()))
             return (*power, *readings_of(limits.layout.series, limits.values))
 
     def is_my_turn(self, service: str) -> bool:
-        """Return whether this agent is the one to ask a service that serves the rack; for any thread, about once a
-        second.
-        """
+        """Return whether this agent is the one to ask a service of the rack. For any thread, about once a second."""
         now = self._clock()
         with self._lock:
             if not self._is_settled(now):
@@ -192,20 +190,24 @@ class RackMonitor:
             return self._peers.failed(target, fault, detail)
 
     def _make_readings(self, now: Instant) -> list[OwnReading]:
-        options = self._options
+        options, series = self._options, self._series
         self._meet()
         last, watts = self._meter.power_in_last_seconds(now.wall)
         self._note_excess(last, watts[-1], options.cap)
-        made = [
-            *self._series.of_peers(self._peers.others()),
-            *self._series.of_excess(self._member.instance, self._excess),
-            *self._series.of_domains(self._rack_domains()),
-        ]
+        made = list(series.of_peers(self._peers.others()))
+        if self._excess:  # under its own name, as the peers count it
+            reason = PeerFault.EXCESS.value
+            made.append(series.reading("peer_failures_total", self._excess, peer=self._member.instance, reason=reason))
+        domains = [(report.instance, report.domains) for report in self._peers.reports()]
+        made += series.of_domains(add_up([(self._member.instance, self._domains), *domains]))
         if not self._is_settled(now):
             return made
         limits = [report.limits for report in self._peers.reports() if report.limits is not None]
-        made += self._series.of_clock(self._peers.own_lead())
-        made += self._series.of_settings(differing(self._told_limits(now), limits)) if limits else []
+        if (lead := self._peers.own_lead()) is not None:
+            made.append(series.reading("clock_lead_seconds", round(lead, 3) + 0.0))
+        if limits:
+            settings = differing(self._told_limits(now), limits)
+            made += (series.reading("setting_differs", int(each), setting=name) for name, each in settings.items())
         if not self._knows_its_size():
             return made
         known = enumerate(watts, last - len(watts) + 1)
@@ -214,17 +216,12 @@ class RackMonitor:
         counted = options.nodes_expected or self._peers.nodes
         expected = most_nodes(counted, limits)
         total = self._ledger.add_up(now.wall)
-        made += self._series.of_sum(total, expected, options.nameplate)
-        made += self._series.of_sources(self._sources(total))
-        made += self._series.of_silence(self._silent(total, expected, now))
+        made += series.of_sum(total, expected, options.nameplate)
+        made += series.of_sources(self._sources(total))
+        made += series.of_silence(self._silent(total, expected, now))
         if options.nodes_expected is None:
-            made.append(self._series.of_count(expected))
+            made.append(series.reading("nodes_expected", expected))
         return made + self._breakers(total, counted, now)
-
-    def _rack_domains(self) -> RackDomains:
-        """Return the NVLink domains of all nodes that answer, this one included."""
-        others = ((report.instance, report.domains) for report in self._peers.reports())
-        return add_up(((self._member.instance, self._domains), *others))
 
     def _breakers(self, total: Sum | None, expected: int, now: Instant) -> list[OwnReading]:
         """Return the breakers' state; missing nodes are assumed to draw as much as those that report.
@@ -232,11 +229,12 @@ class RackMonitor:
         `expected` comes from our own configuration or count: a number that only a peer reports must not heat a breaker.
         """
         watts = None if total is None else total.watts * max(expected, len(total.nodes)) / len(total.nodes)
-        made = self._series.of_breakers(self._heats.look(watts, now.mono))
-        kept = None if self._keep is None else self._heats.worth_keeping(now.wall)
-        if self._keep is not None and kept is not None:
+        made = list(self._series.of_breakers(self._heats.look(watts, now.mono)))
+        if self._keep is not None and (kept := self._heats.worth_keeping(now.wall)) is not None:
             self._keep(kept)
-        return made + self._series.of_failover(self._options.failover)
+        if self._options.failover is not None:
+            made.append(self._series.reading("failover_limit_watts", self._options.failover))
+        return made
 
     def _note_excess(self, second: int, watts: float | None, cap: float) -> None:
         """Count the seconds in which this node draws more than is counted; log it once until it is well for long."""
@@ -251,14 +249,13 @@ class RackMonitor:
 
     def _knows_its_size(self) -> bool:
         """Return whether the number of the rack's nodes is known: one without known peers is not a rack of one."""
-        known = self._options.nodes_expected is not None or any(True for _ in self._peers.others())
+        known = self._options.nodes_expected is not None or any(self._peers.others())
         if known == self._lonely:
             self._lonely = not known
-            if not known:
-                remedy = "check rack.peers, or set rack.nodes_expected"
-                log.warning("rack power not summed: no peer known; %s", remedy)
-            else:
+            if known:
                 log.info("rack power summed: peers known")
+            else:
+                log.warning("rack power not summed: no peer known; check rack.peers, or set rack.nodes_expected")
         return known
 
     def _sources(self, total: Sum | None) -> Mapping[str, int]:
@@ -290,21 +287,18 @@ class RackMonitor:
         self._configured = ConfiguredRack(options)
         self._changes += 1
         self._meter.stale_after = options.stale_after
-        self._bound_peers()
+        self._peers.cap = options.cap
         self._heats.configure(options.breakers)
 
     def _begin(self) -> None:
         """Start with a rack of which nothing is known yet."""
         self._ledger = PowerLedger()
         self._peers = Peers(self._member, self._ledger, self._chance)
-        self._bound_peers()
+        self._peers.cap = self._options.cap
         self._series = RackSeries(self._options.name)
         self._foreign_limits = OwnSeries()
         self._absences = Absences()
         self._heats = Heats(self._options.name, self._options.breakers)
-
-    def _bound_peers(self) -> None:
-        self._peers.cap = self._options.cap
 
     def _look_for(self, entries: Sequence[Entry]) -> None:
         self._finder = Finder(entries, lambda: self._clock().mono, threads=self._threads)

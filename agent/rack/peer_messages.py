@@ -102,12 +102,11 @@ class GarbageError(Exception):
     """Not an agent's answer, or one that contradicts itself. The text says why."""
 
 
-_encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Report)
 
 
 def encode(report: Report) -> bytes:
-    return _encoder.encode(report) + b"\n"
+    return msgspec.json.encode(report) + b"\n"
 
 
 def decode(body: bytes) -> Report:
@@ -123,17 +122,8 @@ def decode(body: bytes) -> Report:
     limits = report.limits or {}
     if limits.get(NODES, 1) > MOST_NODES:
         raise GarbageError(f"a rack of {limits[NODES]:g} nodes; the limit is {MOST_NODES}")
-    for text in (
-        report.rack,
-        report.cluster,
-        report.run,
-        report.instance,
-        report.job,
-        report.source or "",
-        *limits,
-        *report.equipment,
-        *(text for share in report.domains for text in share[:2]),
-    ):
-        if not text.isprintable():
-            raise GarbageError("a name with unprintable characters")
+    names = (report.rack, report.cluster, report.run, report.instance, report.job, report.source or "")
+    domains = (text for share in report.domains for text in share[:2])
+    if not all(text.isprintable() for text in (*names, *limits, *report.equipment, *domains)):
+        raise GarbageError("a name with unprintable characters")
     return report

@@ -194,8 +194,7 @@ class Peers:
             peer.said.add(PeerFault.EXCESS)
             facts = {"peer": peer.name, "watts": f"{watts:.0f}", "counted": f"{self.cap:.0f}"}
             remedy = "check rack.node_nameplate or rack.power_budget, and what answers at this address"
-            text = f"a peer reports more power than a node can draw: {remedy}"
-            log.warning(text, extra={"facts": facts})
+            log.warning("a peer reports more power than a node can draw: %s", remedy, extra={"facts": facts})
 
     def _compare_clocks(self, peer: Peer) -> None:
         """Log once that a clock is off, and once that it is right again."""
@@ -226,7 +225,8 @@ class Peers:
         if fault not in peer.said:
             peer.said.add(fault)
             peer.missed = True
-            facts = {"peer": peer.name, "reason": fault.value, "detail": _shown(detail)}
+            shown = "".join(each if each.isprintable() else "?" for each in detail[:_SHOWN])
+            facts = {"peer": peer.name, "reason": fault.value, "detail": shown}
             log.warning("a peer of the rack is left out of the sum", extra={"facts": facts})
         rest = RESTS[min(peer.misses, len(RESTS)) - 1]
         return rest + int(peer.misses >= len(RESTS) and self._chance() < 0.5)
@@ -238,8 +238,3 @@ class Peers:
             self._ledger.forget(peer.run)
             self._series.pop(peer.run, None)
             self._told.pop(peer.run, None)
-
-
-def _shown(detail: str) -> str:
-    """Return text from outside, as one short line."""
-    return "".join(each if each.isprintable() else "?" for each in detail[:_SHOWN])

@@ -97,7 +97,8 @@ class Poller:
         due = self._clock().mono
         while not self._stopping:
             try:
-                self._tend_until(due)
+                while not self._stopping and (left := due - self._clock().mono) > 0:
+                    self._wait(left)  # peers may hang up meanwhile
                 if self._thread is not None:
                     self._thread.beat()
                 if not self._stopping:
@@ -117,14 +118,6 @@ class Poller:
         left = PERIOD_SECONDS - (now.wall - self._phase) % PERIOD_SECONDS
         return now.mono + (left if left > PERIOD_SECONDS / 10 else left + PERIOD_SECONDS)
 
-    def _tend_until(self, due: float) -> None:
-        """Wait for the next round; peers may hang up meanwhile."""
-        while not self._stopping:
-            left = due - self._clock().mono
-            if left <= 0:
-                return
-            self._wait(left)
-
     def _round(self) -> None:
         self._meet()
         for name in self._links:
@@ -132,7 +125,8 @@ class Poller:
             if rest > 0:
                 self._rests[name] = rest - 1
             else:
-                self._ask(name)
+                self._pending[name] = self._clock()
+                self._go_on(name, lambda link: link.begin(QUESTION))
         until = self._clock().mono + TIMEOUT_SECONDS
         while self._pending and not self._stopping:
             select.select((), (), (), GATHER_SECONDS)
@@ -166,10 +160,6 @@ class Poller:
                 self._selector.register(held, events, name)
 
         return watch
-
-    def _ask(self, name: str) -> None:
-        self._pending[name] = self._clock()
-        self._go_on(name, lambda link: link.begin(QUESTION))
 
     def _find(self, name: str) -> Place:
         target = self._peers[name]

@@ -46,9 +46,7 @@ class NodeMeter:
         self._held = (at, watts)
 
     def power_in_last_seconds(self, now: float) -> tuple[int, tuple[float | None, ...]]:
-        """Return the last second that has ended, and the power in the last seconds up to it; None where it is not
-        known.
-        """
+        """Return the last second that has ended, and the power in the last seconds up to it; None if unknown."""
         last = self._settle(now)
         return last, tuple(self._seconds.get(second) for second in range(last - METERED_SECONDS + 1, last + 1))
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from agent.catalogue.own_series import OwnReading, OwnSeries
-from agent.model import Frame, Instant, Labels, Rack
+from agent.model import Frame, Instant, Rack
 from agent.rack.agreement import BUDGET, FEEDS
 from agent.rack.breakers import State
 from agent.rack.nvlink_domain import RackDomains
-from agent.rack.peer_messages import PeerFault, Report
+from agent.rack.peer_messages import Report
 from agent.rack.peers import Peer
 from agent.rack.power import Sum
 from agent.rack.rack_options import RackOptions
-
-BUDGET_WATTS, FEED_WATTS = "coldplate_rack_power_budget_watts", "coldplate_rack_feed_limit_watts"
 
 
 class RackSeries:
@@ -23,84 +21,63 @@ class RackSeries:
     def __init__(self, name: str) -> None:
         self._rack = Rack(name)
 
-    def of_excess(self, name: str, count: int) -> list[OwnReading]:
-        """Return seconds in which this node, by its own name, drew more than was counted, if there were any."""
-        labels = (("peer", name), ("reason", PeerFault.EXCESS.value))
-        return [self._reading("peer_failures_total", count, labels)] if count else []
+    def reading(self, name: str, value: float, **labels: str) -> OwnReading:
+        """Return a reading of the rack; `name` is that of the metric behind `coldplate_rack_`."""
+        return OwnReading(f"coldplate_rack_{name}", value, tuple(labels.items()), self._rack)
 
-    def of_peers(self, peers: Iterable[Peer]) -> list[OwnReading]:
-        """Return the outcome of asking each peer; one that was not asked yet has no readings."""
-        made = []
+    def of_peers(self, peers: Iterable[Peer]) -> Iterator[OwnReading]:
+        """Yield the outcome of asking each peer; one that was not asked yet has no readings."""
         for peer in peers:
             if peer.tried:
-                made.append(self._reading("peer_up", int(peer.up), (("peer", peer.name),)))
+                yield self.reading("peer_up", int(peer.up), peer=peer.name)
             for fault, count in peer.failures.items():
-                labels = (("peer", peer.name), ("reason", fault.value))
-                made.append(self._reading("peer_failures_total", count, labels))
-        return made
+                yield self.reading("peer_failures_total", count, peer=peer.name, reason=fault.value)
 
-    def of_sum(self, total: Sum | None, expected: int, nameplate: float | None) -> list[OwnReading]:
-        """Return the rack's power: as reported, and with the nameplate of a node for each that is silent."""
+    def of_sum(self, total: Sum | None, expected: int, nameplate: float | None) -> Iterator[OwnReading]:
+        """Yield the rack's power: as reported, and with the nameplate of a node for each that is silent."""
         reporting = 0 if total is None else len(total.nodes)
         silent = max(expected - reporting, 0)
-        made = [self._reading("nodes_reporting", reporting)]
+        yield self.reading("nodes_reporting", reporting)
         if total is not None:
-            made.append(self._reading("power_watts", total.watts))
-            made.append(self._reading("power_timestamp_seconds", total.second))
+            yield self.reading("power_watts", total.watts)
+            yield self.reading("power_timestamp_seconds", total.second)
         if silent == 0 or nameplate is not None:
             watts = (0.0 if total is None else total.watts) + silent * (nameplate or 0.0)
-            made.append(self._reading("power_conservative_watts", watts))
-        return made
+            yield self.reading("power_conservative_watts", watts)
 
-    def of_count(self, expected: int) -> OwnReading:
-        """Return how many nodes there should be."""
-        return self._reading("nodes_expected", expected)
-
-    def of_sources(self, sources: Mapping[str, int]) -> list[OwnReading]:
-        """Return the sources of the power in the sum, and how many nodes have each."""
-        return [self._reading("source_nodes", count, (("source", name),)) for name, count in sorted(sources.items())]
+    def of_sources(self, sources: Mapping[str, int]) -> Iterator[OwnReading]:
+        """Yield the sources of the power in the sum, and how many nodes have each."""
+        return (self.reading("source_nodes", count, source=name) for name, count in sorted(sources.items()))
 
     def of_silence(self, nodes: int | None) -> list[OwnReading]:
         """Return how many nodes have been missing for long, once that can be known."""
-        return [] if nodes is None else [self._reading("nodes_silent", nodes)]
+        return [] if nodes is None else [self.reading("nodes_silent", nodes)]
 
-    def of_clock(self, lead: float | None) -> list[OwnReading]:
-        """Return how far our clock is from the others'."""
-        return [] if lead is None else [self._reading("clock_lead_seconds", round(lead, 3) + 0.0)]
-
-    def of_settings(self, differing: Mapping[str, bool]) -> list[OwnReading]:
-        """Return whether the agents are configured alike."""
-        return [
-            self._reading("setting_differs", int(differs), (("setting", name),)) for name, differs in differing.items()
-        ]
-
-    def of_breakers(self, states: Iterable[State]) -> list[OwnReading]:
-        """Return how loaded and how warm each breaker is, and when it opens, if it does at this load."""
-        made = []
+    def of_breakers(self, states: Iterable[State]) -> Iterator[OwnReading]:
+        """Yield how loaded and how warm each breaker is, and when it opens, if it does at this load."""
         for state in states:
-            labels = (("feed", state.breaker.name),)
-            made.append(self._reading("breaker_load_ratio", state.load, (*labels, ("split", state.breaker.split))))
-            made.append(self._reading("breaker_heat_ratio", state.heat, labels))
+            feed = state.breaker.name
+            yield self.reading("breaker_load_ratio", state.load, feed=feed, split=state.breaker.split)
+            yield self.reading("breaker_heat_ratio", state.heat, feed=feed)
             if state.opens_in is not None:
-                made.append(self._reading("breaker_trip_seconds", state.opens_in, labels))
-        return made
+                yield self.reading("breaker_trip_seconds", state.opens_in, feed=feed)
 
-    def of_failover(self, watts: float | None) -> list[OwnReading]:
-        """Return what the rack may draw when as many power shelves have failed as it tolerates."""
-        return [] if watts is None else [self._reading("failover_limit_watts", watts)]
+    def of_limits(self, reports: Iterable[Report]) -> Iterator[OwnReading]:
+        """Yield the limits that agents report, under the labels that a scrape gives the series of each agent."""
+        for report in reports:
+            of = {"instance": report.instance, "job": report.job}
+            for name, watts in (report.limits or {}).items():
+                if name == BUDGET:
+                    yield self.reading("power_budget_watts", watts, **of)
+                elif name.startswith(FEEDS):
+                    yield self.reading("feed_limit_watts", watts, feed=name.removeprefix(FEEDS), **of)
 
-    def of_domains(self, domains: RackDomains) -> list[OwnReading]:
-        """Return how many GPUs of each node are in which NVLink domain, and in none."""
-        made = []
+    def of_domains(self, domains: RackDomains) -> Iterator[OwnReading]:
+        """Yield how many GPUs of each node are in which NVLink domain, and in none."""
         for (node, cluster, clique), gpus in domains.joined.items():
-            labels = (("peer", node), ("cluster_uuid", cluster), ("clique", clique))
-            made.append(self._reading("nvlink_gpus", gpus, labels))
+            yield self.reading("nvlink_gpus", gpus, peer=node, cluster_uuid=cluster, clique=clique)
         for node, gpus in domains.unjoined.items():
-            made.append(self._reading("nvlink_unjoined_gpus", gpus, (("peer", node),)))
-        return made
-
-    def _reading(self, name: str, value: float, labels: Labels = ()) -> OwnReading:
-        return OwnReading(f"coldplate_rack_{name}", value, labels, self._rack)
+            yield self.reading("nvlink_unjoined_gpus", gpus, peer=node)
 
 
 class ConfiguredRack:
@@ -110,30 +87,19 @@ class ConfiguredRack:
         self.readings = tuple(_configured(options)) if options.name else ()
         self._frame = OwnSeries().frame(self.readings)
 
-    def frame(self, now: Instant) -> Frame:
+    def frame(self, _now: Instant) -> Frame:
         """Return the same frame at any moment."""
-        del now
         return self._frame
 
 
 def _configured(options: RackOptions) -> Iterator[OwnReading]:
-    rack = Rack(options.name)
-    if options.budget is not None:
-        yield OwnReading(BUDGET_WATTS, options.budget, (), rack)
-    if options.nodes_expected is not None:
-        yield OwnReading("coldplate_rack_nodes_expected", options.nodes_expected, (), rack)
-    if options.nvlink_domains is not None:
-        yield OwnReading("coldplate_rack_nvlink_domains_expected", options.nvlink_domains, (), rack)
+    series = RackSeries(options.name)
+    for name, value in (
+        ("power_budget_watts", options.budget),
+        ("nodes_expected", options.nodes_expected),
+        ("nvlink_domains_expected", options.nvlink_domains),
+    ):
+        if value is not None:
+            yield series.reading(name, value)
     for feed, limit in options.feeds:
-        yield OwnReading(FEED_WATTS, limit, (("feed", feed),), rack)
-
-
-def limits_of(reports: Iterable[Report], rack: Rack) -> Iterator[OwnReading]:
-    """Yield the limits that agents report, under the labels that a scrape gives the series of each agent."""
-    for report in reports:
-        of = (("instance", report.instance), ("job", report.job))
-        for name, watts in (report.limits or {}).items():
-            if name == BUDGET:
-                yield OwnReading(BUDGET_WATTS, watts, of, rack)
-            elif name.startswith(FEEDS):
-                yield OwnReading(FEED_WATTS, watts, (("feed", name[len(FEEDS) :]), *of), rack)
+        yield series.reading("feed_limit_watts", limit, feed=feed)

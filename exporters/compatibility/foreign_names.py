@@ -159,9 +159,7 @@ _LONGEST_SUM = 2
 
 
 def our_words(name: ForeignName) -> str:
-    """Return a query for the neighbour's value; for one that is put together of many series, the row that they are
-    of.
-    """
+    """Return a query for the neighbour's value; for one of many series, the row that they are of."""
     if name.newest:
         return name.terms[-1].row
     if name.recent:

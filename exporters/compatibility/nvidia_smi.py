@@ -134,9 +134,7 @@ NOT_SERVED = (
 
 
 def labelling(facts: KnownNode, series: Series, name: str) -> Labels | None:  # noqa: ARG001 every profile gets them
-    """Return the GPU's UUID in lower case and without its prefix, and the XID's code; on the info series, what is
-    known.
-    """
+    """Return the GPU's UUID in lower case without its prefix, and the XID's code; on the info series, what is known."""
     gpu = series.entity
     if not isinstance(gpu, Gpu):
         return None

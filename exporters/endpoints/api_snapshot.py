@@ -13,8 +13,7 @@ from exporters.pages import Rendering, age_of
 
 
 def _snapshot(context: EndpointContext, request: Request) -> Answer:
-    view = context.view
-    snapshot = view.latest() if view.whole is None else view.whole()
+    snapshot = context.view.everything()
     if snapshot is None:
         return Response(HTTPStatus.SERVICE_UNAVAILABLE, envelope.failure("unavailable", NOT_YET), JSON)
 

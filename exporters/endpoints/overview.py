@@ -23,14 +23,12 @@ def _overview(context: EndpointContext, request: Request) -> Answer:
 
 def _facts(context: EndpointContext, now: float, refresh: int) -> landing.Facts:
     view = context.view
-    latest = view.latest()
-    shown = latest if view.scraped is None else view.scraped()
-    snapshot = latest if view.whole is None else view.whole()
+    shown = view.on_the_page()
+    snapshot = view.everything()
     return landing.Facts(
         node=view.node,
         version=view.version,
         synthetic=view.synthetic,
-        telemetry_path=view.telemetry_path,
         snapshot=snapshot,
         series=None if shown is None else len(shown),
         age=None if snapshot is None else age_of(snapshot, now),

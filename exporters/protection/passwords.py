@@ -93,10 +93,7 @@ class PasswordChecks:
                 self._known.move_to_end(mark)
                 return None
             key, given = (None, self._decoy(users, user)) if hashed is None else (mark, hashed)
-            return self._queue(
-                _Doubt(None if hashed is None else key, given.encode(), password[:_LONGEST], Deferred(late=CROWDED)),
-                peer,
-            )
+            return self._queue(_Doubt(key, given.encode(), password[:_LONGEST], Deferred(late=CROWDED)), peer)
 
     def run(self) -> None:
         """Check passwords until `stop`."""
@@ -163,9 +160,7 @@ class PasswordChecks:
         return mark.digest()
 
     def _decoy(self, users: Mapping[str, str], user: str) -> str:
-        """Return a hash that no password has, for an unknown user: always the same one, as costly as that of some
-        user.
-        """
+        """Return a hash that no password has, always the same for an unknown user, and as costly as some user's."""
         costs = sorted(hashed.rpartition("$")[0].rpartition("$")[2] for hashed in users.values())
         chosen = int.from_bytes(self._mark("cost", user)[:8], "big") % len(costs)
         return f"$2b${costs[chosen]}${_FILLING}"

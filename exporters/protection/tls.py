@@ -54,9 +54,7 @@ def make_context(tls: ServerTls, path: Path) -> tuple[ssl.SSLContext, bytes]:
             least = "TLS13"
     context.minimum_version, context.maximum_version = _VERSIONS[least], _VERSIONS[tls.max_version]
     _set_curves(context, tls.curve_preferences, fail)
-    context.num_tickets = (
-        0  # scrapers keep their connections: nothing is to be resumed, and nothing need be kept for it
-    )
+    context.num_tickets = 0  # scrapers keep their connections: nothing is to be resumed
     context.set_alpn_protocols(["http/1.1"])
     certificate, key = _pem("cert", tls.cert, tls.cert_file, fail), _pem("key", tls.key, tls.key_file, fail)
     try:
@@ -79,10 +77,8 @@ def _set_curves(context: ssl.SSLContext, curves: Sequence[str], fail: Callable[[
     elif hasattr(context, "set_groups"):  # from Python 3.15 on
         context.set_groups(":".join(names))
     else:
-        fail(
-            "curve_preferences",
-            "this Python's TLS takes one curve only; give one, or remove the key for OpenSSL's order",
-        )
+        problem = "this Python's TLS takes one curve only; give one, or remove the key for OpenSSL's order"
+        fail("curve_preferences", problem)
 
 
 def _ask_clients(context: ssl.SSLContext, tls: ServerTls, fail: Callable[[str, str], NoReturn]) -> None:
@@ -210,9 +206,7 @@ class TlsTransport:
         self.sock.shutdown(socket.SHUT_WR)
 
     def _refuse(self, error: ssl.SSLError) -> None:
-        """Send the client the reason, as a TLS alert or to plain HTTP as a response. Always raises
-        HandshakeRefusedError.
-        """
+        """Send the client the reason, as a TLS alert or to plain HTTP as a response. Raises HandshakeRefusedError."""
         self._count(CERTIFICATE if error.reason in _OF_CERTIFICATES else HANDSHAKE)
         if error.reason == "HTTP_REQUEST":
             self._outgoing.read()

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -164,17 +163,16 @@ def read_web_file(path: Path) -> WebFile:
     tls = found.tls
     if tls is None:
         return found
-    fail = partial(_fail_tls, file)
+
+    def fail(key: str, problem: str) -> NoReturn:
+        file.fail(f"tls_server_config.{key}", problem)
+
     _check_words(tls, fail)
     _check_certificates(tls, fail)
     _check_versions(tls, fail)
     names = ("cert_file", "key_file", "client_ca_file")
     absolute = {name: str((path.parent / given).absolute()) for name in names if (given := getattr(tls, name))}
     return replace(found, tls=replace(tls, **absolute))
-
-
-def _fail_tls(file: YamlFile, key: str, problem: str) -> NoReturn:
-    file.fail(f"tls_server_config.{key}", problem)
 
 
 def _seconds(value: object) -> float:
@@ -205,22 +203,16 @@ def _check_certificates(tls: ServerTls, fail: Fail) -> None:
         if text and file:
             fail(f"{name}_file", f"{name} is given as well; remove one of them")
         if not (text or file) and name != "client_ca":
-            fail(
-                f"{name}_file",
-                "is missing: TLS needs the server's certificate and its key; remove the section for plain HTTP",
-            )
+            remedy = "TLS needs the server's certificate and its key; remove the section for plain HTTP"
+            fail(f"{name}_file", f"is missing: {remedy}")
     if tls.client_auth_type in REFUSED_POLICIES:
-        remedy = "use RequireAndVerifyClientCert, or VerifyClientCertIfGiven"
-        fail(
-            "client_auth_type",
-            f"{tls.client_auth_type} would take any certificate without looking who issued it; {remedy}",
-        )
+        problem = f"{tls.client_auth_type} would take any certificate without looking who issued it"
+        fail("client_auth_type", f"{problem}; use RequireAndVerifyClientCert, or VerifyClientCertIfGiven")
     if (tls.client_ca or tls.client_ca_file) and tls.client_auth_type == "NoClientCert":
         fail("client_auth_type", "is missing: client_ca_file has no effect without it; use RequireAndVerifyClientCert")
     if tls.client_allowed_sans is not None and tls.client_auth_type != "RequireAndVerifyClientCert":
-        fail(
-            "client_allowed_sans", "needs client_auth_type: RequireAndVerifyClientCert, or clients come without a name"
-        )
+        problem = "needs client_auth_type: RequireAndVerifyClientCert, or clients come without a name"
+        fail("client_allowed_sans", problem)
 
 
 def _check_versions(tls: ServerTls, fail: Fail) -> None:

@@ -90,16 +90,12 @@ class WebGate:
         self.edition = 0
         self.refused = dict.fromkeys(REFUSALS, 0)
         """Clients and requests that were refused since the start, by the reason."""
-        self._terms = terms
+        self.terms = terms
         self._passwords = passwords
         self._clock = clock
         self._limit: RateLimit | None = None
         self._tokens = 0.0
         self._filled = 0.0
-
-    @property
-    def terms(self) -> WebTerms:
-        return self._terms
 
     def enforce(self, terms: WebTerms) -> None:
         """Apply other terms; connections under the former ones are not kept."""
@@ -108,10 +104,10 @@ class WebGate:
 
     def renew(self, terms: WebTerms) -> None:
         """Replace the terms by equal ones that were read again, for new connections."""
-        self._terms = terms
+        self.terms = terms
 
     def transport(self, sock: socket.socket) -> ClientTransport:
-        terms = self._terms
+        terms = self.terms
         if terms.context is None or terms.file.tls is None:
             return PlainTransport(sock)
         from exporters.protection.tls import TlsTransport
@@ -119,7 +115,7 @@ class WebGate:
         return TlsTransport(sock, terms.context, terms.file.tls.client_allowed_sans, self._count)
 
     def admit(self, request: Request, peer: str) -> Answer | None:
-        file = self._terms.file
+        file = self.terms.file
         if file.rate.interval and not self._takes(file.rate):
             return LIMITED
         if not file.users:
@@ -130,7 +126,7 @@ class WebGate:
         reason = LOGIN if response is DENIED else RATE if response is LIMITED else ""
         if reason:
             self._count(reason)
-        given = {name: value for name, value in self._terms.file.http.headers.items() if value}
+        given = {name: value for name, value in self.terms.file.http.headers.items() if value}
         if not given:
             return response
         kept = tuple((name, value) for name, value in response.headers if name not in given)
@@ -245,7 +241,8 @@ class WebWatch:
             self._seen, self._periods = _Seen(now, True), 0
             self._take()
         elif self._has_kept_sessions():
-            self._forget_sessions()
+            with suppress(WebFileError):  # then once they can be used again
+                self.gate.renew(load_terms(self.path))
 
     def _take(self) -> None:
         try:
@@ -258,10 +255,6 @@ class WebWatch:
     def _has_kept_sessions(self) -> bool:
         context = self.gate.terms.context
         return context is not None and context.session_stats()["number"] > MOST_SESSIONS
-
-    def _forget_sessions(self) -> None:
-        with suppress(WebFileError):  # then once they can be used again
-            self.gate.renew(load_terms(self.path))
 
     def _run(self) -> None:
         while not self._stopping.wait(PERIOD_SECONDS):

@@ -77,6 +77,14 @@ class BufferSegment:
     first: float = 0.0
     last: float = 0.0
 
+    def add(self, request: WriteRequest) -> None:
+        """Count a request that stands behind the others."""
+        if not self.samples:
+            self.first = request.wall
+        self.bytes += HEAD_BYTES + len(request.body)
+        self.samples += request.samples
+        self.last = request.wall
+
 
 class DiskBuffer:
     """Requests in a folder, in order. `limit` in bytes. Raises OSError where the folder cannot be used."""
@@ -112,18 +120,16 @@ class DiskBuffer:
 
     def append(self, request: WriteRequest) -> int:
         """Add a request, and have it on the disk; returns the samples that were dropped for it. Raises OSError."""
-        content = sealed(request)
         segment = self._segments[-1] if self._write >= 0 else self._begin_segment()
         try:
-            _write_all(self._write, content)
+            left = memoryview(sealed(request))
+            while left:
+                left = left[os.write(self._write, left) :]
+            os.fsync(self._write)
         except OSError:
             self._give_up(segment)
             raise
-        if not segment.samples:
-            segment.first = request.wall
-        segment.bytes += len(content)
-        segment.samples += request.samples
-        segment.last = request.wall
+        segment.add(request)
         if segment.bytes >= max(self._limit / SEGMENTS, LEAST_SEGMENT):
             self._close_write()
         dropped = 0
@@ -141,9 +147,14 @@ class DiskBuffer:
                 self.drop_first()
                 continue
             try:
-                self._head = self._read_at(segment)
+                if self._read < 0:
+                    self._read = os.open(self._path(segment), os.O_RDONLY | os.O_CLOEXEC)
+                self._head = read_record(self._read, self._at)
+                if self._head is None:
+                    raise TornRecordError("is shorter than it was")
             except (TornRecordError, FileNotFoundError) as error:
-                self.damage.append((f"{self._path(segment)}: {_reason(error)}", segment.samples))
+                why = "is gone" if isinstance(error, FileNotFoundError) else str(error)
+                self.damage.append((f"{self._path(segment)}: {why}", segment.samples))
                 self._close_write_of(segment)
                 segment.bytes, segment.samples = self._at, 0
         return self._head
@@ -167,9 +178,7 @@ class DiskBuffer:
         segment = self._segments.pop(0)
         self._close_write_of(segment)
         self._head, self._at = None, 0
-        if self._read >= 0:
-            os.close(self._read)
-            self._read = -1
+        self._close_read()
         self._path(segment).unlink(missing_ok=True)
         return segment.samples
 
@@ -186,18 +195,7 @@ class DiskBuffer:
     def close(self) -> None:
         """Close the files; what is in them stays."""
         self._close_write()
-        if self._read >= 0:
-            os.close(self._read)
-            self._read = -1
-
-    def _read_at(self, segment: BufferSegment) -> WriteRequest:
-        """Return the next record of the first segment. Raises TornRecordError, and OSError."""
-        if self._read < 0:
-            self._read = os.open(self._path(segment), os.O_RDONLY | os.O_CLOEXEC)
-        request = read_record(self._read, self._at)
-        if request is None:
-            raise TornRecordError("is shorter than it was")
-        return request
+        self._close_read()
 
     def _begin_segment(self) -> BufferSegment:
         number = self._segments[-1].number + 1 if self._segments else self._unused
@@ -227,6 +225,11 @@ class DiskBuffer:
             os.close(self._write)
             self._write = -1
 
+    def _close_read(self) -> None:
+        if self._read >= 0:
+            os.close(self._read)
+            self._read = -1
+
     def _path(self, segment: BufferSegment) -> Path:
         return self.folder / f"{segment.number:010d}.segment"
 
@@ -250,11 +253,7 @@ class DiskBuffer:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             while (request := read_record(descriptor, segment.bytes)) is not None:
-                if not segment.samples:
-                    segment.first = request.wall
-                segment.bytes += HEAD_BYTES + len(request.body)
-                segment.samples += request.samples
-                segment.last = request.wall
+                segment.add(request)
         except TornRecordError as error:
             self.damage.append((f"{path}: {error}", 0))
         finally:
@@ -280,14 +279,3 @@ class DiskBuffer:
             os.pwrite(descriptor, place + struct.pack("<I", zlib.crc32(place)), 0)
         finally:
             os.close(descriptor)
-
-
-def _reason(error: Exception) -> str:
-    return "is gone" if isinstance(error, FileNotFoundError) else str(error)
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    left = memoryview(content)
-    while left:
-        left = left[os.write(descriptor, left) :]
-    os.fsync(descriptor)

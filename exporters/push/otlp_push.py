@@ -34,7 +34,7 @@ from agent.lib.http_target import HttpTarget
 from agent.lib.logs import LogOnce
 from agent.lib.threads import KeptThread, Threads
 from agent.model import Instant, Layout, Series, Snapshot
-from exporters.encoder import AGE_SERIES, group
+from exporters.encoder import AGE_SERIES, ageless_places
 from exporters.pages import age_of
 from exporters.push.otlp_names import Instrument, OtlpName, attributes_of, name_of
 from exporters.push.push_queue import EXPIRED, PushFigures
@@ -68,7 +68,9 @@ class MetricsMaker:
         """Return everything that the snapshot has at its time, and its age in seconds at the wall second `wall`."""
         layouts = tuple(frame.layout for frame in snapshot.frames)
         if layouts != self._layouts:
-            self._columns, self._layouts = _laid_out(layouts), layouts
+            series = tuple(chain.from_iterable(each.series for each in layouts))
+            places = ageless_places(series)
+            self._columns, self._layouts = _columns([series[place] for place in places], places), layouts
         values = tuple(chain.from_iterable(frame.values for frame in snapshot.frames))
         at = round(snapshot.at.wall * _NANO)
         if self._began is None:
@@ -98,12 +100,6 @@ def _metric(column: _Column, values: Sequence[float], began: int, at: int) -> Me
         return Metric(name.name, column.help, name.unit, Gauge(points))
     monotonic = name.instrument is Instrument.COUNTER
     return Metric(name.name, column.help, name.unit, Sum(points, AggregationTemporality.CUMULATIVE, monotonic))
-
-
-def _laid_out(layouts: Sequence[Layout]) -> list[_Column]:
-    series = tuple(chain.from_iterable(each.series for each in layouts))
-    places = [place for family in group(series) for place in family.members if family.metric is not AGE_SERIES.metric]
-    return _columns([series[place] for place in places], places)
 
 
 def _columns(series: Sequence[Series], places: Sequence[int]) -> list[_Column]:
@@ -192,7 +188,8 @@ class OtlpPush:
         new = self._last is None or snapshot.sequence != self._last.sequence
         self._last = snapshot
         data = self._maker.make(snapshot, age, now.wall) if new else self._maker.only_age(age, now.wall)
-        samples = _count(data)
+        (resource,) = data.resource_metrics
+        samples = sum(len(metric.data.data_points) for scope in resource.scope_metrics for metric in scope.metrics)
         why = self._export(data)
         if why is None:
             self.figures.samples += samples
@@ -244,13 +241,4 @@ def _exporter(target: HttpTarget) -> OTLPMetricExporter:
         headers=target.authorization(),
         timeout=target.timeout,
         compression=Compression.Gzip,
-    )
-
-
-def _count(data: MetricsData) -> int:
-    return sum(
-        len(metric.data.data_points)
-        for resource in data.resource_metrics
-        for scope in resource.scope_metrics
-        for metric in scope.metrics
     )

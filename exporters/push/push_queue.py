@@ -46,18 +46,6 @@ class PushFigures:
     """Time of the last accepted request, in seconds since the epoch."""
 
 
-class PushSeries:
-    """Makes the frame of all pushes."""
-
-    def __init__(self, pushes: Sequence[PushFigures]) -> None:
-        self._pushes = pushes
-        self._own = OwnSeries()
-
-    def frame(self, now: Instant) -> Frame:
-        """Return the figures as they are now. For any thread."""
-        return self._own.frame(reading for push in self._pushes for reading in _readings(push, now))
-
-
 def _readings(push: PushFigures, now: Instant) -> Iterator[OwnReading]:
     labels = (("push", push.name),)
     oldest, success = push.oldest, push.success
@@ -155,7 +143,7 @@ class PushQueue:
     def put(self, requests: Iterable[WriteRequest], wall: float) -> None:
         """Add what is to be sent next. What is still in memory by now goes to the disk before it."""
         with self._lock:
-            waiting = bool(self._memory) or self._on_disk()
+            waiting = bool(self._memory) or self._on_disk > 0
             self._memory.extend(requests)
             if waiting:
                 self._spill()
@@ -198,8 +186,10 @@ class PushQueue:
                 self._disk.close()
             return sum(each.samples for each in self._memory)
 
-    def _on_disk(self) -> bool:
-        return self._disk is not None and self._disk.bytes > 0
+    @property
+    def _on_disk(self) -> int:
+        """Bytes on the disk."""
+        return 0 if self._disk is None else self._disk.bytes
 
     def _spill(self) -> None:
         if self._open_disk is None:
@@ -236,7 +226,7 @@ class PushQueue:
         return result
 
     def _expire(self, wall: float) -> None:
-        if self._on_disk():
+        if self._on_disk:
             self._lose(EXPIRED, self._try_disk(lambda disk: disk.drop_older(wall - self._age)) or 0)
         while self._memory and self._memory[0].wall < wall - self._age:
             self._lose(EXPIRED, self._memory.popleft().samples)
@@ -263,7 +253,7 @@ class PushQueue:
         self._once.problem("loss", "push %s: dropping the oldest samples, which are %s", self._figures.name, why)
 
     def _tell(self) -> None:
-        on_disk = self._disk.bytes if self._disk is not None else 0
+        on_disk = self._on_disk
         self._figures.pending = on_disk + sum(len(each.body) for each in self._memory)
         if not self._figures.pending:
             self._once.over("loss")
@@ -287,7 +277,7 @@ class PushGroup:
 
     def __init__(self, pushes: Sequence[Push], threads: Threads) -> None:
         self.pushes, self._threads = tuple(pushes), threads
-        self._series = PushSeries([each.figures for each in pushes])
+        self._own = OwnSeries()
 
     def start(self) -> None:
         for each in self.pushes:
@@ -301,4 +291,4 @@ class PushGroup:
 
     def frame(self, now: Instant) -> Frame:
         """Return the metrics of the pushes. For any thread."""
-        return self._series.frame(now)
+        return self._own.frame(reading for each in self.pushes for reading in _readings(each.figures, now))

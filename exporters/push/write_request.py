@@ -22,14 +22,14 @@ from typing import NamedTuple
 
 from agent.lib.layout_columns import picker
 from agent.model import Layout, Series, Snapshot
-from exporters.encoder import AGE_SERIES, group, labels_of
+from exporters.encoder import AGE_SERIES, ageless_places, labels_of
 
 _LONGEST_COPY = 64
 _NEAR = 1 << 16
 _SHORT_LITERAL = 60
 _WORTH = 5
 """Bytes below which a copy takes more than it saves."""
-_GAP = b"\0" * 8
+_NUMBER_BYTES = 8
 _pack_double: Callable[[float], bytes] = Struct("<d").pack
 
 
@@ -92,11 +92,14 @@ class SnappyTemplate:
 
     def number(self) -> None:
         """Add a place for 8 bytes; the next part of the template begins behind it."""
+        self._leave(_NUMBER_BYTES)
+
+    def _leave(self, hole: int) -> None:
         self._end_copy()
-        self._end_literal(len(_GAP))
+        self._end_literal(hole)
         self._parts.append(bytes(self._done))
         self._done.clear()
-        self._length += len(_GAP)
+        self._length += hole
 
     def stamp(self) -> None:
         """Add a place for the stamp: the first holds it, the others copy it."""
@@ -104,12 +107,8 @@ class SnappyTemplate:
             self._end_copy()
             self._repeat(self._length - self._stamp_at, self._stamp_bytes)
         else:
-            self._end_copy()
-            self._end_literal(self._stamp_bytes)
             self._stamp_at = self._length
-            self._length += self._stamp_bytes
-            self._parts.append(bytes(self._done))
-            self._done.clear()
+            self._leave(self._stamp_bytes)
 
     def finish(self) -> CompressedMessage:
         """Return the message. It has a stamp behind its first number, and nothing may be added to it any more."""
@@ -246,9 +245,7 @@ class RequestWriter:
     def _lay_out(self, layouts: tuple[Layout, ...], wall: float) -> list[WriteRequest]:
         """Lay out the requests for these layouts; returns the ends of series that are gone."""
         series = tuple(chain.from_iterable(each.series for each in layouts))
-        places = [
-            place for family in group(series) for place in family.members if family.metric is not AGE_SERIES.metric
-        ]
+        places = ageless_places(series)
         shown = [series[place] for place in places]
         before = self._known
         self._known = {each: before.get(each) or self._pieces(each) for each in shown}
@@ -292,9 +289,7 @@ def _message(encoded: Iterable[Pieces]) -> CompressedMessage:
 
 
 def _label(name: str, value: str) -> Pieces:
-    """Return a label; that of the metric's name, which is the longest, in parts of which most are alike in all
-    series.
-    """
+    """Return a label; the metric's name, the longest, in parts of which most are alike in all series."""
     head, text = _text(b"\x0a", name), _text(b"\x12", value)
     begin = b"\x0a" + varint(len(head) + len(text))
     if name != "__name__":

@@ -24,7 +24,7 @@ from agent.wiring.pushing import make_pushes
 from agent.wiring.reconfiguration import keys_for_a_restart
 from agent.wiring.start_checks import check
 from exporters.push.otlp_push import OtlpPush
-from exporters.push.push_queue import PushFigures, PushSeries
+from exporters.push.push_queue import PushFigures, PushGroup
 from exporters.push.remote_write import RemoteWrite
 from tests.daemon.conftest import RunningDaemon
 from tests.servers import fetch, free_port, need, program, unmeasured
@@ -126,11 +126,20 @@ def test_nothing_is_loaded_where_nothing_is_pushed() -> None:
     assert done.stdout == "[]\n"
 
 
+class IdlePush:
+    def __init__(self, figures: PushFigures) -> None:
+        self.figures = figures
+
+    def start(self) -> None: ...
+
+    def stop(self, seconds: float) -> None: ...
+
+
 def test_the_series_of_pushes() -> None:
     one, other = PushFigures("a"), PushFigures("b", bytes=None, pending=None)
     one.samples, one.pending, one.oldest, one.dropped["expired"] = 5, 70, 95.0, 3
     other.success = 90.0
-    series = PushSeries([one, other])
+    series = PushGroup([IdlePush(one), IdlePush(other)], Threads())
     told = series.frame(Instant(1.0, 100.0)).readings
     assert Reading(Series(told[2].metric, Node(), (("push", "a"),)), 5.0) == told[2]
     values = {

@@ -13,7 +13,7 @@ import pytest
 from agent.config.reading import parse
 from agent.config.schema import ConfigError
 from agent.lib.textfile import PEERS
-from agent.rack.finder import AGAIN_SECONDS, ASK_SECONDS, MOST, FileEntry, Finder, HostEntry, parse_entry
+from agent.rack.finder import AGAIN_SECONDS, ASK_SECONDS, MOST, Finder, HostEntry, parse_entry
 from agent.rack.peer_messages import Access
 from agent.wiring.peering import load_rack
 from agent.wiring.start_checks import check
@@ -48,9 +48,9 @@ def names_of(found: Finder) -> list[str]:
         ("10.0.0.1:1", HostEntry("10.0.0.1", 1)),
         ("[fe80::1%eth0]:65535", HostEntry("fe80::1%eth0", 65535)),
         ("dns+rack12.example.:19400", HostEntry("rack12.example.", 19400, many=True)),
-        ("peers.json", FileEntry(Path("/etc/coldplate/peers.json"))),
-        ("./peers", FileEntry(Path("/etc/coldplate/peers"))),
-        ("/run/peers.yml", FileEntry(Path("/run/peers.yml"))),
+        ("peers.json", Path("/etc/coldplate/peers.json")),
+        ("./peers", Path("/etc/coldplate/peers")),
+        ("/run/peers.yml", Path("/run/peers.yml")),
     ],
 )
 def test_an_entry_is_an_address_a_name_or_a_file(text: str, entry: object) -> None:
@@ -154,7 +154,7 @@ def test_a_file_that_lists_too_many_is_cut(tmp_path: Path, caplog: pytest.LogCap
 def test_credentials_do_not_travel_in_clear() -> None:
     login = Access(username="u", password_file="/p")
     login.check([HostEntry("127.0.0.1", 1)])
-    for entry in (HostEntry("n1", 1), FileEntry(Path("peers.json"))):
+    for entry in (HostEntry("n1", 1), Path("peers.json")):
         with pytest.raises(ValueError, match="set scheme: https"):
             login.check([entry])
     Access(tls=True, username="u", password_file="/p").check([HostEntry("n1", 1)])
@@ -184,7 +184,7 @@ def test_a_password_in_an_entry_is_refused_and_never_repeated(text: str, tmp_pat
 
 @pytest.mark.parametrize("text", ["peers@r12.yml", "/etc/peers@r12", "./a@b:c.json"])
 def test_the_name_of_a_file_may_have_an_at_sign(text: str) -> None:
-    assert parse_entry(text, Path()) == FileEntry(Path(text))
+    assert parse_entry(text, Path()) == Path(text)
 
 
 def test_a_url_is_not_a_peer() -> None:
@@ -233,6 +233,6 @@ rack: {peers: ['n1:1', 'n1:1', peers.json], nodes_expected: 4, node_nameplate: 1
 """
     config = parse(text, "c.yaml")
     options = load_rack(config, Path("/etc/coldplate"), 3.0)
-    assert options.entries == (HostEntry("n1", 1), FileEntry(Path("/etc/coldplate/peers.json")))
+    assert options.entries == (HostEntry("n1", 1), Path("/etc/coldplate/peers.json"))
     assert (options.name, options.nodes_expected, options.nameplate, options.stale_after) == ("r1", 4, 10_200.0, 3.0)
     assert options.feeds == (("a", 30_000.0), ("b", 31_000.0))

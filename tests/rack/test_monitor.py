@@ -14,7 +14,7 @@ from agent.config.reading import parse
 from agent.lib.threads import Threads
 from agent.model import Instant, Node, Reading, Series
 from agent.rack.breakers import CLASSES, Breaker
-from agent.rack.finder import FileEntry, HostEntry
+from agent.rack.finder import HostEntry
 from agent.rack.monitor import SETTLED_SECONDS, RackMonitor
 from agent.rack.peer_messages import PeerFault, Report, decode
 from agent.rack.peers import Member
@@ -328,7 +328,7 @@ def test_peers_are_told_our_limits() -> None:
 def test_peers_that_are_not_found_make_no_rack_of_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     found = tmp_path / "peers.json"
     found.write_text("[]")
-    made = Rig(RackOptions("r1", entries=(FileEntry(found),)))
+    made = Rig(RackOptions("r1", entries=(found,)))
     made.watch._finder.refresh()
     made.watch._settled_by = made.now.mono
     for _ in range(3):
@@ -336,7 +336,7 @@ def test_peers_that_are_not_found_make_no_rack_of_one(tmp_path: Path, caplog: py
         made.later(1.0)
         assert made.values() == {}
     assert [record.message.partition(";")[0] for record in caplog.records] == ["rack power not summed: no peer known"]
-    made.watch.reconfigure(RackOptions("r1", nodes_expected=18, entries=(FileEntry(found),)))
+    made.watch.reconfigure(RackOptions("r1", nodes_expected=18, entries=(found,)))
     values = made.values()
     assert (values["power_watts"], values["nodes_reporting"]) == (500.0, 1)
     for _ in range(30):

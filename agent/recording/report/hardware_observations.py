@@ -34,9 +34,8 @@ def _xids(run: RecordedRun) -> Iterator[Observation]:
     first = {code: min(counter.first_at or 0.0 for _, counter in some) for code, some in by_code.items()}
     for code, some in sorted(by_code.items(), key=lambda one: first[one[0]]):
         gpus = [gpu for gpu, _ in some]
-        harmless = xid_verdict(code) is Verdict.SKIPPED or all(
-            _grades(gpu, code) == {Grade.NONFATAL.value} for gpu in gpus
-        )
+        nonfatal = all(_grades(gpu, code) == {Grade.NONFATAL.value} for gpu in gpus)
+        harmless = nonfatal or xid_verdict(code) is Verdict.SKIPPED
         count = sum(counter.growth for _, counter in some)
         whose = "; it usually comes from the program, or follows another error" if harmless else ""
         yield Observation(
@@ -83,7 +82,7 @@ def _links(gpu: GpuFacts) -> Iterator[Observation]:
     down: list[str] = []
     most = 0.0
     for link in gpu.node.entities(NvLink):
-        if not isinstance(link, NvLink) or link.gpu != gpu.gpu:
+        if link.gpu != gpu.gpu:
             continue
         for _, state in gpu.node.states(chosen.NVLINK_UP, link):
             # A link that was never up is not wired, or all are asleep.

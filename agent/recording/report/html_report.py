@@ -106,14 +106,10 @@ def _plots(run: RecordedRun, found: Sequence[Observation], alerts: Sequence[Aler
     styles = _styles([gpu.title for gpu in lines], meant if len(meant) <= _SINGLED_OUT else set())
     spans = _spans(alerts)
     yield "<h2>Over time</h2>"
-    parts = (
-        f"Each point is the mean over {span_text(run.grid.width)}"
-        if run.grid.width > run.interval
-        else ("Each point is a snapshot")
-    )
+    mean = f"the mean over {span_text(run.grid.width)}" if run.grid.width > run.interval else "a snapshot"
     yield (
-        f'<p class="soft">UTC. {parts}; the grey band is from the lowest to the highest value of any GPU, so no '
-        "peak is lost. Lines break where nothing was recorded. Red: an alert fired.</p>"
+        f'<p class="soft">UTC. Each point is {mean}; the grey band is from the lowest to the highest value of any GPU, '
+        "so no peak is lost. Lines break where nothing was recorded. Red: an alert fired.</p>"
     )
     yield _key(styles, len(gpus) - len(lines))
     yield '<div class="plots">'

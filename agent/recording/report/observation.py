@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from agent.lib.wording import one_line
+from agent.lib.wording import one_line, short_numbers
 from agent.recording.report.run_facts import GpuFacts
 
 FAULT, SLOW, NOTE = "fault", "slow", "note"
@@ -45,12 +45,7 @@ def ranges(indexes: Sequence[str]) -> str:
     """Return numbers that follow each other as ranges: `0-3, 7`."""
     if not all(index.isdecimal() and len(index) < 9 for index in indexes):
         return ", ".join(one_line(index, 32) for index in indexes)
-    texts = []
-    numbers = sorted(map(int, indexes))
-    for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
-        some = [number for _, number in run]
-        texts.append(str(some[0]) if len(some) == 1 else f"{some[0]}-{some[-1]}")
-    return ", ".join(texts)
+    return short_numbers([int(index) for index in indexes]).replace("–", "-")
 
 
 def span_text(seconds: float) -> str:

@@ -28,16 +28,6 @@ STARVED, IDLE = 0.4, 0.05
 _GIB = 2.0**30
 
 
-def slowness_observations(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
-    """Yield what is to be said of GPUs that belong together."""
-    yield from _uneven(gpus)
-    yield from _slow_silicon(gpus)
-    yield from _throttled(gpus)
-    yield from _stalled(gpus)
-    yield from _starved(gpus)
-    yield from _idle(gpus)
-
-
 def _uneven(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     found = imbalance_of(gpus)
     if found is None or not found.sharp or found.laggard is None:
@@ -102,11 +92,7 @@ def _throttled(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
                 by_reason.setdefault(reason, []).append((gpu, seconds, over, how))
     for reason, found in sorted(by_reason.items()):
         worst = max(found, key=lambda one: one[1] / one[2])
-        lost = (
-            f"up to {share_text(worst[1] / worst[2])} of the time"
-            if len(found) > 1
-            else (f"{share_text(worst[1] / worst[2])} of the time")
-        )
+        lost = f"{'up to ' if len(found) > 1 else ''}{share_text(worst[1] / worst[2])} of the time"
         how = "as the driver counted" if worst[3] == "driver" else "as seen at each sample"
         yield Observation(
             SLOW, "throttled",
@@ -160,9 +146,10 @@ def _stalled(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
 
 def _starved(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     means = [gpu.mean(chosen.UTILIZATION) for gpu in gpus]
-    held = [_memory_share(gpu) for gpu in gpus]
+    memory = [(gpu.mean(chosen.MEMORY), gpu.mean(chosen.MEMORY_TOTAL)) for gpu in gpus]
+    is_loaded = any(used and whole and used / whole >= 0.3 for used, whole in memory)
     known = [mean for mean in means if mean is not None]
-    if len(known) != len(gpus) or not IDLE <= max(known) < STARVED or not any(share and share >= 0.3 for share in held):
+    if len(known) != len(gpus) or not IDLE <= max(known) < STARVED or not is_loaded:
         return
     figures = {"utilization_ratio": max(known)}
     signs = []
@@ -170,15 +157,16 @@ def _starved(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
     if pcie is not None and pcie.rate and pcie.rate > 1e9:
         figures["pcie_receive_bytes_per_second"] = pcie.rate
         signs.append(f"up to {pcie.rate / 1e9:.1f} GB/s came in over PCIe")
-    node = gpus[0].node
-    waits = _io_wait(gpus)
+    pressures = [gpu.node.growth(chosen.PRESSURE, Node(), (("resource", "io"),)) for gpu in gpus]
+    waits = max((one.rate for one in pressures if one is not None and one.rate is not None), default=None)
     if waits is not None and waits > 0.05:
         figures["io_waiting_ratio"] = waits
         signs.append(f"tasks waited for storage {share_text(waits)} of the time")
-    cpu = _processor_share(gpus)
+    nodes = {gpu.node.name: gpu.node for gpu in gpus}.values()
+    cpu = max((share for node in nodes if (share := node.processor_share()) is not None), default=None)
     if cpu is not None and cpu > 0.7:
         figures["processor_busy_ratio"] = cpu
-        signs.append(f"the processors of {node.name} were {share_text(cpu)} busy")
+        signs.append(f"the processors of {gpus[0].node.name} were {share_text(cpu)} busy")
     state = "was not recorded" if waits is None and cpu is None else "was quiet"
     clues = f"; {', '.join(signs)}" if signs else f"; for what is not known: what was looked at of the host {state}"
     yield Observation(
@@ -189,23 +177,6 @@ def _starved(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
         tuple(gpu.title for gpu in gpus), figures,
         "Training that offloads to the host, and serving with few requests, look alike.",
     )  # fmt: skip
-
-
-def _memory_share(gpu: GpuFacts) -> float | None:
-    used, total = gpu.mean(chosen.MEMORY), gpu.mean(chosen.MEMORY_TOTAL)
-    return used / total if used is not None and total else None
-
-
-def _io_wait(gpus: Sequence[GpuFacts]) -> float | None:
-    """Return the largest share of time in which tasks of one of the nodes waited for storage."""
-    found = [gpu.node.growth(chosen.PRESSURE, Node(), (("resource", "io"),)) for gpu in gpus]
-    return max((one.rate for one in found if one is not None and one.rate is not None), default=None)
-
-
-def _processor_share(gpus: Sequence[GpuFacts]) -> float | None:
-    """Return the largest share of time in which the processors of one of the nodes were busy."""
-    nodes = {gpu.node.name: gpu.node for gpu in gpus}.values()
-    return max((share for node in nodes if (share := node.processor_share()) is not None), default=None)
 
 
 def _idle(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
@@ -231,13 +202,6 @@ DRAM_BOUND, TENSOR_BOUND, SM_EFFECTIVE, SM_INEFFECTIVE = 0.6, 0.4, 0.8, 0.5
 CAPPED = 0.5
 """Share of the time at the power cap from which on a GPU is said to be limited by it."""
 _LIMITS = "Activities are means over whole samples: phases that follow each other within one, or over the run, mix."
-
-
-def workload_observations(gpus: Sequence[GpuFacts]) -> Iterator[Observation]:
-    """Yield what is to be said of the work of GPUs that belong together."""
-    yield from _bound(gpus)
-    yield from _capped(gpus)
-    yield from _steps(gpus)
 
 
 def bound_by(sm: float, tensor: float, dram: float) -> tuple[str, str]:
@@ -334,6 +298,9 @@ def step_of(gpus: Sequence[GpuFacts]) -> tuple[StepTime, str, int] | None:
     return None
 
 
+_SLOWNESS = (_uneven, _slow_silicon, _throttled, _stalled, _starved, _idle)
+_WORK = (_bound, _capped, _steps)
+"""What may be said of GPUs that belong together: of lost time, and of the kind of work."""
 _WAITING = frozenset({"waiting-for-peer", "stalled", "waiting-for-data", "idle-allocation"})
 _BY_WORK_ALONE = frozenset({"latency-bound", "neither-bound", "mixed", "compute-bound", "memory-bound"})
 """What limits the work of GPUs that wait is not in the GPUs: nothing is said of it then."""
@@ -343,8 +310,8 @@ def all_observations(run: RecordedRun) -> list[Observation]:
     """Return what stands out, the most serious first; empty if nothing does."""
     found = list(hardware_observations(run))
     for _, gpus in run.groups():
-        slow = list(slowness_observations(gpus))
+        slow = [remark for look in _SLOWNESS for remark in look(gpus)]
         waited = any(remark.kind in _WAITING for remark in slow)
-        found += slow
-        found += [remark for remark in workload_observations(gpus) if not waited or remark.kind not in _BY_WORK_ALONE]
+        work = (remark for look in _WORK for remark in look(gpus))
+        found += [*slow, *(remark for remark in work if not waited or remark.kind not in _BY_WORK_ALONE)]
     return sorted(found, key=lambda remark: RANKS.index(remark.rank))

@@ -54,12 +54,11 @@ class TextStyle:
         widths = [max(len(cell) for cell in (*pair, *(row[place] for row in rows))) for place, pair in enumerate(pairs)]
         if sum(widths) + 2 * (len(widths) - 1) > self.width:
             return self._listed([" ".join(filter(None, pair)) for pair in pairs], rows)
-        lines = [[pair[line] for pair in pairs] for line in (0, 1)]
-        return [self._row(line, widths) for line in (*lines, *rows) if any(line)]
-
-    def _row(self, cells: Sequence[str], widths: Sequence[int]) -> str:
-        first, *others = zip(cells, widths, strict=True)
-        return "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]).rstrip()
+        made = []
+        for line in filter(any, (*zip(*pairs, strict=True), *rows)):
+            first, *others = zip(line, widths, strict=True)
+            made.append("  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]).rstrip())
+        return made
 
     def _listed(self, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         lines = []
@@ -114,11 +113,11 @@ def loss_table(run: RecordedRun) -> ReportTable:
     heads = ("GPU", "energy\nkWh", "throttled\nseconds", "at power\nlimit", "NVLink GB/s\nmean", "\npeak",
              "PCIe GB/s\nmean", "\npeak", "seen\nseconds")  # fmt: skip
     gpus = run.gpus()[:MOST_ROWS]
-    sources = {source for gpu in gpus for source in _sources(gpu)}
-    notes = [
-        "NVLink and PCIe: sent and received together.",
-        "Throttled: for whatever reason but idleness and power cap.",
-    ]
+    sources = {energy[2] for gpu in gpus if (energy := gpu.energy()) is not None}
+    sources |= {
+        how for gpu in gpus for reason, (_, _, how) in gpu.throttled().items() if is_bad(throttle_verdict(reason))
+    }
+    notes = ["NVLink and PCIe: sent and received together. Throttled: for whatever reason but idleness and power cap."]
     if "power" in sources:
         notes.append("Energy is integrated from power where the GPU has no counter.")
     if "samples" in sources:
@@ -173,13 +172,6 @@ def throttled_seconds(gpu: GpuFacts) -> float | None:
     """Return seconds with clocks reduced for the longest of the reasons that are not normal; None if unknown."""
     spans = [seconds for reason, (seconds, _, _) in gpu.throttled().items() if is_bad(throttle_verdict(reason))]
     return max(spans, default=None)
-
-
-def _sources(gpu: GpuFacts) -> Iterator[str]:
-    energy = gpu.energy()
-    if energy is not None:
-        yield energy[2]
-    yield from (how for reason, (_, _, how) in gpu.throttled().items() if is_bad(throttle_verdict(reason)))
 
 
 def _traffic(gpu: GpuFacts, names: tuple[str, str]) -> tuple[str, str]:
@@ -255,10 +247,8 @@ def report_card(
     if run.ports():
         lines += [*style.heading("Between nodes: InfiniBand, GB/s"), *_table(port_table(run), style)]
     lines += [*style.heading("Nodes"), *_table(node_table(run), style)]
-    lines += [
-        *style.heading(rules.heading),
-        *(_alerts(alerts, style, len(run.nodes) > 1) if alerts else style.wrapped(rules.none, "  ", "  ")),
-    ]
+    lines += style.heading(rules.heading)
+    lines += _alerts(alerts, style, len(run.nodes) > 1) if alerts else style.wrapped(rules.none, "  ", "  ")
     return lines
 
 
@@ -270,9 +260,8 @@ def _head(run: RecordedRun, style: TextStyle) -> Iterator[str]:
 
 def run_lines(run: RecordedRun) -> Iterator[str]:
     """Yield what was recorded, in a few lines: nodes, time, command, jobs."""
-    nodes = (
-        f"{len(run.nodes)} nodes" if len(run.nodes) > 1 else one_line(run.nodes[0].name, 64) or "node without a name"
-    )
+    only = one_line(run.nodes[0].name, 64) or "node without a name"
+    nodes = f"{len(run.nodes)} nodes" if len(run.nodes) > 1 else only
     models = ", ".join(sorted({one_line(gpu.model, 64) or "GPU of unknown model" for gpu in run.gpus()}))
     yield f"{nodes}: {f'{len(run.gpus())} x {models}' if models else 'no GPU'}"
     recorded, whole = sum(node.seconds for node in run.nodes), run.span * len(run.nodes)

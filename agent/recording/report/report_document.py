@@ -5,11 +5,11 @@ The alerts are those that the node's own agent had, or those of rules that a com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from agent.lib.wording import utc
-from agent.model import Labels, Node, NvLink
+from agent.model import IbPort, Labels, Node, NvLink
 from agent.recording.report import report_series as chosen
 from agent.recording.report.observation import Observation
 from agent.recording.report.performance_observations import step_of
@@ -65,12 +65,10 @@ def summarise_alerts(spans: Iterable[tuple[str, Labels, float, float]]) -> list[
     found: dict[tuple[str, Labels], list[tuple[float, float]]] = {}
     for node, labels, first, last in spans:
         found.setdefault((node, labels), []).append((first, last))
-    made = (
-        _told(
-            labels, node, times[0][0], times[-1][1], seconds=sum(end - begin for begin, end in times), times=len(times)
-        )
-        for (node, labels), times in found.items()
-    )
+    made = []
+    for (node, labels), times in found.items():
+        seconds = sum(end - begin for begin, end in times)
+        made.append(_told(labels, node, times[0][0], times[-1][1], seconds=seconds, times=len(times)))
     return sorted(made, key=_in_time)
 
 
@@ -158,17 +156,17 @@ def _node(node: NodeFacts, gpus: Sequence[GpuFacts]) -> dict[str, Any]:
         "ports": [
             {"device": port.device, "port": port.port, "transmit": _rate(node.growth(chosen.PORT_OUT, port)),
              "receive": _rate(node.growth(chosen.PORT_IN, port)),
-             "down_seconds": _off(dict(node.states(chosen.PORT_UP, port)).values()),
+             "down_seconds": _off(node.states(chosen.PORT_UP, port)),
              "errors": {name.removeprefix("coldplate_infiniband_"): counter.growth for name in chosen.PORT_ERRORS
                         if (counter := node.growth(name, port)) is not None}}
-            for port in node.ports()
+            for port in node.entities(IbPort)
         ],
     }  # fmt: skip
 
 
 def _gpu(gpu: GpuFacts) -> dict[str, Any]:
     energy, capped, job = gpu.energy(), gpu.capped(), gpu.job()
-    links = [link for link in gpu.node.entities(NvLink) if isinstance(link, NvLink) and link.gpu == gpu.gpu]
+    links = [link for link in gpu.node.entities(NvLink) if link.gpu == gpu.gpu]
     return {
         "gpu": gpu.gpu.index,
         "uuid": gpu.gpu.uuid,
@@ -188,7 +186,7 @@ def _gpu(gpu: GpuFacts) -> dict[str, Any]:
                     for title, name in _COUNTED.items()},
         "silent_seconds": gpu.silent_seconds,
         "nvlinks_down_seconds": {str(link.link): down for link in links
-                                 if (down := _off(dict(gpu.node.states(chosen.NVLINK_UP, link)).values()))},
+                                 if (down := _off(gpu.node.states(chosen.NVLINK_UP, link)))},
         "absent": {name: reason.value for (name, entity), reason in gpu.node.absent.items()
                    if entity == gpu.gpu and name in _GAUGES.values()},
     }  # fmt: skip
@@ -205,6 +203,5 @@ def _rate(counter: CounterStatistic | None) -> dict[str, float | None] | None:
             "seconds": counter.seconds}  # fmt: skip
 
 
-def _off(states: Sequence[StateStatistic] | Any) -> float | None:
-    off = [state.seconds - state.on for state in states]
-    return max(off, default=None)
+def _off(states: Iterator[tuple[Labels, StateStatistic]]) -> float | None:
+    return max((state.seconds - state.on for _, state in states), default=None)

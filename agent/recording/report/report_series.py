@@ -164,23 +164,17 @@ PORT_ERRORS = tuple(
     f"coldplate_infiniband_{what}_total"
     for what in ("symbol_error", "link_downed", "link_error_recovery", "port_errors_received", "link_down_events")
 )
-HOLDER, SHARED_HOLDER, JOB = "coldplate_gpu_job_info", "coldplate_gpu_shared_job_info", "coldplate_job_info"
-CPU, CPUS, PRESSURE = (
-    "coldplate_node_cpu_seconds_total",
-    "coldplate_node_cpus",
-    ("coldplate_node_pressure_waiting_seconds_total"),
-)
-DISK_READ, SWITCH_ERRORS = "coldplate_node_disk_read_bytes_total", "coldplate_node_nvswitch_sxid_errors_total"
+HOLDER, SWITCH_ERRORS = "coldplate_gpu_job_info", "coldplate_node_nvswitch_sxid_errors_total"
+CPU, PRESSURE = "coldplate_node_cpu_seconds_total", "coldplate_node_pressure_waiting_seconds_total"
 NODE_POWER, ALERT = "coldplate_node_power_watts", "coldplate_alert"
 
 _GAUGES = (UTILIZATION, SM, TENSOR, DRAM, OCCUPANCY, MEMORY, MEMORY_TOTAL, POWER, POWER_LIMIT, TEMPERATURE,
-           MEMORY_TEMPERATURE, PORT_RATE, CPUS, NODE_POWER)  # fmt: skip
+           MEMORY_TEMPERATURE, PORT_RATE, NODE_POWER)  # fmt: skip
 _RATES = (PCIE_OUT, PCIE_IN, NVLINK_OUT, NVLINK_IN, PORT_OUT, PORT_IN)
-_COUNTERS = (ENERGY, STATE_SECONDS, THROTTLED, ECC, NVLINK_ERRORS, PCIE_REPLAYS, *PORT_ERRORS, CPU, PRESSURE, DISK_READ)
+_COUNTERS = (ENERGY, STATE_SECONDS, THROTTLED, ECC, NVLINK_ERRORS, PCIE_REPLAYS, *PORT_ERRORS, CPU, PRESSURE)
 _BORN_AT_ZERO = (XIDS, GRADED_XIDS, SWITCH_ERRORS)
 """Counters of which a series appears with what it counts: its first value has happened since the snapshot before."""
-_STATES = (GPU_UP, GPU_INFO, THROTTLE_ACTIVE, REMAP_PENDING, REMAP_FAILED, NVLINK_UP, PORT_UP, HOLDER, SHARED_HOLDER,
-           JOB, ALERT)  # fmt: skip
+_STATES = (GPU_UP, GPU_INFO, THROTTLE_ACTIVE, REMAP_PENDING, REMAP_FAILED, NVLINK_UP, PORT_UP, HOLDER, ALERT)
 _STEPPING = (NVLINK_OUT, TENSOR, POWER)
 """Signals in which the steps of a training job can be seen."""
 
@@ -194,9 +188,9 @@ def _gauge(grid: TimeGrid, series: Series) -> SeriesStatistic:
 _MAKERS: dict[str, _Maker] = {
     **dict.fromkeys(_GAUGES, _gauge),
     **dict.fromkeys(_RATES, lambda grid, _: CounterStatistic(grid)),
-    **dict.fromkeys(_COUNTERS, lambda _grid, _series: CounterStatistic(None)),
-    **dict.fromkeys(_BORN_AT_ZERO, lambda _grid, _series: CounterStatistic(None, born_at_zero=True)),
-    **dict.fromkeys(_STATES, lambda _grid, _series: StateStatistic()),
+    **dict.fromkeys(_COUNTERS, lambda *_: CounterStatistic(None)),
+    **dict.fromkeys(_BORN_AT_ZERO, lambda *_: CounterStatistic(None, born_at_zero=True)),
+    **dict.fromkeys(_STATES, lambda *_: StateStatistic()),
 }
 if not _MAKERS.keys() <= BY_NAME.keys():
     raise AssertionError(f"no rows of the catalogue: {sorted(_MAKERS.keys() - BY_NAME.keys())}")

@@ -27,6 +27,7 @@ from agent.recording.report.series_statistics import (
 )
 
 Key = tuple[str, Entity, Labels]
+_E = TypeVar("_E", bound=Entity)
 _F = TypeVar("_F", bound=SeriesStatistic)
 
 
@@ -89,10 +90,7 @@ class NodeFacts:
         whole = sum(modes.values())
         return 1 - (modes.get("idle", 0.0) + modes.get("iowait", 0.0)) / whole if whole else None
 
-    def ports(self) -> list[IbPort]:
-        return [port for port in self.entities(IbPort) if isinstance(port, IbPort)]
-
-    def entities(self, kind: type) -> list[Entity]:
+    def entities(self, kind: type[_E]) -> list[_E]:
         """Return the GPUs, ports or links of which something was seen."""
         return sorted({holder for _, holder, _ in self.figures if isinstance(holder, kind)}, key=_order)
 
@@ -159,9 +157,7 @@ class GpuFacts:
         }
 
     def throttled(self) -> dict[str, tuple[float, float, str]]:
-        """Return seconds with reduced clocks by reason, over how many, and whether the `driver` counted or `samples`
-        did.
-        """
+        """Return seconds with reduced clocks by reason, over how many, and who counted: the `driver` or `samples`."""
         found = {
             dict(labels).get("reason", ""): (figure.on, figure.seconds, "samples")
             for labels, figure in self.node.states(chosen.THROTTLE_ACTIVE, self.gpu)
@@ -213,16 +209,11 @@ class RecordedRun:
     def gpus(self) -> list[GpuFacts]:
         """Return all GPUs, node by node."""
         alone = len(self.nodes) == 1
-        return [
-            GpuFacts(node, gpu, alone=alone)
-            for node in self.nodes
-            for gpu in node.entities(Gpu)
-            if isinstance(gpu, Gpu)
-        ]
+        return [GpuFacts(node, gpu, alone=alone) for node in self.nodes for gpu in node.entities(Gpu)]
 
     def ports(self) -> list[tuple[NodeFacts, IbPort]]:
         """Return all InfiniBand ports, node by node."""
-        return [(node, port) for node in self.nodes for port in node.ports()]
+        return [(node, port) for node in self.nodes for port in node.entities(IbPort)]
 
     def groups(self) -> list[tuple[JobIdentity | None, list[GpuFacts]]]:
         """GPUs that are to be compared with each other: those of a job, of the same model; None if of no job."""
@@ -314,23 +305,19 @@ def _time(found: Imbalance, columns: Columns, powers: Columns, window: range, wi
     for start in window[::parts]:
         count = min(parts, window.stop - start)
         shares = _told(columns, start, count)
-        if len(shares) > 1 and max(shares.values()) >= BUSY and max(shares.values()) - min(shares.values()) >= SHARP:
+        high = max(shares.values(), default=0.0)
+        if len(shares) > 1 and high >= BUSY and high - min(shares.values()) >= SHARP:
             low = min(shares, key=lambda title: shares[title])
             found.sharp += count * width
             found.lags[low] = found.lags.get(low, 0.0) + count * width
-            yield from _busy_power(shares, powers, start, count, max(shares.values()))
+            for title in [title for title, value in shares.items() if value >= high - 0.2]:
+                if (share := _mean(powers[title], start, count)) is not None:
+                    yield share
 
 
 def _shares_of_limit(gpu: GpuFacts) -> Means:
     limit, power = gpu.power_limit, gpu.means(chosen.POWER)
     return [value / limit if value is not None else None for value in power] if limit and power else ()
-
-
-def _busy_power(shares: dict[str, float], powers: Columns, first: int, parts: int, high: float) -> Iterator[float]:
-    """Yield the power of the GPUs that are busy in a window, as shares of their limits."""
-    for title, value in shares.items():
-        if value >= high - 0.2 and (share := _mean(powers[title], first, parts)) is not None:
-            yield share
 
 
 def _mean(values: Means, first: int, parts: int) -> float | None:

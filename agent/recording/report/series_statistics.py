@@ -152,7 +152,12 @@ class GaugeStatistic:
 
     def add(self, stretch: SnapshotRange, ticks: Sequence[int] | None, held: Held) -> None:
         if ticks is not None:
-            self._take_some(stretch, ticks, held)
+            values = [held] * len(ticks) if isinstance(held, float) else held
+            for tick, value in zip(ticks, values, strict=True):
+                seconds = stretch.steps[tick]
+                self.envelope.add(stretch.grid.part(stretch.walls[tick]), value, value, value * seconds, seconds)
+                self.last = value
+            self._count(values)
         elif isinstance(held, float):
             for part, _, _, seconds in stretch.runs:
                 self.envelope.add(part, held, held, held * seconds, seconds)
@@ -165,14 +170,6 @@ class GaugeStatistic:
                 self.envelope.add(part, min(some), max(some), total, seconds)
             self._count(held)
             self.last = held[-1]
-
-    def _take_some(self, stretch: SnapshotRange, ticks: Sequence[int], held: Held) -> None:
-        values = [held] * len(ticks) if isinstance(held, float) else held
-        for tick, value in zip(ticks, values, strict=True):
-            seconds = stretch.steps[tick]
-            self.envelope.add(stretch.grid.part(stretch.walls[tick]), value, value, value * seconds, seconds)
-            self.last = value
-        self._count(values)
 
     def _count(self, values: Iterable[float]) -> None:
         scale = self._scale

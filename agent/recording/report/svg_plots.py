@@ -7,7 +7,7 @@ one snapshot in a day is seen. Where nothing was seen, lines and bands are inter
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import ceil, floor, log10
@@ -31,7 +31,9 @@ class PlotCurve:
 
     def means(self) -> list[float | None]:
         """Return the mean of each part of the grid; None where one of the envelopes has none."""
-        return [_sum(values) for values in zip(*(each.means() for each in self.envelopes), strict=True)]
+        rows = zip(*(each.means() for each in self.envelopes), strict=True)
+        known = ([value for value in row if value is not None] for row in rows)
+        return [sum(values) if len(values) == len(self.envelopes) else None for values in known]
 
     def extremes(self) -> Iterator[tuple[float, float] | None]:
         """Yield the lowest and the highest value in each part; of several envelopes the sums, which bound the truth."""
@@ -40,12 +42,6 @@ class PlotCurve:
                 yield sum(each.lows[part] for each in self.envelopes), sum(each.highs[part] for each in self.envelopes)
             else:
                 yield None
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    numbers = list(values)
-    known = [value for value in numbers if value is not None]
-    return sum(known) if len(known) == len(numbers) else None
 
 
 def plot(
