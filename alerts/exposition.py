@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, repeat
 
 from agent.catalogue import BY_NAME
-from agent.model import Alert, GroupReport, Labels, Node, Reading, Series, readings_of
+from agent.model import EMPTY_LAYOUT, Alert, Frame, GroupReport, Labels, Layout, Node, Series
 from alerts.notify.receiver import Receiver
 from alerts.windows import Windows
 
@@ -26,7 +26,7 @@ _OF_WINDOWS = tuple(
 
 
 class Exposition:
-    """Makes the readings; a series is made once, and forgotten when it is no longer shown.
+    """Makes their frame; a series is made once, and forgotten when it is no longer shown.
 
     `target` are the labels that a scrape adds: it would only rename an alert's own labels of those names.
     """
@@ -38,6 +38,7 @@ class Exposition:
         self._evaluated: dict[str, list[float]] = {}
         self._of_groups: tuple[Series, ...] = ()
         """The counters of all groups, in their order."""
+        self._layout = EMPTY_LAYOUT
 
     def announce(self, groups: Iterable[str]) -> None:
         """Show the counters of these groups, from 0 on, and forget those of others.
@@ -58,23 +59,22 @@ class Exposition:
         totals[2] += seconds
         totals[3] += missed
 
-    def readings(
-        self, reports: Iterable[GroupReport], windows: Windows, receivers: Sequence[Receiver]
-    ) -> tuple[Reading, ...]:
+    def frame(self, reports: Iterable[GroupReport], windows: Windows, receivers: Sequence[Receiver]) -> Frame:
         """Return all of the engine's series as they are now."""
         self._shown_before, self._shown = self._shown, {}
-        return (
-            *self._alerts(reports),
-            *readings_of(self._of_groups, chain.from_iterable(self._evaluated.values())),
-            *readings_of(_OF_WINDOWS, (len(windows), windows.bytes, windows.dropped)),
-            *self._notifications(receivers),
-        )
-
-    def _alerts(self, reports: Iterable[GroupReport]) -> Iterator[Reading]:
-        for report in reports:
-            for rule in report.rules:
-                for alert in rule.alerts:
-                    yield self._reading("coldplate_alert", 1, self._labels(alert))
+        alerts = [
+            self._series("coldplate_alert", self._labels(alert))
+            for report in reports
+            for rule in report.rules
+            for alert in rule.alerts
+        ]
+        sent = [each for receiver in receivers for each in self._notifications(receiver)]
+        series = (*alerts, *self._of_groups, *_OF_WINDOWS, *(each for each, _ in sent))
+        if series != self._layout.series:
+            self._layout = Layout(series)
+        counts = chain.from_iterable(self._evaluated.values())
+        held = len(windows), windows.bytes, windows.dropped
+        return Frame(self._layout, (*repeat(1, len(alerts)), *counts, *held, *(value for _, value in sent)))
 
     def _labels(self, alert: Alert) -> Labels:
         """Return the name and the state first, then what the alert is about."""
@@ -88,22 +88,18 @@ class Exposition:
             Series(row, node, (("rule_group", group),)) for group in self._evaluated for row in _OF_GROUP
         )
 
-    def _notifications(self, receivers: Sequence[Receiver]) -> Iterator[Reading]:
-        for receiver in receivers:
-            labels = (("notifier", receiver.name), *((("url", receiver.url),) if receiver.url else ()))
-            counts = receiver.counts
-            yield self._reading("coldplate_notifications_total", counts.sent, labels)
-            yield self._reading("coldplate_notifications_dropped_total", counts.dropped, labels)
-            yield self._reading("coldplate_notification_failures_total", counts.failed, labels)
-            yield self._reading("coldplate_notifications_queued", receiver.queued, labels)
+    def _notifications(self, receiver: Receiver) -> Iterator[tuple[Series, float]]:
+        labels = (("notifier", receiver.name), *((("url", receiver.url),) if receiver.url else ()))
+        counts = receiver.counts
+        yield self._series("coldplate_notifications_total", labels), counts.sent
+        yield self._series("coldplate_notifications_dropped_total", labels), counts.dropped
+        yield self._series("coldplate_notification_failures_total", labels), counts.failed
+        yield self._series("coldplate_notifications_queued", labels), receiver.queued
 
-    def _reading(self, name: str, value: float, labels: Labels = ()) -> Reading:
+    def _series(self, name: str, labels: Labels) -> Series:
         key = (name, labels)
-        series = self._shown_before.get(key)
-        if series is None:
-            series = Series(BY_NAME[name], Node(), labels)
-        self._shown[key] = series
-        return Reading(series, value)
+        series = self._shown[key] = self._shown_before.get(key) or Series(BY_NAME[name], Node(), labels)
+        return series
 
 
 def _zeros() -> list[float]:

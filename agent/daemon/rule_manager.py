@@ -19,7 +19,7 @@ from functools import partial
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
 from agent.lib.threads import CLOSING_SECONDS, KeptThread, Threads
-from agent.model import EMPTY_FRAME, Frame, Framer, GroupReport, Instant, Labels, Reading, Snapshot
+from agent.model import EMPTY_FRAME, Frame, GroupReport, Instant, Labels, Reading, Snapshot
 from alerts.changes.change_journal import ChangeJournal, explain
 from alerts.engine import Evaluation, RuleEngine, Ruleset
 from alerts.exposition import Exposition
@@ -95,7 +95,6 @@ class RuleManager:
         """With the inhibited alerts marked. Swapped by reference."""
         self._external = alerting.external_labels
         self._dispatcher = Dispatcher(alerting.receivers, alerting.resend, alerting.external_labels, self._threads)
-        self._framer = Framer()
         self._frame = EMPTY_FRAME
         """Swapped by reference."""
         hub.follow("waking the rule manager", self._notice)
@@ -222,9 +221,7 @@ class RuleManager:
     def _show(self) -> None:
         reports, causes = self._engine.reports(), self._inhibition.causes
         self._reports = tuple(mark(each, causes) for each in reports) if causes else reports
-        self._frame = self._framer.frame(
-            self._exposition.readings(reports, self._engine.windows, self._dispatcher.receivers)
-        )
+        self._frame = self._exposition.frame(reports, self._engine.windows, self._dispatcher.receivers)
 
     def _take_up(self, alerting: AlertingSettings, now: Instant) -> None:
         before = self._dispatcher.receivers

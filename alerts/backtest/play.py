@@ -235,8 +235,8 @@ class _ToldAlerts:
     def replaced(self, snapshot: Snapshot, engine: RuleEngine) -> Snapshot:
         """Return the snapshot with what the engine says of alerts."""
         frames = [self._without(frame) for frame in snapshot.frames]
-        own = self._exposition.readings(engine.reports(), engine.windows, ())
-        alerts = self._framer.frame(each for each in own if each.metric is ALERT_SERIES)
+        own = self._exposition.frame(engine.reports(), engine.windows, ())
+        alerts = self._framer.frame(each for each in own.readings if each.metric is ALERT_SERIES)
         return replace(snapshot, frames=(*frames, alerts))
 
     def _without(self, frame: Frame) -> Frame:

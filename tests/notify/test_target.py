@@ -122,7 +122,7 @@ def test_nothing_secret_reaches_log_or_page(listener, receive, caplog, tmp_path,
     receiver.put([make_notice("A")], 0.0)
     wait_until(lambda: receiver.counts.failed >= 1 and bool(caplog.records))
     told = "".join(f"{record.getMessage()} {getattr(record, 'facts', '')}" for record in caplog.records)
-    page = repr(Exposition(()).readings((), cast("Any", _NoWindows()), [receiver]))
+    page = repr(Exposition(()).frame((), cast("Any", _NoWindows()), [receiver]).layout.series)
     for secret_text in (PASSWORD, TOKEN, "s3cr3t", "B0FAKE", base64.b64encode(f"me:{PASSWORD}".encode()).decode()):
         assert secret_text not in told
         assert secret_text not in page

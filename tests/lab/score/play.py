@@ -152,7 +152,7 @@ class Play:
         self._latest: Snapshot | None = None
         self._expectations = ExpectationSeries(lambda: self._latest, ExpectationChoice())
         self._rack_power: tuple[Reading, ...] = ()
-        self._rack_framer, self._own_framer = Framer(), Framer()
+        self._rack_framer = Framer()
         self._exposition = Exposition(TARGET)
         self._advice = {
             rule.name for file in rules if Path(file.path).stem == packs.ADVICE for group in file.groups
@@ -213,10 +213,10 @@ class Play:
                     self._read(channel, lane, now)
         for event in self._source.events(0.0):
             self._sampler.xids.enter(event)
-        own = self._exposition.readings(self.engine.reports(), self.engine.windows, ())
+        rules = self._exposition.frame(self.engine.reports(), self.engine.windows, ())
         equipment = self._equipment.read(Lane.FAST, now).readings
         rack = self._rack_framer.frame((*_readings(self._rack.frame(now)), *self._rack_power, *equipment))
-        told = [self._self_metrics.frame(now), rack, self._expectations.frame(now), self._own_framer.frame(own)]
+        told = [self._self_metrics.frame(now), rack, self._expectations.frame(now), rules]
         told += [teller.frame(now) for teller in self._tellers]
         made = self._sampler.snapshot(now, LoopFacts(ticks=self._second + 1, worker_up=True), told)
         snapshot = self._latest = self._surroundings.around(made, self._second)
