@@ -22,7 +22,7 @@ BUCKETS = 60
 ROOM = 5_000
 """Series that are remembered. Beyond it, those that are gone are forgotten."""
 
-Row = tuple[float, ...]
+Row = list[float]
 Counts = tuple[int, ...] | int
 """The number of values of each column; one number if all columns have as many, as nearly always."""
 
@@ -38,15 +38,25 @@ class Bucket(NamedTuple):
     def with_other(self, other: Bucket) -> Bucket:
         """Return the statistics of both stretches together."""
         return Bucket(
-            tuple(map(min, self.lowest, other.lowest)),
-            tuple(map(max, self.highest, other.highest)),
-            tuple(map(add, self.sums, other.sums)),
+            _lower(self.lowest, other.lowest),
+            _higher(self.highest, other.highest),
+            list(map(add, self.sums, other.sums)),
             _added(self.counts, other.counts),
         )
 
     def spread_counts(self) -> tuple[int, ...]:
         """Return the count of each column."""
         return self.counts if isinstance(self.counts, tuple) else (self.counts,) * len(self.sums)
+
+
+def _lower(left: Row, right: Row) -> Row:
+    """Return the lower value of each column."""
+    return [new if new < old else old for old, new in zip(left, right, strict=True)]  # noqa: FURB136 - min is slow
+
+
+def _higher(left: Row, right: Row) -> Row:
+    """Return the higher value of each column."""
+    return [new if new > old else old for old, new in zip(left, right, strict=True)]  # noqa: FURB136 - max is slow
 
 
 def _added(left: Counts, right: Counts) -> Counts:
@@ -73,9 +83,9 @@ class RollingWindow:
         self._newer: list[tuple[int, Bucket]] = []
         self._newer_total = self._nothing
         self._older: list[tuple[int, Bucket]] = []
-        self.lowest: Row = ()
-        self.means: Row = ()
-        self.highest: Row = ()
+        self.lowest: Row = []
+        self.means: Row = []
+        self.highest: Row = []
 
     def add(self, at: float, values: Sequence[float | None]) -> bool:
         """Take in one value of each column, or None; True if `lowest`, `means` and `highest` were renewed.
@@ -109,12 +119,12 @@ class RollingWindow:
     def _bucket(self, values: Sequence[float | None]) -> Bucket:
         if None in values:
             return Bucket(
-                tuple(inf if value is None else float(value) for value in values),
-                tuple(-inf if value is None else float(value) for value in values),
-                tuple(value or 0.0 for value in values),
+                [inf if value is None else float(value) for value in values],
+                [-inf if value is None else float(value) for value in values],
+                [value or 0.0 for value in values],
                 tuple(int(value is not None) for value in values),
             )
-        row: Row = tuple(map(float, values))  # type: ignore[arg-type]  # no None is among them
+        row: Row = list(map(float, values))  # type: ignore[arg-type]  # no None is among them
         return Bucket(row, row, row, 1)
 
     def _advance(self, index: int) -> None:
@@ -145,17 +155,17 @@ class RollingWindow:
     def _renew(self) -> None:
         newer, latest = self._newer_total, self._open
         older = self._older[-1][1] if self._older else self._nothing
-        # The three stretches at once, each column in one step; the sums in the order in which they were made.
-        self.lowest = tuple(map(min, older.lowest, newer.lowest, latest.lowest))
-        self.highest = tuple(map(max, older.highest, newer.highest, latest.highest))
+        # The sums in the order in which they were made.
+        self.lowest = _lower(_lower(older.lowest, newer.lowest), latest.lowest)
+        self.highest = _higher(_higher(older.highest, newer.highest), latest.highest)
         sums = map(add, older.sums, map(add, newer.sums, latest.sums))
         counts = _added(older.counts, _added(newer.counts, latest.counts))
         each = repeat(max(counts, 1)) if isinstance(counts, int) else map(max, counts, repeat(1))
-        self.means = tuple(map(truediv, sums, each))
+        self.means = list(map(truediv, sums, each))
 
 
 def _empty(width: int) -> Bucket:
-    return Bucket((inf,) * width, (-inf,) * width, (0.0,) * width, 0)
+    return Bucket([inf] * width, [-inf] * width, [0.0] * width, 0)
 
 
 def _beside(left: Bucket, right: Bucket) -> Bucket:
