@@ -199,13 +199,8 @@ def age_of(snapshot: Snapshot, now: float) -> float:
     return round(max(0.0, now - snapshot.at.mono), 3)
 
 
-def compress(page: bytes) -> bytes:
-    """gzip, the same bytes for the same page."""
-    return b"".join(compressed(page))
-
-
 def compressed(page: bytes) -> Iterator[bytes]:
-    """Yield the same, piece by piece."""
+    """Yield what gzip makes of a page, piece by piece; the same bytes for the same page."""
     packer = zlib.compressobj(_FAST, zlib.DEFLATED, _GZIP_WINDOW)
     view = memoryview(page)
     for start in range(0, len(page), _BITE):

@@ -192,12 +192,3 @@ def serve() -> Iterator[Serve]:
             return Running(server, stack)
 
         yield start
-
-
-@pytest.fixture(scope="module")
-def enduring() -> Iterator[Running]:
-    with ExitStack() as stack:
-        server = HttpServer([("127.0.0.1", 0)], hello, clock=time.monotonic, request_timeout=0.5)
-        server.start()
-        stack.callback(server.stop)
-        yield Running(server, stack)
