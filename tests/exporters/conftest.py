@@ -81,8 +81,7 @@ def lint() -> Callable[[bytes], None]:
 
 
 class FakeClock:
-    def __init__(self, now: float = 100.0) -> None:
-        self.now = now
+    now = 100.0
 
     def __call__(self) -> float:
         return self.now

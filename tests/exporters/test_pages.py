@@ -28,8 +28,8 @@ from tests.exporters.conftest import FakeClock
 from tests.frames import snapshot_of
 
 
-def rendering(kind: str = "metrics", detail: object = None, basis: tuple[object, ...] = (), **more: bool) -> Rendering:
-    return Rendering(kind, detail, basis, lambda now: (b"page",), **more)
+def rendering(kind: str = "metrics", detail: object = None, **more: bool) -> Rendering:
+    return Rendering(kind, detail, (), lambda now: (b"page",), **more)
 
 
 def test_another_page_is_true_until_something_changes() -> None:
