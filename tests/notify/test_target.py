@@ -110,13 +110,12 @@ def repeats(status: int):
 @pytest.mark.parametrize("login", ["none", "basic", "bearer"])
 @pytest.mark.parametrize("kind", [Webhook, Alertmanager])
 def test_nothing_secret_reaches_log_or_page(listener, receive, caplog, tmp_path, kind, login: str, status: int) -> None:
-    options = {}
-    if login != "none":
-        secret = tmp_path / "secret"
-        secret.write_text(PASSWORD if login == "basic" else TOKEN)
-        options = (
-            {"username": "me", "password_file": str(secret)} if login == "basic" else {"bearer_token_file": str(secret)}
-        )
+    (tmp_path / "password").write_text(PASSWORD)
+    (tmp_path / "token").write_text(TOKEN)
+    options = {
+        "none": {}, "basic": {"username": "me", "password_file": str(tmp_path / "password")},
+        "bearer": {"bearer_token_file": str(tmp_path / "token")},
+    }[login]  # fmt: skip
     listener.answer = repeats(status)
     listener.headers["Location"] = f"https://elsewhere{PATH}"
     receiver = receive(kind, listener.url + PATH, **options)

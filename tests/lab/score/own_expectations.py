@@ -28,6 +28,7 @@ def _of_node(alert: str, fault: int, within: float | None = None, **labels: str)
     return Expected(alert, fault, of="node", labels=labels, within=within)
 
 
+_UNSENT = 'coldplate_notification_failures_total{notifier="alertmanager",url="http://am"}'
 _AGENT = (
     figure("coldplate_ticks_missed_total", 120, rate=2.0),
     figure('coldplate_thread_up{thread="rules"}', 120, 0, healthy=1),
@@ -42,7 +43,7 @@ _AGENT = (
     figure("coldplate_rule_window_dropped_total", 120, rate=1.0),
     figure('coldplate_notifications_dropped_total{notifier="webhook",url="http://pager"}', 120, 1, healthy=0),
     figure('coldplate_notifications_queued{notifier="alertmanager",url="http://am"}', 120, 2, healthy=0),
-    figure('coldplate_notification_failures_total{notifier="alertmanager",url="http://am"}', 120, rate=0.1, healthy=0),
+    figure(_UNSENT, 120, rate=0.1, healthy=0),
     figure('coldplate_push_pending_age_seconds{push="remote_write"}', 120, 300, healthy=2),
     figure('coldplate_push_samples_dropped_total{push="otlp",reason="rejected"}', 120, 50, healthy=0),
     figure("coldplate_gpus_expected", 120, 9),
@@ -57,13 +58,7 @@ _AGENT_WELL = (
     figure("coldplate_web_config_last_reload_successful", 120, 0, healthy=1, duration=240),
     figure("coldplate_web_certificate_expiry_timestamp_seconds", 120, WALL + 20 * DAY, healthy=WALL + 80 * DAY),
     figure('coldplate_notifications_queued{notifier="alertmanager",url="http://am"}', 120, 2, healthy=0, duration=240),
-    figure(
-        'coldplate_notification_failures_total{notifier="alertmanager",url="http://am"}',
-        120,
-        rate=0.1,
-        healthy=0,
-        duration=240,
-    ),
+    figure(_UNSENT, 120, rate=0.1, healthy=0, duration=240),
     figure('coldplate_push_pending_age_seconds{push="remote_write"}', 120, 300, healthy=2, duration=150),
     figure("coldplate_gpus_expected", 120, 9, duration=30),
 )
