@@ -212,20 +212,9 @@ def test_the_age_of_the_page_wins_over_one_in_the_snapshot() -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [
-        (0, "0"),
-        (0.0, "0.0"),
-        (-0.5, "-0.5"),
-        (45.0, "45.0"),
-        (412.337, "412.337"),
-        (18446744073709551615, "18446744073709551615"),
-        (1e16, "1e+16"),
-        (True, "1.0"),
-        (math.inf, "+Inf"),
-        (-math.inf, "-Inf"),
-        (math.nan, "NaN"),
-    ],
-)
+    [(0, "0"), (0.0, "0.0"), (-0.5, "-0.5"), (45.0, "45.0"), (412.337, "412.337"), (1e16, "1e+16"), (True, "1.0"),
+     (18446744073709551615, "18446744073709551615"), (math.inf, "+Inf"), (-math.inf, "-Inf"), (math.nan, "NaN")],
+)  # fmt: skip
 @pytest.mark.parametrize("fmt", Format)
 def test_values_are_spelled_as_the_formats_want_them(fmt: Format, value: float, shown: str) -> None:
     row = catalogue.metric("coldplate_gpu_power_watts")
