@@ -150,12 +150,9 @@ def test_the_largest_head_and_body_are_accepted() -> None:
 
 
 PIPELINE = (
-    b"GET /a HTTP/1.1\r\nHost: n\r\n\r\n"
-    + POST
-    + b"3\r\n\r\nabc"
-    + b"\r\nHEAD /b HTTP/1.0\n\n"
-    + b"PUT /c HTTP/1.0\r\n\r\n"
-)
+    b"GET /a HTTP/1.1\r\nHost: n\r\n\r\n" + POST + b"3\r\n\r\nabc"
+    b"\r\nHEAD /b HTTP/1.0\n\nPUT /c HTTP/1.0\r\n\r\n"
+)  # fmt: skip
 
 
 @given(st.lists(st.integers(0, len(PIPELINE)), max_size=12))
