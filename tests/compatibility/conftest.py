@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.daemon.conftest import samples
 from tests.largest import machine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,26 +29,18 @@ class ParsedPage:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.types: dict[str, str] = {}
+        self.types = dict(re.findall(r"(?m)^# TYPE (\S+) (\w+)$", text))
         self.samples: dict[str, dict[Labels, float]] = {}
-        for line in text.splitlines():
-            typed = re.fullmatch(r"# TYPE (\S+) (\w+)", line)
-            sample = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
-            if typed:
-                self.types[typed[1]] = typed[2]
-            elif sample:
-                labels = tuple(sorted(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', sample[2] or "")))
-                assert labels not in self.samples.setdefault(sample[1], {}), line
-                self.samples[sample[1]][labels] = float(sample[3])
+        for name, labels, value in samples(text):
+            held = self.samples.setdefault(name, {})
+            key = tuple(sorted(labels.items()))
+            assert key not in held, f"{name} {labels} appears twice"
+            held[key] = value
 
     def by(self, label: str, name: str, **labels: str) -> dict[str, float]:
         """The values of a metric by one label, of series with these labels."""
-        return dict(self._by(label, name, labels))
-
-    def _by(self, label: str, name: str, labels: dict[str, str]) -> Iterator[tuple[str, float]]:
-        for pairs, value in self.samples.get(name, {}).items():
-            if labels.items() <= dict(pairs).items():
-                yield dict(pairs)[label], value
+        held = self.samples.get(name, {}).items()
+        return {dict(pairs)[label]: value for pairs, value in held if labels.items() <= dict(pairs).items()}
 
 
 @pytest.fixture(scope="session")

@@ -163,10 +163,8 @@ def test_opentelemetrys_names_have_our_values_and_the_conventions_attributes(pag
     assert all(0 < share < 1 for share in shares.values())
     errors = page.samples["hw_errors_total"]
     assert {dict(labels)["error_type"] for labels in errors} == {"corrected", "uncorrected"}
-    assert {dict(labels)["hw_sensor_location"] for labels in page.samples["hw_temperature_celsius"]} == {
-        "core",
-        "memory",
-    }
+    places = {dict(labels)["hw_sensor_location"] for labels in page.samples["hw_temperature_celsius"]}
+    assert places == {"core", "memory"}
 
 
 __all__ = ["lint"]  # a fixture

@@ -22,9 +22,14 @@ def read(own: OwnProcesses, pids: dict[str, int]) -> dict[tuple[str, str], float
     return {(row.metric.name.split("_")[2], dict(row.labels)["process"]): row.value for row in own.read(pids)}
 
 
-def test_time_and_memory_of_each_process(tmp_path: Path) -> None:
+def test_time_and_memory_of_each_process_but_of_none_that_ended_or_cannot_be_understood(tmp_path: Path) -> None:
     process(tmp_path, 7, 3 * TICKS, TICKS, 10)
-    assert read(OwnProcesses(tmp_path), {"main": 7}) == {("cpu", "main"): 4.0, ("resident", "main"): 10 * PAGE}
+    (tmp_path / "9").mkdir()
+    (tmp_path / "9" / "stat").write_text("garbage")
+    assert read(OwnProcesses(tmp_path), {"main": 7, "worker": 9, "broker": 10}) == {
+        ("cpu", "main"): 4.0,
+        ("resident", "main"): 10 * PAGE,
+    }
 
 
 def test_a_roles_time_keeps_growing_when_another_process_takes_over(tmp_path: Path) -> None:
@@ -35,9 +40,3 @@ def test_a_roles_time_keeps_growing_when_another_process_takes_over(tmp_path: Pa
     assert read(own, {"worker": 8})["cpu", "worker"] == 102.0
     process(tmp_path, 8, 5 * TICKS, 0, 1)
     assert read(own, {"worker": 8})["cpu", "worker"] == 105.0
-
-
-def test_a_process_that_ended_or_cannot_be_understood_has_no_readings(tmp_path: Path) -> None:
-    (tmp_path / "9").mkdir()
-    (tmp_path / "9" / "stat").write_text("garbage")
-    assert OwnProcesses(tmp_path).read({"main": 9, "worker": 10}) == []

@@ -185,7 +185,7 @@ def test_an_alert_shows_its_own_labels_and_not_those_of_the_target(begun: list[B
     }  # fmt: skip
 
 
-def run_before(folder: Path, *told: str, up: float = 0.0) -> None:
+def run_before(folder: Path, *told: str) -> None:
     """An earlier run, that fired when it ended at second 100, and whose receivers so named knew of it."""
     files = Files()
     ears = [Ear(url, repeats=False) for url in told]
@@ -193,7 +193,7 @@ def run_before(folder: Path, *told: str, up: float = 0.0) -> None:
         each.url = each.name
     bench = Bench(DOWN, *ears, store=AlertStateStore(folder, "devices", files), begin=99.0)  # type: ignore[arg-type]
     bench.manager.start()
-    bench.round(up=up)
+    bench.round(up=0.0)
     bench.manager.stop()
     for name, content in files.content.items():
         (folder / name).write_bytes(content)

@@ -19,6 +19,7 @@ from agent.sampler.schedule import Settings
 from agent.worker.worker_messages import Hello, Message
 from tests.daemon.standin import QuickBackend
 from tests.daemon.test_sampling_facts import Worker
+from tests.waiting import wait_until
 
 
 def clock() -> Instant:
@@ -91,26 +92,27 @@ def test_a_backend_that_hangs_from_the_start_is_down_and_the_others_are_up() -> 
 
 
 def test_the_heartbeat_stops_when_the_loop_is_stuck() -> None:
-    still = threading.Event()
+    free, asked = threading.Event(), threading.Event()
+    free.set()
 
     class Stubborn:
         def frame(self, _now: Instant) -> Frame:
-            if still.is_set():
-                time.sleep(1.5)
+            if not free.is_set():
+                asked.set()
+                free.wait(10)
             return EMPTY_FRAME
 
     engine = Rig(Settings(fast=0.1), tellers={"standing still": Stubborn()}).loop
     loop = threading.Thread(target=engine.run)
     loop.start()
-    time.sleep(0.3)
-    beats = engine.heartbeat
-    assert beats > 0
-    still.set()
-    time.sleep(0.3)
+    wait_until(lambda: engine.heartbeat > 0)
+    free.clear()
+    assert asked.wait(10)
     stuck = engine.heartbeat
-    time.sleep(0.6)
+    time.sleep(0.3)  # three ticks
     assert engine.heartbeat == stuck
-    still.clear()
+    free.set()
+    wait_until(lambda: engine.heartbeat > stuck)
     engine.stop()
     loop.join(5)
     engine.close(time.sleep)

@@ -270,28 +270,6 @@ def test_computing_threads_let_the_server_run_sooner_while_many_clients_wait(sta
     assert (pressed < usual, sys.getswitchinterval()) == (True, usual)
 
 
-@pytest.fixture
-def systemd() -> Iterator[tuple[socket.socket, Notifier]]:
-    """The end of a datagram socket with an abstract name; one that is a file is in test_service."""
-    name = f"coldplate-test-{os.getpid()}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        listener.bind(f"\0{name}")
-        listener.settimeout(10)
-        yield listener, Notifier({"NOTIFY_SOCKET": f"@{name}"})
-
-
-def test_assignments_are_lines_of_one_message(systemd: tuple[socket.socket, Notifier]) -> None:
-    listener, notifier = systemd
-    notifier.send(READY=1, STATUS="8 GPUs")
-    assert listener.recv(4096) == b"READY=1\nSTATUS=8 GPUs"
-
-
-def test_a_listener_that_is_gone_is_no_reason_to_stop(systemd: tuple[socket.socket, Notifier]) -> None:
-    listener, notifier = systemd
-    listener.close()
-    notifier.send(READY=1)
-
-
 def test_without_systemd_no_socket_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "socket", None)
     for environment in ({}, {"NOTIFY_SOCKET": ""}):

@@ -194,10 +194,6 @@ def test_tasks_use_no_variable_that_nobody_sets() -> None:
 
 
 def test_a_handler_is_there_for_each_notification() -> None:
-    notified = {
-        each["notify"]
-        for path in (ROLE / "tasks").iterdir()
-        for each in yaml.safe_load(path.read_text())
-        if "notify" in each
-    }
+    tasks = [each for path in (ROLE / "tasks").iterdir() for each in yaml.safe_load(path.read_text())]
+    notified = {each["notify"] for each in tasks if "notify" in each}
     assert notified == {each["name"] for each in part("handlers/main.yml")}

@@ -181,13 +181,8 @@ def test_the_rules_are_those_of_the_pack_word_by_word() -> None:
 
 def test_an_alert_is_left_out_and_runbooks_are_the_sites() -> None:
     made = rules_of("inventory")
-    alerts = {
-        rule["alert"]: rule
-        for groups in made.values()
-        for group in groups
-        for rule in group["rules"]
-        if "alert" in rule
-    }
+    rules = [rule for groups in made.values() for group in groups for rule in group["rules"]]
+    alerts = {rule["alert"]: rule for rule in rules if "alert" in rule}
     assert "GpuLost" in alerts
     assert "GpuHot" not in alerts
     assert alerts["GpuLost"]["annotations"]["runbook_url"] == "https://docs.example/runbooks/GpuLost"
@@ -214,10 +209,8 @@ def test_the_server_and_the_agents_name_a_node_alike(tmp_path: Path) -> None:
 
 
 def test_monitors_select_the_agents() -> None:
-    for values, kind, endpoints in (
-        ("everything", "ServiceMonitor", "endpoints"),
-        ("tls", "PodMonitor", "podMetricsEndpoints"),
-    ):
+    cases = (("everything", "ServiceMonitor", "endpoints"), ("tls", "PodMonitor", "podMetricsEndpoints"))
+    for values, kind, endpoints in cases:
         found = manifests(values)
         (monitor,) = of_kind(found, kind)
         (daemons,) = of_kind(found, "DaemonSet")
@@ -233,10 +226,8 @@ def test_monitors_select_the_agents() -> None:
 
 
 def test_dashboards_are_those_that_are_shipped() -> None:
-    shipped = {
-        f"coldplate-{path.name}": json.loads(path.read_text())
-        for path in (ROOT / "dashboards" / "generated").glob("*.json")
-    }
+    boards = (ROOT / "dashboards" / "generated").glob("*.json")
+    shipped = {f"coldplate-{path.name}": json.loads(path.read_text()) for path in boards}
     for values, label, value in (("everything", "grafana_dashboard", "1"), ("inventory", "my_dashboards", "")):
         maps = [each for each in of_kind(manifests(values), "ConfigMap") if label in each["metadata"]["labels"]]
         assert {each["metadata"]["labels"][label] for each in maps} == {value}
@@ -282,15 +273,6 @@ LEAST = {
 }  # fmt: skip
 
 
-def with_powers(*names: str) -> dict[str, Any]:
-    values = {"privileges": {"hostNetwork": False, "podResources": False, **dict.fromkeys(names, True)}}
-    return powers(
-        objects(
-            render("unprivileged", "--values", "-", "--set", "networkPolicy.enabled=false", given=json.dumps(values))
-        )
-    )
-
-
 @pytest.mark.parametrize(
     ("names", "added"),
     [
@@ -298,27 +280,25 @@ def with_powers(*names: str) -> dict[str, Any]:
         (("hostNetwork",), {"network": True}),
         (("podResources",), {"user": 0, "read": {"/var/lib/kubelet/pod-resources"}}),
         (("hostPID",), {"processes": True}),
-        (
-            ("hostPID", "environments"),
-            {"processes": True, "user": 0, "capabilities": {"SYS_PTRACE", "DAC_READ_SEARCH"}},
-        ),
+        (("hostPID", "environments"),
+         {"processes": True, "user": 0, "capabilities": {"SYS_PTRACE", "DAC_READ_SEARCH"}}),
         (("hostPID", "podLogs"), {"processes": True, "user": 0, "read": {"/var/log/pods"}}),
         (("hostSysfs",), {"user": 0, "read": {"/sys/class", "/sys/devices", "/sys/bus"}}),
         (("privileged",), {"user": 0, "all": True}),
     ],
 )  # fmt: skip
 def test_a_privilege_adds_what_it_names_and_nothing_else(names: tuple[str, ...], added: dict[str, Any]) -> None:
-    assert with_powers(*names) == {**LEAST, **added}
+    values = {"privileges": {"hostNetwork": False, "podResources": False, **dict.fromkeys(names, True)}}
+    given = json.dumps(values)
+    done = render("unprivileged", "--values", "-", "--set", "networkPolicy.enabled=false", given=given)
+    assert powers(objects(done)) == {**LEAST, **added}
 
 
 def test_unless_told_otherwise_it_has_the_network_the_kubelet_and_its_state() -> None:
     assert powers(manifests("default")) == {
-        **LEAST,
-        "network": True,
-        "user": 0,
-        "read": {"/var/lib/kubelet/pod-resources"},
+        **LEAST, "network": True, "user": 0, "read": {"/var/lib/kubelet/pod-resources"},
         "written": {"/var/lib/coldplate"},
-    }
+    }  # fmt: skip
 
 
 def test_nothing_in_a_pod_can_gain_more() -> None:

@@ -209,17 +209,22 @@ def test_reloads_again_and_again_starve_no_group() -> None:
     assert seen == dict.fromkeys("abcde", 4)
 
 
-def test_durations_are_counted_on_the_grid_and_not_by_rounds_that_stray() -> None:
+@pytest.mark.parametrize(("interval", "held"), [("1s", 10), ("2500ms", 10), ("5s", 10), ("7s", 14), ("15s", 15)])
+def test_durations_are_counted_on_the_grid_and_not_by_rounds_that_stray(interval: str, held: float) -> None:
+    """And no time of an alert is later than the round that gave it."""
     dice = random.Random(3)
-    for _ in range(20):
-        run = Run(ruleset(f"groups: [{{name: g, interval: 5s, rules: [{HOT}]}}]"))
-        fired = [
-            second
-            for second in range(30)
-            for done in run.round(second + dice.uniform(0, 0.02), HOT_NODE)
-            if any(each.alert.phase is Phase.FIRING for each in done.outcome.transitions)
-        ]
-        assert fired == [10]
+    for _ in range(10):
+        run = Run(ruleset(f"groups: [{{name: g, interval: {interval}, rules: [{HOT}]}}]"))
+        changes: list[Alert] = []
+        for second in range(80):
+            at = second + dice.uniform(0.0, 0.45)
+            for done in run.round(at, HOT_NODE if second < 40 else COOL_NODE):
+                assert done.at <= later(at).wall
+                changes += [each.alert for each in done.outcome.transitions]
+                assert all(each.resolved_at is None or each.resolved_at <= later(at).wall for each in changes)
+        waits, fires, ends = changes
+        assert (waits.phase, fires.phase, ends.phase) == (Phase.PENDING, Phase.FIRING, Phase.RESOLVED)
+        assert fires.fired_at is not None and fires.fired_at - fires.active_at == pytest.approx(held)
 
 
 # -- restart ----------------------------------------------------------------------------------------------------------

@@ -81,8 +81,7 @@ def lint() -> Callable[[bytes], None]:
 
 
 class FakeClock:
-    def __init__(self, now: float = 100.0) -> None:
-        self.now = now
+    now = 100.0
 
     def __call__(self) -> float:
         return self.now
@@ -192,12 +191,3 @@ def serve() -> Iterator[Serve]:
             return Running(server, stack)
 
         yield start
-
-
-@pytest.fixture(scope="module")
-def enduring() -> Iterator[Running]:
-    with ExitStack() as stack:
-        server = HttpServer([("127.0.0.1", 0)], hello, clock=time.monotonic, request_timeout=0.5)
-        server.start()
-        stack.callback(server.stop)
-        yield Running(server, stack)

@@ -253,6 +253,12 @@ pieces = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.fixture
+def enduring(serve: Serve) -> Running:
+    """One server for all examples."""
+    return serve(request_timeout=0.5)
+
+
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(noise=st.binary(max_size=300) | st.lists(pieces, max_size=40).map(b"".join))
 def test_no_bytes_bring_the_server_down(enduring: Running, noise: bytes) -> None:

@@ -51,29 +51,16 @@ def alert(
     return Alert(name, pairs, phase, 1.0, NOW - age, annotations=annotations)
 
 
-def page(
-    *alerts: Alert,
-    failed: int = 0,
-    sampled: bool = True,
-    rules: bool = True,
-    gpu: bool = False,
-    served: Iterable[str] = (),
-) -> str:
-    """The page of a node with one rule for these alerts, one recording rule, and some that fail.
+def page(*alerts: Alert, failed: int = 0, sampled: bool = True, served: Iterable[str] = ()) -> str:
+    """The page of a node with one GPU, one rule for these alerts, one recording rule, and some that fail.
 
     `served` are the alerts whose runbooks the agent has.
     """
     broken = RuleReport("Broken", True, "x", health=RuleHealth.FAILED, error="no")
     reports = (RuleReport("A", True, "x", alerts=alerts), RuleReport("r", False, "x"), *(broken,) * failed)
-    snapshot = snapshot_of(1, Instant(100.0, NOW), (reading("coldplate_gpu_up", 1.0),) if gpu else ())
+    snapshot = snapshot_of(1, Instant(100.0, NOW), (reading("coldplate_gpu_up", 1.0),)) if sampled else None
     groups = (GroupReport("g", "f.yml", 15.0, rules=reports),)
-    return overview(
-        context(
-            snapshot if sampled else None,
-            rules=(lambda: groups) if rules else None,
-            runbooks=dict.fromkeys(served, "# It"),
-        )
-    )
+    return overview(context(snapshot, rules=lambda: groups, runbooks=dict.fromkeys(served, "# It")))
 
 
 def rows(text: str) -> list[list[str]]:
@@ -96,11 +83,8 @@ def tile(text: str) -> str:
 
 
 def test_an_alert_is_shown_with_what_a_person_needs() -> None:
-    text = page(
-        alert(
-            "GpuHot", age=11_520.0, summary="GPU 0 is hot", gpu="0", severity="critical", instance="n:19400", job="gpus"
-        )
-    )
+    labels: dict[str, Any] = {"gpu": "0", "severity": "critical", "instance": "n:19400", "job": "gpus"}
+    text = page(alert("GpuHot", age=11_520.0, summary="GPU 0 is hot", **labels))
     assert rows(text) == [["✖ firing critical", "GpuHot", "gpu 0", "3 h 12 min", "GPU 0 is hot", "–"]]
     assert tile(text) == '<span class="bad">1 firing</span>'
 
@@ -130,16 +114,9 @@ def test_the_tile_is_calm_when_nothing_fires() -> None:
 
 @pytest.mark.parametrize(
     ("age", "words"),
-    [
-        (-5.0, "0 s"),
-        (0.4, "0 s"),
-        (59.9, "59 s"),
-        (60.0, "1 min"),
-        (3599.0, "59 min"),
-        (3600.0, "1 h 0 min"),
-        (86_400.0 * 2 + 3600 * 5, "2 d 5 h"),
-    ],
-)
+    [(-5.0, "0 s"), (0.4, "0 s"), (59.9, "59 s"), (60.0, "1 min"), (3599.0, "59 min"), (3600.0, "1 h 0 min"),
+     (86_400.0 * 2 + 3600 * 5, "2 d 5 h")],
+)  # fmt: skip
 def test_ages_are_written_in_words(age: float, words: str) -> None:
     assert rows(page(alert("A", age=age)))[0][3] == words
 
@@ -164,7 +141,7 @@ def test_rules_that_fail_are_shown_whether_or_not_something_fires(
 
 
 def test_without_a_rule_engine_there_is_no_section() -> None:
-    text = page(rules=False)
+    text = overview(context(snapshot_of(1, Instant(100.0, NOW), ())))
     assert "<h2>Alerts" not in text
     assert "<dt>Alerts" not in text
 
@@ -213,9 +190,9 @@ def test_an_alert_leads_to_the_runbook_that_the_agent_serves_or_to_the_one_that_
 
 
 def test_firing_alerts_are_above_the_gpus_and_their_absence_below() -> None:
-    fires = page(alert("A"), gpu=True)
+    fires = page(alert("A"))
     assert fires.index("<h2>Alerts") < fires.index("<h2>GPUs")
-    calm = page(alert("A", Phase.PENDING), gpu=True)
+    calm = page(alert("A", Phase.PENDING))
     assert calm.index("<h2>Alerts") > calm.index("<h2>GPUs")
 
 

@@ -171,11 +171,8 @@ def test_the_alerts_of_a_gpu_are_in_its_row_with_their_runbooks() -> None:
 @pytest.mark.parametrize(
     ("reasons", "tone", "words"),
     [
-        (
-            ["hw_thermal_slowdown", "hw_slowdown"],
-            "bad",
-            ["the hardware halves its clocks because of heat (hw_thermal_slowdown)"],
-        ),
+        (["hw_thermal_slowdown", "hw_slowdown"], "bad",
+         ["the hardware halves its clocks because of heat (hw_thermal_slowdown)"]),
         (["hw_power_brake", "hw_slowdown"], "bad", ["power brake by the node's power supply (hw_power_brake)"]),
         (["hw_slowdown"], "warn", ["the hardware slows it down because of heat or power (hw_slowdown)"]),
         (["sw_thermal_slowdown"], "warn", ["the driver lowers its clocks because of heat (sw_thermal_slowdown)"]),
@@ -183,7 +180,7 @@ def test_the_alerts_of_a_gpu_are_in_its_row_with_their_runbooks() -> None:
         (["gpu_idle"], "good", []),
         (["a_new_one"], "warn", ["a_new_one (a_new_one)"]),
     ],
-)
+)  # fmt: skip
 def test_throttling_is_shown_with_its_reason_and_only_what_is_not_normal_is_coloured(
     reasons: list[str], tone: str, words: list[str]
 ) -> None:

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from http import HTTPStatus
 
 import pytest
@@ -25,6 +25,16 @@ def answer(request: Request) -> Response:
 
 def server_on(*listen: tuple[str, int]) -> HttpServer:
     return HttpServer(listen, answer, clock=time.monotonic)
+
+
+@contextmanager
+def serving(*listen: tuple[str, int]) -> Iterator[HttpServer]:
+    server = server_on(*listen)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 def answers(family: int, host: str, port: int) -> bool:
@@ -75,27 +85,19 @@ def refusal(*listen: tuple[str, int]) -> str:
 
 
 def test_the_empty_host_means_every_interface_of_both_families() -> None:
-    server = server_on(("", 0))
-    server.start()
-    try:
+    with serving(("", 0)) as server:
         ((_, port),) = server.addresses
         assert port != 0
         assert answers(socket.AF_INET, "127.0.0.1", port)
         if loopback_has_ipv6():
             assert answers(socket.AF_INET6, "::1", port)
-    finally:
-        server.stop()
 
 
 def test_several_addresses_are_served_and_each_has_its_port() -> None:
-    server = server_on(("127.0.0.1", 0), ("127.0.0.2", 0))
-    server.start()
-    try:
+    with serving(("127.0.0.1", 0), ("127.0.0.2", 0)) as server:
         assert [host for host, _ in server.addresses] == ["127.0.0.1", "127.0.0.2"]
         assert len({port for _, port in server.addresses}) == 2
         assert all(answers(socket.AF_INET, host, port) for host, port in server.addresses)
-    finally:
-        server.stop()
 
 
 def test_a_port_in_use_is_named_with_the_remedy(taken: int) -> None:
@@ -160,7 +162,7 @@ def test_an_http_1_0_client_is_hung_up_on_unless_it_wants_to_stay(serve: Serve) 
 
 
 def test_the_server_hangs_up_when_asked_to(serve: Serve) -> None:
-    answer = serve().exchange(b"GET /a HTTP/1.1\r\nHost: n\r\nConnection: close\r\n\r\n" + GET % b"never")
+    answer = serve().exchange(b"GET /a HTTP/1.1\r\nHost: n\r\nConnection: TE, Close\r\n\r\n" + GET % b"never")
     assert b"Connection: close" in answer
     assert answer.count(b"HTTP/1.1") == 1
 

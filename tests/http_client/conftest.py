@@ -81,12 +81,9 @@ class Server:
                 self._treat(held, len(self.questions))
 
 
-class Asker:
-    def __init__(self, url: str, bounds: AnswerBounds, silence: float, options: dict[str, Any]) -> None:
-        self.client = HttpClient(HttpTarget(url, **options), bounds, time.monotonic, silence)
-
+class Asker(HttpClient):
     def ask(self, within: float = 5.0, request: HttpRequest = ASK) -> HttpAnswer:
-        return self.client.exchange(request, time.monotonic() + within)
+        return self.exchange(request, time.monotonic() + within)
 
 
 @pytest.fixture
@@ -103,15 +100,13 @@ def serve() -> Iterator[Callable[..., Server]]:
 
 @pytest.fixture
 def asker() -> Iterator[Callable[..., Asker]]:
-    made: list[Asker] = []
+    with ExitStack() as stack:
 
-    def make(
-        port: int, bounds: AnswerBounds = LENIENT, silence: float = float("inf"), host: str = "127.0.0.1",
-        scheme: str = "http", **options: Any,
-    ) -> Asker:  # fmt: skip
-        made.append(Asker(f"{scheme}://{host}:{port}", bounds, silence, options))
-        return made[-1]
+        def make(
+            port: int, bounds: AnswerBounds = LENIENT, silence: float = float("inf"), host: str = "127.0.0.1",
+            scheme: str = "http", **options: Any,
+        ) -> Asker:  # fmt: skip
+            target = HttpTarget(f"{scheme}://{host}:{port}", **options)
+            return stack.enter_context(contextlib.closing(Asker(target, bounds, time.monotonic, silence)))
 
-    yield make
-    for each in made:
-        each.client.close()
+        yield make

@@ -160,14 +160,12 @@ class _Server(ThreadingHTTPServer):
 
 @pytest.fixture
 def listen() -> Iterator[Listen]:
-    """Starts listeners: `listen(port=..., context=...)`; they end with the test."""
+    """Starts listeners, `listen(port)`, which end with the test."""
     with ExitStack() as stack:
 
-        def start(port: int = 0, context: Any = None) -> Listener:
+        def start(port: int = 0) -> Listener:
             listener = Listener()
             server = _Server(port, listener)
-            if context is not None:
-                server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
             thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
             thread.start()
 
@@ -182,7 +180,7 @@ def listen() -> Iterator[Listen]:
 
             stack.callback(stop)
             listener.port = server.server_address[1]
-            listener.url = f"{'http' if context is None else 'https'}://127.0.0.1:{listener.port}"
+            listener.url = f"http://127.0.0.1:{listener.port}"
             return listener
 
         yield start

@@ -70,9 +70,14 @@ def test_alertmanagers_are_notified_exactly_when_prometheus_would(resend, interv
     assert [(notice.alert.fired_at, notice.alert.phase) for _, notice in once.heard] == incidents
 
 
+def dispatching(resend: float = 60.0) -> tuple[Dispatcher, Ear, Ear]:
+    """A dispatcher, one receiver that is sent again what lasts, as Alertmanager is, and one that is not."""
+    repeats, once = Ear(), Ear(repeats=False)
+    return Dispatcher([repeats, once], resend=resend), repeats, once
+
+
 def test_groups_do_not_disturb_each_other() -> None:
-    ear = Ear()
-    dispatcher = Dispatcher([ear])
+    dispatcher, ear, _ = dispatching()
     dispatcher.consider("a", [make_alert()], 1000.0, 1.0)
     dispatcher.consider("b", [], 1000.5, 1.0)
     dispatcher.consider("a", [make_alert()], 1001.0, 1.0)
@@ -81,8 +86,7 @@ def test_groups_do_not_disturb_each_other() -> None:
 
 @pytest.mark.parametrize("gone", [lambda d: d.consider("g", [], 1001.0, 1.0), lambda d: d.forget("g")])
 def test_what_a_group_no_longer_reports_is_forgotten(gone) -> None:
-    ear = Ear()
-    dispatcher = Dispatcher([ear])
+    dispatcher, ear, _ = dispatching()
     dispatcher.consider("g", [make_alert()], 1000.0, 1.0)
     gone(dispatcher)
     dispatcher.consider("g", [make_alert()], 1002.0, 1.0)
@@ -98,8 +102,7 @@ VANISH = {
 
 @pytest.mark.parametrize("how", VANISH)
 def test_an_incident_that_vanishes_is_sent_as_over_to_receivers_that_know_no_end(how: str) -> None:
-    repeats, once = Ear(), Ear(repeats=False)
-    dispatcher = Dispatcher([repeats, once])
+    dispatcher, repeats, once = dispatching()
     dispatcher.consider("g", [make_alert()], 1000.0, 1.0)
     VANISH[how](dispatcher)
     dispatcher.consider("g", [], 1002.0, 1.0)
@@ -110,8 +113,7 @@ def test_an_incident_that_vanishes_is_sent_as_over_to_receivers_that_know_no_end
 
 def test_the_alerts_of_a_rule_that_failed_are_neither_sent_nor_forgotten() -> None:
     """As in Prometheus, where a failed evaluation sends nothing; and it is no end, either."""
-    repeats, once = Ear(), Ear(repeats=False)
-    dispatcher = Dispatcher([repeats, once], resend=10.0)
+    dispatcher, repeats, once = dispatching(resend=10.0)
     dispatcher.consider("g", [make_alert("Bad"), make_alert("Good")], 1000.0, 1.0)
     dispatcher.consider("g", [make_alert("Good")], 1020.0, 1.0, unknown=[make_alert("Bad")])
     assert [notice.alert.rule for _, notice in repeats.heard] == ["Bad", "Good", "Good"]
@@ -121,8 +123,7 @@ def test_the_alerts_of_a_rule_that_failed_are_neither_sent_nor_forgotten() -> No
 
 
 def test_what_was_sent_before_a_restart_is_sent_again_only_to_alertmanager() -> None:
-    repeats, once = Ear(), Ear(repeats=False)
-    dispatcher = Dispatcher([repeats, once])
+    dispatcher, repeats, once = dispatching()
     fires, over = make_alert("Fires"), make_alert("Over", resolved_at=1010.0)
     ends, anew = make_alert("Ends"), make_alert("Anew")
     dispatcher.mark_notified([fires, over, ends, anew, make_alert("Waits", fired_at=None)])
@@ -145,8 +146,7 @@ def test_a_new_receiver_gets_what_fires_and_not_what_was_over_before_it_came() -
 
 
 def test_a_reload_does_not_send_everything_again() -> None:
-    ear = Ear()
-    dispatcher = Dispatcher([ear], resend=60.0)
+    dispatcher, ear, _ = dispatching(resend=60.0)
     dispatcher.consider("g", [make_alert()], 1000.0, 1.0)
     dispatcher.reconfigure([ear], 30.0, ())
     for at in (1001.0, 1030.0, 1031.0):
@@ -155,8 +155,7 @@ def test_a_reload_does_not_send_everything_again() -> None:
 
 
 def test_a_clock_that_is_set_back_does_not_silence() -> None:
-    ear = Ear()
-    dispatcher = Dispatcher([ear], resend=60.0)
+    dispatcher, ear, _ = dispatching(resend=60.0)
     dispatcher.consider("g", [make_alert()], 100_000.0, 1.0)
     dispatcher.consider("g", [make_alert()], 50_000.0, 1.0)
     dispatcher.consider("g", [make_alert(resolved_at=40_000.0)], 40_000.0, 1.0)
@@ -176,8 +175,7 @@ def test_external_labels_fill_in_what_an_alert_lacks(own: dict[str, Any], extern
 
 
 def test_of_two_rules_with_one_alert_the_one_that_fires_is_sent() -> None:
-    ear = Ear()
-    dispatcher = Dispatcher([ear], resend=5.0)
+    dispatcher, ear, _ = dispatching(resend=5.0)
     for at in (1000.0, 1010.0):
         dispatcher.consider("g", [make_alert(resolved_at=990.0), make_alert(), make_alert(fired_at=None)], at, 1.0)
     assert Counter(ear.phases()) == Counter([(1000.0, "firing"), (1010.0, "firing")])
@@ -220,8 +218,7 @@ def test_other_external_labels_end_the_alerts_before_and_begin_new_ones() -> Non
 
 @pytest.mark.parametrize("step", [3600.0, -3600.0])
 def test_a_clock_that_is_set_makes_no_new_incident(step: float) -> None:
-    repeats, once = Ear(), Ear(repeats=False)
-    dispatcher = Dispatcher([repeats, once], resend=60.0)
+    dispatcher, repeats, once = dispatching(resend=60.0)
     dispatcher.consider("g", [make_alert("Fires"), make_alert("Over", resolved_at=1005.0)], 1010.0, 1.0)
     dispatcher.shift(step)
     moved = [
@@ -262,16 +259,14 @@ def test_an_inhibited_alert_is_held_back_and_sent_when_its_cause_is_over() -> No
     "end", [*VANISH.values(), lambda d: d.consider("g", [make_alert(resolved_at=1001.0)], 1001.0, 1.0)]
 )
 def test_no_end_is_sent_of_an_alert_of_which_no_receiver_knows(end) -> None:
-    repeats, once = Ear(), Ear(repeats=False)
-    dispatcher = Dispatcher([repeats, once])
+    dispatcher, repeats, once = dispatching()
     dispatcher.consider("g", [make_alert()], 1000.0, 1.0, inhibited={make_alert().labels})
     end(dispatcher)
     assert repeats.heard == once.heard == []
 
 
 def test_an_alert_that_was_sent_before_its_cause_fired_is_not_held_back() -> None:
-    repeats, once = Ear(), Ear(repeats=False)
-    dispatcher = Dispatcher([repeats, once], resend=10.0)
+    dispatcher, repeats, once = dispatching(resend=10.0)
     dispatcher.consider("g", [make_alert()], 1000.0, 1.0)
     dispatcher.consider("g", [make_alert()], 1020.0, 1.0, inhibited={make_alert().labels})
     assert [at for at, _ in repeats.heard] == [1000.0, 1020.0]

@@ -24,16 +24,17 @@ from tests.notify.conftest import clock, make_alert, make_notice
 from tests.waiting import wait_until
 
 BAD = [
-    ({"url": "ftp://host"}, "give http://HOST:PORT or https://"),
-    ({"url": "host:9093"}, "give http://HOST:PORT or https://"),
+    ({"url": "ftp://host/hush"}, "give http://HOST:PORT or https://"),
+    ({"url": "host:9093/hush"}, "give http://HOST:PORT or https://"),
+    ({"url": "/hush"}, "give http://HOST:PORT or https://"),
     ({"url": "http://"}, "give http://HOST:PORT or https://"),
     ({"url": ""}, "give http://HOST:PORT or https://"),
     ({"url": "http://host:port"}, "give http://HOST:PORT"),
     ({"url": "http://host:99999"}, "give http://HOST:PORT"),
     ({"url": "http://host:0"}, "give http://HOST:PORT"),
-    ({"url": "http://[::1"}, "give http://HOST:PORT"),
+    ({"url": "http://[::1/hush"}, "give http://HOST:PORT"),
     ({"url": "http://hösts"}, "write anything else as %XX"),
-    ({"url": "http://host/a b"}, "write anything else as %XX"),
+    ({"url": "http://host/hush b"}, "write anything else as %XX"),
     ({"url": "http://host/\r\nX: y"}, "write anything else as %XX"),
     ({"url": "https://me:hush@host"}, "use username and password_file"),
     ({"url": "https://me:hush@host:x"}, "use username and password_file"),
@@ -109,13 +110,12 @@ def repeats(status: int):
 @pytest.mark.parametrize("login", ["none", "basic", "bearer"])
 @pytest.mark.parametrize("kind", [Webhook, Alertmanager])
 def test_nothing_secret_reaches_log_or_page(listener, receive, caplog, tmp_path, kind, login: str, status: int) -> None:
-    options = {}
-    if login != "none":
-        secret = tmp_path / "secret"
-        secret.write_text(PASSWORD if login == "basic" else TOKEN)
-        options = (
-            {"username": "me", "password_file": str(secret)} if login == "basic" else {"bearer_token_file": str(secret)}
-        )
+    (tmp_path / "password").write_text(PASSWORD)
+    (tmp_path / "token").write_text(TOKEN)
+    options = {
+        "none": {}, "basic": {"username": "me", "password_file": str(tmp_path / "password")},
+        "bearer": {"bearer_token_file": str(tmp_path / "token")},
+    }[login]  # fmt: skip
     listener.answer = repeats(status)
     listener.headers["Location"] = f"https://elsewhere{PATH}"
     receiver = receive(kind, listener.url + PATH, **options)
@@ -142,17 +142,6 @@ def test_two_webhooks_of_one_host_are_distinguished(host: str) -> None:
     assert len(set(urls)) == 3
     assert all(url.startswith(f"https://{host}") and "secret" not in url for url in urls)
     assert urls[2] == f"https://{host}"
-
-
-@pytest.mark.parametrize(
-    "url",
-    [f"https://me:{PASSWORD}@host{PATH}", f"ftp://host{PATH}", f"http://[::1{PATH}", PATH, f"host{PATH}",
-     f"http://host{PATH} x"],
-)  # fmt: skip
-def test_a_url_that_is_refused_is_not_repeated(url: str) -> None:
-    with pytest.raises(ValueError, match="url") as refused:
-        HttpTarget(url)
-    assert "s3cr3t" not in str(refused.value)
 
 
 def test_what_is_too_short_to_be_a_secret_spoils_no_message() -> None:

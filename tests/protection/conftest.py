@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ssl
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +14,25 @@ HASHES = {
     # bcrypt with the lowest cost, of the password "right"
     "scraper": "$2b$04$TANUp0tK1c4xzPYaiVMGlOW6GDNIwDBgYdGOQRAgcz0.f1dYXbf1u"
 }
+
+
+def in_memory(server: ssl.SSLContext | None, client: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """Both ends of a connection in memory, the server's and the client's, after their handshake."""
+    assert server is not None
+    pipes = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = server.wrap_bio(*pipes, server_side=True), client.wrap_bio(*pipes[::-1])
+    for _ in range(3):
+        for end in ends[::-1]:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    return ends
+
+
+def trusting() -> ssl.SSLContext:
+    """A client that takes any certificate."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
+    return made
 
 
 def write_leaf(folder: Path, name: str, leaf: trustme.LeafCert) -> tuple[Path, Path]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import ssl
 import subprocess
@@ -23,7 +22,7 @@ from exporters.protection.passwords import PasswordChecks
 from exporters.protection.tls import make_context, names_of
 from exporters.protection.web_file import CIPHERS, CURVES, WebFile, WebFileError, read_web_file
 from exporters.protection.web_gate import RETRY_PERIODS, WebGate, WebTerms, WebWatch, load_terms
-from tests.protection.conftest import HASHES, write_leaf
+from tests.protection.conftest import HASHES, in_memory, trusting, write_leaf
 from tests.servers import need_recent
 
 HASH = "$2y$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi"
@@ -211,18 +210,7 @@ LIVE_PAIR = "tls_server_config: {cert_file: live/tls.crt, key_file: live/tls.key
 
 def serial(watch: WebWatch) -> int:
     """Of the certificate that a client is shown now."""
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ours = ssl.MemoryBIO(), ssl.MemoryBIO()
-    context = watch.gate.terms.context
-    server = context.wrap_bio(ours[0], ours[1], server_side=True)
-    trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
-    client = trust.wrap_bio(incoming, outgoing)
-    for _ in range(3):
-        for side, into, out in ((client, ours[0], outgoing), (server, incoming, ours[1])):
-            with contextlib.suppress(ssl.SSLWantReadError):
-                side.do_handshake()
-            into.write(out.read())
+    _, client = in_memory(watch.gate.terms.context, trusting())
     return hash(client.getpeercert(binary_form=True))
 
 
@@ -371,22 +359,10 @@ def test_no_hash_and_no_key_is_said(watch: WebWatch, tmp_path: Path, caplog: pyt
 def test_sessions_that_pile_up_are_dropped(watch: WebWatch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients of TLS 1.2 without tickets have the server keep a session each."""
     monkeypatch.setattr(web_gate, "MOST_SESSIONS", 2)
-    context = watch.gate.terms.context
-    options = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    options.check_hostname, options.verify_mode = False, ssl.CERT_NONE
-    options.maximum_version, options.options = ssl.TLSVersion.TLSv1_2, options.options | ssl.OP_NO_TICKET
-    kept = []
-    for _ in range(3):
-        pairs = [ssl.MemoryBIO() for _ in range(4)]
-        client = options.wrap_bio(pairs[0], pairs[1])
-        server = context.wrap_bio(pairs[2], pairs[3], server_side=True)
-        kept.append((client, server))
-        for _ in range(3):
-            for side, out, into in ((client, pairs[1], pairs[2]), (server, pairs[3], pairs[0])):
-                with contextlib.suppress(ssl.SSLWantReadError):
-                    side.do_handshake()
-                into.write(out.read())
-    assert context.session_stats()["number"] == 3
+    context, client = watch.gate.terms.context, trusting()
+    client.maximum_version, client.options = ssl.TLSVersion.TLSv1_2, client.options | ssl.OP_NO_TICKET
+    kept = [in_memory(context, client) for _ in range(3)]
+    assert context.session_stats()["number"] == len(kept)
     watch.look()
     other = watch.gate.terms.context
     assert other.session_stats()["number"] == 0

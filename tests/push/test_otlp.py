@@ -160,11 +160,7 @@ def test_a_collector_gets_snapshots_and_their_age_and_a_refusal_is_said_once(rec
     (tmp_path / "token").write_text("good-token\n")
     nodes = Nodes()
     snapshots = [nodes.snapshot()]
-    target = HttpTarget(
-        f"{collector.address}/v1/metrics",
-        timeout=2.0,
-        bearer_token_file=str(tmp_path / "token"),
-    )
+    target = HttpTarget(f"{collector.address}/v1/metrics", timeout=2.0, bearer_token_file=str(tmp_path / "token"))
     settings = OtlpSettings(target, 0.02, "1.2", {"service.name": "coldplate", "host.name": "n1"})
     push = OtlpPush(settings, lambda: snapshots[-1], lambda: Instant(time.monotonic(), time.time()), Threads())
     push.start()

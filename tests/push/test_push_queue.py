@@ -180,25 +180,24 @@ def test_pauses_grow_up_to_half_a_minute_and_end_with_an_answer() -> None:
     assert pace.not_before == 301.0
 
 
-def test_pauses_are_spread() -> None:
-    least, most = PushPace(15.0, lambda: 0.0), PushPace(15.0, lambda: 1.0)
-    least.failed(0.0)
-    most.failed(0.0)
-    assert (least.not_before, most.not_before) == (0.5, 1.0)
+@pytest.mark.parametrize(
+    ("chance", "asked", "pause"),
+    [
+        pytest.param(0.0, 0.0, 0.5, id="half as long, if chance has it"),
+        pytest.param(1.0, 20.0, 20.0, id="as long as the receiver asks for"),
+        pytest.param(1.0, 1e9, 300.0, id="within bounds"),
+    ],
+)
+def test_a_pause_is_spread_and_the_receivers_wish_is_heard(chance: float, asked: float, pause: float) -> None:
+    pace = PushPace(15.0, lambda: chance)
+    pace.failed(0.0, asked)
+    assert pace.not_before == pause
 
 
 def test_a_backlog_is_sent_at_ten_times_the_usual_rate() -> None:
     pace = PushPace(15.0)
     pace.answered(100.0)
     assert pace.not_before == 101.5
-
-
-def test_a_receiver_that_asks_for_time_gets_it_within_bounds() -> None:
-    pace = PushPace(15.0, lambda: 1.0)
-    pace.failed(0.0, 20.0)
-    assert pace.not_before == 20.0
-    pace.failed(0.0, 1e9)
-    assert pace.not_before == 300.0
 
 
 @pytest.mark.parametrize(
@@ -244,6 +243,7 @@ def test_a_restart_goes_on_where_the_run_before_stopped(tmp_path: Path, orderly:
     for number in range(150):
         assert buffer.head() == kept(number)
         buffer.advance()
+    assert buffer.head() == kept(150)  # which is read, and not sent
     if orderly:
         buffer.close()
     again = DiskBuffer(tmp_path, LIMIT)
@@ -251,13 +251,6 @@ def test_a_restart_goes_on_where_the_run_before_stopped(tmp_path: Path, orderly:
     again.append(kept(200))
     assert drained(again) == [kept(number) for number in range(150, 201)]
     assert DiskBuffer(tmp_path, LIMIT).head() is None
-
-
-def test_what_was_read_and_not_sent_is_there_after_a_restart(tmp_path: Path) -> None:
-    buffer = DiskBuffer(tmp_path, LIMIT)
-    buffer.append(kept(1))
-    assert buffer.head() == kept(1)
-    assert DiskBuffer(tmp_path, LIMIT).head() == kept(1)
 
 
 @pytest.mark.parametrize("cut", [1, 500, 1000, 1010, 1023])

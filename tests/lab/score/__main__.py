@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -12,14 +11,13 @@ from pathlib import Path
 from alerts.rulefile import AlertingRule, RuleFile
 from tests.lab.bench.report import Progress, stop_on_signals
 from tests.lab.score import document, measured_light, measured_power
-from tests.lab.score.crew import play_all, work_all
+from tests.lab.score.crew import PROCESSES, play_all, work_all
 from tests.lab.score.expectations import EXPECTED
 from tests.lab.score.play import load_pack
 from tests.lab.score.plays import PLAYS, Part, ScoreError, digest, parts, refuse_gaps
 from tests.lab.score.scoring import Verdict, problems, problems_of_work
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "dev" / "detection.md"
-QUICK = 600
 
 
 def alerts_of(pack: Iterable[RuleFile]) -> list[str]:
@@ -40,15 +38,14 @@ def main(arguments: Sequence[str]) -> int:
     except ScoreError as error:
         print(f"score: {error}", file=sys.stderr)
         return 1
-    every = parts(1, QUICK) if parsed.quick else parts(PLAYS)
-    wanted = [part for part in every if not parsed.only or part.name in parsed.only]
+    wanted = [part for part in parts(PLAYS) if not parsed.only or part.name in parsed.only]
     try:
-        verdicts = _play_all(wanted, parsed.jobs)
-        works = [] if parsed.only else list(work_all(parsed.work_hours, parsed.jobs))
+        verdicts = _play_all(wanted)
+        works = [] if parsed.only else list(work_all(parsed.work_hours))
     except KeyboardInterrupt:
         print("score: stopped; nothing was written", file=sys.stderr)
         return 130
-    if parsed.quick or parsed.only:
+    if parsed.only:
         print(document.tables(verdicts, alerts))
     else:
         PAGE.write_text(document.render(verdicts, alerts, digest(pack), works), encoding="utf-8")
@@ -88,9 +85,6 @@ def _parser() -> argparse.ArgumentParser:
         help="play this scenario alone and print its tables; may be given several times: " + "; ".join(EXPECTED),
     )  # fmt: skip
     parser.add_argument(
-        "--quick", action="store_true", help="play each scenario once, as shipped, and print the tables; write nothing"
-    )
-    parser.add_argument(
         "--work-hours", metavar="HOURS", type=float, default=4.0,
         help="hours of each healthy kind of work (default: %(default)s; 67 are a thousand node-hours, 15 minutes)",
     )  # fmt: skip
@@ -100,19 +94,15 @@ def _parser() -> argparse.ArgumentParser:
         "github.com/mlcommons/training_results_v4.0 through the rack rules (10 minutes), or one of "
         "github.com/Network-And-Services/optical-failure-dataset through those of ports (seconds)",
     )  # fmt: skip
-    parser.add_argument(
-        "--jobs", metavar="N", type=int, default=len(os.sched_getaffinity(0)),
-        help="processes that play at the same time (default: one for each processor, %(default)s)",
-    )  # fmt: skip
     return parser
 
 
-def _play_all(wanted: Sequence[Part], jobs: int) -> list[Verdict]:
+def _play_all(wanted: Sequence[Part]) -> list[Verdict]:
     progress = Progress()
     total = sum(part.seconds for part in wanted)
-    progress.say(f"{len(wanted)} plays, {total / 3600:.1f} node-hours, {jobs} at a time")
+    progress.say(f"{len(wanted)} plays, {total / 3600:.1f} node-hours, {PROCESSES} at a time")
     verdicts: dict[Part, Verdict] = {}
-    for part, verdict in play_all(wanted, jobs):
+    for part, verdict in play_all(wanted):
         verdicts[part] = verdict
         share = sum(each.seconds for each in verdicts) / total
         progress.say(f"{share:4.0%}  {part.name}, play {part.number}: {_summary(verdict)}")

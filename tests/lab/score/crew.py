@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import multiprocessing
+import os
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -16,6 +17,7 @@ from tests.lab.score.scoring import Verdict, WorkVerdict, judge
 from tests.lab.score.work import FAULTY, HEALTHY
 from tests.lab.score.work_play import play_work, rules_for_jobs
 
+PROCESSES = len(os.sched_getaffinity(0))
 _pack: tuple[RuleFile, ...] = ()
 """The rules of a process that plays: read once in each."""
 
@@ -31,11 +33,11 @@ def played(part: Part, pack: Sequence[RuleFile]) -> Verdict:
     )
 
 
-def play_all(wanted: Sequence[Part], jobs: int) -> Iterator[tuple[Part, Verdict]]:
+def play_all(wanted: Sequence[Part]) -> Iterator[tuple[Part, Verdict]]:
     """Each play and how it went, as they end; the longest ones begin first."""
     # Spawned and not forked: a process that is forked inherits whatever the parent has.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(wanted)), context, _begin) as pool:
+    with ProcessPoolExecutor(min(PROCESSES, len(wanted)), context, _begin) as pool:
         orders = {pool.submit(_work, part): part for part in sorted(wanted, key=lambda part: -part.seconds)}
         try:
             for order in as_completed(orders):
@@ -47,11 +49,11 @@ def play_all(wanted: Sequence[Part], jobs: int) -> Iterator[tuple[Part, Verdict]
             raise
 
 
-def work_all(hours: float, jobs: int) -> Iterator[WorkVerdict]:
+def work_all(hours: float) -> Iterator[WorkVerdict]:
     """Play each healthy kind of work for so many hours, and each other one once, as they end."""
     context = multiprocessing.get_context("spawn")
     names = [*HEALTHY, *FAULTY]
-    with ProcessPoolExecutor(jobs, context, _begin) as pool:
+    with ProcessPoolExecutor(PROCESSES, context, _begin) as pool:
         yield from pool.map(_work_of, names, [hours] * len(names))
 
 

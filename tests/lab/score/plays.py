@@ -52,15 +52,12 @@ class Part:
         return as_shipped if self.number == 0 else _varied(as_shipped, self)
 
 
-def parts(plays: int = PLAYS, quiet: int | None = None) -> Iterator[Part]:
-    """All plays of all scenarios; `quiet` is how long the quiet ones are played, if not as the table says."""
+def parts(plays: int = PLAYS) -> Iterator[Part]:
+    """All plays of all scenarios."""
     for name, expectation in EXPECTED.items():
         for number in range(plays):
-            if expectation.is_quiet:
-                yield Part(name, number, quiet or expectation.seconds)
-            else:
-                later = 0 if number == 0 else int(_delay(name, number)) + 1
-                yield Part(name, number, expectation.seconds + later)
+            later = 0 if number == 0 or expectation.is_quiet else int(_delay(name, number)) + 1
+            yield Part(name, number, expectation.seconds + later)
 
 
 def of_name(name: str) -> Scenario:

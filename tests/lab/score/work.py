@@ -91,14 +91,14 @@ def steady(t: float, random: Random) -> Second:
     return in_step(t, random)
 
 
-def checkpoint(seconds: float, silent: float = 0.0) -> Work:
-    """Save every twenty minutes for so long: rank 0 writes, and the others wait. Nothing is written at first."""
+def checkpoint(seconds: float) -> Work:
+    """Save every twenty minutes for so long: rank 0 writes, and the others wait."""
 
     def work(t: float, random: Random) -> Second:
         into = t % 1200.0 - 600.0
         if not 0.0 <= into < seconds:
             return in_step(t, random)
-        return waiting_for(random, IDLE, written=1e6 if into < silent else 2.5e9)
+        return waiting_for(random, IDLE, written=2.5e9)
 
     return work
 
@@ -221,11 +221,11 @@ INFORMED = {"evaluation on rank 0"}
 # Not healthy: from second 900 on, or from the first.
 
 
-def stall(share: float, begins: float = 900.0, every: float = 120.0) -> Work:
+def stall(share: float, begins: float = 900.0) -> Work:
     """GPU 0 stands for a share of each two minutes, and the others wait for it."""
 
     def work(t: float, random: Random) -> Second:
-        if t < begins or (t - begins) % every >= share * every:
+        if t < begins or (t - begins) % 120.0 >= share * 120.0:
             return in_step(t, random)
         return waiting_for(random, IDLE._replace(busy=0.01))
 

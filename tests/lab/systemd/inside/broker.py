@@ -69,10 +69,11 @@ SECRET = "correct-horse-battery-staple"
 running: dict[int, Process] = {}
 
 
-def slurm_job(number: int, owner: str = "alice") -> Process:
-    uid = user(owner)
-    facts = {"SLURM_JOB_ID": str(number), "SLURM_JOB_USER": owner, **FACTS, "TOKEN": SECRET}
-    running[number] = Process(owner, slurm_cgroup(number, uid), facts)
+def slurm_job(number: int) -> Process:
+    """A job of alice's."""
+    uid = user("alice")
+    facts = {"SLURM_JOB_ID": str(number), "SLURM_JOB_USER": "alice", **FACTS, "TOKEN": SECRET}
+    running[number] = Process("alice", slurm_cgroup(number, uid), facts)
     return running[number]
 
 
