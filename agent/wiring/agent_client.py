@@ -127,21 +127,26 @@ def _series(row: Metric, labels: Mapping[str, Any]) -> Series | None:
     return Series(row, entity, tuple((name, str(value)) for name, value in labels.items() if name not in own))
 
 
-def _entity(kind: type, labels: Mapping[str, Any]) -> Entity | None:
+_LABELS: dict[type, tuple[str, ...]] = {
+    Node: (), Gpu: ("gpu", "uuid"), IbPort: ("device", "port"), Rack: ("rack",), Backend: ("backend",),
+}  # fmt: skip
+
+
+def entity_of(kind: type, labels: Mapping[str, Any]) -> Entity | None:
     """Return what the labels name; None where they name nothing of this kind."""
-    if kind is Node:
-        return Node()
     try:
-        gpu = Gpu(str(labels.get("gpu", "")), str(labels.get("uuid", "")))
-        if kind is Gpu or (kind is NvLink and "link" not in labels):  # a gap may be that of all links
-            return gpu
         if kind is NvLink:
-            return NvLink(gpu, int(labels["link"]))
-        if kind is IbPort:
-            return IbPort(str(labels["device"]), str(labels["port"]))
-        return Rack(str(labels["rack"])) if kind is Rack else Backend(str(labels["backend"]))
+            return NvLink(Gpu(str(labels["gpu"]), str(labels["uuid"])), int(labels["link"]))
+        entity: Entity = kind(*(str(labels[name]) for name in _LABELS[kind]))
     except (KeyError, ValueError):
         return None
+    return entity
+
+
+def _entity(kind: type, labels: Mapping[str, Any]) -> Entity | None:
+    """Return the same; a gap may be that of all links of a GPU, and a GPU may have no uuid."""
+    given = {"gpu": "", "uuid": "", **labels}
+    return entity_of(Gpu if kind is NvLink and "link" not in given else kind, given)
 
 
 def _reports(reports: list[dict[str, Any]], gaps: list[dict[str, Any]]) -> Iterator[BackendReport]:

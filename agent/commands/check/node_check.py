@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -33,7 +33,8 @@ from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
 from agent.lib.wording import utc
-from agent.model import Snapshot, Xid
+from agent.model import Alert, Phase, Snapshot, Xid
+from agent.wiring.agent_client import read_alerts
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.identity import OwnAgent, own_agent, state_file
 from agent.wiring.sources import family_of, make_sampling_loop
@@ -74,10 +75,7 @@ class AgentAlerts(NamedTuple):
 
 
 def query_agent(agent: OwnAgent, until: float) -> AgentAlerts:
-    """Return what the agent is alarmed about, by a monotonic second. The first address that answers is believed.
-
-    Alerts of the rack as a whole are left out: they say nothing about this node.
-    """
+    """Return what the agent is alarmed about, by a monotonic second. The first address that answers is believed."""
     answer = AgentAlerts(None, "no address is configured to listen on")
     for url in agent.urls:
         answer = _ask(url, until, agent.login)
@@ -91,27 +89,19 @@ def _ask(url: str, until: float, login: Mapping[str, Any]) -> AgentAlerts:
         client = HttpClient(HttpTarget(url, **login), BOUNDS, lambda: clock().mono)
         answer = client.exchange(HttpRequest("GET", ALERTS), min(until, clock().mono + AGENT_SECONDS))
         client.close()
-        page = msgspec.json.decode(answer.body, type=_AlertsPage)
-    except (HttpError, ValueError, RecursionError) as error:
+        if answer.status != 200:
+            return AgentAlerts(None, f"{url}{ALERTS}: HTTP status {answer.status}")
+        return firing_of_node(read_alerts(answer.body))
+    except (HttpError, ValueError) as error:
         return AgentAlerts(None, f"{url}: {error}")
-    if answer.status != 200:
-        return AgentAlerts(None, f"{url}{ALERTS}: HTTP status {answer.status}")
-    firing = (alert["labels"] for alert in page["data"]["alerts"] if alert["state"] == "firing")
-    of_node = (labels for labels in firing if "rack" not in labels or "instance" in labels)
-    return AgentAlerts([(labels.get("alertname", "?"), labels.get("severity", "")) for labels in of_node])
 
 
-class _AgentAlert(TypedDict):
-    labels: dict[str, str]
-    state: str
-
-
-class _AlertsData(TypedDict):
-    alerts: list[_AgentAlert]
-
-
-class _AlertsPage(TypedDict):
-    data: _AlertsData
+def firing_of_node(alerts: Iterable[Alert]) -> AgentAlerts:
+    """Return the alerts that fire and are of the node: those of the rack as a whole say nothing about it."""
+    firing = [(each.rule, dict(each.labels)) for each in alerts if each.phase is Phase.FIRING]
+    return AgentAlerts(
+        [(rule, labels.get("severity", "")) for rule, labels in firing if "rack" not in labels or "instance" in labels]
+    )
 
 
 def read_kernel_log() -> tuple[Sequence[Xid] | None, str]:

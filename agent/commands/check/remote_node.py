@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from agent.commands.check.node_check import AgentAlerts, CheckEvidence
+from agent.commands.check.node_check import CheckEvidence, firing_of_node
 from agent.config.words import DEVICES
 from agent.lib.clock import clock
 from agent.lib.http_target import HttpTarget
 from agent.lib.wording import UserError
-from agent.model import Alert, Phase
 from agent.wiring.agent_client import AgentClient
 
 PAUSED = "coldplate_devices_paused_until_timestamp_seconds"
@@ -29,10 +28,7 @@ def query_node(target: HttpTarget, until: float) -> CheckEvidence:
     if found.age > MAX_AGE_SECONDS:
         problem = f"the agent's last sample is {found.age:.0f} s old"
         raise UserError(f"{target.shown}: {problem}; see its /-/ready, or restart coldplate on that node")
-    alerts = None  # the agent evaluates no rules
-    if found.alerts is not None:
-        of_node = (each for each in found.alerts if _is_of_node(each))
-        alerts = AgentAlerts([(each.rule, dict(each.labels).get("severity", "")) for each in of_node])
+    alerts = None if found.alerts is None else firing_of_node(found.alerts)  # None: it evaluates no rules
     paused = "the agent has released the driver (coldplate pause)"
     return CheckEvidence(
         found.snapshot,
@@ -41,9 +37,3 @@ def query_node(target: HttpTarget, until: float) -> CheckEvidence:
         alerts=alerts,
         paused=paused if any(series.metric.name == PAUSED for series, _ in found.snapshot) else "",
     )
-
-
-def _is_of_node(alert: Alert) -> bool:
-    """Return True if an alert fires and is of the node: those of the rack as a whole say nothing about it."""
-    labels = dict(alert.labels)
-    return alert.phase is Phase.FIRING and ("rack" not in labels or "instance" in labels)
