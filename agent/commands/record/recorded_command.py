@@ -10,12 +10,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import select
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from agent.backends.protocol import GpuProcess
 from agent.catalogue import BY_NAME
@@ -55,29 +53,6 @@ def exec_command(words: Sequence[str]) -> int:
         failed = StartError(words[0], error)
     complain(str(failed))
     return failed.status
-
-
-class SignalWaker:
-    """Wakes the main thread for signals: a handler may run anywhere in it, and only notes what came."""
-
-    def __init__(self, numbers: Sequence[int]) -> None:
-        self._came: list[int] = []
-        self._out, self._in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        for number in numbers:
-            signal.signal(number, self._note)
-        signal.set_wakeup_fd(self._in, warn_on_full_buffer=False)
-
-    def wait(self, seconds: float) -> list[int]:
-        """Return the signals received; wait for at most this many seconds."""
-        poll = select.poll()
-        poll.register(self._out, select.POLLIN)
-        if poll.poll(max(seconds, 0.0) * 1000):
-            os.read(self._out, 4096)
-        came, self._came = self._came, []
-        return came
-
-    def _note(self, number: int, _frame: FrameType | None) -> None:
-        self._came.append(number)
 
 
 class RecordedCommand:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agent import __version__
 from agent.commands.record import DELAY, DURATION, NO, YES, complain
-from agent.commands.record.recorded_command import PASSED_ON, CommandProcesses, RecordedCommand, SignalWaker, StartError
+from agent.commands.record.recorded_command import PASSED_ON, CommandProcesses, RecordedCommand, StartError
 from agent.config import quantities
 from agent.config.schema import Config, ConfigError, parse_value
 from agent.daemon.hub import Hub
@@ -22,6 +22,7 @@ from agent.daemon.sampling import SamplingLoop, Teller
 from agent.daemon.self_report import SelfMetrics
 from agent.lib import logs
 from agent.lib.clock import clock
+from agent.lib.signals import SignalWaker
 from agent.lib.threads import Threads
 from agent.model import Outcome, Snapshot
 from agent.recording.file_records import RecordingError, RecordingHeader
