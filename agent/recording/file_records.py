@@ -151,18 +151,24 @@ def pack_columns(rows: Sequence[Sequence[float]]) -> bytes:
     return b"".join((changes, *constants, *compress(held, changes)))
 
 
+def end_of_columns(data: bytes, at: int, width: int, height: int) -> int:
+    """Return the place behind rows that were packed at a place of the data. Raises ValueError."""
+    changes = data[at : at + width]
+    moving, still = changes.count(1), changes.count(0)
+    after = at + width + VALUE * (still + moving * height)
+    if still + moving != width or after > len(data):
+        raise ValueError("columns invalid or truncated")
+    return after
+
+
 def unpack_columns(data: bytes, at: int, width: int, height: int) -> tuple[Iterator[tuple[float, ...]], int]:
     """Return rows that were packed at a place of the data, one after the other, and the place behind.
 
     Raises ValueError.
     """
-    changes = data[at : at + width]
-    moving = changes.count(1)
+    changes, after = data[at : at + width], end_of_columns(data, at, width, height)
     still = changes.count(0)
-    count = still + moving * height
-    after = at + width + VALUE * count
-    if still + moving != width or after > len(data):
-        raise ValueError("columns invalid or truncated")
+    count = (after - at - width) // VALUE
     values = struct.unpack_from(f"<{count}d", data, at + width)
     if not all(map(isfinite, values)):
         raise ValueError("a value that is not finite")

@@ -42,8 +42,8 @@ from agent.model import (
     Series,
     Snapshot,
 )
+from agent.wiring.identity import DEFAULT_PORT
 
-PORT = 19400
 TIMEOUT_SECONDS = 3.0
 """Seconds after which an agent that has not answered counts as silent."""
 
@@ -56,7 +56,7 @@ def target_of(text: str, login: Mapping[str, Any] | None = None) -> HttpTarget:
     scheme = "https" if login and any(login.get(key) for key in TLS_KEYS) else "http"
     url = text if "://" in text else f"{scheme}://{text}"
     if "://" not in text and not _has_port(text):
-        url = f"{url}:{PORT}"
+        url = f"{url}:{DEFAULT_PORT}"
     target = HttpTarget(url, timeout=TIMEOUT_SECONDS, **(login or {}))
     if target.path:
         raise ValueError(f"url {target.shown!r}: give the agent alone, without a path")
@@ -66,7 +66,7 @@ def target_of(text: str, login: Mapping[str, Any] | None = None) -> HttpTarget:
 def name_of_target(target: HttpTarget) -> str:
     """Return what a line calls it: its host, with the port where that is not the usual one."""
     host = f"[{target.host}]" if ":" in target.host else target.host
-    return host if target.port == PORT else f"{host}:{target.port}"
+    return host if target.port == DEFAULT_PORT else f"{host}:{target.port}"
 
 
 def _has_port(text: str) -> bool:

@@ -72,11 +72,12 @@ def record(arguments: argparse.Namespace, words: Sequence[str], asked: str, key:
     interval = _seconds("--interval", arguments.interval) or 1.0
     if not LEAST_INTERVAL_SECONDS <= interval <= MOST_INTERVAL_SECONDS:
         raise ConfigError(f"--interval: {arguments.interval} is not from 100ms to 60s")
-    delay = _seconds("--delay", arguments.delay) if arguments.delay else _seconds(DELAY, os.environ.get(DELAY))
-    span = (
-        _seconds("--duration", arguments.duration)
-        if arguments.duration
-        else _seconds(DURATION, os.environ.get(DURATION))
+    delay, span = (
+        _seconds(option, given) if given else _seconds(variable, os.environ.get(variable))
+        for option, given, variable in (
+            ("--delay", arguments.delay, DELAY),
+            ("--duration", arguments.duration, DURATION),
+        )
     )
     named = Path(asked) if asked.strip().lower() not in YES | NO else None
     run_options = RecordOptions(
