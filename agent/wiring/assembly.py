@@ -31,7 +31,7 @@ from agent.wiring.peering import load_rack, make_rack_monitor
 from agent.wiring.pushing import make_pushes
 from agent.wiring.reconfiguration import Reconfiguration, rack_options, steps_of
 from agent.wiring.replaying import clock_of, is_replay, played_trace, replayed_header
-from agent.wiring.sources import family_of, faults_to_come, make_sampling_loop
+from agent.wiring.sources import family_of, make_sampling_loop, read_scenario
 from agent.wiring.start_checks import check, load_choice
 from agent.wiring.web_serving import Exposed, Protection, make_server, neighbours_of, protect, urls_of
 
@@ -165,8 +165,10 @@ def _announce(config: Config, options: CommandLineOptions) -> None:
         )
     scenario = scenario_of(config)
     if scenario is not None:
+        from agent.backends.synthetic.scenario import announced  # what a real node need not load
+
         log.warning("SYNTHETIC devices: nothing they show is real", extra={"facts": {"scenario": scenario}})
-        for fault in faults_to_come(scenario, clock().wall):
+        for fault in announced(read_scenario(config), clock().wall):
             log.info("scheduled fault: %s", fault)
 
 

@@ -19,12 +19,12 @@ import msgspec
 
 from agent.backends.kmsg import KmsgReader, read_xids
 from agent.config.schema import Config, ConfigError
-from agent.config.words import NOT_OF_NODE
+from agent.config.words import DEVICES, NOT_OF_NODE
 from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, read_request
 from agent.health import fault_findings, gpu_findings
 from agent.health.device_states import AGE, MARGIN_CELSIUS
 from agent.health.examination import examined, expected_of, learned, view_of
-from agent.health.expectations import GENERIC, ExpectationError, Expected, NodeExpectations
+from agent.health.expectations import GENERIC, Expected, NodeExpectations
 from agent.health.seen_node import NOT_READ, SeenNode
 from agent.health.verdicts import HealthFinding, Verdict
 from agent.lib.clock import clock
@@ -32,13 +32,12 @@ from agent.lib.http_answers import AnswerBounds, HttpError
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
-from agent.lib.wording import utc
+from agent.lib.wording import UserError, utc
 from agent.model import Alert, Phase, Snapshot, Xid
-from agent.wiring.agent_client import read_alerts
+from agent.wiring.agent_client import AgentClient, read_alerts
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.identity import OwnAgent, own_agent, state_file
-from agent.wiring.sources import family_of, make_sampling_loop
-from agent.wiring.start_checks import AUTO, load_expected
+from agent.wiring.sources import family_of, make_sampling_loop, read_scenario
 
 KERNEL_LOG = "/dev/kmsg"
 ALERTS = "/api/v1/alerts"
@@ -146,14 +145,6 @@ def deadline(timeout: float) -> float:
     return now + GATHERING_SHARE * timeout - (age if 0.0 <= age <= LONGEST_START_SECONDS else STARTING_SECONDS)
 
 
-def expectations_of(source: str, folder: Path) -> Expected | None:
-    """Return the named expectations; None if the GPUs decide. Raises ConfigError."""
-    try:
-        return None if source == AUTO else load_expected(source, folder)
-    except ExpectationError as error:
-        raise ConfigError(f"expectations: {error}") from error
-
-
 def age_scenario(options: CommandLineOptions, config: Config, at: float | None) -> CommandLineOptions:
     """Return the options, with the scenario `at` seconds old, or as old as it takes its faults to show.
 
@@ -163,12 +154,9 @@ def age_scenario(options: CommandLineOptions, config: Config, at: float | None) 
         if at is not None:
             raise ConfigError("--at: needs --scenario")
         return options
-    from agent.backends.synthetic.loader import load_scenario
     from agent.backends.synthetic.synthetic_source import settled_at
-    from agent.wiring.sources import checked_scenario
 
-    scenario = load_scenario(checked_scenario(config))
-    return replace(options, scenario_age=settled_at(scenario) if at is None else at)
+    return replace(options, scenario_age=settled_at(read_scenario(config)) if at is None else at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +207,32 @@ def collect_evidence(
     answer = None if alerts is None else alerts.result(until, AgentAlerts(None, "it did not answer in time"))
     devices = family_of(config)
     return replace(evidence, devices=devices, xids=xids, why_no_xids=why, alerts=answer)
+
+
+PAUSED = "coldplate_devices_paused_until_timestamp_seconds"
+MAX_AGE_SECONDS = 60.0
+"""Age of a sample above which it shows how the node was: an agent reads its slowest facts about once a minute."""
+
+
+def query_node(target: HttpTarget, until: float) -> CheckEvidence:
+    """Return what the agent at `target` reports, by a monotonic second. Raises UserError if that is not current."""
+    timeout = max(until - clock().mono, 0.1)
+    client = AgentClient(target.shown, replace(target, timeout=timeout), clock, with_past=False)
+    found = client.fetch()
+    client.close()
+    if found.snapshot is None:
+        raise UserError(f"{target.shown}: {found.problem}; see systemctl status coldplate on that node")
+    if found.age > MAX_AGE_SECONDS:
+        problem = f"the agent's last sample is {found.age:.0f} s old"
+        raise UserError(f"{target.shown}: {problem}; see its /-/ready, or restart coldplate on that node")
+    alerts = None if found.alerts is None else firing_of_node(found.alerts)  # None: it evaluates no rules
+    paused = "the agent has released the driver (coldplate pause)"
+    return CheckEvidence(
+        found.snapshot,
+        next((each.backend for each in found.snapshot.reports if each.backend in DEVICES), ""),
+        alerts=alerts,
+        paused=paused if any(series.metric.name == PAUSED for series, _ in found.snapshot) else "",
+    )
 
 
 def evaluate(
@@ -342,8 +356,6 @@ def _unrecognised(view: SeenNode) -> str:
 
 
 def _past(config: Config, options: CommandLineOptions) -> list[Xid]:
-    from agent.backends.synthetic.loader import load_scenario
     from agent.backends.synthetic.synthetic_source import past_xids
-    from agent.wiring.sources import checked_scenario
 
-    return past_xids(load_scenario(checked_scenario(config)), options.scenario_age, clock())
+    return past_xids(read_scenario(config), options.scenario_age, clock())

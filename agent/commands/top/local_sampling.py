@@ -9,7 +9,6 @@ from pathlib import Path
 from agent.backends.jobs.environments import UserNames
 from agent.backends.jobs.process_table import parse_stat, parse_uid
 from agent.backends.protocol import GpuProcess
-from agent.backends.synthetic import load_scenario
 from agent.backends.synthetic.scenario import Scenario, owner_of
 from agent.commands.top.screen.node_samples import ProcessRow, Sighting, SightingBoard
 from agent.config.schema import Config
@@ -20,7 +19,7 @@ from agent.lib.threads import Threads
 from agent.model import Gpu, Snapshot
 from agent.wiring.command_line import CommandLineOptions
 from agent.wiring.peering import tellers_of_one_run
-from agent.wiring.sources import checked_scenario, make_sampling_loop, sampled_every
+from agent.wiring.sources import make_sampling_loop, read_scenario, sampled_every
 
 MOST_PROCESSES = 64
 """Processes of one GPU that are looked into, those with the most memory."""
@@ -120,5 +119,5 @@ def _owners(config: Config, options: CommandLineOptions) -> OwnerOf | None:
     if config.backends.devices in ("replay", "trace"):
         return None
     if config.backends.devices == "synthetic":
-        return scenario_owners(load_scenario(checked_scenario(config)))
+        return scenario_owners(read_scenario(config))
     return ProcfsOwners(options.procfs)
