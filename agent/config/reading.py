@@ -20,7 +20,7 @@ import msgspec
 
 from agent.config import quantities
 from agent.config.checks import check_texts, check_values
-from agent.config.quantities import READERS, Key, Notation
+from agent.config.quantities import UNITS, Key, Notation
 from agent.config.schema import POWER_FACTOR, Config, ConfigError, ConfigSource, Section
 from agent.lib import textfile, yamltree
 from agent.lib.typed_yaml import YamlFile, field_type, is_struct
@@ -98,7 +98,7 @@ def _quantity(power_factor: float, note: Key | Notation, value: Any) -> Any:
         return quantities.limit(value, power_factor)
     if unit is Notation.NUMBERS:
         return quantities.numbers(value)
-    return READERS[unit](value) if unit in READERS else value
+    return UNITS[unit].read(value) if unit in UNITS else value
 
 
 def _check_ranges(section: Section, path: str, file: YamlFile) -> None:

@@ -164,7 +164,7 @@ class PauseWatch:
         boot: str,
         clock: Callable[[], Instant],
         threads: Threads,
-        removals: GpuRemovals | None = None,
+        removals: GpuRemovals,
     ) -> None:
         self._removals = removals
         self._folder = folder
@@ -195,7 +195,7 @@ class PauseWatch:
         asked = self._asked_until
         if asked is not None:
             return asked, "coldplate pause has released the driver"
-        removal = None if self._removals is None else self._removals.current
+        removal = self._removals.current
         return None if removal is None else (removal[0], f"the driver is released so that GPU {removal[1]} can go")
 
     @property
@@ -205,8 +205,7 @@ class PauseWatch:
 
     def make_way(self, slot: str) -> None:
         """Release the driver for the GPU at this PCI address, which the kernel waits to remove. For any thread."""
-        if self._removals is not None:
-            self._removals.announce(slot)
+        self._removals.announce(slot)
 
     def confirm(self, done: PauseAnswer) -> None:
         """Note how far the pause has come. For any thread."""

@@ -16,7 +16,7 @@ from agent.daemon.hub import Hub, RecentReadings
 from agent.daemon.pausing import REQUEST, GpuRemovals, PauseWatch, boot_of
 from agent.daemon.reloading import LastReload, Notifier, Reloader
 from agent.daemon.sampling import SourcesPart, Teller
-from agent.daemon.self_report import Readiness, SelfMetrics, Signs
+from agent.daemon.self_report import Readiness, SelfMetrics
 from agent.daemon.service import Service
 from agent.health.examination import ExpectationSeries
 from agent.lib.clock import clock
@@ -106,7 +106,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
         expectations=expectations, protection=protection,
     )  # fmt: skip
     reloads = Reloader(Reconfiguration(read_config, config, steps), last, clock, notifier, threads)
-    readiness = Readiness(hub, sampling.sampler, now, Signs(threads.troubles, rules.failing, files.states))
+    readiness = Readiness(hub, sampling.sampler, now, threads=threads.troubles, rules=rules.failing, files=files.states)
     server = make_server(
         config,
         hub,

@@ -85,9 +85,8 @@ def query_agent(agent: OwnAgent, until: float) -> AgentAlerts:
 
 def _ask(url: str, until: float, login: Mapping[str, Any]) -> AgentAlerts:
     try:
-        client = HttpClient(HttpTarget(url, **login), BOUNDS, lambda: clock().mono)
-        answer = client.exchange(HttpRequest("GET", ALERTS), min(until, clock().mono + AGENT_SECONDS))
-        client.close()
+        with contextlib.closing(HttpClient(HttpTarget(url, **login), BOUNDS, lambda: clock().mono)) as client:
+            answer = client.exchange(HttpRequest("GET", ALERTS), min(until, clock().mono + AGENT_SECONDS))
         if answer.status != 200:
             return AgentAlerts(None, f"{url}{ALERTS}: HTTP status {answer.status}")
         return firing_of_node(read_alerts(answer.body))

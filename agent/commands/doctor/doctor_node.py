@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -121,11 +122,8 @@ class RunningAgent:
 
 def request_snapshot(target: HttpTarget, mono: Callable[[], float]) -> HttpAnswer:
     """Return what the agent answers, with any status. Raises HttpError."""
-    client = HttpClient(target, BOUNDS, mono)
-    try:
+    with closing(HttpClient(target, BOUNDS, mono)) as client:
         return client.exchange(HttpRequest("GET", f"{target.path}{SNAPSHOT}"), mono() + DEADLINE_SECONDS)
-    finally:
-        client.close()
 
 
 def fetch_snapshot(target: HttpTarget, mono: Callable[[], float]) -> tuple[RunningAgent | None, str]:
