@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("coldplate")
 
-AUTOMATIC = "nvml"
-"""The family of devices that is read if none is named."""
-
 
 def load_settings(config: Config, ranges: Ranges = Ranges()) -> Settings:  # noqa: B008 - it is frozen
     """Return the sampler's part of the configuration; `ranges` is what the rules read."""
@@ -128,8 +125,9 @@ def make_sampling_loop(
 
 
 def family_of(config: Config) -> str:
+    """Return the family of devices that is read: NVML's if none is named."""
     devices = config.backends.devices
-    return AUTOMATIC if devices in ("auto", "trace", "none") else devices
+    return "nvml" if devices in ("auto", "trace", "none") else devices
 
 
 def equipment_of(config: Config) -> tuple[str, ...]:
