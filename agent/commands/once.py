@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from agent.lib.commandline import INVALID
 from agent.lib.wording import UserError
-from agent.wiring.command_line import CommandLineOptions, add_sources, read_config, read_options, scenario_of
+from agent.wiring.command_line import CommandLineOptions, add_sources, read_config, read_options
 
 if TYPE_CHECKING:
     from agent.config.schema import Config
@@ -56,11 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
 def sample_once(config: Config, options: CommandLineOptions, style: str, textfile: Path | None) -> int:
     """Take the sample and print it as `style`: text, openmetrics or json. The exit status. Raises UserError."""
     from agent.daemon.hub import Hub
-    from agent.daemon.reloading import LastReload
-    from agent.daemon.sampling import Teller
-    from agent.daemon.self_report import SelfMetrics
-    from agent.rack.series import ConfiguredRack
-    from agent.wiring.peering import load_rack
+    from agent.wiring.peering import tellers_of_one_run
     from agent.wiring.replaying import clock_of
     from agent.wiring.sources import make_sampling_loop
     from agent.wiring.start_checks import check
@@ -69,11 +65,7 @@ def sample_once(config: Config, options: CommandLineOptions, style: str, textfil
 
     selection = check(config)
     clock = clock_of(config)
-    own = SelfMetrics(scenario_of(config), LastReload(clock().wall))
-    tellers: dict[str, Teller] = {
-        "reporting the rack's configuration": ConfiguredRack(load_rack(config, options.folder, 0.0)),
-        "reporting the agent's own metrics": own,
-    }
+    tellers = tellers_of_one_run(config, options.folder, clock().wall)
     sampling = make_sampling_loop(config, options, Hub(), tellers, now=clock, is_my_turn=lambda _: True)
     try:
         whole = sampling.once()

@@ -6,9 +6,11 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agent.lib.commandline import warn
 from agent.lib.wording import UserError
 from agent.wiring.command_line import add_config_file, read_file
 
@@ -30,6 +32,8 @@ EXIT_STATUSES = {
     2: "the command line or the configuration is invalid, or there is no way to ask the agent; one line says why",
 }
 ACTS = True
+
+_fail = partial(warn, "pause")
 
 SHORTEST_SECONDS = 10.0
 ANSWER_SECONDS = 5.0
@@ -137,8 +141,3 @@ def _until(holds: Callable[[], bool], seconds: float) -> bool:
             return False
         time.sleep(LOOK_SECONDS)
     return True
-
-
-def _fail(text: str) -> int:
-    print(f"coldplate pause: {text}", file=sys.stderr)
-    return 1

@@ -7,10 +7,11 @@ import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.lib.commandline import INVALID, takes_colour
+from agent.lib.commandline import INVALID, takes_colour, warn
 from agent.lib.wording import UserError
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ EXIT_STATUSES = {
     1: "nothing could be read, or the page not be written; one line says why",
     **INVALID,
 }
+
+_warn = partial(warn, "report")
 
 WIDEST = 100
 """Columns that the card uses of a wide terminal: longer lines of text are hard to read."""
@@ -152,11 +155,12 @@ def _gathered(files: Sequence[str]) -> RecordedRun | None:
 
 def _played(files: Sequence[str], rules: Sequence[str]) -> list[AlertSummary] | None:
     """Return the alerts that these rules have in the recordings; None where they cannot be read."""
-    from agent.commands.rules.backtest import RuleLoadError, load_files, replay_recordings
+    from agent.commands.rules.backtest import load_files, replay_recordings
     from agent.config.schema import Config
     from agent.recording.file_records import RecordingError
     from agent.recording.recording_reader import open_recordings
     from agent.recording.report.report_document import summarise_alerts
+    from alerts.rulefile import RuleFileError
 
     nodes: dict[str, NodePlay] = {}
     with ExitStack() as stack:
@@ -164,7 +168,7 @@ def _played(files: Sequence[str], rules: Sequence[str]) -> list[AlertSummary] | 
             versions = [load_files(rules, Config())]
             recordings = open_recordings(dict.fromkeys(files), stack)  # why some cannot be read is already printed
             replay_recordings(recordings, versions, Config(), nodes)
-        except RuleLoadError as error:
+        except (RuleFileError, ValueError) as error:
             _warn(str(error))
             return None
         except RecordingError:
@@ -172,7 +176,3 @@ def _played(files: Sequence[str], rules: Sequence[str]) -> list[AlertSummary] | 
     spans = [span for node in nodes.values() for span in node.plays[0].spans() if span.fired_at is not None]
     last = max((node.last for node in nodes.values()), default=0.0)
     return summarise_alerts((span.node, span.labels, span.fired_at or 0.0, span.ended_at or last) for span in spans)
-
-
-def _warn(text: str) -> None:
-    print(f"coldplate report: {text}", file=sys.stderr)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.wiring.command_line import add_sources, read_config, read_options
+from agent.wiring.command_line import add_listening, add_sources, read_config, read_options
 
 if TYPE_CHECKING:
     from agent.config.schema import Config
@@ -37,19 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="start nothing: check the configuration, its rules and the files that it names, and say what is wrong",
     )
-    parser.add_argument(
-        "--web.listen-address",
-        dest="listen",
-        action="append",
-        metavar="ADDRESS",
-        help="address to serve on, host:port or :port; may be repeated (default :19400)",
-    )
-    parser.add_argument(
-        "--web.config.file",
-        dest="web_config_file",
-        metavar="FILE",
-        help="file with TLS and passwords, in the format of Prometheus's exporters (default: web.config_file)",
-    )
+    add_listening(parser, ":19400", ": web.config_file")
     parser.add_argument(
         "--web.telemetry-path", dest="telemetry_path", metavar="PATH", help="path of the metrics (default /metrics)"
     )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from agent.config import quantities
-from agent.config.quantities import Notation
+from agent.config.quantities import UNITS
 from agent.config.reading import SchemaField, fields_of
 from agent.config.schema import Config, Section
 
@@ -17,11 +16,6 @@ _HEAD = """\
 # Configuration of coldplate: every key with its default or an example. All keys are optional; to change one, remove
 # its leading #. See docs/configuration.md. (restart): a reload does not apply the change.
 """
-_WRITERS: dict[Notation | None, Callable[[float], str]] = {
-    Notation.DURATION: quantities.duration_text,
-    Notation.POWER: quantities.power_text,
-    Notation.SIZE: quantities.size_text,
-}
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
 
 
@@ -73,8 +67,8 @@ def written(value: Any, field: SchemaField) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (int, float)):
-        write = _WRITERS.get(field.key.unit if field.key is not None else None)
-        return f"{value:g}" if write is None else write(value)
+        units = UNITS.get(field.key.unit if field.key is not None else None)
+        return f"{value:g}" if units is None else units.text(value)
     if isinstance(value, str):
         return value if _PLAIN.fullmatch(value) else f'"{value}"'
     if isinstance(value, tuple):

@@ -6,17 +6,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from enum import Enum, auto
 
 from agent.lib.wording import shown
 
-_DURATIONS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_POWERS = {"W": 1.0, "kW": 1e3, "MW": 1e6}
-_APPARENT_POWERS = {"VA": 1.0, "kVA": 1e3, "MVA": 1e6}
-_SIZES = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 _CURRENT = ("amperes", "volts", "phases")
 _DIRECT = ("amperes", "volts_dc")
 _MOST = 1e8
@@ -24,22 +20,50 @@ _MOST = 1e8
 _SHAPE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
 
 
-def _parse(value: object, units: dict[str, float], what: str, example: str) -> float:
-    known = ", ".join(units)
-    match = _SHAPE.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(
-            f"{shown(value)} is not a {what}; write a number with one of the units {known}, such as {example}"
-        )
-    number, unit = match.groups()
-    if unit not in units:
-        raise ValueError(f"{shown(unit)} is not a unit of {what}; use one of {known}, such as {example}")
-    return float(number) * units[unit]
+@dataclass(frozen=True, slots=True)
+class Units:
+    """How a kind of quantity is written: its units, each with how many base units it is, those for reading only apart.
+
+    `suffix` goes behind a number in base units.
+    """
+
+    what: str
+    example: str
+    factors: Mapping[str, float]
+    suffix: str = ""
+    read_too: Mapping[str, float] = field(default_factory=dict)
+
+    def read(self, value: object) -> float:
+        """Return base units. Raises ValueError with the remedy."""
+        units = {**self.factors, **self.read_too}
+        known = ", ".join(units)
+        match = _SHAPE.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
+            raise ValueError(
+                f"{shown(value)} is not a {self.what}; write a number with one of the units {known}, "
+                f"such as {self.example}"
+            )
+        number, unit = match.groups()
+        if unit not in units:
+            raise ValueError(f"{shown(unit)} is not a unit of {self.what}; use one of {known}, such as {self.example}")
+        return float(number) * units[unit]
+
+    def text(self, value: float) -> str:
+        """Return the value in the largest unit in which it is a whole number, else in the first one."""
+        whole = [unit for unit, factor in self.factors.items() if value >= factor and (value / factor).is_integer()]
+        unit = max(whole, key=lambda each: self.factors[each]) if whole else next(iter(self.factors))
+        return f"{value / self.factors[unit]:g}{unit}"
 
 
-def duration(value: object) -> float:
-    """Return seconds. Raises ValueError with the remedy."""
-    return _parse(value, _DURATIONS, "duration", "15s")
+_DURATION = Units("duration", "15s", {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}, "s")
+_POWER = Units("power", "40.8kW", {"W": 1.0, "kW": 1e3, "MW": 1e6}, " W")
+_APPARENT_POWERS = {"VA": 1.0, "kVA": 1e3, "MVA": 1e6}
+_SIZE = Units("size", "1GiB", {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}, " B",
+              {"kB": 1e3, "MB": 1e6, "GB": 1e9})  # fmt: skip
+duration, duration_text = _DURATION.read, _DURATION.text
+"""In seconds."""
+size, size_text = _SIZE.read, _SIZE.text
+"""In bytes."""
 
 
 def moment(text: str) -> float:
@@ -57,11 +81,6 @@ def moment(text: str) -> float:
     return (found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp()
 
 
-def power(value: object) -> float:
-    """Return watts. Raises ValueError with the remedy."""
-    return _parse(value, _POWERS, "power", "40.8kW")
-
-
 def limit(value: object, power_factor: float) -> float:
     """Return a limit in watts, which may be given as power, apparent power or current.
 
@@ -74,8 +93,9 @@ def limit(value: object, power_factor: float) -> float:
     elif isinstance(value, dict):
         watts = _current(value) * power_factor
     else:
-        factors = {**_POWERS, **{unit: each * power_factor for unit, each in _APPARENT_POWERS.items()}}
-        watts = _parse(value, factors, "power limit", "40.8kW, 45kVA or {amperes: 60, volts: 415, phases: 3}")
+        factors = {**_POWER.factors, **{unit: each * power_factor for unit, each in _APPARENT_POWERS.items()}}
+        example = "40.8kW, 45kVA or {amperes: 60, volts: 415, phases: 3}"
+        watts = Units("power limit", example, factors).read(value)
     if not 0 < watts <= _MOST:
         raise ValueError(f"{shown(value)} is {watts:g} W; give more than 0 and at most {_MOST:g} W")
     return watts
@@ -102,11 +122,6 @@ def _given(value: dict[object, object], keys: tuple[str, ...], example: str) -> 
     return given
 
 
-def size(value: object) -> float:
-    """Return bytes. Raises ValueError with the remedy."""
-    return _parse(value, _SIZES, "size", "1GiB")
-
-
 def numbers(value: object) -> dict[float, float]:
     """Return a mapping from numbers to numbers; YAML reads `1e8` as a string. Raises ValueError with the remedy."""
     if not isinstance(value, dict):
@@ -118,25 +133,6 @@ def numbers(value: object) -> dict[float, float]:
             raise ValueError(f"{shown(before)} is given twice; remove one")
         made[number] = _number(after)
     return made
-
-
-def duration_text(seconds: float) -> str:
-    return _text(seconds, _DURATIONS)
-
-
-def power_text(watts: float) -> str:
-    return _text(watts, _POWERS)
-
-
-def size_text(octets: float) -> str:
-    return _text(octets, {unit: factor for unit, factor in _SIZES.items() if unit[0] == "B" or "i" in unit})
-
-
-def _text(value: float, units: dict[str, float]) -> str:
-    """In the largest unit in which it is a whole number, else in the first one."""
-    whole = [unit for unit, factor in units.items() if value >= factor and (value / factor).is_integer()]
-    unit = max(whole, key=lambda each: units[each]) if whole else next(iter(units))
-    return f"{value / units[unit]:g}{unit}"
 
 
 def _number(value: object) -> float:
@@ -202,7 +198,8 @@ class Key:
             return None
         low, high = self._number(self.above or self.least), self._number(self.most)
         good = low < value <= high if self.above else low <= value <= high  # NaN is between nothing
-        return None if good else f"{value:g}{_SUFFIXES.get(self.unit, '')} is out of range; use {self.range}"
+        suffix = UNITS[self.unit].suffix if self.unit in UNITS else ""
+        return None if good else f"{value:g}{suffix} is out of range; use {self.range}"
 
     def _unknown(self, value: object) -> str | None:
         several = not isinstance(value, str)
@@ -213,12 +210,9 @@ class Key:
         return None
 
     def _number(self, bound: str) -> float:
-        return float(bound) if self.unit is None else READERS[self.unit](bound)
+        return float(bound) if self.unit is None else UNITS[self.unit].read(bound)
 
 
-READERS: dict[Notation, Callable[[object], float]] = {
-    Notation.DURATION: duration,
-    Notation.POWER: power,
-    Notation.SIZE: size,
-}
-_SUFFIXES: dict[Notation | None, str] = {Notation.DURATION: "s", Notation.POWER: " W", Notation.SIZE: " B"}
+UNITS: dict[Notation | None, Units] = {
+    Notation.DURATION: _DURATION, Notation.POWER: _POWER, Notation.SIZE: _SIZE,
+}  # fmt: skip

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import re
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
@@ -20,7 +20,7 @@ import msgspec
 
 from agent.config import quantities
 from agent.config.checks import check_texts, check_values
-from agent.config.quantities import READERS, Key, Notation
+from agent.config.quantities import UNITS, Key, Notation
 from agent.config.schema import POWER_FACTOR, Config, ConfigError, ConfigSource, Section
 from agent.lib import textfile, yamltree
 from agent.lib.typed_yaml import YamlFile, field_type, is_struct
@@ -42,13 +42,6 @@ class SchemaField(NamedTuple):
     default: Any
 
 
-class KeyEntry(NamedTuple):
-    """A key with its path in the file, with `*` for names that the author of the file chooses."""
-
-    path: str
-    field: SchemaField
-
-
 @functools.cache
 def fields_of(section: type[Section]) -> dict[str, SchemaField]:
     made = {}
@@ -63,15 +56,6 @@ def fields_of(section: type[Section]) -> dict[str, SchemaField]:
             each.encode_name, each.name, kind, optional, key, below, below is not None and below is not kind, default
         )
     return made
-
-
-def entries(section: type[Section] = Config, path: str = "") -> Iterator[KeyEntry]:
-    """Yield every key of the file; those of a section follow it."""
-    for field in fields_of(section).values():
-        inner = f"{path}.{field.name}".lstrip(".")
-        yield KeyEntry(inner, field)
-        if field.section is not None:
-            yield from entries(field.section, f"{inner}.*" if field.named else inner)
 
 
 def load(path: Path, must_exist: bool = True, *, handed: bool = False) -> Config:
@@ -114,7 +98,7 @@ def _quantity(power_factor: float, note: Key | Notation, value: Any) -> Any:
         return quantities.limit(value, power_factor)
     if unit is Notation.NUMBERS:
         return quantities.numbers(value)
-    return READERS[unit](value) if unit in READERS else value
+    return UNITS[unit].read(value) if unit in UNITS else value
 
 
 def _check_ranges(section: Section, path: str, file: YamlFile) -> None:

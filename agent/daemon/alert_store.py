@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from agent.lib.state_files import StateFiles
 from agent.model import Alert, Instant, Phase
@@ -22,16 +21,6 @@ WINDOWS_EVERY_SECONDS = 15.0
 """Seconds between two writes of the windows while some alert is pending or firing; they are written at the end, too."""
 
 
-class Loaded(NamedTuple):
-    """What the start must know of an earlier run beside the alerts that the engine restored.
-
-    `lost` are alerts that fired and that no rule watches any more; `notified` are the receivers that knew every state.
-    """
-
-    lost: tuple[Alert, ...]
-    notified: frozenset[str]
-
-
 class AlertStateStore:
     """Passes the state to `files`. `source` names the devices: a drill's alerts are not the node's."""
 
@@ -44,27 +33,30 @@ class AlertStateStore:
         self._count = 0
         self._notified: Collection[str] = ()
 
-    def load(self, engine: RuleEngine, now: Instant) -> Loaded:
-        """Give the engine what an earlier run saved, unless it is too old to mean anything."""
+    def load(self, engine: RuleEngine, now: Instant) -> tuple[Sequence[Alert], frozenset[str]]:
+        """Give the engine what an earlier run saved, unless it is too old to mean anything.
+
+        Return the alerts that fired and that no rule watches any more, and the receivers that knew every state.
+        """
         saved = alert_state.read(self._alerts, alert_state.decode)
         windows = alert_state.read(self._windows, alert_state.decode_windows)
         if windows is not None and self._is_ours(windows.source, engine.time(now) - windows.at):
             engine.restore_windows(windows, now)
         if saved is None or not saved.count:
-            return Loaded((), frozenset())
+            return (), frozenset()
         down = engine.time(now) - saved.at
         if saved.source != self._source:
             log.info("saved alerts ignored: they are of %s, this run samples %s", saved.source, self._source)
-            return Loaded((), frozenset())
+            return (), frozenset()
         if not self._is_ours(saved.source, down):
             log.warning("saved alerts are too old to restore: %.0f minutes", down / 60)
             firing = [record.alert for _, _, record in saved.all() if record.alert.phase is Phase.FIRING]
-            return Loaded(tuple(firing), saved.notified)
+            return firing, saved.notified
         lost = engine.restore(saved, now)
         self._count = sum(1 for _ in engine.remembered())
         facts = {"alerts": self._count, "of": saved.count, "down": f"{max(down, 0.0):.1f}s"}
         log.info("alerts restored", extra={"facts": facts})
-        return Loaded(tuple(lost), saved.notified)
+        return lost, saved.notified
 
     def _is_ours(self, source: str, down: float) -> bool:
         return source == self._source and down <= alert_state.OUTAGE_TOLERANCE_SECONDS

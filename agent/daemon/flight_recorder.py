@@ -18,9 +18,10 @@ from functools import partial
 from pathlib import Path
 
 from agent.catalogue import BY_NAME
+from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.state_files import clear_unfinished, replace_file
 from agent.lib.threads import CLOSING_SECONDS, KeptThread, Threads
-from agent.model import EMPTY_FRAME, Frame, Instant, Labels, Layout, Node, Series, Snapshot
+from agent.model import EMPTY_FRAME, Frame, Instant, Labels, Layout, Series, Snapshot
 from agent.recording.file_records import RecordingHeader
 from agent.recording.recording_file import SUFFIX, SegmentPacker
 
@@ -43,12 +44,6 @@ REASONS = 8
 MAKER = "flight recorder"
 _ODD = re.compile(r"[^A-Za-z0-9]+")
 _ALERT, _XIDS = BY_NAME["coldplate_alert"], BY_NAME["coldplate_gpu_xid_errors_total"]
-_SERIES = tuple(
-    Series(BY_NAME[f"coldplate_flight_recorder_{name}"], Node())
-    for name in ("seconds", "memory_bytes", "files_bytes", "files_total", "failures_total")
-)
-_OWN = Layout(_SERIES)
-_OWN_WRITTEN = Layout((*_SERIES, Series(BY_NAME["coldplate_flight_recorder_last_success_timestamp_seconds"], Node())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +153,7 @@ class FlightRecorder:
         self._thread: KeptThread | None = None
         self._writer: KeptThread | None = None
         self._files, self._failures, self._on_disk, self._good = 0, 0, 0, True
+        self._own = OwnSeries()
         self._written_at: float | None = None
         """Time of the last file, in seconds since the epoch."""
 
@@ -193,12 +189,19 @@ class FlightRecorder:
             self._hand_over(due=due)
 
     def frame(self, now: Instant) -> Frame:
-        """Return how it is doing. For any thread."""
+        """Return how it is doing."""
         segments = list(self._segments)
         held = max(now.mono - segments[0].began, 0.0) if segments else 0.0
         memory = sum(each.bytes for each in segments)
-        values, written = (held, memory, self._on_disk, self._files, self._failures), self._written_at
-        return Frame(_OWN, values) if written is None else Frame(_OWN_WRITTEN, (*values, written))
+        values = {
+            "seconds": held, "memory_bytes": memory, "files_bytes": self._on_disk, "files_total": self._files,
+            "failures_total": self._failures, "last_success_timestamp_seconds": self._written_at,
+        }  # fmt: skip
+        return self._own.frame(
+            OwnReading(f"coldplate_flight_recorder_{name}", value)
+            for name, value in values.items()
+            if value is not None
+        )
 
     def _hand_over(self, *, due: bool) -> None:
         with self._work:

@@ -12,13 +12,14 @@ taken up again after a while, whether or not others still have the GPU open.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypeVar
+
+import msgspec
 
 from agent.lib import textfile
 from agent.lib.logs import LogOnce
@@ -27,6 +28,8 @@ from agent.lib.threads import Threads
 from agent.model import Instant
 
 log = logging.getLogger("coldplate.pause")
+
+_Said = TypeVar("_Said", bound=msgspec.Struct)
 
 RELEASE_SECONDS = 60.0
 """Most seconds for which the driver is released for one attempt."""
@@ -106,23 +109,23 @@ class PauseError(ValueError):
     """A file that is neither a request nor an answer; the text says why."""
 
 
-class PauseRequest(NamedTuple):
+class PauseRequest(msgspec.Struct, frozen=True):
     """`until` is in seconds since the epoch."""
 
-    until: float
+    until: Annotated[float, msgspec.Meta(ge=0.0, le=_LAST)]
     boot: str
 
 
-class PauseAnswer(NamedTuple):
+class PauseAnswer(msgspec.Struct, frozen=True):
     """What the daemon has done for the request of this `until`; `pid` is the worker that still holds the driver."""
 
     until: float
-    pid: int | None
+    pid: int | None = None
 
 
 def write_request(folder: Path, request: PauseRequest) -> None:
     """Ask the daemon whose state directory this is. Raises OSError."""
-    replace_file(folder / REQUEST, json.dumps(request._asdict()).encode())
+    replace_file(folder / REQUEST, msgspec.json.encode(request))
 
 
 def withdraw_request(folder: Path) -> None:
@@ -134,24 +137,12 @@ def read_request(folder: Path) -> PauseRequest | None:
     """Return the request, None without one. Raises PauseError and OSError."""
     if not (folder / REQUEST).exists():  # the usual case
         return None
-    said = _read(folder / REQUEST)
-    if said is None:
-        return None
-    until, boot = said.get("until"), said.get("boot")
-    if not (isinstance(until, (int, float)) and 0 <= until <= _LAST and isinstance(boot, str)):
-        raise PauseError(f"{folder / REQUEST} is not a request of coldplate pause")
-    return PauseRequest(until, boot)
+    return _read(folder / REQUEST, PauseRequest, "a request of coldplate pause")
 
 
 def read_answer(folder: Path) -> PauseAnswer | None:
     """Return the daemon's answer, None without one. Raises PauseError and OSError."""
-    said = _read(folder / ANSWER)
-    if said is None:
-        return None
-    until, pid = said.get("until"), said.get("pid")
-    if not (isinstance(until, (int, float)) and (pid is None or isinstance(pid, int))):
-        raise PauseError(f"{folder / ANSWER} is not an answer to coldplate pause")
-    return PauseAnswer(until, pid)
+    return _read(folder / ANSWER, PauseAnswer, "an answer to coldplate pause")
 
 
 def boot_of(procfs: Path) -> str:
@@ -173,7 +164,7 @@ class PauseWatch:
         boot: str,
         clock: Callable[[], Instant],
         threads: Threads,
-        removals: GpuRemovals | None = None,
+        removals: GpuRemovals,
     ) -> None:
         self._removals = removals
         self._folder = folder
@@ -204,7 +195,7 @@ class PauseWatch:
         asked = self._asked_until
         if asked is not None:
             return asked, "coldplate pause has released the driver"
-        removal = None if self._removals is None else self._removals.current
+        removal = self._removals.current
         return None if removal is None else (removal[0], f"the driver is released so that GPU {removal[1]} can go")
 
     @property
@@ -214,8 +205,7 @@ class PauseWatch:
 
     def make_way(self, slot: str) -> None:
         """Release the driver for the GPU at this PCI address, which the kernel waits to remove. For any thread."""
-        if self._removals is not None:
-            self._removals.announce(slot)
+        self._removals.announce(slot)
 
     def confirm(self, done: PauseAnswer) -> None:
         """Note how far the pause has come. For any thread."""
@@ -253,7 +243,7 @@ class PauseWatch:
                 self._answered, self._is_cleared = None, True
         elif done is not None and done.until == until and done != self._answered:
             self._is_cleared = False
-            replace_file(folder / ANSWER, json.dumps(done._asdict()).encode())
+            replace_file(folder / ANSWER, msgspec.json.encode(done))
             self._answered = done
 
     def _run(self) -> None:
@@ -262,15 +252,12 @@ class PauseWatch:
             self._nap.wait(LOOK_SECONDS)
 
 
-def _read(path: Path) -> dict[str, object] | None:
+def _read(path: Path, kind: type[_Said], what: str) -> _Said | None:
     try:
-        said = json.loads(textfile.read_text(path, _MOST))
+        return msgspec.json.decode(textfile.read_text(path, _MOST), type=kind)
     except textfile.ReadError as error:
         if error.missing:
             return None
         raise PauseError(str(error)) from error
     except (ValueError, RecursionError) as error:
-        raise PauseError(f"{path}: {error}") from error
-    if not isinstance(said, dict):
-        raise PauseError(f"{path} was not written by coldplate")
-    return said
+        raise PauseError(f"{path} is not {what}: {error}") from error

@@ -103,14 +103,14 @@ class RuleManager:
         """Take over what an earlier run saved, and start."""
         if self._store is not None:
             now = self._clock()
-            loaded = self._store.load(self._engine, now)
-            knowing = [each for each in self._dispatcher.receivers if not each.url or each.url in loaded.notified]
+            lost, notified = self._store.load(self._engine, now)
+            knowing = [each for each in self._dispatcher.receivers if not each.url or each.url in notified]
             restored = [record.alert for _, _, record in self._engine.remembered()]
             self._inhibition.update(restored, self._external)
             self._dispatcher.mark_notified(
                 [each for each in restored if each.labels not in self._inhibition.causes], knowing
             )
-            self._dispatcher.end(loaded.lost, self._engine.time(now))
+            self._dispatcher.end(lost, self._engine.time(now))
         self._show()
         self._thread = self._threads.begin("rules", self._run, stall_timeout=PATIENCE_SECONDS, vital=True)
 

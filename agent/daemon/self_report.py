@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent import __version__
@@ -96,26 +95,27 @@ UNWRITTEN_SECONDS = 60.0
 """Seconds for which state may wait for the disk; a disk that is full for a moment is not reported."""
 
 
-@dataclass(frozen=True, slots=True)
-class Signs:
-    """How the parts show that they work; each is called in the server's thread and returns at once.
+class Readiness:
+    """Checks the age of the last snapshot, by the limit of the sampler, and that the parts work.
 
     `threads` gives what is wrong with a thread, by its name; `rules` why rounds of rules fail, empty if they do not.
+    Each is called in the server's thread and returns at once.
     """
 
-    threads: Callable[[], Mapping[str, str]] = dict
-    rules: Callable[[], str] = str
-    files: Callable[[], Iterable[FileState]] = tuple
-
-
-class Readiness:
-    """Checks the age of the last snapshot, by the limit of the sampler, and that the parts work."""
-
-    def __init__(self, hub: Hub, sampler: Sampler, clock: Callable[[], Instant], signs: Signs | None = None) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        sampler: Sampler,
+        clock: Callable[[], Instant],
+        *,
+        threads: Callable[[], Mapping[str, str]] = dict,
+        rules: Callable[[], str] = str,
+        files: Callable[[], Iterable[FileState]] = tuple,
+    ) -> None:
         self._hub = hub
         self._sampler = sampler
         self._clock = clock
-        self._signs = signs or Signs()
+        self._threads, self._failing, self._files = threads, rules, files
 
     def __call__(self) -> tuple[bool, str]:
         """Return whether nothing has stopped, and a line for each part that has, or one about the last sample."""
@@ -140,22 +140,22 @@ class Readiness:
         hung = {name: now - since for name, since in self._sampler.unanswered.items() if now - since > HUNG_SECONDS}
         for name, seconds in hung.items():
             yield f"backend {name} has not answered for {seconds:.0f} s"
-        for thread, trouble in self._signs.threads().items():
+        for thread, trouble in self._threads().items():
             name = thread.removeprefix("backend-")
             if name != thread and name not in hung:
                 yield f"backend {name}: its thread {trouble}"
 
     def _rules(self) -> Iterator[str]:
-        trouble = self._signs.threads().get("rules")
+        trouble = self._threads().get("rules")
         if trouble:
             yield f"rules are not evaluated: their thread {trouble}"
-        elif failing := self._signs.rules():
+        elif failing := self._failing():
             yield f"rules are not evaluated: {failing}"
 
     def _state(self) -> Iterator[str]:
-        trouble = self._signs.threads().get("state")
+        trouble = self._threads().get("state")
         if trouble:
             yield f"state is not written: its thread {trouble}"
-        for file in self._signs.files():
+        for file in self._files():
             if not file.good and file.waiting > UNWRITTEN_SECONDS:
                 yield f"state is not written: {file.name} for {file.waiting:.0f} s"

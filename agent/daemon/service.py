@@ -6,19 +6,16 @@ the other threads and notifies systemd. It feeds the watchdog only while all vit
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import logging
-import os
-import select
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from types import FrameType
 
 from agent.daemon.hub import Hub
 from agent.daemon.reloading import Notifier, Reloader
 from agent.daemon.sampling import SamplingLoop
+from agent.lib.signals import SignalWaker
 from agent.lib.threads import Part, Threads
 from agent.model import Snapshot
 
@@ -65,14 +62,11 @@ class Service:
         self._parts = tuple(parts)
         self._hub, self._threads, self._sampling, self._reloads = hub, threads, sampling, reloads
         self._notifier, self._page, self._urls, self._synthetic = notifier, page, urls, synthetic
-        self._requested: set[str] = set()
         self._announced = False
-        # A pipe and not an Event: a handler that interrupts the main thread inside Event.wait would wait for itself.
-        self._wake_out, self._wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def run(self) -> int:
         """Serve until a signal stops the agent; return the exit status. Raises BindError."""
-        self._on_signals()
+        waker = SignalWaker((signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
         for part in self._parts:
             part.start()
         # A scrape that arrives during a tick waits this long for the interpreter, not 5 ms.
@@ -80,10 +74,11 @@ class Service:
         gc.collect()
         gc.freeze()
         gc.set_threshold(GARBAGE)
-        while "stop" not in self._requested:
-            self._wait(LOOK_SECONDS if self._announced else 0.05)
-            if "reload" in self._requested:
-                self._requested.discard("reload")
+        is_over = False
+        while not is_over:
+            came = waker.wait(LOOK_SECONDS if self._announced else 0.05)
+            is_over = signal.SIGTERM in came or signal.SIGINT in came
+            if signal.SIGHUP in came:
                 self._reloads.ask()
             self._threads.tend()
             if self._hub.latest is not None:
@@ -102,29 +97,6 @@ class Service:
             self._announce(snapshot)
         if not self._threads.trouble():
             self._notifier.alive(self._sampling.heartbeat, self._status(snapshot))
-
-    def _request(self, what: str) -> None:
-        """Ask the main thread for something; for signal handlers."""
-        self._requested.add(what)
-        with contextlib.suppress(BlockingIOError):  # the pipe is already full of wake-ups
-            os.write(self._wake_in, b".")
-
-    def _wait(self, seconds: float) -> None:
-        waiting = select.poll()
-        waiting.register(self._wake_out, select.POLLIN)
-        if waiting.poll(seconds * 1000):
-            os.read(self._wake_out, 4096)
-
-    def _on_signals(self) -> None:
-        def ask(what: str) -> Callable[[int, FrameType | None], None]:
-            def handler(_signal: int, _frame: FrameType | None) -> None:
-                self._request(what)
-
-            return handler
-
-        signal.signal(signal.SIGTERM, ask("stop"))
-        signal.signal(signal.SIGINT, ask("stop"))
-        signal.signal(signal.SIGHUP, ask("reload"))
 
     def _announce(self, snapshot: Snapshot) -> None:
         """Log what is sampled and where it is served, and notify systemd that units which depend on it may start."""

@@ -109,6 +109,12 @@ def listed(word: str, meaning: str) -> str:
     return fill(meaning, 79, initial_indent=f"  {word}", subsequent_indent=" " * (2 + len(word))) + "\n"
 
 
+def warn(command: str, text: str) -> int:
+    """Print a line on standard error; return the exit status of a command that fails for this reason."""
+    print(f"coldplate {command}: {text}", file=sys.stderr)
+    return 1
+
+
 class OutputError(Exception):
     """Standard output does not take what is written to it; the text says why."""
 

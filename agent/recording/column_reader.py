@@ -14,7 +14,7 @@ from math import isfinite
 from typing import Any, Union
 
 from agent.model import BackendReport, Layout
-from agent.recording.file_records import VALUE, RecordingHeader
+from agent.recording.file_records import VALUE, RecordingHeader, end_of_columns
 from agent.recording.recording_reader import BlockOutline, Recording, track_width
 from agent.recording.segment_definitions import ReadDefinitions
 
@@ -63,7 +63,7 @@ class ColumnTrack:
         width = len(layout)
         self._changes = body[at : at + width]
         self._first = at + width
-        self.after = _behind(body, at, width, height)
+        self.after = end_of_columns(body, at, width, height)
         """The place of the body behind the track."""
         self.ticks: Sequence[int] | None = None
         self._rows: Sequence[int] | None = None
@@ -114,7 +114,7 @@ class ColumnBlock:
                 self.tracks.append(track)
             else:
                 self._lists.append(number)
-                at = _behind(outline.body, at, track_width(kind, number, definitions), height)
+                at = end_of_columns(outline.body, at, track_width(kind, number, definitions), height)
         _show(placed, outline)
         self.is_even = all(track.ticks is None for track in self.tracks)
         """Whether every snapshot has every layout, so that no series is in two of the tracks at different times."""
@@ -130,15 +130,6 @@ class ColumnBlock:
     def reports(self) -> Iterator[tuple[BackendReport, ...]]:
         """Return each list of reports that occurs in the block; their durations and calls are 0."""
         return map(self._definitions.reports, self._lists)
-
-
-def _behind(body: bytes, at: int, width: int, height: int) -> int:
-    changes = body[at : at + width]
-    moving = changes.count(1)
-    after = at + width + VALUE * (width - moving + moving * height)
-    if moving + changes.count(0) != width or after > len(body):
-        raise ValueError("a column block is invalid or truncated")
-    return after
 
 
 def _show(tracks: dict[int, ColumnTrack], outline: BlockOutline) -> None:

@@ -13,10 +13,12 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from itertools import chain, compress, islice, repeat
 from math import isfinite
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
+
+import msgspec
 
 MAGIC = b"\x89coldplate\r\n\x1a\n"
 VERSION = 1
@@ -149,31 +151,36 @@ def pack_columns(rows: Sequence[Sequence[float]]) -> bytes:
     return b"".join((changes, *constants, *compress(held, changes)))
 
 
+def end_of_columns(data: bytes, at: int, width: int, height: int) -> int:
+    """Return the place behind rows that were packed at a place of the data. Raises ValueError."""
+    changes = data[at : at + width]
+    moving, still = changes.count(1), changes.count(0)
+    after = at + width + VALUE * (still + moving * height)
+    if still + moving != width or after > len(data):
+        raise ValueError("columns invalid or truncated")
+    return after
+
+
 def unpack_columns(data: bytes, at: int, width: int, height: int) -> tuple[Iterator[tuple[float, ...]], int]:
     """Return rows that were packed at a place of the data, one after the other, and the place behind.
 
     Raises ValueError.
     """
-    changes = data[at : at + width]
-    moving = changes.count(1)
+    changes, after = data[at : at + width], end_of_columns(data, at, width, height)
     still = changes.count(0)
-    count = still + moving * height
-    after = at + width + VALUE * count
-    if still + moving != width or after > len(data):
-        raise ValueError("columns invalid or truncated")
+    count = (after - at - width) // VALUE
     values = struct.unpack_from(f"<{count}d", data, at + width)
     if not all(map(isfinite, values)):
         raise ValueError("a value that is not finite")
     constants = iter(values[:still])
     changing = iter(range(still, count, height))
-    columns = [_slice(values, next(changing), height) if changed else repeat(next(constants)) for changed in changes]
+    columns = [
+        values[(start := next(changing)) : start + height] if changed else repeat(next(constants))
+        for changed in changes
+    ]
     # Made one by one: a few bytes of a hostile file stand for any number of rows.
     rows = islice(zip(*columns), height) if width else repeat((), height)  # noqa: B905 constants have no end
     return rows, after
-
-
-def _slice(values: tuple[float, ...], start: int, height: int) -> tuple[float, ...]:
-    return values[start : start + height]
 
 
 HEADER_BYTES = 256 * 2**10
@@ -212,26 +219,10 @@ def decoded(payload: bytes) -> RecordingHeader:
     if len(payload) > HEADER_BYTES:
         raise ValueError("its header is too long")
     try:
-        document = json.loads(payload)
-        known = {each.name: document[each.name] for each in fields(RecordingHeader) if each.name in document}
-        return RecordingHeader(**{name: _checked(name, value) for name, value in known.items()})
-    except (ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
+        header = msgspec.convert(json.loads(payload), RecordingHeader)
+        texts = [value for value in (*header.command, *asdict(header).values()) if isinstance(value, str)]
+        if not all(map(isfinite, (header.wall, header.mono, header.interval))) or max(map(len, texts)) > TEXT:
+            raise ValueError("a time is not finite, or a text is too long")
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"its header is not understood: {type(error).__name__}: {error}") from None
-
-
-def _checked(name: str, value: Any) -> Any:
-    if name in ("wall", "mono", "interval"):
-        if type(value) not in (int, float) or not isfinite(value):
-            raise ValueError(f"{name} is not a time")
-        return float(value)
-    if name == "redacted":
-        return value is True
-    if name == "command":
-        return tuple(_text(each) for each in value)
-    return _text(value)
-
-
-def _text(value: Any) -> str:
-    if type(value) is not str or len(value) > TEXT:
-        raise ValueError("a text has another type or is too long")
-    return value
+    return header

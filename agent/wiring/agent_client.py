@@ -42,8 +42,8 @@ from agent.model import (
     Series,
     Snapshot,
 )
+from agent.wiring.identity import DEFAULT_PORT
 
-PORT = 19400
 TIMEOUT_SECONDS = 3.0
 """Seconds after which an agent that has not answered counts as silent."""
 
@@ -56,7 +56,7 @@ def target_of(text: str, login: Mapping[str, Any] | None = None) -> HttpTarget:
     scheme = "https" if login and any(login.get(key) for key in TLS_KEYS) else "http"
     url = text if "://" in text else f"{scheme}://{text}"
     if "://" not in text and not _has_port(text):
-        url = f"{url}:{PORT}"
+        url = f"{url}:{DEFAULT_PORT}"
     target = HttpTarget(url, timeout=TIMEOUT_SECONDS, **(login or {}))
     if target.path:
         raise ValueError(f"url {target.shown!r}: give the agent alone, without a path")
@@ -66,7 +66,7 @@ def target_of(text: str, login: Mapping[str, Any] | None = None) -> HttpTarget:
 def name_of_target(target: HttpTarget) -> str:
     """Return what a line calls it: its host, with the port where that is not the usual one."""
     host = f"[{target.host}]" if ":" in target.host else target.host
-    return host if target.port == PORT else f"{host}:{target.port}"
+    return host if target.port == DEFAULT_PORT else f"{host}:{target.port}"
 
 
 def _has_port(text: str) -> bool:
@@ -127,21 +127,26 @@ def _series(row: Metric, labels: Mapping[str, Any]) -> Series | None:
     return Series(row, entity, tuple((name, str(value)) for name, value in labels.items() if name not in own))
 
 
-def _entity(kind: type, labels: Mapping[str, Any]) -> Entity | None:
+_LABELS: dict[type, tuple[str, ...]] = {
+    Node: (), Gpu: ("gpu", "uuid"), IbPort: ("device", "port"), Rack: ("rack",), Backend: ("backend",),
+}  # fmt: skip
+
+
+def entity_of(kind: type, labels: Mapping[str, Any]) -> Entity | None:
     """Return what the labels name; None where they name nothing of this kind."""
-    if kind is Node:
-        return Node()
     try:
-        gpu = Gpu(str(labels.get("gpu", "")), str(labels.get("uuid", "")))
-        if kind is Gpu or (kind is NvLink and "link" not in labels):  # a gap may be that of all links
-            return gpu
         if kind is NvLink:
-            return NvLink(gpu, int(labels["link"]))
-        if kind is IbPort:
-            return IbPort(str(labels["device"]), str(labels["port"]))
-        return Rack(str(labels["rack"])) if kind is Rack else Backend(str(labels["backend"]))
+            return NvLink(Gpu(str(labels["gpu"]), str(labels["uuid"])), int(labels["link"]))
+        entity: Entity = kind(*(str(labels[name]) for name in _LABELS[kind]))
     except (KeyError, ValueError):
         return None
+    return entity
+
+
+def _entity(kind: type, labels: Mapping[str, Any]) -> Entity | None:
+    """Return the same; a gap may be that of all links of a GPU, and a GPU may have no uuid."""
+    given = {"gpu": "", "uuid": "", **labels}
+    return entity_of(Gpu if kind is NvLink and "link" not in given else kind, given)
 
 
 def _reports(reports: list[dict[str, Any]], gaps: list[dict[str, Any]]) -> Iterator[BackendReport]:

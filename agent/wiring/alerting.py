@@ -138,12 +138,12 @@ def _keys(kind: ReceiverKind, config: ReceiverConfig, external_url: str) -> list
 
 def load_rules(config: Config, folder: Path) -> Ruleset:
     """Return the configured rules with the configured changes; relative paths start at `folder`. Raises ConfigError."""
-    return Ruleset(
-        load_files(config, folder),
-        config.rules.interval,
-        TemplateContext(external_labels(config), external_url(config)),
-        int(config.rules.memory),
-    )
+    return make_ruleset(config, load_files(config, folder))
+
+
+def make_ruleset(config: Config, files: tuple[RuleFile, ...]) -> Ruleset:
+    context = TemplateContext(external_labels(config), external_url(config))
+    return Ruleset(files, config.rules.interval, context, int(config.rules.memory))
 
 
 @with_places

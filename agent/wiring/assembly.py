@@ -16,7 +16,7 @@ from agent.daemon.hub import Hub, RecentReadings
 from agent.daemon.pausing import REQUEST, GpuRemovals, PauseWatch, boot_of
 from agent.daemon.reloading import LastReload, Notifier, Reloader
 from agent.daemon.sampling import SourcesPart, Teller
-from agent.daemon.self_report import Readiness, SelfMetrics, Signs
+from agent.daemon.self_report import Readiness, SelfMetrics
 from agent.daemon.service import Service
 from agent.health.examination import ExpectationSeries
 from agent.lib.clock import clock
@@ -31,7 +31,7 @@ from agent.wiring.peering import load_rack, make_rack_monitor
 from agent.wiring.pushing import make_pushes
 from agent.wiring.reconfiguration import Reconfiguration, rack_options, steps_of
 from agent.wiring.replaying import clock_of, is_replay, played_trace, replayed_header
-from agent.wiring.sources import family_of, faults_to_come, make_sampling_loop
+from agent.wiring.sources import family_of, make_sampling_loop, read_scenario
 from agent.wiring.start_checks import check, load_choice
 from agent.wiring.web_serving import Exposed, Protection, make_server, neighbours_of, protect, urls_of
 
@@ -106,7 +106,7 @@ def make_service(options: CommandLineOptions, read_config: Callable[[], Config],
         expectations=expectations, protection=protection,
     )  # fmt: skip
     reloads = Reloader(Reconfiguration(read_config, config, steps), last, clock, notifier, threads)
-    readiness = Readiness(hub, sampling.sampler, now, Signs(threads.troubles, rules.failing, files.states))
+    readiness = Readiness(hub, sampling.sampler, now, threads=threads.troubles, rules=rules.failing, files=files.states)
     server = make_server(
         config,
         hub,
@@ -165,8 +165,10 @@ def _announce(config: Config, options: CommandLineOptions) -> None:
         )
     scenario = scenario_of(config)
     if scenario is not None:
+        from agent.backends.synthetic.scenario import announced  # what a real node need not load
+
         log.warning("SYNTHETIC devices: nothing they show is real", extra={"facts": {"scenario": scenario}})
-        for fault in faults_to_come(scenario, clock().wall):
+        for fault in announced(read_scenario(config), clock().wall):
             log.info("scheduled fault: %s", fault)
 
 

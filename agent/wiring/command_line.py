@@ -92,6 +92,23 @@ def add_sources(parser: argparse.ArgumentParser, level: str) -> None:
     add_log_options(parser, level)
 
 
+def add_listening(parser: argparse.ArgumentParser, address: str, config_file: str) -> None:
+    """Add where to serve and the web configuration file; the words say what counts without these options."""
+    parser.add_argument(
+        "--web.listen-address",
+        dest="listen",
+        action="append",
+        metavar="ADDRESS",
+        help=f"address to serve on, host:port or :port; may be repeated (default {address})",
+    )
+    parser.add_argument(
+        "--web.config.file",
+        dest="web_config_file",
+        metavar="FILE",
+        help=f"file with TLS and passwords, in the format of Prometheus's exporters (default{config_file})",
+    )
+
+
 def read_file(arguments: argparse.Namespace, *, again: bool = False) -> Config:
     """Return the file's configuration; `again` when it was read before, which a pipe cannot be. Raises ConfigError.
 

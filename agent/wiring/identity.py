@@ -49,7 +49,7 @@ def external_url(config: Config) -> str:
 
 def external_labels(config: Config) -> dict[str, str]:
     """Return the labels that alerts get when they leave the node: cluster, rack, and what the configuration adds."""
-    node = {"cluster": config.node.cluster or "", "rack": config.node.rack or config.rack.name or ""}
+    node = {"cluster": config.node.cluster or "", "rack": rack_name(config)}
     return {name: value for name, value in {**node, **config.notify.labels}.items() if value}
 
 
@@ -68,7 +68,7 @@ def rack_name(config: Config) -> str:
 
 def title(config: Config) -> str:
     """Return the node's name, rack and cluster, for people."""
-    rack = config.node.rack or config.rack.name
+    rack = rack_name(config)
     parts = [node_name(config), f"rack {rack}" if rack else "", config.node.cluster or ""]
     return ", ".join(part for part in parts if part)
 

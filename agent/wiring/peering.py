@@ -10,6 +10,9 @@ from pathlib import Path
 
 from agent.config.reading import with_places
 from agent.config.schema import BreakerConfig, Config, ConfigError, parse_value
+from agent.daemon.reloading import LastReload
+from agent.daemon.sampling import Teller
+from agent.daemon.self_report import SelfMetrics
 from agent.lib.state_files import DamagedError, read_whole, seal, set_aside, unseal
 from agent.lib.threads import Threads
 from agent.model import Instant
@@ -19,6 +22,8 @@ from agent.rack.monitor import RackMonitor
 from agent.rack.peer_messages import Access
 from agent.rack.peers import Member
 from agent.rack.rack_options import RackOptions
+from agent.rack.series import ConfiguredRack
+from agent.wiring.command_line import scenario_of
 from agent.wiring.identity import SCRAPE_JOB, instance, login_of, rack_name
 from agent.wiring.sources import equipment_of
 
@@ -52,6 +57,14 @@ def load_rack(config: Config, folder: Path, stale_after: float) -> RackOptions:
         None if shelves is None else (shelves.number - shelves.spare) * shelves.rating,
         rack.nvlink_domains,
     )
+
+
+def tellers_of_one_run(config: Config, folder: Path, wall: float) -> dict[str, Teller]:
+    """Return what a command that samples the node itself reports of the rack and of itself. Raises ConfigError."""
+    return {
+        "reporting the rack's configuration": ConfiguredRack(load_rack(config, folder, 0.0)),
+        "reporting the agent's own metrics": SelfMetrics(scenario_of(config), LastReload(wall)),
+    }
 
 
 def _breaker(name: str, config: BreakerConfig, feeds: Mapping[str, float]) -> Breaker:

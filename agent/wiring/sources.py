@@ -31,11 +31,9 @@ from agent.worker.supervisor import Supervisor, WorkerOptions
 
 if TYPE_CHECKING:
     from agent.backends.redfish_service import RedfishSource
+    from agent.backends.synthetic import Scenario
 
 log = logging.getLogger("coldplate")
-
-AUTOMATIC = "nvml"
-"""The family of devices that is read if none is named."""
 
 
 def load_settings(config: Config, ranges: Ranges = Ranges()) -> Settings:  # noqa: B008 - it is frozen
@@ -127,8 +125,9 @@ def make_sampling_loop(
 
 
 def family_of(config: Config) -> str:
+    """Return the family of devices that is read: NVML's if none is named."""
     devices = config.backends.devices
-    return AUTOMATIC if devices in ("auto", "trace", "none") else devices
+    return "nvml" if devices in ("auto", "trace", "none") else devices
 
 
 def equipment_of(config: Config) -> tuple[str, ...]:
@@ -142,10 +141,9 @@ def _services_of_scenario(config: Config, began: float) -> dict[str, Callable[[]
     """Return how those of a scenario's rack are opened that began at this monotonic second. Raises ConfigError."""
     if config.backends.devices != "synthetic":
         return {}
-    from agent.backends.synthetic import load_scenario
     from agent.backends.synthetic.rack_service import services_of_scenario
 
-    return {**services_of_scenario(load_scenario(checked_scenario(config)), lambda: clock().mono - began)}
+    return {**services_of_scenario(read_scenario(config), lambda: clock().mono - began)}
 
 
 def _supervisor(config: Config, options: CommandLineOptions, began: float, trace: str) -> Supervisor | None:
@@ -154,11 +152,10 @@ def _supervisor(config: Config, options: CommandLineOptions, began: float, trace
     """
     if config.backends.devices == "none":
         return None
-    family = family_of(config)
     return Supervisor(
         WorkerOptions(
-            source=family,
-            scenario=checked_scenario(config) if family == "synthetic" else "",
+            source=family_of(config),
+            scenario=scenario_of(config) or "",
             epoch=began,
             trace=trace,
             log_level=options.log_level,
@@ -167,25 +164,12 @@ def _supervisor(config: Config, options: CommandLineOptions, began: float, trace
     )
 
 
-def faults_to_come(scenario: str, wall: float) -> list[str]:
-    """Return the faults of a scenario that begins at `wall` (seconds since the epoch), with times.
-
-    Raises ScenarioError.
-    """
-    from agent.backends.synthetic.loader import load_scenario
-    from agent.backends.synthetic.scenario import announced
-
-    return list(announced(load_scenario(scenario), wall))
-
-
 @with_places
-def checked_scenario(config: Config) -> str:
-    """Return the scenario's name or file, after a check that the worker will be able to read it."""
+def read_scenario(config: Config) -> Scenario:
+    """Return the scenario of synthetic devices, as the worker will read it. Raises ConfigError."""
     from agent.backends.synthetic import ScenarioError, load_scenario
 
-    name = scenario_of(config) or DEFAULT_SCENARIO
     try:
-        load_scenario(name)
+        return load_scenario(scenario_of(config) or DEFAULT_SCENARIO)
     except ScenarioError as error:
         raise ConfigError(str(error)) from error
-    return name

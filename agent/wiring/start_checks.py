@@ -13,7 +13,7 @@ from agent.health.examination import ExpectationChoice
 from agent.health.expectations import GENERIC, ExpectationError, Expected, load_expectations
 from agent.wiring.peering import load_rack
 from agent.wiring.pushing import check_pushes
-from agent.wiring.sources import checked_scenario
+from agent.wiring.sources import read_scenario
 from exporters.routes import is_reserved
 from exporters.selection import SeriesSelection
 
@@ -34,7 +34,7 @@ def check(config: Config) -> SeriesSelection:
     check_jobs(config)
     check_pushes(config)
     if config.backends.devices == "synthetic":
-        checked_scenario(config)
+        read_scenario(config)
     try:
         metrics = config.metrics
         return SeriesSelection(metrics.profile, metrics.include, metrics.exclude, metrics.disable)
@@ -48,22 +48,24 @@ NONE = "none"
 """Nothing but what holds for any node."""
 
 
-def load_expected(source: str, folder: Path) -> Expected:
-    """Shipped expectations by name, or a file, whose relative path begins in `folder`. Raises ExpectationError."""
+def load_expected(source: str, folder: Path) -> Expected | None:
+    """Return shipped expectations by name, or those of a file, whose relative path begins in `folder`; None if the GPUs
+    decide. Raises ConfigError.
+    """
+    if source == AUTO:
+        return None
     if source == NONE:
         return GENERIC
     is_file = "/" in source or source.endswith((".yaml", ".yml"))
-    return load_expectations(str(folder / source) if is_file else source)
+    try:
+        return load_expectations(str(folder / source) if is_file else source)
+    except ExpectationError as error:
+        raise ConfigError(f"expectations: {error}") from error
 
 
 @with_places
 def load_choice(config: Config, folder: Path) -> ExpectationChoice:
     """Return what the running agent expects of its node. Raises ConfigError."""
-    if config.expectations == AUTO:
-        return ExpectationChoice()
     if config.expectations == NONE:
         return ExpectationChoice(by_gpus=False)
-    try:
-        return ExpectationChoice(named=load_expected(config.expectations, folder))
-    except ExpectationError as error:
-        raise ConfigError(f"expectations: {error}") from error
+    return ExpectationChoice(named=load_expected(config.expectations, folder))

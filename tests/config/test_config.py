@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from agent import cli
 from agent.config.default_file import default_file
-from agent.config.reading import KeyEntry, entries, load, parse
+from agent.config.reading import load, parse
 from agent.config.schema import Config, ConfigError, LoginConfig
 from agent.lib.http_target import HttpLogin
 from agent.rack.rack_options import RackOptions
@@ -26,6 +26,7 @@ from agent.wiring.reconfiguration import keys_for_a_restart, rack_options
 from agent.wiring.sources import load_settings
 from tests.each import for_each
 from tests.lab.generate import configuration_table
+from tests.lab.generate.configuration_table import KeyEntry, entries
 
 
 def refusal(text: str) -> str:

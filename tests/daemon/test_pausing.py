@@ -45,7 +45,7 @@ class Rig:
     def __init__(self, folder: Path) -> None:
         self.now = Instant(1000.0, EPOCH)
         self.folder = folder
-        self.watch = PauseWatch(None, BOOT, lambda: self.now, Threads())
+        self.watch = PauseWatch(None, BOOT, lambda: self.now, Threads(), GpuRemovals(folder, lambda: self.now))
         self.watch._folder = folder  # without a thread: the test looks
 
     def ask(self, seconds: float, boot: str = BOOT) -> float | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from agent import __version__
 from agent.catalogue import BY_NAME
 from agent.daemon.hub import MOMENTS, Hub, Isolation, RecentReadings
 from agent.daemon.reloading import LastReload
-from agent.daemon.self_report import HUNG_SECONDS, UNWRITTEN_SECONDS, Readiness, SelfMetrics, Signs
+from agent.daemon.self_report import HUNG_SECONDS, UNWRITTEN_SECONDS, Readiness, SelfMetrics
 from agent.lib.state_files import FileState
 from agent.lib.threads import ThreadState
 from agent.model import BackendReport, Gpu, Instant, Lane, Outcome, Reading, Series, Snapshot
@@ -185,11 +187,11 @@ def test_devices_that_cannot_be_read_are_named_and_other_sources_do_not_matter()
     assert asked(0.0, nvml=Outcome.ABSENT)[0]
 
 
-def stopped(signs: Signs) -> list[str]:
+def stopped(**signs: Callable[[], Any]) -> list[str]:
     """The lines of a node with a fresh sample; none if it is ready."""
     hub = Hub()
     hub.publish(Node().snapshot({}, Instant(100.0, 1e9)))
-    ready, text = Readiness(hub, Sampler(SETTINGS, Inventory(None), "nvml"), lambda: Instant(100.0, 1e9), signs)()
+    ready, text = Readiness(hub, Sampler(SETTINGS, Inventory(None), "nvml"), lambda: Instant(100.0, 1e9), **signs)()
     return [] if ready else text.splitlines()
 
 
@@ -199,18 +201,18 @@ def test_every_part_that_has_stopped_has_a_line() -> None:
         "backend-host": "cannot be started: y",
         "notify": "ended by ValueError: a receiver's, which has its own alert",
     }  # fmt: skip
-    assert stopped(Signs(threads=lambda: threads)) == [
+    assert stopped(threads=lambda: threads) == [
         "backend host: its thread cannot be started: y",
         "rules are not evaluated: their thread has made no progress for 31 s",
         "state is not written: its thread ended by OSError: x",
     ]
-    assert stopped(Signs(rules=lambda: "KeyError: 'x'")) == ["rules are not evaluated: KeyError: 'x'"]
-    assert stopped(Signs()) == []
+    assert stopped(rules=lambda: "KeyError: 'x'") == ["rules are not evaluated: KeyError: 'x'"]
+    assert stopped() == []
 
 
 def test_state_that_waits_for_the_disk_counts_after_a_minute() -> None:
     def written(good: bool, waiting: float) -> list[str]:
-        return stopped(Signs(files=lambda: [FileState("alerts.state", good, 3, None, waiting)]))
+        return stopped(files=lambda: [FileState("alerts.state", good, 3, None, waiting)])
 
     assert written(False, UNWRITTEN_SECONDS) == []
     assert written(False, UNWRITTEN_SECONDS + 1) == ["state is not written: alerts.state for 61 s"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.config.reading import entries
+from tests.lab.generate.configuration_table import entries
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLE = ROOT / "packaging" / "ansible" / "roles" / "coldplate"

@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from agent.config.reading import entries
 from tests.deployment import chart_files, role_files
 from tests.deployment.chart_files import CHART, SOURCES
 from tests.deployment.compose_files import COMPOSE, ROOT, in_checkout, mounts, services
 from tests.deployment.config_schema import OF_THE_CHART
 from tests.deployment.role_files import ROLE, VARS, restart_keys
+from tests.lab.generate.configuration_table import entries
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 VALUES = yaml.safe_load((CHART / "values.yaml").read_text())

@@ -199,8 +199,9 @@ def snapshot(
     from agent import __version__
 
     build = reading("coldplate_build_info", 1, version=__version__, python="3.12")
+    read = [{"backend": each["backend"], "outcome": "ok", "duration": 0.0, "detail": ""} for each in gaps or []]
     data = {"sequence": 1, "timestamp": 1.0, "monotonic": 1.0, "age": age, "readings": [build, *readings],
-            "reports": [], "gaps": gaps or [], **more}  # fmt: skip
+            "reports": read, "gaps": gaps or [], **more}  # fmt: skip
     return json.dumps({"status": "success", "data": data}).encode()
 
 

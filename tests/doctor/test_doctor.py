@@ -18,6 +18,7 @@ from agent.commands.doctor.checks.serving import peer_of
 from agent.commands.doctor.doctor_finding import DoctorFinding, DoctorVerdict
 from agent.commands.doctor.doctor_node import READ, WRITE, AgentUser, fetch_snapshot, parse_snapshot
 from agent.lib.http_target import HttpTarget
+from agent.model import Outcome
 from tests.doctor.conftest import (
     AGENT,
     EVERYTHING_SEEN,
@@ -375,7 +376,7 @@ def test_the_snapshot_is_read_as_the_agent_writes_it(capsys: pytest.CaptureFixtu
     assert cli.main(["once", "--backend", "none", "--format", "json"]) == 0
     view, why = parse_snapshot(capsys.readouterr().out.encode(), "here")
     assert view is not None, why
-    assert [each.outcome for each in view.reports if each.backend == "host"] == ["ok"]
+    assert [each.outcome for each in view.reports if each.backend == "host"] == [Outcome.OK]
     assert next(view.label_values("coldplate_build_info", "version", 1)) == __version__
     assert view.values("coldplate_node_cpus") == [os.cpu_count()]
 

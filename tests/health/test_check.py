@@ -129,7 +129,8 @@ def test_silence_is_the_drivers_only_where_it_was_given_the_time_to_answer(look)
 
 
 def alert(name: str, state: str, **labels: str) -> dict[str, object]:
-    return {"labels": {"alertname": name, "severity": "critical", **labels}, "state": state, "annotations": {}}
+    said = {"state": state, "annotations": {}, "value": "1", "activeAt": "2023-11-14T22:13:20Z"}
+    return {"labels": {"alertname": name, "severity": "critical", **labels}, **said}
 
 
 def test_the_agent_is_asked_at_its_address_and_one_that_hangs_or_raves_has_said_nothing() -> None:

@@ -93,6 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _obey(arguments: argparse.Namespace) -> int:
     from agent.commands.check import node_check
     from agent.lib import logs
+    from agent.wiring.start_checks import load_expected
 
     refuse_beside_url(arguments, ("scenario", "backend", "learn", "at", "agent"), "judges what an agent reports")
     logs.set_up(arguments.log_level, arguments.log_format, sys.stderr)
@@ -100,7 +101,7 @@ def _obey(arguments: argparse.Namespace) -> int:
     options = node_check.age_scenario(read_options(arguments), config, _seconds("--at", arguments.at))
     names = _chosen(arguments.only, arguments.skip)
     source = arguments.expect or config.expectations
-    expected = node_check.expectations_of(source, Path.cwd() if arguments.expect else options.folder)
+    expected = load_expected(source, Path.cwd() if arguments.expect else options.folder)
     timeout = _seconds("--timeout", arguments.timeout) or 0.0
     if not 0.2 <= timeout <= 600:
         raise UserError(f"--timeout: {arguments.timeout} is not from 200ms to 10m")
@@ -139,7 +140,7 @@ def _report(
 
 def _remote_evidence(arguments: argparse.Namespace, until: float) -> CheckEvidence:
     """Return what the agent at --url reports by a monotonic second. Raises UserError if it reports nothing."""
-    from agent.commands.check.remote_node import query_node
+    from agent.commands.check.node_check import query_node
     from agent.config.schema import parse_value
     from agent.wiring.agent_client import target_of
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from agent.health.verdicts import HealthFinding, Verdict, by_rank, worst
@@ -41,16 +42,7 @@ def as_json(judgement: CheckResult) -> str:
         "summary": _summary(judgement).partition(" | ")[0],
         "expectations": {"name": judgement.expected.name, "description": judgement.expected.node.description},
         "note": judgement.note,
-        "findings": [
-            {
-                "name": each.name,
-                "verdict": each.verdict.value,
-                "expected": each.expected,
-                "found": each.found,
-                "remedy": each.remedy,
-            }
-            for each in by_rank(judgement.findings)
-        ],
+        "findings": [{**asdict(each), "verdict": each.verdict.value} for each in by_rank(judgement.findings)],
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 

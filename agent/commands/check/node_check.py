@@ -8,23 +8,23 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from agent.backends.kmsg import KmsgReader, read_xids
 from agent.config.schema import Config, ConfigError
-from agent.config.words import NOT_OF_NODE
+from agent.config.words import DEVICES, NOT_OF_NODE
 from agent.daemon.pausing import LONGEST_SECONDS, REQUEST, PauseError, boot_of, read_request
 from agent.health import fault_findings, gpu_findings
 from agent.health.device_states import AGE, MARGIN_CELSIUS
 from agent.health.examination import examined, expected_of, learned, view_of
-from agent.health.expectations import GENERIC, ExpectationError, Expected, NodeExpectations
+from agent.health.expectations import GENERIC, Expected, NodeExpectations
 from agent.health.seen_node import NOT_READ, SeenNode
 from agent.health.verdicts import HealthFinding, Verdict
 from agent.lib.clock import clock
@@ -32,12 +32,12 @@ from agent.lib.http_answers import AnswerBounds, HttpError
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
-from agent.lib.wording import utc
-from agent.model import Snapshot, Xid
+from agent.lib.wording import UserError, utc
+from agent.model import Alert, Phase, Snapshot, Xid
+from agent.wiring.agent_client import AgentClient, read_alerts
 from agent.wiring.command_line import CommandLineOptions, scenario_of
 from agent.wiring.identity import OwnAgent, own_agent, state_file
-from agent.wiring.sources import family_of, make_sampling_loop
-from agent.wiring.start_checks import AUTO, load_expected
+from agent.wiring.sources import family_of, make_sampling_loop, read_scenario
 
 KERNEL_LOG = "/dev/kmsg"
 ALERTS = "/api/v1/alerts"
@@ -74,10 +74,7 @@ class AgentAlerts(NamedTuple):
 
 
 def query_agent(agent: OwnAgent, until: float) -> AgentAlerts:
-    """Return what the agent is alarmed about, by a monotonic second. The first address that answers is believed.
-
-    Alerts of the rack as a whole are left out: they say nothing about this node.
-    """
+    """Return what the agent is alarmed about, by a monotonic second. The first address that answers is believed."""
     answer = AgentAlerts(None, "no address is configured to listen on")
     for url in agent.urls:
         answer = _ask(url, until, agent.login)
@@ -88,30 +85,21 @@ def query_agent(agent: OwnAgent, until: float) -> AgentAlerts:
 
 def _ask(url: str, until: float, login: Mapping[str, Any]) -> AgentAlerts:
     try:
-        client = HttpClient(HttpTarget(url, **login), BOUNDS, lambda: clock().mono)
-        answer = client.exchange(HttpRequest("GET", ALERTS), min(until, clock().mono + AGENT_SECONDS))
-        client.close()
-        page = msgspec.json.decode(answer.body, type=_AlertsPage)
-    except (HttpError, ValueError, RecursionError) as error:
+        with contextlib.closing(HttpClient(HttpTarget(url, **login), BOUNDS, lambda: clock().mono)) as client:
+            answer = client.exchange(HttpRequest("GET", ALERTS), min(until, clock().mono + AGENT_SECONDS))
+        if answer.status != 200:
+            return AgentAlerts(None, f"{url}{ALERTS}: HTTP status {answer.status}")
+        return firing_of_node(read_alerts(answer.body))
+    except (HttpError, ValueError) as error:
         return AgentAlerts(None, f"{url}: {error}")
-    if answer.status != 200:
-        return AgentAlerts(None, f"{url}{ALERTS}: HTTP status {answer.status}")
-    firing = (alert["labels"] for alert in page["data"]["alerts"] if alert["state"] == "firing")
-    of_node = (labels for labels in firing if "rack" not in labels or "instance" in labels)
-    return AgentAlerts([(labels.get("alertname", "?"), labels.get("severity", "")) for labels in of_node])
 
 
-class _AgentAlert(TypedDict):
-    labels: dict[str, str]
-    state: str
-
-
-class _AlertsData(TypedDict):
-    alerts: list[_AgentAlert]
-
-
-class _AlertsPage(TypedDict):
-    data: _AlertsData
+def firing_of_node(alerts: Iterable[Alert]) -> AgentAlerts:
+    """Return the alerts that fire and are of the node: those of the rack as a whole say nothing about it."""
+    firing = [(each.rule, dict(each.labels)) for each in alerts if each.phase is Phase.FIRING]
+    return AgentAlerts(
+        [(rule, labels.get("severity", "")) for rule, labels in firing if "rack" not in labels or "instance" in labels]
+    )
 
 
 def read_kernel_log() -> tuple[Sequence[Xid] | None, str]:
@@ -156,14 +144,6 @@ def deadline(timeout: float) -> float:
     return now + GATHERING_SHARE * timeout - (age if 0.0 <= age <= LONGEST_START_SECONDS else STARTING_SECONDS)
 
 
-def expectations_of(source: str, folder: Path) -> Expected | None:
-    """Return the named expectations; None if the GPUs decide. Raises ConfigError."""
-    try:
-        return None if source == AUTO else load_expected(source, folder)
-    except ExpectationError as error:
-        raise ConfigError(f"expectations: {error}") from error
-
-
 def age_scenario(options: CommandLineOptions, config: Config, at: float | None) -> CommandLineOptions:
     """Return the options, with the scenario `at` seconds old, or as old as it takes its faults to show.
 
@@ -173,12 +153,9 @@ def age_scenario(options: CommandLineOptions, config: Config, at: float | None) 
         if at is not None:
             raise ConfigError("--at: needs --scenario")
         return options
-    from agent.backends.synthetic.loader import load_scenario
     from agent.backends.synthetic.synthetic_source import settled_at
-    from agent.wiring.sources import checked_scenario
 
-    scenario = load_scenario(checked_scenario(config))
-    return replace(options, scenario_age=settled_at(scenario) if at is None else at)
+    return replace(options, scenario_age=settled_at(read_scenario(config)) if at is None else at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +206,32 @@ def collect_evidence(
     answer = None if alerts is None else alerts.result(until, AgentAlerts(None, "it did not answer in time"))
     devices = family_of(config)
     return replace(evidence, devices=devices, xids=xids, why_no_xids=why, alerts=answer)
+
+
+PAUSED = "coldplate_devices_paused_until_timestamp_seconds"
+MAX_AGE_SECONDS = 60.0
+"""Age of a sample above which it shows how the node was: an agent reads its slowest facts about once a minute."""
+
+
+def query_node(target: HttpTarget, until: float) -> CheckEvidence:
+    """Return what the agent at `target` reports, by a monotonic second. Raises UserError if that is not current."""
+    timeout = max(until - clock().mono, 0.1)
+    client = AgentClient(target.shown, replace(target, timeout=timeout), clock, with_past=False)
+    found = client.fetch()
+    client.close()
+    if found.snapshot is None:
+        raise UserError(f"{target.shown}: {found.problem}; see systemctl status coldplate on that node")
+    if found.age > MAX_AGE_SECONDS:
+        problem = f"the agent's last sample is {found.age:.0f} s old"
+        raise UserError(f"{target.shown}: {problem}; see its /-/ready, or restart coldplate on that node")
+    alerts = None if found.alerts is None else firing_of_node(found.alerts)  # None: it evaluates no rules
+    paused = "the agent has released the driver (coldplate pause)"
+    return CheckEvidence(
+        found.snapshot,
+        next((each.backend for each in found.snapshot.reports if each.backend in DEVICES), ""),
+        alerts=alerts,
+        paused=paused if any(series.metric.name == PAUSED for series, _ in found.snapshot) else "",
+    )
 
 
 def evaluate(
@@ -352,8 +355,6 @@ def _unrecognised(view: SeenNode) -> str:
 
 
 def _past(config: Config, options: CommandLineOptions) -> list[Xid]:
-    from agent.backends.synthetic.loader import load_scenario
     from agent.backends.synthetic.synthetic_source import past_xids
-    from agent.wiring.sources import checked_scenario
 
-    return past_xids(load_scenario(checked_scenario(config)), options.scenario_age, clock())
+    return past_xids(read_scenario(config), options.scenario_age, clock())

@@ -15,7 +15,7 @@ from agent.commands.compat_check.query_extraction import OPEN, Choice, Extracted
 from agent.lib.wording import one_line
 from alerts.promql import Matcher, PromqlError
 from exporters.compatibility import PROFILES
-from exporters.compatibility.foreign_names import ForeignProfile, NotServed, our_words
+from exporters.compatibility.foreign_names import our_words
 from exporters.metrics_document import labels_of
 
 OURS, SERVER, RECORDED = "coldplate", "prometheus", "recorded"
@@ -28,9 +28,7 @@ ANY_LABEL = frozenset({"coldplate_alert", "coldplate_metric_missing"})
 """Metrics whose series have labels of another entity."""
 
 FOREIGN = {each.name: (profile, each) for profile in PROFILES.values() for each in reversed(profile.names)}
-MISSING: dict[str, tuple[ForeignProfile, NotServed]] = {
-    each.name: (profile, each) for profile in PROFILES.values() for each in profile.not_served
-}
+MISSING = {each.name: each for profile in PROFILES.values() for each in profile.not_served}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +121,7 @@ def verdict_on(name: str, recorded: Collection[str] = ()) -> MetricVerdict:
         profile, foreign = FOREIGN[name]
         return MetricVerdict(name, profile.word, our_words(foreign), foreign.note)
     if name in MISSING:
-        _, missing = MISSING[name]
-        return MetricVerdict(name, "", missing.instead, missing.why)
+        return MetricVerdict(name, "", MISSING[name].instead, MISSING[name].why)
     return MetricVerdict(name, "", why=_unknown(name))
 
 

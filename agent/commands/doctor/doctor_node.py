@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import msgspec
 
 from agent.backends.sysfs import PciDevice, list_names, nvidia_gpus, pci_devices, text
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding
@@ -24,6 +23,8 @@ from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
+from agent.model import Reading, Snapshot
+from agent.wiring.agent_client import AgentResponseError, SnapshotReader
 from agent.wiring.identity import own_agent
 
 CheckMaker = Callable[["DoctorNode"], Iterable[DoctorCheck]]
@@ -90,54 +91,18 @@ DEADLINE_SECONDS = 2.0
 SNAPSHOT = "/api/v1/snapshot"
 
 
-class JsonReading(msgspec.Struct):
-    """One reading of the snapshot; None where it is no number."""
-
-    metric: str
-    labels: dict[str, str]
-    value: float | None
-
-
-class JsonReport(msgspec.Struct):
-    """What one backend says of its last read."""
-
-    backend: str
-    outcome: str
-    detail: str = ""
-
-
-class JsonGap(msgspec.Struct):
-    """What the agent misses, and why."""
-
-    backend: str
-    metric: str
-    reason: str
-    detail: str = ""
-    labels: dict[str, str] = {}
-
-
-class _SnapshotData(msgspec.Struct):
-    age: float
-    readings: list[JsonReading]
-    reports: list[JsonReport]
-    gaps: list[JsonGap]
-
-
-class _Envelope(msgspec.Struct):
-    data: _SnapshotData
-
-
-@dataclass(frozen=True)
 class RunningAgent:
     """A snapshot of the running agent, `age` seconds old."""
 
-    age: float
-    readings: Mapping[str, list[JsonReading]] = field(default_factory=dict)
-    reports: tuple[JsonReport, ...] = ()
-    gaps: tuple[JsonGap, ...] = ()
+    def __init__(self, snapshot: Snapshot, age: float) -> None:
+        self.age = age
+        self.reports = snapshot.reports
+        self.readings: dict[str, list[Reading]] = {}
+        for each in snapshot:
+            self.readings.setdefault(each.metric.name, []).append(each)
 
     def values(self, metric: str) -> list[float]:
-        return [each.value for each in self.readings.get(metric, ()) if each.value is not None]
+        return [each.value for each in self.readings.get(metric, ())]
 
     @property
     def is_synthetic(self) -> bool:
@@ -151,16 +116,14 @@ class RunningAgent:
 
     def label_values(self, metric: str, label: str, value: float) -> Iterator[str]:
         """Return the label's value of each series that has this value."""
-        return (each.labels.get(label, "") for each in self.readings.get(metric, ()) if each.value == value)
+        found = (each.series for each in self.readings.get(metric, ()) if each.value == value)
+        return (dict(series.all_labels).get(label, "") for series in found)
 
 
 def request_snapshot(target: HttpTarget, mono: Callable[[], float]) -> HttpAnswer:
     """Return what the agent answers, with any status. Raises HttpError."""
-    client = HttpClient(target, BOUNDS, mono)
-    try:
+    with closing(HttpClient(target, BOUNDS, mono)) as client:
         return client.exchange(HttpRequest("GET", f"{target.path}{SNAPSHOT}"), mono() + DEADLINE_SECONDS)
-    finally:
-        client.close()
 
 
 def fetch_snapshot(target: HttpTarget, mono: Callable[[], float]) -> tuple[RunningAgent | None, str]:
@@ -177,13 +140,9 @@ def fetch_snapshot(target: HttpTarget, mono: Callable[[], float]) -> tuple[Runni
 def parse_snapshot(body: bytes, where: str) -> tuple[RunningAgent | None, str]:
     """Return the snapshot in an answer of `where`."""
     try:
-        told: Any = msgspec.json.decode(body, type=_Envelope).data
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return RunningAgent(*SnapshotReader().read(body)), ""
+    except AgentResponseError as error:
         return None, f"{where}: what answers is no coldplate of this version: {error}"
-    readings: dict[str, list[JsonReading]] = {}
-    for each in told.readings:
-        readings.setdefault(each.metric, []).append(each)
-    return RunningAgent(told.age, readings, tuple(told.reports), tuple(told.gaps)), ""
 
 
 UNIT = "coldplate.service"

@@ -11,8 +11,8 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 from agent import __version__
 from agent.backends.nvml.driver import Driver
@@ -20,7 +20,7 @@ from agent.backends.nvml.nvml_source import NvmlSource
 from agent.backends.nvml.trace import IdentifierLeakError, Pseudonyms, RecordingDriver
 from agent.backends.protocol import AbsentError, SourceError
 from agent.lib.clock import clock
-from agent.model import GpuIdentity, Instant, Lane
+from agent.model import GpuIdentity, Lane
 
 TURNS = 12
 PERIOD_SECONDS = 0.12
@@ -30,34 +30,23 @@ STAND_IN = "stand-in"
 """What the tests' library for libnvidia-ml.so.1 says of itself in its error texts."""
 
 
-class RecordedSession(NamedTuple):
-    """A trace, and how many calls it holds."""
-
-    text: str
-    calls: int
-
-
-def record_session(
-    driver: Driver, names: Pseudonyms, now: Callable[[], Instant], provenance: Mapping[str, Any], turns: int = TURNS
-) -> RecordedSession:
-    """Open the GPUs and read each `turns` times: the fast lane, and in the first and the last turn every lane.
-
-    Raises AbsentError, SourceError and IdentifierLeakError.
+def record_session(driver: Driver, names: Pseudonyms, provenance: Mapping[str, Any]) -> str:
+    """Return the trace of opening the GPUs and reading each: the fast lane, and in the first and the last turn every
+    lane. Raises AbsentError, SourceError and IdentifierLeakError.
     """
-    recording = RecordingDriver(driver, lambda: now().mono, names)
-    source = NvmlSource(recording, wall=lambda: now().wall)
+    recording = RecordingDriver(driver, lambda: clock().mono, names)
+    source = NvmlSource(recording, wall=lambda: clock().wall)
     shown: dict[Lane, set[str]] = {lane: set() for lane in LANES}
     try:
-        channels = source.open(now())
-        for turn in range(turns):
+        channels = source.open(clock())
+        for turn in range(TURNS):
             for channel in channels:
-                for lane in LANES if turn in (0, turns - 1) else (Lane.FAST,):
-                    shown[lane] |= {each.metric.name for each in channel.read(lane, now()).readings}
+                for lane in LANES if turn in (0, TURNS - 1) else (Lane.FAST,):
+                    shown[lane] |= {each.metric.name for each in channel.read(lane, clock()).readings}
             time.sleep(PERIOD_SECONDS)
     finally:
         source.close()
-    text = recording.text(provenance, {lane.value: sorted(found) for lane, found in shown.items()})
-    return RecordedSession(text, len(recording.lines))
+    return recording.text(provenance, {lane.value: sorted(found) for lane, found in shown.items()})
 
 
 def facts_of_trace(identities: list[GpuIdentity], driver: Driver, command: str) -> dict[str, Any]:
@@ -91,11 +80,11 @@ def main() -> int:
             names.learn(each.gpu.uuid, each.serial, dict(each.facts).get("board_part", ""))
         provenance = facts_of_trace(identities, driver, "coldplate doctor --bundle")
         source.close()
-        recorded = record_session(driver, names, clock, provenance)
+        trace = record_session(driver, names, provenance)
     except (AbsentError, SourceError, IdentifierLeakError, ImportError) as error:
         print(error, file=sys.stderr)
         return 3
-    sys.stdout.write(recorded.text)
+    sys.stdout.write(trace)
     return 0
 
 

@@ -6,10 +6,11 @@ import argparse
 import io
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from agent.lib.commandline import INVALID, Parser
+from agent.lib.commandline import INVALID, Parser, warn
 from agent.wiring.command_line import add_config_file, read_file
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ EXIT_STATUSES = {0: "written", 1: "a recording cannot be read, or the output can
 FORMATS = ("openmetrics", "csv", "csv-wide", "json")
 SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 EXIT_FAILED = 1
+_fail = partial(warn, "export")
 BUFFER = 2**20
 """Bytes that are written to the file at a time."""
 
@@ -158,8 +160,3 @@ def _selection(arguments: argparse.Namespace) -> ExportSelection:
     start = parse_value("--start", moment, arguments.start) if arguments.start else float("-inf")
     end = parse_value("--end", moment, arguments.end) if arguments.end else float("inf")
     return ExportSelection(tuple(arguments.metrics), start, end, step)
-
-
-def _fail(text: str) -> int:
-    print(f"coldplate export: {text}", file=sys.stderr)
-    return EXIT_FAILED

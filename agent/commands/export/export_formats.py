@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple, TextIO
 
@@ -223,14 +224,13 @@ def write_long(snapshots: SelectedSnapshots, out: TextIO) -> None:
     """CSV with a row for each value, and its labels in Prometheus's notation without braces. Raises RecordingError."""
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("time", "node", "metric", "labels", "value"))
-    moment = _moments()
     known: dict[Layout, list[tuple[str, str]]] = {}
     for node, wall, frames in snapshots:
         for layout, values in frames:
             names = known.get(layout)
             if names is None:
                 names = known[layout] = [(each.metric.name, _labels(each)) for each in layout.series]
-            writer.writerows((moment(wall), node, *name, value) for name, value in zip(names, values, strict=True))
+            writer.writerows((_moment(wall), node, *name, value) for name, value in zip(names, values, strict=True))
 
 
 def write_wide(snapshots: SelectedSnapshots, out: TextIO) -> None:
@@ -245,7 +245,6 @@ def write_wide(snapshots: SelectedSnapshots, out: TextIO) -> None:
                 columns.setdefault(series, len(columns))
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["time", "node", *map(_named, columns)])
-    moment = _moments()
     places: dict[Layout, list[int]] = {}
     for node, wall, frames in snapshots:
         row: list[object] = [""] * len(columns)
@@ -254,7 +253,7 @@ def write_wide(snapshots: SelectedSnapshots, out: TextIO) -> None:
                 places[layout] = [columns[each] for each in layout.series]
             for place, value in zip(places[layout], values, strict=True):
                 row[place] = value
-        writer.writerow([moment(wall), node, *row])
+        writer.writerow([_moment(wall), node, *row])
 
 
 def write_json_lines(snapshots: SelectedSnapshots, out: TextIO) -> None:
@@ -283,15 +282,7 @@ def _named(series: Series) -> str:
     return f"{series.metric.name}{{{labels}}}" if labels else series.metric.name
 
 
-def _moments() -> Callable[[float], str]:
-    """Wall seconds in ISO 8601; hundreds of rows have the same."""
-    last: tuple[float, str] = (float("nan"), "")
-
-    def moment(wall: float) -> str:
-        nonlocal last
-        if wall != last[0]:
-            text = datetime.fromtimestamp(wall, timezone.utc).isoformat(timespec="milliseconds")
-            last = wall, text.replace("+00:00", "Z")
-        return last[1]
-
-    return moment
+@lru_cache(maxsize=1)  # hundreds of rows have the same
+def _moment(wall: float) -> str:
+    """Wall seconds in ISO 8601."""
+    return datetime.fromtimestamp(wall, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent import __version__
-from agent.lib.commandline import INVALID, Parser
+from agent.lib.commandline import INVALID, Parser, warn
 from agent.wiring.http_access import add_http_config, given_login
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ EXAMPLES = (
      "two hours of all nodes that the server scraped"),
 )  # fmt: skip
 EXIT_STATUSES = {0: "imported", 1: "nothing could be read or written", **INVALID}
-EXIT_FAILED = 1
+_fail = partial(warn, "import")
 
 
 def add_arguments(parser: Parser) -> None:
@@ -174,8 +174,3 @@ def _interval(arguments: argparse.Namespace) -> float:
     if seconds <= 0:
         raise ConfigError("--interval: must be more than 0s")
     return seconds
-
-
-def _fail(text: str) -> int:
-    print(f"coldplate import: {text}", file=sys.stderr)
-    return EXIT_FAILED

@@ -6,12 +6,12 @@ A server gives each series the newest value of the five minutes before a moment,
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from math import isfinite
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlencode
+
+import msgspec
 
 from agent.catalogue import BY_NAME
 from agent.commands.import_.import_columns import ImportedSample, ImportProblems, LogFormatError
@@ -20,7 +20,8 @@ from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
 from agent.lib.wording import one_line, shown
-from agent.model import Backend, Entity, Gpu, IbPort, Labels, Metric, Node, NvLink, Rack, Reading, Series
+from agent.model import Entity, Labels, Metric, Reading, Series
+from agent.wiring.agent_client import entity_of
 from exporters.compatibility import dcgm
 from exporters.metrics_document import labels_of
 
@@ -47,6 +48,21 @@ class HistoryQuery(NamedTuple):
     step: float
 
 
+class _PastSeries(msgspec.Struct):
+    metric: dict[str, str]
+    values: list[tuple[float, str]] = []
+
+
+class _Matrix(msgspec.Struct):
+    result: list[_PastSeries]
+
+
+class _Answer(msgspec.Struct):
+    status: str
+    error: str = "no reason"
+    data: msgspec.Raw = msgspec.Raw(b"{}")
+
+
 def node_ticks(
     target: HttpTarget, asked: HistoryQuery, clock: Callable[[], float], problems: ImportProblems
 ) -> Iterator[ImportedSample]:
@@ -57,10 +73,9 @@ def node_ticks(
         start = asked.start
         while start <= asked.end:
             end = min(start + (POINTS - 1) * asked.step, asked.end)
-            result = _result(client, target, asked._replace(start=start, end=end), clock)
             try:
-                found = list(_of(result, known, problems))
-            except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+                found = list(_of(_result(client, target, asked._replace(start=start, end=end), clock), known, problems))
+            except (ValueError, RecursionError) as error:
                 raise LogFormatError(f"{target.shown}: its answer is no matrix of series; check --match") from error
             yield from found
             start += POINTS * asked.step
@@ -69,14 +84,12 @@ def node_ticks(
 
 
 def _of(
-    result: list[Any], known: dict[tuple[tuple[str, str], ...], tuple[str, Series, float] | None],
+    result: list[_PastSeries], known: dict[tuple[tuple[str, str], ...], tuple[str, Series, float] | None],
     problems: ImportProblems,
 ) -> Iterator[ImportedSample]:  # fmt: skip
     nodes: defaultdict[str, defaultdict[float, dict[Series, float]]] = defaultdict(lambda: defaultdict(dict))
     for each in result:
-        metric: dict[str, str] = each["metric"]
-        if not all(isinstance(value, str) for value in metric.values()):
-            raise ValueError("a label that is no text")
+        metric = each.metric
         key = tuple(sorted(metric.items()))
         if key not in known:
             known[key] = _meaning(metric, problems)
@@ -86,19 +99,20 @@ def _of(
         node, series, factor = meaning
         low, high = series.metric.span
         ticks = nodes[node]
-        for at, text in each["values"]:
-            if not isfinite(at):
-                raise ValueError(f"a sample at {at!r}")
+        for at, text in each.values:
             value = float(text) * factor
             if low <= value <= high and value < float("inf"):
-                ticks[float(at)].setdefault(series, value)
+                ticks[at].setdefault(series, value)
     for node, ticks in sorted(nodes.items()):
         for wall, values in sorted(ticks.items()):
             readings = tuple(Reading(series, value) for series, value in values.items())
             yield ImportedSample(wall, readings, node)
 
 
-def _result(client: HttpClient, target: HttpTarget, asked: HistoryQuery, clock: Callable[[], float]) -> list[Any]:
+def _result(
+    client: HttpClient, target: HttpTarget, asked: HistoryQuery, clock: Callable[[], float]
+) -> list[_PastSeries]:
+    """Return the series of the answer. Raises LogFormatError, and ValueError or RecursionError for another result."""
     query = urlencode({"query": asked.selector, "start": asked.start, "end": asked.end, "step": asked.step})
     path = f"{target.path.rstrip('/')}/api/v1/query_range?{query}"
     try:
@@ -108,15 +122,14 @@ def _result(client: HttpClient, target: HttpTarget, asked: HistoryQuery, clock: 
     if answer.cut:
         raise LogFormatError(f"{target.shown}: its answer is too long; ask for fewer series with --match")
     try:
-        document = json.loads(answer.body)
-        if document["status"] != "success":
-            raise LogFormatError(f"{target.shown}: {one_line(str(document.get('error', 'no reason')))}")
-        result: list[Any] = document["data"]["result"]
-    except (ValueError, TypeError, LookupError, RecursionError) as error:
+        document = msgspec.json.decode(answer.body, type=_Answer)
+    except (ValueError, RecursionError) as error:
         raise LogFormatError(
             f"{target.shown}: answers with status {answer.status} and not as a Prometheus server does; check the URL"
         ) from error
-    return result
+    if document.status != "success":
+        raise LogFormatError(f"{target.shown}: {one_line(document.error)}")
+    return msgspec.json.decode(document.data, type=_Matrix).result
 
 
 def _meaning(metric: Mapping[str, str], problems: ImportProblems) -> tuple[str, Series, float] | None:
@@ -130,7 +143,7 @@ def _meaning(metric: Mapping[str, str], problems: ImportProblems) -> tuple[str, 
     if row is None:
         problems.note(None, f"series of {shown(name)} are left out: coldplate has no such metric")
         return None
-    entity = _entity(row, given)
+    entity = entity_of(row.entity, given)
     if entity is None:
         problems.note(None, f"series of {name} without the labels of a {row.entity.__name__} are left out")
         return None
@@ -138,22 +151,6 @@ def _meaning(metric: Mapping[str, str], problems: ImportProblems) -> tuple[str, 
     instance = metric.get("instance", "")
     node = host or (instance.rpartition(":")[0] or instance)
     return node, Series(row, entity, _labels(row, entity, given)), factor
-
-
-def _entity(row: Metric, given: Mapping[str, str]) -> Entity | None:
-    """Return what the series is about, by its labels."""
-    try:
-        if row.entity is Gpu:
-            return Gpu(given["gpu"], given["uuid"])
-        if row.entity is NvLink:
-            return NvLink(Gpu(given["gpu"], given["uuid"]), int(given["link"]))
-        if row.entity is IbPort:
-            return IbPort(given["device"], given["port"])
-        if row.entity is Rack:
-            return Rack(given["rack"])
-        return Backend(given["backend"]) if row.entity is Backend else Node()
-    except (LookupError, ValueError):
-        return None
 
 
 def _labels(row: Metric, entity: Entity, given: Mapping[str, str]) -> Labels:

@@ -10,16 +10,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import select
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from agent.backends.protocol import GpuProcess
-from agent.catalogue import BY_NAME
-from agent.model import EMPTY_FRAME, Frame, Framer, Gpu, Instant, Node, Reading, Series
+from agent.catalogue.own_series import OwnReading, OwnSeries
+from agent.model import EMPTY_FRAME, Frame, Gpu, Instant
 
 NOT_FOUND, NOT_RUNNABLE, SIGNALLED = 127, 126, 128
 """Exit statuses as shells give them."""
@@ -55,29 +53,6 @@ def exec_command(words: Sequence[str]) -> int:
         failed = StartError(words[0], error)
     complain(str(failed))
     return failed.status
-
-
-class SignalWaker:
-    """Wakes the main thread for signals: a handler may run anywhere in it, and only notes what came."""
-
-    def __init__(self, numbers: Sequence[int]) -> None:
-        self._came: list[int] = []
-        self._out, self._in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        for number in numbers:
-            signal.signal(number, self._note)
-        signal.set_wakeup_fd(self._in, warn_on_full_buffer=False)
-
-    def wait(self, seconds: float) -> list[int]:
-        """Return the signals received; wait for at most this many seconds."""
-        poll = select.poll()
-        poll.register(self._out, select.POLLIN)
-        if poll.poll(max(seconds, 0.0) * 1000):
-            os.read(self._out, 4096)
-        came, self._came = self._came, []
-        return came
-
-    def _note(self, number: int, _frame: FrameType | None) -> None:
-        self._came.append(number)
 
 
 class RecordedCommand:
@@ -125,11 +100,6 @@ FIRST_SECONDS = 3.0
 """The same in the beginning, in which a command starts most of its processes."""
 BEGINNING_SECONDS = 30.0
 
-_ON_GPU = BY_NAME["coldplate_gpu_recorded_processes"]
-_COUNT, _CPU, _MEMORY = (
-    Series(BY_NAME[f"coldplate_recorded_{name}"], Node())
-    for name in ("processes", "process_cpu_seconds_total", "process_resident_memory_bytes")
-)
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -160,7 +130,7 @@ class CommandProcesses:
         """Clock ticks of the processes that were there at the last look, by id and start."""
         self._ended = 0
         """Those of processes that have ended since."""
-        self._framer = Framer()
+        self._series = OwnSeries()
         self._frame = EMPTY_FRAME
 
     def frame(self, now: Instant) -> Frame:
@@ -170,10 +140,10 @@ class CommandProcesses:
         if now.mono >= self._next:
             early = now.mono - self._began < BEGINNING_SECONDS
             self._next = now.mono + (FIRST_SECONDS if early else LOOK_SECONDS)
-            self._frame = self._framer.frame(self._readings())
+            self._frame = self._series.frame(self._readings())
         return self._frame
 
-    def _readings(self) -> list[Reading]:
+    def _readings(self) -> Iterator[OwnReading]:
         mine = self._descendants()
         for each in mine:  # adopted children that have exited; no other code waits for them
             if each.state == "Z" and each.parent == self._own and each.pid != self._root:
@@ -182,15 +152,15 @@ class CommandProcesses:
         running = [each for each in mine if each.state != "Z"]
         before, self._used = self._used, {(each.pid, each.started): each.ticks for each in mine}
         self._ended += sum(ticks for process, ticks in before.items() if process not in self._used)
-        readings = [
-            Reading(_COUNT, len(running)),
-            Reading(_CPU, (self._ended + sum(self._used.values())) / _TICK),
-            Reading(_MEMORY, sum(each.pages for each in running) * _PAGE),
-        ]
+        yield OwnReading("coldplate_recorded_processes", len(running))
+        cpu = (self._ended + sum(self._used.values())) / _TICK
+        yield OwnReading("coldplate_recorded_process_cpu_seconds_total", cpu)
+        memory = sum(each.pages for each in running) * _PAGE
+        yield OwnReading("coldplate_recorded_process_resident_memory_bytes", memory)
         pids = {each.pid for each in running}
         for gpu, processes in self._on_gpus().items():
-            readings.append(Reading(Series(_ON_GPU, gpu), sum(each.pid in pids for each in processes)))
-        return readings
+            count = sum(each.pid in pids for each in processes)
+            yield OwnReading("coldplate_gpu_recorded_processes", count, entity=gpu)
 
     def _descendants(self) -> list[ProcessStat]:
         """Return the command's processes and their descendants; orphans become children of this process."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agent import __version__
 from agent.commands.record import DELAY, DURATION, NO, YES, complain
-from agent.commands.record.recorded_command import PASSED_ON, CommandProcesses, RecordedCommand, SignalWaker, StartError
+from agent.commands.record.recorded_command import PASSED_ON, CommandProcesses, RecordedCommand, StartError
 from agent.config import quantities
 from agent.config.schema import Config, ConfigError, parse_value
 from agent.daemon.hub import Hub
@@ -22,6 +22,7 @@ from agent.daemon.sampling import SamplingLoop, Teller
 from agent.daemon.self_report import SelfMetrics
 from agent.lib import logs
 from agent.lib.clock import clock
+from agent.lib.signals import SignalWaker
 from agent.lib.threads import Threads
 from agent.model import Outcome, Snapshot
 from agent.recording.file_records import RecordingError, RecordingHeader
@@ -71,11 +72,12 @@ def record(arguments: argparse.Namespace, words: Sequence[str], asked: str, key:
     interval = _seconds("--interval", arguments.interval) or 1.0
     if not LEAST_INTERVAL_SECONDS <= interval <= MOST_INTERVAL_SECONDS:
         raise ConfigError(f"--interval: {arguments.interval} is not from 100ms to 60s")
-    delay = _seconds("--delay", arguments.delay) if arguments.delay else _seconds(DELAY, os.environ.get(DELAY))
-    span = (
-        _seconds("--duration", arguments.duration)
-        if arguments.duration
-        else _seconds(DURATION, os.environ.get(DURATION))
+    delay, span = (
+        _seconds(option, given) if given else _seconds(variable, os.environ.get(variable))
+        for option, given, variable in (
+            ("--delay", arguments.delay, DELAY),
+            ("--duration", arguments.duration, DURATION),
+        )
     )
     named = Path(asked) if asked.strip().lower() not in YES | NO else None
     run_options = RecordOptions(

@@ -8,11 +8,14 @@ from __future__ import annotations
 import argparse
 import sys
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.lib.commandline import INVALID, Parser
+from agent.lib.commandline import INVALID, Parser, warn
 from agent.wiring.command_line import add_config_file, folder_of, read_file
+
+_warn = partial(warn, "rules backtest")
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,30 +26,12 @@ if TYPE_CHECKING:
     from alerts.engine import Ruleset
 
 
-class RuleLoadError(Exception):
-    """Rules cannot be read; the lines say why."""
-
-    def __init__(self, *lines: str) -> None:
-        super().__init__("\n".join(lines))
-
-
 def load_files(entries: Sequence[str], config: Config) -> Ruleset:
-    """Rule files as they are: the configuration changes those only that it names."""
-    from agent.wiring.identity import external_labels, external_url
+    """Rule files as they are: the configuration changes those only that it names. Raises RuleFileError, ValueError."""
+    from agent.wiring.alerting import make_ruleset
     from alerts import packs
-    from alerts.engine import Ruleset
-    from alerts.rule_evaluator import TemplateContext
-    from alerts.rulefile import RuleFileError
 
-    interval = config.rules.interval
-    try:
-        files = packs.load_all(entries, None, interval)
-    except RuleFileError as error:
-        raise RuleLoadError(*map(str, error.problems)) from error
-    except ValueError as error:
-        raise RuleLoadError(str(error)) from error
-    context = TemplateContext(external_labels(config), external_url(config))
-    return Ruleset(files, interval, context, int(config.rules.memory))
+    return make_ruleset(config, packs.load_all(entries, None, config.rules.interval))
 
 
 def replay_recordings(
@@ -107,12 +92,13 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.recording.file_records import RecordingError
     from agent.recording.recording_reader import open_recordings
     from alerts.backtest.span_differences import differences, labels_set_by
+    from alerts.rulefile import RuleFileError
 
     logs.set_up("error", "logfmt", sys.stderr)
     config = read_file(arguments)
     try:
         versions = _versions(arguments, config)
-    except RuleLoadError as error:
+    except (RuleFileError, ValueError) as error:
         _warn(str(error))
         return EXIT_UNREADABLE
     with ExitStack() as stack:
@@ -138,12 +124,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _versions(arguments: argparse.Namespace, config: Config) -> list[Ruleset]:
-    """Return the rules that are asked for, and those to compare them with. Raises ConfigError and RuleLoadError."""
+    """Return the rules that are asked for, and those to compare them with. Raises ConfigError, and as `load_files`."""
     from agent.wiring.alerting import load_rules
 
     rules = load_files(arguments.rules, config) if arguments.rules else load_rules(config, folder_of(arguments))
     return [rules, load_files(arguments.against, config)] if arguments.against else [rules]
-
-
-def _warn(text: str) -> None:
-    print(f"coldplate rules backtest: {text}", file=sys.stderr)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agent.config.words import PROFILES
 from agent.lib.commandline import INVALID, add_log_options
+from agent.wiring.command_line import add_listening
 
 HELP = "serve a whole site of synthetic nodes on one port"
 DESCRIPTION = (
@@ -41,19 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how much of the catalogue each node shows (default %(default)s)",
     )  # fmt: skip
     parser.add_argument("--duration", metavar="TIME", help="end after this long, such as 10m")
-    parser.add_argument(
-        "--web.listen-address",
-        dest="listen",
-        action="append",
-        metavar="ADDRESS",
-        help=f"address to serve on, host:port or :port; may be repeated (default {ADDRESS})",
-    )
-    parser.add_argument(
-        "--web.config.file",
-        dest="web_config_file",
-        metavar="FILE",
-        help="file with TLS and passwords, in the format of Prometheus's exporters (default none)",
-    )
+    add_listening(parser, ADDRESS, " none")
     add_log_options(parser, "info")
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from agent.backends.synthetic.loader import ScenarioError
 from agent.backends.synthetic.scenario import ScenarioFault, announced
-from agent.commands.record.recorded_command import SignalWaker
 from agent.commands.simulate import ADDRESS
 from agent.commands.simulate.simulated_node import SimulatedNode, SimulatedRack
 from agent.commands.simulate.simulated_site import Outage, SimulatedSite
@@ -28,6 +27,7 @@ from agent.config.schema import Config, WebConfig, parse_value
 from agent.daemon.service import GARBAGE, hurry
 from agent.lib import logs
 from agent.lib.commandline import Progress
+from agent.lib.signals import SignalWaker
 from agent.lib.threads import Threads
 from agent.lib.typed_yaml import YamlFile
 from agent.lib.wording import UserError
@@ -153,7 +153,7 @@ def _serve(
     while not stopped and (left := until - time.monotonic()) > 0:
         if frozen != pages.agents:
             frozen = _freeze(pages)
-        stopped = list(waker.wait(min(TEND_SECONDS, left)))
+        stopped = waker.wait(min(TEND_SECONDS, left))
         threads.tend()
     server.stop()
     protection.stop()

@@ -9,22 +9,17 @@ from pathlib import Path
 from agent.backends.jobs.environments import UserNames
 from agent.backends.jobs.process_table import parse_stat, parse_uid
 from agent.backends.protocol import GpuProcess
-from agent.backends.synthetic import load_scenario
 from agent.backends.synthetic.scenario import Scenario, owner_of
 from agent.commands.top.screen.node_samples import ProcessRow, Sighting, SightingBoard
 from agent.config.schema import Config
 from agent.daemon.hub import Hub
-from agent.daemon.reloading import LastReload
-from agent.daemon.sampling import Teller
-from agent.daemon.self_report import SelfMetrics
 from agent.lib.clock import clock
 from agent.lib.textfile import ReadError, read_bytes
 from agent.lib.threads import Threads
 from agent.model import Gpu, Snapshot
-from agent.rack.series import ConfiguredRack
-from agent.wiring.command_line import CommandLineOptions, scenario_of
-from agent.wiring.peering import load_rack
-from agent.wiring.sources import checked_scenario, make_sampling_loop, sampled_every
+from agent.wiring.command_line import CommandLineOptions
+from agent.wiring.peering import tellers_of_one_run
+from agent.wiring.sources import make_sampling_loop, read_scenario, sampled_every
 
 MOST_PROCESSES = 64
 """Processes of one GPU that are looked into, those with the most memory."""
@@ -90,10 +85,7 @@ class LocalSampler:
         self._board = board
         self._threads = threads
         config = sampled_every(interval, config)
-        tellers: dict[str, Teller] = {
-            "reporting the rack's configuration": ConfiguredRack(load_rack(config, options.folder, 0.0)),
-            "reporting the agent's own metrics": SelfMetrics(scenario_of(config), LastReload(clock().wall)),
-        }
+        tellers = tellers_of_one_run(config, options.folder, clock().wall)
         hub = Hub()
         self._loop = make_sampling_loop(config, options, hub, tellers)
         self._owner = _owners(config, options)
@@ -127,5 +119,5 @@ def _owners(config: Config, options: CommandLineOptions) -> OwnerOf | None:
     if config.backends.devices in ("replay", "trace"):
         return None
     if config.backends.devices == "synthetic":
-        return scenario_owners(load_scenario(checked_scenario(config)))
+        return scenario_owners(read_scenario(config))
     return ProcfsOwners(options.procfs)

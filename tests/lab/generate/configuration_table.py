@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import get_origin
+from collections.abc import Iterator
+from typing import NamedTuple, get_origin
 
 import msgspec
 
 from agent.config.default_file import summary, written
 from agent.config.quantities import Notation
-from agent.config.reading import SchemaField, entries
+from agent.config.reading import SchemaField, fields_of
+from agent.config.schema import Config, Section
 from tests.lab.generate import marked
 
 _TYPES = {str: "text", bool: "true, false", int: "a whole number", float: "a number"}
@@ -16,6 +18,22 @@ _UNITS = {
     **dict.fromkeys((Notation.LIMIT, Notation.LIMITS), "power, apparent power or current"),
     Notation.NUMBERS: "numbers to numbers",
 }
+
+
+class KeyEntry(NamedTuple):
+    """A key with its path in the file, with `*` for names that the author of the file chooses."""
+
+    path: str
+    field: SchemaField
+
+
+def entries(section: type[Section] = Config, path: str = "") -> Iterator[KeyEntry]:
+    """Yield every key of the file; those of a section follow it."""
+    for field in fields_of(section).values():
+        inner = f"{path}.{field.name}".lstrip(".")
+        yield KeyEntry(inner, field)
+        if field.section is not None:
+            yield from entries(field.section, f"{inner}.*" if field.named else inner)
 
 
 def table() -> str:

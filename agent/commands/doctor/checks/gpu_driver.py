@@ -16,6 +16,7 @@ from pathlib import Path
 from agent.backends.sysfs import list_names, text
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
 from agent.commands.doctor.doctor_node import READ, WRITE, CheckMaker, DoctorNode, whole
+from agent.model import Outcome, Reason
 
 DRIVER = FindingFactory("driver")
 LIBRARY = "libnvidia-ml.so.1"
@@ -157,12 +158,14 @@ KERNEL_LOG_REMEDY = f"in the unit, as in packaging/systemd/coldplate.service: {H
 def _check_kernel_log(node: DoctorNode) -> Iterator[DoctorFinding]:
     path = node.root / "dev/kmsg"
     if node.agent is not None and node.agent.reports:
-        denied = next((each for each in node.agent.gaps if each.backend == "kmsg" and each.reason == "denied"), None)
         report = next((each for each in node.agent.reports if each.backend == "kmsg"), None)
+        gaps = () if report is None else report.gaps
+        denied = next((each for each in gaps if each.reason is Reason.DENIED), None)
         if denied is not None:
             yield KERNEL_LOG.warn(f"the agent may not read it: {denied.detail}", KERNEL_LOG_REMEDY)
-        elif report is not None and report.outcome != "ok":
-            yield KERNEL_LOG.warn(f"the agent does not read it: {report.detail or report.outcome}", KERNEL_LOG_REMEDY)
+        elif report is not None and report.outcome is not Outcome.OK:
+            why = report.detail or report.outcome.value
+            yield KERNEL_LOG.warn(f"the agent does not read it: {why}", KERNEL_LOG_REMEDY)
         elif report is not None:
             yield KERNEL_LOG.ok("the agent reads it")
         return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 from agent.backends.power import bmc_of
@@ -98,14 +99,12 @@ def bmc_checks(node: DoctorNode) -> Iterable[DoctorCheck]:
 
 def _redfish(node: DoctorNode, target: HttpTarget) -> Iterator[DoctorFinding]:
     """Yield one question with the login: more wrong ones would have the controller lock the account."""
-    client = HttpClient(target, AnswerBounds(body=1 << 20), node.mono)
     try:
-        answer = exchange(client, target, CHASSIS, node.mono() + BMC_DEADLINE_SECONDS)
+        with closing(HttpClient(target, AnswerBounds(body=1 << 20), node.mono)) as client:
+            answer = exchange(client, target, CHASSIS, node.mono() + BMC_DEADLINE_SECONDS)
     except HttpError as error:
         yield BMC.fail(f"Redfish at {target.shown}: {error}", BMC_REMEDIES[error.fault])
         return
-    finally:
-        client.close()
     if answer.status == 200:
         yield BMC.ok(f"Redfish at {target.shown} answers, and takes the login")
     elif answer.status in (401, 403):

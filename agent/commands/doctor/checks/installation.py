@@ -23,13 +23,13 @@ from agent.commands.doctor.doctor_node import (
     AgentUser,
     CheckMaker,
     DoctorNode,
-    JsonGap,
     RunningAgent,
     whole,
 )
 from agent.config.reading import fields_of
 from agent.config.schema import Section
 from agent.lib.wording import UserError, one_line
+from agent.model import Reason
 from agent.wiring.identity import STATE_DIRECTORY
 from agent.wiring.start_checks import check
 
@@ -248,12 +248,13 @@ def _check_sandbox(node: DoctorNode) -> Iterator[DoctorFinding]:
 
 def _denied(view: RunningAgent) -> Iterator[DoctorFinding]:
     """Yield one finding for each reason, which may hide many metrics."""
-    denied: dict[str, list[JsonGap]] = {}
-    for gap in view.gaps:
-        if gap.reason == "denied":
-            denied.setdefault(gap.detail or gap.backend, []).append(gap)
-    for detail, gaps in denied.items():
-        named = sorted({gap.metric for gap in gaps})
+    denied: dict[str, set[str]] = {}
+    for report in view.reports:
+        for gap in report.gaps:
+            if gap.reason is Reason.DENIED:
+                denied.setdefault(gap.detail or report.backend, set()).add(gap.metric.name)
+    for detail, metrics in denied.items():
+        named = sorted(metrics)
         more = f" and {len(named) - 1} more" if named[1:] else ""
         yield SANDBOX.warn(one_line(f"{named[0]}{more} is denied: {detail}"), f"what the line names; else {TABLE}")
 
@@ -270,12 +271,8 @@ def _unseen(node: DoctorNode, view: RunningAgent) -> Iterator[DoctorFinding]:
         adapters = set(list_names(node.sysfs / "class/infiniband"))
     except OSError:
         adapters = set()
-    known = {
-        each.labels.get("device", "")
-        for name, all_of in view.readings.items()
-        if "infiniband" in name
-        for each in all_of
-    }
+    ports = (each.series for name, found in view.readings.items() if "infiniband" in name for each in found)
+    known = {dict(series.all_labels).get("device", "") for series in ports}
     if node.config.backends.infiniband and adapters - known:
         missed = ", ".join(sorted(adapters - known)[:4])
         yield SANDBOX.warn(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from ipaddress import IPv4Address, IPv6Address
 
 from agent.backends.sysfs import list_names
@@ -161,15 +162,13 @@ def _reach(node: DoctorNode, kind: str, target: HttpTarget) -> Iterator[DoctorFi
     will do.
     """
     is_alertmanager = kind == "alertmanager"
-    client = HttpClient(target, AnswerBounds(body=1 << 20), node.mono)
     request = HttpRequest("GET", f"{target.path}{READY}" if is_alertmanager else target.path or "/")
     try:
-        status = client.exchange(request, node.mono() + RECEIVER_DEADLINE_SECONDS).status
+        with closing(HttpClient(target, AnswerBounds(body=1 << 20), node.mono)) as client:
+            status = client.exchange(request, node.mono() + RECEIVER_DEADLINE_SECONDS).status
     except HttpError as error:
         yield RECEIVERS.fail(f"{kind} {target.shown}: {error}", RECEIVER_REMEDIES[error.fault])
         return
-    finally:
-        client.close()
     if status in (401, 403):
         remedy = f"correct notify.{kind}: username and password_file, or bearer_token_file"
         yield RECEIVERS.fail(f"{kind} {target.shown} refuses the login (HTTP status {status})", remedy)

@@ -24,9 +24,9 @@ from agent.commands.top.screen.text_layout import (
     panel,
     sentence,
 )
-from agent.commands.top.screen.view_builder import NodeIssue
+from agent.commands.top.screen.view_builder import NodeIssue, gpu_indexes
 from agent.health.verdicts import power_verdict
-from agent.lib.wording import age, short_numbers
+from agent.lib.wording import age
 from agent.model import Alert, Phase
 from exporters.landing_alerts import tone_of
 from exporters.landing_parts import JobFacts, name_of
@@ -242,14 +242,10 @@ def jobs_of(gpus: Sequence[GpuView], many: bool) -> Iterator[tuple[Mapping[str, 
             held.setdefault(_key(job), []).append(gpu)
             facts.setdefault(_key(job), job)
     for key in sorted(held):
-        indexes = [int(gpu.index) for gpu in held[key] if gpu.index.isascii() and gpu.index.isdigit()]
         nodes = sorted({gpu.node for gpu in held[key]})
         place = f"{nodes[0]} " if many else ""
-        where = (
-            f"{place}GPU {short_numbers(indexes)}"
-            if len(nodes) == 1
-            else f"{len(held[key])} GPUs of {len(nodes)} nodes"
-        )
+        one = len(nodes) == 1
+        where = f"{place}{gpu_indexes(held[key])}" if one else f"{len(held[key])} GPUs of {len(nodes)} nodes"
         yield facts[key], where, held[key]
 
 

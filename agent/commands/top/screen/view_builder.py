@@ -220,10 +220,10 @@ def names(gpus: Sequence[GpuView], many: bool) -> str:
     places: dict[str, list[GpuView]] = {}
     for gpu in gpus:
         places.setdefault(gpu.node, []).append(gpu)
-    return ", ".join(f"{node} {_indexes(found)}" if many else _indexes(found) for node, found in places.items())
+    return ", ".join(f"{node} {gpu_indexes(found)}" if many else gpu_indexes(found) for node, found in places.items())
 
 
-def _indexes(gpus: Sequence[GpuView]) -> str:
+def gpu_indexes(gpus: Sequence[GpuView]) -> str:
     if all(gpu.index.isascii() and gpu.index.isdigit() for gpu in gpus):
         return f"GPU {short_numbers([int(gpu.index) for gpu in gpus])}"
     return f"GPU {', '.join(gpu.index for gpu in gpus)}"
