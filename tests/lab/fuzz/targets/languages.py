@@ -61,7 +61,7 @@ def use_yaml(data: bytes, folder: Path) -> None:
 TARGETS = (
     Target("promql", ("alerts/promql/compiler.py", "alerts/promql/syntax/literals.py", "alerts/promql/storage.py"),
            use_query, (), (PromqlError, EvaluationError, TextTooLongError), shown=False),
-    Target("templates", ("alerts/template/parser.py", "alerts/template/quoting.py", "alerts/template/printf.py"),
+    Target("templates", ("alerts/template/parser.py", "alerts/go_literals.py", "alerts/template/printf.py"),
            use_template, (), (TemplateError, RenderError, LimitError, TextTooLongError), shown=False),
     Target("regexes", ("alerts/regex/linear.py",), use_regex, (b"(a|b)+[[:alpha:]]{2,5}\nabcd",
            rb"(?P<n>x)(?i:y)\d\pL\x{41}\Q.*\E$" + b"\nxy1", b".*\\.example\\.com|a{1000}\nx.example.com",
