@@ -19,7 +19,17 @@ from tests.servers import need, version_of
 
 DATA = Path(__file__).parent / "data"
 PASSING = sorted(DATA.glob("*.test.yml"))
-FAILING = sorted(DATA.glob("*.failing.yml"))
+FAILING = """rule_files: ['{rules}']
+evaluation_interval: 1m
+tests:
+- interval: 1m
+  input_series:
+  - {{series: '{name}{{job="a",i="0"}}', values: 1x5}}
+  - {{series: '{name}{{job="a",i="1"}}', values: 1x5}}
+  - {{series: 'five{{job="a"}}', values: 1x5}}
+  promql_expr_test: [{{expr: vector(1), eval_time: 2m, exp_samples: [{{labels: '{{}}', value: 1}}]}}]
+"""
+"""Tests of bad-evaluation.rules.yml, of which each series makes one rule fail."""
 
 
 def test_both_pass_what_is_right(promtool: Any, coldplate: Any) -> None:
@@ -27,8 +37,13 @@ def test_both_pass_what_is_right(promtool: Any, coldplate: Any) -> None:
         assert theirs.status == coldplate("test", path).status == 0, theirs.text
 
 
-def test_both_fail_where_a_rule_cannot_be_evaluated_and_for_the_same_reason(promtool: Any, coldplate: Any) -> None:
-    for path, theirs in promtool.each("test", FAILING).items():
+def test_both_fail_where_a_rule_cannot_be_evaluated_and_for_the_same_reason(
+    tmp_path: Path, promtool: Any, coldplate: Any
+) -> None:
+    paths = [tmp_path / f"{name}.yml" for name in ("many", "two", "three", "four")]
+    for path in paths:
+        path.write_text(FAILING.format(rules=DATA / "bad-evaluation.rules.yml", name=path.stem))
+    for path, theirs in promtool.each("test", paths).items():
         ours = coldplate("test", path)
         assert (theirs.status, ours.status) == (1, 1)
         assert ours.failed == theirs.failed != []
