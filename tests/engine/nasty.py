@@ -1,12 +1,8 @@
-"""Rules that are small to write and large to evaluate, from a seed; and windows that are as full as they get.
-
-`python -m tests.engine.nasty memory|looks SEED COUNT` evaluates so many, and prints what that took as JSON.
-"""
+"""Rules that are small to write and large to evaluate, and windows that are as full as they get."""
 
 from __future__ import annotations
 
 import gc
-import json
 import math
 import random
 import resource
@@ -14,7 +10,6 @@ import sys
 import weakref
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
 import yaml
@@ -25,60 +20,48 @@ from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import make_labels
 from alerts.promql.budget import SampleLedger
 from alerts.windows import Needs, Windows
-from tests.grammar import Grammar
 
 END = 1_700_003_600.0
 NAMES = ("power_watts", "energy_joules_total", "errors_total", "lanes", "latency_bucket", "odd")
-LABELS = ("gpu", "uuid", "link", "kind", "le")
 TEMPLATES = (
     "{{ range query `lanes` }}{{ range query `lanes` }}{{ range query `lanes` }}{{ end }}{{ end }}{{ end }}",
     "{{ $x := `a` }}{{ range query `lanes` }}{{ $x = print $x $x $labels.uuid }}{{ end }}{{ $x }}",
     '{{ range query `{__name__=~".+"}` }}{{ .Labels }}{{ end }}',
-    '{{ query (printf `count({uuid!="%s"})` $labels.uuid) | first | value | humanize }}',
     "{{ query `max_over_time(power_watts[1h:1ms])` | len }}",
     "{{ reReplaceAll `(.*)(.*)(.*)` `$1$2$3$1$2$3$0$0` $labels.uuid }}",
     "{{ reReplaceAll `` `" + "x" * 500 + "` (printf `%1000s%1000s%1000s` `a` `b` `c`) }}",
     "{{ match `(([0-9a-zA-Z-])+)+!` $labels.uuid }}{{ $labels.gpu }} {{ $value }}",
     "{{ $x := query `lanes` }}{{ range $x }}{{ range $x }}{{ len (sortByLabel `uuid` $x) }}{{ end }}{{ end }}",
     "x" * 3000 + "{{ $labels.gpu }}",
-    '{{ query (print `lanes{gpu="` $labels.gpu `"}`) | len }}',
 )
-
-
-RULES = {
-    "vector": ("<selector>", "<rolled>", "<rolled>", "<aggregated>", "<matched>", "<labelled>", "<called>"),
-    "selector": ("<name>", "<name>", "<name>", '{__name__=~".+"}', '{job=~"c.*", nothing=""}',
-                 '{__name__=~".*_.*", <label>=~"<regex>"}', '<name>{<label>!~"<regex>"}', '{<label>=~".+"}'),
-    "matrix": ("<selector>[<width>]", "<selector>[<width>]", "(<vector>)[<width>:<step>]"),
-    "rolled": ("<rolling>(<matrix>)", "<rolling>(<matrix>)", "quantile_over_time(0.5, <matrix>)",
-               "predict_linear(<matrix>, 3600)"),
-    "aggregated": ("<reduction> by (<labels>) (<vector>)", "<reduction> without (<labels>) (<vector>)",
-                   "quantile by (<labels>) (0.9, <vector>)", 'count_values by (<labels>) ("v", <vector>)',
-                   "topk by (<labels>) (5000, <vector>)"),
-    # Two vectors, also every element of the one with every element of the other.
-    "matched": ("(<vector>) <operator> (<vector>)", "(<vector>) <operator> on(<labels>)<side> (<vector>)",
-                "(<vector>) <operator> ignoring(<labels>)<side> (<vector>)",
-                "(<vector>) <set> on(<labels>) (<vector>)"),
-    # Labels that grow, and that double again and again.
-    "labelled": ('label_replace(<vector>, "<label>", "$1$1$0-$1", "<label>", "<pattern>")',
-                 'label_join(<vector>, "<label>", "-", ' + ", ".join(['"<label>"'] * 30) + ")",
-                 *("label_join(" * times + "<vector>" + ', "kind", "", "kind", "kind", "uuid")' * times
-                   for times in (5, 20, 40))),
-    "called": ("histogram_quantile(0.9, <vector>)", "clamp(<vector>, 1, scalar(<vector>))", "absent(<vector>)",
-               "timestamp(<vector>)", "sort_desc(<vector>)", "-(<vector>)"),
-    "name": (*NAMES, "long"), "label": LABELS,
-    "labels": ("", "<label>", "<label>, <label>", "<label>, <label>, <label>"),
-    "width": ("1m", "5m", "1h", "1h", "2d", "100y", "1ms"), "step": ("1ms", "1s", "10s", "7m", "1ms"),
-    "operator": ("+", "*", ">", "== bool", "^"), "side": ("", " group_left", " group_right(le)"),
-    "set": ("or", "and", "unless"), "pattern": ("(.*)", "(.)(.*)", "(a+)+b"),
-    "reduction": ("sum", "avg", "max", "count", "stddev", "stdvar", "group"),
-    "rolling": ("rate", "increase", "delta", "irate", "changes", "resets", "deriv", "avg_over_time", "max_over_time",
-                "sum_over_time", "stddev_over_time", "count_over_time", "last_over_time", "absent_over_time",
-                "present_over_time", "stdvar_over_time", "min_over_time"),
-    "regex": ("(([0-9a-zA-Z-])+)+!", "(a+)+b", ".*.*.*.*!", "(GPU-|[0-9a-f]|-)*x", ".{0,900}!", "[^b]*b[^b]*c",
-              "(?i)gpu.*", ".+", "GPU-0000.*", "(1|2|3)+"),
-    "given": ("<selector>", 'power_watts{gpu="3"}', 'power_watts{link="0"}', "<rolled>", "<matched>", "<labelled>"),
-}  # fmt: skip
+EXPRESSIONS = (
+    "power_watts", '{__name__=~".+"}', '{job=~"c.*", nothing=""}',
+    # ranges and subqueries
+    'max_over_time({__name__=~".+"}[100y])', "rate(energy_joules_total[1h])", "count_over_time((lanes * 2)[2d:1ms])",
+    "max_over_time(rate(energy_joules_total[1m])[1h:1s])", "stddev_over_time(long[100y])", "deriv(odd[1h])",
+    "quantile_over_time(0.5, long[2d:10s])", 'predict_linear({__name__=~".*_.*"}[1h], 3600)',
+    # aggregations, of which some have as many groups as elements
+    "topk by (gpu) (5000, power_watts)", "quantile without (link) (0.9, power_watts)", "stdvar by (uuid, link) (odd)",
+    'count_values by (kind) ("v", odd)', "sum without (le) (latency_bucket) ^ on() group_left sum(odd)",
+    # two vectors, also every element of the one with every element of the other
+    "power_watts * on(gpu) group_left lanes", "power_watts + ignoring(le) lanes", "power_watts > on(uuid) lanes",
+    "lanes or on(uuid, link) power_watts", "lanes and on() power_watts", "power_watts unless on(gpu) lanes",
+    # labels that grow, and that double again and again
+    'label_replace(power_watts, "uuid", "$1$1$0-$1", "uuid", "(.*)")',
+    'label_replace(power_watts, "kind", "$1$1$0-$1", "uuid", "(a+)+b")',
+    'label_join(power_watts, "link", "-", ' + ", ".join(['"uuid"'] * 30) + ")",
+    *("label_join(" * times + "lanes" + ', "kind", "", "kind", "kind", "uuid")' * times for times in (5, 20, 40)),
+    "histogram_quantile(0.9, latency_bucket)", "clamp(power_watts, 1, scalar(lanes))", "absent(power_watts)",
+    "sort_desc(-timestamp(power_watts))",
+    # expressions at which an engine that backtracks would never end
+    *(f'{{uuid=~"{pattern}"}}' for pattern in (
+        "(([0-9a-zA-Z-])+)+!", "(GPU-|[0-9a-f]|-)*x", ".{0,900}!", "[^b]*b[^b]*c", ".*.*.*.*!")),
+)  # fmt: skip
+RULES: list[dict[str, Any]] = [
+    *({"record": "r", "expr": expression} for expression in EXPRESSIONS),
+    *({"alert": "A", "expr": 'power_watts{gpu="3"}', "annotations": {"t": each}} for each in TEMPLATES),
+    {"alert": "A", "expr": "lanes", "labels": {"long": TEMPLATES[-1]}},
+]
 
 
 class _Everything(Needs):
@@ -132,26 +115,6 @@ def _values(dice: random.Random, name: str, length: int) -> array[float]:
     return array("d", (dice.choice(odd) if odd else dice.random() * 700 for _ in range(length)))
 
 
-class Nasty(Grammar):
-    """Makes rules."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(RULES, random.Random(seed))
-
-    def rule(self) -> dict[str, Any]:
-        """A rule as a file has it, and one that can be loaded."""
-        while True:
-            rule = self._alert() if self.dice.random() < 0.3 else {"record": "r", "expr": self.say("vector", 8)}
-            with suppress(rulefile.RuleFileError):
-                grouped(rule)
-                return rule
-
-    def _alert(self) -> dict[str, Any]:
-        texts = {f"t{number}": self.dice.choice(TEMPLATES) for number in range(self.dice.randrange(1, 4))}
-        labels = {"long": self.dice.choice(TEMPLATES)} if self.dice.random() < 0.3 else {}
-        return {"alert": "A", "expr": self.say("given", 2), "labels": labels, "annotations": texts}
-
-
 class Looks:
     """A timer on which a certain time goes by between two looks at it, and that notes how much was done in between."""
 
@@ -199,28 +162,27 @@ class Counted(Windows):
         self.lent -= count
 
 
-def memory(seed: int, count: int) -> Iterator[dict[str, Any]]:
+def memory() -> list[dict[str, Any]]:
     """What the resident memory of this process grew by, up to and with each rule, and the most samples given out."""
     windows = full_windows()
-    nasty = Nasty(seed)
     gc.collect()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for _ in range(count):
-        rule = nasty.rule()
+    found = []
+    for rule in RULES:
         group = GroupEvaluator(grouped(rule), timer=Looks(0.005), ledger=SampleLedger())
         group.evaluate(windows, END)
         failures = group.evaluate(windows, END + 60.0).failures  # again, with what the first time left behind
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         told = {"error": "".join(each.error for each in failures), "bytes": grown * 1024, "samples": windows.most_lent}
-        yield {"rule": rule, **told}
+        found.append({"rule": rule, **told})
+    return found
 
 
-def looks(seed: int, count: int) -> Iterator[dict[str, Any]]:
-    """The most lines that were executed between two looks at the timer."""
+def looks(step: int) -> list[dict[str, Any]]:
+    """The most lines that were executed between two looks at the timer, for each so-manieth rule."""
     windows = full_windows(4000, 60.0, 20_000)
-    nasty = Nasty(seed)
-    for _ in range(count):
-        rule = nasty.rule()
+    found = []
+    for rule in RULES[::step]:
         timer = Looks(0.02)
         group = GroupEvaluator(grouped(rule), timer=timer, ledger=SampleLedger())
         sys.settrace(timer.trace)
@@ -228,8 +190,5 @@ def looks(seed: int, count: int) -> Iterator[dict[str, Any]]:
             failures = group.evaluate(windows, END).failures
         finally:
             sys.settrace(None)
-        yield {"rule": rule, "error": "".join(each.error for each in failures), "lines": timer.most}
-
-
-if __name__ == "__main__":
-    print(json.dumps(list({"memory": memory, "looks": looks}[sys.argv[1]](int(sys.argv[2]), int(sys.argv[3])))))
+        found.append({"rule": rule, "error": "".join(each.error for each in failures), "lines": timer.most})
+    return found

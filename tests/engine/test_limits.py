@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import resource
 from collections.abc import Callable
-from pathlib import Path
+from itertools import product
 from typing import Any
 
 import pytest
 
 from agent.model import Phase, RuleHealth
-from alerts import limits
+from alerts import durations, limits
 from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import Storage, compile_query, make_labels
 from alerts.promql.budget import Budget, SampleLedger
 from alerts.promql.labels import LimitError
+from alerts.template import compile_template
+from alerts.template.printf import sprintf
+from alerts.template.template_functions import FUNCTIONS
 from alerts.windows import Needs, Windows
+from tests import warm
+from tests.engine import nasty
 from tests.engine.conftest import ruleset
 from tests.engine.nasty import Looks
 
-ROOT = Path(__file__).resolve().parents[2]
 MEBIBYTE = 2**20
 
 CLEAN = (
@@ -42,37 +44,30 @@ CLEAN = (
 )
 
 
-def evaluated(what: str, seed: int, count: int) -> list[dict[str, Any]]:
-    """Nasty rules in a process of their own, whose memory and timer nobody else touches."""
-    command = [sys.executable, "-m", "tests.engine.nasty", what, str(seed), str(count)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, Any]] = json.loads(done.stdout)
-    assert len(found) == count
+def ended_cleanly(found: list[dict[str, Any]]) -> None:
     for each in found:
         assert not each["error"] or each["error"].startswith(CLEAN), each
-    return found
 
 
 @pytest.mark.release  # a second of a processor for each rule
-@pytest.mark.parametrize("count", [50])
-def test_nasty_rules_end_and_stay_within_their_memory(count: int) -> None:
+def test_nasty_rules_end_and_stay_within_their_memory() -> None:
     """Over windows that are full, one after the other; the process is held against what it had before the first."""
-    found = evaluated("memory", 1, count)
+    found = warm.call(nasty.memory)
+    ended_cleanly(found)
     assert found[-1]["bytes"] < 48 * MEBIBYTE, max(found, key=lambda each: each["bytes"])
     assert max(each["samples"] for each in found) <= limits.MOST_SAMPLES
-    errors = "".join(each["error"] for each in found)
-    assert count < 50 or ("timed out" in errors and "too many samples" in errors)
-    assert sum(not each["error"] for each in found) > count / 5
+    assert any("timed out" in each["error"] for each in found)
+    assert sum(not each["error"] for each in found) > len(found) / 5
 
 
-@pytest.mark.parametrize("count", [10, pytest.param(40, marks=pytest.mark.release)])
-def test_nasty_rules_look_at_the_time_again_and_again(count: int) -> None:
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.release)])
+def test_nasty_rules_look_at_the_time_again_and_again(step: int) -> None:
     """Counted in lines that are executed: a loop that forgets to look would go through a hundred times as many.
 
     Writing the results of 4000 series down is 360,000 of them, without a look.
     """
-    found = evaluated("looks", 1, count)
+    found = warm.call(nasty.looks, step)
+    ended_cleanly(found)
     worst = max(found, key=lambda each: each["lines"])
     assert worst["lines"] < 500_000, worst
 
@@ -294,30 +289,23 @@ def test_an_error_is_reported_in_a_few_words() -> None:
     assert failure.error.startswith("found duplicate series") and len(failure.error) < 1100
 
 
-READ = """
-import resource
-resource.setrlimit(resource.RLIMIT_CPU, (30, 30))
-from alerts import durations
-from alerts.template import compile_template
-from alerts.template.template_functions import FUNCTIONS
-from alerts.template.printf import sprintf
-N = 100_000
-NAMES = ("humanize", "stripPort", "stripDomain", "title", "parseDuration", "humanizeTimestamp")
-READERS = [FUNCTIONS[name].call for name in NAMES] + [durations.parse, compile_template, lambda text: sprintf(text, [])]
-for piece in ("1", "a", "[", ":", "a.", "%1", " ", "1e", "_", "{{ x", "{{- ", "{{ 1_", "{{/*", "`"):
-    for reader in READERS:
-        for text in (piece * (N // len(piece)), "{{ " + piece * (N // len(piece)) + "! }}"):
+def read_long_texts() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (30, 30))
+    names = ("humanize", "stripPort", "stripDomain", "title", "parseDuration", "humanizeTimestamp")
+    readers: list[Callable[[str], object]] = [FUNCTIONS[name].call for name in names]
+    readers += [durations.parse, compile_template, lambda text: sprintf(text, [])]
+    for piece in ("1", "a", "[", ":", "a.", "%1", " ", "1e", "_", "{{ x", "{{- ", "{{ 1_", "{{/*", "`"):
+        many = piece * (100_000 // len(piece))
+        for reader, text in product(readers, (many, "{{ " + many + "! }}")):
             try:
                 reader(text)
             except Exception as error:
                 assert not isinstance(error, (MemoryError, RecursionError)), (piece, reader)
-"""
 
 
 def test_long_texts_are_read_in_linear_time() -> None:
     """A pattern that tries every length of a run of digits takes minutes for 100,000 of them; all together take 2 s."""
-    done = subprocess.run([sys.executable, "-c", READ], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    warm.call(read_long_texts)
 
 
 def test_a_label_that_is_too_long_for_an_expression_affects_only_the_rule() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.lib.state_files import DamagedError, seal
-from agent.model import Reading
+from agent.model import Frame, Reading
 from alerts.alert_state import WINDOWS_FORMAT as FORM
 from alerts.alert_state import ArchivedSeries
 from alerts.alert_state import decode_windows as decode
@@ -48,6 +48,15 @@ def rules_of(*queries: str) -> str:
 def names(found: Windows) -> set[str]:
     every = found.select((), -math.inf, math.inf, Budget())
     return {f"{dict(labels)['__name__']}/{dict(labels).get('gpu')}" for labels, _, _ in every}
+
+
+def gpus(node: Node, *values: float) -> Frame:
+    """The values of `a` of each GPU."""
+    return frame_of([node.reading("a", str(gpu), value) for gpu, value in enumerate(values)])
+
+
+def times_of(found: Windows) -> dict[str, list[float]]:
+    return {dict(labels)["__name__"]: list(times) for labels, times, _ in found.select((), 0.0, math.inf, Budget())}
 
 
 def comparable(result: object) -> object:
@@ -104,24 +113,23 @@ def test_a_series_that_only_its_newest_sample_is_read_of_keeps_one(node: Node) -
     kept = windows(rules_of("a", "rate(b[10s])"))
     for second in range(400):
         kept.take([frame_of([node.reading("a", "0", 1.0), node.reading("b", "0", 1.0)])], START.wall + second)
-    lengths = {dict(labels)["__name__"]: len(times) for labels, times, _ in kept.select((), 0.0, math.inf, Budget())}
-    assert lengths["a"] == 1
-    assert 10 <= lengths["b"] < 100
+    assert len(times_of(kept)["a"]) == 1
+    assert 10 <= len(times_of(kept)["b"]) < 100
 
 
 def test_a_series_ends_the_moment_that_it_leaves_the_snapshot_and_may_come_back(node: Node) -> None:
     kept = windows(rules_of("a"))
-    kept.take([frame_of([node.reading("a", "0", 1.0), node.reading("a", "1", 1.0)])], START.wall)
+    kept.take([gpus(node, 1.0, 1.0)], START.wall)
     kept.take([frame_of([node.reading("a", "1", 2.0)])], START.wall + 1)
     values = {dict(labels)["gpu"]: value for labels, _, value in kept.newest((), 0.0, math.inf, Budget())}
     assert is_stale(values["0"]) and values["1"] == 2.0
-    kept.take([frame_of([node.reading("a", "0", 3.0), node.reading("a", "1", 3.0)])], START.wall + 2)
+    kept.take([gpus(node, 3.0, 3.0)], START.wall + 2)
     assert {value for _, _, value in kept.newest((), 0.0, math.inf, Budget())} == {3.0}
 
 
 def test_series_that_ended_are_forgotten_when_no_rule_can_look_back_at_them(node: Node) -> None:
     kept = windows(rules_of("rate(a[1m])"))
-    kept.take([frame_of([node.reading("a", "0", 1.0), node.reading("a", "1", 1.0)])], START.wall)
+    kept.take([gpus(node, 1.0, 1.0)], START.wall)
     for second in range(1, 400):
         kept.take([frame_of([node.reading("a", "1", 1.0)])], START.wall + second)
         if second < 360:
@@ -139,7 +147,7 @@ def test_what_does_not_fit_is_left_out_and_counted_and_what_is_there_stays(node:
 
 def test_room_that_becomes_free_is_given_to_waiting_series(node: Node) -> None:
     kept = windows(rules_of("a"), shipped=True, capacity=SERIES_BYTES + 18)
-    kept.take([frame_of([node.reading("a", "0", 1.0), node.reading("a", "1", 1.0)])], START.wall)
+    kept.take([gpus(node, 1.0, 1.0)], START.wall)
     for second in range(1, 340):
         kept.take([frame_of([node.reading("a", "1", 1.0)])], START.wall + second)
     assert names(kept) == {"a/1"}
@@ -240,8 +248,7 @@ def test_every_time_is_kept_as_a_whole_millisecond_however_it_comes(node: Node) 
     written, expired, young = (make_labels({}, name) for name in "wxy")
 
     def times(name: str) -> list[float]:
-        found = {dict(labels)["__name__"]: list(times) for labels, times, _ in kept.select((), 0.0, math.inf, Budget())}
-        return found[name]
+        return times_of(kept)[name]
 
     kept.take([frame_of([node.reading("a", "0", 1.0)])], 1000.0004)
     kept.take([frame_of([])], 1001.0006)
@@ -258,8 +265,7 @@ def test_every_time_is_kept_as_a_whole_millisecond_however_it_comes(node: Node) 
     assert (times("a"), times("y")) == ([999.876, 1000.877], [2999.876])
     fresh = windows(rules_of("rate(a[1h])", "w"))
     fresh.restore(kept.kept(), step=60.0004)
-    lengths = {dict(labels)["__name__"]: list(times) for labels, times, _ in fresh.select((), 0.0, math.inf, Budget())}
-    assert lengths == {"a": [1059.876, 1060.877], "w": [2060.877]}
+    assert times_of(fresh) == {"a": [1059.876, 1060.877], "w": [2060.877]}
 
 
 SAMPLES = st.lists(st.tuples(st.floats(0, 4e9), st.floats(allow_nan=False)), min_size=1, max_size=5)

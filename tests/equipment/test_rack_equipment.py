@@ -175,15 +175,6 @@ def test_a_service_that_refuses_the_login_is_left_alone_for_a_while(plant: Plant
     assert len(plant.controller.asked) > asked
 
 
-def test_a_redirect_is_not_followed_and_says_so(plant: Plant) -> None:
-    plant.unit("1", Pumps={"members": {"A": OK, "B": OK}})
-    plant.controller.status[f"{UNITS}/1/Pumps/A"] = 302
-    plant.controller.headers["Location"] = "http://elsewhere.example/"
-    sample = plant.read()
-    assert [gap.detail.rpartition(": ")[2] for gap in sample.gaps] == ["unexpected response (HTTP status 302)"]
-    assert plant.states(0.0)["1 pump A"] == "unavailable"
-
-
 def test_a_service_whose_root_has_no_slash_is_read(plant: Plant) -> None:
     plant.unit("1", Pumps={"members": {"A": OK}})
     documents = plant.controller.documents
@@ -215,13 +206,15 @@ def test_a_redirect_that_adds_the_slash_is_followed(plant: Plant, status: int, l
     ["http://elsewhere.example{path}/", "//elsewhere.example{path}/", "https://127.0.0.1{path}/", "{path}",
      "http://127.0.0.1:1{path}/", "{path}/?next=1", "{path}/x/", "http://[{path}/", "http://127.0.0.1:x{path}/", ""],
 )  # fmt: skip
-def test_a_redirect_to_anything_else_is_not_followed(plant: Plant, location: str) -> None:
+def test_a_redirect_to_anything_else_is_not_followed_and_says_so(plant: Plant, location: str) -> None:
     plant.unit("1", Pumps={"members": {"A": OK, "B": OK}})
     path = f"{UNITS}/1/Pumps/A"
     plant.controller.documents[f"{path}/"] = OK
     plant.controller.status[path] = 302
     plant.controller.headers["Location"] = location.format(path=path)
-    assert plant.states()["1 pump A"] == "unavailable"
+    details = [gap.detail.rpartition(": ")[2] for gap in plant.read().gaps]
+    assert details == ["unexpected response (HTTP status 302)"]
+    assert plant.states(0.0)["1 pump A"] == "unavailable"
     assert f"{path}/" not in plant.controller.asked
 
 

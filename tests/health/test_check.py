@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from agent import cli
 from agent.backends.kmsg import read_xids
 from agent.backends.synthetic import load_scenario, shipped_scenarios
 from agent.backends.synthetic.synthetic_source import past_xids, settled_at
@@ -189,8 +187,14 @@ def test_the_whole_kernel_log_is_read_and_only_its_xids_are_taken() -> None:
         read_xids(KernelLog(PermissionError(1, "no")), Instant(10.0, 1000.0))
 
 
+def told(*arguments: str) -> tuple[int, str, str]:
+    """The status of the command, and what it wrote."""
+    ended = warm.command(["check", "--timeout", "20s", *arguments])
+    return ended.status or 0, ended.output.decode(), ended.error.decode()
+
+
 def check(*arguments: str, **environment: str) -> tuple[int, str, str]:
-    """A process of its own; its status and what it wrote."""
+    """The same of a process of its own, for what a library or an environment does to it."""
     done = subprocess.run([sys.executable, "-m", "agent.cli", "check", *arguments], cwd=ROOT, capture_output=True,
                           text=True, check=False, timeout=60, env={**os.environ, **environment})  # fmt: skip
     return done.returncode, done.stdout, done.stderr
@@ -272,25 +276,11 @@ def test_a_gpu_has_longer_to_answer_where_the_opening_took_long(
     assert [each.verdict for each in made.findings] == [verdict]
 
 
-@pytest.fixture
-def own_logging() -> Iterator[None]:
-    """A command run in this process sends the log its own way; afterwards it goes the way that it went before."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-
-
-@pytest.mark.usefixtures("own_logging")
-def test_a_mistake_is_unknown_and_never_a_sick_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_unknown_and_never_a_sick_node(tmp_path: Path) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text("gpus: eight\n")
-    for arguments, told in (
-        (
-            ["--skip", "infinband-ports"],
-            "--skip: there is no check 'infinband-ports'; did you mean 'infiniband-ports'?",
-        ),
+    for arguments, words in (
+        (["--skip", "infinband-ports"], "--skip: there is no check 'infinband-ports'; did you mean 'infiniband-ports'"),
         (["--timeout", "2 weeks"], "--timeout: "),
         (["--timeout", "0"], "--timeout: 0 is not from 200ms to 10m"),
         (["--at", "5s"], "--at: needs --scenario"),
@@ -299,15 +289,11 @@ def test_a_mistake_is_unknown_and_never_a_sick_node(tmp_path: Path, capsys: pyte
         (["--config.file", str(tmp_path / "none.yaml")], "none.yaml"),
         (["--backend", "none", "--learn"], "--learn: no GPU answers"),
     ):
-        assert cli.main(["check", *arguments]) == 3
-        out, error = capsys.readouterr()
-        assert out == ""
+        status, out, error = told(*arguments)
+        assert (status, out, error.count("\n")) == (3, "", 1)
         assert error.startswith("coldplate: ")
-        assert told in error
-        assert error.count("\n") == 1
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["check", "--expct", "x"])
-    assert ended.value.code == 3
+        assert words in error
+    assert told("--expct", "x")[0] == 3
 
 
 def test_a_driver_that_is_to_be_free_is_not_opened(library: Path, tmp_path: Path) -> None:
@@ -324,10 +310,9 @@ def test_a_driver_that_is_to_be_free_is_not_opened(library: Path, tmp_path: Path
         assert ("driver: coldplate pause has released the driver until " in out) == (status == 3)
 
 
-@pytest.mark.usefixtures("own_logging")
-def test_a_node_without_gpus_is_well_if_it_is_to_have_none(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["check", "--backend", "none", "--agent", "none"]) == 0
-    assert capsys.readouterr().out.startswith("COLDPLATE OK - ")
+def test_a_node_without_gpus_is_well_if_it_is_to_have_none() -> None:
+    status, out, _ = told("--backend", "none", "--agent", "none")
+    assert (status, out.startswith("COLDPLATE OK - ")) == (0, True)
 
 
 def test_nothing_is_learned_from_a_node_that_does_not_tell_everything(look) -> None:
@@ -341,22 +326,15 @@ def test_nothing_is_learned_from_a_node_that_does_not_tell_everything(look) -> N
 
 
 def test_what_was_learned_is_what_is_expected_of_the_node(tmp_path: Path) -> None:
-    target = tmp_path / "site.yaml"
-    assert check("--scenario", "idle", "--learn", str(target), "--timeout", "20s")[0] == 0
+    assert told("--scenario", "idle", "--learn", str(tmp_path / "site.yaml"))[0] == 0
     config = tmp_path / "coldplate.yaml"
     config.write_text("expectations: site.yaml\n")
-    status, out, _ = check("--scenario", "idle", "--config.file", str(config), "--timeout", "20s")
+    status, out, _ = told("--scenario", "idle", "--config.file", str(config))
     assert (status, "22 of 22 checks ok" in out, "site.yaml)" in out) == (0, True, True)
 
 
 # `coldplate check --url`: the verdict on a node by what its agent reports, and what is refused beside it.
 Pages = Callable[[str], tuple[int, bytes]]
-
-
-def told(*arguments: str) -> tuple[int, str, str]:
-    ended = warm.command(["check", *arguments, "--timeout", "20s"])
-    assert ended.status is not None
-    return ended.status, ended.output.decode(), ended.error.decode()
 
 
 def test_a_node_is_judged_by_its_agent() -> None:

@@ -34,7 +34,7 @@ def unpack_archive(archive: Path, root: Path, only: Collection[str] = ()) -> Pat
         if line.startswith("["):
             directory = root / line[1:-1] if _wanted(line[1:-1], only) else None
             if directory is not None:
-                directory.mkdir(parents=True)
+                directory.mkdir(parents=True, exist_ok=True)
         elif " -> " in line:
             path, target = line.split(" -> ")
             if _wanted(path, only):

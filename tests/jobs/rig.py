@@ -98,11 +98,12 @@ class Rig:
         self.proc.process(pid, cgroup, env, **more)
         self.put(gpu, pid)
 
-    def look(self, after: float = 15.0) -> BackendSample:
+    def look(self, after: float = 15.0) -> Rig:
+        """Let the backend look, so many seconds after the last time; what it found is in `sample`."""
         self.mono += after
         backend = self.backend or self.open()
         self.sample = backend.read(Lane.SLOW, Instant(self.mono, BOOT + self.mono))
-        return self.sample
+        return self
 
     def rows(self, name: str) -> list[dict[str, str]]:
         """The labels of each series of a metric."""
@@ -143,10 +144,11 @@ class Rig:
     def gap(self, name: str) -> Gap | None:
         return next((gap for gap in self.sample.gaps if gap.metric.name == name), None)
 
-    def meter(self, **joules: float) -> None:
+    def meter(self, **joules: float) -> Rig:
         """The GPUs' energy counters: g0=…, g1=…"""
         row = BY_NAME["coldplate_gpu_energy_joules_total"]
         self.snapshot = [Reading(Series(row, self.gpus[int(key[1:])]), value) for key, value in joules.items()]
+        return self
 
     def minor(self, index: int, number: int) -> None:
         """The device of this GPU is /dev/nvidia`number`."""

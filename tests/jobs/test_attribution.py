@@ -27,8 +27,7 @@ SLURM_ENV = {
 def test_two_slurm_jobs_are_distinguished(rig: Rig, shape: str) -> None:
     for gpu in range(4):
         rig.run(gpu, 100 + gpu, shape.format(job=4711 + gpu // 2, task=gpu), {}, uid=1001)
-    rig.look()
-    assert rig.jobs() == {("slurm", "4711"): ["0", "1"], ("slurm", "4712"): ["2", "3"]}
+    assert rig.look().jobs() == {("slurm", "4711"): ["0", "1"], ("slurm", "4712"): ["2", "3"]}
     assert rig.holder(0) | {"user": "bob", "mig": "0", "shared": "false"} == rig.holder(0)
     assert rig.value("coldplate_job_gpus", scheduler="slurm", job_id="4712") == 2
     assert rig.value("coldplate_job_processes", scheduler="slurm", job_id="4712") == 2
@@ -37,7 +36,7 @@ def test_two_slurm_jobs_are_distinguished(rig: Rig, shape: str) -> None:
 
 def test_the_environment_adds_facts_to_a_slurm_job_and_nothing_else_of_it_is_shown_or_kept(rig: Rig) -> None:
     rig.run(0, 100, SLURM_V2.format(job=4711, task=0), SLURM_ENV)
-    sample = rig.look()
+    sample = rig.look().sample
     facts = rig.rows("coldplate_job_info")[0]
     assert facts | {"name": "llama", "account": "physics", "partition": "h100", "array": "4700_11"} == facts
     assert rig.holder()["name"] == "llama"
@@ -52,16 +51,14 @@ def test_the_environment_adds_facts_to_a_slurm_job_and_nothing_else_of_it_is_sho
 )
 def test_a_start_before_the_nodes_or_after_the_process_is_not_believed(rig: Rig, text: str, expected: int) -> None:
     rig.run(0, 100, SLURM_V2.format(job=4711, task=0), SLURM_ENV | {"SLURM_JOB_START_TIME": text})
-    rig.look()
-    assert rig.value("coldplate_job_start_timestamp_seconds", job_id="4711") == BOOT + expected
+    assert rig.look().value("coldplate_job_start_timestamp_seconds", job_id="4711") == BOOT + expected
 
 
 @pytest.mark.parametrize("shape", [CONTAINERD, CRIO], ids=["containerd", "crio"])
 def test_pods_are_known_by_their_uid_and_host_name_without_the_kubelet(rig: Rig, shape: str) -> None:
     for gpu, uid in enumerate((UID, UID, OTHER_UID)):
         rig.run(gpu, 100 + gpu, shape.format(uid=uid.replace("-", "_"), hex=HEX), {"HOSTNAME": "trainer-0"}, uid=0)
-    rig.look()
-    assert rig.jobs() == {("kubernetes", UID): ["0", "1"], ("kubernetes", OTHER_UID): ["2"]}
+    assert rig.look().jobs() == {("kubernetes", UID): ["0", "1"], ("kubernetes", OTHER_UID): ["2"]}
     assert (rig.holder()["name"], rig.holder()["user"]) == ("trainer-0", "")
     assert rig.up("jobs_kubelet") is None
 
@@ -89,27 +86,22 @@ def test_the_start_of_a_process_is_by_the_clock_as_it_is_set_when_it_is_found(ri
     rig.look()
     (rig.proc.root / "stat").write_text(f"btime {BOOT + 3600}\n")
     rig.run(1, 101, SLURM_V2.format(job=2, task=0), {}, started=60)
-    rig.look()
-    assert rig.value("coldplate_job_start_timestamp_seconds", job_id="2") == BOOT + 3660
+    assert rig.look().value("coldplate_job_start_timestamp_seconds", job_id="2") == BOOT + 3660
 
 
 def test_the_ranks_of_a_torchrun_are_one_job_though_each_leads_its_own_session(rig: Rig) -> None:
     rig.proc.process(50, LOGIN, {}, command="torchrun", session=40, parent=40)
     for gpu in range(4):
         rig.run(gpu, 100 + gpu, LOGIN, {}, parent=50, session=100 + gpu, started=6000 + gpu)
-    rig.look()
-    assert rig.jobs() == {("session", "40@1000"): ["0", "1", "2", "3"]}
+    assert rig.look().jobs() == {("session", "40@1000"): ["0", "1", "2", "3"]}
     assert rig.value("coldplate_job_start_timestamp_seconds", job_id="40@1000") == BOOT + 6000
     assert rig.holder()["user"] == "alice"
 
 
 def test_two_programs_of_two_shells_are_two_jobs(rig: Rig) -> None:
-    rig.proc.process(100, LOGIN, {}, session=40, parent=40)
-    rig.proc.process(101, LOGIN, {}, session=41, parent=41)
-    rig.put(0, 100)
-    rig.put(1, 101)
-    rig.look()
-    assert set(rig.jobs()) == {("session", "40@1000"), ("session", "41@1000")}
+    rig.run(0, 100, LOGIN, {}, session=40, parent=40)
+    rig.run(1, 101, LOGIN, {}, session=41, parent=41)
+    assert set(rig.look().jobs()) == {("session", "40@1000"), ("session", "41@1000")}
 
 
 @pytest.mark.parametrize("host", ["sshd", "systemd", "tmux: server"])
@@ -117,16 +109,14 @@ def test_children_of_a_program_that_hosts_others_do_not_belong_together(rig: Rig
     rig.proc.process(50, LOGIN, {}, command=host, session=50)
     for gpu in range(2):
         rig.run(gpu, 100 + gpu, LOGIN, {}, parent=50, session=100 + gpu)
-    rig.look()
-    assert set(rig.jobs()) == {("session", "100@1000"), ("session", "101@1000")}
+    assert set(rig.look().jobs()) == {("session", "100@1000"), ("session", "101@1000")}
 
 
 def test_containers_and_units_are_jobs_of_their_own(rig: Rig) -> None:
     cgroups = (f"/system.slice/docker-{HEX}.scope", "/system.slice/vllm.service", f"/machine.slice/libpod-{HEX}.scope")
     for gpu, cgroup in enumerate(cgroups):
         rig.run(gpu, 100 + gpu, cgroup, {}, uid=0)
-    rig.look()
-    assert set(rig.jobs()) == {("docker", HEX[:12]), ("systemd", "vllm.service@0"), ("podman", HEX[:12])}
+    assert set(rig.look().jobs()) == {("docker", HEX[:12]), ("systemd", "vllm.service@0"), ("podman", HEX[:12])}
     assert [rig.holder(gpu)["user"] for gpu in range(3)] == ["", "root", ""]
 
 
@@ -142,8 +132,7 @@ def test_only_the_configured_sources_are_used(rig: Rig, sources, expected) -> No
     rig.open(*sources)
     env = {"RAY_JOB_ID": "01000000", "SLURM_JOB_ID": "4711"}
     rig.run(0, 100, SLURM_V2.format(job=4711, task=0), env, session=9)
-    rig.look()
-    assert set(rig.jobs()) == expected
+    assert set(rig.look().jobs()) == expected
 
 
 def test_programs_that_serve_the_gpu_belong_to_no_job(rig: Rig) -> None:
@@ -151,8 +140,7 @@ def test_programs_that_serve_the_gpu_belong_to_no_job(rig: Rig) -> None:
     rig.proc.process(100, SLURM_V2.format(job=4711, task=0), {})
     rig.put(0, 90, 100)
     rig.put(1, 90)
-    rig.look()
-    assert rig.jobs() == {("slurm", "4711"): ["0"]}
+    assert rig.look().jobs() == {("slurm", "4711"): ["0"]}
 
 
 SERVERS = ("nvidia-cuda-mps", "nv-hostengine", "nvidia-persiste", "dcgm-exporter")
@@ -171,8 +159,7 @@ SERVERS = ("nvidia-cuda-mps", "nv-hostengine", "nvidia-persiste", "dcgm-exporter
 )
 def test_no_job_is_hidden_by_the_name_of_its_program(rig: Rig, command: str, cgroup: str, scheduler: str) -> None:
     rig.run(0, 100, cgroup, {}, command=command, uid=1000)
-    rig.look()
-    assert rig.holder()["scheduler"] == scheduler
+    assert rig.look().holder()["scheduler"] == scheduler
 
 
 @pytest.mark.parametrize(
@@ -187,8 +174,7 @@ def test_no_job_is_hidden_by_the_name_of_its_program(rig: Rig, command: str, cgr
 def test_a_server_that_is_roots_or_in_a_unit_for_it_belongs_to_no_job(rig: Rig, cgroup: str, uid: int) -> None:
     for gpu, command in enumerate(SERVERS):
         rig.run(gpu, 100 + gpu, cgroup, {}, command=command, uid=uid)
-    rig.look()
-    assert rig.jobs() == {}
+    assert rig.look().jobs() == {}
 
 
 def test_a_server_in_a_pod_or_a_login_gives_way_to_what_its_user_runs_there(rig: Rig) -> None:
@@ -200,16 +186,14 @@ def test_a_server_in_a_pod_or_a_login_gives_way_to_what_its_user_runs_there(rig:
     rig.proc.process(102, SLURM_V2.format(job=9, task=0), {}, uid=1001)
     for gpu, pids in enumerate(((90, 100), (91, 101), (91, 102))):
         rig.put(gpu, *pids)
-    rig.look()
-    assert rig.jobs() == {("kubernetes", OTHER_UID): ["0"], ("slurm", "9"): ["1"], ("", ""): ["2"]}
+    assert rig.look().jobs() == {("kubernetes", OTHER_UID): ["0"], ("slurm", "9"): ["1"], ("", ""): ["2"]}
 
 
 def test_a_process_on_several_gpus_holds_them_all_and_counts_once(rig: Rig) -> None:
     rig.proc.process(100, SLURM_V2.format(job=4711, task=0), {})
     for gpu in range(3):
         rig.put(gpu, 100)
-    rig.look()
-    assert rig.value("coldplate_job_gpus", job_id="4711") == 3
+    assert rig.look().value("coldplate_job_gpus", job_id="4711") == 3
     assert rig.value("coldplate_job_processes", job_id="4711") == 1
 
 
@@ -217,22 +201,20 @@ def test_a_job_that_ended_is_gone_at_the_next_look(rig: Rig) -> None:
     rig.run(0, 100, SLURM_V2.format(job=4711, task=0), {})
     rig.look()
     rig.running[rig.gpus[0]] = ()
-    rig.look()
-    assert rig.jobs() == {}
+    assert rig.look().jobs() == {}
     assert rig.rows("coldplate_job_info") == []
 
 
 def test_an_idle_node_shows_no_job_and_no_gap(rig: Rig) -> None:
-    rig.look()
-    assert rig.jobs() == {}
+    assert rig.look().jobs() == {}
     assert list(rig.sample.gaps) == []
     assert rig.up("jobs_procfs") is None
 
 
 def test_series_are_made_once(rig: Rig) -> None:
     rig.run(0, 100, SLURM_V2.format(job=4711, task=0), {})
-    first = [reading.series for reading in rig.look().readings]
-    second = [reading.series for reading in rig.look().readings]
+    first = [reading.series for reading in rig.look().sample.readings]
+    second = [reading.series for reading in rig.look().sample.readings]
     assert all(one is other for one, other in zip(first, second, strict=True))
 
 
@@ -270,42 +252,32 @@ def busy(rig: Rig) -> Rig:
 
 def test_energy_is_what_the_gpus_of_the_job_used_since_it_was_seen(busy: Rig) -> None:
     busy.meter(g0=1000.0, g1=5000.0, g2=7.0)
-    busy.look()
-    assert busy.value(ENERGY, job_id="1") == 0.0
-    busy.meter(g0=1100.0, g1=5300.0, g2=8.5)
-    busy.look()
+    assert busy.look().value(ENERGY, job_id="1") == 0.0
+    busy.meter(g0=1100.0, g1=5300.0, g2=8.5).look()
     assert (busy.value(ENERGY, job_id="1"), busy.value(ENERGY, job_id="2")) == (400.0, 1.5)
 
 
 def test_a_shared_gpus_energy_is_attributed_to_no_job(busy: Rig) -> None:
-    busy.meter(g0=1000.0, g1=5000.0, g2=7.0)
-    busy.look()
-    busy.proc.process(200, SLURM.format(2), {})
-    busy.put(0, 200)
-    busy.meter(g0=1100.0, g1=5300.0, g2=8.0)
-    busy.look()
+    busy.meter(g0=1000.0, g1=5000.0, g2=7.0).look()
+    busy.run(0, 200, SLURM.format(2), {})
+    busy.meter(g0=1100.0, g1=5300.0, g2=8.0).look()
     busy.meter(g0=1900.0, g1=5400.0, g2=9.0)
-    busy.look()
-    assert busy.value(ENERGY, job_id="1") == 400.0
+    assert busy.look().value(ENERGY, job_id="1") == 400.0
     assert busy.value(ENERGY, job_id="2") == 2.0
 
 
 def test_a_gpu_that_passes_to_another_job_gives_neither_what_it_used_in_between(busy: Rig) -> None:
-    busy.meter(g0=1000.0, g1=0.0, g2=0.0)
-    busy.look()
+    busy.meter(g0=1000.0, g1=0.0, g2=0.0).look()
     busy.running[busy.gpus[0]] = ()
     busy.put(0, 102)
-    busy.meter(g0=1500.0, g1=0.0, g2=0.0)
-    busy.look()
-    busy.meter(g0=1510.0, g1=0.0, g2=0.0)
-    busy.look()
+    busy.meter(g0=1500.0, g1=0.0, g2=0.0).look()
+    busy.meter(g0=1510.0, g1=0.0, g2=0.0).look()
     assert (busy.value(ENERGY, job_id="1"), busy.value(ENERGY, job_id="2")) == (0.0, 10.0)
 
 
 def test_a_counter_that_falls_takes_nothing_away(busy: Rig) -> None:
     for joules in (1000.0, 1100.0, 3.0, 5.0):
-        busy.meter(g0=joules)
-        busy.look()
+        busy.meter(g0=joules).look()
     assert busy.value(ENERGY, job_id="1") == 102.0
 
 
@@ -313,43 +285,34 @@ def test_a_gpu_that_is_also_held_in_part_belongs_to_no_single_job(busy: Rig) -> 
     busy.proc.process(50, SLURM.format(3), {})
     busy.put(2, 50, instance=5)
     for joules in (1000.0, 1100.0):
-        busy.meter(g2=joules)
-        busy.look()
+        busy.meter(g2=joules).look()
     assert busy.value(ENERGY, job_id="2") is None
 
 
 def test_without_a_counter_there_is_a_gap_and_no_zero(busy: Rig) -> None:
-    busy.look()
-    assert busy.value(ENERGY, job_id="1") is None
+    assert busy.look().value(ENERGY, job_id="1") is None
     gap = busy.gap(ENERGY)
-    assert gap is not None
     assert "slurm job 1" in gap.detail
 
 
 def test_a_counter_that_was_missing_for_a_look_shows_later_what_was_used(busy: Rig) -> None:
-    busy.meter(g0=1000.0, g1=5000.0)
-    busy.look()
-    busy.meter(g1=5010.0)
-    busy.look()
+    busy.meter(g0=1000.0, g1=5000.0).look()
+    busy.meter(g1=5010.0).look()
     busy.meter(g0=1100.0, g1=5020.0)
-    busy.look()
-    assert busy.value(ENERGY, job_id="1") == 120.0
+    assert busy.look().value(ENERGY, job_id="1") == 120.0
 
 
 def test_a_job_between_two_steps_keeps_counting_and_keeps_its_start(rig: Rig) -> None:
     rig.run(0, 100, SLURM.format(1), {}, started=10)
     for joules in (0.0, 50.0):
-        rig.meter(g0=joules)
-        rig.look()
+        rig.meter(g0=joules).look()
     began = rig.value("coldplate_job_start_timestamp_seconds", job_id="1")
     rig.running[rig.gpus[0]] = ()
     rig.meter(g0=60.0)
-    rig.look()
-    assert rig.value(ENERGY, job_id="1") is None
+    assert rig.look().value(ENERGY, job_id="1") is None
     rig.run(0, 101, SLURM.format(1), {}, started=90)
     for joules in (70.0, 75.0):
-        rig.meter(g0=joules)
-        rig.look()
+        rig.meter(g0=joules).look()
     assert rig.value(ENERGY, job_id="1") == 55.0
     assert rig.value("coldplate_job_start_timestamp_seconds", job_id="1") == began
 

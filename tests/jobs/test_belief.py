@@ -67,8 +67,7 @@ def test_no_user_makes_his_process_one_of_anothers_container(rig: Rig, prefix: s
     bobs = prefix.replace("1000", "1001").replace("alice", "bob").replace("run-r1", "run-r2")
     for gpu, (path, uid) in enumerate(((shape, 0), (prefix + shape, 1000), (bobs + shape, 1001))):
         rig.run(gpu, 100 + gpu, path, {}, uid=uid)
-    rig.look()
-    assert len(rig.jobs()) == 3
+    assert len(rig.look().jobs()) == 3
     assert rig.holder(0)["user"] == ""
     if prefix in HIS_OWN:
         assert [rig.holder(gpu)["user"] for gpu in (1, 2)] == ["alice", "bob"]
@@ -78,8 +77,7 @@ def test_a_rootless_container_belongs_to_its_user_whichever_user_it_has_inside(r
     for gpu, uid in enumerate((1000, 100999)):
         path = f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{HEX}.scope/container"
         rig.run(gpu, 100 + gpu, path, {}, uid=uid)
-    rig.look()
-    assert rig.jobs() == {("podman", f"{HEX[:12]}@1000"): ["0", "1"]}
+    assert rig.look().jobs() == {("podman", f"{HEX[:12]}@1000"): ["0", "1"]}
     assert rig.holder()["user"] == "alice"
 
 
@@ -130,8 +128,7 @@ def test_the_environment_counts_below_the_schedulers_daemons(rig: Rig, scheduler
 )
 def test_below_the_daemons_the_environment_gives_id_and_facts(rig: Rig, scheduler, env, job, facts) -> None:
     rig.run(0, 100, DAEMONS[scheduler][0], env)
-    rig.look()
-    assert list(rig.jobs()) == [(scheduler, job)]
+    assert list(rig.look().jobs()) == [(scheduler, job)]
     row = rig.rows("coldplate_job_info")[0]
     assert row | facts == row
 
@@ -156,8 +153,7 @@ def test_below_the_daemons_the_environment_gives_id_and_facts(rig: Rig, schedule
 )
 def test_the_environment_adds_facts_to_the_job_that_the_cgroup_names(rig: Rig, path, env, job, facts) -> None:
     rig.run(0, 100, path, env)
-    rig.look()
-    assert list(rig.jobs()) == [job]
+    assert list(rig.look().jobs()) == [job]
     row = rig.rows("coldplate_job_info")[0]
     assert row | facts == row
 
@@ -167,8 +163,7 @@ def test_two_jobs_after_each_other_in_one_slot_of_htcondor_are_two(rig: Rig) -> 
     rig.look()
     later = VARIABLES["htcondor"] | {"_CONDOR_SCRATCH_DIR": "/var/lib/condor/execute/dir_10"}
     rig.proc.process(100, "/htcondor/condor_x_slot1_2@n", later, started=99)
-    rig.look()
-    assert rig.jobs() == {("htcondor", "slot1_2/dir_10"): ["0"]}
+    assert rig.look().jobs() == {("htcondor", "slot1_2/dir_10"): ["0"]}
     assert rig.value("coldplate_job_start_timestamp_seconds", job_id="slot1_2/dir_10") == BOOT + 99
 
 
@@ -187,15 +182,13 @@ LSF_ARRAY = {"LSB_JOBID": "12", "LSB_JOBINDEX": "4"}
 def test_the_processes_of_one_cgroup_are_one_job_whosever_environment_is_hidden(rig: Rig, path, envs, job) -> None:
     for gpu, env in enumerate(envs):
         rig.run(gpu, 100 + gpu, path + "/sub" * gpu, env)
-    rig.look()
-    assert {found: len(gpus) for (_, found), gpus in rig.jobs().items()} == {job: len(envs)}
+    assert {found: len(gpus) for (_, found), gpus in rig.look().jobs().items()} == {job: len(envs)}
 
 
 def test_elements_of_an_array_with_cgroups_of_their_own_stay_separate(rig: Rig) -> None:
     for gpu, path in enumerate(("/lsf/c/job.12.5.17", "/lsf/c/job.12.6.17")):
         rig.run(gpu, 100 + gpu, path, LSF_ARRAY | {"LSB_JOBINDEX": str(gpu + 1)})
-    rig.look()
-    assert set(rig.jobs()) == {("lsf", "12[1]"), ("lsf", "12[2]")}
+    assert set(rig.look().jobs()) == {("lsf", "12[1]"), ("lsf", "12[2]")}
 
 
 def test_a_scheduler_that_is_trusted_is_believed_everywhere_and_no_other_is(rig: Rig) -> None:
@@ -209,8 +202,7 @@ def test_a_scheduler_that_is_trusted_is_believed_everywhere_and_no_other_is(rig:
 def test_two_users_under_one_unit_are_two_jobs(rig: Rig) -> None:
     for gpu, uid in enumerate((1000, 1001, 1001)):
         rig.run(gpu, 100 + gpu, "/system.slice/jupyterhub.service", {}, uid=uid)
-    rig.look()
-    assert rig.jobs() == {
+    assert rig.look().jobs() == {
         ("systemd", "jupyterhub.service@1000"): ["0"], ("systemd", "jupyterhub.service@1001"): ["1", "2"],
     }  # fmt: skip
     assert [(rig.holder(gpu)["user"], rig.holder(gpu)["name"]) for gpu in range(2)] == [
@@ -229,8 +221,7 @@ def test_two_users_of_one_session_are_two_jobs(rig: Rig) -> None:
 def test_one_user_cannot_join_anothers_ray_job_below_their_unit(rig: Rig) -> None:
     for gpu, uid in enumerate((1000, 1001)):
         rig.run(gpu, 100 + gpu, "/system.slice/jupyterhub.service", {"RAY_JOB_ID": "01000000"}, uid=uid)
-    rig.look()
-    assert len(rig.jobs()) == 2
+    assert len(rig.look().jobs()) == 2
 
 
 HETEROGENEOUS = {
@@ -266,8 +257,7 @@ def test_a_foul_id_is_a_problem_logged_once_and_not_a_label(rig: Rig, caplog: py
     for gpu in range(3):
         rig.put(gpu, 100 + gpu)
     rig.look()
-    rig.look()
-    assert rig.jobs() == {("session", "9@1000"): ["0", "1", "2"]}
+    assert rig.look().jobs() == {("session", "9@1000"): ["0", "1", "2"]}
     assert rig.problems() == {"foul_id": 2}
     assert "'17 or 1=1' is not a valid pbs job id" in caplog.text
 
@@ -287,8 +277,7 @@ def test_a_foul_id_is_a_problem_logged_once_and_not_a_label(rig: Rig, caplog: py
 )
 def test_a_foul_variable_does_not_hide_what_the_cgroup_says(rig: Rig, path, env, job) -> None:
     rig.run(0, 100, path, env, session=9)
-    rig.look()
-    assert list(rig.jobs()) == [job]
+    assert list(rig.look().jobs()) == [job]
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

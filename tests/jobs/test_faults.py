@@ -36,10 +36,8 @@ def test_what_permissions_hide_is_missing_facts_and_no_missing_series(
     rig.socket.touch()
     rig.mapping.mkdir()
     (rig.mapping / "3").symlink_to("3")
-    rig.proc.process(100, SLURM.format(4711), None)
-    rig.proc.process(101, LOGIN, None)
-    rig.put(0, 100)
-    rig.put(1, 101)
+    rig.run(0, 100, SLURM.format(4711), None)
+    rig.run(1, 101, LOGIN, None)
     with caplog.at_level(logging.WARNING, logger="coldplate.jobs"):
         rig.look()
     alerting = {Reason.DENIED, Reason.MALFORMED, Reason.IMPLAUSIBLE}
@@ -63,10 +61,8 @@ def test_every_file_may_be_gone_at_any_moment(tmp_path: Path) -> None:
     """The process ends before the nth file is read, for each n."""
     for moment in range(8):
         rig = Rig(tmp_path / str(moment))
-        rig.proc.process(100, SLURM.format(1), {})
-        rig.proc.process(101, SLURM.format(2), {})
-        rig.put(0, 100)
-        rig.put(1, 101)
+        rig.run(0, 100, SLURM.format(1), {})
+        rig.run(1, 101, SLURM.format(2), {})
         reads = 0
 
         def read(path: str, most: int, rig: Rig = rig, moment: int = moment) -> bytes:
@@ -88,8 +84,7 @@ def test_another_process_with_the_same_id_is_another_job(rig: Rig) -> None:
     rig.run(0, 100, SLURM.format(1), {}, started=10)
     rig.look()
     rig.proc.process(100, SLURM.format(2), {}, started=20)
-    rig.look()
-    assert list(rig.jobs()) == [("slurm", "2")]
+    assert list(rig.look().jobs()) == [("slurm", "2")]
 
 
 def test_a_process_that_is_replaced_while_it_is_read_is_left_for_the_next_look(rig: Rig) -> None:
@@ -101,20 +96,15 @@ def test_a_process_that_is_replaced_while_it_is_read_is_left_for_the_next_look(r
 
     rig.open(read=read)
     rig.run(0, 100, SLURM.format(1), {}, started=10)
-    rig.look()
-    assert rig.jobs() == {}
-    rig.look()
-    assert list(rig.jobs()) == [("slurm", "2")]
+    assert rig.look().jobs() == {}
+    assert list(rig.look().jobs()) == [("slurm", "2")]
 
 
 def test_processes_that_procfs_never_shows_are_reported_as_another_machines_view(rig: Rig) -> None:
     rig.put(0, 4000)
-    rig.look()
-    assert rig.up("jobs_procfs") == 1  # it may have ended just now
-    rig.look()
-    assert rig.up("jobs_procfs") == 0
+    assert rig.look().up("jobs_procfs") == 1  # it may have ended just now
+    assert rig.look().up("jobs_procfs") == 0
     gap = rig.gap("coldplate_gpu_job_info")
-    assert gap is not None
     assert (gap.entity, gap.reason, "--path.procfs" in gap.detail) == (rig.gpus[0], Reason.LOST, True)
     assert rig.problems() == {"vanished": 1}
 
@@ -127,7 +117,6 @@ def test_processes_that_may_not_be_looked_at_are_reported(rig: Rig) -> None:
     rig.put(0, 100)
     rig.look()
     gap = rig.gap("coldplate_gpu_job_info")
-    assert gap is not None
     assert (gap.reason, rig.up("jobs_procfs"), rig.problems()) == (Reason.DENIED, 0, {"unreadable": 1})
 
 
@@ -147,8 +136,7 @@ def test_a_garbled_stat_affects_only_that_process(rig: Rig, content: bytes) -> N
     rig.proc.process(101, SLURM.format(2), {})
     rig.put(0, 100)
     rig.put(1, 101)
-    rig.look()
-    assert list(rig.jobs()) == [("slurm", "2")]
+    assert list(rig.look().jobs()) == [("slurm", "2")]
     assert rig.problems() == {"malformed": 1}
 
 
@@ -160,8 +148,7 @@ def test_a_command_may_hold_anything() -> None:
 
 def test_an_endless_environment_is_read_in_part(rig: Rig) -> None:
     rig.run(0, 100, SLURM.format(4711), b"X=" + b"y" * 1_000_000 + b"\0SLURM_JOB_ID=4711\0SLURM_JOB_NAME=n\0")
-    rig.look()
-    assert rig.holder()["name"] == ""
+    assert rig.look().holder()["name"] == ""
 
 
 NASTY = 'a"b\\c{d="e"}\n# HELP x\u202e'
@@ -191,11 +178,9 @@ def test_a_user_without_a_name_is_a_number_and_asked_for_again_later(rig: Rig) -
 
     rig.open(lookup=lookup)
     rig.run(0, 100, SLURM.format(1), {}, uid=5000)
-    rig.look()
-    assert rig.holder()["user"] == "5000"
+    assert rig.look().holder()["user"] == "5000"
     rig.run(1, 101, SLURM.format(2), {}, uid=5000)
-    rig.look()
-    assert (rig.holder(1)["user"], asked) == ("5000", [5000])
+    assert (rig.look().holder(1)["user"], asked) == ("5000", [5000])
     rig.look(after=700.0)
     assert [rig.holder(gpu)["user"] for gpu in range(2)] == ["carol", "carol"]
 
@@ -253,8 +238,7 @@ def test_no_content_of_procfs_makes_it_raise(make_rig: Callable[[str], Rig], fil
     (rig.proc.root / "stat").write_bytes(files[0][1] if files else b"")
     rig.put(0, 100, 101, -1, 0, 2**40)
     rig.look()
-    rig.look()
-    assert len(rig.holders(0)) <= 1
+    assert len(rig.look().holders(0)) <= 1
 
 
 class Stuck:
@@ -271,7 +255,7 @@ class Stuck:
 
 
 def look_until(rig: Rig, holds: Callable[[], bool]) -> None:
-    wait_until(lambda: rig.look() and holds())
+    wait_until(lambda: bool(rig.look()) and holds())
 
 
 def test_an_environment_that_hangs_costs_only_its_own_facts_until_it_answers(rig: Rig) -> None:
@@ -295,8 +279,7 @@ def test_a_process_that_does_not_answer_at_all_is_a_gap_of_its_gpu(rig: Rig) -> 
         rig.run(index, 100 + index, SLURM.format(100 + index), {})
     rig.open(read=(stuck := Stuck("100/stat")))
     for _ in range(2):
-        sample = rig.look()
-        (gap,) = [each for each in sample.gaps if each.reason is Reason.TIMEOUT]
+        (gap,) = [each for each in rig.look().sample.gaps if each.reason is Reason.TIMEOUT]
         assert gap.entity == rig.gpus[0]
         assert "/100: no answer for" in gap.detail
         assert rig.holder(1)["job_id"] == "101"
@@ -311,8 +294,7 @@ def test_a_mapping_file_that_hangs_affects_only_itself(rig: Rig) -> None:
         (rig.mapping / str(index)).write_text(f"{job}\n")
     rig.open(read=(stuck := Stuck("mapping/0")))
     for _ in range(2):
-        rig.look()
-        assert [holder["job_id"] for holder in rig.holders(1)] == ["8"]
+        assert [holder["job_id"] for holder in rig.look().holders(1)] == ["8"]
         assert rig.holders(0) == []
         assert rig.up("jobs_mapping") == 0
     stuck.gate.set()

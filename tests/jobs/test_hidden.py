@@ -86,7 +86,6 @@ def test_a_process_on_which_the_broker_hangs_affects_only_its_own_name(rig: Rig)
     assert [pid for pid, _ in stuck.asked] == [100, 101, 102, 100]
     assert [rig.holder(index)["name"] for index in range(3)] == ["", "job 101", "job 102"]
     gap = rig.gap("coldplate_job_info")
-    assert gap is not None
     assert "no answer within 2 s" in gap.detail
 
 
@@ -94,8 +93,7 @@ def test_an_environment_that_may_be_read_is_not_asked_for(rig: Rig) -> None:
     ask = Told(b"SLURM_JOB_NAME=other\0")
     rig.open(ask=ask)
     rig.run(0, 100, SLURM.format(4711), LLAMA)
-    rig.look()
-    assert (rig.holder()["name"], ask.asked) == ("llama", [])
+    assert (rig.look().holder()["name"], ask.asked) == ("llama", [])
 
 
 def test_the_broker_is_told_when_the_process_was_started(rig: Rig) -> None:
@@ -115,8 +113,7 @@ def test_a_number_that_is_reused_during_the_question_gives_no_job_the_others_nam
 
     rig.open(read=closed, ask=Recycled(b"SLURM_JOB_ID=1\0SLURM_JOB_NAME=first\0"))
     rig.run(0, 100, SLURM.format(1), {}, started=10)
-    rig.look()
-    assert rig.jobs() == {}
+    assert rig.look().jobs() == {}
     assert rig.problems() == {"vanished": 1}
 
 
@@ -147,7 +144,6 @@ def test_without_an_answer_jobs_are_known_by_their_cgroup_and_the_rest_is_report
             rig.look()
     assert (rig.holder()["job_id"], rig.holder()["user"], rig.holder()["name"]) == ("4711", "alice", "")
     gap = rig.gap("coldplate_job_info")
-    assert gap is not None
     assert gap.reason is Reason.DENIED
     assert f"{rig.proc.root}/100/environ: Permission denied" in gap.detail
     assert str(failure.strerror) in gap.detail
@@ -194,8 +190,7 @@ def test_whatever_a_broker_says_is_short_and_legible(make_rig: Callable[[str], R
     rig = make_rig("told")
     rig.open(read=closed, ask=Told(answer))
     rig.run(0, 100, LOGIN, {})
-    rig.look()
-    assert all(text.isprintable() and len(text) <= 200 for text in rig.holder().values())
+    assert all(text.isprintable() and len(text) <= 200 for text in rig.look().holder().values())
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ETIMEDOUT], ids=["fails", "hangs"])

@@ -110,8 +110,7 @@ def pod(name: str, *devices: str, resource: str = "nvidia.com/gpu", container: s
 def test_pods_that_hold_gpus_without_a_process_are_shown(rig: Rig, kubelet: FakeKubelet) -> None:
     uuids = [gpu.uuid for gpu in rig.gpus]
     kubelet.holds(pod("serve-0", uuids[0], uuids[1]), pod("web", "x", resource="example.com/fpga"), pod("b", uuids[2]))
-    rig.look()
-    assert rig.jobs() == {("kubernetes", "ml/serve-0"): ["0", "1"], ("kubernetes", "ml/b"): ["2"]}
+    assert rig.look().jobs() == {("kubernetes", "ml/serve-0"): ["0", "1"], ("kubernetes", "ml/b"): ["2"]}
     assert rig.holder() | {"namespace": "ml", "pod": "serve-0", "container": "main", "name": "serve-0"} == rig.holder()
     assert rig.value("coldplate_job_processes", job_id="ml/serve-0") == 0
     assert (rig.up("jobs_kubelet"), rig.problems()) == (1, {})
@@ -122,11 +121,9 @@ def test_pods_that_hold_gpus_without_a_process_are_shown(rig: Rig, kubelet: Fake
 def test_processes_get_the_name_of_their_pod_and_keep_it(rig: Rig, kubelet: FakeKubelet) -> None:
     kubelet.holds(pod("trainer-0", rig.gpus[0].uuid, rig.gpus[1].uuid))
     rig.run(0, 100, POD_CGROUP.format(UID.replace("-", "_")), None)
-    rig.look()
-    assert rig.jobs() == {("kubernetes", "ml/trainer-0"): ["0", "1"]}
+    assert rig.look().jobs() == {("kubernetes", "ml/trainer-0"): ["0", "1"]}
     kubelet.answer = lambda context: context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
-    rig.look(after=200.0)
-    assert rig.jobs() == {("kubernetes", "ml/trainer-0"): ["0"]}
+    assert rig.look(after=200.0).jobs() == {("kubernetes", "ml/trainer-0"): ["0"]}
     assert (rig.up("jobs_kubelet"), rig.problems()) == (0, {"unreadable": 1, "kubelet": 1})
 
 
@@ -137,14 +134,12 @@ def test_pods_without_a_process_stay_a_while_when_the_kubelet_restarts(
     rig.look()
     kubelet.answer = lambda context: context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
     for _ in range(3):
-        rig.look(after=60.0)
-        assert rig.jobs() == {("kubernetes", "ml/idle-0"): ["0"]}
+        assert rig.look(after=60.0).jobs() == {("kubernetes", "ml/idle-0"): ["0"]}
         assert rig.up("jobs_kubelet") == 0
     told = [record.message for record in caplog.records if "restarting" in record.message]
     assert len(told) == 1
     assert told[0].endswith("the last known pods are shown for up to 180 s")
-    rig.look(after=60.0)
-    assert rig.jobs() == {}
+    assert rig.look(after=60.0).jobs() == {}
 
 
 def test_pods_stay_a_while_when_the_kubelets_socket_is_gone(rig: Rig, kubelet: FakeKubelet) -> None:
@@ -200,8 +195,7 @@ def test_a_pod_that_ended_does_not_share_the_gpu_of_its_successor(rig: Rig, kube
     kubelet.holds(pod("first", uuid))
     rig.look()
     kubelet.holds(pod("second", uuid), pod("first", uuid))
-    rig.look()
-    assert rig.jobs() == {("kubernetes", "ml/second"): ["0"]}
+    assert rig.look().jobs() == {("kubernetes", "ml/second"): ["0"]}
     kubelet.holds(pod("first", uuid), pod("second", uuid))  # in whatever order it lists them
     rig.look()
     assert (rig.holder()["pod"], rig.holder()["shared"]) == ("second", "false")
@@ -222,22 +216,19 @@ def test_of_two_pods_with_one_device_the_one_that_works_has_it(rig: Rig, kubelet
     rig.proc.process(100, POD_CGROUP.format(UID), None)
     made_in_order(rig.pod_logs / f"ml_first_{UID}", rig.pod_logs / f"ml_second_{OTHER_UID}")
     rig.put(0, 100)
-    rig.look()
-    assert rig.jobs() == {("kubernetes", "ml/first"): ["0"], ("kubernetes", "ml/second"): ["1"]}
+    assert rig.look().jobs() == {("kubernetes", "ml/first"): ["0"], ("kubernetes", "ml/second"): ["1"]}
 
 
 def test_of_two_pods_with_one_device_the_one_that_was_made_later_has_it(rig: Rig, kubelet: FakeKubelet) -> None:
     uuid = rig.gpus[0].uuid
     made_in_order(rig.pod_logs / f"ml_first_{UID}", rig.pod_logs / f"ml_second_{OTHER_UID}")
     kubelet.holds(pod("second", uuid), pod("first", uuid))
-    rig.look()
-    assert rig.jobs() == {("kubernetes", "ml/second"): ["0"]}
+    assert rig.look().jobs() == {("kubernetes", "ml/second"): ["0"]}
 
 
 def test_two_pods_with_one_device_stay_if_nothing_shows_which_has_it(rig: Rig, kubelet: FakeKubelet) -> None:
     kubelet.holds(pod("first", rig.gpus[0].uuid), pod("second", rig.gpus[0].uuid))
-    rig.look()
-    assert rig.holder()["shared"] == "true"
+    assert rig.look().holder()["shared"] == "true"
 
 
 def test_pods_that_share_a_gpu_are_distinguished_by_their_host_names(rig: Rig, kubelet: FakeKubelet) -> None:
@@ -245,8 +236,7 @@ def test_pods_that_share_a_gpu_are_distinguished_by_their_host_names(rig: Rig, k
     kubelet.holds(pod("a", f"{uuid}::0", resource="nvidia.com/gpu.shared"), pod("b", f"{uuid}::1"))
     for pid, uid, host in ((100, UID, "a"), (101, OTHER_UID, "b")):
         rig.run(0, pid, POD_CGROUP.format(uid), {"HOSTNAME": host})
-    rig.look()
-    assert rig.holder()["shared"] == "true"
+    assert rig.look().holder()["shared"] == "true"
     assert {row["job_id"] for row in rig.rows("coldplate_gpu_shared_job_info")} == {"ml/a", "ml/b"}
 
 
@@ -254,8 +244,7 @@ def test_pods_that_cannot_be_distinguished_keep_their_uids(rig: Rig, kubelet: Fa
     uuid = rig.gpus[0].uuid
     kubelet.holds(pod("a", f"{uuid}::0"), pod("b", f"{uuid}::1"))
     rig.run(0, 100, POD_CGROUP.format(UID), None)
-    rig.look()
-    assert list(rig.jobs()) == [("kubernetes", UID)]
+    assert list(rig.look().jobs()) == [("kubernetes", UID)]
 
 
 def test_a_pod_on_gpus_that_it_was_not_given_is_not_called_after_their_owners(rig: Rig, kubelet: FakeKubelet) -> None:
@@ -274,11 +263,9 @@ def test_a_pod_on_gpus_that_it_was_not_given_is_not_called_after_their_owners(ri
 def test_two_pods_that_both_seem_to_own_a_gpu_keep_their_uids(rig: Rig, kubelet: FakeKubelet) -> None:
     kubelet.holds(pod("a", rig.gpus[0].uuid))
     rig.run(0, 100, POD_CGROUP.format(UID), None)
-    rig.look()
-    assert rig.holder()["job_id"] == "ml/a"
+    assert rig.look().holder()["job_id"] == "ml/a"
     rig.run(0, 900, POD_CGROUP.format(OTHER_UID), None)
-    rig.look()
-    assert {row["job_id"] for row in rig.rows("coldplate_gpu_shared_job_info")} == {UID, OTHER_UID}
+    assert {row["job_id"] for row in rig.look().rows("coldplate_gpu_shared_job_info")} == {UID, OTHER_UID}
 
 
 def test_mig_devices_are_found_by_uuid_and_as_gke_names_them(rig: Rig, kubelet: FakeKubelet) -> None:
@@ -295,8 +282,7 @@ def test_a_process_without_an_instance_is_on_its_own_pods(rig: Rig, kubelet: Fak
     rig.divide(0, slice=7, other=8)
     kubelet.holds(pod("a", "MIG-slice"), pod("b", "MIG-other"))
     rig.run(0, 100, POD_CGROUP.format(UID), {"HOSTNAME": "a"})
-    rig.look()
-    assert {row["mig"]: row["pod"] for row in rig.holders(0)} == {"7": "a", "8": "b"}
+    assert {row["mig"]: row["pod"] for row in rig.look().holders(0)} == {"7": "a", "8": "b"}
     assert rig.value("coldplate_job_processes", job_id="ml/a") == 1
 
 
@@ -309,8 +295,7 @@ def test_devices_of_claims_are_found_by_the_minor_number_that_they_are_called_by
     others = (claimed("nic-0", "dra.net"), claimed("channel-0", "compute-domain.nvidia.com"))
     answer = claiming(("a", [claimed("gpu-3"), claimed("gpu-2")]), ("b", [older]), ("c", others))
     kubelet.answer = lambda context: answer
-    rig.look()
-    assert rig.jobs() == {("kubernetes", "ml/a"): ["0", "1"], ("kubernetes", "ml/b"): ["2"]}
+    assert rig.look().jobs() == {("kubernetes", "ml/a"): ["0", "1"], ("kubernetes", "ml/b"): ["2"]}
     assert (rig.holder()["container"], rig.problems()) == ("main", {})
 
 
@@ -320,8 +305,7 @@ def test_a_claim_may_be_shared_by_pods_and_a_part_of_a_gpu_is_not_the_whole(rig:
     answer = claiming(("a", [claimed("gpu-0"), claimed("gpu-1-mig-19-0-1")]), ("b", [claimed("gpu-0")]))
     kubelet.answer = lambda context: answer
     rig.look()
-    rig.look()
-    assert {row["job_id"] for row in rig.rows("coldplate_gpu_shared_job_info")} == {"ml/a", "ml/b"}
+    assert {row["job_id"] for row in rig.look().rows("coldplate_gpu_shared_job_info")} == {"ml/a", "ml/b"}
     assert (rig.holder(1)["pod"], rig.holder(1)["mig"]) == ("a", "")
 
 
@@ -373,8 +357,7 @@ def test_a_garbled_answer_is_reported_and_the_next_good_one_counts(rig: Rig, kub
     rig.look()
     assert (rig.up("jobs_kubelet"), rig.problems()) == (0, {"kubelet": 1})
     kubelet.holds(pod("a", rig.gpus[0].uuid))
-    rig.look()
-    assert rig.up("jobs_kubelet") == 1
+    assert rig.look().up("jobs_kubelet") == 1
     assert rig.holder()["pod"] == "a"
 
 
@@ -390,8 +373,7 @@ def test_without_grpcio_the_remedy_is_reported(
 ) -> None:
     monkeypatch.setitem(sys.modules, "grpc", None)
     rig.socket.touch()
-    rig.look()
-    assert rig.up("jobs_kubelet") == 0
+    assert rig.look().up("jobs_kubelet") == 0
     assert "make install EXTRAS=kubernetes, or pip install '.[kubernetes]'" in caplog.text
 
 

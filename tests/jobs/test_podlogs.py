@@ -36,8 +36,7 @@ def test_a_pod_is_called_by_its_name_without_the_kubelet(rig: Rig) -> None:
     )
     rig.run(0, 100, SYSTEMD.format(UID.replace("-", "_")), {})
     rig.run(1, 101, CGROUPFS.format(STATIC), {})
-    rig.look()
-    assert rig.jobs() == {
+    assert rig.look().jobs() == {
         ("kubernetes", "ml/trainer-0"): ["0"], ("kubernetes", "kube-system/proxy-node1.example.com"): ["1"],
     }  # fmt: skip
     assert {key: rig.holder()[key] for key in ("namespace", "pod", "name")} == {
@@ -49,17 +48,14 @@ def test_a_pod_is_called_by_its_name_without_the_kubelet(rig: Rig) -> None:
 def test_a_new_pod_with_the_name_of_an_old_one_is_the_new_one(rig: Rig) -> None:
     logs(rig, f"ml_trainer-0_{UID}", f"ml_trainer-0_{OTHER_UID}", f"ml_other-0_{STATIC}")
     rig.run(0, 100, CGROUPFS.format(OTHER_UID), {})
-    rig.look()
-    assert rig.jobs() == {("kubernetes", "ml/trainer-0"): ["0"]}
+    assert rig.look().jobs() == {("kubernetes", "ml/trainer-0"): ["0"]}
 
 
 def test_a_pod_whose_directory_comes_later_gets_its_name_then(rig: Rig) -> None:
     rig.run(0, 100, CGROUPFS.format(UID), {})
-    rig.look()
-    assert list(rig.jobs()) == [("kubernetes", UID)]
+    assert list(rig.look().jobs()) == [("kubernetes", UID)]
     logs(rig, f"ml_trainer-0_{UID}")
-    rig.look()
-    assert list(rig.jobs()) == [("kubernetes", "ml/trainer-0")]
+    assert list(rig.look().jobs()) == [("kubernetes", "ml/trainer-0")]
 
 
 def test_a_known_name_stays_though_the_directory_goes(rig: Rig) -> None:
@@ -67,8 +63,7 @@ def test_a_known_name_stays_though_the_directory_goes(rig: Rig) -> None:
     rig.run(0, 100, CGROUPFS.format(UID), {})
     rig.look()
     (rig.pod_logs / f"ml_trainer-0_{UID}").rmdir()
-    rig.look()
-    assert list(rig.jobs()) == [("kubernetes", "ml/trainer-0")]
+    assert list(rig.look().jobs()) == [("kubernetes", "ml/trainer-0")]
 
 
 def test_it_is_one_job_with_what_the_kubelet_says(rig: Rig, kubelet: FakeKubelet) -> None:  # noqa: F811
@@ -76,8 +71,7 @@ def test_it_is_one_job_with_what_the_kubelet_says(rig: Rig, kubelet: FakeKubelet
     logs(rig, f"ml_trainer-0_{UID}", f"ml_stranger_{OTHER_UID}")
     rig.run(0, 100, CGROUPFS.format(UID), {})
     rig.run(0, 900, CGROUPFS.format(OTHER_UID), {})  # on a GPU that it was not given
-    rig.look()
-    assert rig.jobs()[("kubernetes", "ml/trainer-0")] == ["1"]
+    assert rig.look().jobs()[("kubernetes", "ml/trainer-0")] == ["1"]
     shared = {row["job_id"]: row["container"] for row in rig.rows("coldplate_gpu_shared_job_info")}
     assert shared == {"ml/trainer-0": "main", "ml/stranger": ""}
 
@@ -106,7 +100,6 @@ def test_a_directory_that_may_not_be_listed_is_logged_once_with_the_remedy(
         gap = rig.gap("coldplate_job_info")
         rig.pod_logs.chmod(0o755)
         rig.look()
-    assert gap is not None
     assert (gap.reason, str(rig.pod_logs) in gap.detail, "tmpfiles.d" in gap.detail) == (Reason.DENIED, True, True)
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
     assert (rig.gap("coldplate_job_info"), list(rig.jobs())) == (None, [("kubernetes", "ml/trainer-0")])
@@ -170,7 +163,6 @@ def test_where_both_are_closed_it_is_logged_once_with_the_remedy(
         rig.look()
         rig.look()
     gap = rig.gap("coldplate_job_info")
-    assert gap is not None
     assert gap.reason is Reason.DENIED
     assert f"{open_place}/pod-resources/kubelet.sock: Permission denied" in gap.detail
     assert "coldplate-kubelet.socket" in gap.detail

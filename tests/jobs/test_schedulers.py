@@ -47,8 +47,7 @@ def test_a_file_that_is_put_into_the_folder_is_a_scheduler(rig: Rig, folder: Pat
     found = discover([str(folder)], folder.name)
     rig.open(schedulers=(*SCHEDULERS, *found))
     rig.run(0, 100, "/cobalt/job-7/x", {"COBALT_JOBID": "7", "COBALT_JOBNAME": "n"})
-    rig.look()
-    assert list(rig.jobs()) == [("cobalt", "7")]
+    assert list(rig.look().jobs()) == [("cobalt", "7")]
     assert (rig.holder()["user"], rig.holder()["name"]) == ("alice", "n")
 
 

@@ -36,8 +36,7 @@ def test_the_memory_and_time_of_a_shared_gpu_are_divided_among_its_jobs(rig: Rig
     for pid, job, sm in ((100, 1, 0.25), (101, 1, 0.5), (102, 2, None)):
         rig.proc.process(pid, SLURM.format(job), {})
         rig.put(0, pid, memory=pid * 2**20, sm=sm)
-    rig.look()
-    assert rig.value(MEMORY, gpu="0", job_id="1") == 201 * 2**20
+    assert rig.look().value(MEMORY, gpu="0", job_id="1") == 201 * 2**20
     assert rig.value(MEMORY, gpu="0", job_id="2") == 102 * 2**20
     assert rig.value(SM, gpu="0", job_id="1") == 0.75
     assert [row["job_id"] for row in rig.rows(SM)] == ["1"]
@@ -48,8 +47,7 @@ def test_memory_that_the_driver_does_not_say_of_each_process_is_absent(rig: Rig)
     rig.proc.process(101, SLURM.format(1), {})
     rig.put(0, 100)
     rig.put(0, 101, memory=None)
-    rig.look()
-    assert rig.rows(MEMORY) == []
+    assert rig.look().rows(MEMORY) == []
 
 
 def test_the_memory_of_an_instance_is_that_of_its_own_processes(rig: Rig) -> None:
@@ -57,8 +55,7 @@ def test_the_memory_of_an_instance_is_that_of_its_own_processes(rig: Rig) -> Non
     start(rig, 0, 101, 2, instance=4)
     rig.put(0, 100, instance=4, memory=2**20)
     rig.divide(0, a=3, b=4)
-    rig.look()
-    assert rig.value(MEMORY, mig="3", job_id="1") == 2**30
+    assert rig.look().value(MEMORY, mig="3", job_id="1") == 2**30
     assert rig.value(MEMORY, mig="4", job_id="2") == 2**30
     assert rig.value(MEMORY, mig="4", job_id="1") == 2**20
 
@@ -66,8 +63,7 @@ def test_the_memory_of_an_instance_is_that_of_its_own_processes(rig: Rig) -> Non
 def test_a_debugger_beside_a_job_shares_its_gpu(rig: Rig) -> None:
     start(rig, 0, 100, 1)
     rig.run(0, 101, LOGIN, {}, session=9)
-    rig.look()
-    assert rig.holder(0)["shared"] == "true"
+    assert rig.look().holder(0)["shared"] == "true"
 
 
 def test_mig_instances_are_distinguished(rig: Rig) -> None:
@@ -84,23 +80,20 @@ def test_mig_instances_are_distinguished(rig: Rig) -> None:
 def test_a_process_whose_instance_is_not_reported_is_not_taken_for_the_whole_gpu(rig: Rig) -> None:
     start(rig, 0, 100, 1)
     rig.divide(0, a=3)
-    rig.look()
-    assert [(row["job_id"], row["mig"]) for row in rig.holders(0)] == [("1", "")]
+    assert [(row["job_id"], row["mig"]) for row in rig.look().holders(0)] == [("1", "")]
 
 
 def test_at_most_sixteen_jobs_of_a_gpu_are_shown_and_the_rest_is_counted(rig: Rig) -> None:
     for job in range(20):
         start(rig, 0, 100 + job, 1000 + job)
-    rig.look()
-    assert len(rig.rows("coldplate_gpu_shared_job_info")) == 16
+    assert len(rig.look().rows("coldplate_gpu_shared_job_info")) == 16
     assert rig.problems() == {"too_many": 1}
 
 
 def test_at_most_256_processes_of_a_gpu_are_examined(rig: Rig) -> None:
     rig.put(0, *range(10_000, 10_300))
     start(rig, 1, 100, 1)
-    rig.look()
-    assert rig.problems() == {"too_many": 1, "vanished": 256}
+    assert rig.look().problems() == {"too_many": 1, "vanished": 256}
     assert list(rig.jobs()) == [("slurm", "1")]
 
 
@@ -150,8 +143,7 @@ def test_what_is_not_a_file_in_the_directory_is_reported_and_costs_nothing_else(
     mapped(rig, "4711\n")
     os.mkfifo(rig.mapping / "1")
     (rig.mapping / "2").symlink_to("/dev/zero")
-    rig.look()
-    assert rig.holder(0)["job_id"] == "4711"
+    assert rig.look().holder(0)["job_id"] == "4711"
     assert (rig.holders(1), rig.holders(2)) == ([], [])
     assert rig.up("jobs_mapping") == 0
 
@@ -170,15 +162,13 @@ def test_gpustat_names_job_and_user_by_index_uuid_and_mig_uuid(rig: Rig) -> None
 def test_processes_of_a_scheduler_go_before_a_file_that_was_left_behind(rig: Rig) -> None:
     mapped(rig, "1\n")
     rig.run(0, 100, SLURM.format(2), {})
-    rig.look()
-    assert list(rig.jobs()) == [("slurm", "2")]
+    assert list(rig.look().jobs()) == [("slurm", "2")]
 
 
 def test_a_process_of_no_scheduler_on_a_mapped_gpu_belongs_to_the_mapped_job(rig: Rig) -> None:
     mapped(rig, "4711\n")
     rig.run(0, 100, LOGIN, {})
-    rig.look()
-    assert list(rig.jobs()) == [("slurm", "4711")]
+    assert list(rig.look().jobs()) == [("slurm", "4711")]
     assert rig.value("coldplate_job_processes", job_id="4711") == 1
 
 
@@ -186,8 +176,7 @@ def test_a_gpu_that_the_job_does_not_use_yet_is_one_with_those_that_it_uses(rig:
     rig.gpustat.mkdir()
     (rig.gpustat / "1").write_text("4711 1000\n")
     rig.run(0, 100, SLURM.format(4711), {"SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "n"})
-    rig.look()
-    assert rig.jobs() == {("slurm", "4711"): ["0", "1"]}
+    assert rig.look().jobs() == {("slurm", "4711"): ["0", "1"]}
     assert rig.holder(1)["name"] == "n"
 
 
@@ -202,16 +191,14 @@ def test_a_file_that_cannot_be_read_is_reported_and_the_others_count(rig: Rig) -
     rig.mapping.mkdir()
     (rig.mapping / "0").symlink_to("0")
     (rig.mapping / "1").write_text("4711\n")
-    rig.look()
-    assert list(rig.jobs()) == [("slurm", "4711")]
+    assert list(rig.look().jobs()) == [("slurm", "4711")]
     assert (rig.up("jobs_mapping"), rig.problems()) == (0, {"mapping": 1})
 
 
 def test_without_the_source_no_file_is_read(rig: Rig) -> None:
     mapped(rig, "4711\n")
     rig.open("slurm", "cgroup")
-    rig.look()
-    assert rig.jobs() == {}
+    assert rig.look().jobs() == {}
 
 
 @pytest.mark.parametrize(
@@ -226,7 +213,6 @@ def test_what_is_not_an_id_of_a_job_is_reported_and_becomes_no_label(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     mapped(rig, '4711"}evil\n', "9" * 400 + "\n", "12\n")
-    rig.look()
-    assert rig.jobs() == {("slurm", "12"): ["2"]}
+    assert rig.look().jobs() == {("slurm", "12"): ["2"]}
     assert rig.problems() == {"foul_id": 2}
     assert "is not a job id" in caplog.text

@@ -28,6 +28,11 @@ class Bench:
         self.at += after
         return self.channels[gpu].read(lane, Instant(self.at, WALL + self.at))
 
+    def again(self, lane: Lane = Lane.FAST) -> BackendSample:
+        """A second sample, a second after the first: some values are means of the time between two."""
+        self.read(lane)
+        return self.read(lane)
+
 
 Open = Callable[..., Bench]
 

@@ -6,7 +6,7 @@ Three machines of different generations; a test changes entries to say what is d
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from agent.backends.nvml.arrays import FieldArray, GpmArray
@@ -56,6 +56,12 @@ class FakeGpu:
             "nvmlDeviceGetMPSComputeRunningProcesses_v3": [],
             "nvmlGpmQueryDeviceSupport": 0,
         }
+
+    def given(self, calls: Mapping[Any, Any] | None, fields: Mapping[Any, Any] | None) -> FakeGpu:
+        """This GPU with these answers in place of its own."""
+        self.calls |= calls or {}
+        self.fields |= fields or {}
+        return self
 
 
 class FakeDriver:
@@ -209,24 +215,28 @@ def _older_links(gpu: FakeGpu, links: int) -> FakeGpu:
     return gpu
 
 
-def h100(number: int = 0) -> FakeGpu:
+Given = Mapping[Any, Any]
+"""Answers that differ from the usual ones, by the keys of `FakeGpu`."""
+
+
+def h100(number: int = 0, *, calls: Given | None = None, fields: Given | None = None) -> FakeGpu:
     """Hopper: GPM, NVLink 4, the newer throttle counters."""
     gpu = _older_links(_common(FakeGpu(number, "NVIDIA H100 80GB HBM3")), 18)
     gpu.fields |= {(269, 0): (U64, 0), (270, 0): (U64, 0), (271, 0): (U64, 0), (197, 0): (U64, 11), (198, 0): (U64, 13)}
     gpu.calls |= {"nvmlDeviceGetArchitecture": 9, "nvmlDeviceGetCudaComputeCapability": (9, 0)}
     gpu.calls |= {"nvmlGpmQueryDeviceSupport": 1, "nvmlGpmSampleGet": None}
     gpu.gpm = {2: 57.0, 3: 12.5, 5: 29.0, 10: 70.0, 11: 0.0, 12: 1.0, 13: 2.0}
-    return gpu
+    return gpu.given(calls, fields)
 
 
-def a100(number: int = 0) -> FakeGpu:
+def a100(number: int = 0, *, calls: Given | None = None, fields: Given | None = None) -> FakeGpu:
     """Ampere: no GPM, none of the fields 269 to 271."""
     gpu = _older_links(_common(FakeGpu(number, "NVIDIA A100-SXM4-80GB")), 12)
     gpu.calls |= {"nvmlDeviceGetArchitecture": 7, "nvmlDeviceGetCudaComputeCapability": (8, 0)}
-    return gpu
+    return gpu.given(calls, fields)
 
 
-def b200(number: int = 0) -> FakeGpu:
+def b200(number: int = 0, *, calls: Given | None = None, fields: Given | None = None) -> FakeGpu:
     """Blackwell: NVLink 5's own counters and error ratios, by link, and none of the older ones."""
     gpu = h100(number)
     gpu.calls |= {"nvmlDeviceGetName": "NVIDIA B200", "nvmlDeviceGetArchitecture": 10}
@@ -238,4 +248,4 @@ def b200(number: int = 0) -> FakeGpu:
         gpu.fields |= {(field, link): (U64, 0) for field in (*range(206, 215), 219, 221, *range(235, 251), 289, 290)}
         gpu.fields |= {(220, link): (U64, 0xFFF), (222, link): (U64, 0xFFF), (293, link): (U64, 0x109)}
         gpu.fields |= {(294, link): (U64, 1000), (295, link): (U64, 0)}
-    return gpu
+    return gpu.given(calls, fields)

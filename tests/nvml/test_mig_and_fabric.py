@@ -135,9 +135,7 @@ def test_an_instance_that_refuses_its_activity_is_asked_once_and_costs_only_itse
 
 def test_a_metric_that_instances_lack_is_absent_and_not_zero(opened, driver):
     driver.instances[7].gpm[5] = UNSUPPORTED
-    bench = opened(driver)
-    bench.read(Lane.SLOW)
-    sample = bench.read(Lane.SLOW)
+    sample = opened(driver).again(Lane.SLOW)
     assert values(sample, TENSOR) == {("MIG-2", "8"): 0.0}
     assert values(sample, SM)[("MIG-1", "7")] == 0.5
 
@@ -175,9 +173,7 @@ def test_an_instance_that_comes_later_is_read_after_the_next_list(opened, driver
 
 def test_gpus_before_hopper_have_no_activity_of_instances(opened, driver):
     driver.gpus[0].calls["nvmlGpmQueryDeviceSupport"] = 0
-    bench = opened(driver)
-    bench.read(Lane.SLOW)
-    sample = bench.read(Lane.SLOW)
+    sample = opened(driver).again(Lane.SLOW)
     assert values(sample, SM) == {}
     assert {gap.reason for gap in gaps(sample, SM)} == {Reason.UNSUPPORTED}
     assert SAMPLE not in driver.log
@@ -235,9 +231,7 @@ def test_an_unknown_fabric_state_is_a_gap(opened):
 
 
 def test_a_driver_without_fabric_info_is_asked_once(opened):
-    gpu = a100()
-    gpu.calls[CALL] = MISSING
-    bench = opened(gpu)
+    bench = opened(a100(calls={CALL: MISSING}))
     assert gaps(bench.read(Lane.COLD), STATE)[0].reason is Reason.UNSUPPORTED
     bench.driver.log.clear()
     assert gaps(bench.read(Lane.COLD), STATE)[0].reason is Reason.UNSUPPORTED

@@ -77,9 +77,7 @@ def test_a_driver_without_handles_by_uuid_is_read_through_those_by_index(opened)
     ("answer", "shown"), [(0, "0"), (3, "3"), (-1, ""), (2**32 - 1, ""), (UNSUPPORTED, ""), (2**32 - 2, str(2**32 - 2))]
 )
 def test_a_fact_that_says_none_is_an_empty_label_and_zero_is_a_fact(opened, answer, shown):
-    gpu = h100()
-    gpu.calls["nvmlDeviceGetNumaNodeId"] = answer
-    facts = dict(opened(gpu).channels[0].identity.facts)
+    facts = dict(opened(h100(calls={"nvmlDeviceGetNumaNodeId": answer})).channels[0].identity.facts)
     assert facts["numa_node"] == shown
 
 
@@ -193,9 +191,7 @@ def test_a_gpu_that_is_lost_before_its_first_read_is_probed_when_it_is_back(open
 
 
 def test_a_gpu_lost_in_the_middle_of_its_probing_leaks_nothing(opened):
-    gpu = h100()
-    gpu.calls["nvmlDeviceGetTemperatureV"] = LOST
-    bench = opened(gpu)
+    bench = opened(h100(calls={"nvmlDeviceGetTemperatureV": LOST}))
     for _ in range(3):
         with pytest.raises(DeviceError):
             bench.read()
@@ -212,9 +208,7 @@ def test_a_gpu_that_denies_everything_says_so(opened):
 
 
 def test_a_driver_without_field_values_still_gives_what_its_calls_give(opened):
-    gpu = h100()
-    gpu.calls["nvmlDeviceGetFieldValues"] = MISSING
-    sample = opened(gpu).read()
+    sample = opened(h100(calls={"nvmlDeviceGetFieldValues": MISSING})).read()
     assert value(sample, "coldplate_gpu_power_watts") == 400.0
     assert value(sample, "coldplate_gpu_utilization_ratio") == 0.57
 

@@ -15,9 +15,7 @@ NONE = 2**32 - 1
 
 
 def test_processes_come_with_the_slow_lane_only(opened):
-    gpu = h100()
-    gpu.calls[CALL] = [(300, 2**30, NONE, NONE), (100, 2**64 - 1, 3, 0)]
-    bench = opened(gpu)
+    bench = opened(h100(calls={CALL: [(300, 2**30, NONE, NONE), (100, 2**64 - 1, 3, 0)]}))
     assert bench.read(Lane.SLOW).processes == (GpuProcess(100, None, 3), GpuProcess(300, 2**30, None))
     assert bench.read(Lane.FAST).processes is None
     assert bench.read(Lane.COLD).processes is None
@@ -55,9 +53,7 @@ def test_clients_of_an_mps_server_are_processes_too(opened):
 
 
 def test_an_mps_server_without_clients_is_asked_with_every_fourth_read(opened):
-    gpu = h100()
-    gpu.calls[MPS] = []
-    bench = opened(gpu)
+    bench = opened(h100(calls={MPS: []}))
     for _ in range(9):
         bench.read(Lane.SLOW)
     assert bench.driver.log.count(MPS) == 3
@@ -67,10 +63,7 @@ def test_an_mps_server_without_clients_is_asked_with_every_fourth_read(opened):
     (NOT_FOUND, [], 2), (MISSING, [Reason.UNSUPPORTED], 1), (UNKNOWN, [Reason.LOST], 2),
 ])  # fmt: skip
 def test_a_refused_share_costs_only_itself(opened, code, reasons, times):
-    gpu = h100()
-    gpu.calls[CALL] = [(100, 2**30, NONE, NONE), (101, 2**30, NONE, NONE)]
-    gpu.calls[SHARES] = code
-    bench = opened(gpu)
+    bench = opened(h100(calls={CALL: [(100, 2**30, NONE, NONE), (101, 2**30, NONE, NONE)], SHARES: code}))
     for _ in range(2):
         sample = bench.read(Lane.SLOW)
         assert shares(sample) == {100: None, 101: None}
@@ -85,9 +78,7 @@ def test_a_gpu_without_processes_has_none_which_is_not_unknown(opened):
 
 @pytest.mark.parametrize(("code", "reason"), [(DENIED, Reason.DENIED), (MISSING, Reason.UNSUPPORTED)])
 def test_a_driver_that_refuses_for_good_is_asked_once_and_reported_each_time(opened, code, reason):
-    gpu = h100()
-    gpu.calls[CALL] = code
-    bench = opened(gpu)
+    bench = opened(h100(calls={CALL: code}))
     for _ in range(3):
         sample = bench.read(Lane.SLOW)
         assert sample.processes is None
@@ -107,10 +98,8 @@ def test_a_passing_failure_costs_the_processes_of_one_sample(opened):
 
 
 def test_a_lost_gpu_is_lost_here_too(opened):
-    gpu = h100()
-    gpu.calls[CALL] = LOST
     with pytest.raises(DeviceError):
-        opened(gpu).read(Lane.SLOW)
+        opened(h100(calls={CALL: LOST})).read(Lane.SLOW)
 
 
 # GPU performance monitoring: means over intervals that are long enough, and never yesterday's.
@@ -153,9 +142,7 @@ def test_one_metric_that_is_not_available_affects_only_itself(opened):
     gpu = h100()
     gpu.gpm[5] = DENIED
     gpu.gpm[10] = float("nan")
-    bench = opened(gpu)
-    bench.read()
-    sample = bench.read()
+    sample = opened(gpu).again()
     assert value(sample, ROW) == 0.57
     assert gaps(sample, "coldplate_gpu_tensor_active_ratio")[0].reason is Reason.DENIED
     assert gaps(sample, "coldplate_gpu_dram_active_ratio")[0].reason is Reason.MALFORMED
@@ -172,9 +159,7 @@ def test_the_sample_is_taken_before_any_other_call_of_the_read(opened):
 def test_without_sample_buffers_there_is_no_gpm_and_all_else_continues(opened):
     driver = FakeDriver(h100())
     driver.system["nvmlGpmSampleAlloc"] = UNKNOWN
-    bench = opened(driver)
-    bench.read()
-    sample = bench.read()
+    sample = opened(driver).again()
     assert gaps(sample, ROW)[0].reason is Reason.MALFORMED
     assert samples_taken(driver) == 0
     assert value(sample, "coldplate_gpu_power_watts") == 412.345

@@ -18,6 +18,8 @@ from typing import Any
 import pynvml
 import pytest
 
+from agent.backends.nvml.driver import NOT_SUPPORTED, DriverError
+from agent.backends.nvml.pynvml_driver import PynvmlDriver
 from agent.catalogue import nvml_constants
 from tests.fakes.nvml.build import CONTROL, build, command
 from tests.servers import need
@@ -119,13 +121,12 @@ def test_the_source_gives_what_the_library_says(start: Start) -> None:
     labels = f'gpu="2",uuid="{told["uuid"]}"'
     fast, slow, cold = (told["lanes"][lane] for lane in ("fast", "slow", "cold"))
     says = told["says"]
-    assert fast[f"coldplate_gpu_power_watts{{{labels}}}"] == says["power"]
-    assert fast[f"coldplate_gpu_energy_joules_total{{{labels}}}"] == says["energy"]
-    assert fast[f"coldplate_gpu_nvlink_transmit_bytes_total{{{labels}}}"] == says["nvlink"]
-    assert fast[f"coldplate_gpu_temperature_celsius{{{labels}}}"] == says["temperature"]
-    assert fast[f"coldplate_gpu_memory_used_bytes{{{labels}}}"] == says["used"]
-    assert fast[f"coldplate_gpu_memory_reserved_bytes{{{labels}}}"] == says["reserved"]
-    assert fast[f"coldplate_gpu_utilization_ratio{{{labels}}}"] == says["utilization"]
+    for name, what in (
+        ("power_watts", "power"), ("energy_joules_total", "energy"), ("nvlink_transmit_bytes_total", "nvlink"),
+        ("temperature_celsius", "temperature"), ("memory_used_bytes", "used"), ("memory_reserved_bytes", "reserved"),
+        ("utilization_ratio", "utilization"),
+    ):  # fmt: skip
+        assert fast[f"coldplate_gpu_{name}{{{labels}}}"] == says[what]
     assert fast[f'coldplate_gpu_clock_hertz{{{labels},domain="sm"}}'] == says["sm"]
     assert fast[f'coldplate_gpu_throttle_seconds_total{{{labels},reason="sw_power_cap"}}'] == says["throttled"]
     # The library gives metric 2 as two percent above the wave that metric 13 is thirteen above.
@@ -259,11 +260,6 @@ def test_instances_have_the_activity_that_the_library_holds_and_a_vanished_one_c
 
 def test_a_name_that_is_no_text_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A board whose memory is damaged may give any bytes; its other facts are still of use."""
-    import pynvml
-
-    from agent.backends.nvml.driver import NOT_SUPPORTED, DriverError
-    from agent.backends.nvml.pynvml_driver import PynvmlDriver
-
     monkeypatch.setattr(pynvml, "nvmlDeviceGetName", pynvml.convertStrBytes(lambda handle: b"NVIDIA \xff"))
     with pytest.raises(DriverError) as refused:
         PynvmlDriver().call("nvmlDeviceGetName", 0)

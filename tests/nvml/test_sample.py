@@ -60,9 +60,7 @@ def test_a_fast_sample_stays_within_the_budget_when_a_hopper_driver_needs_the_ol
 
 
 def test_values_are_in_base_units(opened):
-    bench = opened(h100())
-    bench.read()
-    sample = bench.read()
+    sample = opened(h100()).again()
     expected = {
         "power_watts": 412.345,
         "power_instant_watts": 430.0,
@@ -126,9 +124,7 @@ def test_the_recovery_action_in_force_is_one_and_every_other_is_zero(opened):
 
 
 def test_a_recovery_action_of_a_newer_driver_is_a_gap(opened):
-    gpu = h100()
-    gpu.fields[230, 0] = (U32, 42)
-    sample = opened(gpu).read(Lane.SLOW)
+    sample = opened(h100(fields={(230, 0): (U32, 42)})).read(Lane.SLOW)
     assert values(sample, "coldplate_gpu_recovery_action") == {}
     (gap,) = gaps(sample, "coldplate_gpu_recovery_action")
     assert gap.reason is Reason.MALFORMED
@@ -137,9 +133,7 @@ def test_a_recovery_action_of_a_newer_driver_is_a_gap(opened):
 
 @pytest.mark.parametrize(("state", "up"), [(0, 0.0), (1, 1.0), (2, 0.0), (3, 0.0)])
 def test_a_link_is_up_only_when_it_may_carry_traffic(opened, state, up):
-    gpu = h100()
-    gpu.fields[165, 4] = (U32, state)
-    sample = opened(gpu).read(Lane.SLOW)
+    sample = opened(h100(fields={(165, 4): (U32, state)})).read(Lane.SLOW)
     links = values(sample, "coldplate_nvlink_up")
     assert links[("4",)] == up
     assert len(links) == 18
@@ -158,9 +152,7 @@ def test_all_links_are_read_in_one_batch(opened):
 
 
 def test_the_traffic_of_each_link_is_in_bytes_where_the_driver_says_it(opened):
-    gpu = h100()
-    gpu.fields[138, 4], gpu.fields[139, 4] = (U64, 7), (U64, 9)
-    sample = opened(gpu).read(Lane.SLOW)
+    sample = opened(h100(fields={(138, 4): (U64, 7), (139, 4): (U64, 9)})).read(Lane.SLOW)
     assert values(sample, "coldplate_nvlink_transmit_bytes_total")["4",] == 7 * 1024
     assert values(sample, "coldplate_nvlink_receive_bytes_total")["4",] == 9 * 1024
 
@@ -197,9 +189,7 @@ def test_a_sum_over_links_is_absent_while_one_link_does_not_answer(opened):
 
 
 def test_ampere_has_gaps_where_hopper_has_values(opened):
-    bench = opened(a100())
-    bench.read()
-    sample = bench.read()
+    sample = opened(a100()).again()
     assert value(sample, "coldplate_gpu_power_watts") == 412.345
     assert gaps(sample, "coldplate_gpu_sm_active_ratio")[0].reason is Reason.UNSUPPORTED
     (gap,) = gaps(sample, "coldplate_gpu_throttle_seconds_total")
@@ -220,10 +210,7 @@ def test_unsupported_values_are_asked_for_once(opened):
 
 
 def test_denied_is_distinguished_from_unsupported(opened):
-    gpu = h100()
-    gpu.calls["nvmlGpmSampleGet"] = DENIED
-    gpu.calls["nvmlDeviceGetMemoryInfo_v2"] = DENIED
-    sample = opened(gpu).read()
+    sample = opened(h100(calls={"nvmlGpmSampleGet": DENIED, "nvmlDeviceGetMemoryInfo_v2": DENIED})).read()
     assert gaps(sample, "coldplate_gpu_tensor_active_ratio")[0].reason is Reason.DENIED
     (gap,) = gaps(sample, "coldplate_gpu_memory_used_bytes")
     assert gap.reason is Reason.DENIED
@@ -257,16 +244,10 @@ def test_a_driver_that_refuses_the_whole_batch_is_asked_field_by_field(opened):
 @pytest.mark.parametrize(
     "answer",
     [
-        (U64, 2**64 - 1),
-        (ULONG, 2**64 - 1),
-        (U32, 2**32 - 1),
-        (U16, 0xFFFF),
-        (DOUBLE, math.nan),
-        (9, 0),
-        UNKNOWN,
+        (U64, 2**64 - 1), (ULONG, 2**64 - 1), (U32, 2**32 - 1), (U16, 0xFFFF), (DOUBLE, math.nan), (9, 0), UNKNOWN,
         NO_DATA,
     ],
-)
+)  # fmt: skip
 def test_a_field_without_a_value_is_a_gap_in_this_sample_only(opened, answer):
     gpu = h100()
     bench = opened(gpu)
@@ -284,18 +265,12 @@ def test_a_field_without_a_value_is_a_gap_in_this_sample_only(opened, answer):
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        ((DOUBLE, 1.5), 1.5),
-        ((U32, 7), 7.0),
-        ((ULONG, 8), 8.0),
-        ((I64, -9), -9.0),
-        ((I32, -10), -10.0),
+        ((DOUBLE, 1.5), 1.5), ((U32, 7), 7.0), ((ULONG, 8), 8.0), ((I64, -9), -9.0), ((I32, -10), -10.0),
         ((U16, 11), 11.0),
     ],
-)
+)  # fmt: skip
 def test_a_field_is_read_as_the_type_that_it_says_it_has(opened, answer, expected):
-    gpu = h100()
-    gpu.fields[82, 0] = answer
-    assert value(opened(gpu).read(), "coldplate_gpu_memory_temperature_celsius") == expected
+    assert value(opened(h100(fields={(82, 0): answer})).read(), "coldplate_gpu_memory_temperature_celsius") == expected
 
 
 @pytest.mark.parametrize("answer", [-1, 2**32 - 1])

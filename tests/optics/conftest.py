@@ -182,7 +182,7 @@ class Ports:
         if physfn:
             (folder / "device" / "physfn").mkdir()
 
-    def healthy(self, name: str) -> None:
+    def healthy(self, name: str) -> Ports:
         """A port that counts everything, without an error."""
         self.add(name)
         answers = self.kernel.answers
@@ -190,6 +190,7 @@ class Ports:
         answers[name, STATS_GET] = group(0, _0=0) + group(1, _3=10**9, _4=0)
         answers[name, LINKSTATE_GET] = attr(2, b"\1") + u32(7, 2)
         answers[name, LINKMODES_GET] = attr(2, b"\1") + u32(5, 400_000) + attr(6, b"\1") + u32(9, 4)
+        return self
 
     def read(self) -> dict[str, float]:
         self.now += 15.0

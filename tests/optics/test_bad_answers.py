@@ -209,8 +209,7 @@ INFO = "coldplate_transceiver_info"
 def beside(ports: Ports, module: StandInModule | int) -> dict[str, float]:
     """What is shown of `module` in eth0, beside a good one in eth1, which is not affected."""
     plug(ports, module)
-    plug(ports, qsfp28(), "eth1")
-    shown = ports.modules()
+    shown = plug(ports, qsfp28(), "eth1").modules()
     assert "temperature_celsius eth1" in shown
     return {key: value for key, value in shown.items() if " eth0" in key}
 

@@ -66,8 +66,7 @@ def test_a_module_without_them_or_not_ready_or_of_copper_has_none(
 ) -> None:
     module = diagnosed_osfp()
     module.set(*at, flags)
-    plug(ports, module)
-    shown = ports.modules()
+    shown = plug(ports, module).modules()
     assert shown["temperature_celsius eth0"] == 52.25
     assert diagnosed(shown) == {}
     assert ports.gaps() == {}
@@ -77,8 +76,7 @@ def test_a_module_without_them_or_not_ready_or_of_copper_has_none(
 def test_each_side_has_its_own_lanes(ports: Ports) -> None:
     module = diagnosed_osfp()
     applications(module, (8, 1, 0x01, 0x01))
-    plug(ports, module)
-    shown = ports.modules()
+    shown = plug(ports, module).modules()
     assert [key[-1] for key in shown if key.startswith("lane_receive_power_watts")] == ["1"]
     assert [key[-1] for key in shown if key.startswith("lane_snr_ratio eth0 media")] == ["1"]
     assert [key[-1] for key in shown if key.startswith("lane_snr_ratio eth0 host")] == list("12345678")
@@ -94,8 +92,7 @@ def test_a_ratio_of_a_whole_side_counts_for_the_side_and_for_no_lane(ports: Port
     module.words(0x24, 128, [0x72E6])
     module.set(0x21, 128, bytes((0x3F, 16)))
     module.words(0x25, 128, [0x6ECD])
-    plug(ports, module)
-    assert diagnosed(ports.modules()) == {
+    assert diagnosed(plug(ports, module).modules()) == {
         "pre_fec_error_highest_ratio eth0 media": pytest.approx(742e-10),
         "pre_fec_error_highest_ratio eth0 host": pytest.approx(1741e-11),
     }
@@ -130,8 +127,7 @@ def test_pages_that_cannot_be_read_cost_only_the_diagnostics_and_are_tried_again
     assert callable(change)
     module = diagnosed_osfp()
     change(module)
-    plug(ports, module)
-    shown = ports.modules()
+    shown = plug(ports, module).modules()
     assert shown["receive_power_lowest_watts eth0"] == pytest.approx(1e-3)
     assert shown["receive_power_limit_watts eth0 alarm"] == pytest.approx(1e-4)
     assert diagnosed(shown) == {}
@@ -148,8 +144,7 @@ def test_descriptions_that_nobody_wrote_are_none(ports: Ports) -> None:
     module = diagnosed_osfp()
     for page in (0x20, 0x21):
         module.set(page, 128, b"\xff" * 128)
-    plug(ports, module)
-    assert diagnosed(ports.modules()) == {}
+    assert diagnosed(plug(ports, module).modules()) == {}
     assert ports.gaps() == {}
 
 
@@ -169,11 +164,9 @@ def test_a_module_that_goes_in_between_is_gone_as_a_whole(ports: Ports) -> None:
 
 
 def test_another_module_is_described_anew(ports: Ports) -> None:
-    plug(ports, diagnosed_osfp())
-    assert diagnosed(ports.modules())
+    assert diagnosed(plug(ports, diagnosed_osfp()).modules())
     other: StandInModule = osfp(b"SN0002")
-    plug(ports, other)
-    assert diagnosed(ports.modules()) == {}
+    assert diagnosed(plug(ports, other).modules()) == {}
 
 
 # Temperatures of adapters and their transceivers: each sensor once, under the adapter's own name.

@@ -24,8 +24,7 @@ PORT = {
 
 
 def test_a_port_tells_its_code_its_counters_and_its_rate(ports: Ports) -> None:
-    ports.healthy("eth0")
-    assert ports.read() == PORT
+    assert ports.healthy("eth0").read() == PORT
     assert ports.gaps() == {}
     assert ports.last.calls == 4
 

@@ -38,21 +38,21 @@ QSFP28 = {
 }
 
 
-def plug(ports: Ports, module: StandInModule | int, port: str = "eth0") -> None:
+def plug(ports: Ports, module: StandInModule | int, port: str = "eth0") -> Ports:
+    """Put a module into a port, or the error that reading it gives."""
     if not (ports.sysfs / "class" / "net" / port).exists():
         ports.add(port)
     ports.kernel.modules[port] = module
+    return ports
 
 
 def test_a_qsfp28_is_shown_in_base_units(ports: Ports) -> None:
-    plug(ports, qsfp28())
-    assert ports.modules() == pytest.approx(QSFP28)
+    assert plug(ports, qsfp28()).modules() == pytest.approx(QSFP28)
     assert ports.gaps() == {}
 
 
 def test_an_osfp_has_eight_lanes_and_scales_its_current(ports: Ports) -> None:
-    plug(ports, osfp())
-    shown = ports.modules()
+    shown = plug(ports, osfp()).modules()
     assert shown["info eth0 OSFP optical COLDPLATE OPTICS CP-TEST-1 SN0001"] == 1
     assert shown["temperature_celsius eth0"] == 52.25
     assert shown["supply_volts eth0"] == pytest.approx(3.3)
@@ -69,8 +69,7 @@ def test_an_osfp_has_eight_lanes_and_scales_its_current(ports: Ports) -> None:
 
 
 def test_sixteen_lanes_are_in_two_banks(ports: Ports) -> None:
-    plug(ports, osfp(banks=1))
-    shown = ports.modules()
+    shown = plug(ports, osfp(banks=1)).modules()
     assert shown["lane_receive_power_watts eth0 16"] == pytest.approx(1.7001e-3)
     assert shown["lane_transmit_power_watts eth0 9"] == pytest.approx(1.5001e-3)
     assert shown["transmit_power_lowest_watts eth0"] == pytest.approx(1.5e-3)
@@ -96,8 +95,7 @@ def test_a_copper_cable_is_named_and_has_no_lanes_and_no_gap(ports: Ports, make:
 def test_an_active_cable_has_a_temperature_and_no_lanes(ports: Ports) -> None:
     module = osfp()
     module.set(0, 212, b"\x0f")
-    plug(ports, module)
-    shown = ports.modules()
+    shown = plug(ports, module).modules()
     assert shown["temperature_celsius eth0"] == 52.25
     assert not [key for key in shown if "power" in key or "bias" in key]
     assert ports.gaps() == {}
@@ -106,8 +104,7 @@ def test_an_active_cable_has_a_temperature_and_no_lanes(ports: Ports) -> None:
 def test_no_light_is_zero_and_not_missing(ports: Ports) -> None:
     module = qsfp28()
     module.words(0, 34, [0, 6000, 7000, 8000])
-    plug(ports, module)
-    shown = ports.modules()
+    shown = plug(ports, module).modules()
     assert shown["lane_receive_power_watts eth0 1"] == shown["receive_power_lowest_watts eth0"] == 0
 
 
@@ -118,8 +115,7 @@ def test_lanes_and_values_that_a_module_does_not_have_are_left_out(ports: Ports)
     module.words(0, 50, [0] * 4)
     module.words(0, 22, [0])
     module.words(0, 26, [0])
-    plug(ports, module)
-    shown = ports.modules()
+    shown = plug(ports, module).modules()
     assert [key for key in shown if key.startswith("lane_receive")] == [
         "lane_receive_power_watts eth0 1", "lane_receive_power_watts eth0 2",
     ]  # fmt: skip
@@ -127,8 +123,7 @@ def test_lanes_and_values_that_a_module_does_not_have_are_left_out(ports: Ports)
     module = osfp()
     applications(module, (4, 4, 0x01, 0x01))
     module.set(1, 160, b"\x04")
-    plug(ports, module, "eth1")
-    shown = ports.modules()
+    shown = plug(ports, module, "eth1").modules()
     assert [key[-1] for key in shown if key.startswith("lane_receive_power_watts eth1")] == ["1", "2", "3", "4"]
     assert not [key for key in shown if key.startswith("lane_transmit") and "eth1" in key]
 
@@ -157,8 +152,7 @@ def test_lanes_are_those_that_the_applications_use(
         module.set(0, at, bytes((identifier,)))
     module.set(0, 210, bytes((missing,)))
     applications(module, *listed)
-    plug(ports, module)
-    shown = ports.modules()
+    shown = plug(ports, module).modules()
     for row in ("receive_power_watts", "transmit_power_watts", "transmit_bias_amperes"):
         assert "".join(key[-1] for key in shown if key.startswith(f"lane_{row}")) == lanes
 
@@ -203,8 +197,7 @@ def test_limits_that_were_never_written_are_left_out(ports: Ports) -> None:
 def test_a_module_that_is_not_ready_has_no_lanes_yet(ports: Ports, state: int) -> None:
     module = osfp()
     module.set(0, 3, bytes((state << 1,)))
-    plug(ports, module)
-    shown = ports.modules()
+    shown = plug(ports, module).modules()
     assert shown["temperature_celsius eth0"] == 52.25
     assert "receive_power_lowest_watts eth0" not in shown
     assert ports.gaps() == {}
@@ -242,8 +235,7 @@ def test_another_module_is_named_and_judged_by_its_own_limits(ports: Ports) -> N
     ports.modules()
     other = qsfp28(b"SN0002")
     other.words(3, 128, [65 * 256, 0, 60 * 256, 0])
-    plug(ports, other)
-    shown = ports.modules()
+    shown = plug(ports, other).modules()
     assert "info eth0 QSFP28 optical COLDPLATE OPTICS CP-TEST-1 SN0002" in shown
     assert "info eth0 QSFP28 optical COLDPLATE OPTICS CP-TEST-1 SN0001" not in shown
     assert shown["temperature_limit_celsius eth0 alarm"] == 65

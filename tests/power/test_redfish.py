@@ -115,14 +115,10 @@ def test_a_resource_that_lost_its_reading_is_looked_for_again(controller, source
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        (401, Reason.DENIED),
-        (403, Reason.DENIED),
-        (404, Reason.UNSUPPORTED),
-        (503, Reason.TIMEOUT),
-        (500, Reason.MALFORMED),
-        (302, Reason.MALFORMED),
+        (401, Reason.DENIED), (403, Reason.DENIED), (404, Reason.UNSUPPORTED), (503, Reason.TIMEOUT),
+        (500, Reason.MALFORMED), (302, Reason.MALFORMED),
     ],
-)
+)  # fmt: skip
 def test_a_refusal_has_its_reason_and_names_the_address(controller, source, status: int, reason: Reason) -> None:
     controller.status["/redfish/v1/Chassis"] = status
     error = fault(source())

@@ -15,8 +15,15 @@ from typing import Any
 
 import pytest
 
-from agent.model import Instant
+from agent.catalogue.node import NODE_POWER
+from agent.model import Instant, Node, Reading, Series
+from agent.rack.finder import HostEntry
+from agent.rack.monitor import SETTLED_SECONDS, RackMonitor
+from agent.rack.peer_messages import PeerFault, Report, decode
+from agent.rack.peers import Member
+from agent.rack.rack_options import RackOptions
 from tests import warm
+from tests.frames import snapshot_of
 from tests.http_client.conftest import Server
 from tests.servers import fetch
 
@@ -98,6 +105,67 @@ class Daemon:
         if self.process.poll() is None:
             self.process.send_signal(number)
         self.process.wait(10)
+
+
+OWN = Member("", "c1", "own-run-0", "n1:19400", "coldplate")
+PEER = HostEntry("127.0.0.1", 1)
+NAME = "127.0.0.1:1"
+SERIES = {source: Series(NODE_POWER, Node(), (("source", source),)) for source in ("ipmi", "estimate")}
+
+
+class Rig:
+    """An agent whose time the test chooses, and which asks nobody: answers are handed to it."""
+
+    def __init__(self, options: RackOptions) -> None:
+        self.now = Instant(50.0, 1_000.5)
+        self.watch = RackMonitor(OWN, options, lambda: self.now, lambda: 0.0)
+
+    def sample(self, watts: float | None, source: str = "ipmi") -> None:
+        readings = () if watts is None else (Reading(SERIES[source], watts),)
+        self.watch.observe(snapshot_of(1, self.now, readings))
+
+    def draw(self, watts: float | None, source: str = "ipmi") -> None:
+        """Sample, and let a second pass."""
+        self.sample(watts, source)
+        self.later(1.0)
+
+    def later(self, seconds: float) -> None:
+        self.now = Instant(self.now.mono + seconds, self.now.wall + seconds)
+
+    def values(self) -> dict[str, float]:
+        return {
+            reading.metric.name.removeprefix("coldplate_rack_"): reading.value
+            for reading in self.watch.frame(self.now).readings
+        }
+
+    def answer(self, watts: float | None, **changes: Any) -> None:
+        usual = {"cluster": "c1", "instance": "n2:1", "watts": [watts] * 4, "limits": {"node_nameplate": 10_000.0}}
+        report = report_at(self.now.wall, **{**usual, **changes})
+        (target,) = self.watch._finder.targets
+        self.watch.answered(target, json.dumps(report).encode(), self.now, self.now)
+
+    def refuse(self) -> None:
+        self.watch.failed(self.watch._finder.targets[0], PeerFault.CONNECT, "refused")
+
+    def told(self) -> Report:
+        body = self.watch.report()
+        assert body is not None
+        return decode(body)
+
+
+def rows(rig: Rig, name: str) -> dict[str, float]:
+    found = [each for each in rig.watch.frame(rig.now).readings if each.metric.name == f"coldplate_rack_{name}"]
+    return {each.labels[0][1]: each.value for each in found}
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    """A rack of two, whose other node never answers by itself."""
+    made = Rig(RackOptions("r1", entries=(PEER,), nameplate=10_000.0))
+    made.watch._finder.refresh()
+    made.watch._settled_by = made.now.mono + SETTLED_SECONDS
+    yield made
+    made.watch.stop()
 
 
 @pytest.fixture

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from agent.config.reading import parse
 from agent.config.schema import BREAKERS
+from agent.lib.threads import Threads
 from agent.model import Instant
 from agent.rack.breakers import (
     CLASSES,
@@ -21,6 +24,9 @@ from agent.rack.breakers import (
     unknown_heat,
     warmed,
 )
+from agent.rack.rack_options import RackOptions
+from agent.wiring.peering import load_rack, make_rack_monitor
+from tests.rack.conftest import PEER, Rig, rows
 
 MICROLOGIC = {1.35: (23.89, 38.24), 1.5: (17.32, 25.03), 2.0: (8.29, 10.93), 3.0: (3.36, 4.27), 5.0: (1.16, 1.45),
               6.0: (0.8, 1.0), 7.2: (0.55, 0.69)}  # fmt: skip
@@ -198,3 +204,85 @@ def test_steady_heat_is_written_before_it_is_too_old() -> None:
         if heats.worth_keeping(1000.0 + second) is not None:
             wrote.append(second)
     assert wrote == list(range(0, 7200, 600))
+
+
+# What a rack shows of its breakers, and keeps of their heat.
+
+CONFIG = """
+node: {name: n1}
+rack:
+  name: r1
+  nodes_expected: 1
+  feeds: {a: 800W, b: 800W}
+  breakers:
+    a: {class: ul489, rating: {amperes: 10, volts_dc: 100}}
+    main: {class: electronic, rating: 2kW, long_delay: 8s}
+    shelf: {class: iec60898-c, rating: 400W, share: 0.25}
+  shelves: {number: 4, rating: 400W}
+"""
+
+
+def breaker_rig(path: Path, wall: float) -> tuple[Rig, list[bytes]]:
+    """An agent of a rack of one, which finds its state at a path, and what it had written there."""
+    config = parse(CONFIG, "c.yaml")
+    rig = Rig(RackOptions())
+    rig.now = Instant(50.0, wall)
+    written: list[bytes] = []
+
+    def put(to: Path, body: bytes) -> None:
+        to.write_bytes(body)
+        written.append(body)
+
+    options = load_rack(config, Path(), 3.0)
+    rig.watch = make_rack_monitor(config, options, lambda: rig.now, Threads(), path=path, put=put)
+    return rig, written
+
+
+def test_each_breaker_has_its_share_its_heat_and_its_time(tmp_path: Path) -> None:
+    rig, _ = breaker_rig(tmp_path / "rack.state", 1_000.5)
+    rig.draw(2_600.0)
+    assert rows(rig, "breaker_load_ratio") == {"a": 1.3, "main": 1.3, "shelf": pytest.approx(1.625)}
+    splits = [
+        each.labels for each in rig.watch.frame(rig.now).readings if each.metric.name.endswith("breaker_load_ratio")
+    ]
+    assert [dict(labels)["split"] for labels in splits] == ["assumed", "whole", "configured"]
+    assert rows(rig, "breaker_heat_ratio")["a"] == pytest.approx(0.81)
+    assert set(rows(rig, "breaker_trip_seconds")) == {"a", "main", "shelf"}
+    assert rig.values()["failover_limit_watts"] == 1_200.0
+    rig.draw(1_600.0)
+    rig.draw(1_600.0)
+    assert rows(rig, "breaker_trip_seconds") == {}
+
+
+def test_the_heat_of_breakers_outlives_the_agent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "rack.state"
+    rig, written = breaker_rig(path, 1_000.5)
+    for _ in range(60):
+        rig.draw(2_600.0)
+        rig.values()
+    before = rows(rig, "breaker_heat_ratio")
+    assert 2 <= len(written) < 40
+    rig.watch.stop()
+    again, _ = breaker_rig(path, rig.now.wall + 2)
+    again.draw(2_600.0)
+    after = rows(again, "breaker_heat_ratio")
+    assert all(before[name] <= after[name] <= before[name] + 0.05 for name in before)
+    assert after["a"] > 0.85  # one that nobody has watched begins at 0.81
+    path.write_bytes(b"coldplate-rack/1 00000000\n{}")
+    damaged, _ = breaker_rig(path, rig.now.wall + 4)
+    assert "cannot be used: its checksum is wrong" in caplog.text
+    damaged.draw(2_600.0)
+    assert rows(damaged, "breaker_heat_ratio")["a"] == pytest.approx(0.81)
+
+
+def test_a_node_that_is_missing_is_assumed_to_load_the_breaker_as_the_others_do_and_one_that_a_peer_reports_none(
+    rig: Rig,
+) -> None:
+    breaker = Breaker("main", CLASSES["ul489"], 1_000.0)
+    rig.watch.reconfigure(RackOptions("r1", entries=(PEER,), breakers=(breaker,)))
+    rig.draw(500.0)
+    rig.refuse()
+    assert rows(rig, "breaker_load_ratio") == {"main": 1.0}
+    rig.answer(300.0, limits={"nodes_expected": 40})
+    assert rig.values()["nodes_expected"] == 40
+    assert rows(rig, "breaker_load_ratio") == {"main": 0.8}

@@ -141,43 +141,35 @@ def told(meter: NodeMeter, now: float) -> dict[int, float]:
     return {second: each for second, each in enumerate(watts, last - len(watts) + 1) if each is not None}
 
 
-def test_a_second_is_the_mean_of_its_samples() -> None:
-    meter = NodeMeter()
-    for at, watts in ((100.0, 10.0), (100.5, 20.0), (101.2, 50.0), (101.9, 70.0)):
-        meter.note(at, watts, "ipmi")
-    assert told(meter, 102.0) == {101: 15.0, 102: 60.0}
-    assert meter.source == "ipmi"
+@pytest.mark.parametrize(
+    ("notes", "now", "seconds", "source"),
+    [
+        ([(100.0, 10.0, "ipmi"), (100.5, 20.0, "ipmi"), (101.2, 50.0, "ipmi"), (101.9, 70.0, "ipmi")], 102.0,
+         {101: 15.0, 102: 60.0}, "ipmi"),
+        ([(100.1, 10.0, "ipmi")], 100.99, {}, "ipmi"),
+        ([(100.0, 10.0, "ipmi")], 106.0, {101: 10.0, 102: 10.0, 103: 10.0}, "ipmi"),
+        ([(100.5, 10.0, "ipmi"), (101.5, None)], 104.0, {101: 10.0}, None),
+        ([(100.1, 10.0, "estimate"), (100.2, 20.0, "ipmi")], 101.0, {101: 20.0}, "ipmi"),
+    ],
+    ids=["a mean of its samples", "not before it ended", "the last sample holds for 3 s", "not once it is unknown",
+         "of one source"],
+)  # fmt: skip
+def test_what_a_meter_says_of_each_second(
+    notes: Any, now: float, seconds: dict[int, float], source: str | None
+) -> None:
+    meter = NodeMeter(stale_after=3.0)
+    for note in notes:
+        meter.note(*note)
+    assert (told(meter, now), meter.source) == (seconds, source)
 
 
-def test_a_second_is_not_reported_before_it_ended_nor_changed_later() -> None:
+def test_a_second_is_not_changed_after_it_was_told() -> None:
     meter = NodeMeter()
     meter.note(100.1, 10.0, "ipmi")
-    assert told(meter, 100.99) == {}
     assert told(meter, 101.0) == {101: 10.0}
     meter.note(100.999, 90.0, "ipmi")  # taken before the second ended, and too late for it
     assert told(meter, 101.5) == {101: 10.0}
     assert told(meter, 102.0) == {101: 10.0, 102: 90.0}
-
-
-def test_the_last_sample_holds_as_long_as_it_may() -> None:
-    meter = NodeMeter(stale_after=3.0)
-    meter.note(100.5, 10.0, "ipmi")
-    assert told(meter, 106.0) == {101: 10.0, 102: 10.0, 103: 10.0}
-
-
-def test_nothing_holds_once_the_power_is_known_to_be_unknown() -> None:
-    meter = NodeMeter()
-    meter.note(100.5, 10.0, "ipmi")
-    meter.note(101.5, None)
-    assert told(meter, 104.0) == {101: 10.0}
-    assert meter.source is None
-
-
-def test_a_second_is_of_one_source() -> None:
-    meter = NodeMeter()
-    meter.note(100.1, 10.0, "estimate")
-    meter.note(100.2, 20.0, "ipmi")
-    assert told(meter, 101.0) == {101: 20.0}
 
 
 @pytest.mark.parametrize("step", [-3600.0, 3600.0])

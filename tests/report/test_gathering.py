@@ -41,7 +41,6 @@ def test_what_is_absent_for_a_while_is_in_no_figure_and_the_seconds_say_so(tmp_p
     series = {row(chosen.UTILIZATION, gpu(0)): values, row(chosen.POWER, gpu(0)): 300.0}
     run = gathered(tmp_path / "run", series, SECONDS)
     summary = run.gpus()[0].summary(chosen.UTILIZATION)
-    assert summary is not None
     assert (summary.mean, summary.low, summary.seconds) == (0.5, 0.5, 60.0)
     assert run.gpus()[0].summary(chosen.TENSOR) is None
 
@@ -69,7 +68,6 @@ def test_a_counter_that_begins_anew_loses_only_the_step_in_which_it_did(tmp_path
     counts = [10.0 * second for second in range(50)] + [10.0 * second for second in range(50)]
     run = gathered(tmp_path / "run", {row(chosen.NVLINK_OUT, gpu(0)): counts}, SECONDS)
     counter = run.gpus()[0].growth(chosen.NVLINK_OUT)
-    assert counter is not None
     assert (counter.growth, counter.seconds, counter.rate, counter.peak) == (980.0, 98.0, 10.0, 10.0)
 
 
@@ -80,9 +78,7 @@ def test_a_peak_survives_in_the_envelope(tmp_path: Path) -> None:
     run = gathered(tmp_path / "run", series, 700)
     node = run.nodes[0]
     counter, gauge = node.growth(chosen.PCIE_IN, gpu(0)), node.gauge(chosen.POWER, gpu(0))
-    assert counter is not None
     assert counter.peak == 5010.0
-    assert gauge is not None
     assert gauge.envelope.grid.count == 480
     assert max(gauge.envelope.highs) == 700.0
 
@@ -159,7 +155,6 @@ def test_a_series_that_changes_its_layout_within_a_block_keeps_the_order_of_time
     odd = [1.0 if second % 3 else None for second in range(SECONDS)]
     series = {row(chosen.PCIE_OUT, gpu(0)): [10.0 * one for one in range(SECONDS)], row(chosen.POWER, gpu(0)): odd}
     counter = gathered(tmp_path / "run", series, SECONDS).gpus()[0].growth(chosen.PCIE_OUT)
-    assert counter is not None
     assert (counter.growth, counter.seconds, counter.peak) == (990.0, 99.0, 10.0)
 
 
@@ -171,7 +166,6 @@ def test_ports_are_gathered(tmp_path: Path) -> None:
     }
     run = gathered(tmp_path / "run", series, SECONDS)
     counter = run.nodes[0].growth(chosen.PORT_OUT, port)
-    assert counter is not None
     assert counter.rate == 2e9
     [(_, state)] = run.nodes[0].states(chosen.PORT_UP, port)
     assert (state.seconds, state.on) == (100.0, 90.0)
@@ -186,7 +180,6 @@ def test_the_whole_of_a_played_scenario_agrees_with_its_snapshots(tmp_path: Path
             values = [value for each in some for series, value in each
                       if series.metric.name == name and series.entity == gpu_facts.gpu]  # fmt: skip
             summary = gpu_facts.summary(name)
-            assert summary is not None
             assert (summary.mean, summary.low, summary.high, summary.seconds) == pytest.approx(
                 (sum(values) / len(values), min(values), max(values), float(len(values)))
             )

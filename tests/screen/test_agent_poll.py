@@ -185,28 +185,20 @@ def grown(traffic: Traffic) -> float | None:
     return traffic.growth.get((ERRORS, PORT, ()))
 
 
-def test_a_rate_needs_two_samples_and_is_per_second() -> None:
+@pytest.mark.parametrize(
+    ("seen", "rates"),
+    [
+        ([(10.0, 1000.0), (12.0, 1500.0), (13.0, 1500.0)], [None, 250.0, 0.0]),
+        ([(10.0, 1000.0), (11.0, 1500.0), (11.0, 1500.0)], [None, 500.0, 500.0]),  # the same snapshot again
+        ([(10.0, 1000.0), (11.0, 500.0), (12.0, 700.0)], [None, None, 200.0]),  # a counter that fell
+        ([(12.0, 700.0), (13.0, None), (14.0, 900.0)], [None, None, None]),  # one that was missing
+    ],
+)
+def test_a_rate_needs_two_samples_one_after_the_other_and_is_per_second(
+    seen: list[tuple[float, float | None]], rates: list[float | None]
+) -> None:
     meter = TrafficMeter()
-    assert rate(meter.take(sample(10.0, 1000.0))) is None
-    assert rate(meter.take(sample(12.0, 1500.0))) == 250.0
-    assert rate(meter.take(sample(13.0, 1500.0))) == 0.0
-
-
-def test_the_same_snapshot_again_changes_nothing() -> None:
-    meter = TrafficMeter()
-    meter.take(sample(10.0, 1000.0))
-    again = sample(11.0, 1500.0)
-    assert rate(meter.take(again)) == rate(meter.take(again)) == 500.0
-
-
-def test_a_counter_that_fell_or_was_missing_has_no_rate_until_the_sample_after() -> None:
-    meter = TrafficMeter()
-    for mono, sent in ((10.0, 1000.0), (11.0, 500.0)):
-        fell = meter.take(sample(mono, sent))
-    assert rate(fell) is None
-    assert rate(meter.take(sample(12.0, 700.0))) == 200.0
-    assert rate(meter.take(sample(13.0))) is None
-    assert rate(meter.take(sample(14.0, 900.0))) is None
+    assert [rate(meter.take(sample(mono, sent))) for mono, sent in seen] == rates
 
 
 def test_a_node_whose_clock_begins_anew_is_not_compared_with_before() -> None:

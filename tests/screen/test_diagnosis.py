@@ -27,7 +27,8 @@ from tests.exporters.conftest import reading
 from tests.frames import snapshot_of
 from tests.screen.scenes import scene_of, texts
 
-SAID = [  # what straggler, checkpoint-stall and thermal-throttle do is in the committed panes
+SAID = [  # what a straggler does is in the committed panes, and what a stalled checkpoint does beside them
+    ("thermal-throttle", 600, "BAD GPU 4: the hardware halves its clocks because of heat (hw_thermal_slowdown);"),
     ("healthy-training", 60, None),
     ("two-jobs", 60, None),
     ("idle", 60, None),

@@ -89,13 +89,15 @@ def test_a_file_that_does_not_exist_is_named(tmp_path):
         load_scenario(str(tmp_path / "gone.yaml"))
 
 
-def test_every_shipped_scenario_loads_and_says_what_to_expect():
+def test_every_shipped_scenario_says_what_to_expect_whose_its_jobs_are_and_which_faults_will_come():
     names = [name for name, description in shipped_scenarios() if description]
     assert len(names) == 30
     for name in names:
         scenario = load_scenario(name)
         assert scenario.name == name
         assert scenario.expect
+        assert all(all((job.user, job.name, job.account, job.partition)) for job in scenario.jobs), name
+        assert len(list(announced(scenario, WALL))) == min(len(scenario.faults), MOST + 1), name
 
 
 def test_values_take_units_and_plain_numbers_alike(write):
@@ -170,14 +172,6 @@ def test_the_start_stays_what_it_is_when_the_wall_clock_is_set(play, write):
     assert before in [each.value for each in later if each.metric.name == "coldplate_job_start_timestamp_seconds"]
 
 
-def test_every_shipped_job_has_an_owner_an_account_and_a_partition(play):
-    from agent.backends.synthetic import load_scenario, shipped_scenarios
-
-    for name, _ in shipped_scenarios():
-        for job in load_scenario(name).jobs:
-            assert all((job.user, job.name, job.account, job.partition)), name
-
-
 # What is said at the start of a demonstration: when something will happen, and where.
 def test_a_fault_is_announced_with_its_place_and_both_times():
     assert list(announced(load_scenario("straggler"), WALL)) == ["straggler of GPU 5 starts at 22:24:20 UTC, in 660 s"]
@@ -208,9 +202,3 @@ def test_many_faults_do_not_fill_the_log(write):
     told = list(announced(load_scenario(str(path)), WALL))
     assert len(told) == MOST + 1
     assert told[-1] == "and 3 more faults"
-
-
-def test_every_shipped_fault_is_announced():
-    for name, _ in shipped_scenarios():
-        scenario = load_scenario(name)
-        assert len(list(announced(scenario, WALL))) == min(len(scenario.faults), MOST + 1), name

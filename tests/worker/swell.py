@@ -25,7 +25,6 @@ from agent.worker.worker_messages import (
     CHANNELS,
     EVENTS,
     MAX_LINE,
-    PROCESSES,
     SERIES_OF_LANE,
     TEXT,
     Hello,
@@ -103,9 +102,9 @@ class Bench:
         self.layouts[channel, lane], self.sizes[channel, lane] = self.edition, len(series)
         self.sample(channel, lane)
 
-    def sample(self, channel: int, lane: Lane, gaps: int = 0, processes: int = 0) -> None:
+    def sample(self, channel: int, lane: Lane, gaps: int = 0) -> None:
         """A sample by the layout that was said last, and by these editions."""
-        editions = [self.layouts[channel, lane], gaps, processes]
+        editions = [self.layouts[channel, lane], gaps, 0]
         values = [0.5] * self.sizes[channel, lane]
         self.say(encode("sample", channel, lane.value, editions, self.now + 0.5, 0.01, 7, values))
 
@@ -181,15 +180,6 @@ def blobs(bench: Bench) -> None:
         bench.say(b"%08x %b" % (crc32(body), body))
 
 
-def processes(bench: Bench) -> None:
-    """More processes than a node can have."""
-    for channel in range(8):
-        bench.edition += 1
-        rows = [[DICE.randrange(2**31), DICE.randrange(2**60), DICE.randrange(2**32)] for _ in range(PROCESSES)]
-        bench.say(encode("processes", channel, "slow", bench.edition, rows))
-        bench.sample(channel, Lane.SLOW, processes=bench.edition)
-
-
 def events(bench: Bench) -> None:
     """XID errors of every code, of GPUs that are there and of others."""
     bench.edition += 1
@@ -207,7 +197,7 @@ def largest(bench: Bench) -> None:
         node(bench, CHANNELS)
 
 
-STRATEGIES = {each.__name__: each for each in (churn, lives, texts, blobs, processes, events, largest)}
+STRATEGIES = {each.__name__: each for each in (churn, lives, texts, blobs, events, largest)}
 
 
 def resident() -> float:

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.lab.parity.babble import Babbler
 from tests.lab.parity.dataset import END, samples
 from tests.lab.parity.oracles import Recent
 from tests.lab.parity.speech import Speaker
 from tests.promql import oracle
 from tests.promql.answers import Answer, Refusal, ours, same, theirs
-from tests.promql.babble import Babbler
 
 DIFFERS = "DIFFER"
 _PROGRESS = 5_000
@@ -73,7 +73,7 @@ def asked(prometheus: str, folder: Path, seed: int, count: int) -> Iterator[Aske
 
 
 def said(seed: int, count: int) -> Iterator[tuple[str, float]]:
-    speaker, babbler = Speaker(seed), Babbler(seed, newer=True)
+    speaker, babbler = Speaker(seed), Babbler(seed)
     for number in range(count):
         text = '""=""'
         while _ALL_SERIES.search(text):

@@ -1,7 +1,7 @@
 """Queries out of a seed that can mostly be evaluated: right in their types, wrong now and then in what they meet.
 
-`tests.promql.babble` says what tries the grammar; this says what tries the evaluation: operators whose operands match
-once, many times or not at all, functions after which two elements are alike, and errors where nobody looks at them.
+`tests.lab.parity.babble` says what tries the grammar; this says what tries the evaluation: operators whose operands
+match once, many times or not at all, functions after which two elements are alike, and errors where nobody looks.
 """
 
 from __future__ import annotations

@@ -63,9 +63,6 @@ PANES: dict[str, Callable[[], str]] = {
     "straggler-80x24": partial(pane, STRAGGLER, 80, 24),
     "straggler-200x50": partial(pane, STRAGGLER, 200, 50),
     "straggler-20x10-ascii": partial(pane, STRAGGLER, 20, 10, ASCII),
-    "checkpoint-stall-80x24": partial(pane, STALL, 80, 24),
-    "checkpoint-stall-200x50": partial(pane, STALL, 200, 50),
-    "thermal-throttle-80x24": partial(pane, HEAT, 80, 24),
     "thermal-throttle-gpu-120x40": partial(pane, HEAT, 120, 40, UNICODE, "5"),
     "rack-100x40": partial(pane, RACK, 100, 40),
 }

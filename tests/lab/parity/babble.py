@@ -56,7 +56,7 @@ _COMMON = {
     "ofmatrix": ("rate", "irate", "increase", "delta", "changes", "resets", "avg_over_time", "absent_over_time",
                  "last_over_time", "present_over_time", "stddev_over_time", "deriv"),
 }  # fmt: skip
-_NEWER = {
+_NEWER = {  # than Prometheus 2.42
     "number": ("1_000", "0x_1F", "1_0.5e1_0", "0_17", "5m", "1h30m", "7ms", "2w"),
     "span": ("300", "0.5", "1e2", "0x1F", "+5m", "--5m", " 1_000"),
     "offset": ("300", "-0.5", "0", "--5m", "+5m", "-+5m"),
@@ -73,10 +73,10 @@ _SCRAPS = ("(", ")", "{", "}", "[", "]", ",", ":", "=", "=~", "!~", "==", "!", "
 
 
 class Babbler(Grammar):
-    """Says queries. With `newer` it also says what Prometheus 2.42 does not know and 3.5 does."""
+    """Says queries, mostly of the grammar, and damaged ones."""
 
-    def __init__(self, seed: int, *, newer: bool) -> None:
-        super().__init__(merged(_COMMON, _NEWER) if newer else _COMMON, random.Random(seed))
+    def __init__(self, seed: int) -> None:
+        super().__init__(merged(_COMMON, _NEWER), random.Random(seed))
 
     def query(self) -> str:
         """A query, mostly well formed and of the right types."""
