@@ -128,7 +128,7 @@ class ChildProcess:
         pipe = subprocess.PIPE
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, bufsize=0,
-            env={"MALLOC_ARENA_MAX": "1", **os.environ},  # its threads take turns: an arena for each costs 0.2 to 0.6 MiB
+            env={"MALLOC_ARENA_MAX": "1", **os.environ},  # an arena for each thread costs up to 0.6 MiB
         )  # fmt: skip
         assert process.stdin is not None
         assert process.stdout is not None
