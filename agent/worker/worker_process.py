@@ -127,9 +127,8 @@ class ChildProcess:
         command = [sys.executable, "-I", "-c", boot_of("agent.worker"), argument]
         pipe = subprocess.PIPE
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, bufsize=0,
-            env={"MALLOC_ARENA_MAX": "1", **os.environ},  # an arena for each thread costs up to 0.6 MiB
-        )  # fmt: skip
+            command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, bufsize=0
+        )
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
