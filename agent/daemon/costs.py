@@ -14,7 +14,7 @@ from pathlib import Path
 from agent.catalogue import BY_NAME
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.clock import cpu_of_process, cpu_of_thread
-from agent.model import Frame, Instant, Lane, Node, Reading, Series
+from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Node, Reading, Series
 from agent.sampler.overhead import OverheadFacts, OverheadGovernor
 from agent.sampler.schedule import Settings, steps_of
 
@@ -128,32 +128,38 @@ class Governing:
         """By role: its process, what that had used when it was last seen, and what earlier ones had."""
         self._steps: tuple[Settings, ...] = (Settings(),)
         self._governor = OverheadGovernor(inf, (0.0,))
-        self._facts = self._governor.facts
-        self._told = "full"
         self._own = OwnSeries()
+        self._facts, self._frame = self._governor.facts, EMPTY_FRAME
+        self._told = "full"
 
     def configure(self, settings: Settings) -> Settings:
         """Take over the configured settings; returns those of the step that is in force."""
         self._steps = steps_of(settings)
         self._governor.change(settings.cpu_budget, [each.cold for each in self._steps])
-        self._facts = self._governor.facts
+        self._show()
         return self._steps[self._governor.step]
 
     def step(self, at: float, pids: Mapping[str, int]) -> Settings | None:
         """Take in what the processes have used by a monotonic second; returns the settings if they are to change."""
+        if not self._governor.is_due(at):
+            return None
         for role, pid in pids.items():
             used = self._cpu(pid)
             if used is not None:
                 known, last, before = self._spent.get(role, (pid, 0.0, 0.0))
                 self._spent[role] = pid, used, before if known == pid else before + last
         changed = self._governor.observe(at, sum(last + before for _, last, before in self._spent.values()))
-        self._facts = self._governor.facts
+        self._show()
         self._tell(self._facts)
         return self._steps[self._governor.step] if changed else None
 
     def frame(self, _now: Instant) -> Frame:
-        """Return how it stands, on the page."""
-        return self._own.frame(self._readings(self._facts))
+        """Return how it stood at the last look, on the page."""
+        return self._frame
+
+    def _show(self) -> None:
+        self._facts = self._governor.facts
+        self._frame = self._own.frame(self._readings(self._facts))
 
     def _readings(self, facts: OverheadFacts) -> Iterator[OwnReading]:
         if facts.load is not None:

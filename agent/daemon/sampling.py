@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import inf
 from typing import Protocol
 
 from agent.backends.protocol import BackendProtocol, ChannelError, LaneSample
@@ -25,7 +24,6 @@ from agent.lib.wording import utc
 from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Outcome, Reason, Snapshot
 from agent.sampler.backend_runner import Runner
 from agent.sampler.health import LoopFacts
-from agent.sampler.overhead import LOOK_SECONDS
 from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Schedule, Settings
 from agent.worker.supervisor import Supervisor
@@ -94,8 +92,6 @@ class SamplingLoop:
         self._own = OwnProcesses()
         self._thread_costs = ThreadCosts()
         self._governing = governing
-        self._next_look = -inf
-        """The monotonic second from which the governor is asked again."""
         if governing is not None:
             governing.configure(sampler.settings)
         self._durations: dict[str, float] = {}
@@ -224,9 +220,8 @@ class SamplingLoop:
         self._govern(now.mono)
 
     def _govern(self, now: float) -> None:
-        if self._governing is None or now < self._next_look:
+        if self._governing is None:
             return
-        self._next_look = now + LOOK_SECONDS
         step = partial(self._governing.step, now, self._pids())
         settings: Settings | None = self._isolation.run("keeping the agent's budget", step, None)
         if settings is not None:

@@ -93,14 +93,21 @@ class OverheadGovernor:
             self._before = self._eased_at = None
             self._probe = PROBE_SECONDS
 
+    def is_due(self, at: float) -> bool:
+        """Return whether it looks again at this monotonic second."""
+        return self._is_starting(at) or at - self._looks[-1].at >= LOOK_SECONDS
+
+    def _is_starting(self, at: float) -> bool:
+        return self._began is None or at - self._began < START_SECONDS
+
     def observe(self, at: float, seconds: float) -> bool:
         """Take in the processor time used so far, at a monotonic second; returns whether the step has changed."""
-        if self._began is None or at - self._began < START_SECONDS:
+        if not self.is_due(at):
+            return False
+        if self._is_starting(at):
             self._began = at if self._began is None else self._began
             self._looks = deque((_Spent(at, seconds),))
             self._changed_at = at
-            return False
-        if at - self._looks[-1].at < LOOK_SECONDS:
             return False
         self._looks.append(_Spent(at, seconds))
         while at - self._looks[1].at >= max(SPAN_SECONDS, self._rounds[self.step]):

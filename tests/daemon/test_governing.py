@@ -135,7 +135,7 @@ def test_a_worker_that_takes_over_does_not_take_the_earlier_ones_time_back() -> 
 
     assert run(7, range(100)) == pytest.approx(0.1)
     used[7] = 0.0  # it is gone
-    assert run(8, range(100, 140)) == pytest.approx(0.1, rel=0.05)
+    assert run(8, range(100, 140)) == pytest.approx(0.1, rel=0.1)  # what it used after the last look is lost
 
 
 def test_threads_are_added_up_by_name_and_what_ended_stays() -> None:
