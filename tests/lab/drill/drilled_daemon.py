@@ -58,6 +58,7 @@ class Page:
         self._values = defaultdict[str, dict[tuple[tuple[str, str], ...], float]](dict)
         for name, labels, value in samples(text):
             self._values[name][tuple(labels.items())] = value
+        self._is_empty = not self._values
 
     def family(self, name: str, label: str = "") -> dict[str, float]:
         """Values of one metric by one of its labels; added up where several have the same."""
@@ -85,7 +86,7 @@ class Page:
             # A thread that has begun meanwhile, such as one that writes a file, is no harm.
             if name == "coldplate_thread_up":
                 keys = [key for key in keys if key in was or not now[key]]
-            if before._values and keys:
+            if keys and not before._is_empty:
                 return f"{name}{dict(keys[0])}"
         for name in ("coldplate_gpu_sample_age_seconds", "coldplate_sample_age_seconds"):
             if any(age > FRESH for age in self._values[name].values()):
