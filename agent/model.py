@@ -1,16 +1,18 @@
 """The domain types: what a metric is, what it is measured on, and what one sample of a node contains.
 
-Everything here is frozen. Nothing here reads a clock, a file or a device, or imports another module of coldplate:
-every layer may use these types, so they may depend on none.
+Everything here is frozen. Nothing here reads a clock, a file or a device, or imports another module of coldplate but
+`agent.lib.record`: every layer may use these types, so they may depend on none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from itertools import repeat
+from types import MappingProxyType
 from typing import NamedTuple, Union
+
+from agent.lib.record import Record
 
 
 class Kind(Enum):
@@ -108,8 +110,7 @@ class Instant(NamedTuple):
     wall: float
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Record):
     """The node itself; its name is a target label, so it carries none."""
 
     @property
@@ -117,8 +118,7 @@ class Node:
         return ()
 
 
-@dataclass(frozen=True, slots=True)
-class Gpu:
+class Gpu(Record):
     """One physical GPU. `index` is the driver's (it may change over a reboot), `uuid` is for life."""
 
     index: str
@@ -129,8 +129,7 @@ class Gpu:
         return (("gpu", self.index), ("uuid", self.uuid))
 
 
-@dataclass(frozen=True, slots=True)
-class NvLink:
+class NvLink(Record):
     """One NVLink of one GPU."""
 
     gpu: Gpu
@@ -141,8 +140,7 @@ class NvLink:
         return (*self.gpu.labels, ("link", str(self.link)))
 
 
-@dataclass(frozen=True, slots=True)
-class IbPort:
+class IbPort(Record):
     """One port of an InfiniBand or RoCE device."""
 
     device: str
@@ -153,8 +151,7 @@ class IbPort:
         return (("device", self.device), ("port", self.port))
 
 
-@dataclass(frozen=True, slots=True)
-class Rack:
+class Rack(Record):
     """The rack that feeds this node."""
 
     name: str
@@ -164,8 +161,7 @@ class Rack:
         return (("rack", self.name),)
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
+class Backend(Record):
     """One source of readings inside the agent."""
 
     name: str
@@ -178,8 +174,7 @@ class Backend:
 Entity = Union[Node, Gpu, NvLink, IbPort, Rack, Backend]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Metric:
+class Metric(Record):
     """A row of the catalogue: everything about a metric. Compared by identity; there is one of each.
 
     `span` is the closed range of physically possible values, in the row's unit: a value outside is
@@ -207,6 +202,9 @@ class Metric:
     shown: Shown = Shown.DEFAULT
     statistics_shown: Shown = Shown.DEFAULT
     further_labels: tuple[str, ...] = ()
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
 
 class Series:
@@ -334,8 +332,7 @@ def readings_of(series: Iterable[Series], values: Iterable[float]) -> Iterator[R
     return map(tuple.__new__, repeat(Reading), zip(series, values, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Record):
     """A reading that is absent, and why. `detail` is for people: the call, the file, the error."""
 
     metric: Metric
@@ -344,8 +341,7 @@ class Gap:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Xid:
+class Xid(Record):
     """One XID error that the driver reported about a GPU.
 
     `device` is the GPU's UUID or its PCI bus id (`0000:1b:00`), whichever the reporter knows.
@@ -359,8 +355,7 @@ class Xid:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuIdentity:
+class GpuIdentity(Record):
     """What a GPU is, apart from what it is doing: kept when the GPU itself is gone.
 
     `slot` is the PCI bus id in lower case with a four-digit domain, `0000:1b:00.0`. `facts` are
@@ -385,8 +380,7 @@ class BackendReport(NamedTuple):
     calls: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Record):
     """The state of the node at one moment. Passed by reference, and never changed."""
 
     sequence: int
@@ -415,8 +409,7 @@ class PastMoment(NamedTuple):
     parts: tuple[tuple[Layout, Sequence[float]], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Alert:
+class Alert(Record):
     """One alert instance; `labels` is its identity. Times are wall seconds, None where not reached.
 
     `inhibited_by` is the name of a firing alert of which this one is an effect; empty if there is no such alert.
@@ -429,12 +422,11 @@ class Alert:
     active_at: float
     fired_at: float | None = None
     resolved_at: float | None = None
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = MappingProxyType({})
     inhibited_by: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(Record):
     """An alert that changed its phase."""
 
     alert: Alert
@@ -464,8 +456,7 @@ class RuleReport(NamedTuple):
     alerts: tuple[Alert, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class GroupReport:
+class GroupReport(Record):
     """The state of one group of rules; `interval` in seconds, `limit` 0 means no limit."""
 
     name: str

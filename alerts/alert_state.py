@@ -15,11 +15,13 @@ import logging
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from msgspec import Struct, field
+
+from agent.lib.record import replace
 from agent.lib.state_files import DamagedError, read_whole, seal, set_aside, unseal
 from agent.model import Alert, Labels, Phase
 from alerts.lifecycle import AlertRecord, moved
@@ -37,8 +39,7 @@ Records = Mapping[str, Mapping[Identity, Mapping[Labels, AlertRecord]]]
 """Records by the group's name, the rule's identity and the alert's labels."""
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(Struct, frozen=True):
     """The state of all groups at a wall second. `source` names the devices: a drill's alerts are not the node's."""
 
     at: float

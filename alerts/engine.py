@@ -12,10 +12,11 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from math import floor
 from pathlib import PurePath
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from agent.catalogue import BY_NAME
 from agent.model import Alert, Frame, GroupReport, Instant, Labels, Layout, Node, Phase, Reading, Series, Snapshot
@@ -41,8 +42,7 @@ SETTLING_SECONDS = 30.0
 SAMPLE_AGE = Layout((Series(BY_NAME["coldplate_sample_age_seconds"], Node()),))
 
 
-@dataclass(frozen=True, slots=True)
-class Ruleset:
+class Ruleset(Struct, frozen=True):
     """The rules to evaluate; groups without an interval of their own are evaluated every `interval` seconds."""
 
     files: tuple[RuleFile, ...] = ()

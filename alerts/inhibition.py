@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agent.lib import textfile, yamltree
+from agent.lib.record import replace
 from agent.lib.yamltree import Bounds
 from agent.model import Alert, GroupReport, Labels, Phase
 from alerts.promql.labels import Matcher

@@ -8,18 +8,19 @@ nor templates nor receivers. The table that it implements is Prometheus's own `A
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Union
 
+from msgspec import Struct, field, structs
+
+from agent.lib.record import replace
 from agent.model import Alert, Labels, Phase, Transition
 
 RETENTION_SECONDS = 15 * 60.0
 """Seconds for which a resolved alert is remembered, so that its end can be sent again."""
 
 
-@dataclass(frozen=True, slots=True)
-class RuleTiming:
+class RuleTiming(Struct, frozen=True):
     """How long a rule waits before its alerts fire and before they resolve: `for` and `keep_firing_for`, in seconds."""
 
     rule: str
@@ -27,8 +28,7 @@ class RuleTiming:
     keep: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Holds:
+class Holds(Struct, frozen=True):
     """This evaluation has the element: its labels (the alert's identity), value and annotations."""
 
     labels: Labels
@@ -46,8 +46,7 @@ class Silence(Enum):
 Condition = Union[Holds, Silence]
 
 
-@dataclass(frozen=True, slots=True)
-class AlertRecord:
+class AlertRecord(Struct, frozen=True):
     """What must be kept of an alert between evaluations.
 
     `missing_since` is the first evaluation without the element, while `keep_firing_for` bridges it.
@@ -123,7 +122,7 @@ def _miss(record: AlertRecord, now: float, terms: RuleTiming) -> Step:
     """Handle a firing alert whose element is gone: it is kept for a while, or resolved."""
     since = now if record.missing_since is None else record.missing_since
     if terms.keep > 0 and not _reached(since, now, terms.keep):
-        return replace(record, missing_since=since), None
+        return structs.replace(record, missing_since=since), None
     alert = replace(record.alert, phase=Phase.RESOLVED, resolved_at=now)
     return AlertRecord(alert), Transition(alert, Phase.FIRING, now)
 

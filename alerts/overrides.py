@@ -8,9 +8,10 @@ recording rule is never changed or left out, because other rules read it.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from agent.lib.wording import meant, one_line
 from alerts.limits import MAX_RULE_TOKENS

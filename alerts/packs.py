@@ -13,9 +13,10 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from agent.lib.wording import one_line, shown
 from alerts import rulefile

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
+from msgspec import structs
+
+from agent.lib.record import replace
 from agent.model import Alert, Labels, Phase, RuleHealth, Transition
 from alerts.changes import ANNOTATION as CHANGES
 from alerts.lifecycle import AlertRecord, Condition, Holds, Silence, step
@@ -264,7 +266,7 @@ class AlertingRuleEvaluator(RuleEvaluator):
             None if before is None or before.alert.phase is not Phase.FIRING else before.alert.annotations.get(CHANGES)
         )
         text = self._explain(alert, at) if earlier is None else earlier
-        return replace(record, alert=replace(alert, annotations={**alert.annotations, CHANGES: text}))
+        return structs.replace(record, alert=replace(alert, annotations={**alert.annotations, CHANGES: text}))
 
     def _kept_of(self, records: dict[Labels, AlertRecord], found: Sequence[Transition]) -> dict[Labels, AlertRecord]:
         """Return the records for which there is room; an alert that ended before this evaluation need not be

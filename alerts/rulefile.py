@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Union
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.lib import textfile, yamltree
 from agent.lib.wording import one_line, shown
@@ -79,8 +81,7 @@ class RuleCount:
             raise TooManyRulesError(file, line, f"{MAX_RULE_TOKENS} words and signs")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RecordingRule:
+class RecordingRule(Struct, frozen=True, eq=False):
     """A rule that writes the result of its query as new series."""
 
     name: str
@@ -94,8 +95,7 @@ class RecordingRule:
         return self.name, self.labels
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AlertingRule:
+class AlertingRule(Struct, frozen=True, eq=False):
     """A rule whose query's results are alerts."""
 
     name: str
@@ -127,8 +127,7 @@ def tokens_of(rule: Rule) -> int:
     return sum(map(count_tokens, queries)) + sum(map(len, texts)) // CHARACTERS_OF_TOKEN
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RuleGroup:
+class RuleGroup(Struct, frozen=True, eq=False):
     """Rules evaluated in order, at one time. `interval` in seconds, None if the file has none; `limit` 0: no limit."""
 
     name: str
@@ -140,8 +139,7 @@ class RuleGroup:
     query_offset: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RuleFile:
+class RuleFile(Struct, frozen=True, eq=False):
     """The groups of a file. `warnings` are about doubtful content that Prometheus loads, too."""
 
     path: str

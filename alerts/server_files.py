@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import yaml
+from msgspec.structs import replace
 
 from alerts import durations, packs
 from alerts.rulefile import AlertingRule, Rule, RuleFile, RuleGroup

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from agent.lib import textfile, yamltree
 from agent.lib.wording import meant, one_line, shown
@@ -26,8 +27,7 @@ _LONGEST_NUMBER = 100
 _LARGEST = 2**63
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One thing that is wrong in a file. `where` names group and rule, or the test; it may be empty."""
 
     file: str

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from agent.lib import textfile, yamltree
 
@@ -32,8 +33,7 @@ Steps = tuple[tuple[str, float | None], ...]
 """Colours, each with the value from which it applies; the first has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class AlertThreshold:
+class AlertThreshold(Struct, frozen=True):
     """A number that an alert compares with, its severity, and the label of its condition if it has several."""
 
     value: float

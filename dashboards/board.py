@@ -6,11 +6,11 @@ commands need of a dashboard.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any
 
 from grafanalib import core
+from msgspec import Struct
 
 from dashboards import grafana_json
 from dashboards.grafana_json import Json
@@ -29,8 +29,7 @@ BOARDS = {
 UID = "coldplate-{}"
 
 
-@dataclass(frozen=True, slots=True)
-class BoardVariable:
+class BoardVariable(Struct, frozen=True):
     """A variable that is filled by a query about one label."""
 
     name: str

@@ -6,9 +6,11 @@ Nothing here knows Grafana's JSON or where on the board a panel will be.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Union
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from agent.catalogue import BY_NAME
 from dashboards.alert_thresholds import Steps, alert_meanings, recorded_series
@@ -28,8 +30,7 @@ YES_NO: Mapped = ((1, "yes", "orange"), (0, "no", "green"))
 UP_DOWN: Mapped = ((1, "up", "green"), (0, "down", "red"))
 
 
-@dataclass(frozen=True, slots=True)
-class TableColumn:
+class TableColumn(Struct, frozen=True):
     """One column of a table: a query whose result has just the table's labels.
 
     `zero` says that an absent value is 0: a count of what has not happened. `first` puts the column before the labels.
@@ -47,8 +48,7 @@ class TableColumn:
     row: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DashboardPanel:
+class DashboardPanel(Struct, frozen=True):
     """One panel, before it has a place.
 
     `texts` are pairs of a header and the text that is shown for each of its values. `runbook` is the header of the

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from agent.catalogue import BY_NAME
 from agent.model import Backend, Gpu, IbPort, Metric, NvLink, Rack, Unit
@@ -39,8 +40,10 @@ _SPELLING = {
     "sxid": "SXid", "vl15": "VL15", "xid": "XID",
 }  # fmt: skip
 _ENDINGS = ("_bytes_per_second", "_celsius", "_watts", "_joules", "_bytes", "_seconds", "_hertz", "_ratio", "_info")
-_IDENTITY = {Gpu: ("GPU {{gpu}}",), NvLink: ("GPU {{gpu}} link {{link}}",), IbPort: ("{{device}}/{{port}}",),
-             Rack: ("{{rack}}",), Backend: ("{{backend}}",)}  # fmt: skip
+_IDENTITY: dict[type, tuple[str, ...]] = {
+    Gpu: ("GPU {{gpu}}",), NvLink: ("GPU {{gpu}} link {{link}}",), IbPort: ("{{device}}/{{port}}",),
+    Rack: ("{{rack}}",), Backend: ("{{backend}}",),
+}  # fmt: skip
 _SHOWN = {"instance": "{{instance}}", "gpu": "GPU {{gpu}}", "link": "link {{link}}", "xid": "XID {{xid}}", "uuid": ""}
 
 
@@ -105,8 +108,7 @@ _BARE = re.compile(r"\s*(?:(?:i?rate|increase|changes|\w+_over_time)\()?(coldpla
                    r"(?:\s*(?:==|!=|>|<)\s*\d+)?\s*")  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class PanelQuery:
+class PanelQuery(Struct, frozen=True):
     """One query of a panel; without a legend, one is found."""
 
     expr: str

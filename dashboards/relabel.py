@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 Json = dict[str, Any]
 
@@ -26,8 +27,7 @@ _LEGENDS = {"legendFormat", "titleFormat", "textFormat"}
 _COLUMNS = {"indexByName", "renameByName"}
 
 
-@dataclass(frozen=True, slots=True)
-class SiteNames:
+class SiteNames(Struct, frozen=True):
     """A site's names. `labels` maps a label of coldplate to the site's."""
 
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from http import HTTPStatus
+
+from msgspec import Struct, field
 
 from agent.model import GroupReport, PastMoment, Snapshot
 from exporters.deferred import Answer, Begin, ReloadRequests
@@ -15,8 +16,7 @@ from exporters.rules_json import RulePrinter
 from exporters.runbook_pages import RunbookPages
 
 
-@dataclass(frozen=True, slots=True)
-class RouteContext:
+class RouteContext(Struct, frozen=True):
     """The functions and facts of the daemon that the pages use.
 
     `health` returns whether the process works, and what is wrong; `readiness` whether the last sample is fresh, and why
@@ -107,8 +107,7 @@ class EndpointContext:
         return self._queue.work()
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """One path, and the handler that answers there.
 
     `answer` is called in the server's thread, and must be quick: what takes long is a `Rendering` that it passes to

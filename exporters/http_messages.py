@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from http import HTTPStatus
+
+from msgspec import Struct, field
 
 MAX_HEAD = 8 * 1024
 """Bytes of request line and headers together."""
@@ -45,8 +46,7 @@ class RefusedError(Exception):
         self.response = Response(status, f"{text}\n".encode(), headers=headers)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """A complete request. Header names are in lower case; `path` is as sent, without the query."""
 
     method: str
@@ -65,8 +65,7 @@ class Request:
         return "keep-alive" in wishes
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """A handler's answer. `body` is shared between clients, never copied."""
 
     status: HTTPStatus

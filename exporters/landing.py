@@ -8,10 +8,11 @@ verdict: healthy or not, and why, the worst first.
 from __future__ import annotations
 
 from collections.abc import Container, Generator, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import groupby
 from urllib.parse import parse_qs
+
+from msgspec import Struct
 
 from agent.catalogue import BY_NAME
 from agent.health import device_states
@@ -102,8 +103,7 @@ METRICS = (
 """The metrics that the page shows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """What the page shows; `age` in seconds, None before the first sample; `groups` None without a rule engine.
 
     `series` is the number of series in a scrape, None before the first sample. `refresh` is one of REFRESHES.

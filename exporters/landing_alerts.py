@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Generator, Iterable, Iterator
-from dataclasses import dataclass, field
 from heapq import nsmallest
 from itertools import islice
+
+from msgspec import Struct, field
 
 from agent.health.verdicts import verdict_of
 from agent.lib.wording import age
@@ -33,8 +34,7 @@ _OF_AN_AGENT = re.compile(r"(?i:http)://([^/]+)/runbooks/(.*)", re.DOTALL)
 _HEADS = ("Severity", "Alert", "Where", "Since", "Summary", "Runbook")
 
 
-@dataclass(slots=True)
-class Overview:
+class Overview(Struct):
     """What the page shows of all rules: counts, and as many alerts as there is room for.
 
     `names` are the firing ones, by tone; `of_gpu` the worst that fire for each GPU.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from agent.health.device_states import LIMIT, POWER, PortState, throttle_verdict
 from agent.health.seen_node import CLOCKS, SeenGpu, SeenNode
@@ -131,8 +132,7 @@ _JOB_HEADS = ("Job", "Name", "User", "Account, partition", "GPUs", "Running for"
 _Key = tuple[str, str]
 
 
-@dataclass(slots=True)
-class JobFacts:
+class JobFacts(Struct):
     """A scheduler's facts of a job; `start` in seconds since the epoch, `energy` in joules, None where unknown."""
 
     labels: Mapping[str, str] = field(default_factory=dict)

@@ -16,8 +16,9 @@ import operator
 import zlib
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from agent.lib.logs import LogOnce
 from agent.model import Snapshot
@@ -109,8 +110,7 @@ _BITE = 64 * 1024
 """Bytes that are compressed without a break: about half a millisecond."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rendering:
+class Rendering(Struct, frozen=True):
     """A page that can be rendered.
 
     It is valid while the objects of `basis` are the same ones, and, if it shows an age, for LIFETIME_SECONDS. `pieces`
@@ -133,8 +133,7 @@ class Rendering:
         )
 
 
-@dataclass(slots=True)
-class Page:
+class Page(Struct):
     """A finished page. `made` and `used` are moments; it is compressed when that is first requested."""
 
     rendering: Rendering

@@ -10,10 +10,11 @@ import json
 import math
 import operator
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs
+
+from msgspec import Struct
 
 from agent.model import Alert, GroupReport, Phase, RuleReport
 from exporters import envelope
@@ -32,8 +33,7 @@ class ParameterError(ValueError):
         super().__init__(f'invalid parameter "{name}": {text}')
 
 
-@dataclass(frozen=True, slots=True)
-class RuleSelection:
+class RuleSelection(Struct, frozen=True):
     """Which rules are requested; None instead of a set selects all."""
 
     alerting: bool = True

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from enum import Flag
 from fnmatch import fnmatchcase
 
@@ -15,6 +14,7 @@ from agent.catalogue import BY_NAME
 from agent.catalogue.groups import WORDS, Profile, profile_of, words_of
 from agent.catalogue.infiniband import PREFIX
 from agent.lib.layout_columns import RoundMemo, picker
+from agent.lib.record import replace
 from agent.lib.wording import nearest
 from agent.model import Frame, Layout, Metric, Series, Shown, Snapshot
 

@@ -16,9 +16,10 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
+
+from msgspec import Struct
 
 from agent.model import Reason
 
@@ -56,8 +57,7 @@ class ReadItem(Protocol[R_co]):
         """
 
 
-@dataclass(slots=True)
-class PathRead(Generic[R]):
+class PathRead(Struct, Generic[R]):
     """Reads a path, or what is named so, with a function."""
 
     path: str
@@ -67,8 +67,7 @@ class PathRead(Generic[R]):
         return self.call(self.path)
 
 
-@dataclass(slots=True)
-class CaughtRead(Generic[R, E]):
+class CaughtRead(Struct, Generic[R, E]):
     """The same, where an error of the expected type is an answer."""
 
     path: str
@@ -82,16 +81,14 @@ class CaughtRead(Generic[R, E]):
             return error
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceReads(Generic[R]):
+class DeviceReads(Struct, Generic[R], frozen=True):
     """The items of one device, read one after another; `name` is the device's."""
 
     name: str
     items: Sequence[ReadItem[R]]
 
 
-@dataclass(frozen=True, slots=True)
-class UnansweredRead:
+class UnansweredRead(Struct, frozen=True):
     """An item that did not answer in this round, or was not asked, and why."""
 
     reason: Reason

@@ -10,10 +10,10 @@ A family of devices is a package in `agent/backends/` whose name is a value of t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol
 
+from agent.lib.record import Record
 from agent.model import Frame, Gap, GpuIdentity, Instant, Lane, Reading, Reason, Xid
 
 
@@ -37,8 +37,7 @@ class SourceError(Exception):
     """
 
 
-@dataclass(frozen=True, slots=True)
-class GpuProcess:
+class GpuProcess(Record):
     """A process that computes on a GPU. `pid` is the host's, `instance` the MIG GPU instance, None if not known.
 
     `memory` is in bytes. `sm` is the share of time in which its kernels ran since the last read, asked only where
@@ -51,8 +50,7 @@ class GpuProcess:
     sm: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BackendSample:
+class BackendSample(Record):
     """What one read gave. `calls` counts driver calls or file reads, for the agent's own metrics.
 
     `awaited`: a source that is asked in a thread has not answered yet since it was first asked.
@@ -68,8 +66,7 @@ class BackendSample:
     awaited: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LaneSample:
+class LaneSample(Record):
     """One lane of one channel. `mono` is when its reading began, `duration` how long it took, in seconds."""
 
     channel: str
@@ -82,8 +79,7 @@ class LaneSample:
     processes: tuple[GpuProcess, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelError:
+class ChannelError(Record):
     """One channel could not be read as a whole."""
 
     channel: str
@@ -130,8 +126,7 @@ class Channel(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Unidentified:
+class Unidentified(Record):
     """A device that the source counts but that has not identified itself. `index` is the source's number for it."""
 
     index: str
@@ -139,8 +134,7 @@ class Unidentified:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Roster:
+class Roster(Record):
     """All devices: the channels, in the order in which they joined, and the devices that have not joined yet."""
 
     channels: tuple[Channel, ...]
@@ -172,8 +166,7 @@ class DeviceSource(Protocol):
         """Shut the library down cleanly, if no call hangs in it; may be called more than once."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceOptions:
+class SourceOptions(Record):
     """What a family is opened with.
 
     `scenario` and `epoch`, the monotonic second at which it began, are for synthetic devices. `wall` gives seconds

@@ -8,9 +8,10 @@ devices (`protocol.py`) and tools.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from agent import backends
 from agent.backends.protocol import BackendProtocol, GpuProcess
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from agent.backends.redfish_service import RedfishSource
 
 
-@dataclass(frozen=True, slots=True)
-class BackendContext:
+class BackendContext(Struct, frozen=True):
     """What a source of the main process gets to know about the node.
 
     `sysfs` and `procfs` are where these are mounted. `gpus` gives those of the inventory, `processes` those that the

@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from agent.catalogue.agent import FLIGHT, NOTIFICATIONS, RULES, VITALS
 from agent.lib.layout_columns import picker
@@ -28,8 +29,7 @@ OWN = frozenset(
 """What the agent that replays reports of itself; the values of the recorded agent in these are left out."""
 
 
-@dataclass(frozen=True, slots=True)
-class _ColumnSelection:
+class _ColumnSelection(Struct, frozen=True):
     """What is done with the frames of one layout. `places` are those of its values that stay."""
 
     layout: Layout

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from agent.catalogue import agent, equipment, gpu, infiniband, jobs, links, node, optics, rack
 from agent.catalogue.bindings import Derived
+from agent.lib.record import replace
 from agent.model import Kind, Metric
 
 STATISTICS = ("min", "mean", "max")

@@ -11,17 +11,16 @@ counter shows: all ones in 32 or in 64 bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 
+from agent.lib.record import Record
 from agent.model import Lane, Metric, Unit
 
 ALL_LINKS = 0xFFFFFFFF
 """The scope id that asks an NVLink field for the sum over all links."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Record):
     """A value of `nvmlDeviceGetFieldValues`: `raw * scale` is in the row's unit.
 
     `labels` are the values of the row's own labels, in order. `per_link` asks once for each link,
@@ -40,8 +39,7 @@ class Field:
         return f"NVML field {self.id}"
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Record):
     """A value that one NVML function gives; the NVML backend knows how to call it.
 
     `lane` is for a value whose call would cost too much in the row's own lane. `bit` is for a function that answers
@@ -57,8 +55,7 @@ class Call:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Gpm:
+class Gpm(Record):
     """A GPU performance monitoring metric (Hopper and newer): `raw * scale` is in the row's unit."""
 
     id: int
@@ -69,8 +66,7 @@ class Gpm:
         return f"GPM metric {self.id}"
 
 
-@dataclass(frozen=True, slots=True)
-class PortFile:
+class PortFile(Record):
     """A file below `/sys/class/infiniband/DEVICE/ports/PORT/`: `raw * scale` is in the row's unit."""
 
     path: str
@@ -80,8 +76,7 @@ class PortFile:
         return f"ports/N/{self.path}"
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Record):
     """A value that a backend's own code reads; the text names the file, call or library."""
 
     text: str
@@ -90,8 +85,7 @@ class Source:
         return self.text
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceValue:
+class DeviceValue(Record):
     """A value read by another family of devices than NVIDIA's: its word in `backends.devices`, and the file or call."""
 
     family: str
@@ -101,8 +95,7 @@ class DeviceValue:
         return f"{self.family}: {self.text}"
 
 
-@dataclass(frozen=True, slots=True)
-class Derived:
+class Derived(Record):
     """A value that the agent computes; the text says from what."""
 
     how: str

@@ -9,10 +9,10 @@ blocks again that it could not correct (PLR, physical layer retransmission).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.bindings import ALL_LINKS, PACKETS, Call, Derived, Field
+from agent.lib.record import Record
 from agent.model import Gpu, Kind, Lane, Metric, NvLink, Shown, Unit
 
 KIBI = 1024.0
@@ -132,8 +132,7 @@ FABRIC_STATES = ("not_supported", "not_started", "in_progress", "completed")
 """Names of NVML's GPU fabric states 0 to 3."""
 
 
-@dataclass(frozen=True, slots=True)
-class FabricAspect:
+class FabricAspect(Record):
     """Some bits of the fabric's health mask: a code of `width` bits at `shift`.
 
     0 means unknown to the driver, `good` no problem, and each code of `bad` is a problem with its name.

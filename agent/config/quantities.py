@@ -7,9 +7,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from enum import Enum, auto
+
+from msgspec import Struct, field
 
 from agent.lib.wording import shown
 
@@ -20,8 +21,7 @@ _MOST = 1e8
 _SHAPE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class Units:
+class Units(Struct, frozen=True):
     """How a kind of quantity is written: its units, each with how many base units it is, those for reading only apart.
 
     `suffix` goes behind a number in base units.
@@ -165,8 +165,7 @@ class Notation(Enum):
     """A mapping from numbers to numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """One key. `what` is a sentence for the author of the file.
 
     `least` and `most` are bounds as written in the file; `above` is a bound that the value must exceed. `words` are the

@@ -7,13 +7,13 @@ default file are derived from it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Annotated, ParamSpec, TypeVar
 
 import msgspec
 
 from agent.config.quantities import Key, Notation
 from agent.config.words import DEVICES, PROFILES
+from agent.lib.record import Record
 from agent.lib.wording import UserError
 
 TRIGGERS = ("firing", "xid")
@@ -42,16 +42,21 @@ def parse_value(
         raise ConfigError(f"{key}: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigSource:
+class ConfigSource(Record):
     """What a configuration was read from, for errors that are found later. Two configurations may differ in it alone.
 
     `replaced` are keys that the command line has set: a line of the file would mislead.
     """
 
-    name: str = field(default="", compare=False)
-    text: str = field(default="", compare=False)
-    replaced: frozenset[str] = field(default=frozenset(), compare=False)
+    name: str = ""
+    text: str = ""
+    replaced: frozenset[str] = frozenset()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ConfigSource)
+
+    def __hash__(self) -> int:
+        return 0
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

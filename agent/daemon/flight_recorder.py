@@ -13,9 +13,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.own_series import OwnReading, OwnSeries
@@ -46,8 +48,7 @@ _ODD = re.compile(r"[^A-Za-z0-9]+")
 _ALERT, _XIDS = BY_NAME["coldplate_alert"], BY_NAME["coldplate_gpu_xid_errors_total"]
 
 
-@dataclass(frozen=True, slots=True)
-class FlightSettings:
+class FlightSettings(Struct, frozen=True):
     """What is kept. `span` in seconds; `triggers` of FIRING and XID; `keep` in bytes of all files together."""
 
     span: float
@@ -56,8 +57,7 @@ class FlightSettings:
     keep: float
 
 
-@dataclass(slots=True)
-class _Segment:
+class _Segment(Struct):
     """Some packed minutes; times in monotonic seconds."""
 
     began: float

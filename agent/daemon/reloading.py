@@ -14,7 +14,8 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from agent.config.schema import ConfigError
 from agent.lib.threads import CLOSING_SECONDS, KeptThread, Threads
@@ -51,8 +52,7 @@ Tell = Callable[[bool, str], None]
 """Called with the result of a reload: whether it succeeded, and a text."""
 
 
-@dataclass(slots=True)
-class LastReload:
+class LastReload(Struct):
     """The result of the last reload; `at` is when the configuration was last read successfully, in Unix seconds."""
 
     at: float

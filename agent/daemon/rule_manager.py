@@ -13,8 +13,9 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from agent.daemon.alert_store import AlertStateStore
 from agent.daemon.hub import Hub
@@ -37,8 +38,7 @@ PATIENCE_SECONDS = 30.0
 """Seconds that a round may take before the thread counts as stuck."""
 
 
-@dataclass(frozen=True, slots=True)
-class AlertingSettings:
+class AlertingSettings(Struct, frozen=True):
     """Rules and receivers from the configuration; `resend` in seconds."""
 
     rules: Ruleset

@@ -11,14 +11,16 @@ import os
 import select
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from agent.backends.protocol import BackendProtocol, ChannelError, LaneSample
 from agent.daemon.costs import Governing, OwnProcesses, ThreadCosts
 from agent.daemon.hub import Hub, Isolation
 from agent.daemon.pausing import PauseAnswer, PauseWatch
+from agent.lib import record
 from agent.lib.threads import KeptThread, Threads
 from agent.lib.wording import utc
 from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Outcome, Reason, Snapshot
@@ -381,7 +383,7 @@ class SamplingLoop:
         else:
             wall = self._clock().wall
             self.sampler.take_xids(
-                [replace(xid, wall=min(max(xid.wall, wall - LATE_SECONDS), wall)) for xid in message]
+                [record.replace(xid, wall=min(max(xid.wall, wall - LATE_SECONDS), wall)) for xid in message]
             )
         if isinstance(message, (LaneSample, ChannelError)) and message.lane is Lane.FAST:
             self._pending.discard(message.channel)

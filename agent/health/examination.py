@@ -7,9 +7,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from math import floor, inf
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.health import fault_findings, gpu_findings, link_findings
@@ -88,8 +89,7 @@ FIRST_SECONDS, SETTLED_SECONDS = 15.0, 60.0
 """Seconds until the next look at the facts after one that found something new, and after one that did not."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectationChoice:
+class ExpectationChoice(Struct, frozen=True):
     """What is expected: nothing, what is shipped for the node's GPUs (`by_gpus`), or `named`."""
 
     by_gpus: bool = True

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
 from operator import eq
+
+from msgspec.structs import replace
 
 from agent.catalogue.xid_triage import ACTIONS, XidClass, called, class_of
 from agent.health.device_states import REMAP_FAILURE, REMAP_PENDING, XID_VERDICTS, cause_of

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
 from operator import eq, ge
+
+from msgspec import Struct
 
 from agent.health.device_states import AGE, LIMIT, LIMIT_DEFAULT, MARGIN
 from agent.health.expectations import Expected
@@ -20,8 +21,7 @@ NOBODY = "no GPU answers"
 Show = Callable[[float], str]
 
 
-@dataclass(frozen=True, slots=True)
-class GpuFact:
+class GpuFact(Struct, frozen=True):
     """What each GPU should show: a metric for which `is_met` holds, of the value and what is expected.
 
     `key` is that of the expectation; without one nothing else than 0 is expected. `expected` and `show` write what is

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from agent.catalogue import BY_NAME
 from agent.health.verdicts import GpuFinding, Verdict, rank, verdict_of
@@ -40,8 +41,7 @@ class SeenValue(NamedTuple):
     value: float
 
 
-@dataclass(slots=True)
-class SeenGpu:
+class SeenGpu(Struct):
     """A GPU with its readings that have no labels, in base units by metric name; missing ones are absent.
 
     Of the clocks, `values` has that of the multiprocessors.

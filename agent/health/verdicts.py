@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from agent.model import Alert
 
@@ -58,8 +59,7 @@ class GpuFinding(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class HealthFinding:
+class HealthFinding(Struct, frozen=True):
     """The result of one check, as texts: what is expected, what is found, and the remedy if the two differ."""
 
     name: str

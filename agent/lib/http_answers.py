@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Protocol
+
+from msgspec import Struct, field
 
 MOST_HEADERS = 100
 MOST_INTERIM = 16
@@ -32,8 +33,7 @@ _OK = 200
 _FIRST = b"HTTP/1."
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerBounds:
+class AnswerBounds(Struct, frozen=True):
     """Most bytes of a body and of a head.
 
     A longer body is cut off. `plain` requires what an agent sends: a status of 200 and a body with one Content-Length
@@ -281,8 +281,7 @@ def _garbage(text: str) -> HttpError:
     return HttpError(HttpFault.GARBAGE, text)
 
 
-@dataclass(frozen=True, slots=True)
-class HttpAnswer:
+class HttpAnswer(Struct, frozen=True):
     """Names of `headers` are in lower case; of several with one name the first is kept, unless they are a list.
 
     `closes`: the connection cannot be used again. `cut`: the body was longer.

@@ -13,9 +13,10 @@ import re
 import selectors
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 from agent.lib.certificates import HttpTrust
 from agent.lib.http_answers import AnswerBounds, AnswerReader, HttpAnswer, HttpError, HttpFault
@@ -45,8 +46,7 @@ class Place(NamedTuple):
 Find = Callable[[], Place]
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(Struct, frozen=True):
     """A request; the link adds the host and the login."""
 
     method: str

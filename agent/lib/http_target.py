@@ -10,8 +10,9 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
+
+from msgspec import Struct
 
 from agent.lib.textfile import CERTIFICATES, SECRET, read_text
 
@@ -84,8 +85,7 @@ TLS_KEYS = ("ca_file", "cert_file", "server_name")
 """Keys of a login that mean nothing without TLS."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpLogin:
+class HttpLogin(Struct, frozen=True, kw_only=True):
     """How the agent logs in to a server, and which certificates it trusts. Raises ValueError.
 
     The files hold only the password, the token, a key or certificates, and are read for each connection. `server_name`
@@ -129,11 +129,10 @@ class HttpLogin:
         return {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpTarget(HttpLogin):
+class HttpTarget(HttpLogin, frozen=True):
     """A login with a server's address. `timeout` is how many seconds its user waits. Raises ValueError."""
 
-    url: str = field(kw_only=False)
+    url: str
     timeout: float = 10.0
 
     def __post_init__(self) -> None:

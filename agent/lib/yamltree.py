@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, Union
+
+from msgspec import Struct
 
 from agent.lib.wording import UserError, one_line, shown
 from agent.lib.yamlvalues import NULLS, fits, resolve
@@ -51,8 +52,7 @@ class YamlError(ValueError):
         super().__init__(f"line {line}: {self.problem}")
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """How large a tree may be with every alias and merge written out: levels, nodes, and characters of its scalars.
 
     `scalar` is the most characters of a single one.
@@ -64,8 +64,7 @@ class Bounds:
     scalar: int = 2**16
 
 
-@dataclass(slots=True, eq=False)
-class YamlScalar:
+class YamlScalar(Struct, eq=False):
     """A text as it is written. The tag shows whether it may be something else: a number, or null."""
 
     text: str
@@ -73,8 +72,7 @@ class YamlScalar:
     line: int
 
 
-@dataclass(slots=True, eq=False)
-class YamlList:
+class YamlList(Struct, eq=False):
     """A list of nodes."""
 
     items: list[Node]
@@ -82,8 +80,7 @@ class YamlList:
     line: int
 
 
-@dataclass(slots=True, eq=False)
-class YamlMapping:
+class YamlMapping(Struct, eq=False):
     """Pairs of nodes in the order of the text; a merge is a pair like the others."""
 
     pairs: list[tuple[Node, Node]]
@@ -261,8 +258,7 @@ def _said(error: yaml.YAMLError, text: str) -> YamlError:
     return YamlError(f"is not valid YAML: {problem}", line)
 
 
-@dataclass(slots=True, eq=False)
-class _Anchor:
+class _Anchor(Struct, eq=False):
     """A node with a name, and its size when it is written out; no nodes while it is still open."""
 
     node: Node
@@ -270,8 +266,7 @@ class _Anchor:
     characters: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class _Open:
+class _Open(Struct, eq=False):
     """A list or mapping whose end has not come yet, and its size so far."""
 
     node: YamlList | YamlMapping

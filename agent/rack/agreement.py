@@ -20,8 +20,9 @@ polls, and one that begins to hear a higher-ranked one polls until that one has 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
+
+from msgspec import Struct
 
 LIMIT_SECONDS = 2.0
 """Seconds by which a clock may differ before its seconds are shifted."""
@@ -29,8 +30,7 @@ STEADY_SECONDS = 0.5
 """Seconds by which two readings of one offset may differ: an answer may take up to 0.8 s, most take almost none."""
 
 
-@dataclass(slots=True)
-class PeerClock:
+class PeerClock(Struct):
     """`offset`: seconds that the peer's clock is ahead of this node's. `shift`: whole seconds to subtract from its."""
 
     offset: float | None = None

@@ -26,10 +26,10 @@ A real breaker may be faster than the slowest allowed one, especially in a hot c
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import exp, inf, log
 
 import msgspec
+from msgspec import Struct
 
 from agent.model import Instant
 
@@ -39,8 +39,7 @@ FORMER_LOAD = 0.9
 """The load that a breaker is assumed to have carried before it was watched: racks are not planned for more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(Struct, frozen=True):
     """`hold` and `instant` are shares of the rating, `constant` is in seconds. At `instant` it may open at once."""
 
     hold: float
@@ -100,8 +99,7 @@ KEPT_FOR_SECONDS = 3600.0
 """Seconds after which saved heat means nothing any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Breaker:
+class Breaker(Struct, frozen=True):
     """`rating` in watts. `share` is the part of the rack's power that it carries, and `split` how that is known."""
 
     name: str
@@ -111,8 +109,7 @@ class Breaker:
     split: str = "whole"
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """A breaker at a moment: load as a share of the rating, heat as a share of what opens it, seconds until then."""
 
     breaker: Breaker

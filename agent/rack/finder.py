@@ -12,10 +12,11 @@ import re
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from agent.lib import textfile
 from agent.lib.logs import LogOnce
@@ -34,8 +35,7 @@ _HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
 _IPV6 = re.compile(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[A-Za-z0-9._-]+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class PeerTarget:
+class PeerTarget(Struct, frozen=True):
     """One peer to ask. `name` is for people and labels, `addresses` are tried one after the other."""
 
     name: str
@@ -44,8 +44,7 @@ class PeerTarget:
     addresses: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class HostEntry:
+class HostEntry(Struct, frozen=True):
     """One agent, or with `many` one agent at each address of the name."""
 
     host: str

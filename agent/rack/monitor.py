@@ -10,8 +10,9 @@ import logging
 import threading
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from math import floor
+
+from msgspec.structs import replace
 
 from agent.catalogue.node import NODE_POWER
 from agent.catalogue.own_series import OwnReading, OwnSeries

@@ -6,7 +6,6 @@ A reader trusts nothing that it has not checked.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated
 
@@ -31,8 +30,7 @@ class PeerFault(Enum):
     EXCESS = "excess"  # more power than a node can draw
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access(HttpLogin):
+class Access(HttpLogin, frozen=True):
     """The access as configured. Raises ValueError."""
 
     tls: bool = False

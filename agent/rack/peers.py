@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 from collections import Counter as Tally
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
 from math import inf
+
+from msgspec import Struct, field
 
 from agent.catalogue.node import NODE_POWER
 from agent.lib.logs import LogOnce
@@ -30,8 +31,7 @@ WELL_SECONDS = 60.0
 _SHOWN = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """The identity of an agent: its rack, its run, and the labels that a scrape gives its series."""
 
     rack: str
@@ -41,8 +41,7 @@ class Member:
     job: str
 
 
-@dataclass(slots=True)
-class Peer:
+class Peer(Struct):
     """The state of one target. `run` is that of its last answer that counted, even if it is silent now."""
 
     name: str

@@ -12,8 +12,9 @@ at most `LAG_SECONDS` seconds, and then continues without it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import floor, fsum
+
+from msgspec import Struct
 
 METERED_SECONDS = 8
 """Seconds that are remembered and reported."""
@@ -85,8 +86,7 @@ KEPT_SECONDS = 16
 """Seconds that are remembered for a node."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sum:
+class Sum(Struct, frozen=True):
     """The power of the rack in the second that ended at `second`, and the nodes in the sum."""
 
     second: int

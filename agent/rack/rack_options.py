@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import inf
+
+from msgspec import Struct, field
 
 from agent.rack.agreement import BUDGET, FEEDS, NODES
 from agent.rack.breakers import Breaker
@@ -17,8 +18,7 @@ BEYOND_BUDGET = 2.0
 MOST_FEEDS = MOST_LIMITS - 8
 
 
-@dataclass(frozen=True, slots=True)
-class RackOptions:
+class RackOptions(Struct, frozen=True):
     """The rack's part of the configuration; `name` is empty without a rack, times are in seconds.
 
     Without `nodes_expected` the peers are counted. `nameplate`, `budget` and the limits of `feeds` are in watts.

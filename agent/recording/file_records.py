@@ -13,12 +13,13 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from itertools import chain, compress, islice, repeat
 from math import isfinite
 from typing import BinaryIO, NamedTuple
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict
 
 MAGIC = b"\x89coldplate\r\n\x1a\n"
 VERSION = 1
@@ -188,8 +189,7 @@ TEXT = 64 * 2**10
 """Characters of a text in a header that a reader takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordingHeader:
+class RecordingHeader(Struct, frozen=True):
     """What is known of a recording before its first snapshot. Texts are empty where there is no such thing.
 
     `wall` and `mono` are when it began, in seconds on both clocks, `interval` the seconds between two snapshots.

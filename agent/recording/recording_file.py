@@ -11,9 +11,10 @@ import os
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from agent.lib.wording import one_line
 from agent.model import BackendReport, Instant, Layout, Snapshot

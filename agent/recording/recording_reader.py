@@ -12,12 +12,13 @@ import stat
 import struct
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, NamedTuple, Protocol, TypeVar
+
+from msgspec import Struct
 
 from agent.lib.wording import one_line, utc
 from agent.model import BackendReport, Frame, Instant, Snapshot
@@ -80,8 +81,7 @@ class RecordedSnapshot(NamedTuple):
         return self.snapshot.at.wall
 
 
-@dataclass(slots=True)
-class SegmentSpan:
+class SegmentSpan(Struct):
     """A segment of a file: the byte at which it begins, its header, and its snapshots' number and wall seconds.
 
     A segment without snapshots has no `first` and `last`.

@@ -8,8 +8,10 @@ decided by the label's name, and an unknown label is replaced: an alert's rule m
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
+from msgspec import structs
+
+from agent.lib.record import replace
 from agent.model import Backend, Entity, Gpu, Labels, NvLink, Rack
 from agent.recording.file_records import RecordingHeader
 
@@ -109,7 +111,7 @@ class Redaction:
     def header(self, header: RecordingHeader) -> RecordingHeader:
         """Return a header without the node's name and the job; of the command, only the program is kept."""
         program = header.command[:1] and (header.command[0].rpartition("/")[2],)
-        return replace(
+        return structs.replace(
             header,
             node=self.pseudonym("host", header.node),
             job=self.pseudonym("job", header.job),

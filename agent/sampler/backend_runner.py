@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import inf
 from queue import SimpleQueue
+
+from msgspec import Struct
 
 from agent.backends.protocol import AbsentError, BackendProtocol, BackendSample, DeviceError
 from agent.lib.threads import Threads
@@ -19,8 +20,7 @@ CALM_SECONDS = 60.0
 """Seconds without a failure after which the log says that a backend is well again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Struct, frozen=True):
     """The outcome of one read of one lane. `mono` is when it began, `duration` how long it took, in seconds.
 
     `calls` counts driver calls or file reads, `reason` is why a failed read gave nothing, and `awaited` is that of the
@@ -41,8 +41,7 @@ class Read:
     awaited: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Flight:
+class Flight(Struct, frozen=True):
     """A read in flight; `since` in monotonic seconds."""
 
     lane: Lane

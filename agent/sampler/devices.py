@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from agent.backends.protocol import ChannelError, Unidentified
 from agent.catalogue import BY_NAME
@@ -49,8 +50,7 @@ EXAMPLES = 4
 """How many GPUs' reasons are listed if none has identified itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(Struct, frozen=True):
     """Why readings are withdrawn."""
 
     reason: Reason

@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 from collections import Counter as Tally
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from agent.backends.protocol import LaneSample
 from agent.catalogue import BY_NAME
@@ -113,8 +114,7 @@ class MissingMetrics:
 AGE = BY_NAME["coldplate_backend_age_seconds"]
 
 
-@dataclass(slots=True)
-class _Record:
+class _Record(Struct):
     backend: Backend
     outcome: Outcome = Outcome.ABSENT
     detail: str = ""
@@ -153,8 +153,7 @@ class _Record:
         self.seconds[lane.value] = self.seconds.get(lane.value, 0.0) + seconds
 
 
-@dataclass(frozen=True, slots=True)
-class LoopFacts:
+class LoopFacts(Struct, frozen=True):
     """What the sampling loop knows of itself at a tick; None for what does not exist."""
 
     ticks: int = 0

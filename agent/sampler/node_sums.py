@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import add, itemgetter, sub
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.jobs import JOB
@@ -73,8 +74,7 @@ class LinkRates:
 SERIES = Series(BY_NAME["coldplate_node_power_watts"], Node(), (("source", "estimate"),))
 
 
-@dataclass(frozen=True, slots=True)
-class Coefficients:
+class Coefficients(Struct, frozen=True):
     """Node power is `factor` times the sum of the GPUs' power, plus a number of watts for each GPU."""
 
     factor: float = 1.1

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 LOOK_SECONDS = 5.0
 """Seconds between two looks."""
@@ -39,8 +40,7 @@ class _Spent(NamedTuple):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class OverheadFacts:
+class OverheadFacts(Struct, frozen=True):
     """What the governor has done. `load` is the share of one core in the last minute, None in the first seconds."""
 
     budget: float

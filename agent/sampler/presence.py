@@ -10,9 +10,10 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from agent.backends.protocol import Unidentified
 from agent.catalogue import BY_NAME
@@ -140,8 +141,7 @@ def stranger(missing: Unidentified) -> Gpu:
     return Gpu(missing.index, "")
 
 
-@dataclass(frozen=True, slots=True)
-class _Tombstone:
+class _Tombstone(Struct, frozen=True):
     """The series that a GPU keeps as long as it is in the inventory."""
 
     uuid: str

@@ -7,8 +7,9 @@ lane of each channel are a block, which is withdrawn when it becomes stale.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
+
+from msgspec import Struct
 
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample, Unidentified
 from agent.catalogue import BY_NAME
@@ -49,8 +50,7 @@ Key = tuple[str, str, Lane]
 """Backend, channel (empty for a backend without channels), lane."""
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """The last sample of one lane, read at `at` (monotonic seconds)."""
 
     at: float

@@ -7,15 +7,16 @@ because its lane is slower. What else depends on them sets their limits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import inf
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.model import Lane
 from agent.sampler.node_sums import DEFAULT, Coefficients
 
 
-@dataclass(frozen=True, slots=True)
-class Ranges:
+class Ranges(Struct, frozen=True):
     """The shortest range, in seconds, over which rules read something of each lane."""
 
     fast: float = inf
@@ -23,8 +24,7 @@ class Ranges:
     cold: float = inf
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """Periods of the lanes, the deadline of a device's answer, and the span of rolling statistics."""
 
     fast: float = 1.0

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.xid_triage import ACTIONS, TRIAGE, ZEROED, Grade, XidClass, class_of, grade_of
 from agent.lib.logs import LogOnce
+from agent.lib.record import replace
 from agent.model import Frame, Framer, Gpu, Reading, Series, Xid
 from agent.sampler.presence import Inventory
 
@@ -30,8 +32,7 @@ TEXT = 200
 Kind = tuple[Gpu, str]
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(Struct):
     """What has come of one kind since it was last logged, and when that was."""
 
     newest: Xid

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from agent.catalogue import BY_NAME
 from agent.config.checks import base_url

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.config.words import DEVICES
 from agent.lib.commandline import add_log_options
+from agent.lib.record import Record, replace
 from agent.lib.wording import UserError
 
 if TYPE_CHECKING:  # every command's options are made for the help: what reads a file is imported when one is read
@@ -33,8 +33,7 @@ class Families(tuple[str, ...]):
         return is_file or super().__contains__(word)
 
 
-@dataclass(frozen=True, slots=True)
-class CommandLineOptions:
+class CommandLineOptions(Record):
     """The options that only the command line has."""
 
     sysfs: Path = Path("/sys")

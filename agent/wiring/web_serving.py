@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from agent.daemon.reloading import Reloader
 from agent.daemon.rule_manager import RuleManager
 from agent.daemon.self_report import Readiness
 from agent.daemon.service import hurry
+from agent.lib.record import replace
 from agent.lib.threads import CLOSING_SECONDS, Threads
 from agent.model import Instant, Snapshot
 from agent.rack.monitor import RackMonitor

@@ -17,8 +17,9 @@ import logging
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from math import inf
+
+from msgspec import Struct
 
 from agent.backends.protocol import ChannelError, LaneSample
 from agent.model import Lane, Reason
@@ -63,8 +64,7 @@ WEIGH_SECONDS = 2.0
 """Seconds between two checks of its memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerOptions:
+class WorkerOptions(Struct, frozen=True):
     """What the worker reads. `epoch` is the monotonic second at which a scenario began; `trace` is the file of driver
     calls that stands in for NVML's library, if any does.
     """
@@ -77,11 +77,10 @@ class WorkerOptions:
     log_format: str = "logfmt"
 
     def argument(self) -> str:
-        return json.dumps({name: getattr(self, name) for name in self.__slots__})
+        return json.dumps({name: getattr(self, name) for name in self.__struct_fields__})
 
 
-@dataclass(frozen=True, slots=True)
-class ExitReason:
+class ExitReason(Struct, frozen=True):
     """Why no device can be read: the worker ended, is being ended, or cannot open its source."""
 
     reason: Reason

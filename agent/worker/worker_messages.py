@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from zlib import crc32
 
 from agent.backends.protocol import ChannelError, GpuProcess, LaneSample, Unidentified
+from agent.lib.record import Record
 from agent.model import Entity, Gap, Gpu, GpuIdentity, IbPort, Node, NvLink, Series, Xid
 
 MAX_LINE = 256 * 2**10
@@ -70,15 +70,13 @@ class MessageError(ValueError):
     """The line is not a valid message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Alive:
+class Alive(Record):
     """The worker's main thread received the order with this number."""
 
     order: int
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(Record):
     """The source is open: its channels, in the order of their numbers, and the devices that are missing.
 
     Sent when the source is open, and again when a device joins or the missing ones change.
@@ -89,8 +87,7 @@ class Hello:
     unidentified: tuple[Unidentified, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Record):
     """The source could not be opened (`absent`: there is nothing to open), or failed as a whole."""
 
     absent: bool

@@ -7,11 +7,14 @@ the played rules give. A span reaches from pending over firing to the end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from agent.catalogue import BY_NAME
+from agent.lib import record
 from agent.lib.layout_columns import picker
 from agent.model import Alert, Frame, Framer, Instant, Labels, Layout, Phase, Snapshot, Transition
 from alerts.engine import RuleEngine, Ruleset
@@ -75,8 +78,7 @@ class RecordedRounds:
             yield Round(last, Instant(at, last.at.wall + at - last.at.mono))
 
 
-@dataclass(frozen=True, slots=True)
-class AlertSpan:
+class AlertSpan(Struct, frozen=True):
     """One alert from its beginning to its end. Times are wall seconds.
 
     `fired_at`: None if it never fired. `ended_at`: None if the alert was still there at the end. `value` and
@@ -90,7 +92,7 @@ class AlertSpan:
     fired_at: float | None
     ended_at: float | None
     value: float
-    annotations: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    annotations: tuple[tuple[str, str], ...] = ()
 
     @property
     def fired(self) -> bool:
@@ -139,8 +141,7 @@ class SpanCollector:
 ALERT_SERIES = BY_NAME["coldplate_alert"]
 
 
-@dataclass(frozen=True, slots=True)
-class RuleFailures:
+class RuleFailures(Struct, frozen=True):
     """A rule that failed: how often, when first (wall seconds), and why it did then."""
 
     node: str
@@ -237,7 +238,7 @@ class _ToldAlerts:
         frames = [self._without(frame) for frame in snapshot.frames]
         own = self._exposition.frame(engine.reports(), engine.windows, ())
         alerts = self._framer.frame(each for each in own.readings if each.metric is ALERT_SERIES)
-        return replace(snapshot, frames=(*frames, alerts))
+        return record.replace(snapshot, frames=(*frames, alerts))
 
     def _without(self, frame: Frame) -> Frame:
         known = self._pruned.get(frame.layout)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from agent.model import Labels
 from alerts.backtest.play import AlertSpan
@@ -18,8 +19,7 @@ from alerts.rulefile import AlertingRule
 _Key = tuple[str, str, Labels]
 
 
-@dataclass(frozen=True, slots=True)
-class SpanDifference:
+class SpanDifference(Struct, frozen=True):
     """An alert that fires otherwise with the new version than with the old one; one of them may have none."""
 
     old: AlertSpan | None

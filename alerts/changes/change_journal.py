@@ -14,10 +14,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from itertools import zip_longest
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.lib.layout_columns import picker
 from agent.lib.wording import index_runs
@@ -99,8 +101,7 @@ SPARE = 256
 """Series that are gone whose last value is remembered: they may come back with another one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """What happened to a part of the node, at a wall second. `job` is the number of the job that it is about."""
 
     at: float
@@ -109,8 +110,7 @@ class Change:
     job: str = ""
 
 
-@dataclass(slots=True)
-class _Level:
+class _Level(Struct):
     """A figure that wanders: where it was for long, where it is now, and since when it has been elsewhere."""
 
     usual: float

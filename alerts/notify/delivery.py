@@ -14,8 +14,9 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from agent.lib.http_client import HttpClient
 from agent.lib.http_target import HttpTarget
@@ -100,8 +101,7 @@ REMEMBERED = 1000
 """Most rejected alerts that are remembered as already logged."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct, frozen=True):
     """How much to send at once, and how long to wait after failures: from `first` seconds, doubled up to `longest`."""
 
     first: float = 1.0

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Container, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import compress
 
+from agent.lib.record import replace
 from agent.lib.threads import Threads
 from agent.model import Alert, Labels, Phase
 from alerts.lifecycle import moved

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from alerts.promql import numbers
 from alerts.promql.labels import METRIC_NAME, EvaluationError, Labels, drop_labels, keep_labels, set_labels
@@ -49,8 +50,7 @@ class Grouping(NamedTuple):
         return not self.without and not self.labels
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class _Whole:
+class _Whole(Struct, eq=False):
     """A vector as one group. The elements are released: the group has only the values."""
 
     inner: VectorPlan
@@ -63,8 +63,7 @@ class _Whole:
         return [(self._space.canonical(()), values)] if values else []
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class _Groups:
+class _Groups(Struct, eq=False):
     """A vector divided into groups, which have only the values as well."""
 
     inner: VectorPlan
@@ -90,7 +89,6 @@ def groups_of(space: LabelSpace, vector: VectorPlan, grouping: Grouping) -> _Who
     return _Whole(vector, space) if grouping.single else _Groups(vector, Derivation(space, grouping))
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ReductionPlan(VectorPlan):
     """An aggregation that reduces the values of each group to one number."""
 
@@ -109,7 +107,6 @@ class ReductionPlan(VectorPlan):
         return [(labels, reduce(values, each)) for labels, values in self._groups.of(moment)]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class QuantilePlan(VectorPlan):
     """The quantile of each group."""
 
@@ -133,7 +130,6 @@ def largest_first(element: Element) -> tuple[bool, float]:
     return (True, 0.0) if value != value else (False, -value)
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class SelectionPlan(VectorPlan):
     """`topk` and `bottomk`: the first elements of each group, ranked by their values with NaN last."""
 
@@ -158,7 +154,6 @@ class SelectionPlan(VectorPlan):
         return [element for group in each([*groups.values()]) for element in sorted(each(group), key=rank)[:count]]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class CountValuesPlan(VectorPlan):
     """`count_values`: one element for each different value of each group, the value being a label.
 

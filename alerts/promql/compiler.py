@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import NoReturn
 
+from msgspec import Struct
+
 from alerts.promql import instant_functions as instant
 from alerts.promql import operators, selectors
 from alerts.promql import range_functions as ranges
@@ -102,24 +104,21 @@ def _milliseconds(nanoseconds: int) -> int:
     return nanoseconds // _NANOSECONDS if nanoseconds >= 0 else -(-nanoseconds // _NANOSECONDS)
 
 
-class _Failing:
+class _Failing(Struct, eq=False):
     """A plan that fails every time: Prometheus accepts the query, but never evaluates it."""
 
-    __slots__ = ("_problem",)
-
-    def __init__(self, problem: str) -> None:
-        self._problem = problem
+    problem: str
 
     def run(self, moment: EvaluationContext) -> NoReturn:  # noqa: ARG002 - at any moment
-        raise EvaluationError(self._problem)
+        raise EvaluationError(self.problem)
 
 
 class _FailingVector(_Failing, VectorPlan):
-    __slots__ = ()
+    pass
 
 
 class _FailingMatrix(_Failing, MatrixPlan):
-    __slots__ = ()
+    pass
 
 
 class _Compiler:

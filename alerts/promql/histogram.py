@@ -6,7 +6,6 @@ import math
 import sys
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import accumulate
 
 from alerts.go_literals import parse_float
@@ -32,7 +31,6 @@ def boundless(labels: Labels) -> Labels:
     return drop_labels(labels, frozenset((BUCKET_BOUND,)))
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class OfHistograms(VectorPlan):
     """A function of numbers and the buckets of each histogram; series without a readable `le` are left out."""
 

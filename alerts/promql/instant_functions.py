@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from alerts.limits import LONGEST_VALUE, TEXT
 from alerts.promql import numbers
@@ -68,7 +67,6 @@ for _function in (
     VALUE_FUNCTIONS[_function.__name__] = numbers.total(_function)
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class EachValue(VectorPlan):
     """A function of each element's value; the metric's name is lost."""
 
@@ -85,7 +83,6 @@ class EachValue(VectorPlan):
         return refuse_same_labels([(nameless(labels), function(value)) for labels, value in elements])
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class WithNumbers(VectorPlan):
     """A function of each element's value and some numbers, such as `clamp` and `round`; the metric's name is lost.
 
@@ -129,13 +126,10 @@ NUMBERED_FUNCTIONS: dict[str, Callable[..., ValueFunction | None]] = {
 class TimePlan(ScalarPlan):
     """`time()`: the instant of the evaluation."""
 
-    __slots__ = ()
-
     def run(self, moment: EvaluationContext) -> float:
         return moment.at_ms / 1000
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class VectorOf(VectorPlan):
     """`vector(s)`: a number as a single element without labels."""
 
@@ -146,7 +140,6 @@ class VectorOf(VectorPlan):
         return [(self._space.canonical(()), self._scalar.run(moment))]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class ScalarOf(ScalarPlan):
     """`scalar(v)`: the only element's value, NaN unless there is exactly one."""
 
@@ -159,7 +152,6 @@ class ScalarOf(ScalarPlan):
         return elements[0][1] if len(elements) == 1 else math.nan
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class SortedVector(VectorPlan):
     """`sort` and `sort_desc`: elements in the order of their values."""
 
@@ -170,7 +162,6 @@ class SortedVector(VectorPlan):
         return sorted(moment.budget.each(self._vector.run(moment)), key=self._rank)
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Absent(VectorPlan):
     """`absent` and `absent_over_time`: one element if the operand is empty, with the labels that its selector fixes."""
 
@@ -257,7 +248,6 @@ def label_join(space: LabelSpace, vector: VectorPlan, target: str, separator: st
     return _Relabelled(vector, Derivation(space, joined))
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class _Relabelled(VectorPlan):
     """The elements of a vector with other labels."""
 

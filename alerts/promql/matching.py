@@ -7,7 +7,6 @@ filters an element out does so before that element could count as a duplicate.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
@@ -88,7 +87,6 @@ def _both_sides(left: VectorPlan, right: VectorPlan, moment: EvaluationContext) 
     return these, right.run(moment)
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class _OfVectors(VectorPlan):
     """A function of each two matching elements. `many` is the side of which several may match one of the other."""
 
@@ -188,7 +186,6 @@ class _Result(NamedTuple):
         return keep_labels(labels, names) if self.matching.on else drop_labels(labels, names)
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class _And(VectorPlan):
     """Elements that have a match on the other side; with `unless`, those that have none."""
 
@@ -225,7 +222,6 @@ class _And(VectorPlan):
         return [element for element in elements if id(signature(element[0])) in groups]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class _Or(VectorPlan):
     """Elements of the left side, and those of the right side that have no match there."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Union
 
 from alerts.promql import numbers
@@ -46,20 +45,16 @@ COMPARISONS: dict[str, Callable[[float, float], bool]] = {
 class Constant(ScalarPlan):
     """A number literal, or an expression of number literals."""
 
-    __slots__ = ("_value",)
-
-    def __init__(self, value: float) -> None:
-        self._value = value
+    value: float
 
     @property
     def constant(self) -> float:
-        return self._value
+        return self.value
 
     def run(self, moment: EvaluationContext) -> float:  # noqa: ARG002 - the same at any moment
-        return self._value
+        return self.value
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class _OfNumbers(ScalarPlan):
     """A function of two numbers."""
 
@@ -97,7 +92,6 @@ def vector_with_scalar(
     return _WithNumber(vector, scalar, swapped, function, Derivation(space, drop_metadata))
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class _VectorAndNumber(VectorPlan):
     """A vector and a number; `_swapped` if the number is on the left."""
 
@@ -113,7 +107,6 @@ class _VectorAndNumber(VectorPlan):
         return self._scalar.constant is not None and self._vector.is_barren(moment)
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class _WithNumber(_VectorAndNumber):
     """A function of each value and one number."""
 
@@ -131,7 +124,6 @@ class _WithNumber(_VectorAndNumber):
         return refuse_same_labels(found)
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class _Filter(_VectorAndNumber):
     """The elements for which the comparison holds, with their own values and names."""
 
@@ -150,7 +142,6 @@ class _Filter(_VectorAndNumber):
         return [element for element in elements if compare(element[1], number)]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class NegativeVector(VectorPlan):
     """The negative of each value; the metric's name is lost."""
 
@@ -170,7 +161,6 @@ class NegativeVector(VectorPlan):
 Operand = Union[ScalarPlan, VectorPlan]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class _HeldScalar(ScalarPlan):
     """A plan that is evaluated before its result is needed."""
 
@@ -184,7 +174,6 @@ class _HeldScalar(ScalarPlan):
         return self._result
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class _HeldVector(VectorPlan):
     """A plan that is evaluated before its result is needed, and releases it then."""
 
@@ -212,7 +201,6 @@ class _HeldVector(VectorPlan):
 _Steps = tuple[Union[_HeldScalar, _HeldVector], ...]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class _ScalarRow(ScalarPlan):
     """Numbers from left to right."""
 
@@ -225,7 +213,6 @@ class _ScalarRow(ScalarPlan):
         return self._last.run(moment)
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class _VectorRow(VectorPlan):
     """Vectors, and numbers among them, from left to right."""
 

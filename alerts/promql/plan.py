@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol, TypeVar, Union
 
+from msgspec import Struct
+
 from alerts.limits import LABEL_SET, MOST_REMEMBERED
 from alerts.promql.budget import Budget
 from alerts.promql.labels import SAME_LABELSET, EvaluationError, Labels
@@ -91,13 +93,11 @@ class Matrix(NamedTuple):
         return not any(times for _, times, _ in self.windows)
 
 
-class ScalarPlan:
+class ScalarPlan(Struct, eq=False):
     """A plan for a number; `constant` is set if the number depends neither on samples nor on the time.
 
-    Plans are objects with slots and no closures: a node takes some 60 bytes, a closure with its cells five times that.
+    Plans are structs and no closures: a node takes some 60 bytes, a closure with its cells five times that.
     """
-
-    __slots__ = ()
 
     @property
     def constant(self) -> float | None:
@@ -108,14 +108,12 @@ class ScalarPlan:
         raise NotImplementedError
 
 
-class _SeriesPlan:
+class _SeriesPlan(Struct, eq=False):
     """A plan that reads series.
 
     Most rules find nothing most of the time. `certain` and `is_barren` say where that can be known without running
     the plan; a plan that says False to both is always run.
     """
-
-    __slots__ = ()
 
     @property
     def certain(self) -> bool:
@@ -139,8 +137,6 @@ class _SeriesPlan:
 class VectorPlan(_SeriesPlan):
     """A plan for an instant vector."""
 
-    __slots__ = ()
-
     def run(self, moment: EvaluationContext) -> Elements:
         """Return the elements at a moment."""
         raise NotImplementedError
@@ -148,8 +144,6 @@ class VectorPlan(_SeriesPlan):
 
 class MatrixPlan(_SeriesPlan):
     """A plan for a range vector."""
-
-    __slots__ = ()
 
     def run(self, moment: EvaluationContext) -> Matrix:
         """Return the windows at a moment."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice, pairwise
 from operator import gt, lt, mul, ne
 from typing import NamedTuple
@@ -51,7 +50,6 @@ class RangeWindow(NamedTuple):
 RangeFunction = Callable[[Floats, Floats, RangeWindow], "float | None"]
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class OfWindows(VectorPlan):
     """A function of each window of a range vector."""
 

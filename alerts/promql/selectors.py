@@ -7,8 +7,9 @@ instant selectors and is invisible to range selectors.
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from alerts.promql.labels import SAME_LABELSET, EvaluationError, Labels, Matcher, wanted_name
 from alerts.promql.plan import (
@@ -72,8 +73,7 @@ class Selector(NamedTuple):
     history: float
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class _Reader:
+class _Reader(Struct, eq=False):
     """The common part of all plans that read the series of a source."""
 
     _matchers: tuple[Matcher, ...]
@@ -87,7 +87,6 @@ class _Reader:
         return not self._timing.of_fixed and moment.source.lacks(self._matchers, moment.budget)
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class InstantSelector(_Reader, VectorPlan):
     """The newest sample of each series that matches."""
 
@@ -115,7 +114,6 @@ def _elements(space: LabelSpace, moment: EvaluationContext, derive: ForeignDeriv
     return made
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class TimestampSelector(_Reader, VectorPlan):
     """`timestamp(selector)`: the time of the newest sample of each series that matches."""
 
@@ -133,7 +131,6 @@ def _newest(moment: EvaluationContext, matchers: tuple[Matcher, ...], timing: Ti
     return moment.source.newest(matchers, (end - LOOKBACK_MS) / 1000, end / 1000, moment.budget)
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class RangeSelector(_Reader, MatrixPlan):
     """The samples of a range for each series that matches; the windows are the source's."""
 
@@ -146,7 +143,6 @@ class RangeSelector(_Reader, MatrixPlan):
         return Matrix(found, start, end, marked=True)
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class SubqueryPlan(MatrixPlan):
     """The results of the inner query at every multiple of the step within the range."""
 

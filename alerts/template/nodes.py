@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Union
+
+from msgspec import Struct
 
 from alerts.go_literals import quoted
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class IdentifierNode:
+class IdentifierNode(Struct, frozen=True, eq=False):
     """The name of a function; first in a command it is called with the rest."""
 
     at: int
     name: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class VariableNode:
+class VariableNode(Struct, frozen=True, eq=False):
     """`$x`, and `$x.y` with the names of its fields; `$` is a name, too."""
 
     at: int
@@ -25,30 +24,26 @@ class VariableNode:
     fields: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DotNode:
+class DotNode(Struct, frozen=True, eq=False):
     """`.`"""
 
     at: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FieldNode:
+class FieldNode(Struct, frozen=True, eq=False):
     """`.x.y`"""
 
     at: int
     fields: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NilNode:
+class NilNode(Struct, frozen=True, eq=False):
     """`nil`, which can be an argument but not a command."""
 
     at: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ConstantNode:
+class ConstantNode(Struct, frozen=True, eq=False):
     """A truth value, a number or a text in quotes as written, and its value; None of a number beyond an int."""
 
     at: int
@@ -56,8 +51,7 @@ class ConstantNode:
     value: bool | int | float | complex | str | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ChainNode:
+class ChainNode(Struct, frozen=True, eq=False):
     """The fields of anything else, such as `(query "x").y`."""
 
     at: int
@@ -65,16 +59,14 @@ class ChainNode:
     fields: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CommandNode:
+class CommandNode(Struct, frozen=True, eq=False):
     """A function or value, and arguments."""
 
     at: int
     operands: tuple[Operand, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PipeNode:
+class PipeNode(Struct, frozen=True, eq=False):
     """Commands, each with the previous result as its last argument; `declares` are its variables."""
 
     at: int
@@ -86,24 +78,21 @@ class PipeNode:
 Operand = Union[IdentifierNode, VariableNode, DotNode, FieldNode, NilNode, ConstantNode, ChainNode, PipeNode]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TextNode:
+class TextNode(Struct, frozen=True, eq=False):
     """Text as it is."""
 
     at: int
     text: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ActionNode:
+class ActionNode(Struct, frozen=True, eq=False):
     """A pipeline whose result is printed."""
 
     at: int
     pipeline: PipeNode
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TemplateNode:
+class TemplateNode(Struct, frozen=True, eq=False):
     """`template`, or the call that is part of a `block`."""
 
     at: int
@@ -111,24 +100,21 @@ class TemplateNode:
     pipeline: PipeNode | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BreakNode:
+class BreakNode(Struct, frozen=True, eq=False):
     """`break` or `continue`."""
 
     at: int
     kind: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Arm:
+class Arm(Struct, frozen=True, eq=False):
     """A condition, and the nodes below it."""
 
     pipeline: PipeNode
     body: Body
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BranchNode:
+class BranchNode(Struct, frozen=True, eq=False):
     """`if`, `with` or `range`, as `kind` says; several arms if there is `else if` or `else with`."""
 
     at: int

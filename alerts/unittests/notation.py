@@ -11,8 +11,9 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import accumulate, chain, repeat
+
+from msgspec import Struct
 
 from agent.lib.wording import shown
 from alerts.promql.labels import Labels, make_labels
@@ -35,8 +36,7 @@ _EXAMPLE = """'up{job="a"}'"""
 _DIGITS = 18  # a number with more digits is a typing error
 
 
-@dataclass(frozen=True, slots=True)
-class SampleRun:
+class SampleRun(Struct, frozen=True):
     """`count` samples in a row: a value, plus an increment each time if there is one; None is a gap."""
 
     value: float | None

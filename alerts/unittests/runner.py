@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
+
+from msgspec import Struct
 
 from agent.model import Labels
 from alerts import durations
@@ -77,8 +78,7 @@ def _exact(expected: float, got: float) -> str:
     return shown
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """A case that did not hold, or a rule that could not be evaluated. `detail` has lines that say how."""
 
     file: str

@@ -7,10 +7,11 @@ import glob
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct
 
 from agent.lib import textfile
 from agent.lib.wording import one_line, shown
@@ -43,16 +44,14 @@ class TestFileError(FileError):
     __test__ = False  # pytest would take the name for a test
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ExpectedAlert:
+class ExpectedAlert(Struct, frozen=True, order=True):
     """One alert as a receiver would get it."""
 
     labels: Labels
     annotations: Pairs
 
 
-@dataclass(frozen=True, slots=True)
-class AlertCase:
+class AlertCase(Struct, frozen=True):
     """The alerts of one name that are expected to fire at a time."""
 
     at: float
@@ -61,8 +60,7 @@ class AlertCase:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class QueryCase:
+class QueryCase(Struct, frozen=True):
     """The result of a query at a time."""
 
     at: float
@@ -71,8 +69,7 @@ class QueryCase:
     line: int
 
 
-@dataclass(frozen=True, slots=True)
-class Test:
+class Test(Struct, frozen=True):
     """Input series, and the expected results of the rules."""
 
     __test__ = False  # pytest would take the name for a test
@@ -92,8 +89,7 @@ class Test:
         return max([0.0, *(case.at for case in self.alerts), *(case.at for case in self.queries)])
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """A whole unit-test file. `unmatched` are the rule_files that name no file."""
 
     path: str

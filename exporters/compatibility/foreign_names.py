@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from agent.catalogue import BY_NAME
 from agent.model import Gpu, Kind, Labels, Series
@@ -35,8 +36,7 @@ class Recent(Enum):
     NONE = "while it is 0"
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Struct, frozen=True):
     """A metric of coldplate by name, times a factor. `labels` are the values of its own labels, in order; empty: any.
 
     `rate` takes the growth of a counter in a second, over the last seconds, instead of its value.
@@ -48,8 +48,7 @@ class Term:
     rate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignName:
+class ForeignName(Struct, frozen=True):
     """A metric of the other exporter: the sum of `terms`, divided by that of `divisor` if there is one.
 
     It is served only while all its terms have values. `newest` means the label value, as a number, of the series whose
@@ -76,8 +75,7 @@ class ForeignName:
         return None if computed or len(self.terms) > 1 else self.terms[0]
 
 
-@dataclass(frozen=True, slots=True)
-class NotServed:
+class NotServed(Struct, frozen=True):
     """A name of the other exporter that is not served: why, and what to query instead; empty without a substitute."""
 
     name: str
@@ -85,8 +83,7 @@ class NotServed:
     instead: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownGpu:
+class KnownGpu(Struct, frozen=True):
     """The info labels of a GPU. `jobs` are the labels of the jobs that hold it alone, by slot.
 
     A slot is the number of a MIG instance; WHOLE is the GPU, or the only instance on it.
@@ -99,8 +96,7 @@ class KnownGpu:
         return self.jobs.get(slot, {})
 
 
-@dataclass(frozen=True, slots=True)
-class KnownNode:
+class KnownNode(Struct, frozen=True):
     """What labels are made of. `host_labels` are the host's name under the label names that the configuration says.
 
     `further_labels` are the names of labels that are served only where the configuration asks for them.
@@ -124,8 +120,7 @@ Labelling = Callable[[KnownNode, Series, str], Labels | None]
 series."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignProfile:
+class ForeignProfile(Struct, frozen=True):
     """A neighbour. `labels` are all that its series may have, for the documentation and for `compat-check`.
 
     `renamed` are labels that Prometheus or older versions of the neighbour write differently, and what they are here.

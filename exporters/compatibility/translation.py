@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 from operator import mul
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from agent.catalogue import BY_NAME
 from agent.lib.layout_columns import RoundMemo, picker

@@ -15,10 +15,11 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct, field
 
 from agent.lib.certificates import first_expiry
 from agent.lib.logs import LogOnce
@@ -43,15 +44,14 @@ _FIXED = "X-Content-Type-Options"
 """A header that every response has, with the only value that may be configured for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebTerms:
+class WebTerms(Struct, frozen=True):
     """The settings in force: a file's content, and its OpenSSL context.
 
     `stamps` are those of the file and of all that it names, from before they were read.
     """
 
     file: WebFile = field(default_factory=WebFile)
-    context: ssl.SSLContext | None = field(default=None, compare=False)
+    context: ssl.SSLContext | None = None
     stamps: Stamps = ()
     expires: float | None = None
     """The Unix second at which the first certificate of the chain expires; None without TLS."""
@@ -158,8 +158,7 @@ MOST_SESSIONS = 256
 """Sessions of TLS 1.2 that OpenSSL may keep: clients that want no tickets would have it keep twenty thousand."""
 
 
-@dataclass(slots=True)
-class WebReload:
+class WebReload(Struct):
     """How the file was last read; `at` is when that last succeeded, and `expires` when the certificate will not do any
     more, in Unix seconds."""
 

@@ -15,8 +15,9 @@ import os
 import re
 import struct
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from exporters.push.write_request import WriteRequest
 
@@ -67,8 +68,7 @@ _SENT = "sent"
 _SENT_FORM = struct.Struct("<QQI")
 
 
-@dataclass(slots=True)
-class BufferSegment:
+class BufferSegment(Struct):
     """One file: its number, bytes, samples, and the times of its first and last request in wall seconds."""
 
     number: int

@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
+from msgspec import Struct, field
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.metrics.export import (
@@ -117,8 +117,7 @@ log = logging.getLogger("coldplate.push")
 NAME = "otlp"
 
 
-@dataclass(frozen=True, slots=True)
-class OtlpSettings:
+class OtlpSettings(Struct, frozen=True):
     """Where to, how often in seconds, and whose metrics they are."""
 
     target: HttpTarget

@@ -13,9 +13,10 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.logs import LogOnce
@@ -28,8 +29,7 @@ REJECTED, EXPIRED, OVERFLOW, DAMAGED = REASONS = ("rejected", "expired", "overfl
 """Why samples never reached the receiver."""
 
 
-@dataclass(slots=True)
-class PushFigures:
+class PushFigures(Struct):
     """One push. `oldest` is the time of the oldest sample that is not sent, in wall seconds; None if all are.
 
     `bytes` and `pending` stay None for a push that does not know them.

@@ -13,10 +13,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from agent.lib.http_answers import AnswerBounds, HttpAnswer, HttpError, HttpFault
 from agent.lib.http_client import HttpClient
@@ -109,8 +110,7 @@ def wished(text: str) -> float:
 log = logging.getLogger("coldplate.push")
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteWriteSettings:
+class RemoteWriteSettings(Struct, frozen=True):
     """Target, interval in seconds and labels of a push; without `folder` it buffers in memory only.
 
     `keep` in bytes; `age` in seconds.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-from dataclasses import fields
 from pathlib import Path
 
 import msgspec
@@ -366,5 +365,5 @@ def test_the_sampler_and_the_rack_start_from_the_defaults_of_the_schema() -> Non
 
 
 def test_a_login_has_the_keys_of_its_section() -> None:
-    assert {field.name for field in fields(HttpLogin)} == {*LOGIN, "pinned"}
+    assert set(HttpLogin.__struct_fields__) == {*LOGIN, "pinned"}
     assert HttpLogin(**login_of(LoginConfig())) == HttpLogin()

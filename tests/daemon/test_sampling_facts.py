@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
 
@@ -13,6 +12,7 @@ from agent.daemon import sampling
 from agent.daemon.hub import Hub
 from agent.daemon.pausing import PauseAnswer
 from agent.daemon.sampling import SamplingLoop
+from agent.lib.record import replace
 from agent.model import Instant, Lane, Outcome, Reason, Snapshot
 from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from agent.catalogue import BY_NAME
 from agent.daemon.hub import MOMENTS, Hub, Isolation, RecentReadings
 from agent.daemon.reloading import LastReload
 from agent.daemon.self_report import HUNG_SECONDS, UNWRITTEN_SECONDS, Readiness, SelfMetrics
+from agent.lib.record import replace
 from agent.lib.state_files import FileState
 from agent.lib.threads import ThreadState
 from agent.model import BackendReport, Gpu, Instant, Lane, Outcome, Reading, Series, Snapshot

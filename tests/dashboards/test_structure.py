@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from agent.catalogue import BY_NAME
 from agent.model import Node, Unit
@@ -39,9 +39,9 @@ def _names(tree: Any) -> Iterator[str]:
     elif isinstance(tree, tuple):
         for each in tree:
             yield from _names(each)
-    elif is_dataclass(tree):
-        for each in fields(tree):
-            yield from _names(getattr(tree, each.name))
+    elif isinstance(tree, Struct):
+        for name in tree.__struct_fields__:
+            yield from _names(getattr(tree, name))
 
 
 def dicts(value: Any) -> Iterator[dict[str, Any]]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from agent.catalogue import BY_NAME
 from agent.commands.top.screen.node_samples import Traffic
@@ -16,6 +16,7 @@ from agent.commands.top.screen.node_view import view_of
 from agent.commands.top.screen.panes import alert_lines
 from agent.commands.top.screen.text_layout import TextLayout
 from agent.commands.top.screen.view_builder import diagnose
+from agent.lib.record import replace
 from agent.model import (
     Alert,
     BackendReport,
@@ -223,7 +224,7 @@ def test_a_released_driver_is_a_pause_and_not_the_loss_of_all_gpus() -> None:
 
 def test_the_description_of_an_alert_is_on_the_page_in_top_and_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     assert CAUSE in page(FIRING)
-    node = replace(view_of("n", "here", paused(), Traffic()), alerts=[FIRING])
+    node = structs.replace(view_of("n", "here", paused(), Traffic()), alerts=[FIRING])
     assert any(CAUSE in line.plain for line in alert_lines([node], NOW, TextLayout(120)))
     caplog.set_level(logging.INFO, "coldplate.alert")
     LogReceiver().put([Notice(FIRING, NOW + 60)], NOW)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
 
 from agent import catalogue
+from agent.lib.record import replace
 from agent.model import (
     Alert,
     BackendReport,

@@ -9,14 +9,15 @@ import re
 import weakref
 from collections import UserDict
 from collections.abc import KeysView
-from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
+from agent.lib import record
 from agent.model import (
     Alert,
     BackendReport,
@@ -107,7 +108,7 @@ def test_a_new_snapshot_is_shown_at_once_even_if_it_has_the_same_number(
     held = [full_snapshot]
     site = Routes(replace(view, latest=lambda: held[0]))
     before = get(site, path).body
-    held[0] = replace(full_snapshot, frames=(frame_of(full_snapshot.readings[:-1]),))
+    held[0] = record.replace(full_snapshot, frames=(frame_of(full_snapshot.readings[:-1]),))
     assert get(site, path).body != before
 
 

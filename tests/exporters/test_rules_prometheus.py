@@ -9,7 +9,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.lib.record import replace
 from agent.model import Alert, GroupReport, Phase, RuleHealth, RuleReport
 from alerts.group_evaluator import GroupEvaluator
 from alerts.promql import Storage

@@ -143,11 +143,10 @@ def matched(given: Sequence[str], pattern: str) -> Found:
 class _Given(VectorPlan):
     """Elements that are there already."""
 
-    def __init__(self, elements: Elements) -> None:
-        self._elements = elements
+    elements: Elements
 
     def run(self, moment: EvaluationContext) -> Elements:
-        return self._elements
+        return self.elements
 
 
 def replaced(given: Sequence[str], pattern: str, replacement: str) -> Found:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from alerts.promql import PromqlError, Scalar, Storage, String, compile_query, make_labels
 from alerts.promql.syntax import parse

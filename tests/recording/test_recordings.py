@@ -7,7 +7,6 @@ import resource
 import signal
 import struct
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from agent.catalogue import BY_NAME
+from agent.lib.record import replace
 from agent.model import EMPTY_FRAME, Frame, Framer, Gpu, Instant, Layout, Node, Reading, Series, Snapshot
 from agent.recording.column_reader import SelectedColumns, blocks
 from agent.recording.file_records import RecordingError, pack_columns, unpack_columns

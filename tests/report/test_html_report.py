@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from agent.lib import record
 from agent.model import Instant
 from agent.recording.recording_reader import Recording
 from agent.recording.report import report_series as chosen
@@ -165,7 +166,7 @@ def test_absurd_times_and_values_break_nothing(tmp_path: Path, wall: float, valu
     numbers = [value if second % 2 else 1.0 for second in range(70)]
     names = (chosen.UTILIZATION, chosen.POWER, chosen.MEMORY, chosen.ENERGY, chosen.NVLINK_OUT, chosen.POWER_LIMIT)
     some = snapshots({row(name, gpu(index)): numbers for name in names for index in range(2)}, 70)
-    odd = [replace(each, at=Instant(each.at.mono * 1e9, wall + each.at.wall)) for each in some]
+    odd = [record.replace(each, at=Instant(each.at.mono * 1e9, wall + each.at.wall)) for each in some]
     with Recording(recorded(tmp_path / "run", odd, interval=1e-300)) as recording:
         made = read_run([recording])
     found, _ = page(made)

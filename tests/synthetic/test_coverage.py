@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from agent.backends.protocol import BackendSample, Channel, DeviceError
 from agent.backends.synthetic import SyntheticSource, load_scenario, shipped_scenarios

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, UnansweredRead
 from agent.backends.infiniband.sysfs_attribute import (
@@ -32,8 +33,7 @@ ALWAYS = frozenset(file.path for row in DECODERS for file in row.origin if isins
 KNOWN = frozenset(file.path for row in FILES for file in row.origin if isinstance(file, PortFile))
 
 
-@dataclass(frozen=True, slots=True)
-class PortMetrics:
+class PortMetrics(Struct, frozen=True):
     """The rows that a port's files feed: those of the fast lane first, then the catalogue's, then the driver's own.
 
     `sizes` says how many rows there are up to each of the three; `unnamed` files feed no row, since drivers offer more
@@ -124,16 +124,14 @@ MAX_UNKNOWN_FILES = 1_024
 """Most files of one directory without a row in the catalogue; hfi1 has some hundreds."""
 
 
-@dataclass(frozen=True, slots=True)
-class PortFiles:
+class PortFiles(Struct, frozen=True):
     """The files of a port as `DIRECTORY/FILE`, and how many more there are."""
 
     present: frozenset[str]
     left_out: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceListing:
+class DeviceListing(Struct, frozen=True):
     """The ports of a device by number. `lasting`: it is hardware, which does not come and go with its users."""
 
     lasting: bool

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from agent.backends.jobs.job import Scheduler
 from agent.backends.jobs.schedulers import SCHEDULERS
@@ -66,8 +67,7 @@ _USER = re.compile(r"user@([0-9]+)\.service")
 _LOGIN = re.compile(r"/(?:user\.slice|init\.scope|system\.slice|machine\.slice)(?:/|$)|/session-[^/]*\.scope(?:/|$)")
 
 
-@dataclass(frozen=True, slots=True)
-class CgroupOwner:
+class CgroupOwner(Struct, frozen=True):
     """What a cgroup says: a scheduler, engine or `systemd`, and the id of its job; `session` without an id if it names
     none.
 

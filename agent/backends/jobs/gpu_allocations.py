@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from agent.backends.jobs.job import Job, Key, merge_jobs, to_label_value
 from agent.backends.jobs.pods import PodDevice
@@ -112,16 +114,14 @@ Claim = tuple[GpuSlot, str, str]
 """A slot, and namespace and name of the pod that a process there seems to belong to."""
 
 
-@dataclass(slots=True)
-class SlotAllocation:
+class SlotAllocation(Struct):
     """A job on one slot, and its processes there."""
 
     job: Job
     pids: set[int] = field(default_factory=set)
 
 
-@dataclass(slots=True)
-class JobAllocation:
+class JobAllocation(Struct):
     """A job with everything that it holds."""
 
     job: Job

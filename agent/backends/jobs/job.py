@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 LONGEST = 200
 """Characters of a label's value: what a user wrote into a job's name must not fill the page."""
@@ -16,8 +18,7 @@ Key = tuple[str, str]
 """Scheduler and id: two jobs with the same key are one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """One job. An empty text is an unknown fact; `started` is in seconds since the epoch.
 
     `plain` says that it has no scheduler: a container, a unit or a login session is shown as a job.
@@ -41,7 +42,7 @@ class Job:
         return self.scheduler, self.id
 
 
-_TEXTS = tuple(field.name for field in fields(Job) if field.type == "str" and field.name not in ("scheduler", "id"))
+_TEXTS = tuple(field.name for field in fields(Job) if field.type is str and field.name not in ("scheduler", "id"))
 
 
 def merge_jobs(job: Job, other: Job) -> Job:
@@ -51,7 +52,7 @@ def merge_jobs(job: Job, other: Job) -> Job:
     }
     if other.started is not None and (job.started is None or other.started < job.started):
         changes["started"] = other.started
-    return replace(job, **changes) if changes else job  # type: ignore[arg-type]  # the names are the fields' own
+    return replace(job, **changes) if changes else job  # the names are the fields' own
 
 
 def to_label_value(text: str) -> str:
@@ -75,8 +76,7 @@ def _named(match: re.Match[str]) -> str:
     return match["id"]
 
 
-@dataclass(frozen=True, slots=True)
-class Scheduler:
+class Scheduler(Struct, frozen=True):
     """One scheduler, or one batch system.
 
     `rank` is its place in the order of trust: where a process fits two schedulers, the lower rank wins. `shapes` are

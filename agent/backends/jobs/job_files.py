@@ -7,8 +7,9 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from agent.backends.file_reader_pool import CaughtRead, FileReaderPool, UnansweredRead
 from agent.catalogue import metric
@@ -149,8 +150,7 @@ MAX_BYTES = 4096
 MAX_LINES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class MappingEntry:
+class MappingEntry(Struct, frozen=True):
     """One line of one file: the device that the file is named by, a job, and its user if the line says."""
 
     path: str

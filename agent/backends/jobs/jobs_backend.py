@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from agent.backends.jobs.environments import AskVariables, UserNames, system_name
 from agent.backends.jobs.gpu_allocations import (

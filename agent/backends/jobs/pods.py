@@ -16,8 +16,9 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
+
+from msgspec import Struct
 
 from agent.backends.jobs.job_files import REFUSED, describe_error
 
@@ -87,8 +88,7 @@ _CDI = re.compile(r"k8s\.gpu\.nvidia\.com/[a-z]+=(?:.*-)?(gpu-[0-9]+(?:-mig-[0-9
 MAX_DEVICES = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class PodDevice:
+class PodDevice(Struct, frozen=True):
     """One GPU, or part of one, that one container of a pod holds; `device` is the device plugin's id for it."""
 
     namespace: str

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from math import inf
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from agent.backends.jobs.cgroup import ENGINES, CgroupOwner, parse_cgroup
 from agent.backends.jobs.environments import AskVariables, EnvironmentUnavailableError, ProcessEnvironments, UserNames
@@ -18,8 +20,7 @@ from agent.backends.jobs.job_files import GONE, REFUSED, AttributionProblems, Re
 from agent.broker.questions import job_variables
 
 
-@dataclass(frozen=True, slots=True)
-class ProcStat:
+class ProcStat(Struct, frozen=True):
     """The parts of /proc/PID/stat that are used. `started` is in clock ticks after boot."""
 
     command: str
@@ -123,8 +124,7 @@ MOST_STRANGE = 64
 """Most oddities that are remembered, so that each is logged once."""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuProcessFacts:
+class GpuProcessFacts(Struct, frozen=True):
     """One process of a GPU. `job`: None for a program that does not use the GPU. `host`: its HOSTNAME variable.
 
     `owner` is the number of its user, None if the node has no name for that user.

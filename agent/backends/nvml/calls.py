@@ -10,21 +10,21 @@ code that this version does not know is not a value: it becomes a gap, and is ne
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from agent.backends.nvml.arrays import SENTINELS, U32_ONES
 from agent.backends.nvml.driver import DriverError, GpuHandle, escalate, reason_of
 from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.gpu import EVENT_REASONS, MEGA, MILLI, PERCENT, RECOVERY_ACTIONS
+from agent.lib.record import Record
 from agent.model import Entity, Gap, Metric, Reading, Reason, Series
 
 _DOMAINS: Mapping[str, object] = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}  # nvmlClockType_t
 _GPU_SENSOR = 0  # NVML_TEMPERATURE_GPU
 
 
-@dataclass(frozen=True, slots=True)
-class CallSpec:
+class CallSpec(Record):
     """One function. `older` is its name in older drivers; `domains` maps a binding's label to an argument.
 
     `constant`: the answer stays the same until the driver is opened again, so that it is called once.
@@ -33,7 +33,7 @@ class CallSpec:
     scale: float = 1.0
     older: str | None = None
     args: tuple[object, ...] = ()
-    domains: Mapping[str, object] = field(default_factory=dict)
+    domains: Mapping[str, object] = MappingProxyType({})
     parts: tuple[str, ...] = ()
     sentinels: frozenset[int] = SENTINELS
     constant: bool = False

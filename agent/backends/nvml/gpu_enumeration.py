@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from agent.backends.nvml.channel import NvmlGpuChannel
 from agent.backends.nvml.driver import (
@@ -127,14 +126,14 @@ MakeChannel = Callable[[object, GpuIdentity], NvmlGpuChannel]
 """From a handle and an identity to a channel. Called in a thread of the GPU's own; returns at once."""
 
 
-@dataclass(slots=True)
 class _PendingGpu:
     """A GPU that has not identified itself yet. `asked` is when it was last asked, in monotonic seconds."""
 
-    index: int
-    asked: float
-    reason: Reason = Reason.TIMEOUT
-    detail: str = SILENT
+    def __init__(self, index: int, asked: float) -> None:
+        self.index = index
+        self.asked = asked
+        self.reason = Reason.TIMEOUT
+        self.detail = SILENT
 
     @property
     def errand(self) -> str:

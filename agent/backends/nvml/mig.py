@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from agent.backends.nvml.arrays import SENTINELS
@@ -21,6 +20,7 @@ from agent.backends.nvml.fields import GpmSampler
 from agent.catalogue import metric
 from agent.catalogue import nvml_constants as nvml
 from agent.catalogue.bindings import Gpm
+from agent.lib.record import Record
 from agent.model import Gap, Gpu, Instant, Reading, Reason, Series
 
 _MIG_INFO = metric("coldplate_gpu_mig_info")
@@ -36,8 +36,7 @@ _MIG_ACTIVITY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _MigInstance:
+class _MigInstance(Record):
     device: GpuHandle
     uuid: str
     gpu_instance: int

@@ -8,7 +8,6 @@ thread, in its first read: one that hangs in it does not delay other GPUs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from agent.backends.nvml.arrays import Slot, SlotError
@@ -79,22 +78,22 @@ _ELSEWHERE = frozenset(
 )  # MigReader, FabricReader
 
 
-@dataclass(slots=True)
 class LanePlan:
     """What one lane of one GPU reads, and what it cannot."""
 
-    fields: FieldBatch = field(default_factory=FieldBatch)
-    queries: list[DeviceCall] = field(default_factory=list)
-    gpm: GpmSampler | None = None
-    gaps: tuple[Gap, ...] = ()
+    def __init__(self) -> None:
+        self.fields = FieldBatch()
+        self.queries: list[DeviceCall] = []
+        self.gpm: GpmSampler | None = None
+        self.gaps: tuple[Gap, ...] = ()
 
 
-@dataclass(slots=True)
 class GpuReadPlan:
     """What to read on one GPU, by lane."""
 
-    lanes: dict[Lane, LanePlan] = field(default_factory=lambda: {lane: LanePlan() for lane in Lane})
-    mig: bool = False
+    def __init__(self) -> None:
+        self.lanes = {lane: LanePlan() for lane in Lane}
+        self.mig = False
 
 
 class _UnsupportedMetrics:

@@ -10,7 +10,8 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, UnansweredRead
 from agent.backends.optics.ethtool_requests import RequestFailure, explain_failure
@@ -30,8 +31,7 @@ _MILLIDEGREES = re.compile(r"-?[0-9]{1,7}")
 _MILLI = 1e-3
 
 
-@dataclass(slots=True)
-class AdapterSensor:
+class AdapterSensor(Struct):
     """One file with a temperature, and the series that it feeds. An item of a relay."""
 
     path: str

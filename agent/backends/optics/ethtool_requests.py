@@ -10,8 +10,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from agent.backends.file_reader_pool import UnansweredRead
 from agent.backends.optics.netlink import (
@@ -74,8 +75,7 @@ class PortValue(NamedTuple):
 Attributes = Sequence[tuple[int, bytes]]
 
 
-@dataclass(frozen=True, slots=True)
-class EthtoolRequest:
+class EthtoolRequest(Struct, frozen=True):
     """A question, by the name that ethtool's documentation gives it.
 
     `rows` are missing without an answer. Those in `offered` are missing, too, if the answer does not have them: the
@@ -210,8 +210,7 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFailure:
+class RequestFailure(Struct, frozen=True):
     """Why a question has no answer."""
 
     reason: Reason

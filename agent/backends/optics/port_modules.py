@@ -16,9 +16,10 @@ import errno
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from agent.backends.file_reader_pool import DeviceReads, FileReaderPool, PathRead, UnansweredRead
 from agent.backends.optics.ethernet_ports import PortList
@@ -56,8 +57,7 @@ Memory = Callable[[ModuleSpan], bytes]
 """Reads bytes of a module. Raises OSError, and NetlinkFormatError."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleFacts:
+class ModuleFacts(Struct, frozen=True):
     """Facts that are read once for each module. `limits` is None if the module has no page of limits.
 
     `limits` and `diagnosed`, the places of its diagnostics, may be the failure to read them.
@@ -212,8 +212,7 @@ PATIENCE_SECONDS = 2.0
 _FUNCTION = re.compile(r"\.[0-7]$")
 
 
-@dataclass(slots=True)
-class PortModule:
+class PortModule(Struct):
     """One port, what is known of its module, and what was said last."""
 
     known: ModuleFacts | None = None

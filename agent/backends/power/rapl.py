@@ -7,8 +7,9 @@ becomes one that only grows. Linux lets only root read them (since 5.10, against
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from agent.backends.file_reader_pool import CaughtRead, DeviceReads, FileReaderPool, UnansweredRead
 from agent.backends.protocol import BackendSample, DeviceError
@@ -31,8 +32,7 @@ MAX_WATTS = 5000.0
 REMEDY = "; udev/70-coldplate.rules lets the agent's group read it: udevadm trigger --subsystem-match=powercap"
 
 
-@dataclass(slots=True)
-class RaplDomain:
+class RaplDomain(Struct):
     """One RAPL domain: its name, the range of its counter, and its energy so far, in microjoules."""
 
     wrap: int
@@ -55,8 +55,7 @@ class RaplDomain:
         return self.total * MICRO
 
 
-@dataclass(frozen=True, slots=True)
-class RaplZone:
+class RaplZone(Struct, frozen=True):
     """A zone's name, and the value at which its counter wraps."""
 
     name: str

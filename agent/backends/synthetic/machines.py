@@ -6,15 +6,15 @@ watts, degrees and bytes are in the right proportion.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 MIB = 2.0**20
 MHZ = 1e6
 GIGABIT = 1e9 / 8
 
 
-@dataclass(frozen=True, slots=True)
-class RackPlant:
+class RackPlant(Struct, frozen=True):
     """What serves the rack of a machine: one coolant distribution unit, and power shelves of one input each."""
 
     nodes: int  # like this one
@@ -29,8 +29,7 @@ class RackPlant:
     further_power: float  # watts that the rack draws besides its nodes: switches
 
 
-@dataclass(frozen=True, slots=True)
-class MachineType:
+class MachineType(Struct, frozen=True):
     """One machine. Bandwidths are in one direction."""
 
     name: str

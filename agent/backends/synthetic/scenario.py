@@ -6,9 +6,10 @@ Nothing here reads a file or knows YAML.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from math import floor, inf
+
+from msgspec import Struct, field
 
 from agent.backends.protocol import GpuProcess
 from agent.backends.synthetic.machines import MachineType
@@ -17,8 +18,7 @@ EDGE = 1e-6
 """Two moments closer than this are the same moment: an edge must not be lost to rounding."""
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """When something holds: from `at`, for `duration` (None: forever), again every `repeat` seconds."""
 
     at: float = 0.0
@@ -66,8 +66,7 @@ class Window:
         return inf if self.repeat is None else start + self.repeat
 
 
-@dataclass(frozen=True, slots=True)
-class ScenarioPhase:
+class ScenarioPhase(Struct, frozen=True):
     """A stretch of a job: what its GPUs do. `parameters` are those of the kind, all of them present."""
 
     kind: str
@@ -75,8 +74,7 @@ class ScenarioPhase:
     parameters: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ScenarioJob:
+class ScenarioJob(Struct, frozen=True):
     """A job on some of the node's GPUs. `memory` is its share of each GPU's memory."""
 
     id: str
@@ -92,8 +90,7 @@ class ScenarioJob:
     partition: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ScenarioFault:
+class ScenarioFault(Struct, frozen=True):
     """Something that goes wrong, or is done to the node, while its window holds.
 
     `gpus`, `port` and `link` are set if the kind needs them, and `part`: an optical interface, a leak detector, a pump
@@ -111,8 +108,7 @@ class ScenarioFault:
     part: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitedFault:
+class AwaitedFault(Struct, frozen=True):
     """A fault for which a job that spans nodes waits on this one, wherever in the job it is.
 
     `job` is the place of the job among the scenario's. The fault's `gpus` are those of this node that have it
@@ -123,8 +119,7 @@ class AwaitedFault:
     fault: ScenarioFault
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
+class Scenario(Struct, frozen=True):
     """What happens on one node: which machine it is, what runs on it, and what goes wrong."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
 
 from agent.health.verdicts import HealthFinding, Verdict, by_rank, worst
 from agent.lib.wording import one_line

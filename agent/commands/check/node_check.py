@@ -9,13 +9,14 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.backends.kmsg import KmsgReader, read_xids
 from agent.config.schema import Config, ConfigError
@@ -27,6 +28,7 @@ from agent.health.examination import examined, expected_of, learned, view_of
 from agent.health.expectations import GENERIC, Expected, NodeExpectations
 from agent.health.seen_node import NOT_READ, SeenNode
 from agent.health.verdicts import HealthFinding, Verdict
+from agent.lib import record
 from agent.lib.clock import clock
 from agent.lib.http_answers import AnswerBounds, HttpError
 from agent.lib.http_client import HttpClient
@@ -124,8 +126,7 @@ _BUSY = "the machine is very busy: give it a longer --timeout"
 WORST = (("critical", Verdict.CRITICAL), ("warning", Verdict.WARNING))
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(Struct, frozen=True):
     """The findings, and the expectations that they come from. `note` says why no kind of node was recognised."""
 
     findings: Sequence[HealthFinding]
@@ -155,11 +156,10 @@ def age_scenario(options: CommandLineOptions, config: Config, at: float | None) 
         return options
     from agent.backends.synthetic.synthetic_source import settled_at
 
-    return replace(options, scenario_age=settled_at(read_scenario(config)) if at is None else at)
+    return record.replace(options, scenario_age=settled_at(read_scenario(config)) if at is None else at)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckEvidence:
+class CheckEvidence(Struct, frozen=True):
     """The evidence: a snapshot of the devices of a source, the XIDs since boot, and the alerts of the agent.
 
     `is_up`: the device worker was up, so that its silence is the driver's. `is_whole`: every source answered in time.

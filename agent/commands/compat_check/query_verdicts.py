@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.groups import Profile, profile_of
@@ -31,8 +33,7 @@ FOREIGN = {each.name: (profile, each) for profile in PROFILES.values() for each 
 MISSING = {each.name: each for profile in PROFILES.values() for each in profile.not_served}
 
 
-@dataclass(frozen=True, slots=True)
-class MetricVerdict:
+class MetricVerdict(Struct, frozen=True):
     """A metric of a query. `source` is coldplate, a profile's word, prometheus, recorded, or empty if unknown.
 
     `instead` is what to query on coldplate, `why` is a remark or a reason; either may be empty. `spare` means that the
@@ -46,8 +47,7 @@ class MetricVerdict:
     spare: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class QueryVerdict:
+class QueryVerdict(Struct, frozen=True):
     """A query, its metrics, and remarks about labels. `open` means that only Grafana knows a metric's name.
 
     `unread` says why the query was not judged.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
 from enum import Enum
 from functools import partial
 from typing import ParamSpec
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from agent.lib.wording import one_line
 
@@ -22,8 +24,7 @@ class DoctorVerdict(Enum):
     FAIL = "FAIL"
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorFinding:
+class DoctorFinding(Struct, frozen=True):
     """A finding. `remedy` is the command or the edit that fixes it; empty if nothing is wrong."""
 
     subject: str
@@ -32,8 +33,7 @@ class DoctorFinding:
     remedy: str = ""
 
 
-@dataclass(slots=True)
-class DoctorCheck:
+class DoctorCheck(Struct):
     """One thing to look at, apart from all others: where it hangs, it alone is not known.
 
     `path` names what is read, for who reads that it did not answer.

@@ -9,10 +9,11 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from agent.backends.sysfs import PciDevice, list_names, nvidia_gpus, pci_devices, text
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding
@@ -36,8 +37,7 @@ OVERRIDES = 1 << 1 | 1 << 2
 USER = "coldplate"
 
 
-@dataclass(frozen=True, slots=True)
-class AgentUser:
+class AgentUser(Struct, frozen=True):
     """`uid` is None for the dynamic user of a unit without a user of its own: it has only the permissions of others."""
 
     name: str

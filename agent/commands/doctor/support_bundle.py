@@ -15,11 +15,12 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent import __version__
 from agent.commands.doctor import doctor_finding
@@ -51,8 +52,7 @@ class PartError(Exception):
     """A part of the bundle cannot be had; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class BundlePart:
+class BundlePart(Struct, frozen=True):
     """A file of the bundle, what it holds, and how it is made."""
 
     name: str

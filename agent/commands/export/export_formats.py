@@ -11,12 +11,13 @@ import csv
 import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple, TextIO
+
+from msgspec import Struct
 
 from agent.lib.layout_columns import picker
 from agent.model import Frame, Labels, Layout, Series
@@ -27,8 +28,7 @@ _Part = tuple[Layout, Callable[[Sequence[float]], tuple[float, ...]]]
 """The selected part of a layout, and the function that picks its values from those of a frame."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExportSelection:
+class ExportSelection(Struct, frozen=True):
     """Patterns of metric names, wall seconds, and seconds between two snapshots of a node (0: all there are)."""
 
     metrics: tuple[str, ...] = ()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from math import isfinite
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from agent.model import Framer, Gpu, Instant, Labels, Metric, Reading, Series, Snapshot, Unit
 
@@ -36,8 +37,7 @@ class ImportedSample(NamedTuple):
     node: str = ""
 
 
-@dataclass(slots=True)
-class ImportColumn:
+class ImportColumn(Struct):
     """Where a column's values go: a row of the catalogue with its label's value, and the factor to its unit."""
 
     metric: Metric
@@ -54,8 +54,7 @@ class ImportColumn:
         return Reading(Series(self.metric, gpu, labels), value)
 
 
-@dataclass(slots=True)
-class ImportProblems:
+class ImportProblems(Struct):
     """The problems of a file whose remainder is of use; the first ones are listed one by one."""
 
     file: str

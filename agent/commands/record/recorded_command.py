@@ -12,8 +12,9 @@ import ctypes
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from agent.backends.protocol import GpuProcess
 from agent.catalogue.own_series import OwnReading, OwnSeries
@@ -104,8 +105,7 @@ _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessStat:
+class ProcessStat(Struct, frozen=True):
     """One process in /proc/PID/stat (proc(5)); times in clock ticks, memory in pages."""
 
     pid: int

@@ -8,8 +8,9 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from agent import __version__
 from agent.commands.record import DELAY, DURATION, NO, YES, complain
@@ -47,8 +48,7 @@ JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "OAR_JOB_ID", "
 """Variables in which schedulers name the job."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordOptions:
+class RecordOptions(Struct, frozen=True):
     """What is to be recorded. Times in seconds; `duration` None is until the end. `output` None is a default name.
 
     `lenient` is for commands that run with or without a recording: where none can begin, ConfigError says why.

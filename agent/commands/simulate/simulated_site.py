@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import groupby
 from typing import NoReturn
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from agent.backends.synthetic.activity import hash64, uniform
 from agent.backends.synthetic.gpu_history import WHOLE_JOB
@@ -27,8 +29,7 @@ class OutageCause(Enum):
     POWER = "power-loss"  # the whole node: its jobs wait on their other nodes
 
 
-@dataclass(frozen=True, slots=True)
-class SiteNode:
+class SiteNode(Struct, frozen=True):
     """A node, the rack that it is in, and what it plays."""
 
     name: str
@@ -36,8 +37,7 @@ class SiteNode:
     scenario: Scenario
 
 
-@dataclass(frozen=True, slots=True)
-class SiteRack:
+class SiteRack(Struct, frozen=True):
     """A rack. `budget` in watts, None if it has none."""
 
     name: str
@@ -45,8 +45,7 @@ class SiteRack:
     budget: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Outage:
+class Outage(Struct, frozen=True):
     """Nodes that do not answer while the window holds; its times are seconds from the start of the simulation."""
 
     loss: OutageCause
@@ -54,8 +53,7 @@ class Outage:
     nodes: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedSite:
+class SimulatedSite(Struct, frozen=True):
     """Everything that is simulated. The same site gives the same readings at the same second."""
 
     cluster: str
@@ -73,8 +71,7 @@ Kin = tuple[str, Window, tuple[tuple[str, float], ...]]
 """What makes two faults look the same from another node."""
 
 
-@dataclass(slots=True)
-class NodeDraft:
+class NodeDraft(Struct):
     """A node while its site is put together. `losses` is when it has no power."""
 
     name: str
@@ -182,16 +179,14 @@ _DEAL, _NODE = 91, 92
 """What the seed is mixed with, so that dealing and nodes do not share their chance."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScenarioShare:
+class ScenarioShare(Struct, frozen=True):
     """A scenario and its weight among those that are dealt out."""
 
     scenario: Scenario
     weight: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class RackPlan:
+class RackPlan(Struct, frozen=True):
     """Racks that are alike. `shares` are what their nodes may play."""
 
     prefix: str

@@ -9,10 +9,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import replace
 from itertools import chain, count, islice
 from math import floor, inf
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from agent.backends.synthetic.loader import ScenarioError
 from agent.backends.synthetic.scenario import ScenarioFault, announced

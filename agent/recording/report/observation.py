@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
+
+from msgspec import Struct, field
 
 from agent.lib.wording import one_line, short_numbers
 from agent.recording.report.run_facts import GpuFacts
@@ -14,8 +15,7 @@ FAULT, SLOW, NOTE = "fault", "slow", "note"
 RANKS = (FAULT, SLOW, NOTE)
 
 
-@dataclass(frozen=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """One remark: `kind` names what was found and `gpus` are those meant.
 
     `figures` carry it, in the units of the catalogue; `limits` says what they cannot show.

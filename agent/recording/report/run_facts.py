@@ -8,10 +8,11 @@ stalled jobs from all healthy ones, whose difference was 15 points at most.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from math import ceil
 from statistics import fmean, median
 from typing import NamedTuple, TypeVar
+
+from msgspec import Struct, field
 
 from agent.model import Entity, Gpu, IbPort, Labels, Node, Reason
 from agent.recording.file_records import RecordingHeader
@@ -40,8 +41,7 @@ class JobIdentity(NamedTuple):
     name: str = ""
 
 
-@dataclass
-class NodeFacts:
+class NodeFacts(Struct):
     """One node: `seconds` of recorded time in a number of `snapshots`, between the wall seconds `first` and `last`."""
 
     name: str
@@ -194,8 +194,7 @@ class GpuFacts:
         )
 
 
-@dataclass
-class RecordedRun:
+class RecordedRun(Struct):
     """One or more recordings of a run. `problems` are what was wrong with the files, in texts that name them."""
 
     nodes: list[NodeFacts]
@@ -242,8 +241,7 @@ Means = Sequence["float | None"]
 Columns = dict[str, Means]
 
 
-@dataclass
-class Imbalance:
+class Imbalance(Struct):
     """The difference of utilization between GPUs of a job, in windows of `window` seconds, over `seconds` in all.
 
     `sharp` are the seconds with uneven work, `lags` those of them in which each GPU was the least busy one,

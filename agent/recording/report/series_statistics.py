@@ -9,11 +9,12 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, groupby
 from math import ceil, inf
 from operator import sub, truediv
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct
 
 from agent.model import Unit
 from agent.recording.column_reader import Held
@@ -24,8 +25,7 @@ PARTS = 480
 """Parts of a grid: a plot has little more than one point for each two pixels of its width."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeGrid:
+class TimeGrid(Struct, frozen=True):
     """`count` parts of `width` seconds each, from the wall second `start` on."""
 
     start: float

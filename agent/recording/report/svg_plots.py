@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from math import ceil, floor, log10
+
+from msgspec import Struct
 
 from agent.recording.report.series_statistics import Envelope, TimeGrid
 
@@ -20,8 +21,7 @@ _ROUND_SECONDS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
 """Seconds between two marks of the axis of time."""
 
 
-@dataclass(frozen=True)
-class PlotCurve:
+class PlotCurve(Struct, frozen=True):
     """The plotted values of one GPU or port: `style` is the class that colours its line."""
 
     title: str

@@ -6,7 +6,7 @@ raised if the syntax is correct, as in Prometheus.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from agent.lib.wording import nearest
 from alerts.promql.aggregations import Grouping

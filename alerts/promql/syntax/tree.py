@@ -7,13 +7,16 @@ evaluates to. Durations are in nanoseconds, as Prometheus keeps them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Union
+
+from msgspec import Struct
 
 from alerts.promql.aggregations import Grouping
 from alerts.promql.labels import Matcher
 from alerts.promql.matching import Matching
+
+_PLACES = frozenset({"at", "step_at", "operator_at"})
 
 
 class ValueType(Enum):
@@ -25,80 +28,85 @@ class ValueType(Enum):
     MATRIX = "range vector"
 
 
-@dataclass(frozen=True, slots=True)
-class NumberLiteral:
+class _Node(Struct, frozen=True, eq=False):
+    """A part of a query, equal to another that differs only in its place in the text."""
+
+    def _content(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in self.__struct_fields__ if name not in _PLACES)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash(self._content())
+
+
+class NumberLiteral(_Node, frozen=True):
     """A number with its sign; a duration such as `5m` is a number of seconds."""
 
     value: float
-    at: int = field(compare=False)
+    at: int
     value_type: ClassVar[ValueType] = ValueType.SCALAR
 
 
-@dataclass(frozen=True, slots=True)
-class StringLiteral:
+class StringLiteral(_Node, frozen=True):
     """A quoted text with its escapes resolved."""
 
     value: str
-    at: int = field(compare=False)
+    at: int
     value_type: ClassVar[ValueType] = ValueType.STRING
 
 
-@dataclass(frozen=True, slots=True)
-class AtModifier:
+class AtModifier(_Node, frozen=True):
     """`@`: the instant to which a selector or subquery is bound, "start", "end" or seconds since the epoch."""
 
     instant: Union[str, float]
-    at: int = field(compare=False)
+    at: int
 
 
-@dataclass(frozen=True, slots=True)
-class VectorSelector:
+class VectorSelector(_Node, frozen=True):
     """A metric's name, matchers between braces, or both; the name is the first matcher as well."""
 
     name: str
     matchers: tuple[Matcher, ...]
-    at: int = field(compare=False)
+    at: int
     offset_ns: int = 0
     bound: AtModifier | None = None
     value_type: ClassVar[ValueType] = ValueType.VECTOR
 
 
-@dataclass(frozen=True, slots=True)
-class MatrixSelector:
+class MatrixSelector(_Node, frozen=True):
     """A selector with a range, whose offset and `@` are those of the selector within."""
 
     selector: VectorSelector
     range_ns: int
-    at: int = field(compare=False)
+    at: int
     value_type: ClassVar[ValueType] = ValueType.MATRIX
 
 
-@dataclass(frozen=True, slots=True)
-class Subquery:
+class Subquery(_Node, frozen=True):
     """A query evaluated at the steps of a range; `step_ns`: None if the text gives no step."""
 
     inner: Expression
     range_ns: int
     step_ns: int | None
-    at: int = field(compare=False)
-    step_at: int = field(compare=False)
+    at: int
+    step_at: int
     offset_ns: int = 0
     bound: AtModifier | None = None
     value_type: ClassVar[ValueType] = ValueType.MATRIX
 
 
-@dataclass(frozen=True, slots=True)
-class UnaryExpr:
+class UnaryExpr(_Node, frozen=True):
     """A sign before anything but a number."""
 
     operator: str
     operand: Expression
-    at: int = field(compare=False)
+    at: int
     value_type: ValueType
 
 
-@dataclass(frozen=True, slots=True)
-class BinaryExpr:
+class BinaryExpr(_Node, frozen=True):
     """An operator between two operands. In a row of operators, `left` is everything before the last one."""
 
     operator: str
@@ -106,39 +114,36 @@ class BinaryExpr:
     right: Expression
     matching: Matching
     as_bool: bool
-    at: int = field(compare=False)
-    operator_at: int = field(compare=False)
+    at: int
+    operator_at: int
     value_type: ValueType
 
 
-@dataclass(frozen=True, slots=True)
-class ParenExpr:
+class ParenExpr(_Node, frozen=True):
     """Something in parentheses."""
 
     inner: Expression
-    at: int = field(compare=False)
+    at: int
     value_type: ValueType
 
 
-@dataclass(frozen=True, slots=True)
-class AggregateExpr:
+class AggregateExpr(_Node, frozen=True):
     """An aggregation operator with its grouping; `parameter` for those that take one."""
 
     operator: str
     parameter: Expression | None
     operand: Expression
     grouping: Grouping
-    at: int = field(compare=False)
+    at: int
     value_type: ClassVar[ValueType] = ValueType.VECTOR
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionCall:
+class FunctionCall(_Node, frozen=True):
     """A function by name, with its arguments."""
 
     name: str
     arguments: tuple[Expression, ...]
-    at: int = field(compare=False)
+    at: int
     value_type: ValueType
 
 

@@ -7,13 +7,15 @@ moment, by up to ten minutes; where there are none, its jobs begin later, and th
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from random import Random
 
 import msgspec
+from msgspec.structs import replace
 
 from agent.backends.synthetic import Scenario, load_scenario, shipped_scenarios
 from agent.backends.synthetic.scenario import ScenarioFault, ScenarioJob, Window
@@ -132,7 +134,7 @@ def digest(pack: Iterable[RuleFile]) -> str:
         (part.name, part.number, part.seconds, replace(part.scenario(), description="", expect=())) for part in parts()
     ]
     rules = [_rule(group.name, group.interval, rule) for file in pack for group in file.groups for rule in group.rules]
-    expected = {name: replace(each, changes={}) for name, each in EXPECTED.items()}  # which the plays have
+    expected = {name: dataclasses.replace(each, changes={}) for name, each in EXPECTED.items()}  # which the plays have
     return sha256(msgspec.json.encode((rules, plays, expected), order="deterministic")).hexdigest()
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct, field
 
 from agent.backends.sysfs import printable
 
@@ -42,8 +43,7 @@ class ModuleIdentity(NamedTuple):
     serial: str
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleCapabilities:
+class ModuleCapabilities(Struct, frozen=True):
     """What a module measures, which does not change while it is plugged in. `lanes` are those of the medium, numbered
     from 1; `host_lanes` are known where `diagnosed`.
 
@@ -78,8 +78,7 @@ class ModuleLimits(NamedTuple):
     transmit_bias: AlarmWarningLimits = AlarmWarningLimits()
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleValues:
+class ModuleValues(Struct, frozen=True):
     """What a module measures now: degrees, volts, and by lane watts and amperes.
 
     `trouble`: why it has no lanes. One that is not `ready` has none either, and diagnoses nothing.

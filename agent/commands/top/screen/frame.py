@@ -6,8 +6,8 @@ Only changed lines are written, in one synchronized update, so that nothing flic
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from msgspec.structs import replace
 from rich.console import Console
 from rich.text import Text
 

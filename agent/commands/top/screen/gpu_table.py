@@ -5,8 +5,9 @@ processes of one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
+from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.text import Text
 
@@ -56,8 +57,7 @@ Row = GpuView | NodeView
 """A GPU, or a node of which nothing is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuColumn:
+class GpuColumn(Struct, frozen=True):
     """One column. Those with the lowest `rank` are kept when room is short; `grows` takes what is left."""
 
     head: str

@@ -7,28 +7,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Union
 
+from msgspec import Struct
+from msgspec.structs import replace
 
-@dataclass(frozen=True, slots=True)
-class KeyPress:
+
+class KeyPress(Struct, frozen=True):
     """One key: a character, or a name such as `up`, `enter` and `page-down`."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class MouseClick:
+class MouseClick(Struct, frozen=True):
     """The first mouse button went down on this line and column of the screen, counted from 0."""
 
     line: int
     column: int
 
 
-@dataclass(frozen=True, slots=True)
-class MouseScroll:
+class MouseScroll(Struct, frozen=True):
     """The wheel was turned; `lines` is below 0 upwards."""
 
     lines: int
@@ -133,15 +132,13 @@ class Sort(Enum):
     JOB = "job"
 
 
-@dataclass(frozen=True, slots=True)
-class OneGpu:
+class OneGpu(Struct, frozen=True):
     """Zoomed into one GPU."""
 
     key: GpuKey
 
 
-@dataclass(frozen=True, slots=True)
-class OneJob:
+class OneJob(Struct, frozen=True):
     """Zoomed into the GPUs of one job, on whatever nodes."""
 
     scheduler: str
@@ -151,8 +148,7 @@ class OneJob:
 Zoom = Union[OneGpu, OneJob]
 
 
-@dataclass(frozen=True, slots=True)
-class UiState:
+class UiState(Struct, frozen=True):
     """`is_typing` while the filter is written. `selected` None selects nothing, as before the first key."""
 
     sort: Sort = Sort.TROUBLE
@@ -167,8 +163,7 @@ class UiState:
     has_quit: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class OnScreen:
+class OnScreen(Struct, frozen=True):
     """What keys act upon: the rows from top to bottom with the jobs that hold them, and the screen line of each."""
 
     rows: Sequence[GpuKey] = ()

@@ -9,8 +9,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from agent.model import Alert, Entity, Gpu, Labels, PastMoment, Reading, Series, Snapshot
 
@@ -118,8 +119,7 @@ WINDOW_SECONDS = 60.0
 """Seconds over which the growth of an error counter is shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
+class Traffic(Struct, frozen=True):
     """At one moment. What has no two samples yet is absent.
 
     `rates` in the counter's unit per second, `growth` in its unit over the window, both by metric name and entity.

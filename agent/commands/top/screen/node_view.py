@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from agent.commands.top.screen.node_samples import GPU_ERRORS, PORT, PORT_ERRORS, STATE_SECONDS, ProcessRow, Traffic
 from agent.health.device_states import PortState, port_states
@@ -32,8 +33,7 @@ _ONES = frozenset(
 )  # fmt: skip
 
 
-@dataclass(slots=True)
-class GpuView:
+class GpuView(Struct):
     """One GPU. `values` by the metric's name without `coldplate_gpu_`, in base units; clocks are `clock_sm` and so on.
 
     `rates` in bytes per second by metric name; `growth` is what error counters grew in the last minute, by what they
@@ -82,8 +82,7 @@ class GpuView:
         return sum(known) if len(known) == len(names) else None
 
 
-@dataclass(frozen=True, slots=True)
-class PortView:
+class PortView(Struct, frozen=True):
     """One InfiniBand or RoCE port; rates in bytes per second, `growth` as for a GPU."""
 
     state: PortState
@@ -108,8 +107,7 @@ class PortView:
         return "errors" if self.has_errors else self.state.word
 
 
-@dataclass(slots=True)
-class NodeView:
+class NodeView(Struct):
     """One node. `problem` says why the node has no readings; empty if it has.
 
     `alerts`: None if no rules are evaluated. `node_power` in watts with its source. The rack's values: None without a

@@ -6,8 +6,8 @@ What is absent is a dash, and zero is a value.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
@@ -19,8 +19,7 @@ ABSENT = "-"
 _PLAIN = str.maketrans({"°": "", "–": "-", "—": "-", "…": "~", "×": "x", "µ": "u"})
 
 
-@dataclass(frozen=True, slots=True)
-class Glyphs:
+class Glyphs(Struct, frozen=True):
     """One set of signs. `eighths` fill a cell from the left, `levels` from below; both begin with the least."""
 
     marks: tuple[str, str, str, str]
@@ -88,8 +87,7 @@ Part = tuple[str, str]
 """A text and its style."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextLayout:
+class TextLayout(Struct, frozen=True):
     """`height` None: as many lines as there are to show, as on paper."""
 
     width: int

@@ -8,8 +8,9 @@ utilization alone names the wrong ones.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from statistics import median
+
+from msgspec import Struct
 
 from agent.commands.top.screen.node_samples import Sighting, TrafficMeter
 from agent.commands.top.screen.node_view import GpuView, History, NodeView, view_of
@@ -26,8 +27,7 @@ BEHIND, WAITS, SLOWED = "behind", "waits", ("throttled", "slow")
 Key = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeIssue:
+class NodeIssue(Struct, frozen=True):
     """One thing that is wrong, in a sentence; `gpus` are the keys of those that it is about."""
 
     tone: Tone
@@ -240,8 +240,7 @@ def _verb(gpus: Sequence[GpuView], plural: str) -> str:
     return {"is": "is", "do": "does"}.get(plural, f"{plural}s")
 
 
-@dataclass(frozen=True, slots=True)
-class ScreenData:
+class ScreenData(Struct, frozen=True):
     """Nodes and what is wrong with them. `interval` in seconds."""
 
     nodes: Sequence[NodeView]
