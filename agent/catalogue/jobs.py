@@ -21,8 +21,7 @@ HOLDERS = (
     Metric("coldplate_gpu_job_info", Kind.INFO, Unit.NONE, Gpu,
            "The job that holds the GPU or MIG instance; with shared='true' several do, and none is named; "
            "with held='true' no process uses it.",
-           Lane.SLOW, (_HOLDER,), labels=(*JOB, "user", "name", "mig", "shared", "held", *POD), span=(1, 1),
-           simulated=(1, 1)),
+           Lane.SLOW, (_HOLDER,), labels=(*JOB, "user", "name", "mig", "shared", "held", *POD), span=(1, 1)),
     Metric("coldplate_gpu_shared_job_info", Kind.INFO, Unit.NONE, Gpu,
            "One of several jobs that share a GPU or MIG instance.",
            Lane.SLOW, (Derived("the holders of a GPU, where there are several"),),
