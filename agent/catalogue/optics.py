@@ -18,12 +18,7 @@ STATISTICS = "ethtool netlink: STATS_GET"
 
 
 def _count(
-    what: str,
-    help: str,
-    source: str,
-    *labels: str,
-    shown: Shown = Shown.DEFAULT,
-    growth: float | None = None,
+    what: str, help: str, source: str, *labels: str, shown: Shown = Shown.DEFAULT, growth: float | None = None
 ) -> Metric:
     return Metric(f"coldplate_ethernet_{what}_total", Kind.COUNTER, Unit.NONE, Node, help, Lane.SLOW,
                   (Source(source),), labels=("device", *labels), span=(0, 2.0**63), growth=growth,

@@ -159,12 +159,7 @@ class PauseWatch:
     """
 
     def __init__(
-        self,
-        folder: Path | None,
-        boot: str,
-        clock: Callable[[], Instant],
-        threads: Threads,
-        removals: GpuRemovals,
+        self, folder: Path | None, boot: str, clock: Callable[[], Instant], threads: Threads, removals: GpuRemovals
     ) -> None:
         self._removals = removals
         self._folder = folder
