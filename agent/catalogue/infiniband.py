@@ -1,12 +1,7 @@
 """The rows of an InfiniBand or RoCE port, with node_exporter's suffixes, and of the way from GPUs to their HCAs.
 
-A known sysfs file has a row in the tables below. Drivers offer many more files than any table knows:
-`driver_counter` makes the row of an unknown file.
-
-Lanes: on mlx5 every single read of these files is a command to the adapter's firmware, and `state`,
-`phys_state` and `rate` each query the whole port. So the fast lane holds only what moves by the second
-or what a rule must see at once: traffic, the link's state, and its four early signs of trouble. All
-other counters are read in the slow lane.
+`driver_counter` makes the row of a sysfs file that is in no table below. On mlx5 every read of such a file is a command
+to the adapter's firmware, so the fast lane holds only traffic and the link's state.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The rows of what joins GPUs to each other and to the host: NVLink and its physical layer, the NVLink fabric, PCIe.
 
-NVLink's physical layer has rows from NVLink 5 on (Blackwell): bit errors, their correction, retransmission. Error
-ratios are computed by the driver, which does not say over which time. NVIDIA calls errors of packets effective errors,
-and errors of received symbols symbol errors. A link corrects codewords by forward error correction (FEC), and requests
-blocks again that it could not correct (PLR, physical layer retransmission).
+NVLink's physical layer has rows from NVLink 5 on (Blackwell). The driver does not say over which time it computes error
+ratios. NVIDIA calls errors of packets effective errors. A link corrects codewords by forward error correction (FEC),
+and requests blocks again that it could not correct (PLR, physical layer retransmission).
 """
 
 from __future__ import annotations

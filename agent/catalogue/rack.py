@@ -1,9 +1,8 @@
 """The rows of the rack that feeds this node, and of its equipment, read from Redfish services: coolant distribution
 units, power shelves and PDUs.
 
-`equipment` is the name that the service has in the configuration, `unit` the Id that a unit has there. Which node asks
-is no label: it may be another one a minute later, and the equipment is the rack's. Names and units of the sources are
-those of DMTF's schemas CoolingUnit, PowerDistribution and what these link to (DSP8010).
+`equipment` is the name that the service has in the configuration, `unit` the Id that a unit has there. Names and units
+of the sources are those of DMTF's schemas CoolingUnit, PowerDistribution and what these link to (DSP8010).
 """
 
 from __future__ import annotations

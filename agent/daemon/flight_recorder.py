@@ -1,8 +1,7 @@
 """The flight recorder: keeps the last minutes in memory, and writes them to a file around each alert and XID error.
 
-By the time an alert is read, the seconds before it are lost: a server has one sample in fifteen of them, and only of
-what it scrapes. The sampling thread only hands snapshots over. They are packed in a thread of their own and written in
-another, so that a disk that hangs costs the files, and nothing else.
+The sampling thread only hands snapshots over. They are packed in a thread of their own and written in another, so that
+a disk that hangs costs the files, and nothing else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Reads a recording block by block in columns, to read a few series of all snapshots, as the report does.
+"""Reads a recording block by block in columns, which are decoded when they are asked for.
 
-Making every snapshot takes some 100 us each, most of it for values that such a reader does not look at. Here a
-column is decoded when it is asked for.
+Making every snapshot takes some 100 us each, most of it for values that a report does not look at.
 """
 
 from __future__ import annotations
@@ -20,6 +19,11 @@ from agent.recording.segment_definitions import ReadDefinitions
 
 Held = Union[float, Sequence[float]]
 """The values of a series in some snapshots; one number where all have the same."""
+
+
+def written_out(held: Held, count: int) -> Sequence[float]:
+    """Return the value in each of `count` snapshots."""
+    return [held] * count if isinstance(held, float) else held
 
 
 class SelectedColumns:

@@ -1,8 +1,7 @@
 """Write and read what values in a recording belong to: once in a segment, and referred to by number.
 
-Metrics, entities, series and layouts; and of the backends' reports everything but their numbers: gaps come in runs
-that share a reason, because a device that is silent misses all that it had. Each kind is numbered from 0. Every text
-and number of a file that is read may be anything.
+Metrics, entities, series and layouts; and of the backends' reports everything but their numbers, with gaps in runs that
+share a reason. Each kind is numbered from 0. Every text and number of a file that is read may be anything.
 """
 
 from __future__ import annotations

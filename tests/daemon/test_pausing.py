@@ -41,6 +41,11 @@ BOOT = "this boot"
 EPOCH = 1.8e9
 
 
+def end_of(watch: PauseWatch) -> float | None:
+    current = watch.current
+    return None if current is None else current[0]
+
+
 class Rig:
     def __init__(self, folder: Path) -> None:
         self.now = Instant(1000.0, EPOCH)
@@ -55,7 +60,7 @@ class Rig:
     def see(self, later: float = 0.0, wall: float | None = None) -> float | None:
         self.now = Instant(self.now.mono + later, self.now.wall + (later if wall is None else wall))
         self.watch.look()
-        return self.watch.until
+        return end_of(self.watch)
 
 
 @pytest.fixture
@@ -226,7 +231,7 @@ class RemovalRig:
 
     def until(self, later: float = 0.0) -> float | None:
         self.now = Instant(self.now.mono + later, self.now.wall + later)
-        return self.watch.until
+        return end_of(self.watch)
 
     def remove(self, slot: str) -> None:
         (self.gpus / slot).rmdir()

@@ -1,8 +1,7 @@
 """Run the command that `coldplate record` records, and count its processes and what they use.
 
-The command starts as it would without the recorder, and the recorder exits with its status. Signals that processes send
-are passed on. Those that a terminal sends (Ctrl-C) reach the command directly, because it is in the terminal's
-foreground as well, and are not sent twice.
+The recorder exits with its status. Signals that processes send are passed on; those that a terminal sends (Ctrl-C)
+reach the command directly, and are not sent twice.
 """
 
 from __future__ import annotations

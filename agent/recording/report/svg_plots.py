@@ -1,7 +1,6 @@
 """Plots over time as SVG in a page: a line for each GPU and a band from the lowest to the highest value of any.
 
-A plot has no more points than the grid has parts, and the band holds what happened within each of them: a peak of
-one snapshot in a day is seen. Where nothing was seen, lines and bands are interrupted.
+The band holds what happened within each part of the grid: a peak of one snapshot in a day is seen.
 """
 
 from __future__ import annotations
