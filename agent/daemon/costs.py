@@ -15,6 +15,7 @@ from pathlib import Path
 from agent.catalogue import BY_NAME
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.clock import cpu_of_process, cpu_of_thread
+from agent.lib.proc_stat import parse_stat
 from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Metric, Node, Reading, Series
 from agent.sampler.overhead import OverheadFacts, OverheadGovernor
 from agent.sampler.schedule import Settings, steps_of
@@ -53,7 +54,7 @@ class CpuMeter:
 
 
 class OwnProcesses:
-    """Reads /proc/PID/stat (proc(5): fields 14 and 15 are user and system ticks, 24 is resident pages)."""
+    """Reads what the agent's processes have used so far, and the memory that they have."""
 
     def __init__(self, procfs: Path = Path("/proc")) -> None:
         self._procfs = procfs
@@ -66,11 +67,9 @@ class OwnProcesses:
         rows = []
         for role, pid in pids.items():
             try:
-                text = (self._procfs / str(pid) / "stat").read_text()
-                fields = text.rpartition(")")[2].split()
-                seconds = (int(fields[11]) + int(fields[12])) / self._tick
-                resident = float(int(fields[21]) * self._page)
-            except (OSError, ValueError, IndexError, OverflowError):
+                stat = parse_stat((self._procfs / str(pid) / "stat").read_bytes())
+                seconds, resident = stat.ticks / self._tick, float(stat.pages * self._page)
+            except (OSError, ValueError, OverflowError):
                 continue  # it ended since
             rows.append(Reading(_series(PROCESS_CPU, role), self._meter.add(role, pid, seconds)))
             rows.append(Reading(_series(PROCESS_MEMORY, role), resident))
