@@ -158,7 +158,7 @@ class PauseWatch:
     def __init__(
         self, folder: Path | None, boot: str, clock: Callable[[], Instant], threads: Threads, removals: GpuRemovals
     ) -> None:
-        self._removals = removals
+        self.removals = removals
         self._folder = folder
         self._boot = boot
         self._clock = clock
@@ -181,17 +181,13 @@ class PauseWatch:
         asked = self._asked_until
         if asked is not None:
             return asked, "coldplate pause has released the driver"
-        removal = self._removals.current
+        removal = self.removals.current
         return None if removal is None else (removal[0], f"the driver is released so that GPU {removal[1]} can go")
 
     @property
     def _asked_until(self) -> float | None:
         taken = self._taken
         return None if taken is None or self._clock().mono >= self._ends_at else taken.until
-
-    def make_way(self, slot: str) -> None:
-        """Release the driver for the GPU at this PCI address, which the kernel waits to remove. For any thread."""
-        self._removals.announce(slot)
 
     def confirm(self, done: PauseAnswer) -> None:
         """Note how far the pause has come. For any thread."""
