@@ -1,7 +1,6 @@
 """The rows about jobs: which one holds a GPU, and what a job has had so far.
 
-A job's name is only on info series, for joins; never on the measurements, whose number would
-then grow with every job that ever ran.
+A job's name is only on info series: the number of measurements would grow with every job that ever ran.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The rows of the node: processors, memory, disks, network, pressure, its power, its NVSwitches.
+"""The rows of the node: few on purpose, since node_exporter describes a host in full.
 
-They are few on purpose. node_exporter describes a host in full; these are what the rules need to distinguish a slow GPU
-from a node that starves it.
+They are what the rules need to distinguish a slow GPU from a node that starves it.
 """
 
 from __future__ import annotations

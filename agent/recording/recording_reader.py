@@ -1,7 +1,6 @@
 """Read a recording: its header, its segments, and its snapshots in order; and many nodes' recordings by wall clock.
 
-A file may end anywhere, and any of its bytes may be wrong. The reader returns intact snapshots and describes damaged
-parts in `problems`.
+A file may end anywhere, and any of its bytes may be wrong: what is intact is returned, the rest is in `problems`.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def interval_of(header: RecordingHeader) -> float:
 
 
 def _once(problems: Sequence[str]) -> list[str]:
-    """Return the survey and the reading find the same problem, and the reading describes it better."""
+    """Return each problem once: the survey and the reading find the same one, and the reading describes it better."""
     stems = [problem.partition("; read on from")[0] for problem in problems]
     return [
         problem

@@ -67,7 +67,7 @@ def plot(
 
 
 class _PlotArea:
-    """Return the place of a part of the grid and a value in the picture."""
+    """Where in the picture a part of the grid, a moment and a value are."""
 
     def __init__(self, grid: TimeGrid, top: float) -> None:
         self._grid, self._top = grid, top
