@@ -14,7 +14,7 @@ from typing import Any, Union
 
 from agent.model import BackendReport, Layout
 from agent.recording.file_records import VALUE, RecordingHeader, end_of_columns
-from agent.recording.recording_reader import BlockOutline, Recording, track_width
+from agent.recording.recording_reader import BlockOutline, Opened, Recording, track_width
 from agent.recording.segment_definitions import ReadDefinitions
 
 Held = Union[float, Sequence[float]]
@@ -127,10 +127,6 @@ class ColumnBlock:
     def snapshot_count(self) -> int:
         return len(self.walls)
 
-    @property
-    def last_wall(self) -> float:
-        return float(self.walls[-1])
-
     def reports(self) -> Iterator[tuple[BackendReport, ...]]:
         """Return each list of reports that occurs in the block; their durations and calls are 0."""
         return map(self._definitions.reports, self._lists)
@@ -190,7 +186,9 @@ def blocks(recording: Recording, segments: list[int] | None = None) -> Iterator[
     return recording.pieces(_opened_block, segments)
 
 
-def _opened_block(header: RecordingHeader, payload: bytes, definitions: ReadDefinitions) -> Iterator[ColumnBlock]:
+def _opened_block(
+    header: RecordingHeader, payload: bytes, definitions: ReadDefinitions
+) -> Iterator[Opened[ColumnBlock]]:
     block = ColumnBlock(header, payload, definitions)
     if block.walls:
-        yield block
+        yield block.snapshot_count, float(block.walls[-1]), block

@@ -115,7 +115,7 @@ def use_recording(data: bytes, folder: Path) -> None:
             for each in snapshot:
                 each.value + 0.0
         recording.survey()
-        for block in recording.pieces(lambda *parts: iter([ColumnBlock(*parts)])):
+        for block in recording.pieces(lambda *parts: iter([(1, 0.0, ColumnBlock(*parts))])):
             assert block.snapshot_count == len(block.monos)
         assert all(problem.isprintable() for problem in recording.problems)
 
