@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -29,13 +30,13 @@ seen, the rate on such nodes is below {bound:.1f} per node-day with 95% confiden
 and the maximum from fault to firing. Recall counts each GPU, port and job of each play.
 """
 
-
+_JOBS = re.compile(r"^## Jobs\n.*--work-hours (?P<hours>[\d.]+).*?(?=^## )", re.MULTILINE | re.DOTALL)
 _WORK = Path(__file__).with_name("detection.jobs.md").read_text(encoding="utf-8")
 
 
-def render(verdicts: Sequence[Verdict], alerts: Sequence[str], digest: str, works: Sequence[WorkVerdict] = ()) -> str:
+def render(verdicts: Sequence[Verdict], alerts: Sequence[str], digest: str, jobs: str) -> str:
     """Return the whole page; `alerts` are all alerts that were played, in the order of their files."""
-    return "\n".join([head(digest), tables(verdicts, alerts), *_jobs(works), *_gaps(alerts)])
+    return "\n".join([head(digest), tables(verdicts, alerts), jobs + "\n".join(_gaps(alerts))])
 
 
 def head(digest: str) -> str:
@@ -154,6 +155,16 @@ def _sent(verdicts: Sequence[Verdict]) -> Iterator[str]:
             )
             yield _row((verdict.name, str(verdict.fired), str(len(names)), which))
     yield ""
+
+
+def jobs_of(page: str) -> tuple[str, float]:
+    """Return a page's section about jobs, and for how many hours each healthy kind of work was played for it."""
+    found = _JOBS.search(page)
+    return (found[0], float(found["hours"])) if found else ("", 0.0)
+
+
+def jobs(works: Sequence[WorkVerdict]) -> str:
+    return "".join(f"{line}\n" for line in _jobs(works))
 
 
 def _jobs(works: Sequence[WorkVerdict]) -> Iterator[str]:
