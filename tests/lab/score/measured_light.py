@@ -13,6 +13,7 @@ from agent.catalogue import BY_NAME
 from agent.model import Framer, Instant, Node, Phase, Reading, Series, Snapshot
 from alerts.engine import RuleEngine, Ruleset
 from alerts.rulefile import RuleFile
+from tests.lab.bench.report import markdown
 
 PARTS = {
     "HardFailure_dataset.csv": ((0, "normal"), (1623416338, "attenuated"), (1623423687, "failures of 10 s")),
@@ -112,14 +113,13 @@ def play(path: Path, rules: RuleFile) -> Iterator[Outcome]:
             yield Outcome(path.stem, part, line, lights, alerts)
 
 
-def _row(outcome: Outcome) -> str:
+def _row(outcome: Outcome) -> tuple[str, ...]:
     ratios = [light.ratio for light in outcome.lights if light.ratio is not None]
     hours = (outcome.lights[-1].at - outcome.lights[0].at) / 3600
     marked = sum(light.is_failure for light in outcome.lights) / len(outcome.lights)
     alerts = ", ".join(f"{name} after {seconds} s" for name, seconds in sorted(outcome.alerts.items())) or "none"
-    cells = (outcome.file, outcome.part, outcome.line, f"{hours:.1f}", f"{marked:.0%}",
-             f"{statistics.median(ratios):.1e}, {max(ratios):.1e}", alerts)  # fmt: skip
-    return f"| {' | '.join(cells)} |\n"
+    spread = f"{statistics.median(ratios):.1e}, {max(ratios):.1e}"
+    return outcome.file, outcome.part, outcome.line, f"{hours:.1f}", f"{marked:.0%}", spread, alerts
 
 
 _HEADS = ("file", "what its authors did", "line", "hours", "readings marked as failure", "error ratio: median, highest",
@@ -133,4 +133,4 @@ def report(folder: Path, rules: RuleFile, commit: str, say: Callable[[str], obje
     for file in PARTS:
         say(f"{file} ...")
         rows += [_row(outcome) for outcome in play(folder / file, rules)]
-    return "".join((_HEAD.format(commit=commit), f"| {' | '.join(_HEADS)} |\n|{'---|' * len(_HEADS)}\n", *rows))
+    return _HEAD.format(commit=commit) + markdown(_HEADS, rows)
