@@ -51,7 +51,7 @@ def places(chosen: argparse.Namespace, folder: Path) -> list[Place]:
     machine = Machine.found()
     if chosen.what == "pythons":
         return [Here(Path(each), folder) for each in chosen.pythons or installed().values()]
-    roots = Roots(folder, Archive(folder.parent / "apt"), machine, chosen.mirror)
+    roots = Roots(folder, Archive(folder.parent / "apt"), chosen.mirror)
     return [BareRoot(roots, suite, user, folder, machine) for suite in chosen.suites for user in chosen.users]
 
 

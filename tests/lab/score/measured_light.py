@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
-from agent.model import Framer, Instant, Node, Phase, Reading, Series, Snapshot
+from agent.model import Framer, Instant, Node, Reading, Series, Snapshot
 from alerts.engine import RuleEngine, Ruleset
 from alerts.rulefile import RuleFile
 from tests.lab.bench.report import markdown
+from tests.lab.score.play import begun
 
 PARTS = {
     "HardFailure_dataset.csv": ((0, "normal"), (1623416338, "attenuated"), (1623423687, "failures of 10 s")),
@@ -97,12 +98,10 @@ def play(path: Path, rules: RuleFile) -> Iterator[Outcome]:
     for second in range(first, last + 1):
         now = Instant(float(second - first), float(second))
         shown = framer.frame([reading for port in ports.values() for reading in port.readings(second)])
-        for evaluation in engine.round(Snapshot(second - first, now, (shown,)), now):
-            for change in evaluation.outcome.transitions:
-                if change.alert.phase is Phase.FIRING:
-                    labels = dict(change.alert.labels)
-                    name = " ".join(filter(None, (change.alert.rule, labels.get("kind"))))
-                    began.setdefault((labels["device"], name), []).append(second)
+        for alert in begun(engine.round(Snapshot(second - first, now, (shown,)), now)):
+            labels = dict(alert.labels)
+            name = " ".join(filter(None, (alert.rule, labels.get("kind"))))
+            began.setdefault((labels["device"], name), []).append(second)
     for (since, part), (until, _) in zip(starts, [*starts[1:], (last + 1, "")], strict=True):
         for line, port in ports.items():
             lights = [light for light in port.lights if since <= light.at < until]

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
-from agent.model import Framer, Instant, Phase, Rack, Reading, Series, Snapshot
+from agent.model import Framer, Instant, Rack, Reading, Series, Snapshot
 from alerts.engine import RuleEngine, Ruleset
 from alerts.rulefile import RuleFile
 from tests.lab.bench.report import markdown
+from tests.lab.score.play import begun
 
 BUDGETS = (1.3, 1.1, 1.0, 0.95, 0.9)
 """Budgets of a rack, as shares of the most that its nodes drew together in the run."""
@@ -107,11 +108,10 @@ def play(racks: Sequence[Sequence[float]], size: int, rules: RuleFile) -> Iterat
         now = Instant(float(second), _WALL + second)
         shown = [Reading(series["power_watts"][rack], power[second]) for rack, (power, _) in powers.items()
                  if second < len(power)]  # fmt: skip
-        for evaluation in engine.round(Snapshot(second, now, (framer.frame((*shown, *fixed)),)), now):
-            for change in evaluation.outcome.transitions:
-                if change.alert.rule == ALERT and change.alert.phase is Phase.FIRING:
-                    labels = dict(change.alert.labels)
-                    alerted[labels["rack"]].setdefault(labels["level"], second)
+        for alert in begun(engine.round(Snapshot(second, now, (framer.frame((*shown, *fixed)),)), now)):
+            if alert.rule == ALERT:
+                labels = dict(alert.labels)
+                alerted[labels["rack"]].setdefault(labels["level"], second)
     for rack, (power, share) in powers.items():
         yield Outcome(size, share, alerted[rack.name], crossing(power, budgets[rack]))
 
