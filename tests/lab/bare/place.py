@@ -85,7 +85,7 @@ APART = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-chil
 
 
 def furnish(run: Path, machine: Machine) -> None:
-    """Lay ready what enter.sh takes: what lies over the root, `out`, which is /mnt/out there, and the folders to bind."""
+    """Lay ready what enter.sh takes: what lies over the root, `out`, which is /mnt/out there, and what to bind."""
     run.chmod(0o755)
     for each in (run / "upper" / "etc", run / "out"):
         each.mkdir(parents=True)

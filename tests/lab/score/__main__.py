@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
         PAGE.write_text(document.render(verdicts, alerts, digest(pack), jobs), encoding="utf-8")
         print(f"wrote {PAGE.relative_to(PAGE.parents[2])}: {len(verdicts)} plays, {len(alerts)} alerts")
         if keeps:
-            print(f"its section about jobs stays that of {hours:g} hours: --work-hours {hours:g} writes it anew")
+            print(f"its section about jobs stays that of {hours:g} hours: --work-hours {hours:g} replaces it")
     wrong = [*problems(verdicts), *problems_of_work(works)]
     print("\n".join(wrong) or "every alert fired where and when it must, and no other did")
     return 1 if wrong else 0
