@@ -24,6 +24,10 @@ BROUGHT = ROOT / ".programs" / "newest" / "usr" / "bin"
 READY_SECONDS = 60.0
 
 
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
 class Engine(NamedTuple):
     name: str
     url: str

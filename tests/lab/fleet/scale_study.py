@@ -25,7 +25,7 @@ from typing import NamedTuple
 from alerts import rulefile
 from tests.deployment.fleet_files import FLEET, ROOT
 from tests.lab.bench.report import markdown, put_between
-from tests.lab.fleet.canned_site import INTERVAL_SECONDS
+from tests.lab.fleet.canned_site import INTERVAL_SECONDS, scraping
 from tests.lab.fleet.engines import Engine, Engines
 from tests.servers import free_port
 
@@ -36,14 +36,6 @@ BEGIN, END = "<!-- measured: made by `make bench-scale` -->", "<!-- measured: en
 RULES_SECONDS, STORE_SECONDS = 150, 60
 LEAST_CPU_SECONDS, MOST_TIMES = 0.2, 15
 """A rule is asked for until the server has taken so long, or so often: the kernel counts in hundredths of a second."""
-CONFIG = """
-global: {{scrape_interval: {interval}s, evaluation_interval: {interval}s, external_labels: {{cluster: main}}}}
-rule_files: ["{rules}/*.yml"]
-scrape_configs:
-- job_name: coldplate
-  honor_labels: true
-  http_sd_configs: [{{url: "{site}/sd"}}]
-"""
 
 
 def measure(nodes: int) -> Figures:
@@ -53,7 +45,7 @@ def measure(nodes: int) -> Figures:
         words = [sys.executable, "-m", "tests.lab.fleet.canned_site", "--nodes", str(nodes)]
         os.environ["PYTHONPATH"] = str(ROOT)
         site = engines.start("site", lambda port: [*words, "--port", str(port)], "/sd", free_port())
-        config = CONFIG.format(interval=INTERVAL_SECONDS, rules=rules, site=site.url)
+        config = scraping(site.url, f"{INTERVAL_SECONDS}s", f"{rules}/*.yml")
         server = engines.prometheus("prometheus", config, "--web.enable-lifecycle")
         time.sleep(2 * INTERVAL_SECONDS)
         cpu, at = server.cpu, time.monotonic()
@@ -81,9 +73,7 @@ def measure(nodes: int) -> Figures:
 def stored(engines: Engines, site: Engine) -> tuple[Engine, Engine, tuple[float, float]]:
     """The same nodes under vmagent and VictoriaMetrics; the processor time of store and scraper, in cores."""
     config = engines.folder / "vmagent.yml"
-    config.write_text(CONFIG.partition("rule_files")[0].format(interval=INTERVAL_SECONDS).replace(
-        "evaluation_interval: 15s, ", "") + "scrape_configs:" + CONFIG.partition("scrape_configs:")[2].format(
-        site=site.url))  # fmt: skip
+    config.write_text(scraping(site.url, f"{INTERVAL_SECONDS}s"))
     store = engines.store("store")
     keep = f"-remoteWrite.urlRelabelConfig={FLEET / 'vmagent' / 'keep.yml'}"
     scraper = engines.scraper("scraper", config, f"-remoteWrite.url={store.url}/api/v1/write", keep)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.deployment.fleet_files import FLEET, ROOT
-from tests.lab.fleet.canned_site import HUNG_GPU, SLOW_GPU, SLOW_RAIL
+from tests.lab.fleet.canned_site import HUNG_GPU, SLOW_GPU, SLOW_RAIL, scraping
 from tests.lab.fleet.engines import BROUGHT, Engine, Engines, program
 from tests.servers import need, need_recent
 
@@ -38,14 +38,6 @@ SLOW: Alerts = {
     ("JobRailSlow", "warning", f"node{SLOW_RAIL[0]}:19400", SLOW_RAIL[1]),
 }
 HUNG: Alerts = {("JobHung", severity, f"node{HUNG_GPU[0]}:19400", HUNG_GPU[1]) for severity in ("warning", "critical")}
-CONFIG = """
-global: {{scrape_interval: {scrape}, external_labels: {{cluster: main}}}}
-{more}
-scrape_configs:
-- job_name: coldplate
-  honor_labels: true
-  http_sd_configs: [{{url: "{site}/sd"}}]
-"""
 
 
 @pytest.fixture
@@ -77,9 +69,8 @@ def firing(server: Engine) -> Alerts:
 
 def test_prometheus_names_exactly_the_slow_gpu_the_slow_rail_and_the_gpu_that_all_wait_for(engines: Engines) -> None:
     need_recent(LEFT_OUT)
-    rules = 'rule_files: ["*.rules.yml"]'
     nodes = site(engines)
-    server = engines.prometheus("prometheus", CONFIG.format(scrape=SCRAPE, more=rules, site=nodes.url))
+    server = engines.prometheus("prometheus", scraping(nodes.url, SCRAPE, "*.rules.yml"))
     check_named(server, nodes)
 
 
@@ -90,7 +81,7 @@ def test_vmalert_names_the_same_over_a_store(engines: Engines) -> None:
     store = engines.store("store", "-search.latencyOffset=1s")
     config = engines.folder / "vmagent.yml"
     nodes = site(engines)
-    config.write_text(CONFIG.format(scrape=SCRAPE, more="", site=nodes.url))
+    config.write_text(scraping(nodes.url, SCRAPE))
     engines.scraper("vmagent", config, f"-remoteWrite.url={store.url}/api/v1/write")
     words = [program("vmalert"), f"-rule={engines.folder}/*.rules.yml", f"-evaluationInterval={SCRAPE}"]
     words += [f"-{each}.url={store.url}" for each in ("datasource", "remoteWrite", "remoteRead")]

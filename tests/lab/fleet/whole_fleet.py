@@ -12,8 +12,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -115,10 +113,3 @@ def _hurried(found: re.Match[str]) -> str:
 
 def _address(engine: Engine) -> str:
     return engine.url.removeprefix("http://")
-
-
-def listed(folder: Path, engines: dict[str, Engine], show: Callable[[str], None]) -> None:
-    """What is where, for whoever looks in."""
-    for name, engine in engines.items():
-        show(f"  {name:14} {engine.url}")
-    show(f"  logs           {folder}")
