@@ -27,7 +27,6 @@ from tests.deployment.fleet_files import FLEET, ROOT
 from tests.lab.bench.report import markdown, put_between
 from tests.lab.fleet.canned_site import INTERVAL_SECONDS, scraping
 from tests.lab.fleet.engines import Engine, Engines
-from tests.servers import free_port
 
 SIZES = (100, 400, 1600)
 FLEET_RULES = ROOT / "packaging" / "prometheus" / "fleet.rules.yml"
@@ -42,9 +41,7 @@ def measure(nodes: int) -> Figures:
     with tempfile.TemporaryDirectory(prefix="coldplate-scale-") as place, Engines(Path(place)) as engines:
         folder, rules = Path(place), Path(place) / "rules"
         rules.mkdir()
-        words = [sys.executable, "-m", "tests.lab.fleet.canned_site", "--nodes", str(nodes)]
-        os.environ["PYTHONPATH"] = str(ROOT)
-        site = engines.start("site", lambda port: [*words, "--port", str(port)], "/sd", free_port())
+        site = engines.canned_site(nodes)
         config = scraping(site.url, f"{INTERVAL_SECONDS}s", f"{rules}/*.yml")
         server = engines.prometheus("prometheus", config, "--web.enable-lifecycle")
         time.sleep(2 * INTERVAL_SECONDS)

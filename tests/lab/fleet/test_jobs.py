@@ -6,7 +6,6 @@ Minutes are seconds here, as in `make fleet`: pages change three times as fast, 
 
 from __future__ import annotations
 
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -15,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.deployment.fleet_files import FLEET, ROOT
+from tests.deployment.fleet_files import FLEET
 from tests.lab.fleet.canned_site import HUNG_GPU, SLOW_GPU, SLOW_RAIL, scraping
-from tests.lab.fleet.engines import BROUGHT, Engine, Engines, program
+from tests.lab.fleet.engines import BROUGHT, Engine, Engines
 from tests.servers import need, need_recent
 
 NODES, PACE, SCRAPE = 128, 3, "5s"
@@ -41,8 +40,7 @@ HUNG: Alerts = {("JobHung", severity, f"node{HUNG_GPU[0]}:19400", HUNG_GPU[1]) f
 
 
 @pytest.fixture
-def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engines]:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+def engines(tmp_path: Path) -> Iterator[Engines]:
     for name in RULES:
         text = (FLEET / "rules" / f"{name}.rules.yml").read_text()
         for usual, hurried in HURRIED.items():
@@ -54,9 +52,7 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engines
 
 def site(engines: Engines) -> Engine:
     """One job on all nodes, with the faults of canned_site.py."""
-    words = [sys.executable, "-m", "tests.lab.fleet.canned_site", "--nodes", str(NODES), "--job-nodes", str(NODES)]
-    words += ["--pace", str(PACE), "--faults"]
-    return engines.start("site", lambda port: [*words, "--port", str(port)], "/sd")
+    return engines.canned_site(NODES, "--job-nodes", str(NODES), "--pace", str(PACE), "--faults")
 
 
 def firing(server: Engine) -> Alerts:
@@ -83,10 +79,8 @@ def test_vmalert_names_the_same_over_a_store(engines: Engines) -> None:
     nodes = site(engines)
     config.write_text(scraping(nodes.url, SCRAPE))
     engines.scraper("vmagent", config, f"-remoteWrite.url={store.url}/api/v1/write")
-    words = [program("vmalert"), f"-rule={engines.folder}/*.rules.yml", f"-evaluationInterval={SCRAPE}"]
-    words += [f"-{each}.url={store.url}" for each in ("datasource", "remoteWrite", "remoteRead")]
-    words += ["-notifier.blackhole", "-disableAlertgroupLabel", "-rule.evalDelay=1s", "-group.maxStartDelay=1s"]
-    engines.start("vmalert", lambda port: [*words, f"-httpListenAddr=127.0.0.1:{port}"], "/health")
+    rules = [f"{engines.folder}/*.rules.yml"]
+    engines.vmalert("vmalert", store, rules, f"-evaluationInterval={SCRAPE}", "-notifier.blackhole")
     # A rule sees what others recorded one round later: the alert comes before its cause is known, once without a name.
     # At the usual pace that is over long before the critical one, whose window is five minutes and not thirty seconds.
     check_named(store, nodes, early={("JobHung", severity, "", "") for severity in ("warning", "critical")})
