@@ -178,7 +178,8 @@ class Metric(Record):
     """A row of the catalogue: everything about a metric. Compared by identity; there is one of each.
 
     `span` is the closed range of physically possible values, in the row's unit: a value outside is
-    left out and counted, never shown. `simulated` is the range in which the synthetic devices move.
+    left out and counted, never shown. `simulated` is the range in which synthetic devices move a gauge; what they do
+    not vary is at its lower end, or at that of `span`.
     `origin` holds the bindings (see `agent.catalogue.bindings`) from which the value is read. `growth` is the
     most by which a counter can grow in a second, in the row's unit, where that is not what is usual for the unit.
     `further_labels` are those that a series has beside `labels` if the device reports them.

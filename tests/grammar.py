@@ -51,8 +51,3 @@ class Grammar:
             waiting += named - found
             found |= named
         return found
-
-
-def merged(common: Productions, more: Productions) -> Productions:
-    """Both tables in one, with the productions of the second after those of the first."""
-    return {name: (*common.get(name, ()), *more.get(name, ())) for name in {**common, **more}}

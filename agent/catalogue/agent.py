@@ -5,8 +5,6 @@ from __future__ import annotations
 from agent.catalogue.bindings import Derived, Source
 from agent.model import Backend, Kind, Lane, Metric, Node, Unit
 
-Span = tuple[float, float]
-
 
 def _count(
     name: str, help: str, *labels: str, how: str = "count", unit: Unit = Unit.NONE, entity: type = Node
@@ -14,15 +12,12 @@ def _count(
     return Metric(name, Kind.COUNTER, unit, entity, help, Lane.FAST, (Derived(how),), labels)
 
 
-def _state(name: str, help: str, how: str, *labels: str, entity: type = Node, simulated: Span = (0, 1)) -> Metric:
-    origin = (Derived(how),)
-    return Metric(name, Kind.STATE, Unit.NONE, entity, help, Lane.FAST, origin, labels, (0, 1), simulated=simulated)
+def _state(name: str, help: str, how: str, *labels: str, entity: type = Node) -> Metric:
+    return Metric(name, Kind.STATE, Unit.NONE, entity, help, Lane.FAST, (Derived(how),), labels, (0, 1))
 
 
-def _gauge(
-    name: str, unit: Unit, help: str, how: str, *labels: str, entity: type = Node, simulated: Span | None = None
-) -> Metric:
-    return Metric(name, Kind.GAUGE, unit, entity, help, Lane.FAST, (Derived(how),), labels, simulated=simulated)
+def _gauge(name: str, unit: Unit, help: str, how: str, *labels: str, entity: type = Node) -> Metric:
+    return Metric(name, Kind.GAUGE, unit, entity, help, Lane.FAST, (Derived(how),), labels)
 
 
 BACKENDS = (
@@ -33,9 +28,9 @@ BACKENDS = (
            "The outcome of the backend's last read, ok, absent or failed.",
            Lane.FAST, (Derived("outcome of the last read"),), labels=("outcome",), span=(1, 1)),
     _gauge("coldplate_backend_duration_seconds", Unit.SECONDS, "Duration of the backend's last read.",
-           "monotonic clock", entity=Backend, simulated=(0, 10)),
+           "monotonic clock", entity=Backend),
     _gauge("coldplate_backend_age_seconds", Unit.SECONDS, "Time since the backend's last successful read.",
-           "monotonic clock", entity=Backend, simulated=(0, 3600)),
+           "monotonic clock", entity=Backend),
     _count("coldplate_backend_reads_total", "Reads of the backend by outcome.", "outcome", entity=Backend),
     _count("coldplate_backend_read_seconds_total",
            "Time that reads of the backend took, by lane: for GPUs nearly all of it is spent in the driver.", "lane",
@@ -48,7 +43,7 @@ BACKENDS = (
 
 SAMPLER = (
     _gauge("coldplate_sample_age_seconds", Unit.SECONDS, "Age of the snapshot on this page when the page was rendered.",
-           "monotonic clock", simulated=(0, 3600)),
+           "monotonic clock"),
     _count("coldplate_ticks_total", "Ticks of the fast lane that were served."),
     _count("coldplate_ticks_missed_total",
            "Ticks of the fast lane that were skipped because the previous one took too long."),
@@ -103,11 +98,11 @@ SAMPLER = (
 VITALS = (
     _state("coldplate_thread_up",
            "1 if the agent's threads of this name make progress, 0 if one failed, is stuck or cannot be started.",
-           "supervision", "thread", simulated=(1, 1)),
+           "supervision", "thread"),
     _count("coldplate_thread_restarts_total", "Restarts of the agent's threads after an exception.", "thread"),
     _state("coldplate_state_write_successful",
            "1 if the last write of the state file succeeded, 0 if it failed or hangs and a restart would lose it.",
-           "writing of the state directory", "file", simulated=(1, 1)),
+           "writing of the state directory", "file"),
     _count("coldplate_state_write_failures_total", "Failed attempts to write a state file; each is retried.", "file"),
     _gauge("coldplate_state_last_write_success_timestamp_seconds", Unit.SECONDS,
            "When the state file was last written, in seconds since the epoch; absent if not since the agent started.",
@@ -120,7 +115,7 @@ OVERHEAD = (
            Lane.SLOW, (Source("CPU clocks of the threads"),), labels=("thread",)),
     Metric("coldplate_overhead_cpu_ratio", Kind.GAUGE, Unit.RATIO, Node,
            "Share of one core that the agent's processes used during the last minute.",
-           Lane.FAST, (Source("CPU clocks of the processes"),), simulated=(0, 1)),
+           Lane.FAST, (Source("CPU clocks of the processes"),)),
     Metric("coldplate_overhead_cpu_budget_ratio", Kind.GAUGE, Unit.RATIO, Node,
            "Share of one core that they may use before lanes are slowed down; absent without a budget.",
            Lane.FAST, (Source("configuration: overhead.cpu"),)),
@@ -129,14 +124,14 @@ OVERHEAD = (
            Lane.FAST, (Derived("overhead governor"),), labels=("state",), span=(1, 1)),
     _gauge("coldplate_sampling_stretch_ratio", Unit.RATIO,
            "How many times as long as configured the period of a lane is; absent without a budget.",
-           "overhead governor", "lane", simulated=(1, 10)),
+           "overhead governor", "lane"),
 )  # fmt: skip
 
 EXPECTATIONS = (
     Metric("coldplate_expectation_met", Kind.STATE, Unit.NONE, Node,
            "1 if the node is as expected in this respect, 0 if it is not; absent where that is unknown.",
            Lane.SLOW, (Derived("the readings and configuration: expectations"),), labels=("expectation",),
-           span=(0, 1), simulated=(1, 1)),
+           span=(0, 1)),
     Metric("coldplate_expectations_info", Kind.INFO, Unit.NONE, Node,
            "The expectations that apply to the node, by their name or file.",
            Lane.SLOW, (Derived("the GPUs and configuration: expectations"),), labels=("expectations",), span=(1, 1)),
@@ -156,10 +151,10 @@ RULES = (
     _count("coldplate_rule_group_iterations_missed_total",
            "Evaluations of a rule group on the node that were skipped because rules took too long, by group.",
            "rule_group", how="rule engine"),
-    _gauge("coldplate_rule_window_series", Unit.NONE, "Series kept in memory because a rule reads them.", "rule engine",
-           simulated=(0, 10_000)),
-    _gauge("coldplate_rule_window_bytes", Unit.BYTES, "Memory reserved for the samples of those series.", "rule engine",
-           simulated=(0, 2**26)),
+    _gauge("coldplate_rule_window_series", Unit.NONE, "Series kept in memory because a rule reads them.",
+           "rule engine"),
+    _gauge("coldplate_rule_window_bytes", Unit.BYTES, "Memory reserved for the samples of those series.",
+           "rule engine"),
     _count("coldplate_rule_window_dropped_total",
            "Samples that a rule reads and that were dropped because they exceed the memory limit.", how="rule engine"),
 )  # fmt: skip
@@ -172,16 +167,16 @@ NOTIFICATIONS = (
     _count("coldplate_notification_failures_total", "Failed attempts to send to a receiver; their alerts are retried.",
            "notifier", "url", how="notifiers"),
     _gauge("coldplate_notifications_queued", Unit.NONE, "Alerts queued for delivery to a receiver.", "notifiers",
-           "notifier", "url", simulated=(0, 10_000)),
+           "notifier", "url"),
 )  # fmt: skip
 
 FLIGHT = (
     _gauge("coldplate_flight_recorder_seconds", Unit.SECONDS, "How far back the flight recorder goes.",
-           "flight recorder", simulated=(0, 1000)),
+           "flight recorder"),
     _gauge("coldplate_flight_recorder_memory_bytes", Unit.BYTES, "Memory used by what the flight recorder holds.",
-           "flight recorder", simulated=(0, 2**23)),
+           "flight recorder"),
     _gauge("coldplate_flight_recorder_files_bytes", Unit.BYTES,
-           "Size of the files that the flight recorder has in its directory.", "flight recorder", simulated=(0, 2**30)),
+           "Size of the files that the flight recorder has in its directory.", "flight recorder"),
     _count("coldplate_flight_recorder_files_total",
            "Files that the flight recorder wrote around alerts and XID errors."),
     _count("coldplate_flight_recorder_failures_total", "Files that the flight recorder could not write."),
@@ -199,10 +194,10 @@ PUSHES = (
            "Samples that the receiver never got: rejected by it, expired, too many (overflow), or damaged on the disk.",
            "push", "reason"),
     _gauge("coldplate_push_pending_bytes", Unit.BYTES, "Size of what waits to be pushed, in memory and on the disk.",
-           "push", "push", simulated=(0, 2**26)),
+           "push", "push"),
     _gauge("coldplate_push_pending_age_seconds", Unit.SECONDS,
            "Age of the oldest sample that waits to be pushed: by so much the receiver is behind; 0 if none waits.",
-           "push", "push", simulated=(0, 7200)),
+           "push", "push"),
     _gauge("coldplate_push_last_success_timestamp_seconds", Unit.SECONDS,
            "When the receiver last took samples, in seconds since the epoch; absent before the first.", "push", "push"),
 )  # fmt: skip

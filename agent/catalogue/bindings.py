@@ -1,12 +1,8 @@
 """Where a row's value comes from, as data, and how fast a counter can plausibly grow.
 
-A backend walks the rows and compiles the bindings that it understands, so that a metric which the driver or sysfs
-already serves costs one row and no code. Several bindings with the same `labels` are alternatives in order of
-preference: the first one that the device supports wins.
-
-A counter that grows faster than its bound counts as garbage and is left out, so a bound that a healthy node reaches
-hides it. The bounds leave room for what is sold next; what they must still catch are the patterns that a damaged
-counter shows: all ones in 32 or in 64 bits.
+Bindings with the same `labels` are alternatives in order of preference: the first that the device supports wins.
+A counter that grows faster than its bound is left out. The bounds leave room for what is sold next, and must catch
+what a damaged counter shows: all ones in 32 or in 64 bits.
 """
 
 from __future__ import annotations

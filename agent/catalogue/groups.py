@@ -6,8 +6,9 @@ Boards, and the rules of a server, say which profile they need.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from agent.catalogue import (
     PEAKS,
@@ -31,8 +32,7 @@ DRIVERS_WORD = "infiniband-drivers"
 """Counters under names of the driver's own, whose rows are made when they are first seen."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Group:
+class Group(Struct, frozen=True, eq=False):
     """`word` is its name in the configuration, `title` its heading. Each row is followed by its statistics."""
 
     word: str

@@ -1,18 +1,14 @@
 """The rows of an InfiniBand or RoCE port, with node_exporter's suffixes, and of the way from GPUs to their HCAs.
 
-A known sysfs file has a row in the tables below. Drivers offer many more files than any table knows:
-`driver_counter` makes the row of an unknown file.
-
-Lanes: on mlx5 every single read of these files is a command to the adapter's firmware, and `state`,
-`phys_state` and `rate` each query the whole port. So the fast lane holds only what moves by the second
-or what a rule must see at once: traffic, the link's state, and its four early signs of trouble. All
-other counters are read in the slow lane.
+`driver_counter` makes the row of a sysfs file that is in no table below. On mlx5 every read of such a file is a command
+to the adapter's firmware, so the fast lane holds only traffic and the link's state.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 
 from agent.catalogue.bindings import ANYTHING, PACKETS, Derived, PortFile, Source
@@ -29,71 +25,60 @@ ACTIVE = 4
 """The code of a working link in `state` (IB_PORT_ACTIVE)."""
 
 
-def _row(
-    suffix: str,
-    kind: Kind,
-    unit: Unit,
-    help: str,
-    lane: Lane,
-    *files: PortFile,
-    span: tuple[float, float],
-    simulated: tuple[float, float],
-    growth: float | None = None,
-    peak: bool = False,
-    shown: Shown = Shown.DEFAULT,
-) -> Metric:
-    return Metric(
-        PREFIX + suffix, kind, unit, IbPort, help, lane, files, span=span, growth=growth, simulated=simulated,
-        peak=peak, shown=shown,
-    )  # fmt: skip
-
-
 def _count(suffix: str, help: str, *files: str, growth: float | None = None, shown: Shown = Shown.DEFAULT) -> Metric:
-    bindings = tuple(PortFile(file) for file in files)
-    return _row(f"{suffix}_total", Kind.COUNTER, Unit.NONE, help, Lane.SLOW, *bindings,
-                span=(0, 2.0**63), growth=growth, simulated=(0, 1e12), shown=shown)  # fmt: skip
+    return Metric(f"{PREFIX}{suffix}_total", Kind.COUNTER, Unit.NONE, IbPort, help, Lane.SLOW,
+                  tuple(map(PortFile, files)), span=(0, 2.0**63), growth=growth, shown=shown)  # fmt: skip
 
 
 def _packets(suffix: str, help: str, *files: str, shown: Shown = Shown.DEFAULT) -> Metric:
     return _count(suffix, help, *files, growth=PACKETS, shown=shown)
 
 
+_full_count, _full_packets = partial(_count, shown=Shown.FULL), partial(_packets, shown=Shown.FULL)
+
+
 def _data(suffix: str, help: str, *files: PortFile, lane: Lane = Lane.SLOW, peak: bool = False) -> Metric:
-    return _row(f"{suffix}_bytes_total", Kind.COUNTER, Unit.BYTES, help, lane, *files,
-                span=(0, 2.0**66), simulated=(0, 1e18), peak=peak)  # fmt: skip
+    return Metric(f"{PREFIX}{suffix}_bytes_total", Kind.COUNTER, Unit.BYTES, IbPort, help, lane, files,
+                  span=(0, 2.0**66), peak=peak)  # fmt: skip
 
 
-STATE_ID = _row("state_id", Kind.STATE, Unit.NONE,
-                "Logical state: 0 no change, 1 down, 2 init, 3 armed, 4 active, 5 active with link temporarily down.",
-                Lane.FAST, PortFile("state"), span=(0, 15), simulated=(0, 5))  # fmt: skip
-PHYSICAL_STATE_ID = _row("physical_state_id", Kind.STATE, Unit.NONE,
-                         "Physical state: 0 no change, 1 sleep, 2 polling, 3 disabled, 4 training, 5 up, "
-                         "6 recovering, 7 test.",
-                         Lane.SLOW, PortFile("phys_state"), span=(0, 15), simulated=(0, 7))  # fmt: skip
-RATE = _row("rate_bytes_per_second", Kind.GAUGE, Unit.BYTES,
-            "Signalling rate that the link negotiated, in one direction.",
-            Lane.SLOW, PortFile("rate"), span=(0, 1e13), simulated=(0, 5e10))  # fmt: skip
-LIFESPAN = _row("lifespan_seconds", Kind.GAUGE, Unit.SECONDS,
-                "How long the kernel serves hw_counters from its cache before it reads the adapter again.",
-                Lane.SLOW, PortFile("hw_counters/lifespan", 1e-3), span=(0, 1e6), simulated=(0, 10),
-                shown=Shown.FULL)  # fmt: skip
+STATE_ID = Metric(
+    PREFIX + "state_id", Kind.STATE, Unit.NONE, IbPort,
+    "Logical state: 0 no change, 1 down, 2 init, 3 armed, 4 active, 5 active with link temporarily down.",
+    Lane.FAST, (PortFile("state"),), span=(0, 15),
+)  # fmt: skip
+PHYSICAL_STATE_ID = Metric(
+    PREFIX + "physical_state_id", Kind.STATE, Unit.NONE, IbPort,
+    "Physical state: 0 no change, 1 sleep, 2 polling, 3 disabled, 4 training, 5 up, 6 recovering, 7 test.",
+    Lane.SLOW, (PortFile("phys_state"),), span=(0, 15),
+)  # fmt: skip
+RATE = Metric(
+    PREFIX + "rate_bytes_per_second", Kind.GAUGE, Unit.BYTES, IbPort,
+    "Signalling rate that the link negotiated, in one direction.",
+    Lane.SLOW, (PortFile("rate"),), span=(0, 1e13), simulated=(0, 5e10),
+)  # fmt: skip
+LIFESPAN = Metric(
+    PREFIX + "lifespan_seconds", Kind.GAUGE, Unit.SECONDS, IbPort,
+    "How long the kernel serves hw_counters from its cache before it reads the adapter again.",
+    Lane.SLOW, (PortFile("hw_counters/lifespan", 1e-3),), span=(0, 1e6), simulated=(0, 10), shown=Shown.FULL,
+)  # fmt: skip
 
 PORT_UP = Metric(
     PREFIX + "port_up", Kind.STATE, Unit.NONE, IbPort,
     "1 if the logical state of the port is active, else 0.",
-    Lane.FAST, (Derived("state is 4: ACTIVE"),), span=(0, 1), simulated=(0, 1),
+    Lane.FAST, (Derived("state is 4: ACTIVE"),), span=(0, 1),
 )  # fmt: skip
 LINK_DOWN_EVENTS = Metric(
     PREFIX + "link_down_events_total", Kind.COUNTER, Unit.NONE, IbPort,
     "Times that the agent saw the port leave the active state; a drop between two samples is missed.",
     Lane.FAST, (Derived("changes of state from ACTIVE, since the agent started"),),
-    span=(0, 2.0**53), simulated=(0, 1e3),
+    span=(0, 2.0**53),
 )  # fmt: skip
 INFO = Metric(
     PREFIX + "info", Kind.INFO, Unit.NONE, IbPort,
     "Facts about the port and its adapter as labels; a label that the driver does not report is empty.",
     Lane.COLD, (Source("board_id, fw_ver and hca_type of the device, ports/N/link_layer"),),
-    labels=("board_id", "firmware_version", "hca_type", "link_layer"), span=(1, 1), simulated=(1, 1),
+    labels=("board_id", "firmware_version", "hca_type", "link_layer"), span=(1, 1),
 )  # fmt: skip
 
 # AWS EFA and soft RoCE have no standard counters; their own ones of the same meaning come second.
@@ -103,17 +88,17 @@ TRAFFIC = (
     _data("port_data_transmitted", "Data that the port sent.", PortFile("counters/port_xmit_data", WORD),
           PortFile("hw_counters/tx_bytes"), lane=Lane.FAST, peak=True),
     _packets("port_packets_received", "Packets received, including ones with errors.",
-           "counters/port_rcv_packets", "hw_counters/rx_pkts"),
+             "counters/port_rcv_packets", "hw_counters/rx_pkts"),
     _packets("port_packets_transmitted", "Packets sent, including ones with errors.",
-           "counters/port_xmit_packets", "hw_counters/tx_pkts"),
-    _packets("unicast_packets_received", "Unicast packets received, including ones with errors.",
-           "counters/unicast_rcv_packets", shown=Shown.FULL),
-    _packets("unicast_packets_transmitted", "Unicast packets sent, including ones with errors.",
-           "counters/unicast_xmit_packets", shown=Shown.FULL),
-    _packets("multicast_packets_received", "Multicast packets received, including ones with errors.",
-           "counters/multicast_rcv_packets", shown=Shown.FULL),
-    _packets("multicast_packets_transmitted", "Multicast packets sent, including ones with errors.",
-           "counters/multicast_xmit_packets", shown=Shown.FULL),
+             "counters/port_xmit_packets", "hw_counters/tx_pkts"),
+    _full_packets("unicast_packets_received", "Unicast packets received, including ones with errors.",
+                  "counters/unicast_rcv_packets"),
+    _full_packets("unicast_packets_transmitted", "Unicast packets sent, including ones with errors.",
+                  "counters/unicast_xmit_packets"),
+    _full_packets("multicast_packets_received", "Multicast packets received, including ones with errors.",
+                  "counters/multicast_rcv_packets"),
+    _full_packets("multicast_packets_transmitted", "Multicast packets sent, including ones with errors.",
+                  "counters/multicast_xmit_packets"),
 )  # fmt: skip
 
 TROUBLE = (
@@ -132,18 +117,18 @@ TROUBLE = (
     _count("port_errors_received", "Packets received with an error.", "counters/port_rcv_errors"),
     _count("port_receive_remote_physical_errors", "Packets received that an earlier hop had marked as bad.",
            "counters/port_rcv_remote_physical_errors"),
-    _count("port_receive_switch_relay_errors", "Packets received that could not be forwarded.",
-           "counters/port_rcv_switch_relay_errors", shown=Shown.FULL),
-    _count("port_constraint_errors_received", "Packets received that a partition or raw filter rejected.",
-           "counters/port_rcv_constraint_errors", shown=Shown.FULL),
-    _count("port_constraint_errors_transmitted", "Packets not sent because a partition or raw filter rejected them.",
-           "counters/port_xmit_constraint_errors", shown=Shown.FULL),
+    _full_count("port_receive_switch_relay_errors", "Packets received that could not be forwarded.",
+                "counters/port_rcv_switch_relay_errors"),
+    _full_count("port_constraint_errors_received", "Packets received that a partition or raw filter rejected.",
+                "counters/port_rcv_constraint_errors"),
+    _full_count("port_constraint_errors_transmitted",
+                "Packets not sent because a partition or raw filter rejected them.",
+                "counters/port_xmit_constraint_errors"),
     _packets("port_discards_received", "Packets received and dropped: the port was down or congested.",
-           "counters/port_rcv_discards"),
+             "counters/port_rcv_discards"),
     _packets("port_discards_transmitted", "Outgoing packets dropped: the port was down or congested.",
-           "counters/port_xmit_discards"),
-    _count("vl15_dropped", "Management packets (VL15) dropped due to a lack of buffers.", "counters/VL15_dropped",
-           shown=Shown.FULL),
+             "counters/port_xmit_discards"),
+    _full_count("vl15_dropped", "Management packets (VL15) dropped due to a lack of buffers.", "counters/VL15_dropped"),
 )  # fmt: skip
 
 LEGACY = (
@@ -152,85 +137,79 @@ LEGACY = (
     _data("legacy_data_transmitted", "Data that the port sent, from a kernel before 4.5.",
           PortFile("counters_ext/port_xmit_data_64", WORD)),
     _packets("legacy_packets_received", "Packets received, from a kernel before 4.5.",
-           "counters_ext/port_rcv_packets_64"),
+             "counters_ext/port_rcv_packets_64"),
     _packets("legacy_packets_transmitted", "Packets sent, from a kernel before 4.5.",
-           "counters_ext/port_xmit_packets_64"),
+             "counters_ext/port_xmit_packets_64"),
     _packets("legacy_unicast_packets_received", "Unicast packets received, from a kernel before 4.5.",
-           "counters_ext/port_unicast_rcv_packets"),
+             "counters_ext/port_unicast_rcv_packets"),
     _packets("legacy_unicast_packets_transmitted", "Unicast packets sent, from a kernel before 4.5.",
-           "counters_ext/port_unicast_xmit_packets"),
+             "counters_ext/port_unicast_xmit_packets"),
     _packets("legacy_multicast_packets_received", "Multicast packets received, from a kernel before 4.5.",
-           "counters_ext/port_multicast_rcv_packets"),
+             "counters_ext/port_multicast_rcv_packets"),
     _packets("legacy_multicast_packets_transmitted", "Multicast packets sent, from a kernel before 4.5.",
-           "counters_ext/port_multicast_xmit_packets"),
+             "counters_ext/port_multicast_xmit_packets"),
 )  # fmt: skip
 
 TRANSPORT = (
-    _packets("duplicate_requests_packets", "Requests received a second time.", "hw_counters/duplicate_request",
-           shown=Shown.FULL),
-    _count("implied_nak_seq_errors", "Acknowledgements that skipped an expected read or atomic response.",
-           "hw_counters/implied_nak_seq_err", shown=Shown.FULL),
+    _full_packets("duplicate_requests_packets", "Requests received a second time.", "hw_counters/duplicate_request"),
+    _full_count("implied_nak_seq_errors", "Acknowledgements that skipped an expected read or atomic response.",
+                "hw_counters/implied_nak_seq_err"),
     _count("local_ack_timeout_errors", "Times that the sender's timer for an acknowledgement ran out.",
            "hw_counters/local_ack_timeout_err"),
     _packets("out_of_buffer_drops", "Packets dropped because the queue pair had no receive buffer posted.",
-           "hw_counters/out_of_buffer"),
+             "hw_counters/out_of_buffer"),
     _packets("out_of_sequence_packets_received", "Packets received out of order: loss or reordering on the way.",
-           "hw_counters/out_of_sequence"),
+             "hw_counters/out_of_sequence"),
     _count("packet_sequence_errors", "Negative acknowledgements received for a wrong packet sequence.",
            "hw_counters/packet_seq_err"),
-    _count("req_cqes_errors", "Requester completions that ended in an error.", "hw_counters/req_cqe_error",
-           shown=Shown.FULL),
-    _count("req_cqes_flush_errors", "Requester completions flushed in error.", "hw_counters/req_cqe_flush_error",
-           shown=Shown.FULL),
-    _count("req_remote_access_errors", "Remote access errors that the requester saw.",
-           "hw_counters/req_remote_access_errors", shown=Shown.FULL),
-    _count("req_remote_invalid_request_errors", "Remote invalid request errors that the requester saw.",
-           "hw_counters/req_remote_invalid_request", shown=Shown.FULL),
-    _count("resp_cqes_errors", "Responder completions that ended in an error.", "hw_counters/resp_cqe_error",
-           shown=Shown.FULL),
-    _count("resp_cqes_flush_errors", "Responder completions flushed in error.", "hw_counters/resp_cqe_flush_error",
-           shown=Shown.FULL),
-    _count("resp_local_length_errors", "Local length errors that the responder saw.",
-           "hw_counters/resp_local_length_error", shown=Shown.FULL),
-    _count("resp_remote_access_errors", "Remote access errors that the responder saw.",
-           "hw_counters/resp_remote_access_errors", shown=Shown.FULL),
+    _full_count("req_cqes_errors", "Requester completions that ended in an error.", "hw_counters/req_cqe_error"),
+    _full_count("req_cqes_flush_errors", "Requester completions flushed in error.", "hw_counters/req_cqe_flush_error"),
+    _full_count("req_remote_access_errors", "Remote access errors that the requester saw.",
+                "hw_counters/req_remote_access_errors"),
+    _full_count("req_remote_invalid_request_errors", "Remote invalid request errors that the requester saw.",
+                "hw_counters/req_remote_invalid_request"),
+    _full_count("resp_cqes_errors", "Responder completions that ended in an error.", "hw_counters/resp_cqe_error"),
+    _full_count("resp_cqes_flush_errors", "Responder completions flushed in error.",
+                "hw_counters/resp_cqe_flush_error"),
+    _full_count("resp_local_length_errors", "Local length errors that the responder saw.",
+                "hw_counters/resp_local_length_error"),
+    _full_count("resp_remote_access_errors", "Remote access errors that the responder saw.",
+                "hw_counters/resp_remote_access_errors"),
     _packets("rnr_nak_retry_packets_received", "Receiver-not-ready NAKs received without exceeding the retry limit.",
-           "hw_counters/rnr_nak_retry_err"),
-    _packets("rx_atomic_requests", "Atomic requests received.", "hw_counters/rx_atomic_requests", shown=Shown.FULL),
-    _packets("rx_dct_connect_requests", "Connection requests received for dynamically connected transport.",
-           "hw_counters/rx_dct_connect", shown=Shown.FULL),
-    _packets("rx_read_requests", "Read requests received.", "hw_counters/rx_read_requests", shown=Shown.FULL),
-    _packets("rx_write_requests", "Write requests received.", "hw_counters/rx_write_requests", shown=Shown.FULL),
+             "hw_counters/rnr_nak_retry_err"),
+    _full_packets("rx_atomic_requests", "Atomic requests received.", "hw_counters/rx_atomic_requests"),
+    _full_packets("rx_dct_connect_requests", "Connection requests received for dynamically connected transport.",
+                  "hw_counters/rx_dct_connect"),
+    _full_packets("rx_read_requests", "Read requests received.", "hw_counters/rx_read_requests"),
+    _full_packets("rx_write_requests", "Write requests received.", "hw_counters/rx_write_requests"),
 )  # fmt: skip
 
 ROCE = (
     _packets("np_cnp_packets_sent", "Congestion notifications sent after packets with an ECN mark.",
-           "hw_counters/np_cnp_sent"),
+             "hw_counters/np_cnp_sent"),
     _packets("np_ecn_marked_roce_packets_received", "RoCE packets received with an ECN mark: congestion on the way.",
-           "hw_counters/np_ecn_marked_roce_packets"),
+             "hw_counters/np_ecn_marked_roce_packets"),
     _packets("rp_cnp_packets_handled", "Congestion notifications received that slowed the sender down.",
-           "hw_counters/rp_cnp_handled"),
-    _packets("rp_cnp_ignored_packets_received", "Congestion notifications received and ignored: ECN is off here.",
-           "hw_counters/rp_cnp_ignored", shown=Shown.FULL),
-    _count("roce_adp_retransmits", "Adaptive retransmissions of RoCE traffic.", "hw_counters/roce_adp_retrans",
-           shown=Shown.FULL),
-    _count("roce_adp_retransmits_timeout", "Timeouts of RoCE traffic due to adaptive retransmission.",
-           "hw_counters/roce_adp_retrans_to", shown=Shown.FULL),
-    _count("roce_slow_restart_used", "Times that RoCE slow restart was used.", "hw_counters/roce_slow_restart",
-           shown=Shown.FULL),
-    _count("roce_slow_restart_cnps", "Congestion notifications that RoCE slow restart made.",
-           "hw_counters/roce_slow_restart_cnps", shown=Shown.FULL),
-    _count("roce_slow_restart", "Times that RoCE slow restart changed its state to slow restart.",
-           "hw_counters/roce_slow_restart_trans", shown=Shown.FULL),
-    _count("rx_icrc_encapsulated_errors", "RoCE packets received with a wrong invariant CRC.",
-           "hw_counters/rx_icrc_encapsulated", shown=Shown.FULL),
+             "hw_counters/rp_cnp_handled"),
+    _full_packets("rp_cnp_ignored_packets_received", "Congestion notifications received and ignored: ECN is off here.",
+                  "hw_counters/rp_cnp_ignored"),
+    _full_count("roce_adp_retransmits", "Adaptive retransmissions of RoCE traffic.", "hw_counters/roce_adp_retrans"),
+    _full_count("roce_adp_retransmits_timeout", "Timeouts of RoCE traffic due to adaptive retransmission.",
+                "hw_counters/roce_adp_retrans_to"),
+    _full_count("roce_slow_restart_used", "Times that RoCE slow restart was used.", "hw_counters/roce_slow_restart"),
+    _full_count("roce_slow_restart_cnps", "Congestion notifications that RoCE slow restart made.",
+                "hw_counters/roce_slow_restart_cnps"),
+    _full_count("roce_slow_restart", "Times that RoCE slow restart changed its state to slow restart.",
+                "hw_counters/roce_slow_restart_trans"),
+    _full_count("rx_icrc_encapsulated_errors", "RoCE packets received with a wrong invariant CRC.",
+                "hw_counters/rx_icrc_encapsulated"),
 )  # fmt: skip
 
 NEAREST_HCA = Metric(
     "coldplate_gpu_nearest_hca_info", Kind.INFO, Unit.NONE, Gpu,
     "An HCA nearest to the GPU over PCIe; distance as in nvidia-smi topo: PIX, PXB, PHB, NODE or SYS.",
     Lane.COLD, (Source("/sys/bus/pci/devices, /sys/class/infiniband/DEVICE/device"),),
-    labels=("device", "distance"), span=(1, 1), simulated=(1, 1),
+    labels=("device", "distance"), span=(1, 1),
 )  # fmt: skip
 
 FILES = (STATE_ID, PHYSICAL_STATE_ID, RATE, LIFESPAN, *TRAFFIC, *TROUBLE, *LEGACY, *TRANSPORT, *ROCE)

@@ -1,7 +1,6 @@
 """The rows about jobs: which one holds a GPU, and what a job has had so far.
 
-A job's name is only on info series, for joins; never on the measurements, whose number would
-then grow with every job that ever ran.
+A job's name is only on info series: the number of measurements would grow with every job that ever ran.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ HOLDERS = (
     Metric("coldplate_gpu_job_info", Kind.INFO, Unit.NONE, Gpu,
            "The job that holds the GPU or MIG instance; with shared='true' several do, and none is named; "
            "with held='true' no process uses it.",
-           Lane.SLOW, (_HOLDER,), labels=(*JOB, "user", "name", "mig", "shared", "held", *POD), span=(1, 1),
-           simulated=(1, 1)),
+           Lane.SLOW, (_HOLDER,), labels=(*JOB, "user", "name", "mig", "shared", "held", *POD), span=(1, 1)),
     Metric("coldplate_gpu_shared_job_info", Kind.INFO, Unit.NONE, Gpu,
            "One of several jobs that share a GPU or MIG instance.",
            Lane.SLOW, (Derived("the holders of a GPU, where there are several"),),

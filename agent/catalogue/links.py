@@ -1,9 +1,8 @@
 """The rows of what joins GPUs to each other and to the host: NVLink and its physical layer, the NVLink fabric, PCIe.
 
-NVLink's physical layer has rows from NVLink 5 on (Blackwell): bit errors, their correction, retransmission. Error
-ratios are computed by the driver, which does not say over which time. NVIDIA calls errors of packets effective errors,
-and errors of received symbols symbol errors. A link corrects codewords by forward error correction (FEC), and requests
-blocks again that it could not correct (PLR, physical layer retransmission).
+NVLink's physical layer has rows from NVLink 5 on (Blackwell). The driver does not say over which time it computes error
+ratios. NVIDIA calls errors of packets effective errors. A link corrects codewords by forward error correction (FEC),
+and requests blocks again that it could not correct (PLR, physical layer retransmission).
 """
 
 from __future__ import annotations
@@ -38,6 +37,23 @@ def _blackwell() -> tuple[Field, ...]:
     return tuple(Field(number, labels=(kind,), per_link=True) for number, kind in types.items())
 
 
+def _gpu_payload(direction: str, what: str, kibibytes: int, octets: int, *, peak: bool = False) -> Metric:
+    return Metric(
+        f"coldplate_gpu_nvlink_{direction}_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,
+        f"Payload {what} over all NVLinks of the GPU.", Lane.FAST,
+        (Field(kibibytes, KIBI, scope=ALL_LINKS), Field(octets, scope=ALL_LINKS), Field(octets, per_link=True)),
+        span=(0, 2.0**74), peak=peak,
+    )  # fmt: skip
+
+
+def _link_payload(direction: str, what: str, kibibytes: int, octets: int) -> Metric:
+    return Metric(
+        f"coldplate_nvlink_{direction}_bytes_total", Kind.COUNTER, Unit.BYTES, NvLink,
+        f"Payload {what} over one NVLink.", Lane.SLOW,
+        (Field(kibibytes, KIBI, per_link=True), Field(octets, per_link=True)), span=(0, 2.0**74), shown=Shown.FULL,
+    )  # fmt: skip
+
+
 def _traffic(end: str, what: str) -> Metric:
     """Return the rate at one end of the GPU's links, of which a slow one carries less than the others."""
     origin = Derived("growth of coldplate_nvlink_transmit_bytes_total and coldplate_nvlink_receive_bytes_total")
@@ -51,41 +67,20 @@ def _traffic(end: str, what: str) -> Metric:
 def _errors(name: str, entity: type, field: int, help: str) -> Metric:
     origin = (Field(field, per_link=entity is NvLink),)
     return Metric(name, Kind.COUNTER, Unit.NONE, entity, help, Lane.SLOW, origin, span=(0, 2.0**63),
-                  simulated=(0, 1e9), shown=Shown.FULL)  # fmt: skip
+                  shown=Shown.FULL)  # fmt: skip
 
 
 NVLINK = (
-    Metric("coldplate_gpu_nvlink_transmit_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,
-           "Payload sent over all NVLinks of the GPU.",
-           Lane.FAST,
-           (Field(nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, KIBI, scope=ALL_LINKS),
-            Field(nvml.FI_DEV_NVLINK_COUNT_XMIT_BYTES, scope=ALL_LINKS),
-            Field(nvml.FI_DEV_NVLINK_COUNT_XMIT_BYTES, per_link=True)),
-           span=(0, 2.0**74), simulated=(0, 1e18), peak=True),
-    Metric("coldplate_gpu_nvlink_receive_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,
-           "Payload received over all NVLinks of the GPU.",
-           Lane.FAST,
-           (Field(nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_RX, KIBI, scope=ALL_LINKS),
-            Field(nvml.FI_DEV_NVLINK_COUNT_RCV_BYTES, scope=ALL_LINKS),
-            Field(nvml.FI_DEV_NVLINK_COUNT_RCV_BYTES, per_link=True)),
-           span=(0, 2.0**74), simulated=(0, 1e18)),
+    _gpu_payload("transmit", "sent", nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, nvml.FI_DEV_NVLINK_COUNT_XMIT_BYTES,
+                 peak=True),
+    _gpu_payload("receive", "received", nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_RX, nvml.FI_DEV_NVLINK_COUNT_RCV_BYTES),
     _traffic("lowest", "least"),
     _traffic("highest", "most"),
-    Metric("coldplate_nvlink_transmit_bytes_total", Kind.COUNTER, Unit.BYTES, NvLink,
-           "Payload sent over one NVLink.",
-           Lane.SLOW,
-           (Field(nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, KIBI, per_link=True),
-            Field(nvml.FI_DEV_NVLINK_COUNT_XMIT_BYTES, per_link=True)),
-           span=(0, 2.0**74), simulated=(0, 1e17), shown=Shown.FULL),
-    Metric("coldplate_nvlink_receive_bytes_total", Kind.COUNTER, Unit.BYTES, NvLink,
-           "Payload received over one NVLink.",
-           Lane.SLOW,
-           (Field(nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_RX, KIBI, per_link=True),
-            Field(nvml.FI_DEV_NVLINK_COUNT_RCV_BYTES, per_link=True)),
-           span=(0, 2.0**74), simulated=(0, 1e17), shown=Shown.FULL),
+    _link_payload("transmit", "sent", nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, nvml.FI_DEV_NVLINK_COUNT_XMIT_BYTES),
+    _link_payload("receive", "received", nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_RX, nvml.FI_DEV_NVLINK_COUNT_RCV_BYTES),
     Metric("coldplate_nvlink_up", Kind.STATE, Unit.NONE, NvLink,
            "1 if the link is active and open to traffic, 0 if it is inactive, asleep or closed.",
-           Lane.SLOW, (Field(nvml.FI_DEV_NVLINK_GET_STATE, per_link=True),), span=(0, 1), simulated=(0, 1)),
+           Lane.SLOW, (Field(nvml.FI_DEV_NVLINK_GET_STATE, per_link=True),), span=(0, 1)),
     Metric("coldplate_gpu_nvlink_speed_bytes_per_second", Kind.GAUGE, Unit.BYTES, Gpu,
            "Total speed of the GPU's NVLinks, in one direction; lower than on its peers means a slow link.",
            Lane.COLD, (Field(nvml.FI_DEV_NVLINK_GET_SPEED, 1e6, per_link=True),), span=(0, 1e13), simulated=(0, 1e13)),
@@ -95,7 +90,7 @@ NVLINK = (
            (Field(nvml.FI_DEV_NVLINK_ERROR_DL_REPLAY, labels=("replay",), per_link=True),
             Field(nvml.FI_DEV_NVLINK_ERROR_DL_RECOVERY, labels=("recovery",), per_link=True),
             Field(nvml.FI_DEV_NVLINK_ERROR_DL_CRC, labels=("crc",), per_link=True), *_blackwell()),
-           labels=("type",), span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.COUNTED),
+           labels=("type",), span=(0, 2.0**63), shown=Shown.COUNTED),
     Metric("coldplate_gpu_nvlink_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
            "Errors of all NVLinks of the GPU by type: its own sums up to Hopper, those of its links from Blackwell on.",
            Lane.SLOW,
@@ -105,7 +100,7 @@ NVLINK = (
             Field(nvml.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL, labels=("recovery",)),
             Field(nvml.FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL, labels=("ecc_data",)),
             *_blackwell()),
-           labels=("type",), span=(0, 2.0**63), simulated=(0, 1e9)),
+           labels=("type",), span=(0, 2.0**63)),
     _errors("coldplate_nvlink_receive_errors_total", NvLink, nvml.FI_DEV_NVLINK_COUNT_RCV_ERRORS,
             "Packets with any error that the link received, including those of the single types (Blackwell)."),
     _errors("coldplate_nvlink_symbol_errors_total", NvLink, nvml.FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS,
@@ -117,15 +112,13 @@ NVLINK = (
 FABRIC = (
     Metric("coldplate_gpu_fabric_info", Kind.INFO, Unit.NONE, Gpu,
            "The NVLink domain of the GPU: its cluster (none on a standalone node) and its clique.",
-           Lane.COLD, (Call("nvmlDeviceGetGpuFabricInfoV"),), labels=("cluster_uuid", "clique"),
-           span=(1, 1), simulated=(1, 1)),
+           Lane.COLD, (Call("nvmlDeviceGetGpuFabricInfoV"),), labels=("cluster_uuid", "clique"), span=(1, 1)),
     Metric("coldplate_gpu_fabric_state", Kind.STATE, Unit.NONE, Gpu,
            "1 for the state of the GPU's registration with the NVLink fabric, 0 for the others.",
-           Lane.COLD, (Call("nvmlDeviceGetGpuFabricInfoV"),), labels=("state",), span=(0, 1), simulated=(0, 1)),
+           Lane.COLD, (Call("nvmlDeviceGetGpuFabricInfoV"),), labels=("state",), span=(0, 1)),
     Metric("coldplate_gpu_fabric_problem", Kind.STATE, Unit.NONE, Gpu,
            "1 while the fabric has this problem with the GPU, 0 if the driver says that it has not.",
-           Lane.COLD, (Call("nvmlDeviceGetGpuFabricInfoV"),), labels=("problem",), span=(0, 1), simulated=(0, 1),
-           shown=Shown.COUNTED),
+           Lane.COLD, (Call("nvmlDeviceGetGpuFabricInfoV"),), labels=("problem",), span=(0, 1), shown=Shown.COUNTED),
 )  # fmt: skip
 
 FABRIC_STATES = ("not_supported", "not_started", "in_progress", "completed")
@@ -167,13 +160,13 @@ FABRIC_PROBLEMS = tuple(name for aspect in FABRIC_HEALTH for name in aspect.bad.
 PCIE = (
     Metric("coldplate_gpu_pcie_transmit_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,
            "Bytes that the GPU sent over PCIe.",
-           Lane.FAST, (Field(nvml.FI_DEV_PCIE_COUNT_TX_BYTES),), span=(0, 2.0**74), simulated=(0, 1e18)),
+           Lane.FAST, (Field(nvml.FI_DEV_PCIE_COUNT_TX_BYTES),), span=(0, 2.0**74)),
     Metric("coldplate_gpu_pcie_receive_bytes_total", Kind.COUNTER, Unit.BYTES, Gpu,
            "Bytes that the GPU received over PCIe.",
-           Lane.FAST, (Field(nvml.FI_DEV_PCIE_COUNT_RX_BYTES),), span=(0, 2.0**74), simulated=(0, 1e18)),
+           Lane.FAST, (Field(nvml.FI_DEV_PCIE_COUNT_RX_BYTES),), span=(0, 2.0**74)),
     Metric("coldplate_gpu_pcie_replays_total", Kind.COUNTER, Unit.NONE, Gpu,
            "PCIe packets retransmitted.",
-           Lane.SLOW, (Field(nvml.FI_DEV_PCIE_REPLAY_COUNTER),), span=(0, 2.0**63), simulated=(0, 1e9)),
+           Lane.SLOW, (Field(nvml.FI_DEV_PCIE_REPLAY_COUNTER),), span=(0, 2.0**63)),
     # Advanced Error Reporting puts each error into one of these classes; what follows are their causes and effects.
     Metric("coldplate_gpu_pcie_errors_total", Kind.COUNTER, Unit.NONE, Gpu,
            "PCIe errors by class.",
@@ -181,7 +174,7 @@ PCIE = (
            (Field(nvml.FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS, labels=("correctable",)),
             Field(nvml.FI_DEV_PCIE_COUNT_NON_FATAL_ERROR, labels=("non_fatal",)),
             Field(nvml.FI_DEV_PCIE_COUNT_FATAL_ERROR, labels=("fatal",))),
-           labels=("type",), span=(0, 2.0**63), simulated=(0, 1e9)),
+           labels=("type",), span=(0, 2.0**63)),
     Metric("coldplate_gpu_pcie_error_causes_total", Kind.COUNTER, Unit.NONE, Gpu,
            "PCIe errors by cause; each also counts in a class of coldplate_gpu_pcie_errors_total.",
            Lane.SLOW,
@@ -189,7 +182,7 @@ PCIE = (
             Field(nvml.FI_DEV_PCIE_COUNT_BAD_TLP, labels=("bad_tlp",)),
             Field(nvml.FI_DEV_PCIE_COUNT_BAD_DLLP, labels=("bad_dllp",)),
             Field(nvml.FI_DEV_PCIE_COUNT_UNSUPPORTED_REQ, labels=("unsupported_request",))),
-           labels=("cause",), span=(0, 2.0**63), simulated=(0, 1e9), shown=Shown.FULL),
+           labels=("cause",), span=(0, 2.0**63), shown=Shown.FULL),
     _errors("coldplate_gpu_pcie_lcrc_errors_total", Gpu, nvml.FI_DEV_PCIE_COUNT_LCRC_ERROR,
             "PCIe packets received with a wrong link CRC; each also counts as bad_tlp."),
     _errors("coldplate_gpu_pcie_lane_errors_total", Gpu, nvml.FI_DEV_PCIE_COUNT_LANE_ERROR,
@@ -235,7 +228,7 @@ def _ratios(what: str, field: int, help: str, shown: Shown = Shown.FULL) -> tupl
 
 def _count(what: str, help: str, *origin: Field, labels: tuple[str, ...] = (), growth: float | None = None) -> Metric:
     return Metric(f"coldplate_gpu_nvlink_{what}_total", Kind.COUNTER, Unit.NONE, Gpu, help, Lane.COLD, origin,
-                  labels=labels, span=(0, 2.0**63), simulated=(0, 1e9), growth=growth, shown=Shown.FULL)  # fmt: skip
+                  labels=labels, span=(0, 2.0**63), growth=growth, shown=Shown.FULL)  # fmt: skip
 
 
 QUALITY = (

@@ -1,7 +1,6 @@
-"""The rows of the node: processors, memory, disks, network, pressure, its power, its NVSwitches.
+"""The rows of the node: few on purpose, since node_exporter describes a host in full.
 
-They are few on purpose. node_exporter describes a host in full; these are what the rules need to distinguish a slow GPU
-from a node that starves it.
+They are what the rules need to distinguish a slow GPU from a node that starves it.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ from agent.model import Kind, Lane, Metric, Node, Shown, Unit
 PROCESSOR = (
     Metric("coldplate_node_cpu_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
            "Time that all processors together spent in each mode; guest time is part of user and nice.",
-           Lane.SLOW, (Source("/proc/stat"),), labels=("mode",), span=(0, 1e13), growth=PROCESSORS,
-           simulated=(0, 1e9)),
+           Lane.SLOW, (Source("/proc/stat"),), labels=("mode",), span=(0, 1e13), growth=PROCESSORS),
     Metric("coldplate_node_cpus", Kind.GAUGE, Unit.NONE, Node,
            "Logical processors online.",
            Lane.SLOW, (Source("sysconf(_SC_NPROCESSORS_ONLN)"),), span=(1, 1e5), simulated=(224, 224)),
@@ -23,12 +21,10 @@ PROCESSOR = (
              Lane.SLOW, (Source("/proc/loadavg"),), span=(0, 1e7), simulated=(0, 300)) for minutes in (1, 5, 15)),
     Metric("coldplate_node_pressure_waiting_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
            "Time in which some tasks waited for the resource.",
-           Lane.SLOW, (Source("/proc/pressure/RESOURCE: some"),), labels=("resource",),
-           span=(0, 1e10), simulated=(0, 1e6)),
+           Lane.SLOW, (Source("/proc/pressure/RESOURCE: some"),), labels=("resource",), span=(0, 1e10)),
     Metric("coldplate_node_pressure_stalled_seconds_total", Kind.COUNTER, Unit.SECONDS, Node,
            "Time in which all non-idle tasks waited for the resource: part of the waiting time.",
-           Lane.SLOW, (Source("/proc/pressure/RESOURCE: full"),), labels=("resource",),
-           span=(0, 1e10), simulated=(0, 1e6)),
+           Lane.SLOW, (Source("/proc/pressure/RESOURCE: full"),), labels=("resource",), span=(0, 1e10)),
 )  # fmt: skip
 
 MEMORY = (
@@ -50,11 +46,11 @@ MEMORY_ERRORS = (
     Metric("coldplate_node_memory_errors_total", Kind.COUNTER, Unit.NONE, Node,
            "Errors of the node's memory that the kernel counted, of all controllers; type is corrected or uncorrected.",
            Lane.SLOW, (Source("/sys/devices/system/edac/mc/mc*: ce_count, ue_count"),), labels=("type",),
-           span=(0, 2.0**63), simulated=(0, 1e3)),
+           span=(0, 2.0**63)),
     Metric("coldplate_node_dimm_errors_total", Kind.COUNTER, Unit.NONE, Node,
            "The same of one memory module, by the name that the kernel or the firmware gives its slot.",
            Lane.SLOW, (Source("/sys/devices/system/edac/mc/mc*/dimm*: dimm_ce_count, dimm_ue_count, dimm_label"),),
-           labels=("controller", "dimm", "slot", "type"), span=(0, 2.0**63), simulated=(0, 1e3), shown=Shown.FULL),
+           labels=("controller", "dimm", "slot", "type"), span=(0, 2.0**63), shown=Shown.FULL),
 )  # fmt: skip
 
 FAULTS = (
@@ -77,10 +73,10 @@ FAULTS = (
 STORAGE = (
     Metric("coldplate_node_disk_read_bytes_total", Kind.COUNTER, Unit.BYTES, Node,
            "Bytes read from a physical disk.",
-           Lane.SLOW, (Source("/proc/diskstats"),), labels=("device",), span=(0, 2.0**74), simulated=(0, 1e15)),
+           Lane.SLOW, (Source("/proc/diskstats"),), labels=("device",), span=(0, 2.0**74)),
     Metric("coldplate_node_disk_written_bytes_total", Kind.COUNTER, Unit.BYTES, Node,
            "Bytes written to a physical disk.",
-           Lane.SLOW, (Source("/proc/diskstats"),), labels=("device",), span=(0, 2.0**74), simulated=(0, 1e15)),
+           Lane.SLOW, (Source("/proc/diskstats"),), labels=("device",), span=(0, 2.0**74)),
     Metric("coldplate_node_filesystem_size_bytes", Kind.GAUGE, Unit.BYTES, Node,
            "Size of a filesystem on a local disk.",
            Lane.SLOW, (Source("statvfs"),), labels=("mountpoint",), span=(0, 2.0**63), simulated=(1e12, 1e12)),
@@ -92,17 +88,16 @@ STORAGE = (
 
 def _network(what: str, help: str) -> Metric:
     return Metric(f"coldplate_node_network_{what}_total", Kind.COUNTER, Unit.NONE, Node, help, Lane.SLOW,
-                  (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**63), growth=PACKETS,
-                  simulated=(0, 1e3))  # fmt: skip
+                  (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**63), growth=PACKETS)  # fmt: skip
 
 
 NETWORK = (
     Metric("coldplate_node_network_receive_bytes_total", Kind.COUNTER, Unit.BYTES, Node,
            "Bytes received by a physical network interface; RDMA traffic is not included.",
-           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**74), simulated=(0, 1e15)),
+           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**74)),
     Metric("coldplate_node_network_transmit_bytes_total", Kind.COUNTER, Unit.BYTES, Node,
            "Bytes sent by a physical network interface; RDMA traffic is not included.",
-           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**74), simulated=(0, 1e15)),
+           Lane.SLOW, (Source("/proc/net/dev"),), labels=("device",), span=(0, 2.0**74)),
     _network("receive_errors", "Packets that a physical network interface received with an error."),
     _network("transmit_errors", "Packets that a physical network interface could not send because of an error."),
     _network("receive_drops", "Received packets that a physical network interface dropped."),
@@ -115,7 +110,7 @@ IDENTITY = (
            Lane.SLOW, (Source("/proc/stat: btime"),), span=(0, 1e11), simulated=(1.7e9, 1.9e9)),
     Metric("coldplate_node_info", Kind.INFO, Unit.NONE, Node,
            "The node's kernel release and machine architecture.",
-           Lane.SLOW, (Source("uname"),), labels=("kernel", "machine"), span=(1, 1), simulated=(1, 1)),
+           Lane.SLOW, (Source("uname"),), labels=("kernel", "machine"), span=(1, 1)),
 )  # fmt: skip
 
 NODE_POWER = Metric(
@@ -128,7 +123,7 @@ NODE_POWER = Metric(
 NODE_POWER_FALLBACK = Metric(
     "coldplate_node_power_fallback", Kind.STATE, Unit.NONE, Node,
     "1 while an estimate replaces a node power meter that used to answer, 0 while the meter answers.",
-    Lane.FAST, (Derived("sources of coldplate_node_power_watts"),), span=(0, 1), simulated=(0, 0),
+    Lane.FAST, (Derived("sources of coldplate_node_power_watts"),), span=(0, 1),
 )  # fmt: skip
 POWER = (NODE_POWER, NODE_POWER_FALLBACK)
 
@@ -142,7 +137,7 @@ def _metered(part: str, help: str, *labels: str) -> Metric:
 def _rapl(part: str, help: str) -> Metric:
     return Metric(f"coldplate_node_rapl_{part}energy_joules_total", Kind.COUNTER, Unit.JOULES, Node, help, Lane.FAST,
                   (Source("/sys/class/powercap/intel-rapl:*/energy_uj"),), labels=("domain",),
-                  span=(0, 1e14), growth=NODE_WATTS, simulated=(0, 1e12))  # fmt: skip
+                  span=(0, 1e14), growth=NODE_WATTS)  # fmt: skip
 
 
 METERS = (
@@ -185,7 +180,7 @@ GPU_SUMS = (
 NVSWITCH = (
     Metric("coldplate_node_nvswitch_sxid_errors_total", Kind.COUNTER, Unit.NONE, Node,
            "SXid errors of NVSwitches in the kernel log, by code (`other` after 256); fatal, nonfatal or unsaid.",
-           Lane.FAST, (Source("/dev/kmsg"),), labels=("pci", "sxid", "grade"), span=(0, 1e12), simulated=(0, 1e3)),
+           Lane.FAST, (Source("/dev/kmsg"),), labels=("pci", "sxid", "grade"), span=(0, 1e12)),
 )  # fmt: skip
 
 ROWS: tuple[Metric, ...] = (

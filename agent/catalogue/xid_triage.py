@@ -2,22 +2,20 @@
 
 The facts are those of NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, as it was
 when its last code was 172): its immediate action for each code, in `bucket`. Where it names none, the class is our
-judgement of its description, and `source` says so. A code that it calls unused is not here, and is reported as unknown.
+judgement of its description, and `source` says so.
 
-How bad an NVLink 5 error is (XID 144 to 150, Blackwell and later), the driver's log line says, not the code:
-
+How bad an NVLink 5 error is (XID 144 to 150), the driver's log line says, not the code (sheet "XID 144-150 Decode"):
 149, NETIR_LINK_EVT Fatal XC0 i0 Link 09 (0x025525c6 0x00000000 ...)
-
-The line has the unit, a word, and registers: the first describes the interrupt, the second is the unit's error status.
-Source: NVIDIA's Xid catalog, sheet "XID 144-150 Decode". It asks for a reset after whatever is fatal to the GPU or to
-the link, and for nothing, or for the application's restart, after the rest."""
+It has the unit, a word, and registers: the first describes the interrupt, the second is the unit's error status.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 
 class Grade(Enum):
@@ -117,8 +115,7 @@ ACTIONS: dict[XidClass, str] = {
 """What to do for a class, unless a code has an action of its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class TriagedXid:
+class TriagedXid(Struct, frozen=True):
     """One code. `bucket` is the catalog's immediate action; `is_zeroed`: its counter exists from the start, at 0."""
 
     code: int

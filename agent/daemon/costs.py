@@ -8,63 +8,74 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from math import inf
 from pathlib import Path
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.own_series import OwnReading, OwnSeries
 from agent.lib.clock import cpu_of_process, cpu_of_thread
-from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Node, Reading, Series
+from agent.lib.proc_stat import parse_stat
+from agent.model import EMPTY_FRAME, Frame, Instant, Lane, Metric, Node, Reading, Series
 from agent.sampler.overhead import OverheadFacts, OverheadGovernor
 from agent.sampler.schedule import Settings, steps_of
 
 PROCESS_CPU = BY_NAME["coldplate_process_cpu_seconds_total"]
 PROCESS_MEMORY = BY_NAME["coldplate_process_resident_memory_bytes"]
+THREAD_CPU = BY_NAME["coldplate_thread_cpu_seconds_total"]
+
+
+@cache
+def _series(metric: Metric, name: str) -> Series:
+    """Return the series of a process or a thread."""
+    return Series(metric, Node(), ((metric.labels[0], name),))
+
+
+class CpuMeter:
+    """Adds up the seconds of the processes that follow each other in a role, so that its seconds never fall."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, tuple[int, float]] = {}
+        """By role: its process, and that process's seconds when they were last seen."""
+        self._ended: dict[str, float] = {}
+
+    def add(self, role: str, pid: int, seconds: float) -> float:
+        """Note what the role's present process has used so far; returns the seconds of all that it has had."""
+        known, last = self._running.get(role, (pid, 0.0))
+        if known != pid:
+            self._ended[role] = self._ended.get(role, 0.0) + last
+        self._running[role] = (pid, seconds)
+        return self._ended.get(role, 0.0) + seconds
+
+    @property
+    def total(self) -> float:
+        """Seconds of all roles."""
+        return sum(self._ended.values()) + sum(seconds for _, seconds in self._running.values())
 
 
 class OwnProcesses:
-    """Reads /proc/PID/stat (proc(5): fields 14 and 15 are user and system ticks, 24 is resident pages)."""
+    """Reads what the agent's processes have used so far, and the memory that they have."""
 
     def __init__(self, procfs: Path = Path("/proc")) -> None:
         self._procfs = procfs
         self._tick = os.sysconf("SC_CLK_TCK")
         self._page = os.sysconf("SC_PAGE_SIZE")
-        self._series: dict[str, tuple[Series, Series]] = {}
-        self._spent: dict[str, tuple[int, float, float]] = {}
-        """By role: its process, that process's seconds so far, and those of the earlier processes in the role."""
+        self._meter = CpuMeter()
 
     def read(self, pids: Mapping[str, int]) -> list[Reading]:
-        """Return readings of each process that still exists; `pids` by role.
-
-        A role's seconds keep growing when another process takes it over.
-        """
+        """Return readings of each process that still exists; `pids` by role."""
         rows = []
         for role, pid in pids.items():
             try:
-                text = (self._procfs / str(pid) / "stat").read_text()
-                fields = text.rpartition(")")[2].split()
-                seconds = (int(fields[11]) + int(fields[12])) / self._tick
-                resident = float(int(fields[21]) * self._page)
-            except (OSError, ValueError, IndexError, OverflowError):
+                stat = parse_stat((self._procfs / str(pid) / "stat").read_bytes())
+                seconds, resident = stat.ticks / self._tick, float(stat.pages * self._page)
+            except (OSError, ValueError, OverflowError):
                 continue  # it ended since
-            cpu, memory = self._series.get(role) or self._make(role)
-            rows += [Reading(cpu, self._total(role, pid, seconds)), Reading(memory, resident)]
+            rows.append(Reading(_series(PROCESS_CPU, role), self._meter.add(role, pid, seconds)))
+            rows.append(Reading(_series(PROCESS_MEMORY, role), resident))
         return rows
 
-    def _total(self, role: str, pid: int, seconds: float) -> float:
-        known, last, before = self._spent.get(role, (pid, 0.0, 0.0))
-        if known != pid:
-            before += last
-        self._spent[role] = (pid, seconds, before)
-        return before + seconds
 
-    def _make(self, role: str) -> tuple[Series, Series]:
-        labels = (("process", role),)
-        pair = self._series[role] = (Series(PROCESS_CPU, Node(), labels), Series(PROCESS_MEMORY, Node(), labels))
-        return pair
-
-
-THREAD_CPU = BY_NAME["coldplate_thread_cpu_seconds_total"]
 OTHER = "other"
 _NAMELESS = re.compile(r"Thread-\d+.*|Dummy-\d+")
 _NAMES = {"MainThread": "main"}
@@ -86,7 +97,6 @@ class ThreadCosts:
         self._running: dict[object, tuple[str, float]] = {}
         self._ended: dict[str, float] = {}
         self._other = 0.0
-        self._series: dict[str, Series] = {}
 
     def read(self) -> list[Reading]:
         """Return the seconds of each name so far."""
@@ -107,11 +117,7 @@ class ThreadCosts:
             # Read a moment after the threads: what they used meanwhile must not count twice.
             self._other = max(process - sum(totals.values()), self._other)
             totals[OTHER] = self._other
-        return [Reading(self._series.get(name) or self._make(name), spent) for name, spent in totals.items()]
-
-    def _make(self, name: str) -> Series:
-        series = self._series[name] = Series(THREAD_CPU, Node(), (("thread", name),))
-        return series
+        return [Reading(_series(THREAD_CPU, name), spent) for name, spent in totals.items()]
 
 
 log = logging.getLogger("coldplate.overhead")
@@ -124,8 +130,7 @@ class Governing:
 
     def __init__(self, cpu: Callable[[int], float | None] = cpu_of_process) -> None:
         self._cpu = cpu
-        self._spent: dict[str, tuple[int, float, float]] = {}
-        """By role: its process, what that had used when it was last seen, and what earlier ones had."""
+        self._meter = CpuMeter()
         self._steps: tuple[Settings, ...] = (Settings(),)
         self._governor = OverheadGovernor(inf, (0.0,))
         self._own = OwnSeries()
@@ -146,9 +151,8 @@ class Governing:
         for role, pid in pids.items():
             used = self._cpu(pid)
             if used is not None:
-                known, last, before = self._spent.get(role, (pid, 0.0, 0.0))
-                self._spent[role] = pid, used, before if known == pid else before + last
-        changed = self._governor.observe(at, sum(last + before for _, last, before in self._spent.values()))
+                self._meter.add(role, pid, used)
+        changed = self._governor.observe(at, self._meter.total)
         self._show()
         self._tell(self._facts)
         return self._steps[self._governor.step] if changed else None

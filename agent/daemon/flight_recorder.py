@@ -1,8 +1,7 @@
 """The flight recorder: keeps the last minutes in memory, and writes them to a file around each alert and XID error.
 
-By the time an alert is read, the seconds before it are lost: a server has one sample in fifteen of them, and only of
-what it scrapes. The sampling thread only hands snapshots over. They are packed in a thread of their own and written in
-another, so that a disk that hangs costs the files, and nothing else.
+The sampling thread only hands snapshots over. They are packed in a thread of their own and written in another, so that
+a disk that hangs costs the files, and nothing else.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from msgspec.structs import replace
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.own_series import OwnReading, OwnSeries
+from agent.lib.layout_columns import RoundMemo
 from agent.lib.state_files import clear_unfinished, replace_file
 from agent.lib.threads import CLOSING_SECONDS, KeptThread, Threads
 from agent.model import EMPTY_FRAME, Frame, Instant, Labels, Layout, Series, Snapshot
@@ -65,52 +65,38 @@ class _Segment(Struct):
     parts: list[bytes] = field(default_factory=list)
     written: bool = False
 
-    @property
-    def bytes(self) -> int:
-        return sum(map(len, self.parts))
-
 
 class FlightTriggers:
     """Notices what is new in a snapshot: alerts that fire, and XID errors. A layout is looked at once."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self._wanted = names
-        self._layouts: list[Layout] = []
-        self._firing: dict[Layout, frozenset[Labels]] = {}
+        self._firing_of, self._places_of = RoundMemo(_firing), RoundMemo(_xid_places)
+        self._firing: list[frozenset[Labels]] = []
         self._all_firing: frozenset[Labels] = frozenset()
-        self._xids: dict[Layout, tuple[int, ...]] = {}
-        self._xid_frames: list[int] = []
-        """The numbers of the frames that have counters of XID errors."""
         self._counts: dict[Series, float] | None = None
         self._last: Frame = EMPTY_FRAME
 
     def look(self, snapshot: Snapshot) -> list[str]:
         """Return what has begun with this snapshot, in a word or two each."""
         layouts = [frame.layout for frame in snapshot.frames]
-        begun = self._newly_firing(layouts) if layouts != self._layouts else []
-        return begun + self._new_xids(snapshot.frames)
+        begun = self._newly_firing(layouts) if FIRING in self._wanted else []
+        return begun + self._new_xids(layouts, snapshot.frames) if XID in self._wanted else begun
 
     def _newly_firing(self, layouts: list[Layout]) -> list[str]:
-        """Take in other layouts; returns the alerts that fire with them and did not before."""
-        self._layouts = layouts
-        xids, firing = self._xids, self._firing
-        self._xids = {layout: xids[layout] if layout in xids else _xid_places(layout) for layout in layouts}
-        self._firing = {layout: firing[layout] if layout in firing else _firing(layout) for layout in layouts}
-        self._xid_frames = [number for number, layout in enumerate(layouts) if self._xids[layout]]
-        before, self._all_firing = self._all_firing, frozenset().union(*self._firing.values())
-        if FIRING not in self._wanted:
+        firing = self._firing_of.of(layouts)
+        if firing is self._firing:  # the layouts are those of the snapshot before
             return []
+        self._firing = firing
+        before, self._all_firing = self._all_firing, frozenset().union(*firing)
         return sorted({dict(labels).get("alertname", "") for labels in self._all_firing - before})
 
-    def _new_xids(self, frames: Sequence[Frame]) -> list[str]:
+    def _new_xids(self, layouts: list[Layout], frames: Sequence[Frame]) -> list[str]:
         begun: list[str] = []
-        if XID not in self._wanted:
-            return begun
-        for number in self._xid_frames:
-            frame = frames[number]
-            if frame is not self._last:
+        for places, frame in zip(self._places_of.of(layouts), frames, strict=True):
+            if places and frame is not self._last:
                 self._last = frame
-                counts = {frame.layout.series[place]: frame.values[place] for place in self._xids[frame.layout]}
+                counts = {frame.layout.series[place]: frame.values[place] for place in places}
                 before = counts if self._counts is None else self._counts
                 grown = [series for series, count in counts.items() if count > before.get(series, 0.0)]
                 begun += [f"XID {dict(series.labels).get('xid', '')}" for series in grown]
@@ -192,7 +178,7 @@ class FlightRecorder:
         """Return how it is doing."""
         segments = list(self._segments)
         held = max(now.mono - segments[0].began, 0.0) if segments else 0.0
-        memory = sum(each.bytes for each in segments)
+        memory = sum(len(part) for each in segments for part in each.parts)
         values = {
             "seconds": held, "memory_bytes": memory, "files_bytes": self._on_disk, "files_total": self._files,
             "failures_total": self._failures, "last_success_timestamp_seconds": self._written_at,

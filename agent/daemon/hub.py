@@ -1,8 +1,6 @@
-"""The latest snapshot and its followers, and the last minutes of a few metrics. Made before all producers and
-consumers.
+"""The latest snapshot and its followers, and the last minutes of a few metrics.
 
-Followers and reporting parts run in the sampling thread: `Isolation` has a failure affect only the one that failed, and
-logs it once.
+Followers and reporting parts run in the sampling thread: by `Isolation` a failure affects only the one that failed.
 """
 
 from __future__ import annotations

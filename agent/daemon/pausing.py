@@ -1,13 +1,10 @@
 """Release the driver for a while: it can be unloaded, or a GPU be reset, while everything else is served.
 
 `coldplate pause` leaves a request in the state directory and waits for the answer, which the daemon writes beside it.
-A thread of its own looks for requests, because the directory may be on a disk that hangs. A request ends at the time
-it names, with the boot in which it was made, and at the latest `LONGEST_SECONDS` after the daemon has seen it.
+A request ends at the time it names, with the boot in which it was made, and `LONGEST_SECONDS` after it was seen.
 
-Without a request the driver is released for a GPU that the kernel is taking away from it. A program that unbinds a GPU
-(`echo 0000:1b:00.0 > /sys/bus/pci/drivers/nvidia/unbind`) hangs until no process has the GPU open any more, and the
-agent has every GPU open. The driver says in the kernel log that it waits, once for each attempt. What is released is
-taken up again after a while, whether or not others still have the GPU open.
+Without a request the driver is released for a GPU that the kernel is taking away from it: a program that unbinds a GPU
+hangs until no process has it open any more. The driver says in the kernel log that it waits, once for each attempt.
 """
 
 from __future__ import annotations
@@ -159,14 +156,9 @@ class PauseWatch:
     """
 
     def __init__(
-        self,
-        folder: Path | None,
-        boot: str,
-        clock: Callable[[], Instant],
-        threads: Threads,
-        removals: GpuRemovals,
+        self, folder: Path | None, boot: str, clock: Callable[[], Instant], threads: Threads, removals: GpuRemovals
     ) -> None:
-        self._removals = removals
+        self.removals = removals
         self._folder = folder
         self._boot = boot
         self._clock = clock
@@ -184,28 +176,18 @@ class PauseWatch:
             threads.begin("pause", self._run)
 
     @property
-    def until(self) -> float | None:
-        """The end of the pause, in seconds since the epoch; None without a pause. For any thread."""
-        current = self.current
-        return None if current is None else current[0]
-
-    @property
     def current(self) -> tuple[float, str] | None:
-        """The end of the pause, and who or what it is for; None without a pause. For any thread."""
+        """The end of the pause, in seconds since the epoch, and what it is for; None without one. For any thread."""
         asked = self._asked_until
         if asked is not None:
             return asked, "coldplate pause has released the driver"
-        removal = self._removals.current
+        removal = self.removals.current
         return None if removal is None else (removal[0], f"the driver is released so that GPU {removal[1]} can go")
 
     @property
     def _asked_until(self) -> float | None:
         taken = self._taken
         return None if taken is None or self._clock().mono >= self._ends_at else taken.until
-
-    def make_way(self, slot: str) -> None:
-        """Release the driver for the GPU at this PCI address, which the kernel waits to remove. For any thread."""
-        self._removals.announce(slot)
 
     def confirm(self, done: PauseAnswer) -> None:
         """Note how far the pause has come. For any thread."""

@@ -1,8 +1,6 @@
 """Reloads the configuration, in a thread of its own, and sends the agent's state to systemd (sd_notify).
 
-Files may be on a disk that hangs, and many rules take long. Each request gets the result of a reload, once, from a
-reload that started after the request. A failed reload keeps the current configuration. Without systemd, no state is
-sent.
+Each request gets the result of a reload that started after it. A failed reload keeps the current configuration.
 """
 
 from __future__ import annotations

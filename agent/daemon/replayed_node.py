@@ -7,19 +7,7 @@ from collections.abc import Sequence
 
 from agent.backends.replay import FrameShifter, RecordingPlayer
 from agent.catalogue import BY_NAME
-from agent.model import (
-    BackendReport,
-    Frame,
-    Gpu,
-    GpuIdentity,
-    Instant,
-    Layout,
-    Metric,
-    Node,
-    Outcome,
-    Series,
-    Snapshot,
-)
+from agent.model import BackendReport, Frame, Gpu, GpuIdentity, Instant, Layout, Metric, Node, Outcome, Series, Snapshot
 from agent.recording.file_records import RecordingError
 from agent.sampler.health import LoopFacts
 from agent.sampler.presence import Inventory

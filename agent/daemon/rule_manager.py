@@ -1,8 +1,7 @@
 """Evaluates rules in a separate thread: ingests each snapshot, evaluates due groups, sends alerts, saves their state.
 
-Sampling never waits for it: the manager is notified of a snapshot, and reads it when ready. If snapshots arrive
-faster than rules are evaluated, it skips some; without new ones it continues with the last, as a
-Prometheus server does that scrapes an unchanged page.
+Sampling never waits for it. If snapshots arrive faster than rules are evaluated, it skips some; without new ones it
+continues with the last, as a Prometheus server does that scrapes an unchanged page.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """What the agent reports of itself: build, configuration, threads and state files as metrics, and whether it is ready.
 
-Load balancers and deployments act on `/-/ready`, so it is about the agent and not about the node: a GPU that is lost,
-hardware that is absent and a source that reports an error are data. A part that has stopped gives none: no fresh
-sample, no device at all, rules that are not evaluated, a source whose thread ended or hangs, and state that is not
-written.
+Load balancers and deployments act on `/-/ready`, so it is about the agent and not about the node: a GPU that is lost
+and a source that reports an error are data. A part of the agent that has stopped gives none.
 """
 
 from __future__ import annotations

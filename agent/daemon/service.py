@@ -1,7 +1,7 @@
 """The daemon: starts the parts, handles signals, supervises the threads, and stops the parts.
 
-SIGHUP reloads the configuration; SIGTERM and SIGINT stop the daemon. The main thread only waits for signals, supervises
-the other threads and notifies systemd. It feeds the watchdog only while all vital threads are healthy.
+The main thread only waits for signals, supervises the other threads and notifies systemd. It feeds the watchdog only
+while all vital threads are healthy.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Certificates: which TLS trusts and shows, until when they are valid, and key pairs from memory.
 
-One context serves all connections, and is replaced when the certificates change. The TLS library opens files itself,
-and would wait for a pipe's writer; so files are read by `textfile`, within its limits, and a key that stands in a
-configuration needs no file on a disk. The standard library gives the validity only of a peer's certificate.
+Files are read by `textfile`, within its limits: the TLS library itself would wait for a pipe's writer. The standard
+library gives the validity only of a peer's certificate.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Shared by all commands: options, errors in one line with a suggestion, help with examples and exit statuses, and
-progress on a terminal for work that takes longer than a second.
+"""Shared by all commands: options, errors in one line with a suggestion, help, and progress on a terminal.
 
-The words for log lines are here, so that showing help imports no logging.
+Showing help imports no logging.
 """
 
 from __future__ import annotations

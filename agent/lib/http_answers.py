@@ -1,9 +1,7 @@
 """Responses of HTTP/1.1 as data: bytes in, answers or reasons for their absence out, without sockets or clock.
 
-The servers of management controllers and proxies are accepted as they are: bare line feeds, folded or broken header
-lines, bodies in chunks or up to the end of the connection. That is safe with one request at a time: if there is any
-doubt where an answer ends, the connection is closed, so that nothing can pass for the next answer. Between agents,
-where there is no such server, an answer has to be `plain`.
+The servers of management controllers and proxies are accepted as they are. That is safe with one request at a time: in
+any doubt where an answer ends the connection is closed. Between agents an answer has to be `plain`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The URL of an HTTP server and how to log in there; rejects what could not work or would expose a password.
 
-A password or token is read from its file for each connection. A secret is never part of the configuration itself, nor
-sent unencrypted over a network, nor shown to anyone: many webhooks are protected only by the secret in their path, and
-some servers repeat what they were sent.
+A secret is read from its file for each connection, and never sent unencrypted over a network, nor shown to anyone: many
+webhooks are protected only by their path, and some servers repeat what they were sent.
 """
 
 from __future__ import annotations

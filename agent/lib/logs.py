@@ -1,7 +1,6 @@
 """Log lines in logfmt or JSON on standard error, in the format of Prometheus's own programs, and what is logged once.
 
-A line has `ts`, `level`, `logger` and `msg`, then the pairs that the caller gave as
-`extra={"facts": {...}}`. The standard library's logger is sufficient; there is no third-party one.
+A line has `ts`, `level`, `logger` and `msg`, then the pairs that the caller gave as `extra={"facts": {...}}`.
 """
 
 from __future__ import annotations

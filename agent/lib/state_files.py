@@ -1,7 +1,7 @@
 """Files that outlive the process: written atomically, with a checksum, in a thread of their own.
 
-A disk that hangs must not block anything else. Only the newest content of a file counts. A failed write is retried
-until it succeeds, or until newer content replaces it. A damaged file is set aside.
+A disk that hangs must not block anything else. A failed write is retried until it succeeds, or until newer content
+replaces it. A damaged file is set aside.
 """
 
 from __future__ import annotations

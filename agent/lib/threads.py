@@ -1,9 +1,7 @@
 """Supervised threads: an exception that ends one, or a shortage that keeps it from starting, only costs time.
 
-A thread that dies takes its work with it silently, while everything around it looks healthy. So each long-lived thread
-of the agent is supervised here: its work restarts after a pause, a thread that could not be started is started later,
-and one that makes no progress is reported. A thread that hangs cannot be killed; if it is `vital`, the health check and
-the watchdog get the whole process restarted.
+Its work restarts after a pause, a thread that could not be started is started later, and one that makes no progress is
+reported. A thread that hangs cannot be killed; if it is `vital`, the watchdog gets the whole process restarted.
 """
 
 from __future__ import annotations

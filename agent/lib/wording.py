@@ -47,15 +47,20 @@ def meant(word: str, known: Iterable[str]) -> str:
     return nearest(word, known) or f"; {choices}"
 
 
-def index_runs(indexes: Iterable[str]) -> str:
-    """Indexes in their order, three or more in a row as the first and the last: `0-2, 5`. Others stay as they are."""
+def index_runs(indexes: Iterable[str], dash: str = "-", shortest: int = 3) -> str:
+    """Indexes in their order, `shortest` or more in a row as first and last: `0-2, 5`. Others stay as they are."""
     runs: list[list[str]] = []
     for index in sorted(set(indexes), key=lambda text: (len(text), text)):
         if runs and index.isdecimal() and runs[-1][-1].isdecimal() and int(index) == int(runs[-1][-1]) + 1:
             runs[-1].append(index)
         else:
             runs.append([index])
-    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(run) for run in runs)
+    return ", ".join(f"{run[0]}{dash}{run[-1]}" if len(run) >= shortest else ", ".join(run) for run in runs)
+
+
+def short_numbers(numbers: Iterable[int], dash: str = "–") -> str:
+    """Whole numbers in short form, with runs joined by a dash."""
+    return index_runs(map(str, numbers), dash, 2)
 
 
 class UserError(Exception):
@@ -83,14 +88,3 @@ def age(seconds: float) -> str:
     if hours > 0:
         return f"{hours} h {minutes} min"
     return f"{minutes} min" if minutes > 0 else f"{rest} s"
-
-
-def short_numbers(indexes: list[int]) -> str:
-    """Whole numbers in short form, with runs joined by a dash."""
-    runs: list[list[int]] = []
-    for each in sorted(set(indexes)):
-        if runs and each == runs[-1][1] + 1:
-            runs[-1][1] = each
-        else:
-            runs.append([each, each])
-    return ", ".join(f"{low}" if low == high else f"{low}–{high}" for low, high in runs)

@@ -1,11 +1,8 @@
 """Reads YAML into a small tree with line numbers, within bounds that apply to any input.
 
-A few bytes of YAML can expand to gigabytes (aliases of aliases, merges of merges), to a node inside itself, or to a
-depth that overflows any stack. So the tree is built here, without recursion, from the parser's events: an alias shares
-its node and counts as often as it occurs, and whatever exceeds the bounds is rejected with its line. The parser is
-libyaml, as Prometheus understands files; PyYAML's own differs in corner cases and is thirty times slower.
-
-All YAML that the agent reads is read here. PyYAML is imported on first use, because it costs memory.
+A few bytes of YAML can expand to gigabytes, to a node inside itself, or to a depth that overflows any stack. So the
+tree is built here, without recursion, from the events of libyaml: an alias shares its node and counts as often as it
+occurs. PyYAML is imported on first use, because it costs memory.
 """
 
 from __future__ import annotations

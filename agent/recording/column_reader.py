@@ -1,7 +1,6 @@
-"""Reads a recording block by block in columns, to read a few series of all snapshots, as the report does.
+"""Reads a recording block by block in columns, which are decoded when they are asked for.
 
-Making every snapshot takes some 100 us each, most of it for values that such a reader does not look at. Here a
-column is decoded when it is asked for.
+Making every snapshot takes some 100 us each, most of it for values that a report does not look at.
 """
 
 from __future__ import annotations
@@ -15,11 +14,16 @@ from typing import Any, Union
 
 from agent.model import BackendReport, Layout
 from agent.recording.file_records import VALUE, RecordingHeader, end_of_columns
-from agent.recording.recording_reader import BlockOutline, Recording, track_width
+from agent.recording.recording_reader import BlockOutline, Opened, Recording, track_width
 from agent.recording.segment_definitions import ReadDefinitions
 
 Held = Union[float, Sequence[float]]
 """The values of a series in some snapshots; one number where all have the same."""
+
+
+def written_out(held: Held, count: int) -> Sequence[float]:
+    """Return the value in each of `count` snapshots."""
+    return [held] * count if isinstance(held, float) else held
 
 
 class SelectedColumns:
@@ -123,10 +127,6 @@ class ColumnBlock:
     def snapshot_count(self) -> int:
         return len(self.walls)
 
-    @property
-    def last_wall(self) -> float:
-        return float(self.walls[-1])
-
     def reports(self) -> Iterator[tuple[BackendReport, ...]]:
         """Return each list of reports that occurs in the block; their durations and calls are 0."""
         return map(self._definitions.reports, self._lists)
@@ -186,7 +186,9 @@ def blocks(recording: Recording, segments: list[int] | None = None) -> Iterator[
     return recording.pieces(_opened_block, segments)
 
 
-def _opened_block(header: RecordingHeader, payload: bytes, definitions: ReadDefinitions) -> Iterator[ColumnBlock]:
+def _opened_block(
+    header: RecordingHeader, payload: bytes, definitions: ReadDefinitions
+) -> Iterator[Opened[ColumnBlock]]:
     block = ColumnBlock(header, payload, definitions)
     if block.walls:
-        yield block
+        yield block.snapshot_count, float(block.walls[-1]), block

@@ -2,9 +2,7 @@
 
 A segment begins with a magic number that does not occur by chance, so that a reader finds the next one after damage.
 Rows of numbers are stored by column: a column that does not change takes one value, the others one for each row, as
-64-bit floats. Recordings are small because most columns are constant for some seconds, and because the compressor finds
-what repeats in the others: exclusive-or with the value before, or the bytes of all values sorted by their place, made
-the files of a synthetic training node a tenth larger, and took twice the time.
+64-bit floats. Exclusive-or with the value before, or bytes sorted by their place, compressed worse and took longer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Read a recording: its header, its segments, and its snapshots in order; and many nodes' recordings by wall clock.
 
-A file may end anywhere, and any of its bytes may be wrong. The reader returns intact snapshots and describes damaged
-parts in `problems`.
+A file may end anywhere, and any of its bytes may be wrong: what is intact is returned, the rest is in `problems`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from heapq import merge
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
@@ -52,18 +51,11 @@ _ODD = (ValueError, TypeError, LookupError, AttributeError, RecursionError, Over
 """What comes of a document that is not as it should be."""
 
 
-class RecordingPiece(Protocol):
-    """What a reader makes of a block: its number of snapshots, and the wall seconds of the last."""
-
-    @property
-    def snapshot_count(self) -> int: ...
-    @property
-    def last_wall(self) -> float: ...
-
-
-_P = TypeVar("_P", bound=RecordingPiece)
-Opener = Callable[[RecordingHeader, bytes, ReadDefinitions], Iterable[_P]]
-"""Makes pieces of a block's payload. Raises ValueError, TypeError or LookupError for what makes no sense."""
+_P = TypeVar("_P")
+Opened = tuple[int, float, _P]
+"""A piece of a block: its number of snapshots, the wall second of the last, and what a reader makes of it."""
+Opener = Callable[[RecordingHeader, bytes, ReadDefinitions], Iterable[Opened[_P]]]
+"""Opens a block's payload. Raises ValueError, TypeError or LookupError for what makes no sense."""
 
 
 class RecordedSnapshot(NamedTuple):
@@ -71,14 +63,6 @@ class RecordedSnapshot(NamedTuple):
 
     header: RecordingHeader
     snapshot: Snapshot
-
-    @property
-    def snapshot_count(self) -> int:
-        return 1
-
-    @property
-    def last_wall(self) -> float:
-        return self.snapshot.at.wall
 
 
 class SegmentSpan(Struct):
@@ -174,9 +158,9 @@ class Recording:
                 place = record.at
                 if record.kind is None and reader.only and reader.has_begun:
                     return None  # the next segment is not selected
-                for each in reader.take(record):
-                    self._given, self._last = self._given + each.snapshot_count, each.last_wall
-                    yield each
+                for count, self._last, piece in reader.take(record):
+                    self._given += count
+                    yield piece
             return None
         except BrokenRecordError as error:
             self._note(error.at, str(error), torn=error.torn)
@@ -250,7 +234,7 @@ class _SegmentReader(Generic[_P]):
         """The objects of the segment that was read last."""
         return self._definitions.known
 
-    def take(self, record: FileRecord) -> Iterator[_P]:
+    def take(self, record: FileRecord) -> Iterator[Opened[_P]]:
         """Yield what the opener makes of a record."""
         if record.kind is None:
             if self.has_begun:
@@ -311,7 +295,7 @@ class _SnapshotBlock:
             self._tracks.append((kind, number, rows))
         self._last: dict[int, Frame | tuple[BackendReport, ...]] = {}
 
-    def __iter__(self) -> Iterator[RecordedSnapshot]:
+    def __iter__(self) -> Iterator[Opened[RecordedSnapshot]]:
         for (sequence, mono, wall), (shape, fresh) in zip(self._times, self._ticks, strict=True):
             frames: list[Frame] = []
             reports: tuple[BackendReport, ...] = ()
@@ -322,7 +306,7 @@ class _SnapshotBlock:
                 else:
                     reports = item
             snapshot = Snapshot(int(sequence), Instant(mono, wall), tuple(frames), reports)
-            yield RecordedSnapshot(self._header, snapshot)
+            yield 1, wall, RecordedSnapshot(self._header, snapshot)
 
     def _next(self, track: int) -> Frame | tuple[BackendReport, ...]:
         kind, number, rows = self._tracks[track]
@@ -388,4 +372,4 @@ def by_time(recordings: Iterable[Recording]) -> Iterator[RecordedSnapshot]:
         spans.sort(key=attrgetter("header.node", "first", "at"))
         for _, one in groupby(spans, key=attrgetter("header.node")):
             streams.append(recording.recorded([span.at for span in one]))
-    return merge(*streams, key=attrgetter("last_wall"))
+    return merge(*streams, key=attrgetter("snapshot.at.wall"))

@@ -1,8 +1,7 @@
 """Replaces what identifies people and machines in a recording: UUIDs, serials, hosts, users, jobs and their kin.
 
-A pseudonym is a keyed hash of the original: the same key gives the same pseudonym in the files of many nodes, and
-without the key, a pseudonym cannot be reversed by trying names. What a label's value stands for is
-decided by the label's name, and an unknown label is replaced: an alert's rule may have put anything into it.
+A pseudonym is a keyed hash: the same in the files of many nodes, and not to be reversed without the key.
+The label's name decides what is replaced; an unknown label is, since an alert's rule may have put anything into it.
 """
 
 from __future__ import annotations

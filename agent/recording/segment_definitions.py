@@ -1,8 +1,7 @@
 """Write and read what values in a recording belong to: once in a segment, and referred to by number.
 
-Metrics, entities, series and layouts; and of the backends' reports everything but their numbers: gaps come in runs
-that share a reason, because a device that is silent misses all that it had. Each kind is numbered from 0. Every text
-and number of a file that is read may be anything.
+Metrics, entities, series and layouts; and of the backends' reports everything but their numbers, with gaps in runs that
+share a reason. Each kind is numbered from 0. Every text and number of a file that is read may be anything.
 """
 
 from __future__ import annotations
@@ -173,8 +172,7 @@ TEXT = 16 * 2**10
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _TYPES: dict[str, type] = {each.__name__: each for each in (Node, Gpu, NvLink, IbPort, Rack, Backend)}
 
-_Run = tuple[tuple[tuple[Metric, Entity], ...], Reason, str]
-_Report = tuple[str, Outcome, str, tuple[_Run, ...]]
+_Report = tuple[str, Outcome, str, tuple[Run, ...]]
 
 
 class KnownDefinitions:
@@ -193,14 +191,8 @@ class ReadDefinitions:
         self._before = before
         self.known = KnownDefinitions()
         self.known.metrics = before.metrics
-        self._metrics: list[Metric] = []
-        self._entities: list[Entity] = []
-        self._series: list[Series] = []
-        self.layouts: list[Layout] = []
-        self._absences: list[tuple[tuple[Metric, Entity], ...]] = []
-        self._runs: list[_Run] = []
-        self._reports: list[_Report] = []
-        self._lists: list[tuple[_Report, ...]] = []
+        self._tables: dict[str, list[Any]] = {kind: [] for kind in KINDS}
+        self.layouts: list[Layout] = self._tables["layouts"]
         self._last: tuple[int, tuple[BackendReport, ...]] = (-1, ())
         """The list that was requested last: gaps are made on request, since a silent device has others each second."""
         self._room = ITEMS
@@ -208,24 +200,19 @@ class ReadDefinitions:
 
     def take(self, payload: bytes) -> None:
         document = json.loads(inflated(payload, INFLATED))
-        takers: dict[str, tuple[list[Any], Callable[[Any], Any]]] = {
-            "metrics": (self._metrics, self._metric),
-            "entities": (self._entities, self._entity),
-            "series": (self._series, self._one_series),
-            "layouts": (self.layouts, self._layout),
-            "absences": (self._absences, self._absence),
-            "runs": (self._runs, self._run),
-            "reports": (self._reports, self._report),
-            "lists": (self._lists, self._list),
-        }
-        for kind in KINDS:
-            kept, make = takers[kind]
-            items = document.get(kind, ())
+        makers: tuple[Callable[[Any], object], ...] = (
+            self._metric, self._entity, self._series, self._layout, self._absence, self._run, self._report, self._list,
+        )  # fmt: skip
+        for kind, make in zip(KINDS, makers, strict=True):
+            kept, items = self._tables[kind], document.get(kind, ())
             self._room -= len(items)
             if self._room < 0:
                 raise ValueError(f"more than {ITEMS} definitions in a segment")
             for item in items:  # one by one: an entity may refer to the one before
                 kept.append(make(item))
+
+    def _at(self, kind: str, number: Any) -> Any:
+        return self._tables[kind][_number(number)]
 
     def _metric(self, item: Any) -> Metric:
         name, kind, unit, lane, entity, words = item
@@ -241,7 +228,7 @@ class ReadDefinitions:
     def _entity(self, parts: Any) -> Entity:
         kind, *rest = parts
         if kind == "nvlink":
-            gpu = _at(self._entities, rest[0])
+            gpu = self._at("entities", rest[0])
             if not isinstance(gpu, Gpu):
                 raise ValueError("a link of no GPU")
             return NvLink(gpu, _number(rest[1]))
@@ -250,13 +237,13 @@ class ReadDefinitions:
         }  # fmt: skip
         return makers[kind](*map(_text, rest))
 
-    def _one_series(self, item: Any) -> Series:
+    def _series(self, item: Any) -> Series:
         metric, entity, *flat = item
         texts = [_text(each) for each in flat]
         if len(texts) % 2 or not all(map(_NAME.fullmatch, texts[::2])):
             raise ValueError("invalid labels")
         labels: Labels = tuple(zip(texts[::2], texts[1::2], strict=True))
-        made = Series(_at(self._metrics, metric), _at(self._entities, entity), labels)
+        made = Series(self._at("metrics", metric), self._at("entities", entity), labels)
         series = self._before.series.get(made, made)
         self.known.series[series] = series
         return series
@@ -266,32 +253,32 @@ class ReadDefinitions:
         for first, count in zip(runs[::2], runs[1::2], strict=True):
             self._widen(_number(count))
             numbers.append(range(_number(first), first + count))
-        series = tuple(self._series[number] for run in numbers for number in run)
+        series = tuple(self._tables["series"][number] for run in numbers for number in run)
         layout = self._before.layouts.get(series) or self.known.layouts.get(series) or Layout(series)
         self.known.layouts[series] = layout
         return layout
 
-    def _absence(self, flat: Any) -> tuple[tuple[Metric, Entity], ...]:
+    def _absence(self, flat: Any) -> Absences:
         self._widen(len(flat))
         pairs = zip(flat[::2], flat[1::2], strict=True)
-        return tuple((_at(self._metrics, metric), _at(self._entities, entity)) for metric, entity in pairs)
+        return tuple((self._at("metrics", metric), self._at("entities", entity)) for metric, entity in pairs)
 
-    def _run(self, item: Any) -> _Run:
+    def _run(self, item: Any) -> Run:
         absences, reason, detail = item
-        return _at(self._absences, absences), Reason(reason), _text(detail)
+        return self._at("absences", absences), Reason(reason), _text(detail)
 
     def _report(self, item: Any) -> _Report:
         name, outcome, detail, numbers = item
-        runs = tuple(_at(self._runs, number) for number in numbers)
+        runs = tuple(self._at("runs", number) for number in numbers)
         return _text(name), Outcome(outcome), _text(detail), runs
 
     def _list(self, numbers: Sequence[Any]) -> tuple[_Report, ...]:
-        return tuple(_at(self._reports, number) for number in numbers)
+        return tuple(self._at("reports", number) for number in numbers)
 
     def reports(self, number: int) -> tuple[BackendReport, ...]:
         """Return a list of reports; their durations and calls are 0."""
         if number != self._last[0]:
-            listed = self._lists[number]
+            listed: tuple[_Report, ...] = self._tables["lists"][number]
             if sum(len(absences) for _, _, _, runs in listed for absences, _, _ in runs) > GAPS:
                 raise ValueError(f"more than {GAPS} gaps at once")
             made = (BackendReport(name, how, 0.0, detail, _gaps(runs)) for name, how, detail, runs in listed)
@@ -304,7 +291,7 @@ class ReadDefinitions:
             raise ValueError(f"more than {WIDTH} series and gaps in the definitions of a segment")
 
 
-def _gaps(runs: Sequence[_Run]) -> tuple[Gap, ...]:
+def _gaps(runs: Sequence[Run]) -> tuple[Gap, ...]:
     return tuple(Gap(metric, entity, why, detail) for absences, why, detail in runs for metric, entity in absences)
 
 
@@ -318,7 +305,3 @@ def _number(value: Any) -> int:
     if type(value) is not int or value < 0:
         raise ValueError("not a number of anything")
     return value
-
-
-def _at(table: Sequence[Any], number: Any) -> Any:
-    return table[_number(number)]

@@ -107,7 +107,7 @@ def make_sampling_loop(
         clock=clock,
         is_my_turn=is_my_turn,
         rack_services=_services_of_scenario(config, began),
-        announce_removal=(lambda _: None) if pause is None else pause.make_way,
+        announce_removal=(lambda _: None) if pause is None else pause.removals.announce,
     )
     supervisor = _supervisor(config, options, began, "" if played is None else str(played.path))
     backends = make_backends(context)

@@ -9,7 +9,6 @@ certificate and its key are two files. What cannot be used is said once, and the
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import socket
 import threading
@@ -19,7 +18,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from agent.lib.certificates import first_expiry
 from agent.lib.logs import LogOnce
@@ -131,7 +130,7 @@ class WebGate:
             return response
         kept = tuple((name, value) for name, value in response.headers if name not in given)
         added = tuple((name, value) for name, value in given.items() if name != _FIXED)
-        return dataclasses.replace(response, headers=kept + added)
+        return structs.replace(response, headers=kept + added)
 
     def _count(self, reason: str) -> None:
         self.refused[reason] += 1

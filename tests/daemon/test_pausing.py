@@ -41,6 +41,11 @@ BOOT = "this boot"
 EPOCH = 1.8e9
 
 
+def end_of(watch: PauseWatch) -> float | None:
+    current = watch.current
+    return None if current is None else current[0]
+
+
 class Rig:
     def __init__(self, folder: Path) -> None:
         self.now = Instant(1000.0, EPOCH)
@@ -55,7 +60,7 @@ class Rig:
     def see(self, later: float = 0.0, wall: float | None = None) -> float | None:
         self.now = Instant(self.now.mono + later, self.now.wall + (later if wall is None else wall))
         self.watch.look()
-        return self.watch.until
+        return end_of(self.watch)
 
 
 @pytest.fixture
@@ -226,7 +231,7 @@ class RemovalRig:
 
     def until(self, later: float = 0.0) -> float | None:
         self.now = Instant(self.now.mono + later, self.now.wall + later)
-        return self.watch.until
+        return end_of(self.watch)
 
     def remove(self, slot: str) -> None:
         (self.gpus / slot).rmdir()
@@ -239,7 +244,7 @@ def removal(tmp_path: Path) -> RemovalRig:
 
 def test_it_ends_when_the_gpu_has_left_the_driver_but_not_at_once(removal: RemovalRig) -> None:
     assert removal.until() is None
-    removal.watch.make_way(SLOT)
+    removal.watch.removals.announce(SLOT)
     assert removal.until() == START + RELEASE_SECONDS
     removal.remove(SLOT)
     assert removal.until(SHORTEST_SECONDS - 1) == START + RELEASE_SECONDS
@@ -249,37 +254,37 @@ def test_it_ends_when_the_gpu_has_left_the_driver_but_not_at_once(removal: Remov
 def test_a_gpu_that_others_keep_open_costs_a_minute_and_no_more(
     removal: RemovalRig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    removal.watch.make_way(SLOT)
+    removal.watch.removals.announce(SLOT)
     assert removal.until(RELEASE_SECONDS - 1) is not None
     assert removal.until(1.0) is None
     for _ in range(3):
-        removal.watch.make_way(SLOT)
+        removal.watch.removals.announce(SLOT)
         assert removal.until(1.0) is None
     warned = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
     assert all(SLOT in text for text in warned)
     removal.until(QUIET_SECONDS)
-    removal.watch.make_way(SLOT)
+    removal.watch.removals.announce(SLOT)
     assert removal.until() is not None
 
 
 def test_each_of_several_gpus_has_its_own_minute(removal: RemovalRig) -> None:
-    removal.watch.make_way(SLOT)
+    removal.watch.removals.announce(SLOT)
     removal.until(40.0)
-    removal.watch.make_way(OTHER)
+    removal.watch.removals.announce(OTHER)
     assert removal.until(40.0) == START + 40 + RELEASE_SECONDS
     assert removal.until(20.0) is None
 
 
 def test_where_procfs_does_not_show_the_gpu_its_absence_says_nothing(removal: RemovalRig) -> None:
     removal.remove(SLOT)
-    removal.watch.make_way(SLOT)
+    removal.watch.removals.announce(SLOT)
     assert removal.until(RELEASE_SECONDS - 1) is not None
     assert removal.until(1.0) is None
 
 
 def test_a_pause_on_request_comes_first_and_only_it_is_answered(removal: RemovalRig, tmp_path: Path) -> None:
     removal.watch._folder = tmp_path
-    removal.watch.make_way(SLOT)
+    removal.watch.removals.announce(SLOT)
     current = removal.watch.current
     assert current is not None
     assert SLOT in current[1]
@@ -295,7 +300,7 @@ def test_a_line_of_the_kernel_log_has_the_worker_release_the_driver_and_take_it_
     log, worker = FakeLog(), Worker()
     clock = [Instant(0.0, 0.0)]
     watch = PauseWatch(None, "boot", lambda: clock[0], Threads(), GpuRemovals(tmp_path, lambda: clock[0]))
-    loop = Loop(worker, watch, KmsgBackend(opener=lambda path: log, removal=watch.make_way))  # type: ignore[arg-type]
+    loop = Loop(worker, watch, KmsgBackend(opener=lambda path: log, removal=watch.removals.announce))  # type: ignore[arg-type]
     paused = "devices_paused_until_timestamp_seconds"
 
     def page() -> dict[str, float]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.backends.jobs.job_files import read_file
-from agent.backends.jobs.process_table import parse_stat
+from agent.lib.proc_stat import parse_stat
 from agent.model import Instant, Reason
 from exporters.encoder import Encoder, Format
 from tests.frames import snapshot_of
@@ -141,7 +141,7 @@ def test_a_garbled_stat_affects_only_that_process(rig: Rig, content: bytes) -> N
 
 
 def test_a_command_may_hold_anything() -> None:
-    tail = b" S 7 8 9 0 -1 " + b"0 " * 13 + b"123 0"
+    tail = b" S 7 8 9 0 -1 " + b"0 " * 13 + b"123 0 0"
     assert parse_stat(b"5 (a) b (c))" + tail).session == 9
     assert parse_stat(b"5 (\xff\n)" + tail).started == 123
 

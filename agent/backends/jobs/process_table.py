@@ -18,28 +18,7 @@ from agent.backends.jobs.environments import AskVariables, EnvironmentUnavailabl
 from agent.backends.jobs.job import Job, Scheduler, is_invalid_job_id, merge_jobs, to_label_value
 from agent.backends.jobs.job_files import GONE, REFUSED, AttributionProblems, ReadFile, describe_error
 from agent.broker.questions import job_variables
-
-
-class ProcStat(Struct, frozen=True):
-    """The parts of /proc/PID/stat that are used. `started` is in clock ticks after boot."""
-
-    command: str
-    parent: int
-    session: int
-    started: int
-
-
-def parse_stat(data: bytes) -> ProcStat:
-    """Return the text of /proc/PID/stat. Raises ValueError."""
-    head, _, tail = data.rpartition(b")")  # the command may hold parentheses and blanks
-    command = head.partition(b"(")[2].decode("utf-8", "replace")
-    fields = tail.split()
-    if len(fields) < 20:
-        raise ValueError(f"{len(fields)} fields after the command")
-    started = int(fields[19])
-    if not 0 <= started < 2**63:
-        raise ValueError(f"started {started} ticks after boot")
-    return ProcStat(command, int(fields[1]), int(fields[3]), started)
+from agent.lib.proc_stat import ProcStat, parse_stat
 
 
 def parse_uid(data: bytes) -> int:

@@ -1,8 +1,7 @@
 """Write selected series of recordings as OpenMetrics, CSV or lines of JSON.
 
-OpenMetrics 1.0.0 with timestamps, as `promtool tsdb create-blocks-from openmetrics` takes it, wants all samples of a
-family together, and a recording has them by time. So the recording is read as often as it takes to hold no more than
-some samples at a time: a day of a node with 8 GPUs seven times.
+OpenMetrics wants all samples of a family together, and a recording has them by time. So the recording is read as often
+as it takes to hold no more than some samples at a time: a day of a node with 8 GPUs seven times.
 """
 
 from __future__ import annotations

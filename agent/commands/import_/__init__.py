@@ -122,7 +122,7 @@ def _period(arguments: argparse.Namespace, first: list[ImportedSample]) -> float
 
 
 def _ticks(arguments: argparse.Namespace, problems: ImportProblems) -> Iterator[ImportedSample]:
-    """Yield what is imported. Raises ConfigError, UnsuitableLogError and OSError."""
+    """Yield what is imported. Raises ConfigError, LogFormatError and OSError."""
     import socket
     from datetime import timezone
 

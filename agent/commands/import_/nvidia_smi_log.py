@@ -1,7 +1,7 @@
 """Logs of `nvidia-smi --query-gpu=timestamp,index,uuid,... --format=csv -l 1`, also with `nounits`.
 
-The header has the queried names with their units in brackets; a value that the device does not offer is a text in
-brackets. The names are those of `nvidia-smi --help-query-gpu`; a name with `current` and one without mean the same.
+A value that the device does not offer is a text in brackets. The names are those of `nvidia-smi --help-query-gpu`; a
+name with `current` and one without mean the same.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def ticks(
 ) -> Iterator[ImportedSample]:
     """Yield what was logged, a tick for each pass over the GPUs. Timestamps without a zone are local ones in `zone`.
 
-    `only` is the index of the GPU that all lines are about where they do not say it. Raises UnsuitableLogError, at the
+    `only` is the index of the GPU that all lines are about where they do not say it. Raises LogFormatError, at the
     first line if it is no header.
     """
     header: _Header | None = None

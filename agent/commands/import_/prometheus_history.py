@@ -66,7 +66,7 @@ class _Answer(msgspec.Struct):
 def node_ticks(
     target: HttpTarget, asked: HistoryQuery, clock: Callable[[], float], problems: ImportProblems
 ) -> Iterator[ImportedSample]:
-    """Yield what the nodes had, hour by hour, and in each of them node by node. Raises UnsuitableLogError."""
+    """Yield what the nodes had, hour by hour, and in each of them node by node. Raises LogFormatError."""
     client = HttpClient(target, AnswerBounds(ANSWER), clock)
     known: dict[tuple[tuple[str, str], ...], tuple[str, Series, float] | None] = {}
     try:

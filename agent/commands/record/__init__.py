@@ -63,9 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"record only if {WANTED} is set, and in one task of each node; otherwise become the command",
     )
     parser.add_argument(
-        "--allow-no-gpu",
-        action="store_true",
-        help="record a node without GPUs as well (default: no file)",
+        "--allow-no-gpu", action="store_true", help="record a node without GPUs as well (default: no file)"
     )
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--info", nargs="+", type=Path, metavar="FILE", help="print what is in recordings, and exit")

@@ -1,8 +1,7 @@
 """Run the command that `coldplate record` records, and count its processes and what they use.
 
-The command starts as it would without the recorder, and the recorder exits with its status. Signals that processes send
-are passed on. Those that a terminal sends (Ctrl-C) reach the command directly, because it is in the terminal's
-foreground as well, and are not sent twice.
+The recorder exits with its status. Signals that processes send are passed on; those that a terminal sends (Ctrl-C)
+reach the command directly, and are not sent twice.
 """
 
 from __future__ import annotations
@@ -14,10 +13,9 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from msgspec import Struct
-
 from agent.backends.protocol import GpuProcess
 from agent.catalogue.own_series import OwnReading, OwnSeries
+from agent.lib.proc_stat import ProcStat, parse_stat
 from agent.model import EMPTY_FRAME, Frame, Gpu, Instant
 
 NOT_FOUND, NOT_RUNNABLE, SIGNALLED = 127, 126, 128
@@ -105,17 +103,6 @@ _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-class ProcessStat(Struct, frozen=True):
-    """One process in /proc/PID/stat (proc(5)); times in clock ticks, memory in pages."""
-
-    pid: int
-    parent: int
-    state: str
-    started: int
-    ticks: int
-    pages: int
-
-
 class CommandProcesses:
     """Follows the descendants of a process. `ours` gives those that are not the command's, such as our worker."""
 
@@ -162,9 +149,9 @@ class CommandProcesses:
             count = sum(each.pid in pids for each in processes)
             yield OwnReading("coldplate_gpu_recorded_processes", count, entity=gpu)
 
-    def _descendants(self) -> list[ProcessStat]:
+    def _descendants(self) -> list[ProcStat]:
         """Return the command's processes and their descendants; orphans become children of this process."""
-        children: dict[int, list[ProcessStat]] = {}
+        children: dict[int, list[ProcStat]] = {}
         for seen in self._all():
             children.setdefault(seen.parent, []).append(seen)
         ours = self._ours()
@@ -173,22 +160,12 @@ class CommandProcesses:
             found += children.get(each.pid, ())
         return found
 
-    def _all(self) -> list[ProcessStat]:
+    def _all(self) -> list[ProcStat]:
         made = []
         for process in self._procfs.iterdir():
             if process.name.isdigit():
                 try:
-                    made.append(parse((process / "stat").read_bytes()))
-                except (OSError, ValueError, IndexError):
+                    made.append(parse_stat((process / "stat").read_bytes()))
+                except (OSError, ValueError):
                     continue  # it has ended meanwhile
         return made
-
-
-def parse(data: bytes) -> ProcessStat:
-    """Return the content of /proc/PID/stat. Raises ValueError and IndexError."""
-    head, _, tail = data.rpartition(b")")  # the name may hold parentheses
-    fields = tail.split()
-    ticks = int(fields[11]) + int(fields[12])
-    return ProcessStat(
-        int(head.split(b"(")[0]), int(fields[1]), fields[0].decode(), int(fields[19]), ticks, int(fields[21])
-    )

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from agent.backends.jobs.environments import UserNames
-from agent.backends.jobs.process_table import parse_stat, parse_uid
+from agent.backends.jobs.process_table import parse_uid
 from agent.backends.protocol import GpuProcess
 from agent.backends.synthetic.scenario import Scenario, owner_of
 from agent.commands.top.screen.node_samples import ProcessRow, Sighting, SightingBoard
 from agent.config.schema import Config
 from agent.daemon.hub import Hub
 from agent.lib.clock import clock
+from agent.lib.proc_stat import parse_stat
 from agent.lib.textfile import ReadError, read_bytes
 from agent.lib.threads import Threads
 from agent.model import Gpu, Snapshot

@@ -1,5 +1,5 @@
 """The report of a run by its recordings: facts gathered in one pass and bounded memory, observations, and pages.
 
-`run_reader.gather` makes a `run_facts.Run` of recordings, `performance_observations.remarks` returns what stands out,
-and `report_card`, `report_document` and `html_report` show both (docs/recordings.md).
+`run_reader.read_run` makes a `run_facts.RecordedRun`, `performance_observations.all_observations` returns what stands
+out, and `report_card`, `report_document` and `html_report` show both (docs/recordings.md).
 """

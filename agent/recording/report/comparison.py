@@ -44,8 +44,8 @@ def _peak_of(name: str, scale: float = 1.0) -> _Of:
 
 def _rate_of(*names: str) -> _Of:
     def rate(gpu: GpuFacts) -> float | None:
-        rates = [counter.rate for name in names if (counter := gpu.growth(name)) is not None]
-        return sum(one or 0.0 for one in rates) / 1e9 if len(rates) == len(names) else None
+        counters = gpu.counters(names)
+        return sum(one.rate or 0.0 for one in counters) / 1e9 if counters else None
 
     return rate
 

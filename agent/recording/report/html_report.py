@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -10,7 +10,6 @@ from agent.lib.wording import one_line, utc
 from agent.recording.report import report_series as chosen
 from agent.recording.report.observation import FAULT, SLOW, Observation, format_gpus, span_text
 from agent.recording.report.report_card import (
-    ReportTable,
     activity_table,
     job_text,
     loss_table,
@@ -194,23 +193,26 @@ def _tables(run: RecordedRun) -> Iterator[str]:
         ("Nodes", node_table(run)),
     ):  # fmt: skip
         if table.rows:
-            yield f"<h2>{title}</h2>{_table(table)}"
+            note = f'<p class="soft">{escape(table.note)}</p>' if table.note else ""
+            yield f"<h2>{title}</h2>{_table(_spoken(table.heads), table.rows)}{note}"
     for job, gpus in run.groups():
         if job is not None:
             yield f"<p>{escape(job_text(job))}: {escape(format_gpus(gpus))}</p>"
 
 
-def _table(table: ReportTable) -> str:
+def _spoken(heads: Sequence[str]) -> Iterator[str]:
+    """Yield heads in one line; one that says nothing above goes on with the one before."""
     before = ""
-    heads = []
-    for head in table.heads:  # a head that says nothing above goes on with the one before
+    for head in heads:
         over, _, under = head.rpartition("\n")
         before = over or (before if under in ("peak", "p5-p95") else "")
-        heads.append(" ".join(filter(None, (before, under))))
-    rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in table.rows)
-    cells = "".join(f"<th>{escape(head)}</th>" for head in heads)
-    note = f'<p class="soft">{escape(table.note)}</p>' if table.note else ""
-    return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>{rows}</tbody></table></div>{note}'
+        yield " ".join(filter(None, (before, under)))
+
+
+def _table(heads: Iterable[str], rows: Iterable[Sequence[str]], style: str = "") -> str:
+    top = "".join(f"<th>{escape(head)}</th>" for head in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f'<div class="scroll"><table{style}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _alerts(alerts: Sequence[AlertSummary], rules: AlertsHeading) -> Iterator[str]:
@@ -222,12 +224,8 @@ def _alerts(alerts: Sequence[AlertSummary], rules: AlertsHeading) -> Iterator[st
     for alert in alerts[:500]:
         labels = ", ".join(f"{name}={one_line(value, 100)}" for name, value in alert.labels)
         cells = (utc(alert.first), span_text(alert.seconds), alert.alert, alert.severity, alert.node, labels)
-        rows.append(f"<tr>{''.join(f'<td>{escape(one_line(cell, 400))}</td>' for cell in cells)}</tr>")
-    heads = "".join(f"<th>{head}</th>" for head in ("from", "for", "alert", "severity", "node", "labels"))
-    yield (
-        f'<div class="scroll"><table class="alerts"><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
+        rows.append([one_line(cell, 400) for cell in cells])
+    yield _table(("from", "for", "alert", "severity", "node", "labels"), rows, ' class="alerts"')
     if len(alerts) > 500:
         yield f"<p>And {len(alerts) - 500} more: --json has all.</p>"
 

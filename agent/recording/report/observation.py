@@ -45,7 +45,7 @@ def ranges(indexes: Sequence[str]) -> str:
     """Return numbers that follow each other as ranges: `0-3, 7`."""
     if not all(index.isdecimal() and len(index) < 9 for index in indexes):
         return ", ".join(one_line(index, 32) for index in indexes)
-    return short_numbers([int(index) for index in indexes]).replace("–", "-")
+    return short_numbers(map(int, indexes), "-")
 
 
 def span_text(seconds: float) -> str:

@@ -1,8 +1,8 @@
 """Observations on lost time (a straggler, clocks held down, no data, no work) and on the kind of work.
 
-NVIDIA's user guide of DCGM says of these metrics that a DRAM activity of about 0.8 is the most that is achievable in
-practice, and that an SM activity below 0.5 likely indicates ineffective use, while an effective one needs 0.8. It gives
-no number for tensor activity; 0.4 is our choice: large training runs are thought good from 40 % of the peak on.
+NVIDIA's user guide of DCGM says that a DRAM activity of about 0.8 is the most that is achievable, that an SM activity
+below 0.5 is likely ineffective and an effective one needs 0.8. For tensor activity 0.4 is our choice: large training
+runs are thought good from 40 % of the peak on.
 """
 
 from __future__ import annotations

@@ -162,8 +162,8 @@ def _losses(gpu: GpuFacts) -> list[str]:
         _number(energy[0] / _KWH if energy else None, 3),
         _number(throttled_seconds(gpu)),
         _percent(capped[0] if capped else None),
-        *_traffic(gpu, (chosen.NVLINK_OUT, chosen.NVLINK_IN)),
-        *_traffic(gpu, (chosen.PCIE_OUT, chosen.PCIE_IN)),
+        *_rates(gpu.counters((chosen.NVLINK_OUT, chosen.NVLINK_IN))),
+        *_rates(gpu.counters((chosen.PCIE_OUT, chosen.PCIE_IN))),
         _number(util.seconds if util else None),
     ]
 
@@ -174,12 +174,10 @@ def throttled_seconds(gpu: GpuFacts) -> float | None:
     return max(spans, default=None)
 
 
-def _traffic(gpu: GpuFacts, names: tuple[str, str]) -> tuple[str, str]:
-    counters = [counter for name in names if (counter := gpu.growth(name)) is not None]
-    return _rates(counters) if len(counters) == len(names) else (ABSENT, ABSENT)
-
-
 def _rates(counters: Sequence[CounterStatistic]) -> tuple[str, str]:
+    """Return the mean and the peak of counters added up, in GB/s."""
+    if not counters:
+        return ABSENT, ABSENT
     mean = sum(counter.rate or 0.0 for counter in counters)
     peak = sum(counter.peak or 0.0 for counter in counters)
     return _number(mean / 1e9, 1), _number(peak / 1e9, 1)
@@ -194,8 +192,8 @@ def _port(node: NodeFacts, port: IbPort, *, named: bool) -> list[str]:
     errors = [counter.growth for each in chosen.PORT_ERRORS if (counter := node.growth(each, port)) is not None]
     return [
         f"{one_line(node.name, 32)} {name}" if named else name,
-        *(_rates([sent]) if sent is not None else (ABSENT, ABSENT)),
-        *(_rates([received]) if received is not None else (ABSENT, ABSENT)),
+        *_rates([sent] if sent is not None else []),
+        *_rates([received] if received is not None else []),
         _percent(highest / rate if rate and highest is not None else None),
         _number(sum(errors) if errors else None),
     ]

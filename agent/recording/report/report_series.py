@@ -1,10 +1,8 @@
 """The series that a report reads and what it keeps of each, and the step time of a training job.
 
-A step time is found by the autocorrelation of a few windows. Steps shorter than some samples appear as two, three or
-five times their length, with peaks as high as those of right ones: in simulation, 3.8 s sampled once a second gave
-19.0 s with an autocorrelation of 0.97. So no step shorter than ten samples is reported, and none where a shift by one
-sample already breaks the likeness. What remains are beats of steps that last a little more than a sample: 1.1 s still
-appears as 11 s.
+A step time is found by the autocorrelation of a few windows. Steps shorter than some samples appear as a multiple of
+their length: 3.8 s sampled once a second gave 19.0 s. So no step shorter than ten samples is reported, and none where
+a shift by one sample already breaks the likeness. What remains are beats: 1.1 s still appears as 11 s.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
 from agent.model import Series
-from agent.recording.column_reader import Held
+from agent.recording.column_reader import Held, written_out
 from agent.recording.report.series_statistics import (
     CounterStatistic,
     GaugeStatistic,
@@ -70,7 +68,7 @@ class StepSampler:
         count = len(stretch.walls)
         even = ticks is None and stretch.longest < 1.5 * stretch.shortest
         start, self._seen = self._seen % self._stride, self._seen + count
-        values = [held] * count if isinstance(held, float) else held
+        values = written_out(held, count)
         if not even:
             self._open, self._before = None, None
             return

@@ -123,6 +123,11 @@ class GpuFacts:
     def growth(self, name: str, labels: Labels = ()) -> CounterStatistic | None:
         return self.node.growth(name, self.gpu, labels)
 
+    def counters(self, names: Sequence[str]) -> list[CounterStatistic]:
+        """Return the counters of these names; none where one of them was not seen twice."""
+        found = [counter for name in names if (counter := self.growth(name)) is not None]
+        return found if len(found) == len(names) else []
+
     @property
     def model(self) -> str:
         """Its model; empty where it never said."""

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import NamedTuple, Union
 
 from agent.model import BackendReport, Layout, Series
-from agent.recording.column_reader import ColumnBlock, Held, SelectedColumns, blocks, joined
+from agent.recording.column_reader import ColumnBlock, Held, SelectedColumns, blocks, joined, written_out
 from agent.recording.file_records import RecordingError, RecordingHeader
 from agent.recording.recording_reader import Recording, SegmentSpan
 from agent.recording.report.report_series import figure_of, signal_of
@@ -80,7 +80,7 @@ def interval_of(header: RecordingHeader) -> float:
 
 
 def _once(problems: Sequence[str]) -> list[str]:
-    """Return the survey and the reading find the same problem, and the reading describes it better."""
+    """Return each problem once: the survey and the reading find the same one, and the reading describes it better."""
     stems = [problem.partition("; read on from")[0] for problem in problems]
     return [
         problem
@@ -240,6 +240,6 @@ def _joined(parts: Sequence[_Column]) -> _Column:
     pairs: dict[int, float] = {}
     for _, ticks, held in parts:
         places = ticks or ()
-        pairs.update(zip(places, [held] * len(places) if isinstance(held, float) else held, strict=True))
+        pairs.update(zip(places, written_out(held, len(places)), strict=True))
     ticks = sorted(pairs)
     return parts[0][0], ticks, [pairs[tick] for tick in ticks]

@@ -1,7 +1,6 @@
 """Statistics of a series in bounded memory, and the grid of equal parts of the report's time.
 
-A plot shows one value for each part of the grid. Every statistic knows over how many seconds it is, and a snapshot that
-lacks the series adds nothing.
+Every statistic knows over how many seconds it is; a snapshot that lacks the series adds nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 from agent.model import Unit
-from agent.recording.column_reader import Held
+from agent.recording.column_reader import Held, written_out
 
 BRIDGE_SECONDS = 60.0
 """Seconds without a counter after which its growth belongs to no run: another run, a paused driver."""
@@ -152,7 +151,7 @@ class GaugeStatistic:
 
     def add(self, stretch: SnapshotRange, ticks: Sequence[int] | None, held: Held) -> None:
         if ticks is not None:
-            values = [held] * len(ticks) if isinstance(held, float) else held
+            values = written_out(held, len(ticks))
             for tick, value in zip(ticks, values, strict=True):
                 seconds = stretch.steps[tick]
                 self.envelope.add(stretch.grid.part(stretch.walls[tick]), value, value, value * seconds, seconds)
@@ -222,7 +221,7 @@ class CounterStatistic:
         if ticks is None and self._last is not None and stretch.is_smooth and self._smooth(stretch, held):
             return
         places = range(len(stretch.walls)) if ticks is None else ticks
-        values = [held] * len(places) if isinstance(held, float) else held
+        values = written_out(held, len(places))
         if self._born_at_zero:
             self._last, self._born_at_zero = (0.0, stretch.monos[places[0]] - stretch.steps[places[0]]), False
         for tick, value in zip(places, values, strict=True):
@@ -240,7 +239,7 @@ class CounterStatistic:
                 for part, _, _, seconds in stretch.runs:
                     self.envelope.add(part, 0.0, 0.0, 0.0, seconds)
         else:
-            values = [held] * len(stretch.walls) if isinstance(held, float) else held
+            values = written_out(held, len(stretch.walls))
             grown = list(map(sub, values, (value, *values)))
             if min(grown) < 0:
                 return False
@@ -317,7 +316,7 @@ class StateStatistic:
                     self.spans[-1][1] = self._until
             return
         places = range(len(stretch.walls)) if ticks is None else ticks
-        values = [held] * len(places) if isinstance(held, float) else held
+        values = written_out(held, len(places))
         for tick, value in zip(places, values, strict=True):
             self._step(stretch.walls[tick], stretch.steps[tick], value)
 

@@ -1,7 +1,6 @@
 """Plots over time as SVG in a page: a line for each GPU and a band from the lowest to the highest value of any.
 
-A plot has no more points than the grid has parts, and the band holds what happened within each of them: a peak of
-one snapshot in a day is seen. Where nothing was seen, lines and bands are interrupted.
+The band holds what happened within each part of the grid: a peak of one snapshot in a day is seen.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def plot(
 
 
 class _PlotArea:
-    """Return the place of a part of the grid and a value in the picture."""
+    """Where in the picture a part of the grid, a moment and a value are."""
 
     def __init__(self, grid: TimeGrid, top: float) -> None:
         self._grid, self._top = grid, top

@@ -51,6 +51,12 @@ class ProductCopy:
         place.write_text(old.replace(before, text + before))
         self.touched.add(path)
 
+    def configure(self, text: str) -> tuple[str, str]:
+        """Write a configuration, whose state is in the copy as well; the words that name it on the command line."""
+        path = self.root / "c.yaml"
+        path.write_text(f"state_dir: {self.root}/state\n{text}")
+        return "--config.file", str(path)
+
     def environment(self, **more: str) -> dict[str, str]:
         """What programs run with: the copy goes before the product that is installed for development."""
         return {**os.environ, "PYTHONPATH": str(self.root), **more}

@@ -27,7 +27,7 @@ METRIC = """\
 BEFORE_METRIC = '    Metric("coldplate_gpu_energy_joules_total"'
 
 
-def test_an_nvml_metric(product: ProductCopy, library: Path, tmp_path: Path) -> None:
+def test_an_nvml_metric(product: ProductCopy, library: Path) -> None:
     product.edit("agent/catalogue/gpu.py", BEFORE_METRIC, METRIC)
     product.edit("agent/catalogue/nvml_constants.py", "FI_DEV_REMAPPED_COR", "FI_DEV_POWER_REQUESTED_LIMIT = 192\n")
     product.touches_what_is_said_of("a metric that NVML or sysfs already serves")
@@ -70,12 +70,11 @@ BACKEND_ROW = """\
 """
 
 
-def test_a_source_of_readings(product: ProductCopy, tmp_path: Path) -> None:
+def test_a_source_of_readings(product: ProductCopy) -> None:
     product.add("agent/backends/microphone.py", BACKEND)
     product.edit("agent/catalogue/node.py", '    Metric("coldplate_node_cpus"', BACKEND_ROW)
     product.touches_what_is_said_of("a source of readings")
-    (tmp_path / "c.yaml").write_text(NOTHING_ELSE)
-    page = product.run("once", "--config.file", str(tmp_path / "c.yaml")).splitlines()
+    page = product.run("once", *product.configure(NOTHING_ELSE)).splitlines()
     assert "coldplate_node_noise_ratio 0.25" in page
     assert 'coldplate_backend_up{backend="microphone"} 1' in page
 
@@ -129,7 +128,7 @@ FAMILY_ROW = """\
 """
 
 
-def test_a_family_of_devices(product: ProductCopy, serve: Serve, tmp_path: Path) -> None:
+def test_a_family_of_devices(product: ProductCopy, serve: Serve) -> None:
     product.add("agent/backends/acme/__init__.py", FAMILY)
     product.edit("agent/config/words.py", '"replay", "trace", "none")', '"acme", ')
     product.edit("agent/catalogue/gpu.py", BEFORE_METRIC, FAMILY_ROW)
@@ -141,11 +140,9 @@ def test_a_family_of_devices(product: ProductCopy, serve: Serve, tmp_path: Path)
     assert "auto, nvml, synthetic, acme, replay, trace, none" in " ".join(product.run("run", "--help").split())
     assert "acme: fan1_input" in product.run("render", "metrics")
     rule = 'groups: [{name: g, rules: [{alert: Warm, expr: "coldplate_gpu_temperature_celsius > 90"}]}]\n'
-    (tmp_path / "warm.yml").write_text(rule)
-    (tmp_path / "c.yaml").write_text(
-        f"state_dir: {tmp_path}/state\nrules: {{files: [warm.yml]}}\nsampling: {{fast: 200ms}}\n{NOTHING_ELSE}"
-    )
-    daemon = serve("--backend", "acme", "--config.file", str(tmp_path / "c.yaml"))
+    (product.root / "warm.yml").write_text(rule)
+    config = product.configure(f"rules: {{files: [warm.yml]}}\nsampling: {{fast: 200ms}}\n{NOTHING_ELSE}")
+    daemon = serve("--backend", "acme", *config)
 
     def fires() -> bool:
         alerts = json.loads(daemon.get("/api/v1/alerts"))["data"]["alerts"]
@@ -184,13 +181,10 @@ def test_a_scheduler(product: ProductCopy, serve: Serve, library: Path, tmp_path
     proc = Proc(tmp_path / "proc")
     proc.process(4711, "/cobalt/job-7/x", {"COBALT_JOBNAME": "weather"}, uid=os.getuid())
     build.command(tmp_path / "control", "process 0 4711")
-    (tmp_path / "c.yaml").write_text(
-        f"backends: {{host: false, infiniband: false, power: []}}\nrules: {{files: []}}\nstate_dir: {tmp_path}/state\n"
-        "sampling: {fast: 200ms, slow: 400ms}\n"
-    )
-    arguments = ("--backend", "nvml", "--path.procfs", str(proc.root), "--config.file", str(tmp_path / "c.yaml"))
+    quick = "rules: {files: []}\nsampling: {fast: 200ms, slow: 400ms}\n"
+    config = product.configure("backends: {host: false, infiniband: false, power: []}\n" + quick)
     told = {"LD_LIBRARY_PATH": str(library), build.CONTROL: str(tmp_path / "control")}
-    daemon = serve(*arguments, **told)
+    daemon = serve("--backend", "nvml", "--path.procfs", str(proc.root), *config, **told)
 
     def jobs() -> list[dict[str, str]]:
         return [dict(labels) for name, labels in daemon.page() if name == "coldplate_gpu_job_info"]
@@ -221,24 +215,20 @@ RECEIVER = Pager
 '''
 
 
-def test_a_notifier(product: ProductCopy, serve: Serve, tmp_path: Path) -> None:
+def test_a_notifier(product: ProductCopy, serve: Serve) -> None:
     product.add("alerts/notify/pager.py", RECEIVER)
     product.edit(
         "agent/config/schema.py", "    webhook: ReceiverConfig", "    pager: ReceiverConfig = ReceiverConfig()\n"
     )
     product.touches_what_is_said_of("a notifier")
     assert "`notify.pager.urls`" in product.made("configuration_table.table()")
-    (tmp_path / "r.yml").write_text('groups: [{name: g, rules: [{alert: Always, expr: "vector(1)"}]}]\n')
+    (product.root / "r.yml").write_text('groups: [{name: g, rules: [{alert: Always, expr: "vector(1)"}]}]\n')
     with Inbox() as pagers:
-        (tmp_path / "c.yaml").write_text(
-            f"{NOTHING_ELSE}state_dir: {tmp_path}/state\nrules: {{files: [r.yml]}}\n"
-            f"notify: {{pager: {{urls: ['{pagers.url}']}}}}\n"
-        )
-        daemon = serve("--config.file", str(tmp_path / "c.yaml"))
+        told = f"rules: {{files: [r.yml]}}\nnotify: {{pager: {{urls: ['{pagers.url}']}}}}\n"
+        daemon = serve(*product.configure(NOTHING_ELSE + told))
         daemon.until("a page comes", lambda: bool(pagers.posts), 30)
     assert pagers.posts[0] == ("/page", b"Always")
-    told = "coldplate_notifications_total"
-    daemon.until("it is counted", lambda: daemon.family(told, "notifier")["pager"] >= 1, 30)
+    daemon.until("it is counted", lambda: daemon.family("coldplate_notifications_total", "notifier")["pager"] >= 1, 30)
 
 
 ENDPOINT = '''\
@@ -257,12 +247,11 @@ ENDPOINT = Endpoint("/api/v1/greeting", _greet, what="a greeting")
 '''
 
 
-def test_an_endpoint(product: ProductCopy, serve: Serve, tmp_path: Path) -> None:
+def test_an_endpoint(product: ProductCopy, serve: Serve) -> None:
     product.add("exporters/endpoints/greeting.py", ENDPOINT)
     product.edit("docs/http.md", "| `/api/v1/rack`", "| `/api/v1/greeting` | GET | a greeting |\n")
     product.touches_what_is_said_of("an endpoint")
-    (tmp_path / "c.yaml").write_text(f"{NOTHING_ELSE}node: {{name: n7}}\nstate_dir: {tmp_path}/state\n")
-    daemon = serve("--config.file", str(tmp_path / "c.yaml"))
+    daemon = serve(*product.configure(f"{NOTHING_ELSE}node: {{name: n7}}\n"))
     assert daemon.get("/api/v1/greeting") == "good day from n7\n"
     assert '<li><a href="/api/v1/greeting">/api/v1/greeting</a> a greeting</li>' in daemon.get("/")
     taken = "import sys; from exporters.routes import is_reserved; sys.exit(not is_reserved('/api/v1/greeting'))"
@@ -308,16 +297,13 @@ def test_a_scenario(product: ProductCopy) -> None:
 KEY = '    loudness: Annotated[int, Key("How loud.", least="0", most="11")] = 3\n'
 
 
-def test_a_configuration_key(product: ProductCopy, tmp_path: Path) -> None:
+def test_a_configuration_key(product: ProductCopy) -> None:
     product.edit("agent/config/schema.py", "    per_gpu: Annotated", KEY)
     product.touches_what_is_said_of("a configuration key")
     assert "`backends.estimate.loudness`" in product.made("configuration_table.table()")
     assert re.search(r"loudness: 3\b", product.run("render", "config-file"))
-    (tmp_path / "c.yaml").write_text("backends: {estimate: {loudness: 12}}\n")
-    refused = (
-        f"import sys; from agent.cli import main; sys.exit(main(['once', '--config.file={tmp_path}/c.yaml']) != 2)"
-    )
-    product.python("-c", refused)
+    words = ("once", *product.configure("backends: {estimate: {loudness: 12}}\n"))
+    product.python("-c", f"import sys; from agent.cli import main; sys.exit(main({words!r}) != 2)")
 
 
 def test_every_row_of_the_table_is_tried_here_or_by_the_tests_of_rules() -> None:

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
 from configparser import ConfigParser
 from dataclasses import dataclass
 from io import StringIO
@@ -40,16 +39,12 @@ class Machine:
         settings, pip = ConfigParser(strict=False, interpolation=None), StringIO()
         settings.read([*(Path.home() / each for each in reversed(PERSONAL)), *reversed(PIP)])
         settings.write(pip)
-        folders = cls.folders_in("\n".join([pip.getvalue(), *environment.values()]))
-        return cls(environment, pip.getvalue(), folders, cls._apt())
-
-    @staticmethod
-    def folders_in(settings: str) -> tuple[Path, ...]:
-        """Folders of packages that the settings name, for an index with what lies beside it; certificates are copied
-        apart."""
-        named = {Path(unquote(found["path"] or found["plain"])) for found in LOCAL.finditer(settings)}
+        found = LOCAL.finditer("\n".join([pip.getvalue(), *environment.values()]))
+        named = {Path(unquote(each["path"] or each["plain"])) for each in found}
+        # Of an index, with what lies beside it; certificates are copied apart.
         named = {each.parent if each.name == "simple" else each for each in named}
-        return tuple(sorted(each for each in named if each.is_dir() and each != Path(CERTIFICATES)))
+        folders = tuple(sorted(each for each in named if each.is_dir() and each != Path(CERTIFICATES)))
+        return cls(environment, pip.getvalue(), folders, cls._apt())
 
     @staticmethod
     def _apt() -> str:
@@ -92,13 +87,9 @@ SOURCES = (Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d"
 class Roots:
     """One root for each suite below `folder`, made when it is first asked for and kept."""
 
-    def __init__(
-        self, folder: Path, archive: Archive, machine: Machine, mirror: str | None, sources: Sequence[Path] = SOURCES
-    ) -> None:
+    def __init__(self, folder: Path, archive: Archive, mirror: str | None) -> None:
         self._folder = folder
         self._archive = archive
-        self._machine = machine
-        self._sources_here = sources
         self.mirror = mirror or self._mirror_of_this_machine()
 
     def of(self, suite: str) -> Path:
@@ -151,7 +142,7 @@ class Roots:
         )
 
     def _uris(self) -> list[str]:
-        text = "\n".join(each.read_text(errors="replace") for each in self._sources_here if each.is_file())
+        text = "\n".join(each.read_text(errors="replace") for each in SOURCES if each.is_file())
         return [found["uri"].rstrip("/") for found in SOURCE.finditer(text)]
 
     @staticmethod

@@ -84,6 +84,21 @@ OF_MAKE = ("MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MFLAGS")
 APART = ["unshare", "--mount", "--pid", "--uts", "--ipc", "--fork", "--kill-child"]
 
 
+def furnish(run: Path, machine: Machine) -> None:
+    """Lay ready what enter.sh takes: what lies over the root, `out`, which is /mnt/out there, and what to bind."""
+    run.chmod(0o755)
+    for each in (run / "upper" / "etc", run / "out"):
+        each.mkdir(parents=True)
+    machine.furnish(run / "upper")
+    (run / "bind").write_text("".join(f"{each}\n" for each in machine.folders))
+
+
+def entering(base: Path, run: Path, user: str, settings: Mapping[str, str]) -> list[str]:
+    """Return the command that runs the one behind it in a copy of the root `base`, with these settings alone."""
+    given = (f"{name}={value}" for name, value in settings.items())
+    return [*APART, "sh", str(ENTER), str(base), str(run), user, "env", "-i", *given]
+
+
 class Place(Protocol):
     title: str
 
@@ -115,16 +130,12 @@ class BareRoot:
         """Fill the upper layer before it is mounted; gives the home folder, as it is seen inside."""
         home = Path("/root" if self._user == "root" else "/home/someone")
         upper, out = run / "upper", run / "out"
-        run.chmod(0o755)
-        for each in (upper, upper / "etc", out):
-            each.mkdir()
-        self._machine.furnish(upper)
+        furnish(run, self._machine)
         base = self._roots.of(self._suite)
         for name, line in (("passwd", f"someone:x:{UID}:{UID}::/home/someone:/bin/sh"), ("group", f"someone:x:{UID}:")):
             shutil.copy2(base / "etc" / name, upper / "etc" / name)
             with (upper / "etc" / name).open("a") as file:
                 file.write(line + "\n")
-        (run / "bind").write_text("".join(f"{each}\n" for each in self._machine.folders))
         checkout.put(upper / str(home)[1:] / CHECKOUT)
         shutil.copy2(TRIED, upper / "inside.py")
         if self._user != "root":
@@ -139,9 +150,7 @@ class BareRoot:
             "USER": "root" if self._user == "root" else "someone", "TERM": "dumb",
         }  # fmt: skip
         inside = f'cd "{home}/{CHECKOUT}" && touch /mnt/out/began && exec python3 /inside.py /mnt/out python3 "$0"'
-        command = [*APART, "sh", str(ENTER), str(base), str(run), number, "env", "-i",
-                   *(f"{name}={value}" for name, value in environment.items()), "sh", "-c", inside, tests]  # fmt: skip
-        within_limit(command, run / "out" / "place.log")
+        within_limit([*entering(base, run, number, environment), "sh", "-c", inside, tests], run / "out" / "place.log")
 
 
 def within_limit(command: list[str], log: Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+from tests.lab.bare.command import main
 from tests.lab.bare.machine import README_NAMES
 from tests.lab.bare.place import SUPPORTED
 
@@ -18,3 +21,11 @@ def test_a_bare_root_and_the_pythons_are_those_that_the_project_names() -> None:
     assert re.findall(r"`([^`]+)`", named[1]) == list(README_NAMES)
     project = (REPOSITORY / "pyproject.toml").read_text()
     assert re.findall(r"Python :: (3\.[0-9]+)", project) == list(SUPPORTED)
+
+
+def test_a_machine_without_git_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["pythons", "--pythons", "python3"]) == 1
+    assert "NOTHING was tried: git" in capsys.readouterr().err

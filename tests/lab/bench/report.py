@@ -92,16 +92,19 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "".join(f"| {' | '.join(row)} |\n" for row in (head, ("---",) * len(head), *rows))
+    lines = (f"| {' | '.join(row)} |\n" for row in (head, *rows))
+    return next(lines) + f"|{'---|' * len(head)}\n" + "".join(lines)
+
+
+def between(document: str, begins: str, ends: str, text: str) -> str:
+    """Return the document with this text between two marks. Raises ValueError unless each of them is there once."""
+    if document.count(begins) != 1 or document.count(ends) != 1:
+        raise ValueError(f"the lines {begins!r} and {ends!r} say where the table goes: put them back")
+    return f"{document.split(begins)[0]}{begins}\n\n{text.strip()}\n\n{ends}{document.split(ends)[1]}"
 
 
 def put_between(document: Path, begins: str, ends: str, text: str) -> None:
-    """Replace what stands between two marks. Raises ValueError unless each of them is there once."""
-    whole = document.read_text()
-    if whole.count(begins) != 1 or whole.count(ends) != 1:
-        raise ValueError(f"{document}: the lines {begins!r} and {ends!r} say where the table goes: put them back")
-    head, tail = whole.split(begins)[0], whole.split(ends)[1]
-    document.write_text(f"{head}{begins}\n\n{text}\n{ends}{tail}")
+    document.write_text(between(document.read_text(encoding="utf-8"), begins, ends, text), encoding="utf-8")
 
 
 class Progress:

@@ -15,6 +15,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from tests.lab.bring import wrappers
@@ -22,9 +23,6 @@ from tests.lab.bring.archive import Archive, ShortageError
 
 RECENT = (3, 5)
 """The version of Prometheus whose language is spoken here; a later one of 3 will do."""
-
-RECENT_ALERTMANAGER = (0, 28)
-"""The first Alertmanager that takes what Prometheus 3 may send."""
 
 MACHINES_OWN = frozenset({"libc6", "libc6.1", "libc-bin"})
 """Never unpacked: a C library beside the machine's own loader ends every program that meets both."""
@@ -49,11 +47,6 @@ def is_recent(program: Path, wanted: tuple[int, int] = RECENT) -> str:
     if told is None or (int(told[1]), int(told[2])) < wanted:
         return f"its version is {told[0].split()[1] if told else 'unknown'}, and {'.'.join(map(str, wanted))} is wanted"
     return ""
-
-
-def is_recent_alertmanager(program: Path) -> str:
-    """The same of Alertmanager's, which knows Prometheus 3's names from some version on."""
-    return is_recent(program, RECENT_ALERTMANAGER)
 
 
 def compiles(compiler: Path) -> str:
@@ -120,6 +113,9 @@ RECENT_ONES = (
     Program("prometheus", (("prometheus",),), proof=is_recent),
 )
 """What `make parity` holds us against. Releases of Debian are years behind."""
+
+is_recent_alertmanager = partial(is_recent, wanted=(0, 28))
+"""The first Alertmanager that takes what Prometheus 3 may send."""
 
 ENGINES = (
     *RECENT_ONES,

@@ -25,7 +25,7 @@ from agent.commands.simulate.site_reader import read_site
 from tests.deployment.compose_files import COMPOSE, ROOT, in_checkout, services
 from tests.lab.bench.report import CannotRunError
 from tests.lab.demo.announcements import Announcement, Watch, announcements, minute
-from tests.lab.fleet.engines import Engine, Engines, Inbox, program
+from tests.lab.fleet.engines import Engine, Engines, Inbox, program, say
 from tests.servers import fetch
 
 SITE = Path(__file__).parent / "site.yaml"
@@ -144,10 +144,6 @@ def alerts(alertmanager: Engine) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = alertmanager.json("/api/v2/alerts")
         return found
     return []
-
-
-def say(line: str) -> None:
-    print(line, flush=True)
 
 
 if __name__ == "__main__":

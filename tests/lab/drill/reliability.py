@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from tests.lab.bench.processes import MIB
 from tests.lab.bench.report import columns, markdown, milliseconds, put_between
@@ -40,6 +39,6 @@ def plain(measured: Sequence[MeasuredFault]) -> str:
     return columns([(each[0], *each[2:]) for each in (HEAD, *map(row, measured))]).replace("**", "")
 
 
-def write(measured: Sequence[MeasuredFault], machine: str, document: Path = DOCUMENT) -> None:
+def write(measured: Sequence[MeasuredFault], machine: str) -> None:
     """Put the table in the place of the one that is there. Raises ValueError where the marks are missing."""
-    put_between(document, BEGINS, ENDS, f"{machine}\n\n{markdown(HEAD, map(row, measured))}")
+    put_between(DOCUMENT, BEGINS, ENDS, f"{machine}\n\n{markdown(HEAD, map(row, measured))}")

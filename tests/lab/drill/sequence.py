@@ -9,7 +9,7 @@ from tests.lab.bench.processes import MIB, Peak
 from tests.lab.bench.rig import Rig
 from tests.lab.drill.drilled_daemon import Page, drilled
 from tests.lab.drill.faults import AT_START, PLAIN, THREADS_SHORTAGE, Fault, fallen, restarts
-from tests.lab.drill.measured_fault import MEMORY, MeasuredFault, attempt, measure, scraper, settle
+from tests.lab.drill.measured_fault import MeasuredFault, attempt, measure, scraper, settle
 
 Chosen = Callable[[str], bool]
 
@@ -32,15 +32,8 @@ def _of_one_daemon(rig: Rig, faults: Sequence[Fault]) -> Iterator[MeasuredFault]
         for fault in faults:
             yield attempt(rig, drill, asking, fault)
         rig.progress.say(f"all of these: {held.now() / MIB:+.1f} MiB are kept in the end")
-        yield _kept(held.now())
-
-
-def _kept(held: float) -> MeasuredFault:
-    """What the process holds at the end beyond what it held at the beginning."""
-    fault = Fault("all of these, in the end", "no more memory is held", lambda drill: None, answers=False)
-    found = MeasuredFault(fault, whole=0.0, memory=held)
-    assert (held > MEMORY) == bool(found.missed())
-    return found
+        kept = Fault("all of these, in the end", "no more memory is held", lambda drill: None, answers=False)
+        yield MeasuredFault(kept, whole=0.0, memory=held.now())
 
 
 def _at_the_start(rig: Rig) -> MeasuredFault:

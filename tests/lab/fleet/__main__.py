@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.lab.bench.report import CannotRunError, stop_on_signals
-from tests.lab.fleet.engines import Engine, Engines, Inbox
-from tests.lab.fleet.whole_fleet import RACK, RACKS, Fleet, listed
+from tests.lab.fleet.engines import Engine, Engines, Inbox, say
+from tests.lab.fleet.whole_fleet import RACK, RACKS, Fleet
 
 LOST = "r2"
 AT_SECONDS = 45.0
@@ -40,7 +40,9 @@ def main() -> int:
         try:
             with Engines(Path(place)) as engines:
                 fleet = Fleet(engines, inbox, LOST, AT_SECONDS)
-                listed(engines.folder, engines.running, say)
+                for name, engine in engines.running.items():
+                    say(f"  {name:14} {engine.url}")
+                say(f"  logs           {engines.folder}")
                 for line in checked(fleet, inbox):
                     say(line)
                 while parsed.stay:
@@ -54,10 +56,6 @@ def main() -> int:
         except KeyboardInterrupt:
             return 130
     return 0
-
-
-def say(line: str) -> None:
-    print(line, flush=True)
 
 
 def checked(fleet: Fleet, inbox: Inbox) -> Iterator[str]:

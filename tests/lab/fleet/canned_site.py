@@ -45,6 +45,19 @@ _THROTTLED = "gpu_throttle_seconds_total"
 _BYTES = "infiniband_port_data_(?:transmitted|received)_bytes_total"
 
 
+def scraping(site: str, interval: str, rules: str = "") -> str:
+    """Return a configuration that scrapes a canned site: of a Prometheus with these rule files, else of a vmagent."""
+    evaluation = f", evaluation_interval: {interval}" if rules else ""
+    return f"""
+global: {{scrape_interval: {interval}{evaluation}, external_labels: {{cluster: main}}}}
+{f"rule_files: ['{rules}']" if rules else ""}
+scrape_configs:
+- job_name: coldplate
+  honor_labels: true
+  http_sd_configs: [{{url: "{site}/sd"}}]
+"""
+
+
 class Plan(NamedTuple):
     """How the nodes work together, and how fast time passes there."""
 

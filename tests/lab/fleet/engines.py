@@ -6,8 +6,9 @@ import json
 import os
 import re
 import shutil
+import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,6 +23,10 @@ from tests.servers import fetch, free_port
 ALERTMANAGER = ROOT / "packaging" / "alertmanager"
 BROUGHT = ROOT / ".programs" / "newest" / "usr" / "bin"
 READY_SECONDS = 60.0
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
 
 
 class Engine(NamedTuple):
@@ -73,7 +78,8 @@ class Engines(ExitStack):
         """Start what `command` makes of a port, and wait until it answers at `ready`. Raises CannotRunError."""
         chosen, log = port or free_port(), self.folder / f"{name}.log"
         try:
-            process = self.enter_context(started(command(chosen), log, os.environ, self.folder))
+            around = {**os.environ, "PYTHONPATH": str(ROOT)}
+            process = self.enter_context(started(command(chosen), log, around, self.folder))
         except OSError as error:
             raise CannotRunError(f"{name}: {error}; `make programs` and `make engines` bring it") from error
         engine = self.running[name] = Engine(name, f"http://127.0.0.1:{chosen}", process)
@@ -99,6 +105,18 @@ class Engines(ExitStack):
         return self.start(
             "alertmanager", lambda port: [*words, f"--web.listen-address=127.0.0.1:{port}"], "/-/ready", port
         )
+
+    def canned_site(self, nodes: int, *more: str) -> Engine:
+        """Start the site of canned_site.py."""
+        words = [sys.executable, "-m", "tests.lab.fleet.canned_site", "--nodes", str(nodes), *more]
+        return self.start("site", lambda port: [*words, "--port", str(port)], "/sd")
+
+    def vmalert(self, name: str, store: Engine, rules: Iterable[str], *more: str) -> Engine:
+        """Start a vmalert that reads from a store and writes to it; `rules` are patterns of paths."""
+        words = [program("vmalert"), *(f"-rule={each}" for each in rules)]
+        words += [f"-{each}.url={store.url}" for each in ("datasource", "remoteWrite", "remoteRead")]
+        words += ["-disableAlertgroupLabel", "-rule.evalDelay=1s", "-group.maxStartDelay=1s", *more]
+        return self.start(name, lambda port: [*words, f"-httpListenAddr=127.0.0.1:{port}"], "/health")
 
     def store(self, name: str, *more: str) -> Engine:
         words = [program("victoria-metrics"), f"-storageDataPath={self.folder / name}", "-retentionPeriod=1d", *more]

@@ -24,10 +24,9 @@ from typing import NamedTuple
 
 from alerts import rulefile
 from tests.deployment.fleet_files import FLEET, ROOT
-from tests.lab.bench.report import put_between
-from tests.lab.fleet.canned_site import INTERVAL_SECONDS
+from tests.lab.bench.report import markdown, put_between
+from tests.lab.fleet.canned_site import INTERVAL_SECONDS, scraping
 from tests.lab.fleet.engines import Engine, Engines
-from tests.servers import free_port
 
 SIZES = (100, 400, 1600)
 FLEET_RULES = ROOT / "packaging" / "prometheus" / "fleet.rules.yml"
@@ -36,24 +35,14 @@ BEGIN, END = "<!-- measured: made by `make bench-scale` -->", "<!-- measured: en
 RULES_SECONDS, STORE_SECONDS = 150, 60
 LEAST_CPU_SECONDS, MOST_TIMES = 0.2, 15
 """A rule is asked for until the server has taken so long, or so often: the kernel counts in hundredths of a second."""
-CONFIG = """
-global: {{scrape_interval: {interval}s, evaluation_interval: {interval}s, external_labels: {{cluster: main}}}}
-rule_files: ["{rules}/*.yml"]
-scrape_configs:
-- job_name: coldplate
-  honor_labels: true
-  http_sd_configs: [{{url: "{site}/sd"}}]
-"""
 
 
 def measure(nodes: int) -> Figures:
     with tempfile.TemporaryDirectory(prefix="coldplate-scale-") as place, Engines(Path(place)) as engines:
         folder, rules = Path(place), Path(place) / "rules"
         rules.mkdir()
-        words = [sys.executable, "-m", "tests.lab.fleet.canned_site", "--nodes", str(nodes)]
-        os.environ["PYTHONPATH"] = str(ROOT)
-        site = engines.start("site", lambda port: [*words, "--port", str(port)], "/sd", free_port())
-        config = CONFIG.format(interval=INTERVAL_SECONDS, rules=rules, site=site.url)
+        site = engines.canned_site(nodes)
+        config = scraping(site.url, f"{INTERVAL_SECONDS}s", f"{rules}/*.yml")
         server = engines.prometheus("prometheus", config, "--web.enable-lifecycle")
         time.sleep(2 * INTERVAL_SECONDS)
         cpu, at = server.cpu, time.monotonic()
@@ -74,16 +63,14 @@ def measure(nodes: int) -> Figures:
         store, scraper, took = stored(engines, site)
         return Figures(
             nodes, samples / INTERVAL_SECONDS, series, memory, ingesting, disk, pack, of_a_shard,
-            store.resident, took[0], scraper.resident, took[1], on_disk(folder / "store"),
+            store.resident, took[0], scraper.resident, took[1],
         )  # fmt: skip
 
 
 def stored(engines: Engines, site: Engine) -> tuple[Engine, Engine, tuple[float, float]]:
     """The same nodes under vmagent and VictoriaMetrics; the processor time of store and scraper, in cores."""
     config = engines.folder / "vmagent.yml"
-    config.write_text(CONFIG.partition("rule_files")[0].format(interval=INTERVAL_SECONDS).replace(
-        "evaluation_interval: 15s, ", "") + "scrape_configs:" + CONFIG.partition("scrape_configs:")[2].format(
-        site=site.url))  # fmt: skip
+    config.write_text(scraping(site.url, f"{INTERVAL_SECONDS}s"))
     store = engines.store("store")
     keep = f"-remoteWrite.urlRelabelConfig={FLEET / 'vmagent' / 'keep.yml'}"
     scraper = engines.scraper("scraper", config, f"-remoteWrite.url={store.url}/api/v1/write", keep)
@@ -185,39 +172,38 @@ class Figures(NamedTuple):
     store_cpu: float
     scraper_memory: int
     scraper_cpu: float
-    store_disk: float
 
 
 def table(figures: Sequence[Figures], load: float) -> str:
     """Three tables: the servers, the groups of rules, and the slowest rules."""
-    sizes = " | ".join(f"{each.nodes:,} nodes" for each in figures)
-    head = f"| | {sizes} |\n|---|{'---|' * len(figures)}\n"
 
-    def row(what: str, tell: Callable[[Figures], str]) -> str:
-        return f"| {what} | {' | '.join(tell(each) for each in figures)} |\n"
+    def row(what: str, tell: Callable[[Figures], str]) -> tuple[str, ...]:
+        return what, *map(tell, figures)
 
-    return (
-        f"Profile `lean`, each node scraped every 15 s. Load average of the machine at the end: {load:.1f}.\n\n"
-        + head
-        + row("samples a page", lambda it: f"{it.samples * 15 / it.nodes:.0f}")
-        + row("samples a second", lambda it: f"{it.samples:,.0f}")
-        + row("series of Prometheus, with what rules record", lambda it: f"{it.series:,}")
-        + row("its memory, MiB", lambda it: f"{it.memory / MIB:,.0f}")
-        + row("its memory, KiB a series", lambda it: f"{it.memory / 1024 / it.series:.1f}")
-        + row("its log on disk, MiB after four minutes", lambda it: f"{it.disk / MIB:,.0f}")
-        + row("processor of scraping, cores", lambda it: f"{it.ingesting:.2f}")
-        + row("memory of VictoriaMetrics, MiB", lambda it: f"{it.store_memory / MIB:,.0f}")
-        + row("processor of VictoriaMetrics, cores", lambda it: f"{it.store_cpu:.2f}")
-        + row("memory of vmagent, MiB", lambda it: f"{it.scraper_memory / MIB:,.0f}")
-        + row("processor of vmagent, cores", lambda it: f"{it.scraper_cpu:.2f}")
-        + "\nProcessor seconds of one evaluation of each group. The last column is the last size, carried in "
-        f"proportion to {SHARD:,} nodes.\n\n"
-        + _groups("The whole pack", figures, lambda it: it.whole)
-        + "\n"
-        + _groups("A shard's rules", figures, lambda it: it.shard)
-        + "\nThe slowest rules of both, with the last size:\n\n"
-        + _slowest(figures[-1])
+    rows = (
+        row("samples a page", lambda it: f"{it.samples * 15 / it.nodes:.0f}"),
+        row("samples a second", lambda it: f"{it.samples:,.0f}"),
+        row("series of Prometheus, with what rules record", lambda it: f"{it.series:,}"),
+        row("its memory, MiB", lambda it: f"{it.memory / MIB:,.0f}"),
+        row("its memory, KiB a series", lambda it: f"{it.memory / 1024 / it.series:.1f}"),
+        row("its log on disk, MiB after four minutes", lambda it: f"{it.disk / MIB:,.0f}"),
+        row("processor of scraping, cores", lambda it: f"{it.ingesting:.2f}"),
+        row("memory of VictoriaMetrics, MiB", lambda it: f"{it.store_memory / MIB:,.0f}"),
+        row("processor of VictoriaMetrics, cores", lambda it: f"{it.store_cpu:.2f}"),
+        row("memory of vmagent, MiB", lambda it: f"{it.scraper_memory / MIB:,.0f}"),
+        row("processor of vmagent, cores", lambda it: f"{it.scraper_cpu:.2f}"),
     )
+    evaluated = "Processor seconds of one evaluation of each group. The last column is the last size, carried in "
+    evaluated += f"proportion to {SHARD:,} nodes.\n"
+    return "\n".join([
+        f"Profile `lean`, each node scraped every 15 s. Load average of the machine at the end: {load:.1f}.\n",
+        markdown(("", *(f"{each.nodes:,} nodes" for each in figures)), rows),
+        evaluated,
+        _groups("The whole pack", figures, lambda it: it.whole),
+        _groups("A shard's rules", figures, lambda it: it.shard),
+        "The slowest rules of both, with the last size:\n",
+        _slowest(figures[-1]),
+    ])  # fmt: skip
 
 
 def _groups(title: str, figures: Sequence[Figures], times: Callable[[Figures], Times]) -> str:
@@ -229,21 +215,17 @@ def _groups(title: str, figures: Sequence[Figures], times: Callable[[Figures], T
             spent["all"] += took
         sums.append(spent)
     last, scale = sums[-1], SHARD / figures[-1].nodes
-    lines = [f"| {title} | {' | '.join(f'{each.nodes:,}' for each in figures)} | {SHARD:,}, extrapolated |"]
-    lines.append("|---|" + "---|" * (len(figures) + 1))
-    for group in sorted(last, key=lambda name: -last[name]):
-        cells = " | ".join(f"{spent[group]:.3f}" for spent in sums)
-        lines.append(f"| `{group}` | {cells} | {last[group] * scale:.2f} |")
-    return "\n".join(lines) + "\n"
+    rows = [(f"`{group}`", *(f"{spent[group]:.3f}" for spent in sums), f"{last[group] * scale:.2f}")
+            for group in sorted(last, key=lambda name: -last[name])]  # fmt: skip
+    return markdown((title, *(f"{each.nodes:,}" for each in figures), f"{SHARD:,}, extrapolated"), rows)
 
 
 def _slowest(figures: Figures) -> str:
     every = [(took, "whole", *rule) for rule, took in figures.whole.items()]
     every += [(took, "shard", *rule) for rule, took in figures.shard.items()]
-    lines = ["| rule | of | seconds |", "|---|---|---|"]
-    for took, kind, group, name in sorted(every)[-1 : -SLOWEST - 1 : -1]:
-        lines.append(f"| `{name}` | {kind}, `{group}` | {took:.3f} |")
-    return "\n".join(lines) + "\n"
+    slowest = sorted(every)[-1 : -SLOWEST - 1 : -1]
+    rows = ((f"`{name}`", f"{kind}, `{group}`", f"{took:.3f}") for took, kind, group, name in slowest)
+    return markdown(("rule", "of", "seconds"), rows)
 
 
 if __name__ == "__main__":

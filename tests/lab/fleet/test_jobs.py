@@ -6,7 +6,6 @@ Minutes are seconds here, as in `make fleet`: pages change three times as fast, 
 
 from __future__ import annotations
 
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -15,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.deployment.fleet_files import FLEET, ROOT
-from tests.lab.fleet.canned_site import HUNG_GPU, SLOW_GPU, SLOW_RAIL
-from tests.lab.fleet.engines import BROUGHT, Engine, Engines, program
+from tests.deployment.fleet_files import FLEET
+from tests.lab.fleet.canned_site import HUNG_GPU, SLOW_GPU, SLOW_RAIL, scraping
+from tests.lab.fleet.engines import BROUGHT, Engine, Engines
 from tests.servers import need, need_recent
 
 NODES, PACE, SCRAPE = 128, 3, "5s"
@@ -38,19 +37,10 @@ SLOW: Alerts = {
     ("JobRailSlow", "warning", f"node{SLOW_RAIL[0]}:19400", SLOW_RAIL[1]),
 }
 HUNG: Alerts = {("JobHung", severity, f"node{HUNG_GPU[0]}:19400", HUNG_GPU[1]) for severity in ("warning", "critical")}
-CONFIG = """
-global: {{scrape_interval: {scrape}, external_labels: {{cluster: main}}}}
-{more}
-scrape_configs:
-- job_name: coldplate
-  honor_labels: true
-  http_sd_configs: [{{url: "{site}/sd"}}]
-"""
 
 
 @pytest.fixture
-def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engines]:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+def engines(tmp_path: Path) -> Iterator[Engines]:
     for name in RULES:
         text = (FLEET / "rules" / f"{name}.rules.yml").read_text()
         for usual, hurried in HURRIED.items():
@@ -62,9 +52,7 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engines
 
 def site(engines: Engines) -> Engine:
     """One job on all nodes, with the faults of canned_site.py."""
-    words = [sys.executable, "-m", "tests.lab.fleet.canned_site", "--nodes", str(NODES), "--job-nodes", str(NODES)]
-    words += ["--pace", str(PACE), "--faults"]
-    return engines.start("site", lambda port: [*words, "--port", str(port)], "/sd")
+    return engines.canned_site(NODES, "--job-nodes", str(NODES), "--pace", str(PACE), "--faults")
 
 
 def firing(server: Engine) -> Alerts:
@@ -77,9 +65,8 @@ def firing(server: Engine) -> Alerts:
 
 def test_prometheus_names_exactly_the_slow_gpu_the_slow_rail_and_the_gpu_that_all_wait_for(engines: Engines) -> None:
     need_recent(LEFT_OUT)
-    rules = 'rule_files: ["*.rules.yml"]'
     nodes = site(engines)
-    server = engines.prometheus("prometheus", CONFIG.format(scrape=SCRAPE, more=rules, site=nodes.url))
+    server = engines.prometheus("prometheus", scraping(nodes.url, SCRAPE, "*.rules.yml"))
     check_named(server, nodes)
 
 
@@ -90,12 +77,10 @@ def test_vmalert_names_the_same_over_a_store(engines: Engines) -> None:
     store = engines.store("store", "-search.latencyOffset=1s")
     config = engines.folder / "vmagent.yml"
     nodes = site(engines)
-    config.write_text(CONFIG.format(scrape=SCRAPE, more="", site=nodes.url))
+    config.write_text(scraping(nodes.url, SCRAPE))
     engines.scraper("vmagent", config, f"-remoteWrite.url={store.url}/api/v1/write")
-    words = [program("vmalert"), f"-rule={engines.folder}/*.rules.yml", f"-evaluationInterval={SCRAPE}"]
-    words += [f"-{each}.url={store.url}" for each in ("datasource", "remoteWrite", "remoteRead")]
-    words += ["-notifier.blackhole", "-disableAlertgroupLabel", "-rule.evalDelay=1s", "-group.maxStartDelay=1s"]
-    engines.start("vmalert", lambda port: [*words, f"-httpListenAddr=127.0.0.1:{port}"], "/health")
+    rules = [f"{engines.folder}/*.rules.yml"]
+    engines.vmalert("vmalert", store, rules, f"-evaluationInterval={SCRAPE}", "-notifier.blackhole")
     # A rule sees what others recorded one round later: the alert comes before its cause is known, once without a name.
     # At the usual pace that is over long before the critical one, whose window is five minutes and not thirty seconds.
     check_named(store, nodes, early={("JobHung", severity, "", "") for severity in ("warning", "critical")})

@@ -12,14 +12,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from tests.deployment.fleet_files import FLEET, ROOT
-from tests.lab.fleet.engines import Engine, Engines, Inbox, program
+from tests.lab.fleet.engines import Engine, Engines, Inbox
 
 SCRAPE = "5s"
 RACK, RACKS = 4, 4
@@ -43,8 +41,8 @@ class Fleet:
         self.shards = [self._shard(number) for number in range(2)]
         self.scrapers = [self._scraper(number) for number in range(2)]
         self.vmalerts = [
-            self._vmalert(0, self.stores[0], "shard-rules", "global-rules"),
-            self._vmalert(1, self.stores[1], "cluster-rules", "global-rules"),
+            self._vmalert(0, "shard-rules", "global-rules"),
+            self._vmalert(1, "cluster-rules", "global-rules"),
         ]
 
     def _site(self, lost: str, at: float) -> Engine:
@@ -99,14 +97,11 @@ class Fleet:
         machine = {"action": "labeldrop", "regex": "topology"}
         scrape["relabel_configs"] = [machine, *scrape.get("relabel_configs", ())]
 
-    def _vmalert(self, number: int, store: Engine, *rules: str) -> Engine:
-        words = [program("vmalert"), *(f"-rule={self._folder / each}/*.yml" for each in rules)]
-        words += [f"-{each}.url={store.url}" for each in ("datasource", "remoteWrite", "remoteRead")]
-        words += [f"-notifier.url={self.alertmanager.url}", "-disableAlertgroupLabel", "-external.label=cluster=main"]
-        words += [f"-evaluationInterval={SCRAPE}", "-rule.evalDelay=1s", "-group.maxStartDelay=1s"]
-        return self._engines.start(
-            f"vmalert-{number}", lambda port: [*words, f"-httpListenAddr=127.0.0.1:{port}"], "/health"
-        )
+    def _vmalert(self, number: int, *rules: str) -> Engine:
+        return self._engines.vmalert(
+            f"vmalert-{number}", self.stores[number], (f"{self._folder / each}/*.yml" for each in rules),
+            f"-notifier.url={self.alertmanager.url}", "-external.label=cluster=main", f"-evaluationInterval={SCRAPE}",
+        )  # fmt: skip
 
 
 def _hurried(found: re.Match[str]) -> str:
@@ -115,10 +110,3 @@ def _hurried(found: re.Match[str]) -> str:
 
 def _address(engine: Engine) -> str:
     return engine.url.removeprefix("http://")
-
-
-def listed(folder: Path, engines: dict[str, Engine], show: Callable[[str], None]) -> None:
-    """What is where, for whoever looks in."""
-    for name, engine in engines.items():
-        show(f"  {name:14} {engine.url}")
-    show(f"  logs           {folder}")

@@ -21,7 +21,6 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--target", nargs="+", default=list(TARGETS), choices=list(TARGETS), metavar="NAME",
                         help=f"default: all of {', '.join(TARGETS)}")  # fmt: skip
     parser.add_argument("--seconds", type=float, default=60.0, help="for each target (%(default)s)")
-    parser.add_argument("--executions", type=int, default=1 << 62, help="at most, for each target")
     parser.add_argument("--seed", type=int, help="default: another one each time")
     options = parser.parse_args(arguments)
     if options.seed is None:
@@ -35,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     print(f"seed {options.seed}")
     crashed = False
     for name in options.target:
-        outcome = search(TARGETS[name], options.seed, options.seconds, options.executions)
+        outcome = search(TARGETS[name], options.seed, options.seconds)
         rate = outcome.executions / max(outcome.seconds, 0.001)
         found = f"{outcome.steps:7,} steps {len(outcome.crashes):3} crashes"
         print(f"{name:22} {outcome.executions:9,} {rate:7.0f}/s {found}", flush=True)

@@ -140,7 +140,7 @@ class Outcome(NamedTuple):
     crashes: list[tuple[Path, Crash]]
 
 
-def search(target: Target, seed: int, seconds: float, executions: int) -> Outcome:
+def search(target: Target, seed: int, seconds: float, executions: int = 1 << 62) -> Outcome:
     """Search for some time, in a child that is watched; inputs that crash are put into the corpus."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="fuzz-") as name:

@@ -29,7 +29,7 @@ def test_it_goes_on_from_what_reached_new_lines(tmp_path: Path) -> None:
                 if b"XYZ" in data:
                     raise KeyError("found")
 
-    engine = Engine(target(use, words=(b"X", b"Y", b"Z")), 1, tmp_path)
+    engine = Engine(target(use, words=(b"X", b"Y", b"Z")), 12, tmp_path)
     for _ in range(200):
         if not engine.crashes:
             engine.search(60.0, 20)

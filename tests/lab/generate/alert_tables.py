@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 from agent.catalogue.xid_triage import CATALOG, TRIAGE, TriagedXid, XidClass
+from tests.lab.bench.report import markdown
 from tests.lab.generate import marked
 from tests.lab.generate.xid_texts import ALERTS
 from tests.lab.score.expectations import EXPECTED
@@ -45,15 +46,12 @@ def _severity(template: str, query: str) -> str:
     return query if "$labels" in template and "if" not in template else template
 
 
-_HEAD = "| XID | Name | Class | Action | Alert | Bucket |\n|---|---|---|---|---|---|\n"
-
-
 def _xids() -> str:
     """What each XID asks for, and the alert about it."""
-    return _HEAD + "".join(_xid(row) for row in TRIAGE.values())
+    return markdown(("XID", "Name", "Class", "Action", "Alert", "Bucket"), map(_xid, TRIAGE.values()))
 
 
-def _xid(row: TriagedXid) -> str:
+def _xid(row: TriagedXid) -> tuple[str, ...]:
     alert = "by its log line" if row.triage is XidClass.WORDS else ALERTS[row.triage]
     bucket = f"`{row.bucket}`" if row.source == CATALOG else "none"
-    return f"| {row.code} | {row.name} | {row.triage.value} | {row.action} | {alert} | {bucket} |\n"
+    return str(row.code), row.name, row.triage.value, row.action, alert, bucket

@@ -8,6 +8,7 @@ from pathlib import Path
 from agent.model import Kind
 from exporters.compatibility import PROFILES
 from exporters.compatibility.foreign_names import ForeignName, ForeignProfile, our_words
+from tests.lab.bench.report import markdown
 
 PROSE = Path(__file__).with_name("migration")
 
@@ -23,26 +24,19 @@ def _prose(name: str) -> str:
 def _section(profile: ForeignProfile) -> Iterator[str]:
     yield f"## From {profile.title}: `{profile.word}`\n"
     yield _prose(profile.word)
-    yield "| Name | Type | On coldplate | Remark |\n|---|---|---|---|"
-    yield "\n".join(_line(each) for each in _once(profile)) + "\n"
-    if profile.not_served:
-        yield "Not served:\n\n| Name | Why | Instead |\n|---|---|---|"
-        lines = (f"| `{each.name}` | {_cell(each.why)} | {_code(each.instead)} |" for each in profile.not_served)
-        yield "\n".join(lines) + "\n"
-
-
-def _once(profile: ForeignProfile) -> Iterator[ForeignName]:
-    """Each name once: those of MIG instances are the GPU's."""
-    seen: set[str] = set()
+    once: dict[str, ForeignName] = {}
     for each in profile.names:
-        if each.name not in seen:
-            seen.add(each.name)
-            yield each
+        once.setdefault(each.name, each)  # those of MIG instances are the GPU's
+    yield markdown(("Name", "Type", "On coldplate", "Remark"), map(_row, once.values()))
+    if profile.not_served:
+        rows = ((f"`{each.name}`", _cell(each.why), _code(each.instead)) for each in profile.not_served)
+        yield "Not served:\n"
+        yield markdown(("Name", "Why", "Instead"), rows)
 
 
-def _line(name: ForeignName) -> str:
+def _row(name: ForeignName) -> tuple[str, ...]:
     kind = "counter" if name.kind is Kind.COUNTER else "gauge"
-    return f"| `{name.name}` | {kind} | {_code(our_words(name))} | {_cell(name.note)} |"
+    return f"`{name.name}`", kind, _code(our_words(name)), _cell(name.note)
 
 
 def _code(text: str) -> str:

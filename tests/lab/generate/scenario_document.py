@@ -6,6 +6,7 @@ from agent.backends.synthetic.activity import TRAFFIC
 from agent.backends.synthetic.loader import load_scenario, shipped_scenarios
 from agent.backends.synthetic.machines import TOPOLOGIES, RackPlant
 from agent.backends.synthetic.scenario_schema import FAULTS, PHASES, Parameter
+from tests.lab.bench.report import markdown
 from tests.lab.generate import marked
 
 
@@ -16,29 +17,25 @@ def splice(document: str) -> str:
 
 
 def _shipped() -> str:
-    rows = ["| name | what it shows | onset | what to watch |", "|---|---|---|---|"]
+    rows = []
     for name, description in shipped_scenarios():
         scenario = load_scenario(name)
         onset = min((fault.window.at for fault in scenario.faults), default=None)
         when = "at once" if onset is None else f"{onset:g} s"
-        rows.append(f"| `{name}` | {description} | {when} | {' '.join(scenario.expect)} |")
-    return "\n".join([*rows, ""])
+        rows.append((f"`{name}`", description, when, " ".join(scenario.expect)))
+    return markdown(("name", "what it shows", "onset", "what to watch"), rows)
 
 
 def _kinds() -> str:
-    rows = ["### Kinds of phase", "", "| kind | parameters (default) | what it is |", "|---|---|---|"]
-    rows += [f"| `{name}` | {_parameters(kind.parameters)} | {kind.help} |" for name, kind in PHASES.items()]
-    rows += [
-        "",
-        "### Kinds of fault",
-        "",
-        "| kind | done to | parameters (default) | what it does |",
-        "|---|---|---|---|",
-    ]
+    phases = ((f"`{name}`", _parameters(kind.parameters), kind.help) for name, kind in PHASES.items())
+    faults = []
     for name, fault in FAULTS.items():
         target = ", ".join(f"`{each}`" for each in fault.targets).replace("|", "` or `") or "the node"
-        rows.append(f"| `{name}` | {target} | {_parameters(fault.parameters)} | {fault.help} |")
-    return "\n".join([*rows, ""])
+        faults.append((f"`{name}`", target, _parameters(fault.parameters), fault.help))
+    return (
+        f"### Kinds of phase\n\n{markdown(('kind', 'parameters (default)', 'what it is'), phases)}\n"
+        f"### Kinds of fault\n\n{markdown(('kind', 'done to', 'parameters (default)', 'what it does'), faults)}"
+    )
 
 
 def _parameters(parameters: dict[str, Parameter]) -> str:
@@ -51,20 +48,15 @@ def _parameters(parameters: dict[str, Parameter]) -> str:
 
 
 def _machines() -> str:
-    rows = [
-        "### Topologies",
-        "",
-        "| topology | GPUs | power limit | NVLinks a GPU | InfiniBand ports | optical ports | leak detectors | rack |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    head = ("topology", "GPUs", "power limit", "NVLinks a GPU", "InfiniBand ports", "optical ports", "leak detectors",
+            "rack")  # fmt: skip
+    rows = []
     for name, machine in TOPOLOGIES.items():
         ports = ", ".join(machine.ports) if len(machine.ports) < 8 else f"{machine.ports[0]} to {machine.ports[-1]}"
-        gpus = f"{machine.gpus} x {machine.model}"
-        links = machine.nvlinks or "none"
-        parts = " | ".join(", ".join(each) or "none" for each in (machine.optics, machine.leak_detectors))
-        power = f"{machine.power_limit:g} W"
-        rows.append(f"| `{name}` | {gpus} | {power} | {links} | {ports} | {parts} | {_plant(machine.rack)} |")
-    return "\n".join([*rows, ""])
+        parts = (", ".join(each) or "none" for each in (machine.optics, machine.leak_detectors))
+        gpus, power = f"{machine.gpus} x {machine.model}", f"{machine.power_limit:g} W"
+        rows.append((f"`{name}`", gpus, power, f"{machine.nvlinks or 'none'}", ports, *parts, _plant(machine.rack)))
+    return f"### Topologies\n\n{markdown(head, rows)}"
 
 
 def _plant(rack: RackPlant | None) -> str:

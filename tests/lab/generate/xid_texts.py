@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from agent.catalogue.xid_triage import TRIAGE, XidClass, codes_of
+from tests.lab.bench.report import markdown
 
 ALERTS: dict[XidClass, str] = {
     XidClass.NOTE: "GpuXidInfo",
@@ -51,9 +52,8 @@ def with_section(runbook: str, alert: str) -> str:
 
 
 def _section(alert: str) -> str:
-    rows = (row for row in TRIAGE.values() if ALERTS[row.triage] == alert)
-    lines = (f"| {row.code} | {row.name} | {row.action} |" for row in rows)
-    return "\n".join(("## Codes", "", "| XID | Name | Action |", "|---|---|---|", *lines, "", ""))
+    rows = ((str(row.code), row.name, row.action) for row in TRIAGE.values() if ALERTS[row.triage] == alert)
+    return f"## Codes\n\n{markdown(('XID', 'Name', 'Action'), rows)}\n"
 
 
 def write() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from agent.backends.nvml.trace import Pseudonyms
 from agent.commands.doctor.driver_calls import facts_of_trace
-from agent.model import Instant
+from agent.lib.clock import clock
 from tests.lab.hardware import apart, steps
 from tests.lab.hardware.node import Node, TimedDriver
 from tests.lab.hardware.rows import STAND_IN, Report, Verdict
@@ -21,10 +21,6 @@ from tests.lab.hardware.rows import STAND_IN, Report, Verdict
 WELL, DIFFERENCE, NOTHING = 0, 1, 77
 PROGRAM = "python -m tests.lab.hardware"
 BEGAN = time.monotonic()
-
-
-def clock() -> Instant:
-    return Instant(time.monotonic(), time.time())
 
 
 def say(text: str) -> None:
@@ -55,11 +51,6 @@ def _nothing(reason: str) -> int:
     return NOTHING
 
 
-def _write(report: Report) -> None:
-    sys.stdout.write(report.markdown())
-    sys.stdout.flush()
-
-
 def _start_limit(report: Report, options: argparse.Namespace, step: list[str]) -> threading.Timer:
     """End the run with what was found so far when the time is up: a driver may hang, and a thread in it with it."""
 
@@ -67,7 +58,7 @@ def _start_limit(report: Report, options: argparse.Namespace, step: list[str]) -
         what = f"not done within {options.limit:g} s; what comes after it did not run"
         report.add("limit", "Time limit").failed(step[-1], what)
         try:
-            _write(report)
+            print(report.markdown(), end="", flush=True)
         finally:
             os._exit(DIFFERENCE)
 
@@ -139,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     step.append("closing the library")
     session.node.close()
     limit.cancel()
-    _write(report)
+    print(report.markdown(), end="", flush=True)
     skipped, failed = report.having(Verdict.SKIPPED), report.having(Verdict.FAILED)
     say(report.summary() + (f"; NOT CHECKED: {', '.join(skipped)}" if skipped else ""))
     if not (failed or report.having(Verdict.OK) or report.having(Verdict.MEASURED)):

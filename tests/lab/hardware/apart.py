@@ -11,6 +11,7 @@ import os
 import select
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from agent.backends.kmsg import KmsgReader
@@ -25,13 +26,13 @@ PATIENCE = 60.0
 GPM = ("coldplate_gpu_sm_active_ratio", "coldplate_gpu_tensor_active_ratio")
 
 
-def try_apart(user: int | None, clock: Callable[[], Instant], path: str = "/dev/kmsg") -> dict[str, Any]:
+def try_apart(user: int | None, clock: Callable[[], Instant]) -> dict[str, Any]:
     """What a process of `user` (None: this one) sees; never raises. Call it from a process with one thread."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
-        _child(user, clock, path, writer)
+        _child(user, clock, writer)
     os.close(writer)
     try:
         return _listen(reader, child)
@@ -53,7 +54,7 @@ def _listen(reader: int, child: int) -> dict[str, Any]:
     return dict(json.loads(data))
 
 
-def _child(user: int | None, clock: Callable[[], Instant], path: str, writer: int) -> None:
+def _child(user: int | None, clock: Callable[[], Instant], writer: int) -> None:
     """The other process: tells what it saw and leaves without running anything of the parent's."""
     status = 1
     try:
@@ -67,7 +68,7 @@ def _child(user: int | None, clock: Callable[[], Instant], path: str, writer: in
         except OSError as error:
             told = {"outcome": "untried", "detail": f"the rights could not be dropped: {error.strerror}"}
         else:
-            told = {**_gpus(driver, clock), "kmsg": kernel_log(path)}
+            told = {**_gpus(driver, clock), "kmsg": kernel_log()}
         os.write(writer, json.dumps(told).encode())
         status = 0
     finally:
@@ -116,16 +117,15 @@ def _gpm(node: Node) -> str:
     return next((why for name, why in reasons_of(sample).items() if name in GPM), "no value and no reason")
 
 
-def kernel_log(path: str) -> str:
+def kernel_log() -> str:
     """Whether the kernel log can be followed, or why not."""
     try:
-        reader = KmsgReader(path)
+        reader = KmsgReader("/dev/kmsg")
     except OSError as error:
         return f"cannot be opened: {error.strerror}"
     try:
-        reader.read()
-    except BlockingIOError:
-        return "works"
+        with suppress(BlockingIOError):
+            reader.read()
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     finally:

@@ -295,8 +295,5 @@ def _verdict(line: Line) -> str:
 
 def _below(element: ElementTree.Element | None, paths: tuple[str, ...]) -> str | None:
     """The text at the first of these paths that is there."""
-    for path in paths if element is not None else ():
-        text = element.findtext(path) if element is not None else None
-        if text is not None:
-            return text
-    return None
+    texts = (element.findtext(path) for path in paths) if element is not None else ()
+    return next((text for text in texts if text is not None), None)

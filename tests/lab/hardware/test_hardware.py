@@ -10,26 +10,28 @@ from pathlib import Path
 import pytest
 
 from agent.catalogue import BY_NAME
-from tests.fakes.nvml.build import CONTROL, build, command
+from tests.daemon.conftest import library
+from tests.fakes.nvml.build import CONTROL, command
 from tests.lab.hardware.compare import judge_number
 from tests.lab.hardware.rows import ROWS, Row
+
+__all__ = ["library"]
 
 ROOT = Path(__file__).parents[3]
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command on two GPUs of the stand-in library, which do what its control file says."""
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(folder), CONTROL: str(folder / "control")}
+def run(library: Path, control: Path, *harm: str) -> subprocess.CompletedProcess[str]:
+    """The command on GPUs of the stand-in library, which do what its control file says."""
+    command(control, *harm)
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(library), CONTROL: str(control)}
     return subprocess.run(
-        [sys.executable, "-m", "tests.lab.hardware", "--nvidia-smi", "no-such-program", *arguments],
+        [sys.executable, "-m", "tests.lab.hardware", "--nvidia-smi", "no-such-program", "--samples", "8"],
         cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
 
 
-def test_every_step_that_needs_no_gpu_runs_over_the_stand_in(tmp_path: Path) -> None:
-    build(tmp_path)
-    command(tmp_path / "control", "count 2", "freeze 123.25")
-    done = run(tmp_path, "--samples", "8")
+def test_every_step_that_needs_no_gpu_runs_over_the_stand_in(library: Path, tmp_path: Path) -> None:
+    done = run(library, tmp_path / "control", "count 2", "freeze 123.25")
     assert done.returncode == 0, done.stderr
     assert "NO REAL GPU" in done.stdout
     assert "**skipped** values against nvidia-smi" in done.stdout
@@ -39,10 +41,8 @@ def test_every_step_that_needs_no_gpu_runs_over_the_stand_in(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("harm", "status"), [("count 0", 77), ("mismatch", 1)])
-def test_what_could_not_be_checked_is_no_success(tmp_path: Path, harm: str, status: int) -> None:
-    build(tmp_path)
-    command(tmp_path / "control", harm)
-    assert run(tmp_path, "--samples", "8").returncode == status
+def test_what_could_not_be_checked_is_no_success(library: Path, tmp_path: Path, harm: str, status: int) -> None:
+    assert run(library, tmp_path / "control", harm).returncode == status
 
 
 WATTS = Row("power", "coldplate_gpu_power_watts", unit="W", step=0.011, slack=3.0, relative=0.05)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.lab.bare.machine import Machine, Roots
-from tests.lab.bare.place import APART, ENTER, SEARCHED, why_no_root_can_be_entered
+from tests.lab.bare.place import SEARCHED, entering, furnish, why_no_root_can_be_entered
 from tests.lab.bring.archive import Archive, ShortageError
 
 INSIDE = Path(__file__).resolve().parent / "inside.sh"
@@ -29,15 +29,10 @@ def in_root(roots: Roots, suite: str, folder: Path, machine: Machine, files: Seq
     }  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="package-", dir=folder) as name:
         run = Path(name)
-        for each in (run / "upper" / "etc", run / "out"):
-            each.mkdir(parents=True)
-        run.chmod(0o755)
-        machine.furnish(run / "upper")
-        (run / "bind").write_text("".join(f"{each}\n" for each in machine.folders))
+        furnish(run, machine)
         for each in (INSIDE, *files):
             shutil.copy2(each, run / "out")
-        command = [*APART, "sh", str(ENTER), str(base), name, "root", "env", "-i",
-                   *(f"{key}={value}" for key, value in settings.items()), "sh", "/mnt/out/inside.sh"]  # fmt: skip
+        command = [*entering(base, run, "root", settings), "sh", "/mnt/out/inside.sh"]
         try:
             done = subprocess.run(command, timeout=LIMIT, check=False, stdin=subprocess.DEVNULL)
         except subprocess.TimeoutExpired:
@@ -93,7 +88,7 @@ def _in_roots(suites: list[str], files: list[Path]) -> list[bool]:
     folder.mkdir(parents=True, exist_ok=True)
     machine = Machine.found()
     try:
-        roots = Roots(folder, Archive(ROOT / ".programs" / "apt"), machine, None)
+        roots = Roots(folder, Archive(ROOT / ".programs" / "apt"), None)
         return [in_root(roots, suite, folder, machine, files) for suite in suites]
     except ShortageError as shortage:
         print(f"SKIPPED: {shortage}", file=sys.stderr)
@@ -106,7 +101,7 @@ def _in_a_container() -> list[bool]:
         print("SKIPPED: no image was built: it needs buildah, and root", file=sys.stderr)
         return []
     machine = Machine.found()
-    roots = Roots(ROOT / ".programs" / "bare", Archive(ROOT / ".programs" / "apt"), machine, None)
+    roots = Roots(ROOT / ".programs" / "bare", Archive(ROOT / ".programs" / "apt"), None)
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         base = Path(folder, "base")
         subprocess.run(["cp", "-a", "--reflink=auto", str(roots.of("trixie")), str(base)], check=True)

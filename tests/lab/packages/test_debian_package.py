@@ -80,21 +80,3 @@ def test_nothing_in_it_tells_where_it_was_made(package: Path, unpacked: Path) ->
     here = str(package.parent).encode()
     assert [each for each in unpacked.rglob("*") if each.is_file() and here in each.read_bytes()] == []
     assert not [each for each in unpacked.rglob("*") if each.name in ("RECORD", "__pycache__", "tests")]
-
-
-def test_a_python_finds_what_is_compiled_for_it_and_what_all_share(unpacked: Path) -> None:
-    """The environment as it lies on a node, but for the Python that it leads to."""
-    program = unpacked / "opt" / "coldplate"
-    link = program / "bin" / "python"
-    assert str(link.readlink()) == "/usr/bin/python3"
-    assert str((unpacked / "usr" / "bin" / "coldplate").readlink()) == "/opt/coldplate/bin/coldplate"
-    base = Path(os.path.realpath(sys.executable))
-    link.unlink()
-    link.symlink_to(base)
-    (program / "pyvenv.cfg").write_text(f"home = {base.parent}\ninclude-system-site-packages = false\n")
-    code = "import stand_in, agent, agent.cli; print(stand_in.FOR, agent.__file__)"
-    told = subprocess.run([str(link), "-I", "-B", "-c", code], capture_output=True, text=True, check=False)
-    minor = f"{sys.version_info.major}.{sys.version_info.minor}"
-    assert told.stdout.strip().split(" ", 1) == [minor, str(program / "lib" / "common" / "agent" / "__init__.py")], (
-        told.stderr
-    )

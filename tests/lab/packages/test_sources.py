@@ -36,14 +36,13 @@ def installed(tmp_path: Path) -> set[str]:
 
 def test_the_files_of_a_package_are_those_of_an_installation_and_the_configuration(installed: set[str]) -> None:
     """One list: what `make install` puts below /etc and /usr/local, a package puts where packages put it."""
-    script = PACKAGING / "install.sh"
     units = {f"/usr/lib/systemd/system/{path.name}" for path in (PACKAGING / "systemd").iterdir()}
     pages = {f"/usr/share/man/man1/{path.name}" for path in (PACKAGING / "man").iterdir()}
     assert units | pages <= installed
     assert {"/etc/coldplate/coldplate.yaml", "/usr/bin/coldplate", "/usr/lib/sysusers.d/coldplate.conf"} <= installed
     assert not [each for each in installed if each.startswith(("/usr/local", "/opt", "/etc/systemd"))]
-    refused = subprocess.run(["sh", str(script), "files"], env={**os.environ, "DESTDIR": ""}, capture_output=True,
-                             text=True, check=False)  # fmt: skip
+    command, nowhere = ["sh", str(PACKAGING / "install.sh"), "files"], {**os.environ, "DESTDIR": ""}
+    refused = subprocess.run(command, env=nowhere, capture_output=True, text=True, check=False)
     assert (refused.returncode, "give DESTDIR" in refused.stderr) == (1, True)
 
 
@@ -81,9 +80,8 @@ def test_every_package_starts_the_units_that_the_service_is_enabled_with() -> No
     also = re.search(r"(?m)^Also=(.*)", unit)
     assert also is not None
     wanted = {"coldplate.service", *also[1].split()}
-    for text, name in (((PACKAGING / "deb" / "postinst").read_text(), "units"),
-                       ((PACKAGING / "rpm" / "build.sh").read_text(), "units")):  # fmt: skip
-        found = re.search(rf"(?m)^{name}=['\"](.*)['\"]$", text)
+    for script in ("deb/postinst", "rpm/build.sh"):
+        found = re.search(r"(?m)^units=['\"](.*)['\"]$", (PACKAGING / script).read_text())
         assert found is not None
         assert set(found[1].split()) == wanted
 

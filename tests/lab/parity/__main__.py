@@ -23,9 +23,6 @@ def options_of(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
     parser.add_argument("--seed", type=int, help="of what is generated; default: another one each time")
     parser.add_argument("--queries", type=int, default=30_000, help="how many to generate (%(default)s)")
-    parser.add_argument("--files", type=int, default=1_000, help="rule files to generate (%(default)s)")
-    parser.add_argument("--templates", type=int, default=4_000, help="how many to generate (%(default)s)")
-    parser.add_argument("--show", type=int, default=20, help="differences that are written out (%(default)s)")
     options = parser.parse_args(arguments)
     unknown = sorted(set(options.parts) - set(PARTS))
     if unknown:

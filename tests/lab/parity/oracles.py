@@ -28,12 +28,15 @@ class Recent(NamedTuple):
     scripts: Path | None
 
 
-def told(what: str, differences: Iterator[str], show: int) -> bool:
+SHOWN = 20
+"""Differences that are written out."""
+
+
+def told(what: str, differences: Iterator[str]) -> bool:
     """Print the first differences and how many there are; whether there is none."""
     found = 0
-    for difference in differences:
-        found += 1
-        if found <= show:
+    for found, difference in enumerate(differences, 1):
+        if found <= SHOWN:
             print(difference)
     print(f"{what}; {found} differ")
     return not found

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from tests.lab.parity.babble import Babbler
 from tests.lab.parity.dataset import END, samples
-from tests.lab.parity.oracles import Recent
+from tests.lab.parity.oracles import SHOWN, Recent
 from tests.lab.parity.speech import Speaker
 from tests.promql import oracle
 from tests.promql.answers import Answer, Refusal, ours, same, theirs
@@ -88,7 +88,7 @@ def compare(recent: Recent, options: argparse.Namespace) -> bool:
         for number, each in enumerate(asked(recent.prometheus, Path(folder), options.seed, options.queries), 1):
             found = verdict(each)
             counts[found] += 1
-            if found == DIFFERS and counts[DIFFERS] <= options.show:
+            if found == DIFFERS and counts[DIFFERS] <= SHOWN:
                 print(f"{each.query!r} at {each.at}\n    ours   {each.own}\n    theirs {each.other}", flush=True)
             if number % _PROGRESS == 0 and number < options.queries:
                 print(f"queries: {number} of {options.queries}, {counts[DIFFERS]} differ", flush=True)

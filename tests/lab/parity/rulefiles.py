@@ -17,6 +17,7 @@ from tests.grammar import Grammar
 from tests.lab.parity.oracles import Recent, told
 from tests.lab.parity.templates import Maker
 
+COUNT = 1000
 _RULES = {
     "name": ("a", "node:up:sum", "GpuHot", '"gpu-hot"', '"gpü"', '"温度"', '"1st"', '"a b"', '"a.b/c"', '"x{y}"',
              '"true"', '"5"', '"~"', "job", '"up{}"', '"it\'s"', '"\\U0001f525"'),
@@ -105,9 +106,9 @@ def problem_here(text: str) -> str:
     return ""
 
 
-def differences(recent: Recent, dice: random.Random, count: int) -> Iterator[str]:
+def differences(recent: Recent, dice: random.Random) -> Iterator[str]:
     maker = FileMaker(dice)
-    files = [maker.file() for _ in range(count)]
+    files = [maker.file() for _ in range(COUNT)]
     with tempfile.TemporaryDirectory() as folder:
         verdicts = taken_there(recent, files, Path(folder))
     for text, taken in zip(files, verdicts, strict=True):
@@ -117,6 +118,5 @@ def differences(recent: Recent, dice: random.Random, count: int) -> Iterator[str
 
 
 def compare(recent: Recent, options: argparse.Namespace) -> bool:
-    """Whether both accept the same of `options.files` files."""
-    found = differences(recent, random.Random(options.seed), options.files)
-    return told(f"rules: {options.files} files", found, options.show)
+    """Whether both accept the same files."""
+    return told(f"rules: {COUNT} files", differences(recent, random.Random(options.seed)))

@@ -19,7 +19,7 @@ from alerts.promql import STALE, Labels, Storage, make_labels
 from alerts.promql.syntax import parse
 from alerts.promql.syntax.literals import duration_value
 from alerts.promql.syntax.tree import VectorSelector
-from tests.lab.parity.oracles import Recent
+from tests.lab.parity.oracles import SHOWN, Recent
 from tests.lab.parity.queries import DIFFERS, Asked, verdict
 from tests.promql import oracle
 from tests.promql.answers import ours, theirs
@@ -137,7 +137,7 @@ def compare(recent: Recent, options: argparse.Namespace) -> bool:
     for _, alike in groupby(found, key=lambda case: id(case.loaded)):
         for case, said, told in _judged(recent, [*alike]):
             counts[said] += 1
-            if said == DIFFERS and counts[DIFFERS] <= options.show:
+            if said == DIFFERS and counts[DIFFERS] <= SHOWN:
                 print(f"{case.script}:{case.line}: {case.query}\n{told}")
     print(f"scripts: {len(found)} cases of {recent.scripts.name}")
     for said, count in counts.most_common():

@@ -48,8 +48,13 @@ def main(arguments: Sequence[str]) -> int:
     if parsed.only:
         print(document.tables(verdicts, alerts))
     else:
-        PAGE.write_text(document.render(verdicts, alerts, digest(pack), works), encoding="utf-8")
+        published, hours = document.jobs_of(PAGE.read_text(encoding="utf-8"))
+        keeps = parsed.work_hours < hours
+        jobs = published if keeps else document.jobs(works)
+        PAGE.write_text(document.render(verdicts, alerts, digest(pack), jobs), encoding="utf-8")
         print(f"wrote {PAGE.relative_to(PAGE.parents[2])}: {len(verdicts)} plays, {len(alerts)} alerts")
+        if keeps:
+            print(f"its section about jobs stays that of {hours:g} hours: --work-hours {hours:g} replaces it")
     wrong = [*problems(verdicts), *problems_of_work(works)]
     print("\n".join(wrong) or "every alert fired where and when it must, and no other did")
     return 1 if wrong else 0
@@ -86,7 +91,8 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--work-hours", metavar="HOURS", type=float, default=4.0,
-        help="hours of each healthy kind of work (default: %(default)s; 67 are a thousand node-hours, 15 minutes)",
+        help="hours of each healthy kind of work (default: %(default)s; 67 are a thousand node-hours, 15 minutes); "
+        "the page keeps its section about jobs if that was made of more",
     )  # fmt: skip
     parser.add_argument(
         "--data", metavar="DIR", type=Path,

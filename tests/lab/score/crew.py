@@ -22,17 +22,6 @@ _pack: tuple[RuleFile, ...] = ()
 """The rules of a process that plays: read once in each."""
 
 
-def played(part: Part, pack: Sequence[RuleFile]) -> Verdict:
-    expectation, scenario = part.expectation, part.scenario()
-    play = Play(scenario, pack, expectation.rack).until(part.seconds)
-    play.close()
-    hits, wrong = judge(expectation, scenario, play.firings)
-    sent = tuple(play.sent.values())
-    return Verdict(
-        part.name, part.number, part.seconds, tuple(hits), tuple(wrong), tuple(play.failures), len(play.firings), sent
-    )
-
-
 def play_all(wanted: Sequence[Part]) -> Iterator[tuple[Part, Verdict]]:
     """Each play and how it went, as they end; the longest ones begin first."""
     # Spawned and not forked: a process that is forked inherits whatever the parent has.
@@ -62,8 +51,7 @@ def _work_of(name: str, hours: float) -> WorkVerdict:
     fault, rules = FAULTY.get(name), rules_for_jobs(_pack)
     if fault is None:
         return WorkVerdict(name, hours * 3600.0, tuple(play_work(HEALTHY[name], hours * 3600.0, rules, 7, 5.0)))
-    seconds = fault.begins + max(fault.within, fault.warns_within or 0.0) + 60.0
-    return WorkVerdict(name, seconds, tuple(play_work(fault.work, seconds, rules, 7)))
+    return WorkVerdict(name, fault.seconds, tuple(play_work(fault.work, fault.seconds, rules, 7)))
 
 
 def _begin() -> None:
@@ -78,4 +66,11 @@ def _begin() -> None:
 
 def _work(part: Part) -> Verdict:
     gc.collect()
-    return played(part, _pack)
+    expectation, scenario = part.expectation, part.scenario()
+    play = Play(scenario, _pack, expectation.rack).until(part.seconds)
+    play.close()
+    hits, wrong = judge(expectation, scenario, play.firings)
+    sent = tuple(play.sent.values())
+    return Verdict(
+        part.name, part.number, part.seconds, tuple(hits), tuple(wrong), tuple(play.failures), len(play.firings), sent
+    )

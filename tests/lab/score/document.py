@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
 from agent.backends.synthetic.scenario import ScenarioFault
+from tests.lab.bench.report import markdown
 from tests.lab.score.expectations import EXPECTED
 from tests.lab.score.expected import FIGURE
 from tests.lab.score.own_expectations import UNPLAYED
@@ -29,13 +31,13 @@ seen, the rate on such nodes is below {bound:.1f} per node-day with 95% confiden
 and the maximum from fault to firing. Recall counts each GPU, port and job of each play.
 """
 
-
+_JOBS = re.compile(r"^## Jobs\n.*--work-hours (?P<hours>[\d.]+).*?(?=^## )", re.MULTILINE | re.DOTALL)
 _WORK = Path(__file__).with_name("detection.jobs.md").read_text(encoding="utf-8")
 
 
-def render(verdicts: Sequence[Verdict], alerts: Sequence[str], digest: str, works: Sequence[WorkVerdict] = ()) -> str:
+def render(verdicts: Sequence[Verdict], alerts: Sequence[str], digest: str, jobs: str) -> str:
     """Return the whole page; `alerts` are all alerts that were played, in the order of their files."""
-    return "\n".join([head(digest), tables(verdicts, alerts), *_jobs(works), *_gaps(alerts)])
+    return "\n".join([head(digest), tables(verdicts, alerts), jobs + "\n".join(_gaps(alerts))])
 
 
 def head(digest: str) -> str:
@@ -64,21 +66,11 @@ def grouped(hits: Iterable[Hit]) -> dict[tuple[str, str], list[Hit]]:
     return {(alert, _about(each)): each for (alert, _, _), each in causes.items()}
 
 
-def _table(*columns: str) -> Iterator[str]:
-    yield _row(columns)
-    yield "|" + "---|" * len(columns)
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
 def _alerts(verdicts: Sequence[Verdict], alerts: Sequence[str]) -> Iterator[str]:
     days = sum(verdict.seconds for verdict in verdicts) / DAY
     yield _ALERTS.format(plays=len(verdicts), days=days, bound=RULE_OF_THREE / days)
-    yield from _table(
-        "alert", "must fire in", "recall", "seconds", "limit", "must not fire in", "false alarms", "per node-day"
-    )
+    head = ("alert", "must fire in", "recall", "seconds", "limit", "must not fire in", "false alarms", "per node-day")
+    rows = []
     played = list(dict.fromkeys(verdict.name for verdict in verdicts))
     for alert in alerts:
         hits = [hit for verdict in verdicts for hit in verdict.hits if hit.alert == alert]
@@ -88,8 +80,8 @@ def _alerts(verdicts: Sequence[Verdict], alerts: Sequence[str]) -> Iterator[str]
         recall = f"{sum(hit.after is not None for hit in hits)} of {len(hits)}" if hits else ""
         where = "; ".join(must) or (f"may fire in {', '.join(named)}" if named else "")
         others = f"the other {len(played) - len(named)}" if named else f"all {len(played)}"
-        yield _row((alert, where, recall, _spread(hits), _limit(hits), others, str(wrong), f"{wrong / days:.1f}"))
-    yield ""
+        rows.append((alert, where, recall, _spread(hits), _limit(hits), others, str(wrong), f"{wrong / days:.1f}"))
+    yield markdown(head, rows)
 
 
 def _quiet(verdicts: Sequence[Verdict]) -> Iterator[str]:
@@ -97,30 +89,26 @@ def _quiet(verdicts: Sequence[Verdict]) -> Iterator[str]:
     if not quiet:
         return
     yield "## Where nothing is wrong\n"
-    yield from _table("scenario", "plays", "node-hours", "false alarms", "per node-day", "95% upper bound")
-    for name in dict.fromkeys(verdict.name for verdict in quiet):
-        yield _quiet_row(name, [verdict for verdict in quiet if verdict.name == name])
-    yield _quiet_row("together", quiet)
-    yield ""
+    head = ("scenario", "plays", "node-hours", "false alarms", "per node-day", "95% upper bound")
+    names = dict.fromkeys(verdict.name for verdict in quiet)
+    rows = [_quiet_row(name, [verdict for verdict in quiet if verdict.name == name]) for name in names]
+    yield markdown(head, [*rows, _quiet_row("together", quiet)])
 
 
-def _quiet_row(name: str, verdicts: Sequence[Verdict]) -> str:
+def _quiet_row(name: str, verdicts: Sequence[Verdict]) -> tuple[str, ...]:
     seconds = sum(verdict.seconds for verdict in verdicts)
     wrong = sum(len(verdict.false_alarms) for verdict in verdicts)
     bound = f"{RULE_OF_THREE * DAY / seconds:.1f}" if wrong == 0 else ""
-    return _row((name, str(len(verdicts)), f"{seconds / HOUR:.1f}", str(wrong), f"{wrong * DAY / seconds:.1f}", bound))
+    return name, str(len(verdicts)), f"{seconds / HOUR:.1f}", str(wrong), f"{wrong * DAY / seconds:.1f}", bound
 
 
 def _scenarios(verdicts: Sequence[Verdict]) -> Iterator[str]:
     names = list(dict.fromkeys(verdict.name for verdict in verdicts))
     yield "## Scenarios\n"
     yield "Seconds from fault to firing. Any alert that is not named here is a false alarm.\n"
-    yield from _table(
-        "scenario", "node-hours", "must fire", "about", "as shipped", "all plays: minimum, median, maximum"
-    )
-    for name in names:
-        yield from _scenario(name, [verdict for verdict in verdicts if verdict.name == name])
-    yield ""
+    head = ("scenario", "node-hours", "must fire", "about", "as shipped", "all plays: minimum, median, maximum")
+    each_own = ([verdict for verdict in verdicts if verdict.name == name] for name in names)
+    yield markdown(head, [row for name, own in zip(names, each_own, strict=True) for row in _scenario(name, own)])
     yield from _variations(names)
     yield "Alerts that may fire as well, and why:\n"
     for name in names:
@@ -129,14 +117,14 @@ def _scenarios(verdicts: Sequence[Verdict]) -> Iterator[str]:
     yield ""
 
 
-def _scenario(name: str, verdicts: Sequence[Verdict]) -> Iterator[str]:
+def _scenario(name: str, verdicts: Sequence[Verdict]) -> Iterator[tuple[str, ...]]:
     hours = f"{sum(verdict.seconds for verdict in verdicts) / HOUR:.1f}"
     first = grouped(hit for verdict in verdicts if verdict.number == 0 for hit in verdict.hits)
     every = grouped(hit for verdict in verdicts for hit in verdict.hits)
     if not every:
-        yield _row((name, hours, "none", "", "", ""))
+        yield name, hours, "none", "", "", ""
     for (alert, about), hits in every.items():
-        yield _row((name, hours, alert, about, shipped(first[alert, about]), _spread(hits)))
+        yield name, hours, alert, about, shipped(first[alert, about]), _spread(hits)
         name = hours = ""
 
 
@@ -145,15 +133,25 @@ def _sent(verdicts: Sequence[Verdict]) -> Iterator[str]:
     yield "## Alerts sent\n"
     yield "As shipped: what began to fire at any time, and what the agent sent: no advice, and nothing that"
     yield "`alerts/inhibition.yml` holds back.\n"
-    yield from _table("scenario", "began to fire", "sent", "which")
+    rows = []
     for verdict in verdicts:
         if verdict.number == 0 and not EXPECTED[verdict.name].is_quiet:
             names = [firing.alert for firing in verdict.sent]
             which = ", ".join(
                 f"{name} ({names.count(name)})" if names.count(name) > 1 else name for name in dict.fromkeys(names)
             )
-            yield _row((verdict.name, str(verdict.fired), str(len(names)), which))
-    yield ""
+            rows.append((verdict.name, str(verdict.fired), str(len(names)), which))
+    yield markdown(("scenario", "began to fire", "sent", "which"), rows)
+
+
+def jobs_of(page: str) -> tuple[str, float]:
+    """Return a page's section about jobs, and for how many hours each healthy kind of work was played for it."""
+    found = _JOBS.search(page)
+    return (found[0], float(found["hours"])) if found else ("", 0.0)
+
+
+def jobs(works: Sequence[WorkVerdict]) -> str:
+    return "".join(f"{line}\n" for line in _jobs(works))
 
 
 def _jobs(works: Sequence[WorkVerdict]) -> Iterator[str]:
@@ -163,19 +161,19 @@ def _jobs(works: Sequence[WorkVerdict]) -> Iterator[str]:
         return
     wrong = sum(len(each.firings) for each in healthy if each.name not in INFORMED)
     yield _WORK.format(each=hours / len(healthy), hours=hours, wrong=wrong, bound=RULE_OF_THREE * 24 / hours)
-    yield from _table("healthy work", "node-hours", "alerts")
+    rows: list[tuple[str, ...]] = []
     for each in healthy:
         fired = sorted({f"{firing.alert} ({firing.severity})" for firing in each.firings})
-        yield _row((each.name, f"{each.seconds / HOUR:.0f}", ", ".join(fired) or "none"))
-    yield ""
-    yield from _table("fault", "alert", "seconds to info", "to a warning", "to critical")
+        rows.append((each.name, f"{each.seconds / HOUR:.0f}", ", ".join(fired) or "none"))
+    yield markdown(("healthy work", "node-hours", "alerts"), rows)
+    rows = []
     for each in works:
         if each.name in FAULTY:
             fault = FAULTY[each.name]
             about = f"{fault.alert}, GPU {fault.gpu}" if fault.gpu else fault.alert
             at = {firing.severity: f"{firing.at - fault.begins:.0f}" for firing in reversed(each.firings)}
-            yield _row((each.name, about, *(at.get(word, "") for word in ("info", "warning", "critical"))))
-    yield ""
+            rows.append((each.name, about, *(at.get(word, "") for word in ("info", "warning", "critical"))))
+    yield markdown(("fault", "alert", "seconds to info", "to a warning", "to critical"), rows)
 
 
 def _variations(names: Iterable[str]) -> Iterator[str]:

@@ -30,21 +30,15 @@ class PlayedRack:
 RACK = PlayedRack("r12", 40_800.0, 4)
 """Four nodes of this kind on 40.8 kW, as the scenarios about power assume. Healthy ones stay below 80% of it."""
 
-
 FED = PlayedRack("r12", 40_800.0, 4, (("A", 30_000.0), ("B", 30_000.0), ("C", 17_000.0)))
 """The same with three feeds: an even share of what trips the rack is too much for the smallest of them."""
-
 
 TRAYS = PlayedRack("r14", 144_000.0, 18)
 """An NVL72 of eighteen trays, below 80% of its power when it is well."""
 
-
 UNBUDGETED = PlayedRack("r14", None, 18)
-
-
 OVERSUBSCRIBED = PlayedRack("r12", 20_000.0, 5, nameplate=10_200.0)
 """Five nodes on less than they can draw: one idle rack in which two agents are silent may be above its budget."""
-
 
 BREAKER = PlayedRack("r12", 60_000.0, 4, breakers=(Breaker("A", CLASSES["ul489"], 34_000.0),))
 """Four nodes on a breaker that carries what they draw for as long as it is no more than usual."""

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
-from agent.model import Framer, Instant, Node, Phase, Reading, Series, Snapshot
+from agent.model import Framer, Instant, Node, Reading, Series, Snapshot
 from alerts.engine import RuleEngine, Ruleset
 from alerts.rulefile import RuleFile
+from tests.lab.bench.report import markdown
+from tests.lab.score.play import begun
 
 PARTS = {
     "HardFailure_dataset.csv": ((0, "normal"), (1623416338, "attenuated"), (1623423687, "failures of 10 s")),
@@ -96,12 +98,10 @@ def play(path: Path, rules: RuleFile) -> Iterator[Outcome]:
     for second in range(first, last + 1):
         now = Instant(float(second - first), float(second))
         shown = framer.frame([reading for port in ports.values() for reading in port.readings(second)])
-        for evaluation in engine.round(Snapshot(second - first, now, (shown,)), now):
-            for change in evaluation.outcome.transitions:
-                if change.alert.phase is Phase.FIRING:
-                    labels = dict(change.alert.labels)
-                    name = " ".join(filter(None, (change.alert.rule, labels.get("kind"))))
-                    began.setdefault((labels["device"], name), []).append(second)
+        for alert in begun(engine.round(Snapshot(second - first, now, (shown,)), now)):
+            labels = dict(alert.labels)
+            name = " ".join(filter(None, (alert.rule, labels.get("kind"))))
+            began.setdefault((labels["device"], name), []).append(second)
     for (since, part), (until, _) in zip(starts, [*starts[1:], (last + 1, "")], strict=True):
         for line, port in ports.items():
             lights = [light for light in port.lights if since <= light.at < until]
@@ -112,14 +112,13 @@ def play(path: Path, rules: RuleFile) -> Iterator[Outcome]:
             yield Outcome(path.stem, part, line, lights, alerts)
 
 
-def _row(outcome: Outcome) -> str:
+def _row(outcome: Outcome) -> tuple[str, ...]:
     ratios = [light.ratio for light in outcome.lights if light.ratio is not None]
     hours = (outcome.lights[-1].at - outcome.lights[0].at) / 3600
     marked = sum(light.is_failure for light in outcome.lights) / len(outcome.lights)
     alerts = ", ".join(f"{name} after {seconds} s" for name, seconds in sorted(outcome.alerts.items())) or "none"
-    cells = (outcome.file, outcome.part, outcome.line, f"{hours:.1f}", f"{marked:.0%}",
-             f"{statistics.median(ratios):.1e}, {max(ratios):.1e}", alerts)  # fmt: skip
-    return f"| {' | '.join(cells)} |\n"
+    spread = f"{statistics.median(ratios):.1e}, {max(ratios):.1e}"
+    return outcome.file, outcome.part, outcome.line, f"{hours:.1f}", f"{marked:.0%}", spread, alerts
 
 
 _HEADS = ("file", "what its authors did", "line", "hours", "readings marked as failure", "error ratio: median, highest",
@@ -133,4 +132,4 @@ def report(folder: Path, rules: RuleFile, commit: str, say: Callable[[str], obje
     for file in PARTS:
         say(f"{file} ...")
         rows += [_row(outcome) for outcome in play(folder / file, rules)]
-    return "".join((_HEAD.format(commit=commit), f"| {' | '.join(_HEADS)} |\n|{'---|' * len(_HEADS)}\n", *rows))
+    return _HEAD.format(commit=commit) + markdown(_HEADS, rows)

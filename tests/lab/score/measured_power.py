@@ -6,14 +6,16 @@ import json
 import statistics
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, product
 from pathlib import Path
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
-from agent.model import Framer, Instant, Phase, Rack, Reading, Series, Snapshot
+from agent.model import Framer, Instant, Rack, Reading, Series, Snapshot
 from alerts.engine import RuleEngine, Ruleset
 from alerts.rulefile import RuleFile
+from tests.lab.bench.report import markdown
+from tests.lab.score.play import begun
 
 BUDGETS = (1.3, 1.1, 1.0, 0.95, 0.9)
 """Budgets of a rack, as shares of the most that its nodes drew together in the run."""
@@ -106,35 +108,34 @@ def play(racks: Sequence[Sequence[float]], size: int, rules: RuleFile) -> Iterat
         now = Instant(float(second), _WALL + second)
         shown = [Reading(series["power_watts"][rack], power[second]) for rack, (power, _) in powers.items()
                  if second < len(power)]  # fmt: skip
-        for evaluation in engine.round(Snapshot(second, now, (framer.frame((*shown, *fixed)),)), now):
-            for change in evaluation.outcome.transitions:
-                if change.alert.rule == ALERT and change.alert.phase is Phase.FIRING:
-                    labels = dict(change.alert.labels)
-                    alerted[labels["rack"]].setdefault(labels["level"], second)
+        for alert in begun(engine.round(Snapshot(second, now, (framer.frame((*shown, *fixed)),)), now)):
+            if alert.rule == ALERT:
+                labels = dict(alert.labels)
+                alerted[labels["rack"]].setdefault(labels["level"], second)
     for rack, (power, share) in powers.items():
         yield Outcome(size, share, alerted[rack.name], crossing(power, budgets[rack]))
 
 
-def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Yield the lines of a table: a row for each size of rack and budget."""
+def table(outcomes: Sequence[Outcome]) -> str:
+    """A row for each size of rack and budget."""
     heads = ("nodes", "budget, of the rack's peak", "racks", "warned (near)", "critical (over, trip)",
              "a minute above the budget", "of these warned before", "seconds of warning: minimum, median")  # fmt: skip
-    yield f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}\n"
-    for size in SIZES:
-        for share in BUDGETS:
-            some = [each for each in outcomes if (each.nodes, each.budget) == (size, share)]
-            if some:
-                yield _row(size, share, some)
+    rows = []
+    for size, share in product(SIZES, BUDGETS):
+        some = [each for each in outcomes if (each.nodes, each.budget) == (size, share)]
+        if some:
+            rows.append((str(size), f"{share:.0%}", *_counts(some)))
+    return markdown(heads, rows)
 
 
-def _row(size: int, share: float, some: Sequence[Outcome]) -> str:
+def _counts(some: Sequence[Outcome]) -> tuple[str, ...]:
     over = [each for each in some if each.crossed is not None]
     lead = sorted(each.crossed - each.first for each in over if each.crossed is not None and each.first is not None)
     before = [seconds for seconds in lead if seconds > 0]
     spread = f"{before[0]}, {statistics.median(before):.0f}" if before else "-"
     critical = sum(bool({"over", "trip"} & each.alerted.keys()) for each in some)
     near = sum("near" in each.alerted for each in some)
-    return f"| {size} | {share:.0%} | {len(some)} | {near} | {critical} | {len(over)} | {len(before)} | {spread} |\n"
+    return *map(str, (len(some), near, critical, len(over), len(before))), spread
 
 
 _HEAD = Path(__file__).with_name("measured-power.head.md").read_text(encoding="utf-8")
@@ -149,6 +150,4 @@ def report(folder: Path, rules: RuleFile, commit: str, say: Callable[[str], obje
         say(f"{len(racks)} racks of {size} nodes, {len(BUDGETS)} budgets, {max(map(len, racks))} s ...")
         outcomes += play(racks, size, rules)
     lines = [f"* `{name}`: {len(nodes)} nodes, {min(map(len, nodes))} s\n" for name, nodes in runs.items()]
-    return "".join(
-        (_HEAD.format(commit=commit), *table(outcomes), f"\nRuns of {LEAST_SECONDS} s or longer:\n\n", *lines)
-    )
+    return f"{_HEAD.format(commit=commit)}{table(outcomes)}\nRuns of {LEAST_SECONDS} s or longer:\n\n{''.join(lines)}"

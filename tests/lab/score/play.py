@@ -13,7 +13,7 @@ A read that would hang, in the synthetic fault of that name, is not made at all:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -70,6 +70,14 @@ class Firing:
 
     def label(self, name: str) -> str:
         return dict(self.labels).get(name, "")
+
+
+def begun(evaluations: Iterable[Evaluation]) -> Iterator[Alert]:
+    """Yield the alerts that began to fire."""
+    for each in evaluations:
+        for change in each.outcome.transitions:
+            if change.alert.phase is Phase.FIRING:
+                yield change.alert
 
 
 class Peers:
@@ -247,12 +255,8 @@ class Play:
         for each in done:
             failures = each.outcome.failures
             self._exposition.count(each.group.name, len(each.group.rules.rules), len(failures), 0.0)
-            self.firings.extend(
-                Firing(change.alert.rule, change.alert.labels, self._second)
-                for change in each.outcome.transitions
-                if change.alert.phase is Phase.FIRING
-            )
             self.failures.extend(f"{self._second} s: {failure.rule}: {failure.error}" for failure in failures)
+        self.firings.extend(Firing(alert.rule, alert.labels, self._second) for alert in begun(done))
         self._send()
         self._second += PERIOD
         return done

@@ -278,6 +278,11 @@ class Fault(NamedTuple):
     within: float
     warns_within: float | None = None
 
+    @property
+    def seconds(self) -> float:
+        """How long it is played."""
+        return self.begins + max(self.within, self.warns_within or 0.0) + 60.0
+
 
 FAULTY: Mapping[str, Fault] = {
     "a stall, 97% of the time": Fault(stall(0.975), 900.0, "GpuImbalance", "0", 120.0, 320.0),

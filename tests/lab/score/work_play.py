@@ -13,10 +13,11 @@ from random import Random
 from typing import NamedTuple
 
 from agent.catalogue import BY_NAME
-from agent.model import EMPTY_LAYOUT, Entity, Frame, Gpu, Instant, Labels, Layout, Node, Phase, Series, Snapshot
+from agent.model import EMPTY_LAYOUT, Entity, Frame, Gpu, Instant, Labels, Layout, Node, Series, Snapshot
 from agent.sampler.ledger import GpuLedger
 from alerts.engine import RuleEngine, Ruleset
 from alerts.rulefile import RuleFile
+from tests.lab.score.play import begun
 from tests.lab.score.work import GPUS, Level, Second, Work
 
 LIMIT_WATTS = 700.0
@@ -90,12 +91,12 @@ def play_work(
     engine = RuleEngine(Ruleset(tuple(rules)), TARGET, Instant(EPOCH, WALL))
     found: list[WorkFiring] = []
     for second, snapshot in _snapshots(work, seconds, random, tick):
-        for each in engine.round(snapshot, snapshot.at):
-            assert not each.outcome.failures, each.outcome.failures
-            for change in each.outcome.transitions:
-                if change.alert.phase is Phase.FIRING:
-                    labels = dict(change.alert.labels)
-                    found.append(WorkFiring(change.alert.rule, labels["severity"], labels.get("gpu", ""), second))
+        done = engine.round(snapshot, snapshot.at)
+        failures = [failure for each in done for failure in each.outcome.failures]
+        assert not failures, failures
+        for alert in begun(done):
+            labels = dict(alert.labels)
+            found.append(WorkFiring(alert.rule, labels["severity"], labels.get("gpu", ""), second))
     return found
 
 

@@ -161,32 +161,32 @@ class Visitors:
                 self.answers += 1
 
 
-def in_real_time(rig: Rig, seconds: float, looks: int = LOOKS) -> Soaked:
-    """Soak for so long, and look so often. Raises CannotRunError where no daemon can be had."""
+def in_real_time(rig: Rig, seconds: float) -> Soaked:
+    """Soak for so long. Raises CannotRunError where no daemon can be had."""
     with drilled(rig, fast=FAST, further=KEPT) as drill, Visitors(drill.daemon.address) as visitors:
-        footprint, rounds = _go_on(rig, drill, seconds, looks)
+        footprint, rounds = _go_on(rig, drill, seconds)
         told = f"{rounds} rounds of changes, {visitors.answers} pages"
         return Soaked(seconds, seconds * WARM, footprint.trends, told, _troubles(drill, visitors))
 
 
-def _go_on(rig: Rig, drill: Drill, seconds: float, looks: int) -> tuple[Footprint, int]:
+def _go_on(rig: Rig, drill: Drill, seconds: float) -> tuple[Footprint, int]:
     """What it held, and how often everything has changed."""
     footprint = Footprint({"the main process": drill.pid, "the worker": drill.worker}, drill.state)
-    began, pause = time.monotonic(), seconds / looks
+    began, pause = time.monotonic(), seconds / LOOKS
     with Churn(drill) as churn:
-        for look in range(looks):
+        for look in range(LOOKS):
             time.sleep(max(0.0, began + look * pause - time.monotonic()))
             churn.step()
             with suppress(OSError, IndexError):  # the worker is being replaced
-                if look == ceil(looks * WARM):
+                if look == ceil(LOOKS * WARM):
                     footprint.follow("the worker", drill.worker)
-                if look % KILL_EVERY == 0 and not WARM <= look / looks < CALM:
+                if look % KILL_EVERY == 0 and not WARM <= look / LOOKS < CALM:
                     churn.kill_the_worker()
             footprint.look(time.monotonic() - began)
             if look % TELL_EVERY == TELL_EVERY - 1:
                 known = [trend for trend in footprint.trends if trend.samples]  # the first worker did not live for long
                 now = ", ".join(f"{trend.what.strip()} {trend.samples[-1][1]:.0f}" for trend in known)
-                rig.progress.say(f"{(look + 1) / looks:.0%}: {now}")
+                rig.progress.say(f"{(look + 1) / LOOKS:.0%}: {now}")
         return footprint, churn.rounds
 
 

@@ -158,8 +158,8 @@ def plain(name: str, soaked: Soaked) -> str:
     return f"{title(name, soaked)}\n{columns([HEAD, *rows(soaked)])}".replace("**", "")
 
 
-def write(name: str, soaked: Soaked, machine: str, document: Path = DOCUMENT) -> None:
+def write(name: str, soaked: Soaked, machine: str) -> None:
     """Put the table in the place of the one of the same name. Raises ValueError where its marks are missing."""
     begins, ends = (mark.format(name=name) for mark in (BEGINS, ENDS))
     table = markdown(HEAD, ((row[0].strip(), *row[1:]) for row in rows(soaked)))
-    put_between(document, begins, ends, f"{machine}\n\n{title(name, soaked)}:\n\n{table}")
+    put_between(DOCUMENT, begins, ends, f"{machine}\n\n{title(name, soaked)}:\n\n{table}")

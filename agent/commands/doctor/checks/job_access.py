@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from agent.backends.jobs.cgroup import parse_cgroup
 from agent.backends.jobs.jobs_backend import is_wanted
 from agent.backends.jobs.kubelet import SOCKETS
-from agent.backends.jobs.process_table import parse_stat
 from agent.backends.jobs.schedulers import SCHEDULERS
 from agent.broker.asking import SOCKET, BrokerClient, BrokerError, explained
 from agent.commands.doctor.doctor_finding import DoctorCheck, DoctorFinding, FindingFactory
 from agent.commands.doctor.doctor_node import CheckMaker, DoctorNode, whole
+from agent.lib.proc_stat import parse_stat
 
 SCHEDULER = FindingFactory("scheduler")
 NAMES = frozenset(each.name for each in SCHEDULERS)

@@ -26,10 +26,10 @@ from agent.broker.answering import Broker
 from agent.broker.asking import BrokerError
 from agent.broker.questions import ask_variables, parse_answer
 from agent.catalogue.xid_triage import XidClass, called, class_of, codes_of
-from agent.commands.record.recorded_command import parse as parse_stat
 from agent.commands.top.screen.key_input import KeyReader
 from agent.daemon.costs import OwnProcesses
 from agent.daemon.pausing import boot_of
+from agent.lib.proc_stat import parse_stat
 from agent.model import Gpu, GpuIdentity, Instant, Lane, Reading
 from tests.lab.fuzz.target import Target, joined, unpack
 

@@ -158,7 +158,7 @@ def use_rack_equipment(data: bytes, folder: Path) -> None:
 def use_history(data: bytes, folder: Path) -> None:
     url = "http://prometheus:9090"
     problems, asked = ImportProblems(url), HistoryQuery("{}", 1.7e9, 1.7e9 + 60, 15.0)
-    with mock.patch.object(HttpClient, "exchange", lambda *_: HttpAnswer(200, {}, data, False, False)):
+    with answering(data):
         found = list(node_ticks(HttpTarget(url), asked, lambda: 0.0, problems))
     for each in found:
         assert math.isfinite(each.wall), each
@@ -177,7 +177,7 @@ def use_agent(data: bytes, folder: Path) -> None:
     assert (view is None) == bool(why)
     if view is not None:
         view.label_values("coldplate_gpu_up", "gpu", 1.0)
-    with mock.patch.object(HttpClient, "exchange", lambda *_: HttpAnswer(200, {}, data, False, False)):
+    with answering(data):
         told = query_agent(OwnAgent(("http://127.0.0.1:19400",), {}), 0.0)
     assert (told.firing is None) == bool(told.why)
 

@@ -115,7 +115,7 @@ def use_recording(data: bytes, folder: Path) -> None:
             for each in snapshot:
                 each.value + 0.0
         recording.survey()
-        for block in recording.pieces(lambda *parts: iter([ColumnBlock(*parts)])):
+        for block in recording.pieces(lambda *parts: iter([(1, 0.0, ColumnBlock(*parts))])):
             assert block.snapshot_count == len(block.monos)
         assert all(problem.isprintable() for problem in recording.problems)
 
@@ -261,15 +261,15 @@ TARGETS = (
     Target("pause-files", ("agent/daemon/pausing.py",), use_pause),
     Target("worker-lines", ("agent/worker/decode.py",), use_worker, (WORKER,)),
     Target("recordings", ("agent/recording/file_records.py", "agent/recording/recording_reader.py",
-           "agent/recording/file_records.py", "agent/recording/column_reader.py", "agent/recording/file_records.py",
-           "agent/recording/segment_definitions.py"), use_recording, (), (RecordingError,), named=True),
+           "agent/recording/column_reader.py", "agent/recording/segment_definitions.py"), use_recording, (),
+           (RecordingError,), named=True),
     Target("driver-traces", ("agent/backends/nvml/trace.py", "agent/backends/nvml/trace_replay.py",
            "agent/backends/nvml/trace_checks.py"), use_trace, (), (DriverTraceError,),
            files=("tests/nvml/traces/*.jsonl",), named=True, seconds=4.0),
     Target("driver-answers", ("agent/backends/nvml/fields.py", "agent/backends/nvml/calls.py",
            "agent/backends/nvml/gpu_enumeration.py"), use_driver, (), (AbsentError, SourceError, DeviceError),
            seconds=4.0, words=(*sorted(f'["{name}", '.encode() for name in h100(0).calls if isinstance(name, str)),)),
-    Target("push-buffer", ("exporters/push/disk_buffer.py", "exporters/push/disk_buffer.py"), use_push_buffer, (PUSHED,
-           PUSHED[:-3], b"S\x00body", b"S\x23body", b"")),
+    Target("push-buffer", ("exporters/push/disk_buffer.py",), use_push_buffer,
+           (PUSHED, PUSHED[:-3], b"S\x00body", b"S\x23body", b"")),
     Target("nvidia-smi-logs", ("agent/commands/import_/nvidia_smi_log.py",), use_smi, (), (LogFormatError,)),
 )  # fmt: skip

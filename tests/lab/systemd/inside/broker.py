@@ -31,50 +31,36 @@ CGROUPS = Path("/sys/fs/cgroup")
 UNIFIED = (CGROUPS / "cgroup.controllers").exists()
 
 
-def user(name: str) -> int:
-    """A user with a home; its number."""
-    sh("useradd", "--create-home", "--shell", "/bin/sh", name, check=False)
-    return int(sh("id", "--user", name))
-
-
-def cgroup(path: str) -> Path:
-    """A cgroup at this path below the hierarchy's root: in the unified hierarchy, or else in that of memory."""
-    made = (CGROUPS if UNIFIED else CGROUPS / "memory") / path
+def slurm_cgroup(job: int, uid: int) -> Path:
+    """As slurmd makes them: cgroup v2, or v1, there in the hierarchy of memory."""
+    if UNIFIED:
+        made = CGROUPS / f"system.slice/slurmstepd.scope/job_{job}/step_0/user/task_0"
+    else:
+        made = CGROUPS / f"memory/slurm/uid_{uid}/job_{job}/step_0/task_0"
     made.mkdir(parents=True, exist_ok=True)
     return made
-
-
-def slurm_cgroup(job: int, uid: int) -> Path:
-    """As slurmd makes them: cgroup v2, or v1."""
-    if UNIFIED:
-        return cgroup(f"system.slice/slurmstepd.scope/job_{job}/step_0/user/task_0")
-    return cgroup(f"slurm/uid_{uid}/job_{job}/step_0/task_0")
-
-
-class Process:
-    """A program of somebody's that sleeps in a cgroup, with an environment."""
-
-    def __init__(self, owner: str, place: Path, environment: dict[str, str]) -> None:
-        def enter() -> None:
-            (place / "cgroup.procs").write_text(str(os.getpid()))
-
-        command = ["setpriv", f"--reuid={owner}", f"--regid={owner}", "--clear-groups", "sleep", "infinity"]
-        self._process = subprocess.Popen(command, env={"PATH": os.environ["PATH"], **environment}, preexec_fn=enter)
-        self.pid = self._process.pid
 
 
 BROKER, SOCKET = "coldplate-broker.service", "/run/coldplate-broker.sock"
 FACTS = {"SLURM_JOB_NAME": "llama", "SLURM_JOB_ACCOUNT": "science", "SLURM_JOB_PARTITION": "gpu"}
 SECRET = "correct-horse-battery-staple"
-running: dict[int, Process] = {}
+running: dict[int, int] = {}
+"""The process of each job."""
 
 
-def slurm_job(number: int) -> Process:
-    """A job of alice's."""
-    uid = user("alice")
+def slurm_job(number: int) -> int:
+    """Start a job of alice's, which sleeps; its process."""
+    sh("useradd", "--create-home", "--shell", "/bin/sh", "alice", check=False)
+    place = slurm_cgroup(number, int(sh("id", "--user", "alice")))
+
+    def enter() -> None:
+        (place / "cgroup.procs").write_text(str(os.getpid()))
+
     facts = {"SLURM_JOB_ID": str(number), "SLURM_JOB_USER": "alice", **FACTS, "TOKEN": SECRET}
-    running[number] = Process("alice", slurm_cgroup(number, uid), facts)
-    return running[number]
+    program = ["setpriv", "--reuid=alice", "--regid=alice", "--clear-groups", "sleep", "infinity"]
+    process = subprocess.Popen(program, env={"PATH": os.environ["PATH"], **facts}, preexec_fn=enter)
+    running[number] = process.pid
+    return process.pid
 
 
 def holder(number: int) -> dict[str, str]:
@@ -94,7 +80,7 @@ def ask(pid: int, start: int) -> str:
 @check("broker")
 def tells_the_job_of_another_user() -> str:
     job = slurm_job(4711)
-    command(f"process 2 {job.pid}", f"process 3 {job.pid}")
+    command(f"process 2 {job}", f"process 3 {job}")
     took = until("the job has a name", lambda: holder(4711).get("name"), 30)
     seen = {key: holder(4711)[key] for key in ("user", "name", "account", "partition")}
     if seen != {"user": "alice", "name": "llama", "account": "science", "partition": "gpu"}:
@@ -106,7 +92,7 @@ def tells_the_job_of_another_user() -> str:
 
 @check("broker's answers")
 def tells_nothing_else() -> str:
-    pid = running[4711].pid
+    pid = running[4711]
     answer = ask(pid, started(pid))
     if "SLURM_JOB_NAME=llama" not in answer or SECRET in answer or "TOKEN" in answer or "PATH" in answer:
         raise CheckError(answer)
@@ -199,7 +185,7 @@ def costs_nothing_when_it_hangs() -> str:
     hanging = main_pid(BROKER)
     os.kill(hanging, signal.SIGSTOP)
     job = slurm_job(4712)
-    command(f"process 2 {running[4711].pid}", f"process 4 {job.pid}")
+    command(f"process 2 {running[4711]}", f"process 4 {job}")
     until("the job is known by its cgroup", lambda: holder(4712), 60)
     ages = [total("coldplate_sample_age_seconds") for _ in range(20)]
     if holder(4712)["name"] or holder(4712)["user"] != "alice" or holder(4711)["name"] != "llama":
@@ -212,6 +198,10 @@ def costs_nothing_when_it_hangs() -> str:
     return f"job 4712 is known by cgroup and user, samples stay fresh ({max(ages):.1f} s old at most), gap: {gap}"
 
 
+def _told() -> list[str]:
+    return [line for line in journal().splitlines() if "job names: " in line and "broker.sock" in line]
+
+
 @check("without the broker")
 def says_what_is_missing_without_it() -> str:
     # Masked, or the agent that starts would have it started, and could ask it at once about the steps of Slurm's jobs.
@@ -221,14 +211,12 @@ def says_what_is_missing_without_it() -> str:
     sh("systemctl", "unmask", "--runtime", "coldplate-broker.socket")
     until("the jobs", lambda: holder(4711) and holder(4712), 30)
     gap = missing().get("coldplate_job_info")
-    told = [line for line in journal().splitlines() if "job names: " in line and "broker.sock" in line]
+    told = _told()
     if gap != "denied" or not told or "systemctl enable --now coldplate-broker.socket" not in details():
         raise CheckError(f"gap {gap}; log {told}")
-    again = len(told)
     until("two more looks", lambda: total("coldplate_backend_reads_total", backend="jobs", outcome="ok") >= 3, 30)
-    told = [line for line in journal().splitlines() if "job names: " in line and "broker.sock" in line]
-    if len(told) != again:
-        raise CheckError(f"told {len(told)} times")
+    if _told() != told:
+        raise CheckError(f"told {len(_told())} times")
     if alerts("MetricsMissing"):
         raise CheckError("MetricsMissing is on its way for what is an option of the installation")
     sh("systemctl", "start", "coldplate-broker.socket")

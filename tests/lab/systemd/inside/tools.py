@@ -133,9 +133,9 @@ def configure(text: str) -> None:
     CONFIG.write_text(text)
 
 
-def ready() -> float:
-    """Wait until the agent says that its last sample is fresh; how many seconds it took."""
-    return until("ready", lambda: fetch("/-/ready"), 60.0)
+def ready() -> None:
+    """Wait until the agent says that its last sample is fresh."""
+    until("ready", lambda: fetch("/-/ready"), 60.0)
 
 
 def worker_pid() -> int:
