@@ -33,9 +33,6 @@ class Node:
     def until_up(self, expected: dict[str, float], seconds: float) -> float:
         return self.daemon.until(f"up is {expected}", lambda: self.up() == expected, seconds)
 
-    def value(self, name: str) -> float:
-        return self.daemon.family(name, "")[""]
-
     def missing(self) -> dict[tuple[str, str], str]:
         """The reason, by index and UUID, for each GPU that gave no sample."""
         age = "coldplate_gpu_sample_age_seconds"
