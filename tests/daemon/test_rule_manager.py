@@ -219,8 +219,9 @@ def test_after_a_restart_receivers_that_knew_are_not_notified_again_and_others_a
 
 def test_after_a_restart_the_end_of_what_no_rule_watches_any_more_is_reported(tmp_path, begun: list[Bench]) -> None:
     run_before(tmp_path)
-    ear = Ear(repeats=False)
-    taken_up(tmp_path, begun, ear, rules="{alert: Other, expr: vector(0) > 1}")
+    ear, repeating = Ear(repeats=False), Ear()
+    taken_up(tmp_path, begun, ear, repeating, rules="{alert: Other, expr: vector(0) > 1}")
+    assert repeating.heard == []
     ((at, notice),) = ear.heard
     assert (notice.alert.rule, notice.alert.phase) == ("Down", Phase.RESOLVED)
     assert at == notice.alert.resolved_at == later(130.0).wall

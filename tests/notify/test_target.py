@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import time
-from datetime import datetime
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any, cast
@@ -13,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.lib.http_target import MASK, HttpTarget, masked, shown_url
+from agent.lib.http_target import MASK, HttpTarget, masked, secrets_of, shown_url
 from agent.model import Instant
 from alerts.exposition import Exposition
 from alerts.notify.alertmanager import Alertmanager
 from alerts.notify.dispatch import Dispatcher
 from alerts.notify.receiver import MOST_SECONDS, TOLERANCE_SECONDS, ServerClock
 from alerts.notify.webhook import Webhook
-from tests.notify.conftest import clock, make_alert, make_notice
+from tests.notify.conftest import clock, make_alert, make_notice, seconds
 from tests.waiting import wait_until
 
 BAD = [
@@ -145,18 +144,12 @@ def test_two_webhooks_of_one_host_are_distinguished(host: str) -> None:
 
 
 def test_what_is_too_short_to_be_a_secret_spoils_no_message() -> None:
-    from agent.lib.http_target import secrets_of
-
     assert secrets_of("/a/b/hook", {}) == ("/a/b/hook",)
     assert masked("POST /a/b/hook: 404 on hook", secrets_of("/a/b/hook", {})) == f"POST {MASK}: 404 on hook"
 
 
 # A node whose clock is wrong tells alerts by the receiver's clock, and ends nobody else's.
 OFFS = (-600.0, 600.0)
-
-
-def seconds(text: str) -> float:
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 def off_clock(off: float) -> Instant:
@@ -252,14 +245,13 @@ def test_a_time_that_is_not_believed_is_logged_once(caplog: pytest.LogCaptureFix
     ] * 2
 
 
-def test_only_an_answer_that_delivers_says_what_time_it_is(raw: Any, receive: Any) -> None:
+def test_only_an_answer_that_delivers_says_what_time_it_is(serve: Any, receive: Any) -> None:
     date = formatdate(time.time() - 600, usegmt=True)
 
-    def treat(connection: Any) -> None:
-        connection.recv(65536)
-        connection.sendall(f"HTTP/1.1 503 Busy\r\nDate: {date}\r\nContent-Length: 0\r\n\r\n".encode())
+    def treat(held: Any, number: int) -> None:
+        held.sendall(f"HTTP/1.1 503 Busy\r\nDate: {date}\r\nContent-Length: 0\r\n\r\n".encode())
 
-    receiver = receive(Alertmanager, raw(treat).url)
+    receiver = receive(Alertmanager, serve(treat).url)
     now = time.time()
     Dispatcher([receiver]).consider("g", [make_alert("A", fired_at=now)], now, 1.0)
     wait_until(lambda: receiver.counts.failed >= 1)
