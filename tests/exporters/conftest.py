@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import logging
 import socket
 import subprocess
 import time
@@ -78,6 +79,13 @@ def lint() -> Callable[[bytes], None]:
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
     return check
+
+
+@pytest.fixture
+def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Nothing that happens in the test is worth a line in the log."""
+    yield
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO] == []
 
 
 class FakeClock:

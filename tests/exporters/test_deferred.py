@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import http.client
-import logging
 import socket
 import struct
 import threading
@@ -20,6 +19,7 @@ from tests.exporters.conftest import Client, Running, Serve
 from tests.waiting import wait_until
 
 GET = b"GET /%s HTTP/1.1\r\nHost: n\r\n\r\n"
+pytestmark = pytest.mark.usefixtures("quiet")
 LATE = Response(HTTPStatus.GATEWAY_TIMEOUT, b"later than late")
 
 
@@ -200,10 +200,3 @@ def test_stopping_answers_those_who_wait(serve: Serve, promises: Promises) -> No
     assert b"Connection: close" in answer
     promises.keep()  # after the end: it must do no harm
     assert promises.abandoned == 1
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog: pytest.LogCaptureFixture) -> object:
-    """None of this is worth a line in the log."""
-    yield
-    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO] == []
