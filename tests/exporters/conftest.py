@@ -115,6 +115,19 @@ class Client:
     def send(self, data: bytes) -> None:
         self.sock.sendall(data)
 
+    def flood(self, data: bytes) -> bool:
+        """Send this again and again, at most 32 MiB; whether the server stopped reading, as it should."""
+        self.sock.setblocking(False)
+        sent = 0
+        try:
+            while sent < 32 * 1024 * 1024:
+                sent += self.sock.send(data)
+        except BlockingIOError:
+            return True
+        finally:
+            self.sock.settimeout(5.0)
+        return False
+
     def rest(self) -> bytes:
         """Everything until the server hangs up."""
         chunks = []

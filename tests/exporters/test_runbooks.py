@@ -140,9 +140,8 @@ def test_every_row_is_described_exactly_once() -> None:
 
 
 def test_a_line_says_everything_about_its_row() -> None:
-    (line,) = [
-        line for line in metrics_document.render().splitlines() if line.startswith("| `coldplate_gpu_power_watts` ")
-    ]
+    lines = metrics_document.render().splitlines()
+    (line,) = [each for each in lines if each.startswith("| `coldplate_gpu_power_watts` ")]
     told = ("gauge", "watts", "`gpu`, `uuid`", "Board power", "NVML field 185", "fast", "`DCGM_FI_DEV_POWER_USAGE`")
     assert [piece for piece in told if piece not in line] == []
 
