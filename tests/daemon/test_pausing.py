@@ -29,6 +29,7 @@ from agent.daemon.pausing import (
     withdraw_request,
     write_request,
 )
+from agent.lib.commandline import Parser
 from agent.lib.threads import Threads
 from agent.model import Instant
 from tests import warm
@@ -210,8 +211,6 @@ def test_a_worker_that_does_not_end_is_named(configured: Path, monkeypatch, caps
 
 
 def parsed(*arguments: str):
-    from agent.lib.commandline import Parser
-
     parser = Parser()
     command.add_arguments(parser)
     return parser.parse_args(arguments)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agent.backends.protocol import BackendSample, ChannelError, LaneSample
+from agent.daemon import sampling
 from agent.daemon.sampling import LATE_SECONDS
 from agent.model import EMPTY_FRAME, Frame, Gpu, GpuIdentity, Instant, Lane, Reason, Snapshot, Xid
 from agent.sampler.schedule import Settings
@@ -31,6 +32,12 @@ class Rig(LoopRig):
         """Those of a series, by a label."""
         rows = [each for each in self.latest.readings if each.metric.name == f"coldplate_{name}"]
         return {dict(each.series.all_labels)[label]: each.value for each in rows}
+
+
+@pytest.fixture(autouse=True)
+def swift_heart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing wakes the loop here: it looks at the test's clock once a beat."""
+    monkeypatch.setattr(sampling, "HEARTBEAT_SECONDS", 0.02)
 
 
 class Sick(QuickBackend):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 import struct
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -25,7 +24,7 @@ from alerts.rulefile import load
 from exporters.http_messages import Request, Response
 from exporters.routes import Routes
 from tests.asking import ask, context
-from tests.servers import need, prometheus
+from tests.servers import fetch, need, prometheus
 from tests.waiting import wait_until
 
 VALUES = ("1e-07", "1.5e-7", "0.1", "123456789", "1e100", "5e-324", "1e22", "NaN", "+Inf", "-Inf", "-0", "2.5")
@@ -77,11 +76,9 @@ KNOWN_DIFFERENCES = {
 
 def fetched(url: str) -> tuple[int, Any]:
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, json.load(error)
+        return 200, json.loads(fetch(url))
+    except HTTPError as error:
+        return error.code, json.loads(error.reason)
 
 
 def evaluated(url: str) -> bool:

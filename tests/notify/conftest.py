@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from agent.lib.http_target import HttpTarget
 from agent.model import Alert, Instant, Phase
 from alerts.notify.delivery import Pace
 from alerts.notify.receiver import Counts, Notice
@@ -26,10 +27,6 @@ __all__ = ["serve"]
 
 SWIFT = Pace(first=0.02, longest=0.08)
 """So that a test need not wait."""
-
-
-def clock() -> Instant:
-    return Instant(time.monotonic(), time.time())
 
 
 def make_alert(
@@ -202,13 +199,17 @@ def listener(listen: Listen) -> Listener:
 
 @pytest.fixture
 def receive() -> Iterator[Callable[..., Any]]:
-    """Makes HTTP receivers, `receive(Alertmanager, url, ...)`, and stops them at the end."""
-    from agent.lib.http_target import HttpTarget
-
+    """Makes HTTP receivers, `receive(Alertmanager, url, ...)`, and stops them; the node's clock is `off` by seconds."""
     made: list[Any] = []
 
-    def build(kind: Any, url: str, timeout: float = 2.0, pace: Pace = SWIFT, options: Any = None, **target: Any) -> Any:
-        made.append(kind(HttpTarget(url, timeout=timeout, **target), clock, pace=pace, **(options or {})))
+    def build(
+        kind: Any, url: str, timeout: float = 2.0, pace: Pace = SWIFT, options: Any = None, off: float = 0.0,
+        **target: Any,
+    ) -> Any:  # fmt: skip
+        def off_clock() -> Instant:
+            return Instant(time.monotonic(), time.time() + off)
+
+        made.append(kind(HttpTarget(url, timeout=timeout, **target), off_clock, pace=pace, **(options or {})))
         return made[-1]
 
     yield build

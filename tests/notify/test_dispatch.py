@@ -203,20 +203,6 @@ def test_other_external_labels_end_the_alerts_before_and_begin_new_ones() -> Non
     assert told == [("a", "firing"), ("a", "resolved"), ("b", "firing")]
 
 
-@pytest.mark.parametrize("step", [3600.0, -3600.0])
-def test_a_clock_that_is_set_makes_no_new_incident(step: float) -> None:
-    dispatcher, repeats, once = dispatching(resend=60.0)
-    dispatcher.consider("g", [make_alert("Fires"), make_alert("Over", resolved_at=1005.0)], 1010.0, 1.0)
-    dispatcher.shift(step)
-    moved = [
-        make_alert("Fires", fired_at=1000.0 + step),
-        make_alert("Over", fired_at=1000.0 + step, resolved_at=1005.0 + step),
-    ]
-    dispatcher.consider("g", moved, 1011.0 + step, 1.0)
-    assert len(once.heard) == 2
-    assert len(repeats.heard) == 2
-
-
 def test_an_inhibited_alert_is_held_back_and_sent_when_its_cause_is_over() -> None:
     repeats, once = Ear(), Ear(repeats=False)
     dispatcher, held = Dispatcher([repeats, once], resend=60.0), {make_alert().labels}
