@@ -241,6 +241,7 @@ def test_states_are_sent_to_the_socket_that_systemd_names(tmp_path: Path) -> Non
     address = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(address)
+        listener.settimeout(5)
         Notifier({"NOTIFY_SOCKET": address}).send(READY=1, STATUS="well")
         assert listener.recv(100) == b"READY=1\nSTATUS=well"
 
