@@ -86,12 +86,12 @@ class Stage:
         self.clock = Clock()
         self.hub = Hub()
         self.threads = Threads(self.clock)
-        self.sampling: Any = Sampling("sampling", self.log)
+        self.sampling = Sampling("sampling", self.log)
         self.notifier = Told(self.log)
-        files, rules, reloads = (StandIn(name, self.log) for name in ("files", "rules", "reloads"))
+        parts: list[Any] = [*(StandIn(name, self.log) for name in ("files", "rules", "reloads"))]
+        parts.insert(2, self.sampling)
         self.service = Service(
-            [files, rules, self.sampling, reloads],
-            hub=self.hub, threads=self.threads, sampling=self.sampling, reloads=reloads,
+            parts, hub=self.hub, threads=self.threads, sampling=parts[2], reloads=parts[3],
             notifier=self.notifier, page=lambda: Node().snapshot({("coldplate_gpu_up", "0"): 1.0}, later(0)),
             urls=lambda: ["http://localhost:19400/metrics", "https://[::1]:19401/metrics"], synthetic=synthetic,
         )  # fmt: skip
