@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -124,6 +125,13 @@ def prometheus(config: str, folder: Path, executable: str | None = None, *option
     url = f"http://127.0.0.1:{port}"
     with program(command, f"{url}/-/ready", folder / "prometheus.log"):
         yield url
+
+
+def query(url: str, expression: str) -> list[dict[str, Any]]:
+    """What the Prometheus at this address answers."""
+    text = fetch(f"{url}/api/v1/query?{urllib.parse.urlencode({'query': expression})}")
+    found: list[dict[str, Any]] = json.loads(text)["data"]["result"]
+    return found
 
 
 class Alertmanager:

@@ -13,7 +13,6 @@ import msgspec
 
 from agent.config.quantities import Key, Notation
 from agent.config.words import DEVICES, PROFILES
-from agent.lib.record import Record
 from agent.lib.wording import UserError
 
 TRIGGERS = ("firing", "xid")
@@ -42,7 +41,7 @@ def parse_value(
         raise ConfigError(f"{key}: {error}") from error
 
 
-class ConfigSource(Record):
+class ConfigSource(msgspec.Struct, frozen=True, eq=False):
     """What a configuration was read from, for errors that are found later. Two configurations may differ in it alone.
 
     `replaced` are keys that the command line has set: a line of the file would mislead.

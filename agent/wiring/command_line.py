@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agent.config.words import DEVICES
 from agent.lib.commandline import add_log_options
-from agent.lib.record import Record, replace
+from agent.lib.record import Record
 from agent.lib.wording import UserError
 
 if TYPE_CHECKING:  # every command's options are made for the help: what reads a file is imported when one is read
@@ -184,7 +184,7 @@ def _laid_over(config: Config, **sections: Section) -> Config:
         for key in new.__struct_fields__
         if getattr(new, key) != getattr(getattr(config, name), key)
     }
-    source = replace(config.source, replaced=config.source.replaced | replaced)
+    source = msgspec.structs.replace(config.source, replaced=config.source.replaced | replaced)
     return msgspec.structs.replace(config, source=source, **sections)
 
 

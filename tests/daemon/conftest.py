@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import pytest
 from tests import warm
 from tests.daemon.standin import FAST, Node
 from tests.fakes.nvml import build
-from tests.servers import fetch, unmeasured
+from tests.servers import fetch
 
 ROOT = Path(__file__).resolve().parents[2]
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -44,46 +45,32 @@ class RunningDaemon:
         arguments: Sequence[str],
         log: Path,
         environment: dict[str, str] | None = None,
-        module: str = "agent.cli",
-        plan: dict[str, object] | None = None,
         root: Path = ROOT,
         forked: bool = False,
     ) -> None:
-        """`plan` is what a module other than the command line's own is told before. `root` has the product.
+        """`root` has the product.
 
         `forked`: from a process that has loaded the agent, which takes half the time, and not as its user starts it.
-
-        Such a module runs without measuring coverage: an exception that is raised in any line of a thread may hit the
-        one that measures, which never lets go of its lock then.
         """
         self.log = log
         self.url = ""
         self.process: subprocess.Popen[bytes] | warm.Started
-        surroundings = {**(os.environ if plan is None else unmeasured()), **(environment or {})}
+        surroundings = {**os.environ, **(environment or {})}
+        words = ["run", "--web.listen-address", "127.0.0.1:0", *arguments]
         if forked:
             log.write_bytes(b"")
-            words = ["run", "--web.listen-address", "127.0.0.1:0", *arguments]
             self.process = warm.Started(words, log, root, surroundings)
             return
-        told = [] if plan is None else [json.dumps(plan)]
+        command = [sys.executable, "-m", "agent.cli", *words]
         with log.open("w") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", module, *told, "run", "--web.listen-address", "127.0.0.1:0", *arguments],
-                stderr=file,
-                stdin=subprocess.DEVNULL,
-                cwd=root,
-                env=surroundings,
-            )
+            self.process = subprocess.Popen(command, stderr=file, stdin=subprocess.DEVNULL, cwd=root, env=surroundings)
 
     def await_url(self) -> None:
-        self.url = self._await_url()
-
-    def _await_url(self) -> str:
         for _ in range(1200):
             match = re.search(r"serving\b.*?(https?://127\.0\.0\.1:(\d+))/", self.log.read_text())
             if match:
-                self.port = int(match[2])
-                return match[1]
+                self.url, self.port = match[1], int(match[2])
+                return
             if self.process.poll() is not None:
                 break
             time.sleep(0.05)
@@ -92,11 +79,24 @@ class RunningDaemon:
     def get(self, path: str = "/metrics") -> str:
         return fetch(self.url + path)
 
+    def reload(self) -> tuple[int, str]:
+        """Status and text of the answer to a request for a reload."""
+        try:
+            with urllib.request.urlopen(urllib.request.Request(f"{self.url}/-/reload", b""), timeout=30) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
     def page(self) -> Page:
         return {(name, tuple(sorted(labels.items()))): value for name, labels, value in samples(self.get())}
 
     def family(self, name: str, label: str = "gpu") -> dict[str, float]:
         return {labels.get(label, ""): value for _, labels, value in samples(self.get(), name)}
+
+    def value(self, name: str) -> float:
+        """That of a series without labels."""
+        return self.family(name, "")[""]
 
     def until(self, what: str, holds: Callable[[], bool], seconds: float) -> float:
         """Wait until something holds; how long it took."""

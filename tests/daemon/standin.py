@@ -1,13 +1,20 @@
-"""A daemon on the stand-in for the driver's library, and what stands in for backends and systemd in its process."""
+"""A daemon on the stand-in for the driver's library; a sampling loop, and what stands in for backends and systemd."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from agent.backends.protocol import BackendSample
+from agent.daemon.hub import Hub
 from agent.daemon.reloading import Notifier
-from agent.model import Instant, Lane
+from agent.daemon.sampling import SamplingLoop
+from agent.model import Instant, Lane, Snapshot
+from agent.sampler.presence import Inventory
+from agent.sampler.sampler import Sampler
+from agent.sampler.schedule import Settings
 from tests.fakes.nvml import build
 
 FAST = "sampling: {fast: 250ms, slow: 1s, cold: 2s}\nbackends: {power: [estimate], infiniband: false}\n"
@@ -33,9 +40,6 @@ class Node:
     def until_up(self, expected: dict[str, float], seconds: float) -> float:
         return self.daemon.until(f"up is {expected}", lambda: self.up() == expected, seconds)
 
-    def value(self, name: str) -> float:
-        return self.daemon.family(name, "")[""]
-
     def missing(self) -> dict[tuple[str, str], str]:
         """The reason, by index and UUID, for each GPU that gave no sample."""
         age = "coldplate_gpu_sample_age_seconds"
@@ -53,6 +57,23 @@ class Node:
         except OSError:
             return False
         return True
+
+
+class LoopRig:
+    """A sampling loop without threads, its sampler, and the hub that it publishes to."""
+
+    def __init__(
+        self, clock: Callable[[], Instant], settings: Settings, backends: Sequence[Any] = (), worker: Any = None,
+        **more: Any,
+    ) -> None:  # fmt: skip
+        self.hub = Hub()
+        self.sampler = Sampler(settings, Inventory(None), "nvml")
+        self.loop = SamplingLoop(self.sampler, worker, backends, clock, hub=self.hub, **more)
+
+    @property
+    def latest(self) -> Snapshot:
+        assert self.hub.latest is not None
+        return self.hub.latest
 
 
 class QuickBackend:

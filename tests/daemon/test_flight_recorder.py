@@ -35,11 +35,8 @@ def xids(count: float) -> Frame:
     return Frame(XIDS, (0.0, count))
 
 
-XIDS = Layout(
-    tuple(
-        Series(BY_NAME["coldplate_gpu_xid_errors_total"], Gpu("0", "GPU-0"), (("xid", code),)) for code in ("31", "79")
-    )
-)
+ERRORS = BY_NAME["coldplate_gpu_xid_errors_total"]
+XIDS = Layout(tuple(Series(ERRORS, Gpu("0", "GPU-0"), (("xid", code),)) for code in ("31", "79")))
 
 
 def snapshot(second: int, *more: Frame) -> Snapshot:

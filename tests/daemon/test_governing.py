@@ -12,13 +12,9 @@ from agent.backends.protocol import BackendSample
 from agent.catalogue import BY_NAME
 from agent.daemon import sampling
 from agent.daemon.costs import Governing, ThreadCosts
-from agent.daemon.hub import Hub
-from agent.daemon.sampling import SamplingLoop
 from agent.model import Instant, Lane, Node, Reading, Series, Snapshot
-from agent.sampler.presence import Inventory
-from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
-from tests.daemon.standin import QuickBackend
+from tests.daemon.standin import LoopRig, QuickBackend
 
 SHOWN = {Lane.FAST: "coldplate_node_power_watts", Lane.SLOW: "coldplate_node_load1", Lane.COLD: "coldplate_node_cpus"}
 
@@ -40,17 +36,13 @@ class CostlyBackend(QuickBackend):
         return BackendSample([Reading(Series(row, Node(), labels), 1.0)])
 
 
-class GovernedRig:
+class GovernedRig(LoopRig):
     def __init__(self, settings: Settings) -> None:
         self.at = 5000.0
         self.backend = CostlyBackend()
-        self.hub = Hub()
         governing = Governing(lambda _: self.backend.spent)
-        sampler = Sampler(settings, Inventory(None), "nvml")
         tellers = {"reporting what the agent costs": governing}
-        self.loop = SamplingLoop(
-            sampler, None, [self.backend], self.clock, hub=self.hub, tellers=tellers, governing=governing
-        )
+        super().__init__(self.clock, settings, [self.backend], tellers=tellers, governing=governing)
 
     def clock(self) -> Instant:
         return Instant(self.at, 1e9 + self.at)
@@ -59,8 +51,7 @@ class GovernedRig:
         until = self.at + seconds
         while self.at < until:
             self.loop.tick()
-            assert self.hub.latest is not None
-            yield self.hub.latest
+            yield self.latest
             self.at = self.loop.schedule.next_tick
 
 
@@ -139,25 +130,21 @@ def test_a_worker_that_takes_over_does_not_take_the_earlier_ones_time_back() -> 
 
 
 def test_threads_are_added_up_by_name_and_what_ended_stays() -> None:
-    go, ended = threading.Event(), threading.Event()
-    clocks: dict[int, float] = {}
-
-    def work() -> None:
-        go.wait(10)
-        ended.set()
-
-    thread = threading.Thread(target=work, name="sampler", daemon=True)
+    go = threading.Event()
+    thread = threading.Thread(target=go.wait, args=(10,), name="sampler", daemon=True)
     thread.start()
-    assert thread.native_id is not None
-    clocks[thread.native_id] = 2.5
-    costs = ThreadCosts(clocks.get, lambda _: 4.0)
-    assert {dict(each.labels)["thread"]: each.value for each in costs.read()} == {"sampler": 2.5, "other": 1.5}
+    costs = ThreadCosts({thread.native_id: 2.5}.get, lambda _: 4.0)
+    assert by_thread(costs) == {"sampler": 2.5, "other": 1.5}
     go.set()
     thread.join(10)
-    assert {dict(each.labels)["thread"]: each.value for each in costs.read()} == {"sampler": 2.5, "other": 1.5}
+    assert by_thread(costs) == {"sampler": 2.5, "other": 1.5}
 
 
 def test_the_clocks_of_real_threads_and_processes_add_up() -> None:
-    readings = {dict(each.labels)["thread"]: each.value for each in ThreadCosts().read()}
-    assert readings["main"] > 0
-    assert readings["other"] >= 0
+    costs = by_thread(ThreadCosts())
+    assert costs["main"] > 0
+    assert costs["other"] >= 0
+
+
+def by_thread(costs: ThreadCosts) -> dict[str, float]:
+    return {dict(each.labels)["thread"]: each.value for each in costs.read()}

@@ -29,6 +29,7 @@ from agent.daemon.pausing import (
     withdraw_request,
     write_request,
 )
+from agent.lib.commandline import Parser
 from agent.lib.threads import Threads
 from agent.model import Instant
 from tests import warm
@@ -39,19 +40,19 @@ from tests.kmsg.conftest import FakeLog
 
 BOOT = "this boot"
 EPOCH = 1.8e9
-
-
-def end_of(watch: PauseWatch) -> float | None:
-    current = watch.current
-    return None if current is None else current[0]
+SLOT, OTHER = "0000:1b:00.0", "0000:43:00.0"
 
 
 class Rig:
+    """A watch and the moment that it is; in `folder` are requests, answers and the driver's two GPUs."""
+
     def __init__(self, folder: Path) -> None:
         self.now = Instant(1000.0, EPOCH)
         self.folder = folder
         self.watch = PauseWatch(None, BOOT, lambda: self.now, Threads(), GpuRemovals(folder, lambda: self.now))
         self.watch._folder = folder  # without a thread: the test looks
+        for slot in (SLOT, OTHER):
+            (folder / GPUS / slot).mkdir(parents=True)
 
     def ask(self, seconds: float, boot: str = BOOT) -> float | None:
         write_request(self.folder, PauseRequest(self.now.wall + seconds, boot))
@@ -60,7 +61,11 @@ class Rig:
     def see(self, later: float = 0.0, wall: float | None = None) -> float | None:
         self.now = Instant(self.now.mono + later, self.now.wall + (later if wall is None else wall))
         self.watch.look()
-        return end_of(self.watch)
+        current = self.watch.current
+        return None if current is None else current[0]
+
+    def remove(self, slot: str) -> None:
+        (self.folder / GPUS / slot).rmdir()
 
 
 @pytest.fixture
@@ -119,8 +124,8 @@ def test_the_answer_is_of_this_request_and_says_who_holds_the_driver(rig: Rig) -
     assert read_answer(rig.folder) is None
 
 
-def test_a_directory_that_cannot_be_read_costs_a_line(rig: Rig, caplog, tmp_path: Path) -> None:
-    (tmp_path / REQUEST).mkdir()
+def test_a_directory_that_cannot_be_read_costs_a_line(rig: Rig, caplog) -> None:
+    (rig.folder / REQUEST).mkdir()
     for _ in range(3):
         assert rig.see(1.0) is None
     assert len(caplog.records) == 1
@@ -207,91 +212,61 @@ def test_a_worker_that_does_not_end_is_named(configured: Path, monkeypatch, caps
 
 
 def parsed(*arguments: str):
-    from agent.lib.commandline import Parser
-
     parser = Parser()
     command.add_arguments(parser)
     return parser.parse_args(arguments)
 
 
 # A GPU that somebody unbinds: the driver is released when the kernel log says that it waits, and for how long.
-SLOT, OTHER = "0000:1b:00.0", "0000:43:00.0"
 LINE = "NVRM: Attempting to remove device {} with non-zero usage count!"
-START = 1e9
 
 
-class RemovalRig:
-    def __init__(self, folder: Path) -> None:
-        self.now = Instant(1000.0, START)
-        self.gpus = folder / GPUS
-        for slot in (SLOT, OTHER):
-            (self.gpus / slot).mkdir(parents=True)
-        self.removals = GpuRemovals(folder, lambda: self.now)
-        self.watch = PauseWatch(None, "boot", lambda: self.now, Threads(), self.removals)
-
-    def until(self, later: float = 0.0) -> float | None:
-        self.now = Instant(self.now.mono + later, self.now.wall + later)
-        return end_of(self.watch)
-
-    def remove(self, slot: str) -> None:
-        (self.gpus / slot).rmdir()
+def test_it_ends_when_the_gpu_has_left_the_driver_but_not_at_once(rig: Rig) -> None:
+    assert rig.see() is None
+    rig.watch.removals.announce(SLOT)
+    assert rig.see() == EPOCH + RELEASE_SECONDS
+    rig.remove(SLOT)
+    assert rig.see(SHORTEST_SECONDS - 1) == EPOCH + RELEASE_SECONDS
+    assert rig.see(1.0) is None
 
 
-@pytest.fixture
-def removal(tmp_path: Path) -> RemovalRig:
-    return RemovalRig(tmp_path)
-
-
-def test_it_ends_when_the_gpu_has_left_the_driver_but_not_at_once(removal: RemovalRig) -> None:
-    assert removal.until() is None
-    removal.watch.removals.announce(SLOT)
-    assert removal.until() == START + RELEASE_SECONDS
-    removal.remove(SLOT)
-    assert removal.until(SHORTEST_SECONDS - 1) == START + RELEASE_SECONDS
-    assert removal.until(1.0) is None
-
-
-def test_a_gpu_that_others_keep_open_costs_a_minute_and_no_more(
-    removal: RemovalRig, caplog: pytest.LogCaptureFixture
-) -> None:
-    removal.watch.removals.announce(SLOT)
-    assert removal.until(RELEASE_SECONDS - 1) is not None
-    assert removal.until(1.0) is None
+def test_a_gpu_that_others_keep_open_costs_a_minute_and_no_more(rig: Rig, caplog) -> None:
+    rig.watch.removals.announce(SLOT)
+    assert rig.see(RELEASE_SECONDS - 1) is not None
+    assert rig.see(1.0) is None
     for _ in range(3):
-        removal.watch.removals.announce(SLOT)
-        assert removal.until(1.0) is None
+        rig.watch.removals.announce(SLOT)
+        assert rig.see(1.0) is None
     warned = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
     assert all(SLOT in text for text in warned)
-    removal.until(QUIET_SECONDS)
-    removal.watch.removals.announce(SLOT)
-    assert removal.until() is not None
+    rig.see(QUIET_SECONDS)
+    rig.watch.removals.announce(SLOT)
+    assert rig.see() is not None
 
 
-def test_each_of_several_gpus_has_its_own_minute(removal: RemovalRig) -> None:
-    removal.watch.removals.announce(SLOT)
-    removal.until(40.0)
-    removal.watch.removals.announce(OTHER)
-    assert removal.until(40.0) == START + 40 + RELEASE_SECONDS
-    assert removal.until(20.0) is None
+def test_each_of_several_gpus_has_its_own_minute(rig: Rig) -> None:
+    rig.watch.removals.announce(SLOT)
+    rig.see(40.0)
+    rig.watch.removals.announce(OTHER)
+    assert rig.see(40.0) == EPOCH + 40 + RELEASE_SECONDS
+    assert rig.see(20.0) is None
 
 
-def test_where_procfs_does_not_show_the_gpu_its_absence_says_nothing(removal: RemovalRig) -> None:
-    removal.remove(SLOT)
-    removal.watch.removals.announce(SLOT)
-    assert removal.until(RELEASE_SECONDS - 1) is not None
-    assert removal.until(1.0) is None
+def test_where_procfs_does_not_show_the_gpu_its_absence_says_nothing(rig: Rig) -> None:
+    rig.remove(SLOT)
+    rig.watch.removals.announce(SLOT)
+    assert rig.see(RELEASE_SECONDS - 1) is not None
+    assert rig.see(1.0) is None
 
 
-def test_a_pause_on_request_comes_first_and_only_it_is_answered(removal: RemovalRig, tmp_path: Path) -> None:
-    removal.watch._folder = tmp_path
-    removal.watch.removals.announce(SLOT)
-    current = removal.watch.current
+def test_a_pause_on_request_comes_first_and_only_it_is_answered(rig: Rig) -> None:
+    rig.watch.removals.announce(SLOT)
+    current = rig.watch.current
     assert current is not None
     assert SLOT in current[1]
-    write_request(tmp_path, PauseRequest(START + 600, "boot"))
-    removal.watch.look()
-    assert removal.watch.current == (START + 600, "coldplate pause has released the driver")
-    assert read_answer(tmp_path) is None
+    rig.ask(600.0)
+    assert rig.watch.current == (EPOCH + 600, "coldplate pause has released the driver")
+    assert read_answer(rig.folder) is None
 
 
 def test_a_line_of_the_kernel_log_has_the_worker_release_the_driver_and_take_it_up_again(tmp_path: Path) -> None:
@@ -305,13 +280,13 @@ def test_a_line_of_the_kernel_log_has_the_worker_release_the_driver_and_take_it_
 
     def page() -> dict[str, float]:
         time.sleep(0.01)  # for the thread that reads the log
-        clock[0] = Instant(loop.now, START + loop.now)
+        clock[0] = Instant(loop.now, EPOCH + loop.now)
         return loop.page(paused)
 
     assert page() == {}
     log.write(LINE.format(SLOT))
     released = [page() for _ in range(4)]
-    assert released[-1][paused] == pytest.approx(START + 103 + RELEASE_SECONDS, abs=3)
+    assert released[-1][paused] == pytest.approx(EPOCH + 103 + RELEASE_SECONDS, abs=3)
     assert [each.split()[0] for each in worker.moves] == ["hold"]
     (report,) = [each for each in loop.tick().reports if each.backend == "nvml"]
     assert SLOT in report.detail

@@ -219,8 +219,9 @@ def test_after_a_restart_receivers_that_knew_are_not_notified_again_and_others_a
 
 def test_after_a_restart_the_end_of_what_no_rule_watches_any_more_is_reported(tmp_path, begun: list[Bench]) -> None:
     run_before(tmp_path)
-    ear = Ear(repeats=False)
-    taken_up(tmp_path, begun, ear, rules="{alert: Other, expr: vector(0) > 1}")
+    ear, repeating = Ear(repeats=False), Ear()
+    taken_up(tmp_path, begun, ear, repeating, rules="{alert: Other, expr: vector(0) > 1}")
+    assert repeating.heard == []
     ((at, notice),) = ear.heard
     assert (notice.alert.rule, notice.alert.phase) == ("Down", Phase.RESOLVED)
     assert at == notice.alert.resolved_at == later(130.0).wall
@@ -359,11 +360,15 @@ def test_what_a_receiver_cannot_deliver_goes_to_the_one_with_another_login_and_t
     assert (old.heir, gone.heir, new.heir) == (new, None, None)
 
 
-def test_a_clock_that_is_set_sends_nothing_again(begun: list[Bench]) -> None:
-    ear = Ear(repeats=False)
-    bench = start(Bench(DOWN, ear), begun)
-    bench.round(up=0.0)
-    bench.step = 3600.0
-    bench.round(up=0.0)
-    bench.round(up=0.0)
-    assert len(ear.heard) == 1
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_a_clock_that_is_set_sends_nothing_again_neither_what_fires_nor_what_is_over(
+    begun: list[Bench], step: float
+) -> None:
+    ears = Ear(repeats=False), Ear()
+    bench = start(Bench(DOWN, *ears), begun)
+    for up, sent in ((0.0, 1), (1.0, 2)):
+        bench.round(up)
+        bench.step += step
+        bench.round(up)
+        bench.round(up)
+        assert [len(each.heard) for each in ears] == [sent, sent]

@@ -9,49 +9,36 @@ import signal
 import subprocess
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import warm
-from tests.daemon.conftest import Start
-from tests.servers import fetch, free_port, need, program
+from tests.daemon.conftest import RunningDaemon, Start
+from tests.servers import need, prometheus, query
+
+FAST = "sampling: {fast: 250ms, slow: 1s, cold: 2s}\n"
 
 
 def test_promtool_finds_nothing_wrong_and_a_real_prometheus_scrapes_it(start, tmp_path: Path) -> None:
-    prometheus, promtool = need("prometheus"), need("promtool")
-    daemon = start("--scenario", "straggler", config="sampling: {fast: 250ms, slow: 1s, cold: 2s}\n")
-    page = daemon.get()
-    checked = subprocess.run([promtool, "check", "metrics"], input=page, capture_output=True, text=True, check=False)
-    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
-    port = free_port()
-    config = tmp_path / "prometheus.yml"
-    config.write_text(
+    need("prometheus")
+    daemon = start("--scenario", "straggler", config=FAST)
+    checked = subprocess.run([need("promtool"), "check", "metrics"], input=daemon.get().encode(), capture_output=True)
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
+    config = (
         "global: {scrape_interval: 500ms, scrape_timeout: 500ms}\n"
         "scrape_configs:\n"
         "  - job_name: coldplate\n"
         f"    static_configs: [{{targets: ['127.0.0.1:{daemon.port}']}}]\n"
     )
-    command = [
-        prometheus, f"--config.file={config}", f"--storage.tsdb.path={tmp_path / 'data'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]  # fmt: skip
-
-    def query(expression: str) -> list[dict[str, Any]]:
-        text = fetch(f"http://127.0.0.1:{port}/api/v1/query?{urllib.parse.urlencode({'query': expression})}")
-        return json.loads(text)["data"]["result"]
-
-    with program(command, f"http://127.0.0.1:{port}/-/ready", tmp_path / "prometheus.log"):
-        daemon.until("two scrapes", lambda: bool(query("rate(coldplate_gpu_energy_joules_total[5s]) > 0")), 15)
-        assert len(query("coldplate_gpu_up == 1")) == 8
-        assert query('up{job="coldplate"}')[0]["value"][1] == "1"
-        joined = query("coldplate_gpu_power_watts * on (gpu, uuid) group_left (job_id) coldplate_gpu_job_info")
+    with prometheus(config, tmp_path) as url:
+        daemon.until("two scrapes", lambda: query(url, "rate(coldplate_gpu_energy_joules_total[5s]) > 0") != [], 15)
+        assert len(query(url, "coldplate_gpu_up == 1")) == 8
+        assert query(url, 'up{job="coldplate"}')[0]["value"][1] == "1"
+        joined = query(url, "coldplate_gpu_power_watts * on (gpu, uuid) group_left (job_id) coldplate_gpu_job_info")
         assert len(joined) == 8
-        scraped = query("scrape_samples_scraped")[0]["value"][1]
+        scraped = query(url, "scrape_samples_scraped")[0]["value"][1]
         assert int(scraped) == sum(not line.startswith("#") for line in daemon.get().splitlines())
 
 
@@ -78,12 +65,8 @@ def test_check_is_critical(sysfs: Path, tmp_path: Path) -> None:
 def test_the_daemon_alerts_and_its_page_is_bad(sysfs: Path, start) -> None:
     daemon = start("--path.sysfs", str(sysfs))
     daemon.until("expected GPUs", lambda: daemon.family("coldplate_gpus_expected", "") == {"": 2.0}, 30)
-
-    def alerts() -> dict[str, str]:
-        found = json.loads(daemon.get("/api/v1/alerts"))["data"]["alerts"]
-        return {each["labels"]["alertname"]: each["labels"]["severity"] for each in found}
-
-    daemon.until("a critical alert", lambda: alerts().get("GpuCountWrong") == "critical", 30)
+    daemon.until("an alert", lambda: "GpuCountWrong" in alerts(daemon), 30)
+    assert alerts(daemon)["GpuCountWrong"]["labels"]["severity"] == "critical"
     page = daemon.get("/")
     assert "Bad" in page
     assert "0 of 2 GPUs" in page
@@ -104,7 +87,7 @@ groups:
 """
 
 
-def alerts(daemon) -> dict[str, dict[str, str]]:
+def alerts(daemon: RunningDaemon) -> dict[str, dict[str, Any]]:
     return {each["labels"]["alertname"]: each for each in json.loads(daemon.get("/api/v1/alerts"))["data"]["alerts"]}
 
 
@@ -142,20 +125,19 @@ def test_a_reload_changes_rules_keeps_alerts_and_refuses_what_is_broken(start: S
 
     rules.write_text(HOT.replace("expr:", "exprr:"))
     daemon.process.send_signal(signal.SIGHUP)
-    daemon.until("the refusal", lambda: daemon.family("coldplate_config_last_reload_successful", "")[""] == 0, 5)
+    successful = "coldplate_config_last_reload_successful"
+    daemon.until("the refusal", lambda: daemon.value(successful) == 0, 5)
     assert "drill.yml:5" in daemon.log.read_text()
     assert alerts(daemon)["WarmAtOnce"]["activeAt"] == since
 
     rules.write_text(HOT.replace("Warm\n", "Lukewarm\n").replace("for: 6s", "for: 0s"))
     daemon.process.send_signal(signal.SIGHUP)
     daemon.until("the new rule", lambda: "Lukewarm" in alerts(daemon), 10)
+    assert daemon.value(successful) == 1
     assert alerts(daemon)["WarmAtOnce"]["activeAt"] == since
     assert "Warm" not in alerts(daemon)
     shown = {"Lukewarm": 1.0, "WarmAtOnce": 1.0}
     daemon.until("it on the page", lambda: daemon.family("coldplate_alert", "alertname") == shown, 5)
-
-
-FAST = "sampling: {fast: 250ms, slow: 1s, cold: 2s}\n"
 
 
 def test_a_configuration_without_a_writer_costs_its_reload_and_not_the_port(start, tmp_path: Path) -> None:
@@ -166,16 +148,7 @@ def test_a_configuration_without_a_writer_costs_its_reload_and_not_the_port(star
     path.unlink()
     os.mkfifo(path)
     answers: list[int] = []
-
-    def ask() -> None:
-        try:
-            urllib.request.urlopen(urllib.request.Request(f"{daemon.url}/-/reload", b""), timeout=30).close()
-            answers.append(200)
-        except urllib.error.HTTPError as error:
-            answers.append(error.code)
-            error.close()
-
-    asking = threading.Thread(target=ask)
+    asking = threading.Thread(target=lambda: answers.append(daemon.reload()[0]))
     asking.start()
     for _ in range(20):
         assert daemon.get("/-/healthy") == "healthy\n"

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
-from agent.backends.protocol import BackendProtocol, BackendSample, ChannelError, LaneSample
-from agent.daemon.hub import Hub
-from agent.daemon.sampling import LATE_SECONDS, SamplingLoop, Teller
-from agent.model import EMPTY_FRAME, Frame, Gpu, GpuIdentity, Instant, Lane, Reading, Reason, Snapshot, Xid
-from agent.sampler.presence import Inventory
-from agent.sampler.sampler import Sampler
+from agent.backends.protocol import BackendSample, ChannelError, LaneSample
+from agent.daemon import sampling
+from agent.daemon.sampling import LATE_SECONDS
+from agent.model import EMPTY_FRAME, Frame, Gpu, GpuIdentity, Instant, Lane, Reason, Snapshot, Xid
 from agent.sampler.schedule import Settings
 from agent.worker.worker_messages import Hello, Message
-from tests.daemon.standin import QuickBackend
+from tests.daemon.standin import LoopRig, QuickBackend
 from tests.daemon.test_sampling_facts import Worker
 from tests.waiting import wait_until
 
@@ -26,22 +24,20 @@ def clock() -> Instant:
     return Instant(time.monotonic(), time.time())
 
 
-class Rig:
-    def __init__(
-        self,
-        settings: Settings,
-        backends: Sequence[BackendProtocol] = (),
-        worker: Any = None,
-        clock: Callable[[], Instant] = clock,
-        tellers: dict[str, Teller] | None = None,
-    ) -> None:
-        self.hub = Hub()
-        sampler = Sampler(settings, Inventory(None), "nvml")
-        self.loop = SamplingLoop(sampler, worker, backends, clock, hub=self.hub, tellers=tellers)
+class Rig(LoopRig):
+    def __init__(self, settings: Settings, *backends: Any, clock: Callable[[], Instant] = clock, **more: Any) -> None:
+        super().__init__(clock, settings, backends, **more)
 
-    @property
-    def readings(self) -> tuple[Reading, ...]:
-        return self.hub.latest.readings
+    def values(self, name: str, label: str = "gpu") -> dict[str, float]:
+        """Those of a series, by a label."""
+        rows = [each for each in self.latest.readings if each.metric.name == f"coldplate_{name}"]
+        return {dict(each.series.all_labels)[label]: each.value for each in rows}
+
+
+@pytest.fixture(autouse=True)
+def swift_heart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing wakes the loop here: it looks at the test's clock once a beat."""
+    monkeypatch.setattr(sampling, "HEARTBEAT_SECONDS", 0.02)
 
 
 class Sick(QuickBackend):
@@ -65,27 +61,18 @@ def test_a_backend_that_hangs_from_the_start_is_down_and_the_others_are_up() -> 
     sick, well = Sick(True), Sick(False)
     well.name = "well"
     settings = Settings(fast=0.05, slow=0.2, deadline=0.3)
-    rig = Rig(settings, [sick, well])
+    rig = Rig(settings, sick, well)
     loop = rig.loop
 
-    def seen() -> dict[tuple[str, str], float]:
-        rows = [(each.metric.name, dict(each.series.all_labels), each.value) for each in rig.readings]
-        names = ("coldplate_backend_up", "coldplate_metric_missing")
-        return {(name, labels["backend"]): value for name, labels, value in rows if name in names}
+    def are_up(**wanted: float) -> bool:
+        loop.tick()
+        missing = any(each.metric.name == "coldplate_metric_missing" for each in rig.latest.readings)
+        return not missing and rig.values("backend_up", "backend") == wanted
 
-    def tick_until(wanted: dict[tuple[str, str], float]) -> None:
-        for _ in range(600):
-            loop.tick()
-            if seen() == wanted:
-                return
-            time.sleep(0.02)
-        raise AssertionError(f"{seen()} is not {wanted}")
-
-    up = "coldplate_backend_up"
-    tick_until({(up, "sick"): 0, (up, "well"): 1})
+    wait_until(lambda: are_up(sick=0, well=1))
     sick.cured.set()
-    tick_until({(up, "sick"): 1, (up, "well"): 1})
-    reads = [each.series.all_labels for each in rig.readings if each.metric.name == "coldplate_backend_reads_total"]
+    wait_until(lambda: are_up(sick=1, well=1))
+    reads = [each.series.all_labels for each in rig.latest if each.metric.name == "coldplate_backend_reads_total"]
     assert {tuple(value for _, value in labels) for labels in reads} == {("sick", "ok"), ("well", "ok")}
     loop.stop()
     loop.close(time.sleep)
@@ -170,7 +157,7 @@ def test_a_glance_ends_once_all_have_answered_and_what_hangs_makes_nothing_else_
     for worker, seconds, up in ((ScriptedWorker(), 60.0, [1.0]), (ScriptedWorker(2), 0.6, [1.0, 0.0])):
         rig = Rig(settings, worker=worker)
         rig.loop.glance(clock().mono + seconds)
-        assert [each.value for each in rig.readings if each.metric.name == "coldplate_gpu_up"] == up
+        assert list(rig.values("gpu_up").values()) == up
         assert (len(worker.asked) == 1) == (len(up) == 1)
         rig.loop.close(lambda _: None)
 
@@ -195,7 +182,7 @@ class LateWorker(ScriptedWorker):
 def test_a_glance_waits_for_a_driver_that_opens_late_as_long_as_it_may() -> None:
     rig = Rig(Settings(fast=0.05, slow=1.0, deadline=0.1), worker=LateWorker())
     rig.loop.glance(clock().mono + 60.0)
-    assert [each.value for each in rig.readings if each.metric.name == "coldplate_gpu_up"] == [1.0]
+    assert rig.values("gpu_up") == {"0": 1.0}
     rig.loop.close(lambda _: None)
 
 
@@ -252,11 +239,11 @@ class Hanging(QuickBackend):
 )
 def test_a_tick_waits_for_most_of_its_period_and_not_for_what_was_slow_before(hang_at: int, waited: float) -> None:
     backend = Hanging(hang_at)
-    rig = Rig(Settings(fast=1.0), [backend], clock=backend.clock)
+    rig = Rig(Settings(fast=1.0), backend, clock=backend.clock)
     for _ in range(hang_at):
         began = backend.now
         rig.loop.tick()
-    took = rig.hub.latest.at.mono - began
+    took = rig.latest.at.mono - began
     backend.release.set()
     rig.loop.close(lambda _: None)
     assert waited <= took < waited + 0.5
@@ -268,8 +255,7 @@ def test_an_xid_error_is_never_of_the_future_nor_of_long_ago() -> None:
     worker.events = [Xid("GPU-0", code, wall, "nvml") for code, wall in [(79, 2e9), (48, 5.0), (13, 1e9 - 1)]]
     rig.loop.tick()
     rig.loop.close(lambda _: None)
-    told = [each for each in rig.readings if each.metric.name == "coldplate_gpu_xid_last_timestamp_seconds"]
-    found = {dict(each.series.all_labels)["xid"]: each.value for each in told}
+    found = rig.values("gpu_xid_last_timestamp_seconds", "xid")
     assert found == {"79": 1e9, "48": 1e9 - LATE_SECONDS, "13": 1e9 - 1}
 
 

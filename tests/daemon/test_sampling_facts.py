@@ -9,17 +9,13 @@ import pytest
 
 from agent.backends.protocol import BackendSample
 from agent.daemon import sampling
-from agent.daemon.hub import Hub
 from agent.daemon.pausing import PauseAnswer
-from agent.daemon.sampling import SamplingLoop
 from agent.lib.record import replace
 from agent.model import Instant, Lane, Outcome, Reason, Snapshot
-from agent.sampler.presence import Inventory
-from agent.sampler.sampler import Sampler
 from agent.sampler.schedule import Settings
 from agent.worker.supervisor import ExitReason
 from agent.worker.worker_messages import Message, Refusal
-from tests.daemon.standin import QuickBackend
+from tests.daemon.standin import LoopRig, QuickBackend
 
 
 class Worker:
@@ -96,18 +92,14 @@ class Quick(QuickBackend):
         self.closed = True
 
 
-class Rig:
+class Rig(LoopRig):
     """A loop whose clock moves by a second with each `tick`."""
 
     def __init__(self, worker: Worker | None = None, pause: Pause | None = None, *backends: Quick) -> None:
         self.now = 100.0
         self.step = 1e-6
         """Seconds that pass whenever the clock is read."""
-        self.hub = Hub()
-        self.sampler = Sampler(Settings(), Inventory(None), "nvml")
-        self.loop = SamplingLoop(
-            self.sampler, worker, backends, self.clock, hub=self.hub, pause=pause  # type: ignore[arg-type]
-        )  # fmt: skip
+        super().__init__(self.clock, Settings(), backends, worker, pause=pause)
 
     def clock(self) -> Instant:
         self.now += self.step
@@ -116,8 +108,7 @@ class Rig:
     def tick(self) -> Snapshot:
         self.loop.tick()
         self.now = float(int(self.now) + 1)
-        assert self.hub.latest is not None
-        return self.hub.latest
+        return self.latest
 
     def page(self, *names: str) -> dict[str, float]:
         """The values of these series on a page after one more tick, by the rest of their names."""

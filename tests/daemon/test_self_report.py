@@ -155,17 +155,20 @@ SETTINGS = Settings(fast=2.0)
 PATIENCE = SETTINGS.patience(Lane.FAST)
 
 
-def asked(age: float, **outcomes: Outcome) -> tuple[bool, str]:
-    """What is answered so many seconds after a sample in which sources fared so."""
+def asked(age: float, signs: dict[str, Callable[[], Any]] | None = None, **outcomes: Outcome) -> tuple[bool, str]:
+    """What is answered so many seconds after a sample in which sources fared so, where parts give these signs."""
     hub = Hub()
     reports = tuple(BackendReport(name, outcome, 0.0, "says why") for name, outcome in outcomes.items())
     hub.publish(replace(Node().snapshot({}, Instant(100.0, 1e9)), reports=reports))
-    return Readiness(hub, Sampler(SETTINGS, Inventory(None), "nvml"), lambda: Instant(100.0 + age, 1e9))()
+    return readiness(hub, 100.0 + age, **(signs or {}))
+
+
+def readiness(hub: Hub, at: float, **signs: Callable[[], Any]) -> tuple[bool, str]:
+    return Readiness(hub, Sampler(SETTINGS, Inventory(None), "nvml"), lambda: Instant(at, 1e9), **signs)()
 
 
 def test_before_the_first_sample_it_is_not_ready() -> None:
-    readiness = Readiness(Hub(), Sampler(SETTINGS, Inventory(None), "nvml"), lambda: Instant(0.0, 0.0))
-    assert readiness() == (False, "no sample yet")
+    assert readiness(Hub(), 0.0) == (False, "no sample yet")
 
 
 @pytest.mark.parametrize(
@@ -189,9 +192,7 @@ def test_devices_that_cannot_be_read_are_named_and_other_sources_do_not_matter()
 
 def stopped(**signs: Callable[[], Any]) -> list[str]:
     """The lines of a node with a fresh sample; none if it is ready."""
-    hub = Hub()
-    hub.publish(Node().snapshot({}, Instant(100.0, 1e9)))
-    ready, text = Readiness(hub, Sampler(SETTINGS, Inventory(None), "nvml"), lambda: Instant(100.0, 1e9), **signs)()
+    ready, text = asked(0.0, signs)
     return [] if ready else text.splitlines()
 
 

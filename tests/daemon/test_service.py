@@ -10,9 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,6 +19,7 @@ from tests import warm
 from tests.daemon.conftest import RunningDaemon, Start
 from tests.daemon.test_mistakes import CONFIGURATIONS
 from tests.servers import ended
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,15 +43,6 @@ def path(folder: Path, shared: RunningDaemon) -> Path:
     return file
 
 
-def reload(daemon: RunningDaemon) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(urllib.request.Request(f"{daemon.url}/-/reload", b""), timeout=20) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
-
-
 def test_its_threads_have_no_heaps_of_their_own_and_it_takes_its_worker_along(start: Start) -> None:
     """Whatever number of threads there is, glibc keeps one heap for all of them; started as its user starts it."""
     daemon = start("--scenario", "idle", forked=False)
@@ -70,10 +59,7 @@ def test_a_worker_does_not_outlive_a_daemon_that_was_killed(start) -> None:
     daemon = start("--scenario", "idle", forked=False)
     worker = daemon.worker_pid
     daemon.stop(signal.SIGKILL)
-    deadline = time.monotonic() + 8
-    while not ended(worker) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert ended(worker)
+    wait_until(lambda: ended(worker), 8)
 
 
 def test_without_a_gpu_the_real_host_is_sampled_and_the_absence_is_reported(shared: RunningDaemon) -> None:
@@ -81,27 +67,6 @@ def test_without_a_gpu_the_real_host_is_sampled_and_the_absence_is_reported(shar
     assert "coldplate_node_memory_total_bytes" in names
     assert not any(name.startswith("coldplate_gpu_") for name in names)
     assert "coldplate_worker_up" not in names
-
-
-def test_a_reload_takes_effect_and_a_bad_file_keeps_the_running_configuration(
-    shared: RunningDaemon, path: Path
-) -> None:
-    daemon = shared
-    assert daemon.family("coldplate_sampling_interval_seconds", "lane")["slow"] == 15
-    path.write_text(
-        "backends: {devices: none}\nsampling: {slow: 3s}\nmetrics: {exclude: ['coldplate_node_network_*']}\n"
-    )
-    daemon.process.send_signal(signal.SIGHUP)
-    daemon.until("3 s", lambda: daemon.family("coldplate_sampling_interval_seconds", "lane")["slow"] == 3, 5)
-    assert not any(name.startswith("coldplate_node_network_") for name, _ in daemon.page())
-    path.write_text("sampling: {slow: soon}\n")
-    daemon.process.send_signal(signal.SIGHUP)
-    daemon.until("a failed reload", lambda: daemon.family("coldplate_config_last_reload_successful", "")[""] == 0, 5)
-    assert daemon.family("coldplate_sampling_interval_seconds", "lane")["slow"] == 3
-    assert "sampling.slow: 'soon' is not a duration" in daemon.log.read_text()
-    path.write_text(CONFIG)
-    daemon.process.send_signal(signal.SIGHUP)
-    daemon.until("a good reload", lambda: daemon.family("coldplate_config_last_reload_successful", "")[""] == 1, 5)
 
 
 @pytest.fixture(scope="module")
@@ -131,44 +96,30 @@ def test_what_a_scrape_leaves_out_is_no_trouble_of_the_node(straggler: RunningDa
 def test_a_reload_over_http_is_answered_when_it_is_over(shared: RunningDaemon, path: Path) -> None:
     before = shared.log.read_text().count("configuration reloaded")
     for number in range(1, 4):
-        assert reload(shared) == (200, "configuration reloaded\n")
+        assert shared.reload() == (200, "configuration reloaded\n")
         assert shared.log.read_text().count("configuration reloaded") == before + number
 
 
-def test_systemd_hears_ready_watchdog_reloading_and_stopping(start, tmp_path: Path) -> None:
-    address = str(tmp_path / "notify")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        listener.bind(address)
-        listener.settimeout(8)
-        daemon = start("--backend", "none", environment={"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "3000000"})
-        heard = listener.recv(4096).decode()
-        while "READY=1" not in heard:
-            heard = listener.recv(4096).decode()
-        assert "STATUS=0 GPUs" in heard
-        while "WATCHDOG=1" not in heard:
-            heard = listener.recv(4096).decode()
-        daemon.process.send_signal(signal.SIGHUP)
-        while "RELOADING=1" not in heard:
-            heard = listener.recv(4096).decode()
-        assert "MONOTONIC_USEC=" in heard
-        while "READY=1" not in heard:
-            heard = listener.recv(4096).decode()
-        daemon.process.terminate()
-        while "STOPPING=1" not in heard:
-            heard = listener.recv(4096).decode()
-
-
-def test_the_watchdog_is_fed_between_ticks_that_are_far_apart(start) -> None:
+def test_systemd_hears_of_each_stage_and_the_watchdog_is_fed_between_ticks_that_are_far_apart(start: Start) -> None:
     """At a socket with an abstract name, the end of which is no trouble."""
     name = f"coldplate-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(f"\0{name}")
-        listener.settimeout(4)
+        listener.settimeout(8)
+
+        def hear(word: str) -> str:
+            while word not in (heard := listener.recv(4096).decode()):
+                pass
+            return heard
+
         config = "backends: {devices: none}\nsampling: {fast: 60s, slow: 60s}\n"
         daemon = start(config=config, environment={"NOTIFY_SOCKET": f"@{name}", "WATCHDOG_USEC": "3000000"})
-        fed = 0
-        while fed < 3:
-            fed += "WATCHDOG=1" in listener.recv(4096).decode()
+        assert "STATUS=0 GPUs" in hear("READY=1")
+        for _ in range(3):
+            hear("WATCHDOG=1")
+        daemon.process.send_signal(signal.SIGHUP)
+        assert "MONOTONIC_USEC=" in hear("RELOADING=1")
+        hear("READY=1")
     assert daemon.stop() == 0
     assert "Traceback" not in daemon.log.read_text()
 
@@ -193,7 +144,7 @@ def test_the_worker_runs_our_code_wherever_the_agent_is_started(tmp_path: Path) 
 @pytest.mark.parametrize(("text", "message"), CONFIGURATIONS.items())
 def test_a_reload_refuses_what_a_start_would_refuse(shared: RunningDaemon, path: Path, text: str, message: str) -> None:
     path.write_text(text + "\n")
-    status, answer = reload(shared)
+    status, answer = shared.reload()
     assert (status, message in answer) == (500, True)
 
 

@@ -10,6 +10,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,26 +44,10 @@ class StandIn:
 
 
 class Sampling(StandIn):
-    """Goes round until it is stopped; its heart beats as the case says."""
+    """Its heart beats as the case says."""
 
-    def __init__(self, log: list[str], threads: Threads) -> None:
-        super().__init__("sampling", log)
-        self.heartbeat = 1
-        self.sampler = SimpleNamespace(identities={"GPU-0": None, "GPU-1": None})
-        self._threads = threads
-        self._stopped = threading.Event()
-
-    def start(self) -> None:
-        self._log.append("sampling.start")
-        self._thread = self._threads.begin("sampler", self.run, stall_timeout=30.0, vital=True)
-
-    def run(self) -> None:
-        while not self._stopped.wait(0.01):
-            self._thread.beats = self.heartbeat
-
-    def stop(self) -> None:
-        self._log.append("sampling.stop")
-        self._stopped.set()
+    heartbeat = 1
+    sampler = SimpleNamespace(identities={"GPU-0": None, "GPU-1": None})
 
 
 class Told(Ears):
@@ -101,13 +86,12 @@ class Stage:
         self.clock = Clock()
         self.hub = Hub()
         self.threads = Threads(self.clock)
-        self.sampling = Sampling(self.log, self.threads)
+        self.sampling = Sampling("sampling", self.log)
         self.notifier = Told(self.log)
-        parts: dict[str, Any] = {name: StandIn(name, self.log) for name in ("files", "rules", "reloads")}
-        parts["sampling"] = self.sampling
+        parts: list[Any] = [*(StandIn(name, self.log) for name in ("files", "rules", "reloads"))]
+        parts.insert(2, self.sampling)
         self.service = Service(
-            [parts[name] for name in ("files", "rules", "sampling", "reloads")],
-            hub=self.hub, threads=self.threads, sampling=parts["sampling"], reloads=parts["reloads"],
+            parts, hub=self.hub, threads=self.threads, sampling=parts[2], reloads=parts[3],
             notifier=self.notifier, page=lambda: Node().snapshot({("coldplate_gpu_up", "0"): 1.0}, later(0)),
             urls=lambda: ["http://localhost:19400/metrics", "https://[::1]:19401/metrics"], synthetic=synthetic,
         )  # fmt: skip
@@ -150,18 +134,13 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     gc.unfreeze()
 
 
-def test_parts_are_started_in_their_order_and_stopped_in_reverse(stage: Stage) -> None:
-    assert stage.play(lambda: None) == 0
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_parts_are_started_in_their_order_and_stopped_in_reverse_at_either_signal(stage: Stage, number: int) -> None:
+    assert stage.play(lambda: os.kill(os.getpid(), number)) == 0
     ending = stage.log[stage.log.index("systemd STOPPING") :]
     assert stage.notifier.heard[-1] == {"STOPPING": 1}
     assert stage.log[:4] == ["files.start", "rules.start", "sampling.start", "reloads.start"]
     assert ending == ["systemd STOPPING", "reloads.stop", "sampling.stop", "rules.stop", "files.stop"]
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_either_signal_ends_it(stage: Stage, number: int) -> None:
-    assert stage.play(lambda: os.kill(os.getpid(), number)) == 0
-    assert stage.log[-1] == "files.stop"
 
 
 def test_a_reload_is_asked_for_once_for_each_signal(stage: Stage) -> None:
@@ -200,7 +179,7 @@ def test_it_is_ready_with_the_first_snapshot_and_says_what_there_is_once(stage: 
     ]
 
 
-def test_what_is_not_real_says_so(monkeypatch: pytest.MonkeyPatch, stage: Stage) -> None:
+def test_what_is_not_real_says_so(stage: Stage) -> None:
     made = Stage(synthetic=True)
     made.hub.publish(SEEN)
     made.play(lambda: wait_until(lambda: made.notifier.heard))
@@ -248,18 +227,6 @@ def test_the_watchdog_goes_hungry_while_a_vital_thread_is_in_trouble_whatever_th
     let_go.set()
 
 
-def test_a_sampling_loop_that_is_stuck_for_long_is_trouble(stage: Stage) -> None:
-    def stand_still() -> None:
-        for _ in range(10):
-            stage.clock.turn(4.0)
-        stage.clock.turn(0.5)  # by then the look before it is over
-        assert "thread sampler has made no progress for" in stage.threads.trouble()
-        stage.sampling.heartbeat += 1
-        wait_until(lambda: stage.threads.trouble() == "")
-
-    stage.play(stand_still)
-
-
 def test_computing_threads_let_the_server_run_sooner_while_many_clients_wait(stage: Stage) -> None:
     stage.play(lambda: None)
     usual = sys.getswitchinterval()
@@ -268,6 +235,15 @@ def test_computing_threads_let_the_server_run_sooner_while_many_clients_wait(sta
     pressed = sys.getswitchinterval()
     hurry(False)
     assert (pressed < usual, sys.getswitchinterval()) == (True, usual)
+
+
+def test_states_are_sent_to_the_socket_that_systemd_names(tmp_path: Path) -> None:
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(address)
+        listener.settimeout(5)
+        Notifier({"NOTIFY_SOCKET": address}).send(READY=1, STATUS="well")
+        assert listener.recv(100) == b"READY=1\nSTATUS=well"
 
 
 def test_without_systemd_no_socket_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import logging
 import socket
 import subprocess
 import time
@@ -80,6 +81,13 @@ def lint() -> Callable[[bytes], None]:
     return check
 
 
+@pytest.fixture
+def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Nothing that happens in the test is worth a line in the log."""
+    yield
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.INFO] == []
+
+
 class FakeClock:
     now = 100.0
 
@@ -106,6 +114,19 @@ class Client:
 
     def send(self, data: bytes) -> None:
         self.sock.sendall(data)
+
+    def flood(self, data: bytes) -> bool:
+        """Send this again and again, at most 32 MiB; whether the server stopped reading, as it should."""
+        self.sock.setblocking(False)
+        sent = 0
+        try:
+            while sent < 32 * 1024 * 1024:
+                sent += self.sock.send(data)
+        except BlockingIOError:
+            return True
+        finally:
+            self.sock.settimeout(5.0)
+        return False
 
     def rest(self) -> bytes:
         """Everything until the server hangs up."""

@@ -23,6 +23,13 @@ from exporters.http_messages import Request, Response
 TIMEOUTS = Timeouts(30.0, 10.0, 10.0)
 
 
+def clients_by(clock: Callable[[], float]) -> Clients:
+    return Clients(
+        lambda request: Response(HTTPStatus.OK), clock, TIMEOUTS, LogOnce(logging.getLogger("t")),
+        nudge=lambda: None, hang_up=socket.socket.close,
+    )  # fmt: skip
+
+
 class Bottomless:
     """A socket whose reader takes everything at once."""
 
@@ -51,10 +58,7 @@ def test_a_client_that_takes_everything_at_once_gets_only_one_chunk_in_a_turn() 
 
 def test_what_a_client_has_cost_is_forgotten_with_time() -> None:
     """A scraper that has been there for a year must not come after those who arrived a moment ago."""
-    clients = Clients(
-        lambda request: Response(HTTPStatus.OK), lambda: 0.0, TIMEOUTS, LogOnce(logging.getLogger("t")),
-        nudge=lambda: None, hang_up=socket.socket.close,
-    )  # fmt: skip
+    clients = clients_by(lambda: 0.0)
     connection = Connection(PlainTransport(Bottomless()), "client", TIMEOUTS, 0.0)  # type: ignore[arg-type]
     connection.cost = 8.0
     clients.connections.add(connection)
@@ -75,18 +79,18 @@ class Line:
         self._stack = stack
         self.now = 100.0
         self.served: list[str] = []
-        self.clients = Clients(
-            lambda request: Response(HTTPStatus.OK), lambda: self.now, TIMEOUTS,
-            LogOnce(logging.getLogger("t")), nudge=lambda: None, hang_up=socket.socket.close,
-        )  # fmt: skip
+        self.clients = clients_by(lambda: self.now)
         self.clients.attach(stack.enter_context(selectors.DefaultSelector()))
 
-    def add(self, name: str, came: float, shaking: bool = True, cost: float = 0.0) -> Connection:
+    def flood(self, name: str, came: float, shaking: bool = True) -> None:
+        for number in range(50):
+            self.add(f"{name} {number}", came + number / 100, shaking)
+
+    def add(self, name: str, came: float, shaking: bool = True, cost: float = 0.0) -> None:
         ours, _theirs = (self._stack.enter_context(each) for each in socket.socketpair())
         made = Connection(SlowTransport(self, name, ours, shaking), name, TIMEOUTS, came)
         made.cost = cost
         self.clients.connections.add(made)
-        return made
 
     def turn(self) -> list[str]:
         self.served = []
@@ -105,15 +109,11 @@ class SlowTransport:
         self._line = line
         self._name = name
 
-    def _step(self) -> None:
+    def shake(self) -> None:
         self._line.now += STEP
         self._line.served.append(self._name)
 
-    def shake(self) -> None:
-        self._step()
-
-    def receive(self) -> None:
-        self._step()
+    receive = shake
 
     def send(self, pieces: object) -> int:
         return 0
@@ -130,20 +130,17 @@ def line() -> Iterator[Line]:
 
 def test_who_is_connected_comes_before_all_handshakes_whatever_it_has_cost(line: Line) -> None:
     line.add("scraper", 1.0, shaking=False, cost=9.0)
-    for number in range(50):
-        line.add(f"newcomer {number}", 90.0 + number / 100)
+    line.flood("newcomer", 90.0)
     assert line.turn()[0] == "scraper"
 
 
 def test_a_flood_of_handshakes_gets_a_part_of_a_turn_only(line: Line) -> None:
-    for number in range(50):
-        line.add(f"newcomer {number}", 90.0 + number / 100)
+    line.flood("newcomer", 90.0)
     assert len(line.turn()) * STEP < TURN / 2
 
 
 def test_handshakes_go_on_where_those_who_are_connected_use_up_their_turn(line: Line) -> None:
-    for number in range(50):
-        line.add(f"client {number}", 1.0, shaking=False)
+    line.flood("client", 1.0, shaking=False)
     line.add("newcomer", 90.0)
     served = line.turn()
     assert (len(served), served[-1]) == (TURN / STEP + 1, "newcomer")

@@ -83,15 +83,15 @@ def tile(text: str) -> str:
     return found[1]
 
 
-def test_an_alert_is_shown_with_what_a_person_needs() -> None:
+def test_an_alert_is_shown_with_what_a_person_needs_and_what_it_lacks_is_absent() -> None:
     labels: dict[str, Any] = {"gpu": "0", "severity": "critical", "instance": "n:19400", "job": "gpus"}
     text = page(alert("GpuHot", age=11_520.0, summary="GPU 0 is hot", **labels))
     assert rows(text) == [["✖ firing critical", "GpuHot", "gpu 0", "3 h 12 min", "GPU 0 is hot", "–"]]
     assert tile(text) == '<span class="bad">1 firing</span>'
-
-
-def test_what_an_alert_does_not_have_is_absent() -> None:
-    assert rows(page(alert("Bare", Phase.PENDING))) == [["· pending –", "Bare", "–", "1 min", "–", "–"]]
+    bare = page(alert("Bare", Phase.PENDING))
+    assert rows(bare) == [["· pending –", "Bare", "–", "1 min", "–", "–"]]
+    assert tile(bare) == "1 pending"
+    assert tile(page()) == "none"
 
 
 def test_firing_comes_before_pending_and_the_worst_and_oldest_first() -> None:
@@ -106,11 +106,6 @@ def test_firing_comes_before_pending_and_the_worst_and_oldest_first() -> None:
     )
     assert [row[1] for row in rows(text)] == ["Worst", "Old", "Odd", "Young", "Info", "P"]
     assert tile(text) == '<span class="bad">5 firing, 1 pending</span>'
-
-
-def test_the_tile_is_calm_when_nothing_fires() -> None:
-    assert tile(page(alert("P", Phase.PENDING))) == "1 pending"
-    assert tile(page()) == "none"
 
 
 @pytest.mark.parametrize(

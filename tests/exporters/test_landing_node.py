@@ -152,10 +152,9 @@ def test_a_gpu_that_was_never_seen_is_missing_all_the_same() -> None:
         ("info", "good", "✔ OK", ["all 8 GPUs answer"]),
     ],
 )
-def test_an_alert_makes_the_node_as_bad_as_it_is_itself(
+def test_an_alert_makes_the_node_as_bad_as_it_is_itself_and_a_note_does_not(
     severity: str, tone: str, word: str, reasons: list[str]
 ) -> None:
-    """Which notes of severity info do not."""
     text = page(node(), firing("GpuOdd", severity, gpu="3", uuid=GPUS[3].uuid))
     assert banner(text) == (tone, word, reasons)
 
@@ -192,8 +191,7 @@ def test_throttling_is_shown_with_its_reason_and_only_what_is_not_normal_is_colo
         for each in reasons
     ]
     text = page(node(readings))
-    row = next((each for each in bodies(text, "GPUs") if each[1].startswith("2 ")), None)
-    assert row is not None
+    (row,) = (each for each in bodies(text, "GPUs") if each[1].startswith("2 "))
     assert row[0] == tone
     assert ", ".join(reasons) in row[1].replace(" ,", ",")
     assert re.findall(r"<li><span[^>]*>(.*?)</span></li>", text) == [each.replace("'", "&#x27;") for each in words]
@@ -221,16 +219,13 @@ def test_what_holds_a_gpu_back_is_shown_in_its_row(values: dict[str, float], wor
 
 def test_a_gpu_that_works_for_another_job_is_not_behind() -> None:
     """And one that is shared is compared with nobody."""
-    other = [
-        each
-        if each.metric.name != "coldplate_gpu_job_info"
-        else reading("coldplate_gpu_job_info", 1.0, GPUS[1], scheduler="slurm", job_id="7", user="bob", mig="0")
-        for each in gpu(1, utilization_ratio=0.05)
-    ]
-    shared = [each for each in gpu(2, utilization_ratio=0.05) if each.metric.name != "coldplate_gpu_job_info"]
-    shared += [
-        reading("coldplate_gpu_shared_job_info", 1.0, GPUS[2], scheduler="slurm", job_id=job, mig="0") for job in "89"
-    ]
+    other, shared = (
+        [each for each in gpu(number, utilization_ratio=0.05) if each.metric.name != "coldplate_gpu_job_info"]
+        for number in (1, 2)
+    )
+    job = {"scheduler": "slurm", "mig": "0"}
+    other.append(reading("coldplate_gpu_job_info", 1.0, GPUS[1], job_id="7", user="bob", **job))
+    shared += [reading("coldplate_gpu_shared_job_info", 1.0, GPUS[2], job_id=number, **job) for number in "89"]
     assert banner(page(node(other, shared)))[1] == "✔ OK"
 
 

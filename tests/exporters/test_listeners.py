@@ -184,15 +184,6 @@ def test_pipelined_requests_are_answered_in_order(serve: Serve) -> None:
     assert answer.endswith(b"GET /last")
 
 
-def test_a_client_that_has_sent_all_and_half_closed_still_gets_its_answer(serve: Serve) -> None:
-    client = serve().client()
-    client.send(GET % b"a" + GET % b"b")
-    client.sock.shutdown(1)
-    answer = client.rest()
-    assert answer.endswith(b"GET /b")
-    assert answer.count(b"HTTP/1.1 200") == 2
-
-
 def test_a_client_that_asks_before_it_sends_its_body_is_told_to_continue(serve: Serve) -> None:
     client = serve().client()
     client.send(b"POST /a HTTP/1.1\r\nHost: n\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")

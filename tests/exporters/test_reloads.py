@@ -16,17 +16,15 @@ RELOAD = Request("POST", "/-/reload")
 Tell = Callable[[bool, str], None]
 
 
-class Main:
-    def __init__(self) -> None:
-        self.begun: list[Tell] = []
-
-    def __call__(self, tell: Tell) -> None:
-        self.begun.append(tell)
+@pytest.fixture
+def begun() -> list[Tell]:
+    """The reloads that the daemon was asked for."""
+    return []
 
 
 @pytest.fixture
-def main() -> Main:
-    return Main()
+def reloads(begun: list[Tell]) -> Routes:
+    return Routes(context(reload=begun.append))
 
 
 def ask(reloads: Routes) -> Deferred:
@@ -39,35 +37,34 @@ def told(answer: Deferred) -> tuple[int, bytes] | None:
     return None if answer.response is None else (answer.response.status, answer.response.body)
 
 
-def test_those_who_ask_during_a_reload_share_the_next_one(main: Main) -> None:
+def test_those_who_ask_during_a_reload_share_the_next_one(reloads: Routes, begun: list[Tell]) -> None:
     """The file may have changed while the first was under way: its end says nothing to them."""
-    reloads = Routes(context(reload=main))
     first = ask(reloads)
     others = [ask(reloads) for _ in range(5)]
-    assert len(main.begun) == 1
-    main.begun[0](True, "one")
+    assert len(begun) == 1
+    begun[0](True, "one")
     assert told(first) == (200, b"one\n")
     assert [told(each) for each in others] == [None] * 5
     reloads.work()
     reloads.work()
-    assert len(main.begun) == 2
-    main.begun[1](True, "two")
+    assert len(begun) == 2
+    begun[1](True, "two")
     assert [told(each) for each in others] == [(200, b"two\n")] * 5
     reloads.work()
-    assert len(main.begun) == 2
+    assert len(begun) == 2
 
 
-def test_a_reload_is_made_even_for_a_client_that_hung_up_before_it_began(main: Main) -> None:
-    reloads = Routes(context(reload=main))
+def test_a_reload_is_made_even_for_a_client_that_hung_up_before_it_began(reloads: Routes, begun: list[Tell]) -> None:
     ask(reloads)
     ask(reloads).abandoned = True
-    main.begun[0](True, "")
+    begun[0](True, "")
     reloads.work()
-    assert len(main.begun) == 2
+    assert len(begun) == 2
 
 
-def test_the_number_of_waiting_clients_is_bounded_and_those_who_hung_up_do_not_count(main: Main) -> None:
-    reloads = Routes(context(reload=main))
+def test_the_number_of_waiting_clients_is_bounded_and_those_who_hung_up_do_not_count(
+    reloads: Routes, begun: list[Tell]
+) -> None:
     answers = [reloads(RELOAD) for _ in range(40)]
     crowded = [each for each in answers if isinstance(each, Response)]
     assert len(crowded) == 24
@@ -77,7 +74,7 @@ def test_the_number_of_waiting_clients_is_bounded_and_those_who_hung_up_do_not_c
             each.abandoned = True
     for _ in range(1000):
         ask(reloads).abandoned = True
-    assert len(main.begun) == 1
+    assert len(begun) == 1
 
 
 def test_a_reload_that_cannot_be_begun_is_reported(caplog: pytest.LogCaptureFixture) -> None:

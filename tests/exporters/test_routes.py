@@ -197,7 +197,11 @@ def test_the_telemetry_path_can_be_chosen(view: RouteContext) -> None:
     assert b"# TYPE" in get(Routes(replace(view, telemetry_path="/")), "/").body
 
 
-@pytest.mark.parametrize("path", ["metrics", "", "/-/healthy", "/api/v1/snapshot", "/api/v1/alerts", "/api/v1/rules"])
+@pytest.mark.parametrize(
+    "path",
+    ["metrics", "", "/-/healthy", "/api/v1/snapshot", "/api/v1/alerts", "/api/v1/rules", "/runbooks", "/runbooks/",
+     "/runbooks/GpuLost", "/runbooks/metrics"],
+)  # fmt: skip
 def test_an_impossible_telemetry_path_is_refused(view: RouteContext, path: str) -> None:
     with pytest.raises(ValueError, match="telemetry path"):
         Routes(replace(view, telemetry_path=path))
@@ -247,12 +251,13 @@ def test_nothing_but_a_reload_can_be_asked_for_with_a_method_that_changes_someth
         ("POST", "/metrics", "GET, HEAD"),
         ("DELETE", "/", "GET, HEAD"),
         ("OPTIONS", "/-/healthy", "GET, HEAD"),
+        ("POST", "/runbooks/GpuLost", "GET, HEAD"),
         ("GET", "/-/reload", "POST, PUT"),
         ("HEAD", "/-/reload", "POST, PUT"),
     ],
 )
 def test_a_wrong_method_is_answered_with_the_right_ones(view: RouteContext, method: str, path: str, allow: str) -> None:
-    answer = ask(Routes(view), Request(method, path))
+    answer = ask(Routes(replace(view, runbooks={"GpuLost": "# It"})), Request(method, path))
     assert (answer.status, header(answer, "Allow")) == (HTTPStatus.METHOD_NOT_ALLOWED, allow)
 
 

@@ -10,7 +10,7 @@ import msgspec
 import yaml
 
 from agent.config import reading as config
-from agent.config.schema import Config
+from agent.config.schema import Config, Section
 
 HERE = Path(__file__).parent
 NAMED = (".rules.override", ".rack.breakers", ".rack.equipment", ".push.remote_write")
@@ -33,7 +33,7 @@ def test_the_example_has_every_key() -> None:
             found.add(inner)
             parts = list(within(field.type))
             for each in parts:
-                if isinstance(each, type) and issubclass(each, msgspec.Struct):
+                if isinstance(each, type) and issubclass(each, Section):
                     found |= keys(each, f"{inner}.*" if any(get_origin(part) is dict for part in parts) else inner)
         return found
 

@@ -73,7 +73,7 @@ def measure(kind: str, text: str, small: str, folder: Path) -> Figures:
     return answer
 
 
-LONG = ("labels of a group", "templates", "wrong queries")
+LONG = ("many small rules", "labels of a group", "templates", "wrong rules", "wrong queries")
 """What takes seconds to be refused."""
 
 

@@ -19,10 +19,11 @@ WAIT = 10.0
 
 
 class Disk:
-    """Stands where files are replaced: full or hanging when the test says so."""
+    """Stands where files are replaced: full or hanging when the test says so, and with `troubles` before it is well."""
 
     def __init__(self) -> None:
         self.error: OSError | None = None
+        self.troubles: list[BaseException] = []
         self.free = threading.Event()
         self.free.set()
         self.asked = 0
@@ -32,6 +33,8 @@ class Disk:
         self.free.wait(WAIT)
         if self.error is not None:
             raise self.error
+        if self.troubles:
+            raise self.troubles.pop()
         replace_file(path, content)
 
 
@@ -99,30 +102,16 @@ def test_what_a_full_disk_did_not_take_is_written_once_it_can_be(
     assert str(path) in caplog.text and "No space left" in caplog.text
 
 
-def test_one_file_that_cannot_be_written_does_not_keep_the_others_from_it(
-    files: StateFiles, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def replace(path: Path, content: bytes) -> None:
-        if path.name == "bad":
-            raise PermissionError(13, "Permission denied")
-        replace_file(path, content)
-
-    monkeypatch.setattr(state_files, "replace_file", replace)
+def test_one_file_that_cannot_be_written_does_not_keep_the_others_from_it(files: StateFiles, tmp_path: Path) -> None:
+    (tmp_path / "bad").mkdir()
     for name in ("bad", "good", "better"):
         files.put(tmp_path / name, name.encode())
     wait_until(lambda: (tmp_path / "good").exists() and (tmp_path / "better").exists())
     assert {state.name: state.good for state in files.states()} == {"bad": False, "good": True, "better": True}
 
 
-def test_an_unforeseen_exception_loses_nothing(files: StateFiles, monkeypatch, tmp_path: Path) -> None:
-    troubles: list[BaseException] = [MemoryError(), RuntimeError("odd")]
-
-    def replace(path: Path, content: bytes) -> None:
-        if troubles:
-            raise troubles.pop()
-        replace_file(path, content)
-
-    monkeypatch.setattr(state_files, "replace_file", replace)
+def test_an_unforeseen_exception_loses_nothing(files: StateFiles, disk: Disk, tmp_path: Path) -> None:
+    disk.troubles = [MemoryError(), RuntimeError("odd")]
     files.put(tmp_path / "state", b"it")
     wait_until(lambda: (tmp_path / "state").exists())
     assert (tmp_path / "state").read_bytes() == b"it"
@@ -196,15 +185,10 @@ def test_a_file_that_cannot_even_be_begun_says_why(tmp_path: Path) -> None:
 
 
 def test_what_killed_processes_left_is_removed_and_what_is_being_written_stays(tmp_path: Path) -> None:
-    for name in (
-        "alerts.state.999999999.new",
-        "windows.state.x.new",
-        f"alerts.state.{os.getppid()}.new",
-        "alerts.state",
-    ):
+    left = {"windows.state.x.new", f"alerts.state.{os.getppid()}.new", "alerts.state"}
+    for name in (*left, "alerts.state.999999999.new"):
         (tmp_path / name).touch()
     clear_unfinished(tmp_path)
-    left = {"windows.state.x.new", f"alerts.state.{os.getppid()}.new", "alerts.state"}
     assert {each.name for each in tmp_path.iterdir()} == left
 
 

@@ -207,13 +207,6 @@ def test_depth_costs_neither_the_process_nor_its_stack(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == [f"{kind} {'read' if kind == 'documents' else 'line '}" for kind in DEEP]
 
 
-SOURCES = [
-    path.read_bytes()[:3000]
-    for pattern in ("alerts/rules/*.yml", "alerts/tests/*.yml", "agent/backends/synthetic/scenarios/*.yaml")
-    for path in sorted(ROOT.glob(pattern))[:6]
-] + [text.encode() for text in (*VALUES, *REFUSED) if len(text) < 200]
-
-
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda content: content.decode("utf-8", "replace")))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:

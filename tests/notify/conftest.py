@@ -9,24 +9,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from datetime import datetime
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
+from agent.lib.http_target import HttpTarget
 from agent.model import Alert, Instant, Phase
 from alerts.notify.delivery import Pace
 from alerts.notify.receiver import Counts, Notice
-from tests.http_client.conftest import Server
+from tests.http_client.conftest import serve
 from tests.servers import Alertmanager as RealAlertmanager
+
+__all__ = ["serve"]
 
 SWIFT = Pace(first=0.02, longest=0.08)
 """So that a test need not wait."""
-
-
-def clock() -> Instant:
-    return Instant(time.monotonic(), time.time())
 
 
 def make_alert(
@@ -45,6 +45,12 @@ def make_alert(
 
 def make_notice(*arguments: Any, valid_for: float = 240.0, **labels: Any) -> Notice:
     return Notice(make_alert(*arguments, **labels), time.time() + valid_for)
+
+
+def seconds(text: str) -> float:
+    """Go leaves out the zeros at the end of a fraction, which 3.10 does not read."""
+    whole, _, fraction = text.removesuffix("Z").partition(".")
+    return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
 
 
 class Ear:
@@ -193,31 +199,22 @@ def listener(listen: Listen) -> Listener:
 
 @pytest.fixture
 def receive() -> Iterator[Callable[..., Any]]:
-    """Makes HTTP receivers, `receive(Alertmanager, url, ...)`, and stops them at the end."""
-    from agent.lib.http_target import HttpTarget
-
+    """Makes HTTP receivers, `receive(Alertmanager, url, ...)`, and stops them; the node's clock is `off` by seconds."""
     made: list[Any] = []
 
-    def build(kind: Any, url: str, timeout: float = 2.0, pace: Pace = SWIFT, options: Any = None, **target: Any) -> Any:
-        made.append(kind(HttpTarget(url, timeout=timeout, **target), clock, pace=pace, **(options or {})))
+    def build(
+        kind: Any, url: str, timeout: float = 2.0, pace: Pace = SWIFT, options: Any = None, off: float = 0.0,
+        **target: Any,
+    ) -> Any:  # fmt: skip
+        def off_clock() -> Instant:
+            return Instant(time.monotonic(), time.time() + off)
+
+        made.append(kind(HttpTarget(url, timeout=timeout, **target), off_clock, pace=pace, **(options or {})))
         return made[-1]
 
     yield build
     for each in made:
         each.stop(0)
-
-
-@pytest.fixture
-def raw() -> Iterator[Callable[[Callable[[socket.socket], None]], Server]]:
-    """Starts servers that do to each connection what they are told; they end with the test."""
-    with ExitStack() as stack:
-
-        def start(treat: Callable[[socket.socket], None]) -> Server:
-            server = Server(lambda held, number: treat(held))
-            stack.callback(server.stop)
-            return server
-
-        yield start
 
 
 @pytest.fixture

@@ -141,15 +141,6 @@ def test_putting_never_waits_for_a_server_that_hangs(listener, receive) -> None:
     wait_until(lambda: receiver.counts.sent == 300)
 
 
-def test_an_exchange_with_a_server_that_is_silent_ends_in_time(raw, receive, told) -> None:
-    """Servers of every temper are in tests/http_client."""
-    receiver = receive(Alertmanager, raw(lambda connection: None).url, timeout=0.15)
-    receiver.put([make_notice("A")], 0.0)
-    wait_until(lambda: receiver.counts.failed == 1)
-    assert receiver.queued == 1
-    wait_until(lambda: told() == [AWAY])
-
-
 def test_a_redirect_is_not_followed(listen, receive, caplog) -> None:
     here, there = listen(), listen()
     here.answer = lambda post: (307, b"")
@@ -256,9 +247,9 @@ def test_what_waits_is_delivered_at_the_end_even_within_a_pause(listener, receiv
     assert receiver.counts.dropped == 2
 
 
-def test_the_end_is_not_held_up_by_a_server_that_hangs(raw, receive, told) -> None:
+def test_the_end_is_not_held_up_by_a_server_that_hangs(serve, receive, told) -> None:
     asked: list[socket.socket] = []
-    receiver = receive(Alertmanager, raw(asked.append).url, timeout=30.0)
+    receiver = receive(Alertmanager, serve(lambda held, number: asked.append(held)).url, timeout=30.0)
     receiver.put(many(100), time.time())
     wait_until(lambda: asked)
     assert receiver.queued == 100
@@ -315,8 +306,8 @@ assert receivers[0].queued == 1
 """
 
 
-def test_a_process_is_light_until_there_is_something_to_send_and_ends_although_a_server_hangs(raw) -> None:
-    server = raw(lambda connection: None)
+def test_a_process_is_light_until_there_is_something_to_send_and_ends_although_a_server_hangs(serve) -> None:
+    server = serve(lambda held, number: None)
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", ALONE, server.url],
         cwd=REPOSITORY, env=unmeasured(), capture_output=True, text=True, timeout=60, check=False,

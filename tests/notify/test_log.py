@@ -19,9 +19,9 @@ from tests.notify.conftest import make_alert, make_notice
 
 
 class Journald:
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, held: socket.socket) -> None:
         self.path = path
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket = held
         self._socket.bind(path)
         self._socket.setblocking(False)
 
@@ -42,15 +42,11 @@ class Journald:
             fields.append((name.decode(), value.decode()))
         return fields
 
-    def close(self) -> None:
-        self._socket.close()
-
 
 @pytest.fixture
 def journald(tmp_path: Path) -> Iterator[Journald]:
-    server = Journald(str(tmp_path / "journal"))
-    yield server
-    server.close()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
+        yield Journald(str(tmp_path / "journal"), held)
 
 
 @pytest.fixture

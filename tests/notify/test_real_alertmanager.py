@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from alerts.notify.alertmanager import Alertmanager
 from alerts.notify.dispatch import Dispatcher
 from alerts.notify.webhook import Webhook, fingerprint
-from tests.notify.conftest import make_alert, make_notice
+from tests.notify.conftest import make_alert, make_notice, seconds
 from tests.waiting import wait_until
 
 AWKWARD: dict[str, Any] = {
@@ -21,12 +20,6 @@ AWKWARD: dict[str, Any] = {
     "text": 'quote " backslash \\ newline \n tab \t euro € \U0001f525',
     "empty": "",
 }
-
-
-def seconds(text: str) -> float:
-    """Go leaves out the zeros at the end of a fraction, which 3.10 does not read."""
-    whole, _, fraction = text.removesuffix("Z").partition(".")
-    return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
 
 
 def test_an_alert_arrives_with_identical_labels_and_is_gone_when_it_resolves(alertmanager, receive) -> None:

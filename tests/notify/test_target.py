@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import time
-from datetime import datetime
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any, cast
@@ -13,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.lib.http_target import MASK, HttpTarget, masked, shown_url
+from agent.lib.http_target import MASK, HttpTarget, masked, secrets_of, shown_url
 from agent.model import Instant
 from alerts.exposition import Exposition
 from alerts.notify.alertmanager import Alertmanager
 from alerts.notify.dispatch import Dispatcher
 from alerts.notify.receiver import MOST_SECONDS, TOLERANCE_SECONDS, ServerClock
 from alerts.notify.webhook import Webhook
-from tests.notify.conftest import clock, make_alert, make_notice
+from tests.notify.conftest import make_alert, make_notice, seconds
 from tests.waiting import wait_until
 
 BAD = [
@@ -82,14 +81,14 @@ def test_a_token_that_cannot_be_sent_is_refused_without_showing_it(tmp_path: Pat
 
 
 @pytest.mark.parametrize("path", ["/api/v2/alerts", "/am/api/v2/alerts/", "/api/v1/alerts"])
-def test_alertmanagers_address_goes_without_the_path_of_its_api(path: str) -> None:
+def test_alertmanagers_address_goes_without_the_path_of_its_api(receive: Any, path: str) -> None:
     with pytest.raises(ValueError, match=r"without /api/"):
-        Alertmanager(HttpTarget(f"http://host{path}"), clock)
+        receive(Alertmanager, f"http://host{path}")
 
 
-def test_a_generator_url_that_alertmanager_would_refuse_is_refused_at_once() -> None:
+def test_a_generator_url_that_alertmanager_would_refuse_is_refused_at_once(receive: Any) -> None:
     with pytest.raises(ValueError, match="give http://HOST:PORT"):
-        Alertmanager(HttpTarget("http://host"), clock, external_url="node7")
+        receive(Alertmanager, "http://host", options={"external_url": "node7"})
 
 
 PATH = "/services/T0FAKE/B0FAKE/s3cr3t-of-the-path"
@@ -145,22 +144,12 @@ def test_two_webhooks_of_one_host_are_distinguished(host: str) -> None:
 
 
 def test_what_is_too_short_to_be_a_secret_spoils_no_message() -> None:
-    from agent.lib.http_target import secrets_of
-
     assert secrets_of("/a/b/hook", {}) == ("/a/b/hook",)
     assert masked("POST /a/b/hook: 404 on hook", secrets_of("/a/b/hook", {})) == f"POST {MASK}: 404 on hook"
 
 
 # A node whose clock is wrong tells alerts by the receiver's clock, and ends nobody else's.
 OFFS = (-600.0, 600.0)
-
-
-def seconds(text: str) -> float:
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-
-
-def off_clock(off: float) -> Instant:
-    return Instant(time.monotonic(), time.time() + off)
 
 
 @given(st.floats(-MOST_SECONDS, MOST_SECONDS) | st.floats(-1e8, 1e8), st.floats(0, 5))
@@ -195,41 +184,32 @@ def test_an_alert_of_many_nodes_outlives_what_one_with_a_wrong_clock_sends(
     alertmanager: Any, receive: Any, off: float
 ) -> None:
     real = alertmanager()
-    good = receive(Alertmanager, real.url)
-    wrong = Alertmanager(HttpTarget(real.url), lambda: off_clock(off))
-    try:
-        for receiver, now in ((good, time.time()), (wrong, time.time() + off)):
-            alert = make_alert("RackPowerUnknown", fired_at=now - 5, rack="r12")
-            Dispatcher([receiver]).consider("g", [alert], now, 1.0)
-            wait_until(lambda receiver=receiver: receiver.counts.sent == 1)
-        assert [each["labels"] for each in real.query()] == [{"alertname": "RackPowerUnknown", "rack": "r12"}]
+    good, wrong = receive(Alertmanager, real.url), receive(Alertmanager, real.url, off=off)
+    for receiver, now in ((good, time.time()), (wrong, time.time() + off)):
+        alert = make_alert("RackPowerUnknown", fired_at=now - 5, rack="r12")
+        Dispatcher([receiver]).consider("g", [alert], now, 1.0)
+        wait_until(lambda receiver=receiver: receiver.counts.sent == 1)
+    assert [each["labels"] for each in real.query()] == [{"alertname": "RackPowerUnknown", "rack": "r12"}]
 
-        now = time.time() + off
-        own = make_alert("RackAgentsDisagree", fired_at=now - 5)
-        dispatcher = Dispatcher([wrong])
+    now = time.time() + off
+    dispatcher = Dispatcher([wrong])
+    for sent, resolved_at in ((2, None), (3, now - 1)):
+        own = make_alert("RackAgentsDisagree", fired_at=now - 5, resolved_at=resolved_at)
         dispatcher.consider("g", [own], now, 1.0)
-        wait_until(lambda: wrong.counts.sent == 2)
-        assert "RackAgentsDisagree" in {each["labels"]["alertname"] for each in real.query()}
-        over = make_alert("RackAgentsDisagree", fired_at=now - 5, resolved_at=now - 1)
-        dispatcher.consider("g", [over], now, 1.0)
-        wait_until(lambda: wrong.counts.sent == 3)
-        assert "RackAgentsDisagree" not in {each["labels"]["alertname"] for each in real.query()}
-    finally:
-        wrong.stop(0)
+        wait_until(lambda sent=sent: wrong.counts.sent == sent)
+        shown = {each["labels"]["alertname"] for each in real.query()}
+        assert ("RackAgentsDisagree" in shown) is (resolved_at is None)
 
 
 @pytest.mark.parametrize("off", OFFS)
-def test_what_was_sent_with_wrong_times_is_sent_again_at_once(listener: Any, off: float) -> None:
-    receiver = Alertmanager(HttpTarget(listener.url), lambda: off_clock(off))
-    try:
-        now = time.time() + off
-        Dispatcher([receiver]).consider("g", [make_alert("A", fired_at=now)], now, 1.0)
-        wait_until(lambda: receiver.counts.sent == 1)
-        assert [post.names for post in listener.posts] == [["A"], ["A"]]
-        ends = [seconds(post.alerts[0]["endsAt"]) - time.time() for post in listener.posts]
-        assert ends == [pytest.approx(240 + off, abs=3), pytest.approx(240, abs=3)]
-    finally:
-        receiver.stop(0)
+def test_what_was_sent_with_wrong_times_is_sent_again_at_once(listener: Any, receive: Any, off: float) -> None:
+    receiver = receive(Alertmanager, listener.url, off=off)
+    now = time.time() + off
+    Dispatcher([receiver]).consider("g", [make_alert("A", fired_at=now)], now, 1.0)
+    wait_until(lambda: receiver.counts.sent == 1)
+    assert [post.names for post in listener.posts] == [["A"], ["A"]]
+    ends = [seconds(post.alerts[0]["endsAt"]) - time.time() for post in listener.posts]
+    assert ends == [pytest.approx(240 + off, abs=3), pytest.approx(240, abs=3)]
 
 
 def test_a_difference_about_the_tolerance_does_not_come_and_go() -> None:
@@ -252,14 +232,13 @@ def test_a_time_that_is_not_believed_is_logged_once(caplog: pytest.LogCaptureFix
     ] * 2
 
 
-def test_only_an_answer_that_delivers_says_what_time_it_is(raw: Any, receive: Any) -> None:
+def test_only_an_answer_that_delivers_says_what_time_it_is(serve: Any, receive: Any) -> None:
     date = formatdate(time.time() - 600, usegmt=True)
 
-    def treat(connection: Any) -> None:
-        connection.recv(65536)
-        connection.sendall(f"HTTP/1.1 503 Busy\r\nDate: {date}\r\nContent-Length: 0\r\n\r\n".encode())
+    def treat(held: Any, number: int) -> None:
+        held.sendall(f"HTTP/1.1 503 Busy\r\nDate: {date}\r\nContent-Length: 0\r\n\r\n".encode())
 
-    receiver = receive(Alertmanager, raw(treat).url)
+    receiver = receive(Alertmanager, serve(treat).url)
     now = time.time()
     Dispatcher([receiver]).consider("g", [make_alert("A", fired_at=now)], now, 1.0)
     wait_until(lambda: receiver.counts.failed >= 1)

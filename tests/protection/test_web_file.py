@@ -6,6 +6,7 @@ import os
 import ssl
 import subprocess
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -112,28 +113,25 @@ STRICTER = {
 """What promtool takes although it would have no effect, or not the one that it seems to have."""
 
 
-def load(folder: Path) -> WebFile:
-    found = read_web_file(folder / "web.yml")
+def load(folder: Path, text: str) -> WebFile:
+    """Beside the certificates."""
+    file = folder / "web.yml"
+    file.write_text(text)
+    found = read_web_file(file)
     if found.tls is not None:
-        make_context(found.tls, folder / "web.yml")
+        make_context(found.tls, file)
     return found
-
-
-def write(folder: Path, text: str) -> None:
-    (folder / "web.yml").write_text(text)
 
 
 @pytest.mark.parametrize("text", TAKEN)
 def test_it_is_taken(certificates, text: str) -> None:
-    write(certificates.folder, text)
-    load(certificates.folder)
+    load(certificates.folder, text)
 
 
 @pytest.mark.parametrize(("text", "problem"), [*REFUSED.items(), *STRICTER.items()])
 def test_it_is_refused_with_its_place_and_a_remedy(certificates, text: str, problem: str) -> None:
-    write(certificates.folder, text)
     with pytest.raises(WebFileError) as refusal:
-        load(certificates.folder)
+        load(certificates.folder, text)
     told = str(refusal.value)
     assert told.startswith(str(certificates.folder / "web.yml"))
     assert problem in told
@@ -147,9 +145,8 @@ def test_a_curve_that_openssl_does_not_set_is_refused(certificates, monkeypatch:
         raise ssl.SSLError("unsupported")
 
     monkeypatch.setattr(ssl.SSLContext, "set_ecdh_curve", refuse)
-    write(certificates.folder, X25519)
     with pytest.raises(WebFileError, match=r"curve_preferences: .* does not support X25519"):
-        load(certificates.folder)
+        load(certificates.folder, X25519)
 
 
 @pytest.mark.release  # it needs the promtool of the newest Prometheus
@@ -171,12 +168,10 @@ def test_promtool_agrees(certificates, tmp_path: Path) -> None:
 
 
 def test_several_curves_are_refused_where_python_takes_only_one(certificates) -> None:
-    write(certificates.folder, f"tls_server_config: {{{PAIR}, curve_preferences: [CurveP256, X25519]}}")
-    if hasattr(ssl.SSLContext, "set_groups"):
-        load(certificates.folder)
-    else:
-        with pytest.raises(WebFileError, match="takes one curve only"):
-            load(certificates.folder)
+    text = f"tls_server_config: {{{PAIR}, curve_preferences: [CurveP256, X25519]}}"
+    refusal = pytest.raises(WebFileError, match="takes one curve only")
+    with nullcontext() if hasattr(ssl.SSLContext, "set_groups") else refusal:
+        load(certificates.folder, text)
 
 
 def test_an_inline_pair_needs_no_file(certificates) -> None:
@@ -184,18 +179,15 @@ def test_an_inline_pair_needs_no_file(certificates) -> None:
     lines = ["tls_server_config:"]
     for key, text in (("cert", pem["pem"]), ("key", pem["key"])):
         lines += [f"  {key}: |", *(f"    {line}" for line in text.splitlines())]
-    write(certificates.folder, "\n".join(lines) + "\n")
-    found = load(certificates.folder)
-    assert "PRIVATE" not in repr(found)
+    assert "PRIVATE" not in repr(load(certificates.folder, "\n".join(lines) + "\n"))
 
 
 def test_an_encrypted_key_is_refused_without_a_question(certificates, tmp_path: Path) -> None:
     key = load_pem_private_key((certificates.folder / "server.key").read_bytes(), None)
     locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
     (certificates.folder / "locked.key").write_bytes(locked)
-    write(certificates.folder, "tls_server_config: {cert_file: server.pem, key_file: locked.key}")
     with pytest.raises(WebFileError, match="the key is encrypted"):
-        load(certificates.folder)
+        load(certificates.folder, "tls_server_config: {cert_file: server.pem, key_file: locked.key}")
 
 
 def test_names_are_compared_as_go_writes_them() -> None:
@@ -235,14 +227,11 @@ def issue(certificates, tmp_path: Path) -> Callable[[str], None]:
 def watch(issue: Callable[[str], None], tmp_path: Path) -> WebWatch:
     issue("v1")
     (tmp_path / "web.yml").write_text(LIVE_PAIR)
-    return begin(tmp_path / "web.yml")
 
-
-def begin(path: Path) -> WebWatch:
     def gate(terms: WebTerms) -> WebGate:
         return WebGate(terms, PasswordChecks(lambda: 0.0), lambda: 0.0)
 
-    return WebWatch(path, gate, lambda: 17.0)
+    return WebWatch(tmp_path / "web.yml", gate, lambda: 17.0)
 
 
 def test_nothing_is_read_again_while_nothing_changes(watch: WebWatch) -> None:

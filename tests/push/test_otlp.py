@@ -8,7 +8,6 @@ import re
 import time
 from pathlib import Path
 
-import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1 import metrics_pb2
 from opentelemetry.semconv._incubating.attributes import (
@@ -28,6 +27,7 @@ from agent.model import Frame, Gpu, IbPort, Instant, Kind, Layout, Node, Series,
 from exporters.push.otlp_names import CONVENTIONS, UCUM, Instrument, name_of
 from exporters.push.otlp_push import MetricsMaker, OtlpPush, OtlpSettings
 from exporters.push.push_queue import EXPIRED
+from tests.each import for_each
 from tests.exporters.conftest import one_of_each_row
 from tests.frames import snapshot_of
 from tests.push.conftest import Nodes
@@ -39,33 +39,28 @@ GPU = Gpu("3", "GPU-3")
 
 def published() -> dict[str, tuple[str, str]]:
     """Instrument and unit of each metric of the conventions that is not deprecated."""
-    found = {}
-    for module in (hw_metrics, system_metrics):
-        text = inspect.getsource(module)
-        for name, instrument, unit in re.findall(r'Final = "(.+)"\n"""\n.*\nInstrument: (\w+)\nUnit: (.+)\n', text):
-            found[name] = instrument, unit
-    return found
+    text = inspect.getsource(hw_metrics) + inspect.getsource(system_metrics)
+    found = re.findall(r'Final = "(.+)"\n"""\n.*\nInstrument: (\w+)\nUnit: (.+)\n', text)
+    return {name: (instrument, unit) for name, instrument, unit in found}
 
 
 def values_of(*modules: object) -> set[str]:
     return {value for module in modules for value in vars(module).values() if isinstance(value, str)}
 
 
-@pytest.mark.parametrize("row", sorted(CONVENTIONS))
-def test_a_name_is_one_of_the_conventions_with_its_instrument_and_unit(row: str) -> None:
-    name = CONVENTIONS[row]
-    assert published()[name.name] == (name.instrument.value, name.unit)
-    keys = values_of(
-        hw_attributes, system_attributes, network_attributes, stable_attributes, disk_attributes, cpu_attributes
-    )
-    assert {key for key, _ in name.attributes} | {key for _, key in name.renamed} <= keys
-    assert {"hw.id", "hw.name", "hw.parent", "hw.sensor_location"} <= keys
+PUBLISHED = published()
+KEYS = values_of(
+    hw_attributes, system_attributes, network_attributes, stable_attributes, disk_attributes, cpu_attributes
+)
 
 
-@pytest.mark.parametrize("row", sorted(CONVENTIONS))
-def test_a_row_fits_its_name(row: str) -> None:
+@for_each("row", sorted(CONVENTIONS))
+def test_a_name_is_one_of_the_conventions_and_fits_our_row(row: str) -> None:
     """A counter stays one, and a unit is converted nowhere."""
     ours, name = BY_NAME[row], CONVENTIONS[row]
+    assert PUBLISHED[name.name] == (name.instrument.value, name.unit)
+    assert {key for key, _ in name.attributes} | {key for _, key in name.renamed} <= KEYS
+    assert {"hw.id", "hw.name", "hw.parent", "hw.sensor_location"} <= KEYS
     assert (ours.kind is Kind.COUNTER) == (name.instrument is Instrument.COUNTER)
     assert ours.unit is Unit.NONE or UCUM[ours.unit] == name.unit
     assert {label for label, _ in name.renamed} <= set(ours.labels)
@@ -96,13 +91,12 @@ def test_every_reading_is_there_once() -> None:
     snapshot = snapshot_of(1, Instant(5.0, 1_700_000_000.5), one_of_each_row())
     made = read(MetricsMaker({}, "1").make(snapshot, 0.25, 1_700_000_001.0))
     assert sum(len(points(metric)) for metric in made.values()) == len(snapshot) + 1
-    ours = {row.name for row, _ in ((each.metric, each) for each in snapshot)} - CONVENTIONS.keys()
+    ours = {each.metric.name for each in snapshot} - CONVENTIONS.keys()
     assert ours <= made.keys()
     assert {name.name for name in CONVENTIONS.values()} <= made.keys()
     assert points(made["coldplate_sample_age_seconds"]) == {frozenset(): 0.25}
-    for each in snapshot:
-        unit = made[name_of(each.metric).name].unit
-        assert unit == name_of(each.metric).unit
+    for name in (name_of(each.metric) for each in snapshot):
+        assert made[name.name].unit == name.unit
 
 
 def test_kinds_times_and_attributes() -> None:

@@ -19,7 +19,7 @@ NOW = 1000.0
 
 
 def request(number: int, size: int = 1000) -> WriteRequest:
-    return WriteRequest(NOW + number, 10, bytes((number,)) * size)
+    return WriteRequest(NOW + number, 10, bytes((number % 251,)) * size)
 
 
 class Made:
@@ -35,6 +35,11 @@ class Made:
             raise OSError(errno.EROFS, "Read-only file system", str(self.folder))
         return DiskBuffer(self.folder, 2.0**20)
 
+    def put(self, *numbers: int) -> None:
+        """One after the other, as at this second."""
+        for number in numbers:
+            self.queue.put([request(number)], NOW)
+
     def files(self) -> int:
         return len(list(self.folder.glob("*.segment"))) if self.folder is not None else 0
 
@@ -49,7 +54,7 @@ class Made:
 def test_nothing_is_written_while_the_receiver_answers(tmp_path: Path) -> None:
     made = Made(tmp_path)
     for number in range(5):
-        made.queue.put([request(number)], NOW)
+        made.put(number)
         assert made.drained() == [number]
     assert made.files() == 0
     assert (made.figures.pending, made.figures.oldest) == (0, None)
@@ -57,24 +62,24 @@ def test_nothing_is_written_while_the_receiver_answers(tmp_path: Path) -> None:
 
 def test_what_was_not_sent_before_the_next_comes_goes_to_the_disk_and_stays_in_order(tmp_path: Path) -> None:
     made = Made(tmp_path)
-    made.queue.put([request(0)], NOW)
+    made.put(0)
     assert made.files() == 0
-    made.queue.put([request(1)], NOW)
+    made.put(1)
     assert made.files() == 1
     assert made.figures.pending == 2 * (1000 + HEAD_BYTES)
     assert made.figures.oldest == NOW
     after_a_crash = Made(tmp_path)
     after_a_crash.queue.open(NOW)
     assert after_a_crash.figures.oldest == NOW
-    after_a_crash.queue.put([request(2)], NOW)
+    after_a_crash.put(2)
     assert after_a_crash.drained() == [0, 1, 2]
 
 
 def test_a_request_that_was_written_down_while_it_was_sent_is_not_sent_again(tmp_path: Path) -> None:
     made = Made(tmp_path)
-    made.queue.put([request(0)], NOW)
+    made.put(0)
     in_hand = made.queue.head(NOW)
-    made.queue.put([request(1)], NOW)
+    made.put(1)
     assert in_hand is not None
     made.queue.done(in_hand)
     assert made.drained() == [1]
@@ -97,13 +102,12 @@ def test_a_disk_that_fails_costs_the_buffer_alone_and_is_said_once(tmp_path: Pat
     made.broken = True
     caplog.set_level(logging.INFO)
     made.queue.open(NOW)
-    for number in range(4):
-        made.queue.put([request(number)], NOW)
+    made.put(*range(4))
     assert [each.levelname for each in caplog.records] == ["WARNING"]
     assert "Read-only file system" in caplog.text
     assert str(tmp_path) in caplog.text
     made.broken = False
-    made.queue.put([request(4)], NOW)
+    made.put(4)
     assert made.files() == 1
     assert caplog.records[-1].levelname == "INFO"
     assert made.drained() == [0, 1, 2, 3, 4]
@@ -113,8 +117,7 @@ def test_a_disk_that_fails_costs_the_buffer_alone_and_is_said_once(tmp_path: Pat
 def test_memory_is_bounded_where_there_is_no_disk(monkeypatch: pytest.MonkeyPatch, caplog) -> None:
     monkeypatch.setattr(push_queue, "MOST_MEMORY", 5000)
     made = Made(None)
-    for number in range(10):
-        made.queue.put([request(number)], NOW)
+    made.put(*range(10))
     assert made.figures.pending == 5000
     assert made.figures.dropped[OVERFLOW] == 50
     assert len(caplog.records) == 1
@@ -157,8 +160,7 @@ def test_what_is_too_old_is_dropped_and_counted(tmp_path: Path, on_disk: bool, c
 
 def test_damage_is_counted_and_said(tmp_path: Path, caplog) -> None:
     made = Made(tmp_path)
-    for number in range(3):
-        made.queue.put([request(number)], NOW)
+    made.put(*range(3))
     (path,) = tmp_path.glob("*.segment")
     path.write_bytes(path.read_bytes()[:1024] + b"x" * 1024)
     assert made.drained() == [0]
@@ -211,8 +213,11 @@ def test_only_a_number_of_seconds_is_read(text: str, seconds: float) -> None:
 LIMIT = 2.0**20
 
 
-def kept(number: int, size: int = 1000) -> WriteRequest:
-    return WriteRequest(1000.0 + number, 10, bytes((number % 251,)) * size)
+def filled(folder: Path, count: int) -> DiskBuffer:
+    buffer = DiskBuffer(folder, LIMIT)
+    for number in range(count):
+        assert buffer.append(request(number)) == 0
+    return buffer
 
 
 def drained(buffer: DiskBuffer) -> list[WriteRequest]:
@@ -224,97 +229,80 @@ def drained(buffer: DiskBuffer) -> list[WriteRequest]:
 
 
 def test_requests_come_back_in_order_and_leave_no_file(tmp_path: Path) -> None:
-    buffer = DiskBuffer(tmp_path / "push" / "a", LIMIT)
-    for number in range(300):
-        assert buffer.append(kept(number)) == 0
+    buffer = filled(tmp_path / "push" / "a", 300)
     assert len(list(buffer.folder.glob("*.segment"))) > 3
-    assert drained(buffer) == [kept(number) for number in range(300)]
+    assert drained(buffer) == [request(number) for number in range(300)]
     assert (buffer.bytes, buffer.oldest) == (0, None)
     assert list(buffer.folder.glob("*.segment")) == []
-    buffer.append(kept(7))
-    assert buffer.head() == kept(7)
+    buffer.append(request(7))
+    assert buffer.head() == request(7)
 
 
 @pytest.mark.parametrize("orderly", [True, False])
 def test_a_restart_goes_on_where_the_run_before_stopped(tmp_path: Path, orderly: bool) -> None:
-    buffer = DiskBuffer(tmp_path, LIMIT)
-    for number in range(200):
-        buffer.append(kept(number))
+    buffer = filled(tmp_path, 200)
     for number in range(150):
-        assert buffer.head() == kept(number)
+        assert buffer.head() == request(number)
         buffer.advance()
-    assert buffer.head() == kept(150)  # which is read, and not sent
+    assert buffer.head() == request(150)  # which is read, and not sent
     if orderly:
         buffer.close()
     again = DiskBuffer(tmp_path, LIMIT)
     assert again.oldest is not None
-    again.append(kept(200))
-    assert drained(again) == [kept(number) for number in range(150, 201)]
+    again.append(request(200))
+    assert drained(again) == [request(number) for number in range(150, 201)]
     assert DiskBuffer(tmp_path, LIMIT).head() is None
 
 
 @pytest.mark.parametrize("cut", [1, 500, 1000, 1010, 1023])
 def test_a_torn_record_costs_itself(tmp_path: Path, cut: int) -> None:
-    buffer = DiskBuffer(tmp_path, LIMIT)
-    for number in range(3):
-        buffer.append(kept(number))
+    filled(tmp_path, 3)
     (path,) = tmp_path.glob("*.segment")
     os.truncate(path, path.stat().st_size - cut)
     again = DiskBuffer(tmp_path, LIMIT)
     assert [each for each, _ in again.damage] == [text for text, _ in again.damage if str(path) in text]
     assert len(again.damage) == 1
-    again.append(kept(3))
-    assert drained(again) == [kept(0), kept(1), kept(3)]
+    again.append(request(3))
+    assert drained(again) == [request(0), request(1), request(3)]
 
 
 def test_damage_in_the_middle_costs_the_rest_of_its_segment(tmp_path: Path) -> None:
-    buffer = DiskBuffer(tmp_path, LIMIT)
-    for number in range(100):
-        buffer.append(kept(number))
+    buffer = filled(tmp_path, 100)
     first, *_ = sorted(tmp_path.glob("*.segment"))
     content = bytearray(first.read_bytes())
     content[1100] ^= 1
     first.write_bytes(content)
     found = drained(buffer)
-    assert found[0] == kept(0)
-    assert found[1:] == [kept(number) for number in range(100 - len(found) + 1, 100)]
+    assert found[0] == request(0)
+    assert found[1:] == [request(number) for number in range(100 - len(found) + 1, 100)]
     ((text, samples),) = buffer.damage
     assert "checksum" in text
     assert samples == 10 * (100 - len(found))
 
 
 def test_a_damaged_position_costs_nothing(tmp_path: Path) -> None:
-    buffer = DiskBuffer(tmp_path, LIMIT)
-    for number in range(3):
-        buffer.append(kept(number))
+    buffer = filled(tmp_path, 3)
     buffer.head()
     buffer.advance()
     for content in (b"", b"x" * 20, b"x" * 500):
         (tmp_path / "sent").write_bytes(content)
-        assert drained_numbers(DiskBuffer(tmp_path, LIMIT))[-2:] == [1, 2]
-        buffer = DiskBuffer(tmp_path, LIMIT)
-        for number in range(3):
-            buffer.append(kept(number))
-
-
-def drained_numbers(buffer: DiskBuffer) -> list[int]:
-    return [each.body[0] for each in drained(buffer)]
+        assert drained(DiskBuffer(tmp_path, LIMIT))[-2:] == [request(1), request(2)]
+        filled(tmp_path, 3)
 
 
 def test_the_oldest_go_first_when_there_are_too_many(tmp_path: Path) -> None:
     buffer = DiskBuffer(tmp_path, LIMIT)
-    dropped = sum(buffer.append(kept(number, 10_000)) for number in range(250))
+    dropped = sum(buffer.append(request(number, 10_000)) for number in range(250))
     assert buffer.bytes <= LIMIT
     assert sum(each.stat().st_size for each in tmp_path.iterdir()) <= LIMIT
     left = drained(buffer)
-    assert left == [kept(number, 10_000) for number in range(250 - len(left), 250)]
+    assert left == [request(number, 10_000) for number in range(250 - len(left), 250)]
     assert dropped == 10 * (250 - len(left))
     assert len(left) * 10_000 > LIMIT * 0.9
 
 
 def test_a_full_disk_loses_only_what_did_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    buffer = DiskBuffer(tmp_path, LIMIT)
-    buffer.append(kept(0))
+    buffer = filled(tmp_path, 1)
     write, room = os.write, [500]
 
     def filling(descriptor: int, content: bytes) -> int:
@@ -326,25 +314,21 @@ def test_a_full_disk_loses_only_what_did_not_fit(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "write", filling)
     for number in (1, 2):
         with pytest.raises(OSError, match="No space"):
-            buffer.append(kept(number))
+            buffer.append(request(number))
     monkeypatch.undo()
-    buffer.append(kept(3))
-    assert drained(DiskBuffer(tmp_path, LIMIT)) == [kept(0), kept(3)]
+    buffer.append(request(3))
+    assert drained(DiskBuffer(tmp_path, LIMIT)) == [request(0), request(3)]
 
 
 def test_a_file_that_somebody_removed_costs_itself(tmp_path: Path) -> None:
-    buffer = DiskBuffer(tmp_path, LIMIT)
-    for number in range(100):
-        buffer.append(kept(number))
+    buffer = filled(tmp_path, 100)
     min(tmp_path.glob("*.segment")).unlink()
     found = drained(buffer)
-    assert found == [kept(number) for number in range(100 - len(found), 100)]
+    assert found == [request(number) for number in range(100 - len(found), 100)]
     assert buffer.damage[0][0].endswith("is gone")
 
 
 def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "README").write_text("mine")
-    buffer = DiskBuffer(tmp_path, LIMIT)
-    buffer.append(kept(1))
-    drained(buffer)
+    drained(filled(tmp_path, 1))
     assert (tmp_path / "README").read_text() == "mine"

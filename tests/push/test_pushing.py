@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
-import urllib.parse
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,7 +24,7 @@ from exporters.push.otlp_push import OtlpPush
 from exporters.push.push_queue import PushFigures, PushGroup
 from exporters.push.remote_write import RemoteWrite
 from tests.daemon.conftest import RunningDaemon
-from tests.servers import fetch, free_port, need, program, unmeasured
+from tests.servers import free_port, need, program, query, unmeasured
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = "push: {remote_write: {central: {url: 'https://mimir.example/api/v1/push'}}}\n"
@@ -68,12 +65,15 @@ def test_a_missing_extra_is_a_mistake_with_a_remedy(monkeypatch: pytest.MonkeyPa
             check(parse("push: {otlp: {endpoint: 'http://c/v1/metrics'}}\n", "c.yaml"))
 
 
+def made(text: str) -> PushGroup | None:
+    return make_pushes(parse(text, "c.yaml"), lambda: None, lambda: Instant(0.0, 0.0), Threads())
+
+
 def test_the_resource_is_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "machine-id").write_text("0123456789abcdef0123456789abcdef\n")
     monkeypatch.setattr(pushing, "MACHINE_ID", tmp_path / "machine-id")
     text = "{node: {name: n1}, push: {otlp: {endpoint: 'http://c/v1/metrics', attributes: {a.b: c}}}}"
-    made = make_pushes(parse(text, "c.yaml"), lambda: None, now, Threads())
-    (push,) = made.pushes
+    (push,) = made(text).pushes
     assert isinstance(push, OtlpPush)
     assert push.settings.resource == {
         "service.name": "coldplate", "service.version": __version__, "service.instance.id": "n1:19400",
@@ -94,8 +94,7 @@ push:
   remote_write:
     central: {{url: "http://localhost:9/w", labels: {{job: gpus, site: north}}, buffer: {{size: 2MiB, age: 5m}}}}
 """
-    made = make_pushes(parse(text, "c.yaml"), lambda: None, lambda: Instant(0.0, 0.0), Threads())
-    (push,) = made.pushes
+    (push,) = made(text).pushes
     assert isinstance(push, RemoteWrite)
     assert push.settings.labels == {"instance": "n1:19400", "job": "gpus", "site": "north"}
     assert push.settings.folder == tmp_path / "push" / "central"
@@ -103,15 +102,10 @@ push:
 
 
 def test_a_drill_writes_nothing_to_the_node_and_a_replay_pushes_nothing() -> None:
-    drill = make_pushes(parse(f"backends: {{devices: synthetic}}\n{GOOD}", "c"), lambda: None, now, Threads())
-    (push,) = drill.pushes
+    (push,) = made(f"backends: {{devices: synthetic}}\n{GOOD}").pushes
     assert isinstance(push, RemoteWrite)
     assert push.settings.folder is None
-    assert make_pushes(parse(f"backends: {{devices: replay}}\n{GOOD}", "c"), lambda: None, now, Threads()) is None
-
-
-def now() -> Instant:
-    return Instant(0.0, 0.0)
+    assert made(f"backends: {{devices: replay}}\n{GOOD}") is None
 
 
 def test_nothing_is_loaded_where_nothing_is_pushed() -> None:
@@ -178,11 +172,6 @@ def daemons(tmp_path: Path) -> Iterator[list[RunningDaemon]]:
         each.stop()
 
 
-def query(port: int, expression: str) -> list[dict[str, Any]]:
-    text = fetch(f"http://127.0.0.1:{port}/api/v1/query?{urllib.parse.urlencode({'query': expression})}")
-    return json.loads(text)["data"]["result"]
-
-
 @pytest.mark.release  # two agents and a Prometheus; a machine that is slow samples less often
 def test_an_outage_and_a_killed_agent_lose_only_what_was_never_sampled(daemons: list[RunningDaemon], tmp_path) -> None:
     prometheus, port = need("prometheus"), free_port()
@@ -209,31 +198,32 @@ def test_an_outage_and_a_killed_agent_lose_only_what_was_never_sampled(daemons: 
         prometheus, f"--config.file={tmp_path / 'prometheus.yml'}", f"--storage.tsdb.path={tmp_path / 'data'}",
         f"--web.listen-address=127.0.0.1:{port}", "--web.enable-remote-write-receiver",
     ]  # fmt: skip
-    with program(command, f"http://127.0.0.1:{port}/-/ready", tmp_path / "prometheus.log"):
+    url = f"http://127.0.0.1:{port}"
+    with program(command, f"{url}/-/ready", tmp_path / "prometheus.log"):
         second.until("it has sent all", lambda: pushed(second, "pending_bytes") == 0, 40)
-        second.until("Prometheus has the page", lambda: compared(second, port), 20)
+        second.until("Prometheus has the page", lambda: compared(second, url), 20)
         before, series = pushed(second, "samples_total"), len(second.page())
         # What only the killed one pushed, nobody can end: all that is stored must be of the second by now.
         second.until("two more", lambda: pushed(second, "samples_total") > before + 1.5 * series, 20)
         dropped = second.family("coldplate_push_samples_dropped_total", "reason")
         assert dropped == {"rejected": 0, "expired": 0, "overflow": 0, "damaged": 0}
-        (ticks,) = query(port, "coldplate_ticks_total[10m]")
+        (ticks,) = query(url, "coldplate_ticks_total[10m]")
         values = [(float(at), float(value)) for at, value in ticks["values"]]
         (fall,) = (place for place, (one, next_) in enumerate(pairwise(values)) if next_[1] < one[1])
         assert fall >= 1, "what waited when the first was killed has come"
         runs = values[: fall + 1], values[fall + 1 :]
         assert all(next_[0] - one[0] < 1.6 for run in runs for one, next_ in pairwise(run))
         assert second.stop() == 0
-        assert query(port, '{job="coldplate"}') == [], "a series that has ended is not shown for five minutes more"
+        assert query(url, '{job="coldplate"}') == [], "a series that has ended is not shown for five minutes more"
 
 
-def compared(daemon: RunningDaemon, port: int) -> bool:
+def compared(daemon: RunningDaemon, url: str) -> bool:
     """Whether the stored series are those of the page. Values move on meanwhile; identity does not."""
     page = {
         identity({**dict(labels), "__name__": name, "instance": "node-1", "job": "coldplate"})
         for name, labels in daemon.page()
     }
-    return page == {identity(each["metric"]) for each in query(port, '{job="coldplate"}')}
+    return page == {identity(each["metric"]) for each in query(url, '{job="coldplate"}')}
 
 
 def identity(labels: dict[str, str]) -> frozenset[tuple[str, str]]:

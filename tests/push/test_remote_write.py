@@ -153,9 +153,6 @@ class Source:
     def next(self) -> None:
         self.current = self.nodes.snapshot()
 
-    def latest(self) -> Snapshot | None:
-        return self.current
-
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,12 +163,10 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 def push() -> Iterator[Callable[..., RemoteWrite]]:
     running: list[RemoteWrite] = []
 
-    def start(url: str, source: Source, folder: Path | None = None, **options) -> RemoteWrite:
-        login = {name: options.pop(name) for name in ("bearer_token_file",) if name in options}
-        target = HttpTarget(url, timeout=5.0, **login)
-        age = options.pop("age", 1e12)
-        settings = RemoteWriteSettings("central", target, INTERVAL, {"job": "coldplate"}, folder, age=age, **options)
-        made = RemoteWrite(settings, source.latest, now, Threads())
+    def start(url: str, source: Source, folder: Path | None = None) -> RemoteWrite:
+        target = HttpTarget(url, timeout=5.0)
+        settings = RemoteWriteSettings("central", target, INTERVAL, {"job": "coldplate"}, folder, age=1e12)
+        made = RemoteWrite(settings, lambda: source.current, now, Threads())
         running.append(made)
         made.start()
         return made
