@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from agent.catalogue import BY_NAME
 from agent.catalogue.groups import Profile, profile_of
@@ -271,7 +271,7 @@ def document(files: Sequence[CheckedFile]) -> str:
         {
             "file": file.name,
             "problem": file.problem,
-            "queries": [{**asdict(each), "verdict": word_for(each)} for each in file.queries],
+            "queries": [{**to_builtins(each), "verdict": word_for(each)} for each in file.queries],
         }
         for file in files
     ]
