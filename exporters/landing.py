@@ -84,7 +84,7 @@ def _silent(devices: Sequence[SeenGpu], expected: int | None) -> Iterator[tuple[
 
 def _peace(count: int, alerts: Overview | None) -> str:
     gpus = f"all {count} GPUs answer" if count > 1 else "the GPU answers" if count else "no GPU is expected here"
-    return f"{gpus}, and nothing fires" if alerts is not None and not alerts.firing else gpus
+    return f"{gpus}, and nothing fires" if alerts is not None and not alerts.counts.firing else gpus
 
 
 REPLAY = BY_NAME["coldplate_replay_info"]
@@ -163,7 +163,7 @@ def _document(facts: Facts) -> Iterator[str]:
     yield banner
     yield _summary(facts, found, devices, ports, alerts)
     rules = "" if alerts is None else landing_alerts.section(alerts, now, facts.runbooks)
-    urgent = alerts is not None and alerts.firing > 0
+    urgent = alerts is not None and alerts.counts.firing > 0
     if urgent:
         yield rules
     if devices:

@@ -13,7 +13,7 @@ from itertools import islice
 
 from msgspec import Struct, field
 
-from agent.health.verdicts import verdict_of
+from agent.health.verdicts import AlertCounts, verdict_of
 from agent.lib.wording import age
 from agent.model import Alert, Gpu, GroupReport, Phase, RuleHealth
 from exporters.markup import ABSENT, TABLE_END, TONES, Tone, badge, cell, cut, escape, row, span, table_head
@@ -40,8 +40,7 @@ class Overview(Struct):
     `names` are the firing ones, by tone; `of_gpu` the worst that fire for each GPU.
     """
 
-    firing: int = 0
-    pending: int = 0
+    counts: AlertCounts = field(default_factory=AlertCounts)
     rules: int = 0
     failed: int = 0
     worst: list[Alert] = field(default_factory=list)
@@ -79,8 +78,7 @@ def _active(groups: Iterable[GroupReport], overview: Overview) -> Iterator[Alert
             overview.failed += rule.health is RuleHealth.FAILED
             for alert in rule.alerts:
                 if alert.phase in _ORDER:
-                    overview.firing += alert.phase is Phase.FIRING
-                    overview.pending += alert.phase is Phase.PENDING
+                    overview.counts.add(alert)
                     yield alert
 
 
@@ -114,10 +112,8 @@ def runbook(alert: Alert, served: Container[str]) -> str | None:
 
 def tile(overview: Overview) -> str:
     """Return how many alerts there are, for the summary."""
-    counts = [(overview.firing, Phase.FIRING), (overview.pending, Phase.PENDING)]
-    text = ", ".join(f"{count} {phase.value}" for count, phase in counts if count > 0) or "none"
     worst = next((tone for tone in (Tone.BAD, Tone.WARN) if overview.names[tone]), Tone.CALM)
-    return span(worst, text)
+    return span(worst, overview.counts.text)
 
 
 def section(overview: Overview, now: float | None, served: Container[str]) -> str:
@@ -128,7 +124,7 @@ def section(overview: Overview, now: float | None, served: Container[str]) -> st
     else:
         rules = _count(overview.rules, "is", "are")
         parts = [f"<h2>Alerts</h2>\n<p>No alert is pending or firing. {rules} evaluated.</p>\n"]
-    more = overview.firing + overview.pending - MAX_ROWS
+    more = overview.counts.total - MAX_ROWS
     if more > 0:
         parts.append(f"<p>and {more} more, at {_path('/api/v1/alerts')}</p>\n")
     if overview.failed > 0:

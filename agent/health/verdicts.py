@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
-from agent.model import Alert
+from agent.model import Alert, Phase
 
 
 class Verdict(Enum):
@@ -42,6 +42,32 @@ def verdict_of(alert: Alert) -> Verdict:
     if alert.inhibited_by:
         return Verdict.SKIPPED
     return _SEVERITIES.get(dict(alert.labels).get("severity", ""), Verdict.WARNING)
+
+
+class AlertCounts(Struct):
+    """How many alerts fire and are pending; those that are inhibited are counted apart."""
+
+    firing: int = 0
+    pending: int = 0
+    inhibited: int = 0
+
+    def add(self, alert: Alert) -> None:
+        if alert.inhibited_by:
+            self.inhibited += 1
+        elif alert.phase is Phase.FIRING:
+            self.firing += 1
+        elif alert.phase is Phase.PENDING:
+            self.pending += 1
+
+    @property
+    def total(self) -> int:
+        return self.firing + self.pending + self.inhibited
+
+    @property
+    def text(self) -> str:
+        """Those that are not 0, such as `1 firing, 3 inhibited`; `none` if all are."""
+        counts = ((self.firing, "firing"), (self.pending, "pending"), (self.inhibited, "inhibited"))
+        return ", ".join(f"{count} {word}" for count, word in counts if count) or "none"
 
 
 def power_verdict(watts: float, budget: float) -> Verdict:

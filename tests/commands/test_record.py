@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import statistics
 import subprocess
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.commands.record.recorded_command import CommandProcesses
+from agent.model import Instant
 from agent.recording.recording_reader import Recording
 from tests import warm
 from tests.waiting import wait_until
@@ -60,6 +63,35 @@ def test_a_command_is_followed_to_its_end(tmp_path: Path) -> None:
     assert {"coldplate_node_memory_total_bytes", "coldplate_recorded_processes"} <= names
     counts = [each.value for one in snapshots for each in one if each.metric.name == "coldplate_recorded_processes"]
     assert statistics.mode(counts) == 3.0, "the shell, its sleep, and the orphan"
+
+
+def test_a_process_that_cannot_be_read_once_has_not_ended(tmp_path: Path) -> None:
+    """Nor has its child, which is found by it: processor time is counted once, and not again when it is back."""
+
+    def process(pid: int, parent: int, ticks: int) -> None:
+        (tmp_path / str(pid)).mkdir(exist_ok=True)
+        fields = f"{pid} (sh) S {parent} {pid} {pid} {' 0' * 7} {ticks} 0 {' 0' * 6} 77 0 2 0"
+        (tmp_path / str(pid) / "stat").write_text(fields)
+
+    followed = CommandProcesses(10, set, dict, tmp_path)
+    command, child = (10, os.getpid()), (11, 10)
+
+    def seen(second: float) -> list[float]:
+        """Number of processes, seconds of a processor."""
+        values = {each.series.metric.name: each.value for each in followed.frame(Instant(second, second)).readings}
+        ticks = values["coldplate_recorded_process_cpu_seconds_total"] * os.sysconf("SC_CLK_TCK")
+        return [values["coldplate_recorded_processes"], ticks]
+
+    process(*command, ticks=100)
+    process(*child, ticks=1000)
+    assert seen(1) == [2, 1100]
+    (tmp_path / "10" / "stat").write_text("")  # as from a kernel that is short of memory
+    process(*child, ticks=1500)
+    assert seen(11) == [2, 1600]
+    process(*command, ticks=150)
+    assert seen(21) == [2, 1650]
+    shutil.rmtree(tmp_path / "11")
+    assert seen(31) == [1, 1650]
 
 
 def test_what_cannot_begin_is_told_in_a_line(tmp_path: Path) -> None:

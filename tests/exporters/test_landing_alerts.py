@@ -108,6 +108,19 @@ def test_firing_comes_before_pending_and_the_worst_and_oldest_first() -> None:
     assert tile(text) == '<span class="bad">5 firing, 1 pending</span>'
 
 
+def test_inhibited_alerts_are_listed_and_counted_apart() -> None:
+    effect = replace(alert("Effect", severity="critical"), inhibited_by="Cause")
+    text = page(alert("Cause", severity="warning"), effect, alert("P", Phase.PENDING))
+    assert [row[1] for row in rows(text)] == ["Cause", "Effecteffect of Cause", "P"]
+    assert tile(text) == '<span class="warn">1 firing, 1 pending, 1 inhibited</span>'
+    assert "<p>and 1 more, at " in page(*(alert("A", gpu=str(number)) for number in range(MAX_ROWS)), effect)
+
+
+def test_the_tile_is_calm_when_nothing_fires() -> None:
+    assert tile(page(alert("P", Phase.PENDING))) == "1 pending"
+    assert tile(page()) == "none"
+
+
 @pytest.mark.parametrize(
     ("age", "words"),
     [(-5.0, "0 s"), (0.4, "0 s"), (59.9, "59 s"), (60.0, "1 min"), (3599.0, "59 min"), (3600.0, "1 h 0 min"),

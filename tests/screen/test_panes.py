@@ -72,6 +72,12 @@ def test_pending_alerts_are_counted_beside_those_that_fire(phases: tuple[Phase, 
     assert node_line([node], TextLayout(80, None, ASCII)).plain.endswith(shown)
 
 
+def test_inhibited_alerts_are_counted_apart() -> None:
+    effects = [Alert("B", (), Phase.FIRING, 1.0, 0.0, inhibited_by="A")] * 3
+    node = NodeView("n", "from its agent", alerts=[Alert("A", (), Phase.FIRING, 1.0, 0.0), *effects])
+    assert node_line([node], TextLayout(80, None, ASCII)).plain.endswith("alerts 1 firing, 3 inhibited")
+
+
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)])
 def test_the_first_lines_tell_which_gpu_and_why(size: tuple[int, int]) -> None:
     lines = pane(STRAGGLER, *size).splitlines()

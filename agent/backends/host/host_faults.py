@@ -11,12 +11,14 @@ import errno
 import logging
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from agent.backends.host.disks_and_network import Mount, all_mounts
 from agent.backends.host.reading_groups import GroupReadings, ReadingGroup
 from agent.backends.sysfs import list_names, text
 from agent.catalogue import metric
+from agent.lib.proc_stat import parse_stat
 
 log = logging.getLogger("coldplate.host")
 
@@ -73,8 +75,8 @@ class HostFaultGroups:
     def __init__(self, procfs: str, sysfs: str) -> None:
         self._procfs = procfs
         self._sysfs = sysfs
-        self._sleepers: dict[tuple[str, str], _Sleeper] = {}
-        self._logged: set[tuple[str, str]] = set()
+        self._sleepers: dict[tuple[str, int], _Sleeper] = {}
+        self._logged: set[tuple[str, int]] = set()
         self._manager = ""
         self.mono = 0.0
 
@@ -109,21 +111,21 @@ class HostFaultGroups:
                     return int(line.split()[1]) > 0
         raise ValueError(f"{self._procfs}/stat has no line procs_blocked")
 
-    def _asleep(self) -> Iterator[tuple[tuple[str, str], _Sleeper]]:
+    def _asleep(self) -> Iterator[tuple[tuple[str, int], _Sleeper]]:
         """Yield each process in uninterruptible sleep, by number and start; since now if it ran since the last look."""
         for pid in filter(str.isdigit, list_names(self._procfs)):
             try:
-                fields = text(f"{self._procfs}/{pid}/stat").rpartition(")")[2].split()
-                if fields[0] != "D" or int(fields[6]) & KERNEL_THREAD:
+                stat = parse_stat(Path(f"{self._procfs}/{pid}/stat").read_bytes())
+                if stat.state != "D" or stat.flags & KERNEL_THREAD:
                     continue
                 switches = tuple(
                     line.rpartition(":")[2].strip()
                     for line in text(f"{self._procfs}/{pid}/status").splitlines()
                     if "ctxt_switches" in line
                 )
-            except (OSError, IndexError, ValueError):
+            except (OSError, ValueError):
                 continue  # it ended
-            key = (pid, fields[19])
+            key = (pid, stat.started)
             before = self._sleepers.get(key)
             yield key, before if before is not None and before.switches == switches else _Sleeper(self.mono, switches)
 

@@ -34,6 +34,7 @@ from agent.lib.http_answers import AnswerBounds, HttpError
 from agent.lib.http_client import HttpClient
 from agent.lib.http_link import HttpRequest
 from agent.lib.http_target import HttpTarget
+from agent.lib.proc_stat import parse_stat
 from agent.lib.wording import UserError, utc
 from agent.model import Alert, Phase, Snapshot, Xid
 from agent.wiring.agent_client import AgentClient, read_alerts
@@ -138,10 +139,8 @@ def deadline(timeout: float) -> float:
     """Return the monotonic second until which answers are waited for, of `timeout` seconds since the process began."""
     now = clock().mono
     age = STARTING_SECONDS
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        # proc(5): field 22 of stat, the 20th after the name, is the ticks from boot to the process's start.
-        ticks = int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
-        age = now - ticks / os.sysconf("SC_CLK_TCK")
+    with contextlib.suppress(OSError, ValueError):
+        age = now - parse_stat(Path("/proc/self/stat").read_bytes()).started / os.sysconf("SC_CLK_TCK")
     return now + GATHERING_SHARE * timeout - (age if 0.0 <= age <= LONGEST_START_SECONDS else STARTING_SECONDS)
 
 

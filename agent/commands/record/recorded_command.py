@@ -113,10 +113,10 @@ class CommandProcesses:
         self._root, self._ours, self._on_gpus, self._procfs = root, ours, on_gpus, procfs
         self._own = os.getpid()
         self._next = self._began = 0.0
-        self._used: dict[tuple[int, int], int] = {}
-        """Clock ticks of the processes that were there at the last look, by id and start."""
+        self._last: dict[int, ProcStat] = {}
+        """The processes that were there at the last look, by id."""
         self._ended = 0
-        """Those of processes that have ended since."""
+        """Clock ticks of processes that have ended since."""
         self._series = OwnSeries()
         self._frame = EMPTY_FRAME
 
@@ -137,10 +137,13 @@ class CommandProcesses:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(each.pid, os.WNOHANG)
         running = [each for each in mine if each.state != "Z"]
-        before, self._used = self._used, {(each.pid, each.started): each.ticks for each in mine}
-        self._ended += sum(ticks for process, ticks in before.items() if process not in self._used)
+        before, self._last = self._last, {each.pid: each for each in mine}
+        for process in before.values():
+            after = self._last.get(process.pid)
+            if after is None or after.started != process.started:
+                self._ended += process.ticks
         yield OwnReading("coldplate_recorded_processes", len(running))
-        cpu = (self._ended + sum(self._used.values())) / _TICK
+        cpu = (self._ended + sum(each.ticks for each in mine)) / _TICK
         yield OwnReading("coldplate_recorded_process_cpu_seconds_total", cpu)
         memory = sum(each.pages for each in running) * _PAGE
         yield OwnReading("coldplate_recorded_process_resident_memory_bytes", memory)
@@ -160,12 +163,14 @@ class CommandProcesses:
             found += children.get(each.pid, ())
         return found
 
-    def _all(self) -> list[ProcStat]:
-        made = []
+    def _all(self) -> Iterator[ProcStat]:
+        """Yield every process; one that cannot be read now as it was at the last look: it has not ended."""
         for process in self._procfs.iterdir():
             if process.name.isdigit():
                 try:
-                    made.append(parse_stat((process / "stat").read_bytes()))
-                except (OSError, ValueError):
+                    yield parse_stat((process / "stat").read_bytes())
+                except (FileNotFoundError, ProcessLookupError):
                     continue  # it has ended meanwhile
-        return made
+                except (OSError, ValueError):
+                    if (before := self._last.get(int(process.name))) is not None:
+                        yield before

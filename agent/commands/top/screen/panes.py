@@ -25,7 +25,7 @@ from agent.commands.top.screen.text_layout import (
     sentence,
 )
 from agent.commands.top.screen.view_builder import NodeIssue, gpu_indexes
-from agent.health.verdicts import power_verdict
+from agent.health.verdicts import AlertCounts, power_verdict
 from agent.lib.wording import age
 from agent.model import Alert, Phase
 from exporters.landing_alerts import tone_of
@@ -103,10 +103,11 @@ def node_line(nodes: Sequence[NodeView], look: TextLayout) -> Text:
     parts += _fabric([port for node in nodes for port in node.ports])
     evaluated = [node for node in nodes if node.alerts is not None]
     if evaluated:
-        firing = sum(len(node.firing) for node in evaluated)
-        pending = sum(len(node.alerts or ()) for node in evaluated) - firing
-        counted = [f"{count} {word}" for count, word in ((firing, "firing"), (pending, "pending")) if count]
-        parts += [("  alerts ", DIM), (", ".join(counted) or "none", STYLES[Tone.WARN] if firing else "")]
+        counts = AlertCounts()
+        for node in evaluated:
+            for alert in node.alerts or ():
+                counts.add(alert)
+        parts += [("  alerts ", DIM), (counts.text, STYLES[Tone.WARN] if counts.firing else "")]
     else:
         parts += [("  alerts ", DIM), "n/a"]
     return look.line(*parts)
