@@ -199,29 +199,22 @@ def test_a_scheduler_that_is_trusted_is_believed_everywhere_and_no_other_is(rig:
     assert [rig.holder(gpu)["scheduler"] for gpu in range(2)] == ["slurm", "session"]
 
 
-def test_two_users_under_one_unit_are_two_jobs(rig: Rig) -> None:
+HUB = "/system.slice/jupyterhub.service"
+
+
+@pytest.mark.parametrize(
+    ("path", "env", "jobs"),
+    [
+        (HUB, {}, [("systemd", f"jupyterhub.service@{uid}") for uid in (1000, 1001)]),
+        (HUB, {"RAY_JOB_ID": "01000000"}, [("ray", f"01000000@jupyterhub.service@{uid}") for uid in (1000, 1001)]),
+        (LOGINS[0], {}, [("session", "9@1000"), ("session", "9@1001")]),
+    ],
+)
+def test_two_users_in_one_place_are_two_jobs(rig: Rig, path: str, env: dict[str, str], jobs: list[object]) -> None:
     for gpu, uid in enumerate((1000, 1001, 1001)):
-        rig.run(gpu, 100 + gpu, "/system.slice/jupyterhub.service", {}, uid=uid)
-    assert rig.look().jobs() == {
-        ("systemd", "jupyterhub.service@1000"): ["0"], ("systemd", "jupyterhub.service@1001"): ["1", "2"],
-    }  # fmt: skip
-    assert [(rig.holder(gpu)["user"], rig.holder(gpu)["name"]) for gpu in range(2)] == [
-        ("alice", "jupyterhub.service"), ("bob", "jupyterhub.service"),
-    ]  # fmt: skip
-
-
-def test_two_users_of_one_session_are_two_jobs(rig: Rig) -> None:
-    for gpu, uid in enumerate((1000, 0)):
-        rig.run(gpu, 100 + gpu, LOGINS[0], {}, uid=uid, session=9)
-    rig.look()
-    assert [rig.holder(gpu)["user"] for gpu in range(2)] == ["alice", "root"]
-    assert set(rig.jobs()) == {("session", "9@1000"), ("session", "9@0")}
-
-
-def test_one_user_cannot_join_anothers_ray_job_below_their_unit(rig: Rig) -> None:
-    for gpu, uid in enumerate((1000, 1001)):
-        rig.run(gpu, 100 + gpu, "/system.slice/jupyterhub.service", {"RAY_JOB_ID": "01000000"}, uid=uid)
-    assert len(rig.look().jobs()) == 2
+        rig.run(gpu, 100 + gpu, path, env, uid=uid, session=9)
+    assert rig.look().jobs() == {jobs[0]: ["0"], jobs[1]: ["1", "2"]}
+    assert [rig.holder(gpu)["user"] for gpu in range(2)] == ["alice", "bob"]
 
 
 HETEROGENEOUS = {

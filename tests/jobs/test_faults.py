@@ -21,14 +21,6 @@ from tests.jobs.rig import LOGIN, SLURM, Rig
 from tests.waiting import wait_until
 
 
-def test_a_job_whose_environment_is_hidden_is_known_by_its_cgroup(rig: Rig) -> None:
-    rig.run(0, 100, SLURM.format(4711), None)
-    rig.look()
-    assert (rig.holder()["job_id"], rig.holder()["user"], rig.holder()["name"]) == ("4711", "alice", "")
-    assert (rig.up("jobs_environ"), rig.up("jobs_procfs")) == (0, 1)
-    assert rig.problems() == {"unreadable": 1}
-
-
 def test_what_permissions_hide_is_missing_facts_and_no_missing_series(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
