@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from agent.backends.jobs.pods import ProtobufError, pod_devices
 from agent.backends.jobs.pods import fields_of as parts
+from exporters.push.write_request import varint
 from tests.jobs.rig import LOGIN, OTHER_UID, SLURM, UID, Rig
 
 POD_CGROUP = "/kubepods.slice/kubepods-burstable-pod{}.slice/cri-containerd-" + "3f" * 32 + ".scope"
@@ -23,19 +24,11 @@ Pod = tuple[str, str, Sequence[tuple[str, str, Sequence[str]]]]
 """Namespace, name, and containers: name, resource, device ids."""
 
 
-def number(value: int) -> bytes:
-    out = b""
-    while value > 0x7F:
-        out += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return out + bytes([value])
-
-
 def field(tag: int, content: bytes | str | int) -> bytes:
     if isinstance(content, int):
-        return number(tag << 3) + number(content)
+        return varint(tag << 3) + varint(content)
     raw = content.encode() if isinstance(content, str) else content
-    return number(tag << 3 | 2) + number(len(raw)) + raw
+    return varint(tag << 3 | 2) + varint(len(raw)) + raw
 
 
 def response(*pods: Pod) -> bytes:
@@ -87,6 +80,9 @@ class FakeKubelet:
         self.asked += 1
         return self.answer(context)
 
+    def refuse(self, code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE, words: str = "restarting") -> None:
+        self.answer = lambda context: context.abort(code, words)
+
     def holds(self, *pods: Pod) -> None:
         self.answer = lambda context: response(*pods)
 
@@ -103,8 +99,8 @@ def kubelet(rig: Rig) -> Iterator[FakeKubelet]:
     made.stop()
 
 
-def pod(name: str, *devices: str, resource: str = "nvidia.com/gpu", container: str = "main") -> Pod:
-    return ("ml", name, [(container, resource, devices)])
+def pod(name: str, *devices: str, resource: str = "nvidia.com/gpu") -> Pod:
+    return ("ml", name, [("main", resource, devices)])
 
 
 def test_pods_that_hold_gpus_without_a_process_are_shown(rig: Rig, kubelet: FakeKubelet) -> None:
@@ -122,7 +118,7 @@ def test_processes_get_the_name_of_their_pod_and_keep_it(rig: Rig, kubelet: Fake
     kubelet.holds(pod("trainer-0", rig.gpus[0].uuid, rig.gpus[1].uuid))
     rig.run(0, 100, POD_CGROUP.format(UID.replace("-", "_")), None)
     assert rig.look().jobs() == {("kubernetes", "ml/trainer-0"): ["0", "1"]}
-    kubelet.answer = lambda context: context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
+    kubelet.refuse()
     assert rig.look(after=200.0).jobs() == {("kubernetes", "ml/trainer-0"): ["0"]}
     assert (rig.up("jobs_kubelet"), rig.problems()) == (0, {"unreadable": 1, "kubelet": 1})
 
@@ -132,7 +128,7 @@ def test_pods_without_a_process_stay_a_while_when_the_kubelet_restarts(
 ) -> None:
     kubelet.holds(pod("idle-0", rig.gpus[0].uuid))
     rig.look()
-    kubelet.answer = lambda context: context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
+    kubelet.refuse()
     for _ in range(3):
         assert rig.look(after=60.0).jobs() == {("kubernetes", "ml/idle-0"): ["0"]}
         assert rig.up("jobs_kubelet") == 0
@@ -154,7 +150,7 @@ def test_pods_stay_a_while_when_the_kubelets_socket_is_gone(rig: Rig, kubelet: F
 def test_a_restarted_kubelet_that_names_others_is_believed_at_once(rig: Rig, kubelet: FakeKubelet) -> None:
     kubelet.holds(pod("idle-0", rig.gpus[0].uuid))
     rig.look()
-    kubelet.answer = lambda context: context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
+    kubelet.refuse()
     rig.look()
     kubelet.holds(pod("next-0", rig.gpus[1].uuid))
     assert (rig.look().jobs(), rig.up("jobs_kubelet")) == ({("kubernetes", "ml/next-0"): ["1"]}, 1)
@@ -337,7 +333,7 @@ def test_a_process_of_unknown_origin_on_a_pods_gpu_is_the_pods(rig: Rig, kubelet
 def test_a_kubelet_that_refuses_is_reported_in_its_words(
     rig: Rig, kubelet: FakeKubelet, caplog: pytest.LogCaptureFixture, code: grpc.StatusCode
 ) -> None:
-    kubelet.answer = lambda context: context.abort(code, "not today")
+    kubelet.refuse(code, "not today")
     assert (rig.look().up("jobs_kubelet"), rig.problems(), rig.gap("coldplate_job_info")) == (0, {"kubelet": 1}, None)
     assert f"{code.name}: not today" in caplog.text
 
