@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -300,13 +301,14 @@ CHILD = """
 
 def test_a_thousand_ports_are_read_with_the_usual_limit(tmp_path: Path) -> None:
     """8 adapters with 127 virtual functions each, in a process that may have 1,024 descriptors and uses 400."""
-    for number in range(8 * 127):
-        port = tmp_path / f"class/infiniband/mlx5_{number}/ports/1"
-        (port / "counters").mkdir(parents=True)
-        for name, content in (("state", "4: ACTIVE"), ("phys_state", "5: LinkUp"), ("rate", "400 Gb/sec (4X NDR)")):
-            (port / name).write_text(content)
-        for name in ("port_rcv_data", "port_xmit_data", "port_rcv_packets", "link_downed", "port_rcv_errors"):
-            (port / "counters" / name).write_text("7")
+    files = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)"}
+    counters = ("port_rcv_data", "port_xmit_data", "port_rcv_packets", "link_downed", "port_rcv_errors")
+    first = tmp_path / "class/infiniband/mlx5_0/ports/1"
+    (first / "counters").mkdir(parents=True)
+    for name, content in {**files, **{f"counters/{name}": "7" for name in counters}}.items():
+        (first / name).write_text(content)
+    for number in range(1, 8 * 127):
+        shutil.copytree(first, tmp_path / f"class/infiniband/mlx5_{number}/ports/1", copy_function=os.link)
     child = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(CHILD), str(tmp_path)],
         cwd=ROOT, capture_output=True, text=True, check=False,

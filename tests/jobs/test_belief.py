@@ -273,7 +273,7 @@ def test_a_foul_variable_does_not_hide_what_the_cgroup_says(rig: Rig, path, env,
     assert list(rig.look().jobs()) == [job]
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     genuine=st.sampled_from(GENUINE),
     changed=st.dictionaries(st.sampled_from(sorted(key.decode() for key in KEYS)), st.text("4711a b[]/٣", max_size=9)),

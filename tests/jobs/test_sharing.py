@@ -101,7 +101,7 @@ PLACEMENT = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(PLACEMENT)
 def test_there_is_at_most_one_holder_of_anything(make_rig: Callable[[str], Rig], placement) -> None:
     rig = make_rig("node")

@@ -218,11 +218,10 @@ for pattern in {[*NASTY, "[ab]", "a?", "(a|b)", "x.*y"]!r}:
 
 
 def test_the_pack_is_loaded_without_the_library() -> None:
+    """Where it is installed, a rule of the pack that needed it would cost every node 1.5 MiB."""
     files = "', '".join(map(str, sorted((ROOT / "alerts" / "rules").glob("*.yml"))))
     script = (
         f"from pathlib import Path\nfrom alerts import rulefile\nfor each in ['{files}']: rulefile.load(Path(each))"
     )
-    done = python(f"{HIDDEN}{script}")
-    assert (done.returncode, done.stderr) == (0, "")
     done = python(f"import sys\n{script}\nprint('re2' in sys.modules)")
-    assert (done.stdout, done.stderr) == ("False\n", ""), "a rule of the pack costs every node 1.5 MiB"
+    assert (done.stdout, done.stderr) == ("False\n", "")

@@ -68,30 +68,30 @@ def test_an_unknown_code_and_an_unknown_gpu_are_shown_all_the_same() -> None:
 
 def test_codes_beyond_all_reason_are_counted_as_one_and_none_is_lost(caplog: pytest.LogCaptureFixture) -> None:
     book = ledger()
-    for code in range(20_000):
+    for code in range(6_000):
         book.enter(Xid("GPU-a", code, 1000.0 + code / 1e6, "nvml"))
     shown = counts(book)
     assert len(shown) <= CODES + len(ZEROED) + 1
     assert shown["GPU-a", "79"] == 1
-    assert shown["GPU-a", "other"] > 18_000
-    assert sum(shown.values()) == 20_000
+    assert shown["GPU-a", "other"] > 5_500
+    assert sum(shown.values()) == 6_000
     assert len([record for record in caplog.records if record.levelno >= logging.ERROR]) == 1
 
 
 def test_devices_beyond_all_reason_are_counted_as_one_and_none_is_lost() -> None:
     book = ledger()
-    for number in range(20_000):
+    for number in range(6_000):
         book.enter(Xid(f"0000:{number:05x}", number % 700, 1000.0, "kmsg"))
     shown = counts(book)
     assert len({device for device, _ in shown}) == STRANGERS + 2
     assert len(shown) <= KINDS + len(ZEROED) + STRANGERS + 2
-    assert sum(shown.values()) == 20_000
+    assert sum(shown.values()) == 6_000
 
 
 def test_the_codes_on_which_rules_act_are_counted_separately_whatever_came_before() -> None:
     book = ledger()
     book.frame()
-    for number in range(20_000):
+    for number in range(6_000):
         book.enter(Xid(f"GPU-x{number % 50}", 1000 + number, 1000.0, "nvml"))
     book.enter(Xid("GPU-a", 79, 1001.0, "nvml"))
     assert counts(book)["GPU-a", "79"] == 1
