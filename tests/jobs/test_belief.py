@@ -100,11 +100,9 @@ def test_a_process_of_no_scheduler_is_not_its_job_whatever_its_environment_says(
 
 @pytest.mark.parametrize(("scheduler", "path"), [(name, path) for name, found in DAEMONS.items() for path in found])
 def test_the_environment_counts_below_the_schedulers_daemons(rig: Rig, scheduler: str, path: str) -> None:
-    rig.proc.process(100, path, VARIABLES[scheduler], session=9)
-    rig.proc.process(101, f"/system.slice/jupyterhub.service{path}", VARIABLES[scheduler], session=9)
-    rig.proc.process(102, path, {}, session=9)
-    for gpu in range(3):
-        rig.put(gpu, 100 + gpu)
+    rig.run(0, 100, path, VARIABLES[scheduler], session=9)
+    rig.run(1, 101, f"/system.slice/jupyterhub.service{path}", VARIABLES[scheduler], session=9)
+    rig.run(2, 102, path, {}, session=9)
     rig.look()
     found = [rig.holder(gpu)["scheduler"] for gpu in range(3)]
     assert (found[0], found[1] in ("session", "systemd"), found[2]) == (scheduler, True, "session")
@@ -244,11 +242,9 @@ def test_a_foul_id_is_not_an_id(text: str) -> None:
 
 
 def test_a_foul_id_is_a_problem_logged_once_and_not_a_label(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    rig.proc.process(100, "/system.slice/pbs.service", {"PBS_JOBID": "17 or 1=1"}, session=9)
-    rig.proc.process(101, "/pbs_jobs.service/jobid/" + "x" * 400, {}, session=9)
-    rig.proc.process(102, "/system.slice/pbs.service", {"PBS_JOBID": "17 or 1=1"}, session=9)
-    for gpu in range(3):
-        rig.put(gpu, 100 + gpu)
+    rig.run(0, 100, "/system.slice/pbs.service", {"PBS_JOBID": "17 or 1=1"}, session=9)
+    rig.run(1, 101, "/pbs_jobs.service/jobid/" + "x" * 400, {}, session=9)
+    rig.run(2, 102, "/system.slice/pbs.service", {"PBS_JOBID": "17 or 1=1"}, session=9)
     rig.look()
     assert rig.look().jobs() == {("session", "9@1000"): ["0", "1", "2"]}
     assert rig.problems() == {"foul_id": 2}

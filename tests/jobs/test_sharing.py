@@ -42,9 +42,8 @@ def test_the_memory_and_time_of_a_shared_gpu_are_divided_among_its_jobs(rig: Rig
 
 
 def test_memory_that_the_driver_does_not_say_of_each_process_is_absent(rig: Rig) -> None:
-    rig.proc.process(100, SLURM.format(1), {})
+    start(rig, 0, 100, 1)
     rig.proc.process(101, SLURM.format(1), {})
-    rig.put(0, 100)
     rig.put(0, 101, memory=None)
     assert rig.look().rows(MEMORY) == []
 

@@ -62,7 +62,7 @@ class Rig(SamplerRig):
         return {(row["gpu"], row["uuid"]): row["reason"] for row in rows if row["metric"] == age}
 
     def outcome(self, at: float) -> tuple[Outcome, str]:
-        (report,) = [report for report in self.see(at).reports if report.backend == "nvml"]
+        report = self.report(at, "nvml")
         return report.outcome, report.detail
 
 
