@@ -142,6 +142,7 @@ def test_below_the_daemons_the_environment_gives_id_and_facts(rig: Rig, schedule
         ("/lsf/c/job.12.5.1700000000", {"LSB_JOBID": "13", "LSB_JOBNAME": "n"}, ("lsf", "12"), {"name": ""}),
         ("/UGE/4711.1", VARIABLES["sge"], ("sge", "4711.1"), {"name": "n"}),
         ("/oar/alice_4711", VARIABLES["oar"], ("oar", "4711"), {"name": "n"}),
+        ("/oar/alice_4712", VARIABLES["oar"], ("oar", "4712"), {"name": ""}),
         ("/htcondor/condor_x_slot1_2@n", VARIABLES["htcondor"], ("htcondor", "slot1_2/dir_9"), {}),
         ("/htcondor/condor_x_slot1_3@n", VARIABLES["htcondor"], ("htcondor", "slot1_3"), {}),
         (f"/nomad.slice/share.slice/{UID}.t.scope", VARIABLES["nomad"], ("nomad", UID), {"name": "n"}),

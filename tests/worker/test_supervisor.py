@@ -207,20 +207,14 @@ def test_a_forged_answer_does_not_hide_a_silence(rig: Rig) -> None:
     assert rig.until(forge, 10) <= 5
 
 
-def test_a_worker_that_swells_is_ended(rig: Rig) -> None:
-    rig.run(10.0)
-    rig.worker.held = MEMORY
-    rig.run(10.0)
-    assert not rig.worker.signals
+def test_a_worker_that_swells_is_ended_and_one_whose_memory_is_not_known_is_left_alone(rig: Rig) -> None:
+    for held in (None, MEMORY):
+        rig.worker.held = held
+        rig.run(60.0)
+        assert not rig.worker.signals
     rig.worker.held = MEMORY + 2**20
     assert rig.until(lambda: bool(rig.worker.signals), 10) <= 3
     assert "MiB of memory" in rig.exit_reasons[0][2]
-
-
-def test_a_worker_whose_memory_is_not_known_is_left_alone(rig: Rig) -> None:
-    rig.worker.held = None
-    rig.run(60.0)
-    assert not rig.worker.signals
 
 
 def test_a_worker_that_floods_the_pipe_is_ended(rig: Rig) -> None:
