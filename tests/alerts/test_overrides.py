@@ -180,15 +180,12 @@ def test_an_expression_takes_the_place_of_the_query() -> None:
     assert first.terms.hold == 300.0
 
 
-def test_disabled_alerts_are_gone_recording_rules_stay_and_an_empty_group_goes() -> None:
+def test_disabled_alerts_are_gone_though_overridden_recording_rules_stay_and_an_empty_group_goes() -> None:
     file = changed({}, disable=("Hot", "Dusty*"))
     assert [(group.name, [rule.name for rule in group.rules]) for group in file.groups] == [("heat", ["gpu:t:max"])]
     assert changed({}, disable=("*",)).rule_count == 1
-    assert [rule.name for rule in changed({}, disable=("Dusty",)).groups[1].rules] == ["DustyFilter"]
-
-
-def test_an_alert_may_be_overridden_and_disabled() -> None:
     assert alerts(changed({"Hot": Override(hold=1.0)}, disable=("Hot",)), "Hot") == []
+    assert [rule.name for rule in changed({}, disable=("Dusty",)).groups[1].rules] == ["DustyFilter"]
 
 
 WRONG: list[tuple[dict[str, Override], tuple[str, ...], str]] = [

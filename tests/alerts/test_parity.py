@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import copy
 import re
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from alerts import rulefile
 from alerts.rulefile import RuleFileError
+from tests.alerts.conftest import Promtool
 from tests.alerts.oddities import ODDITIES, STRICTER
 from tests.servers import need, version_of
 
@@ -114,35 +113,19 @@ def test_both_refuse_a_file_that_is_not_there(tmp_path: Path, promtool: Any, col
         assert (theirs.status, ours.status) == (1, 1)
 
 
-Counts = Callable[[Sequence["str | bytes"]], "list[int | None]"]
-"""How many rules each file has; None for one that is refused."""
-TAKEN = re.compile(r"Checking (\S+)\n\s+SUCCESS: (\d+) rules found")
 NEWER = 3
 """The version of Prometheus whose verdicts count; older ones know fewer names."""
 NAMES_OF_ANY_LETTERS = ("labels in another alphabet", "a label with a dash", "a label that is a number",
                         "a record with a dash", "bad annotation name")  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def promtool_version() -> tuple[str, int]:
-    """The program and its version."""
-    found = need("promtool", left_out="NOTHING shows here that a Prometheus server loads the same rule files")
-    return found, version_of(found)[0]
-
-
-@pytest.fixture
-def prometheus(promtool_version: tuple[str, int], tmp_path: Path) -> Counts:
-    def judge(files: Sequence[str | bytes]) -> list[int | None]:
-        paths = [tmp_path / f"{number}.yml" for number in range(len(files))]
-        for path, content in zip(paths, files, strict=True):
-            path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        command = [promtool_version[0], "check", "rules", "--lint=none", *map(str, paths)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        taken = {path: int(count) for path, count in TAKEN.findall(done.stdout)}
-        assert done.stdout.count("Checking ") == len(files), done.stderr
-        return [taken.get(str(path)) for path in paths]
-
-    return judge
+def theirs_of(promtool: Promtool, files: Sequence[str | bytes], folder: Path) -> list[int | None]:
+    """How many rules promtool finds in each file; None for one that it refuses."""
+    paths = [folder / f"{number}.yml" for number in range(len(files))]
+    for path, content in zip(paths, files, strict=True):
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    found = (re.search(r"SUCCESS: (\d+) rules found", each.text) for each in promtool.each("check", paths).values())
+    return [None if each is None else int(each[1]) for each in found]
 
 
 def ours(content: str | bytes, folder: Path) -> tuple[int | None, str]:
@@ -154,17 +137,16 @@ def ours(content: str | bytes, folder: Path) -> tuple[int | None, str]:
         return None, str(error)
 
 
-def test_odd_yaml_is_judged_as_prometheus_does(
-    prometheus: Counts, promtool_version: tuple[str, int], tmp_path: Path
-) -> None:
-    differ = {}
-    for (name, content), theirs in zip(ODDITIES.items(), prometheus(list(ODDITIES.values())), strict=True):
+def test_odd_yaml_is_judged_as_prometheus_does(promtool: Promtool, tmp_path: Path) -> None:
+    version, differ = version_of(need("promtool"))[0], {}
+    counts = theirs_of(promtool, list(ODDITIES.values()), tmp_path)
+    for (name, content), theirs in zip(ODDITIES.items(), counts, strict=True):
         mine, said = ours(content, tmp_path)
         if mine != theirs:
             differ[name] = (theirs, mine, said)
-    if promtool_version[1] < NEWER:
+    if version < NEWER:
         differ = {name: verdict for name, verdict in differ.items() if name not in NAMES_OF_ANY_LETTERS}
     assert {name: verdict for name, verdict in differ.items() if name not in STRICTER} == {}
     assert all(mine is None for _, mine, _ in differ.values())
-    if promtool_version[1] >= NEWER:
+    if version >= NEWER:
         assert set(differ) == set(STRICTER), "a difference is gone: take it off the list"

@@ -283,21 +283,16 @@ def test_a_series_that_is_gone_after_a_restart_ends_with_the_first_round() -> No
 STEEP = "{record: 'r', expr: 't > 80'}, {alert: Steep, expr: 'r > 80', for: 1m}"
 
 
-def test_a_recorded_series_that_its_rule_no_longer_writes_does_not_outlive_a_restart() -> None:
+@pytest.mark.parametrize(("values", "told", "left"), [(COOL_NODE, [], []), (HOT_NODE, ["65: firing"], [Phase.FIRING])])
+def test_a_recorded_series_outlives_a_restart_if_its_rule_keeps_writing_it(
+    values: dict[tuple[str, str], float], told: list[str], left: list[Phase]
+) -> None:
     """Else it would be seen for five minutes, and an alert that was pending would fire for what is over."""
     run = Run(ruleset(STEEP))
     assert run.rounds(0, 50, HOT_NODE) == ["0: pending"]
     again = run.restarted(50, 55)
-    assert again.rounds(55, 60, COOL_NODE) == []
-    assert again.rounds(61, 400, COOL_NODE) == []
-    assert again.alerts() == []
-
-
-def test_a_recorded_series_that_its_rule_keeps_writing_continues_after_a_restart() -> None:
-    run = Run(ruleset(STEEP))
-    run.rounds(0, 50, HOT_NODE)
-    again = run.restarted(50, 55)
-    assert again.rounds(55, 400, HOT_NODE) == ["65: firing"]
+    assert again.rounds(55, 400, values) == told
+    assert [alert.phase for alert in again.alerts()] == left
 
 
 def test_windows_of_rules_that_are_gone_are_not_restored() -> None:
@@ -316,11 +311,6 @@ def test_alerts_that_ended_a_while_ago_are_still_remembered() -> None:
     assert again.alerts() == []
 
 
-def test_alerts_of_rules_that_are_gone_are_forgotten() -> None:
-    run = hot(12)
-    assert run.restarted(12, 20, ruleset(HOT.replace("warning", "critical"))).alerts() == []
-
-
 def test_a_clock_that_is_set_right_after_a_restart_does_not_keep_alerts_that_are_over() -> None:
     run = hot(12)
     again = run.restarted(12, 20)
@@ -329,8 +319,9 @@ def test_a_clock_that_is_set_right_after_a_restart_does_not_keep_alerts_that_are
     assert again.rounds(22, 60, COOL_NODE) == ["50: resolved"]
 
 
-def test_firing_alerts_of_rules_that_are_gone_are_named_so_that_their_end_can_be_sent() -> None:
+def test_firing_alerts_of_rules_that_are_gone_are_forgotten_and_named_so_that_their_end_can_be_sent() -> None:
     run = hot(12)
+    assert run.restarted(12, 20, ruleset(HOT.replace("warning", "critical"))).alerts() == []
     again = Run(ruleset("{alert: Other, expr: u > 1}"), 20)
     assert [alert.rule for alert in again.engine.restore(run.saved(12), later(20))] == ["Hot"]
 

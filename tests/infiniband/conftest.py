@@ -15,7 +15,7 @@ import pytest
 
 from agent.backends.infiniband import InfinibandBackend
 from agent.backends.protocol import BackendSample
-from agent.model import Gap, Instant, Lane, Reading
+from agent.model import Gap, Instant, Lane, Reading, Reason
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
@@ -87,6 +87,18 @@ class Page:
             if each.metric.name == f"coldplate_infiniband_{name}" and dict(each.entity.labels)["device"] == device
         ]
         return found
+
+
+def of(sample: BackendSample, device: str = "mlx5_0") -> dict[str, float | Reason]:
+    """What a sample says of one device: a value or a reason, by the row's suffix."""
+    said: dict[str, float | Reason] = {}
+    found: list[Reading | Gap] = [*sample.readings, *sample.gaps]
+    for each in found:
+        if each.entity.device == device:
+            suffix = each.metric.name.removeprefix("coldplate_infiniband_")
+            assert suffix not in said, f"{suffix} is both there and missing"
+            said[suffix] = each.reason if isinstance(each, Gap) else each.value
+    return said
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.backends.protocol import BackendSample
 from agent.catalogue import metric
-from agent.model import Gap, Instant, Lane, Reading, Reason
+from agent.model import Instant, Lane, Reason
+from tests.infiniband.conftest import of
 
 BROKEN = (
     ("vl15_dropped_total", "counters/VL15_dropped", None, Reason.UNSUPPORTED, "Is a directory"),
@@ -140,18 +140,6 @@ class Node:
 @pytest.fixture
 def node(unpack) -> Node:
     return Node(unpack("dgx-h100", "mlx5_0", "mlx5_3"))
-
-
-def of(sample: BackendSample, device: str = "mlx5_0") -> dict[str, float | Reason]:
-    """What a sample says of one device: a value or a reason, by the row's suffix."""
-    said: dict[str, float | Reason] = {}
-    found: list[Reading | Gap] = [*sample.readings, *sample.gaps]
-    for each in found:
-        if each.entity.device == device:
-            suffix = each.metric.name.removeprefix("coldplate_infiniband_")
-            assert suffix not in said, f"{suffix} is both there and missing"
-            said[suffix] = each.reason if isinstance(each, Gap) else each.value
-    return said
 
 
 def dead(fd: int, size: int, offset: int) -> bytes:

@@ -13,6 +13,7 @@ from agent.backends.infiniband import InfinibandBackend
 from agent.backends.protocol import BackendSample, DeviceError
 from agent.catalogue.infiniband import INFO, PORT_UP, STATE_ID
 from agent.model import Gap, Instant, Lane, Reason
+from tests.infiniband.conftest import of
 from tests.waiting import wait_until
 
 PORT = "class/infiniband/{}/ports/1"
@@ -64,14 +65,6 @@ class Node:
         (self.sysfs / PORT.format(device) / file).write_text(f"{content}\n")
 
 
-def shown(sample: BackendSample, device: str) -> dict[str, float]:
-    return {
-        each.metric.name.removeprefix("coldplate_infiniband_"): each.value
-        for each in sample.readings
-        if each.entity.device == device
-    }
-
-
 def missing(sample: BackendSample) -> dict[tuple[str, str], Gap]:
     gaps = {(each.entity.device, each.metric.name.removeprefix("coldplate_infiniband_")): each for each in sample.gaps}
     assert len(gaps) == len(sample.gaps)
@@ -111,7 +104,7 @@ def test_one_file_that_hangs_is_one_gap_and_all_else_is_fresh(node, lane, file, 
         assert f"mlx5_3/ports/1/{file}: no answer for" in gap.detail
         fresh = ("port_data_received_bytes_total", 4) if lane is Lane.FAST else ("unicast_packets_received_total", 1)
         for device in ("mlx5_0", "mlx5_3", "mlx5_4"):
-            assert shown(sample, device)[fresh[0]] == count * fresh[1]
+            assert of(sample, device)[fresh[0]] == count * fresh[1]
         assert whole in (None, len(sample.readings) + 1)
         whole = len(sample.readings) + 1
     assert len(node.firmware.inside) == 1
@@ -138,8 +131,8 @@ def test_a_state_that_hangs_leaves_link_up_unknown_and_keeps_the_count(node) -> 
     node.firmware.stuck.add("mlx5_0/ports/1/state")
     sample = node.read(Lane.FAST)
     assert {(gap.metric, gap.reason) for gap in sample.gaps} == {(STATE_ID, Reason.TIMEOUT), (PORT_UP, Reason.TIMEOUT)}
-    assert shown(sample, "mlx5_0")["link_down_events_total"] == 1
-    assert shown(sample, "mlx5_3")["port_up"] == 1
+    assert of(sample, "mlx5_0")["link_down_events_total"] == 1
+    assert of(sample, "mlx5_3")["port_up"] == 1
 
 
 def test_an_adapter_whose_firmware_hangs_costs_its_ports_and_two_threads(node) -> None:
@@ -159,7 +152,7 @@ def test_an_adapter_whose_firmware_hangs_costs_its_ports_and_two_threads(node) -
             )
             assert all("mlx5_3" in each.detail for each in sample.gaps)
             for device in ("mlx5_0", "mlx5_4"):
-                assert len(shown(sample, device)) == len(shown(well[lane], device))
+                assert len(of(sample, device)) == len(of(well[lane], device))
     assert readers() - node.before <= 3
     assert len(node.firmware.inside) == 2
     node.firmware.cure()
@@ -173,10 +166,10 @@ def test_what_an_abandoned_read_gives_is_never_shown(node) -> None:
     node.read(Lane.SLOW)
     node.write("mlx5_0", "counters/link_downed", 1)
     node.firmware.stuck.add("mlx5_0/ports/1/counters/link_downed")
-    assert "link_downed_total" not in shown(node.read(Lane.SLOW), "mlx5_0")
+    assert of(node.read(Lane.SLOW))["link_downed_total"] is Reason.TIMEOUT
     node.write("mlx5_0", "counters/link_downed", 9)
     node.firmware.cure()
-    assert shown(node.read(Lane.SLOW), "mlx5_0")["link_downed_total"] == 9
+    assert of(node.read(Lane.SLOW), "mlx5_0")["link_downed_total"] == 9
 
 
 def test_a_known_fact_stays_while_its_file_hangs(node) -> None:
@@ -226,7 +219,7 @@ def test_a_file_that_hangs_when_it_is_opened_affects_only_itself(node) -> None:
         assert set(missing(node.read(Lane.SLOW))) == {("mlx5_0", "symbol_error_total")}
     release("5\n")
     wait_until(lambda: not node.read(Lane.SLOW).gaps)
-    assert shown(node.read(Lane.SLOW), "mlx5_0")["symbol_error_total"] == 5
+    assert of(node.read(Lane.SLOW), "mlx5_0")["symbol_error_total"] == 5
 
 
 def test_a_file_that_must_be_read_to_know_its_row_may_hang_as_well(unpack, opened, page) -> None:
@@ -268,12 +261,12 @@ def test_a_device_whose_folder_does_not_answer_is_a_gap_and_its_known_files_are_
         driver.setattr(os, "scandir", hang)
         first = node.read(Lane.SLOW)
         assert {(gap.metric, gap.entity.device, gap.reason) for gap in first.gaps} == {(INFO, "mlx5_3", Reason.TIMEOUT)}
-        assert shown(first, "mlx5_0")
+        assert of(first, "mlx5_0")
         gate.set()
         wait_until(lambda: not node.read(Lane.SLOW).gaps)
         gate.clear()
         known = node.read(Lane.SLOW)
-        assert (known.gaps, len(shown(known, "mlx5_3"))) == ([], len(shown(known, "mlx5_0")))
+        assert (known.gaps, len(of(known, "mlx5_3"))) == ([], len(of(known, "mlx5_0")))
         gate.set()
 
 

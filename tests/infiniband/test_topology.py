@@ -6,16 +6,17 @@ import contextlib
 import errno
 import os
 import resource
-import subprocess
-import sys
-import textwrap
+import shutil
+import socket
 from pathlib import Path
 
 import pytest
 
+from agent.backends.infiniband import InfinibandBackend
 from agent.backends.infiniband.infiniband_backend import DESCRIPTORS, descriptor_budget
 from agent.backends.topology import OF_GPU, PciDistance, PciPath, TopologyBackend, distance
 from agent.model import Backend, Gpu, GpuIdentity, Instant, Lane, Reading, Reason
+from tests import warm
 from tests.fakes.trees import KINDS, OddTree
 
 SLOTS = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")
@@ -116,10 +117,12 @@ def test_an_unknown_numa_node_is_not_taken_for_the_same_one() -> None:
 
 
 @pytest.fixture
-def backend(unpack):
-    """A backend over a tree of the test's own: `sysfs` is its root."""
+def backend(tree, tmp_path):
+    """A backend over a tree of the test's own, without the ports, which it does not read."""
     gpus = [gpu(index, f"0000:{slot}:00.0") for index, slot in enumerate(SLOTS)]
-    made = TopologyBackend(unpack("dgx-h100"), lambda: gpus)
+    sysfs = tmp_path / "dgx-h100"
+    shutil.copytree(tree("dgx-h100"), sysfs, symlinks=True, ignore=shutil.ignore_patterns("ports"))
+    made = TopologyBackend(sysfs, lambda: gpus)
     yield made
     made.close()
 
@@ -172,7 +175,6 @@ def test_more_adapters_than_are_shown_for_a_gpu_are_counted(backend, tmp_path) -
 # Descriptors: within a budget that follows the process's limit, the fast lane first, and given back.
 FAST_FILES = 3
 """Of a port of mlx5."""
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("budget", [0, 5, 9 * FAST_FILES, 9 * FAST_FILES + 5, 10_000])
@@ -282,36 +284,28 @@ def test_a_descriptor_that_was_closed_elsewhere_costs_nothing(tree, opened, now,
     assert held(sysfs) == []
 
 
-CHILD = """
-    import os, resource, socket, sys
+def read_thrice(sysfs: str) -> tuple[list[tuple[str, int, int, int]], int]:
+    """Ports, readings and gaps of each lane, with the usual limit and 400 sockets; and how many files are open."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
-    from agent.backends.infiniband import InfinibandBackend
-    from agent.model import Instant, Lane
-    backend = InfinibandBackend(sys.argv[1])
-    sockets = [socket.socket() for _ in range(400)]
+    backend, sockets, found = InfinibandBackend(sysfs), [socket.socket() for _ in range(400)], []
     for second in range(3):
         for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
             sample = backend.read(lane, Instant(float(second), 0.0))
             ports = {each.entity for each in sample.readings}
-            print(lane.value, len(ports), len(sample.readings), len(sample.gaps))
-    print("open", len(os.listdir("/proc/self/fd")) < 512 + 400 + 20)
-"""
+            found.append((lane.value, len(ports), len(sample.readings), len(sample.gaps)))
+    return found, len(os.listdir("/proc/self/fd")) - len(sockets)
 
 
 def test_a_thousand_ports_are_read_with_the_usual_limit(tmp_path: Path) -> None:
     """8 adapters with 127 virtual functions each, in a process that may have 1,024 descriptors and uses 400."""
-    for number in range(8 * 127):
-        port = tmp_path / f"class/infiniband/mlx5_{number}/ports/1"
-        (port / "counters").mkdir(parents=True)
-        for name, content in (("state", "4: ACTIVE"), ("phys_state", "5: LinkUp"), ("rate", "400 Gb/sec (4X NDR)")):
-            (port / name).write_text(content)
-        for name in ("port_rcv_data", "port_xmit_data", "port_rcv_packets", "link_downed", "port_rcv_errors"):
-            (port / "counters" / name).write_text("7")
-    child = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(CHILD), str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert child.stderr == ""
-    *lines, last = child.stdout.splitlines()
-    assert lines == ["fast 1016 5080 0", "slow 1016 5080 0", "cold 0 0 1016"] * 3
-    assert last == "open True"
+    files = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)"}
+    counters = ("port_rcv_data", "port_xmit_data", "port_rcv_packets", "link_downed", "port_rcv_errors")
+    first = tmp_path / "class/infiniband/mlx5_0/ports/1"
+    (first / "counters").mkdir(parents=True)
+    for name, content in {**files, **{f"counters/{name}": "7" for name in counters}}.items():
+        (first / name).write_text(content)
+    for number in range(1, 8 * 127):
+        shutil.copytree(first, tmp_path / f"class/infiniband/mlx5_{number}/ports/1", copy_function=os.link)
+    found, files_open = warm.call(read_thrice, str(tmp_path))
+    assert found == [("fast", 1016, 5080, 0), ("slow", 1016, 5080, 0), ("cold", 0, 0, 1016)] * 3
+    assert files_open < 512 + 20

@@ -66,18 +66,16 @@ def test_pods_are_known_by_their_uid_and_host_name_without_the_kubelet(rig: Rig,
 def test_ray_names_the_job_where_no_cgroup_does(rig: Rig) -> None:
     for gpu, job in enumerate(("01000000", "01000000", "02000000", "ffffffff")):
         rig.run(gpu, 100 + gpu, "/system.slice/ray.service", {"RAY_JOB_ID": job}, session=9)
-    rig.look()
     jobs = {("ray", "01000000@1000"): ["0", "1"], ("ray", "02000000@1000"): ["2"], ("session", "9@1000"): ["3"]}
-    assert rig.jobs() == jobs
+    assert rig.look().jobs() == jobs
 
 
 def test_jobs_of_two_ray_clusters_are_two_though_each_cluster_numbers_them_alike(rig: Rig) -> None:
     places = (f"/system.slice/docker-{HEX}.scope", "/system.slice/team-ray.service", LOGIN, LOGIN)
     for gpu, cgroup in enumerate(places):
         rig.run(gpu, 100 + gpu, cgroup, {"RAY_JOB_ID": "01000000"}, uid=1000 + gpu % 2)
-    rig.look()
     clusters = (HEX[:12], "team-ray.service@1001", "1000", "1001")
-    assert rig.jobs() == {("ray", f"01000000@{each}"): [str(gpu)] for gpu, each in enumerate(clusters)}
+    assert rig.look().jobs() == {("ray", f"01000000@{each}"): [str(gpu)] for gpu, each in enumerate(clusters)}
     assert rig.holder(0)["user"] == "", "numbers of a container are no users of the node"
 
 
@@ -136,9 +134,8 @@ def test_only_the_configured_sources_are_used(rig: Rig, sources, expected) -> No
 
 
 def test_programs_that_serve_the_gpu_belong_to_no_job(rig: Rig) -> None:
-    rig.proc.process(90, "/system.slice/mps.service", {}, command="nvidia-cuda-mps", uid=0)
-    rig.proc.process(100, SLURM_V2.format(job=4711, task=0), {})
-    rig.put(0, 90, 100)
+    rig.run(0, 90, "/system.slice/mps.service", {}, command="nvidia-cuda-mps", uid=0)
+    rig.run(0, 100, SLURM_V2.format(job=4711, task=0), {})
     rig.put(1, 90)
     assert rig.look().jobs() == {("slurm", "4711"): ["0"]}
 

@@ -100,11 +100,9 @@ def test_a_process_of_no_scheduler_is_not_its_job_whatever_its_environment_says(
 
 @pytest.mark.parametrize(("scheduler", "path"), [(name, path) for name, found in DAEMONS.items() for path in found])
 def test_the_environment_counts_below_the_schedulers_daemons(rig: Rig, scheduler: str, path: str) -> None:
-    rig.proc.process(100, path, VARIABLES[scheduler], session=9)
-    rig.proc.process(101, f"/system.slice/jupyterhub.service{path}", VARIABLES[scheduler], session=9)
-    rig.proc.process(102, path, {}, session=9)
-    for gpu in range(3):
-        rig.put(gpu, 100 + gpu)
+    rig.run(0, 100, path, VARIABLES[scheduler], session=9)
+    rig.run(1, 101, f"/system.slice/jupyterhub.service{path}", VARIABLES[scheduler], session=9)
+    rig.run(2, 102, path, {}, session=9)
     rig.look()
     found = [rig.holder(gpu)["scheduler"] for gpu in range(3)]
     assert (found[0], found[1] in ("session", "systemd"), found[2]) == (scheduler, True, "session")
@@ -144,6 +142,7 @@ def test_below_the_daemons_the_environment_gives_id_and_facts(rig: Rig, schedule
         ("/lsf/c/job.12.5.1700000000", {"LSB_JOBID": "13", "LSB_JOBNAME": "n"}, ("lsf", "12"), {"name": ""}),
         ("/UGE/4711.1", VARIABLES["sge"], ("sge", "4711.1"), {"name": "n"}),
         ("/oar/alice_4711", VARIABLES["oar"], ("oar", "4711"), {"name": "n"}),
+        ("/oar/alice_4712", VARIABLES["oar"], ("oar", "4712"), {"name": ""}),
         ("/htcondor/condor_x_slot1_2@n", VARIABLES["htcondor"], ("htcondor", "slot1_2/dir_9"), {}),
         ("/htcondor/condor_x_slot1_3@n", VARIABLES["htcondor"], ("htcondor", "slot1_3"), {}),
         (f"/nomad.slice/share.slice/{UID}.t.scope", VARIABLES["nomad"], ("nomad", UID), {"name": "n"}),
@@ -199,29 +198,22 @@ def test_a_scheduler_that_is_trusted_is_believed_everywhere_and_no_other_is(rig:
     assert [rig.holder(gpu)["scheduler"] for gpu in range(2)] == ["slurm", "session"]
 
 
-def test_two_users_under_one_unit_are_two_jobs(rig: Rig) -> None:
+HUB = "/system.slice/jupyterhub.service"
+
+
+@pytest.mark.parametrize(
+    ("path", "env", "jobs"),
+    [
+        (HUB, {}, [("systemd", f"jupyterhub.service@{uid}") for uid in (1000, 1001)]),
+        (HUB, {"RAY_JOB_ID": "01000000"}, [("ray", f"01000000@jupyterhub.service@{uid}") for uid in (1000, 1001)]),
+        (LOGINS[0], {}, [("session", "9@1000"), ("session", "9@1001")]),
+    ],
+)
+def test_two_users_in_one_place_are_two_jobs(rig: Rig, path: str, env: dict[str, str], jobs: list[object]) -> None:
     for gpu, uid in enumerate((1000, 1001, 1001)):
-        rig.run(gpu, 100 + gpu, "/system.slice/jupyterhub.service", {}, uid=uid)
-    assert rig.look().jobs() == {
-        ("systemd", "jupyterhub.service@1000"): ["0"], ("systemd", "jupyterhub.service@1001"): ["1", "2"],
-    }  # fmt: skip
-    assert [(rig.holder(gpu)["user"], rig.holder(gpu)["name"]) for gpu in range(2)] == [
-        ("alice", "jupyterhub.service"), ("bob", "jupyterhub.service"),
-    ]  # fmt: skip
-
-
-def test_two_users_of_one_session_are_two_jobs(rig: Rig) -> None:
-    for gpu, uid in enumerate((1000, 0)):
-        rig.run(gpu, 100 + gpu, LOGINS[0], {}, uid=uid, session=9)
-    rig.look()
-    assert [rig.holder(gpu)["user"] for gpu in range(2)] == ["alice", "root"]
-    assert set(rig.jobs()) == {("session", "9@1000"), ("session", "9@0")}
-
-
-def test_one_user_cannot_join_anothers_ray_job_below_their_unit(rig: Rig) -> None:
-    for gpu, uid in enumerate((1000, 1001)):
-        rig.run(gpu, 100 + gpu, "/system.slice/jupyterhub.service", {"RAY_JOB_ID": "01000000"}, uid=uid)
-    assert len(rig.look().jobs()) == 2
+        rig.run(gpu, 100 + gpu, path, env, uid=uid, session=9)
+    assert rig.look().jobs() == {jobs[0]: ["0"], jobs[1]: ["1", "2"]}
+    assert [rig.holder(gpu)["user"] for gpu in range(2)] == ["alice", "bob"]
 
 
 HETEROGENEOUS = {
@@ -251,11 +243,9 @@ def test_a_foul_id_is_not_an_id(text: str) -> None:
 
 
 def test_a_foul_id_is_a_problem_logged_once_and_not_a_label(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    rig.proc.process(100, "/system.slice/pbs.service", {"PBS_JOBID": "17 or 1=1"}, session=9)
-    rig.proc.process(101, "/pbs_jobs.service/jobid/" + "x" * 400, {}, session=9)
-    rig.proc.process(102, "/system.slice/pbs.service", {"PBS_JOBID": "17 or 1=1"}, session=9)
-    for gpu in range(3):
-        rig.put(gpu, 100 + gpu)
+    rig.run(0, 100, "/system.slice/pbs.service", {"PBS_JOBID": "17 or 1=1"}, session=9)
+    rig.run(1, 101, "/pbs_jobs.service/jobid/" + "x" * 400, {}, session=9)
+    rig.run(2, 102, "/system.slice/pbs.service", {"PBS_JOBID": "17 or 1=1"}, session=9)
     rig.look()
     assert rig.look().jobs() == {("session", "9@1000"): ["0", "1", "2"]}
     assert rig.problems() == {"foul_id": 2}
@@ -280,7 +270,7 @@ def test_a_foul_variable_does_not_hide_what_the_cgroup_says(rig: Rig, path, env,
     assert list(rig.look().jobs()) == [job]
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     genuine=st.sampled_from(GENUINE),
     changed=st.dictionaries(st.sampled_from(sorted(key.decode() for key in KEYS)), st.text("4711a b[]/٣", max_size=9)),

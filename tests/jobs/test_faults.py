@@ -21,14 +21,6 @@ from tests.jobs.rig import LOGIN, SLURM, Rig
 from tests.waiting import wait_until
 
 
-def test_a_job_whose_environment_is_hidden_is_known_by_its_cgroup(rig: Rig) -> None:
-    rig.run(0, 100, SLURM.format(4711), None)
-    rig.look()
-    assert (rig.holder()["job_id"], rig.holder()["user"], rig.holder()["name"]) == ("4711", "alice", "")
-    assert (rig.up("jobs_environ"), rig.up("jobs_procfs")) == (0, 1)
-    assert rig.problems() == {"unreadable": 1}
-
-
 def test_what_permissions_hide_is_missing_facts_and_no_missing_series(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -133,9 +125,8 @@ def test_an_unknown_cgroup_is_a_session_counted_and_named(rig: Rig, caplog: pyte
 @pytest.mark.parametrize("content", [b"", b"garbage", b"1 (x) S 1", b"1 (x) S a b c " + b"x " * 20, b"\xff" * 4000])
 def test_a_garbled_stat_affects_only_that_process(rig: Rig, content: bytes) -> None:
     (rig.proc.process(100, SLURM.format(1), {}) / "stat").write_bytes(content)
-    rig.proc.process(101, SLURM.format(2), {})
     rig.put(0, 100)
-    rig.put(1, 101)
+    rig.run(1, 101, SLURM.format(2), {})
     assert list(rig.look().jobs()) == [("slurm", "2")]
     assert rig.problems() == {"malformed": 1}
 

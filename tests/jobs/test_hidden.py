@@ -31,9 +31,9 @@ def closed(path: str, most: int) -> bytes:
 
 
 class Told:
-    """A broker that answers with an environment, or fails."""
+    """A broker that answers each process with an environment, or fails."""
 
-    def __init__(self, answer: bytes | OSError) -> None:
+    def __init__(self, answer: bytes | OSError | Callable[[int], bytes]) -> None:
         self.answer = answer
         self.asked: list[tuple[int, int]] = []
 
@@ -41,10 +41,11 @@ class Told:
         self.asked.append((pid, started))
         if isinstance(self.answer, OSError):
             raise self.answer
-        return self.answer
+        return self.answer(pid) if callable(self.answer) else self.answer
 
 
 ABSENT = BrokerError(errno.ENOENT, "No such file or directory", "/run/coldplate-broker.sock")
+HANGS = BrokerError(errno.ETIMEDOUT, "no answer within 2 s", "/run/coldplate-broker.sock")
 
 
 @pytest.fixture
@@ -67,14 +68,12 @@ def test_a_real_broker_gives_name_and_account(rig: Rig, broker: None) -> None:
 
 
 def test_a_process_on_which_the_broker_hangs_affects_only_its_own_name(rig: Rig) -> None:
-    class Stuck(Told):
-        def __call__(self, pid: int, started: int) -> bytes:
-            self.asked.append((pid, started))
-            if pid == 100:
-                raise BrokerError(errno.ETIMEDOUT, "no answer within 2 s", "/run/coldplate-broker.sock")
-            return f"SLURM_JOB_ID={pid}\0SLURM_JOB_NAME=job {pid}\0".encode()
+    def answer(pid: int) -> bytes:
+        if pid == 100:
+            raise HANGS
+        return f"SLURM_JOB_ID={pid}\0SLURM_JOB_NAME=job {pid}\0".encode()
 
-    stuck = Stuck(b"")
+    stuck = Told(answer)
     rig.open(read=closed, ask=stuck)
     for index, pid in enumerate((100, 101, 102)):
         rig.run(index, pid, SLURM.format(pid), {})
@@ -106,12 +105,11 @@ def test_the_broker_is_told_when_the_process_was_started(rig: Rig) -> None:
 
 
 def test_a_number_that_is_reused_during_the_question_gives_no_job_the_others_name(rig: Rig) -> None:
-    class Recycled(Told):
-        def __call__(self, pid: int, started: int) -> bytes:
-            rig.proc.process(100, SLURM.format(2), {}, started=20)
-            return super().__call__(pid, started)
+    def recycle(pid: int) -> bytes:
+        rig.proc.process(pid, SLURM.format(2), {}, started=20)
+        return b"SLURM_JOB_ID=1\0SLURM_JOB_NAME=first\0"
 
-    rig.open(read=closed, ask=Recycled(b"SLURM_JOB_ID=1\0SLURM_JOB_NAME=first\0"))
+    rig.open(read=closed, ask=Told(recycle))
     rig.run(0, 100, SLURM.format(1), {}, started=10)
     assert rig.look().jobs() == {}
     assert rig.problems() == {"vanished": 1}
@@ -120,15 +118,14 @@ def test_a_number_that_is_reused_during_the_question_gives_no_job_the_others_nam
 def test_a_process_that_ended_is_no_hidden_one(rig: Rig) -> None:
     rig.open(read=closed, ask=Told(ProcessLookupError(errno.ESRCH, "No such process")))
     rig.run(0, 100, SLURM.format(1), {})
-    rig.look()
-    assert (rig.jobs(), rig.problems(), rig.gap("coldplate_job_info")) == ({}, {"vanished": 1}, None)
+    assert (rig.look().jobs(), rig.problems(), rig.gap("coldplate_job_info")) == ({}, {"vanished": 1}, None)
 
 
 @pytest.mark.parametrize(
     "failure",
     [
         ABSENT,
-        BrokerError(errno.ETIMEDOUT, "no answer within 2 s", "/run/coldplate-broker.sock"),
+        HANGS,
         BrokerError(errno.EBADMSG, "3 bytes that do not answer", "/run/coldplate-broker.sock"),
         PermissionError(errno.EACCES, "the broker got the error: Permission denied"),
     ],
@@ -180,8 +177,7 @@ def test_names_come_when_the_broker_does_and_that_is_logged(rig: Rig, caplog: py
 def test_a_broker_that_lies_names_no_other_job_than_the_kernel_does(rig: Rig) -> None:
     rig.open(read=closed, ask=Told(b"SLURM_JOB_ID=9\0SLURM_JOB_NAME=\x1b[31mred\0SLURM_JOB_ACCOUNT=" + b"x" * 5000))
     rig.run(0, 100, SLURM.format(4711), {})
-    rig.look()
-    assert (rig.holder()["job_id"], rig.holder()["name"]) == ("4711", "")
+    assert (rig.look().holder()["job_id"], rig.holder()["name"]) == ("4711", "")
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -214,7 +210,7 @@ def test_an_environment_that_fails_or_hangs_is_reported_with_its_file_and_the_br
     assert (None if gap is None else gap.detail) == (None if hangs else detail)  # a hang is no lack of a permission
     assert (rig.holder()["job_id"], rig.holder()["name"], ask.asked) == ("4711", "", [])
     well = True
-    rig.look(after=1.0)
-    assert rig.holder()["name"] == ("llama" if hangs else "")  # what hung is read again at the next look
-    rig.look(after=RETRY_SECONDS)
-    assert (rig.holder()["name"], rig.gap("coldplate_job_info")) == ("llama", None)
+    assert rig.look(after=1.0).holder()["name"] == (
+        "llama" if hangs else ""
+    )  # what hung is read again at the next look
+    assert (rig.look(after=RETRY_SECONDS).holder()["name"], rig.gap("coldplate_job_info")) == ("llama", None)

@@ -51,17 +51,11 @@ def test_a_new_pod_with_the_name_of_an_old_one_is_the_new_one(rig: Rig) -> None:
     assert rig.look().jobs() == {("kubernetes", "ml/trainer-0"): ["0"]}
 
 
-def test_a_pod_whose_directory_comes_later_gets_its_name_then(rig: Rig) -> None:
+def test_a_pod_whose_directory_comes_later_gets_its_name_then_and_keeps_it_though_the_directory_goes(rig: Rig) -> None:
     rig.run(0, 100, CGROUPFS.format(UID), {})
     assert list(rig.look().jobs()) == [("kubernetes", UID)]
     logs(rig, f"ml_trainer-0_{UID}")
     assert list(rig.look().jobs()) == [("kubernetes", "ml/trainer-0")]
-
-
-def test_a_known_name_stays_though_the_directory_goes(rig: Rig) -> None:
-    logs(rig, f"ml_trainer-0_{UID}")
-    rig.run(0, 100, CGROUPFS.format(UID), {})
-    rig.look()
     (rig.pod_logs / f"ml_trainer-0_{UID}").rmdir()
     assert list(rig.look().jobs()) == [("kubernetes", "ml/trainer-0")]
 

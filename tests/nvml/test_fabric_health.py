@@ -16,15 +16,12 @@ PROBLEM = "coldplate_gpu_fabric_problem"
 HEALTHY = 0b01_01_0001_10_10_10_10
 
 
-def read(opened, mask, **others):
-    gpu = b200()
-    gpu.calls[CALL] = {"cluster_uuid": "ab" * 16, "clique": 1, "state": 3, "status": 0, "health": mask, **others}
-    return opened(gpu).read(Lane.COLD)
+def info(mask, **others):
+    return {"cluster_uuid": "ab" * 16, "clique": 1, "state": 3, "status": 0, "health": mask, **others}
 
 
-def test_a_healthy_gpu_has_no_problem(opened):
-    sample = read(opened, HEALTHY)
-    assert values(sample, PROBLEM) == {(name,): 0.0 for name in FABRIC_PROBLEMS}
+def read(opened, answer):
+    return opened(b200(calls={CALL: answer})).read(Lane.COLD)
 
 
 @pytest.mark.parametrize(
@@ -45,10 +42,19 @@ def test_a_healthy_gpu_has_no_problem(opened):
         (14, 2, 2, "manager_disconnected"),
     ],
 )
-def test_each_problem_has_its_name(opened, shift, width, code, name):
+@pytest.mark.parametrize("state", [2, 3], ids=["joining", "joined"])
+def test_each_problem_has_its_name(opened, shift, width, code, name, state):
     mask = HEALTHY & ~((1 << width) - 1 << shift) | code << shift
-    sample = read(opened, mask)
+    sample = read(opened, info(mask, state=state))
     assert values(sample, PROBLEM) == {(each,): float(each == name) for each in FABRIC_PROBLEMS}
+
+
+@pytest.mark.parametrize(
+    ("mask", "problems"), [(HEALTHY, set()), (HEALTHY ^ 0b1111, {"degraded_bandwidth", "route_recovery"})]
+)
+def test_a_gpu_may_have_no_problem_or_two(opened, mask, problems):
+    shown = values(read(opened, info(mask)), PROBLEM)
+    assert shown == {(each,): float(each in problems) for each in FABRIC_PROBLEMS}
 
 
 def test_the_bits_are_those_that_nvidia_gives_the_names():
@@ -62,48 +68,36 @@ def test_the_bits_are_those_that_nvidia_gives_the_names():
         assert codes == {0, aspect.good, *aspect.bad}
 
 
-def test_two_problems_are_two(opened):
-    shown = values(read(opened, HEALTHY ^ 0b1111), PROBLEM)
-    assert {name for (name,), there in shown.items() if there} == {"degraded_bandwidth", "route_recovery"}
-
-
 def test_what_the_driver_cannot_tell_is_left_out(opened):
-    sample = read(opened, 0b01)
+    sample = read(opened, info(0b01))
     assert values(sample, PROBLEM) == {("degraded_bandwidth",): 1.0}
     assert gaps(sample, PROBLEM) == []
 
 
-@pytest.mark.parametrize("others", [{"health": 0}, {"state": 0, "health": 0}])
-def test_a_driver_that_tells_nothing_is_a_gap_and_not_healthy(opened, others):
-    sample = read(opened, 0, **others)
+OLDER = {"cluster_uuid": "ab" * 16, "clique": 1, "state": 3, "status": 0}
+"""What older recordings have."""
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (info(0), Reason.UNSUPPORTED), (info(0, state=0), Reason.UNSUPPORTED), (OLDER, Reason.UNSUPPORTED),
+        (MISSING, Reason.UNSUPPORTED), (UNKNOWN, Reason.MALFORMED),
+    ],
+)  # fmt: skip
+def test_a_driver_that_tells_nothing_is_a_gap_and_not_healthy(opened, answer, reason):
+    sample = read(opened, answer)
     assert values(sample, PROBLEM) == {}
-    assert gaps(sample, PROBLEM)[0].reason is Reason.UNSUPPORTED
+    assert gaps(sample, PROBLEM)[0].reason is reason
 
 
 def test_a_code_of_a_newer_driver_is_neither_a_problem_nor_none(opened):
-    sample = read(opened, HEALTHY & ~0xF00 | 9 << 8)
+    sample = read(opened, info(HEALTHY & ~0xF00 | 9 << 8))
     assert values(sample, PROBLEM)["degraded_bandwidth",] == 0.0
     assert ("no_partition",) not in values(sample, PROBLEM)
     (gap,) = gaps(sample, PROBLEM)
     assert gap.reason is Reason.MALFORMED
     assert gap.detail == "fabric health: code 9 at bit 8 is unknown to this version"
-
-
-def test_a_gpu_that_has_not_joined_says_why(opened):
-    sample = read(opened, HEALTHY & ~0xF00 | 5 << 8, state=2)
-    assert values(sample, PROBLEM)["insufficient_nvlinks",] == 1.0
-
-
-def test_an_answer_of_an_older_recording_has_no_mask(opened):
-    gpu = b200()
-    del gpu.calls[CALL]["health"]
-    assert values(opened(gpu).read(Lane.COLD), PROBLEM) == {}
-
-
-@pytest.mark.parametrize(("answer", "reason"), [(MISSING, Reason.UNSUPPORTED), (UNKNOWN, Reason.MALFORMED)])
-def test_a_call_that_fails_is_a_gap(opened, answer, reason):
-    sample = opened(b200(calls={CALL: answer})).read(Lane.COLD)
-    assert gaps(sample, PROBLEM)[0].reason is reason
 
 
 # NVLink 5's own error ratios, histogram and retransmissions, and silence on GPUs that lack them.

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from agent.backends.nvml import NvmlSource
-from agent.backends.nvml.driver import CallThreads
 from agent.backends.nvml.gpu_enumeration import RECOUNT_SECONDS, RETRY_SECONDS
 from agent.backends.protocol import Roster, SourceError
 from agent.model import Instant, Lane, Reason
@@ -231,22 +230,3 @@ def test_a_system_without_threads_to_give_costs_time_and_nothing_else(monkeypatc
     node = Node(h100(0), h100(1))
     assert node.open() == ["GPU-00000000"]
     wait_until(lambda: len(node.there(after=RETRY_SECONDS)) == 2)
-
-
-def test_a_call_that_is_out_is_not_sent_again_and_can_be_when_it_is_back():
-    errands, release, calls = CallThreads(), threading.Event(), []
-
-    def call() -> None:
-        calls.append(1)
-        release.wait(10)
-
-    assert [errands.send("a", call) for _ in range(10)] == [True] + [False] * 9
-    assert errands.send("b", lambda: None)
-    errands.wait(["b"], 10)
-    assert (errands.is_out("a"), errands.is_out("b")) == (True, False)
-    release.set()
-    errands.wait(["a", "b"], 10)
-    assert not errands.busy
-    assert errands.send("a", call)
-    errands.wait(["a"], 10)
-    assert len(calls) == 2

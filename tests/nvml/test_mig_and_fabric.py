@@ -197,10 +197,7 @@ def test_the_domain_of_a_rack_is_its_cluster_and_clique(opened):
     sample = opened(gpu).read(Lane.COLD)
     assert values(sample, FABRIC) == {("01234567-89ab-cdef-0123-456789abcdef", "7"): 1.0}
     assert values(sample, STATE)[("completed",)] == 1.0
-
-
-def test_the_zero_cluster_of_a_node_by_itself_is_not_shown_as_a_cluster(opened):
-    assert values(opened(h100()).read(Lane.COLD), FABRIC) == {("", "0"): 1.0}
+    assert values(opened(h100()).read(Lane.COLD), FABRIC) == {("", "0"): 1.0}, "the zero cluster of a node by itself"
 
 
 @pytest.mark.parametrize(

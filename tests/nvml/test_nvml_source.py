@@ -113,19 +113,20 @@ def test_a_node_on_which_no_gpu_can_be_opened_is_open_and_says_why():
     assert driver.log[-1] == "nvmlShutdown"
 
 
-@pytest.mark.parametrize(("code", "says"), [(NO_LIBRARY, "libnvidia-ml.so.1"), (UNLOADED, "modprobe nvidia")])
-def test_a_node_without_a_driver_is_absent_with_a_remedy(code, says):
-    driver = FakeDriver(h100())
+@pytest.mark.parametrize(
+    ("code", "says", "last"),
+    [
+        (NO_LIBRARY, "libnvidia-ml.so.1", "nvmlInit"),
+        (UNLOADED, "modprobe nvidia", "nvmlInit"),
+        (None, "no GPU", "nvmlShutdown"),
+    ],
+)
+def test_a_node_without_a_driver_or_a_gpu_is_absent_with_a_remedy(code, says, last):
+    driver = FakeDriver()
     driver.system["nvmlInit"] = code
     with pytest.raises(AbsentError, match=says):
         source(driver).open(NOW)
-
-
-def test_a_driver_without_a_gpu_is_absent_and_shut_down():
-    driver = FakeDriver()
-    with pytest.raises(AbsentError, match="no GPU"):
-        source(driver).open(NOW)
-    assert driver.log[-1] == "nvmlShutdown"
+    assert driver.log[-1] == last
 
 
 @pytest.mark.parametrize("code", [UNINITIALIZED, MISMATCH, DENIED, UNKNOWN, Code(4711)])
@@ -178,24 +179,18 @@ def test_a_single_field_that_says_lost_means_the_whole_gpu(opened):
         bench.read()
 
 
-def test_a_gpu_that_is_lost_before_its_first_read_is_probed_when_it_is_back(opened):
+@pytest.mark.parametrize("call", ["nvmlGpmQueryDeviceSupport", "nvmlDeviceGetTemperatureV"])
+def test_a_gpu_that_is_lost_while_it_is_probed_leaks_nothing_and_is_probed_when_it_is_back(opened, call):
     gpu = h100()
+    good, gpu.calls[call] = gpu.calls[call], LOST
     bench = opened(gpu)
-    gpu.failing = LOST
-    for _ in range(3):
-        with pytest.raises(DeviceError):
-            bench.read()
-    gpu.failing = None
-    assert value(bench.read(), "coldplate_gpu_power_watts") == 412.345
-    assert bench.driver.samples == 2
-
-
-def test_a_gpu_lost_in_the_middle_of_its_probing_leaks_nothing(opened):
-    bench = opened(h100(calls={"nvmlDeviceGetTemperatureV": LOST}))
     for _ in range(3):
         with pytest.raises(DeviceError):
             bench.read()
     assert bench.driver.samples == 0
+    gpu.calls[call] = good
+    assert value(bench.read(), "coldplate_gpu_power_watts") == 412.345
+    assert bench.driver.samples == 2
 
 
 def test_a_gpu_that_denies_everything_says_so(opened):

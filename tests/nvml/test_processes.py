@@ -72,10 +72,6 @@ def test_a_refused_share_costs_only_itself(opened, code, reasons, times):
     assert bench.driver.log.count(SHARES) == times
 
 
-def test_a_gpu_without_processes_has_none_which_is_not_unknown(opened):
-    assert opened(h100()).read(Lane.SLOW).processes == ()
-
-
 @pytest.mark.parametrize(("code", "reason"), [(DENIED, Reason.DENIED), (MISSING, Reason.UNSUPPORTED)])
 def test_a_driver_that_refuses_for_good_is_asked_once_and_reported_each_time(opened, code, reason):
     bench = opened(h100(calls={CALL: code}))

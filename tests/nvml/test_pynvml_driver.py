@@ -185,7 +185,7 @@ import pynvml
 h = pynvml.nvmlDeviceGetHandleByIndex(1)
 binding = sorted((each.pid, each.usedGpuMemory) for each in pynvml.nvmlDeviceGetComputeRunningProcesses_v3(h))
 ours = [channel.read(Lane.SLOW, now()).processes for channel in channels[:2]]
-tell(binding=binding, ours=[[(each.pid, each.memory, each.instance) for each in some] for some in ours])
+tell(binding=binding, ours=[[(each.pid, each.memory, each.instance, each.sm) for each in some] for some in ours])
 """
 
 
@@ -193,20 +193,14 @@ tell(binding=binding, ours=[[(each.pid, each.memory, each.instance) for each in 
 def test_processes_are_those_that_the_binding_lists(start: Start, count: int) -> None:
     told = start(LIST_PROCESSES, *(f"process 1 {1000 + number}" for number in range(count))).said()
     assert told["ours"][0] == []
-    assert told["ours"][1] == [[*each, None] for each in told["binding"]]
+    assert told["ours"][1] == [[*each, None, None] for each in told["binding"]]
     assert told["binding"] == [[1000 + number, 2**30] for number in range(count)]
-
-
-SHARE_PROCESSES = """
-channel = source.open(now())[1]
-tell(told=[[each.pid, each.memory, each.sm] for each in channel.read(Lane.SLOW, now()).processes])
-"""
 
 
 def test_what_two_jobs_and_a_client_of_mps_have_of_a_gpu(start: Start) -> None:
     commands = ("process 1 100", "process 1 101", "client 1 102", "sm 1 60", "sm 1 30", "sm 1 5")
-    told = start(SHARE_PROCESSES, *commands).said()["told"]
-    assert told == [[100, 2**30, 0.6], [101, 2**30, 0.3], [102, 2**30, 0.05]]
+    told = start(LIST_PROCESSES, *commands).said()["ours"][1]
+    assert told == [[pid, 2**30, None, sm] for pid, sm in ((100, 0.6), (101, 0.3), (102, 0.05))]
 
 
 READ_INSTANCES = """

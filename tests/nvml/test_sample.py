@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from agent.backends.nvml.calls import SPECS, factors
+from agent.backends.nvml.calls import SPECS
 from agent.backends.nvml.probe import metric_requests
 from agent.catalogue import BY_NAME
 from agent.catalogue.bindings import Call
@@ -88,15 +88,14 @@ def test_values_are_in_base_units(opened):
 
 
 def test_every_event_reason_has_a_reading_and_the_umbrella_bit_is_none_of_them(opened):
-    gpu = h100()
-    gpu.calls["nvmlDeviceGetCurrentClocksEventReasons"] = 0x8
-    sample = opened(gpu).read()
+    bench = opened(h100(calls={"nvmlDeviceGetCurrentClocksEventReasons": 0x8}))
+    sample = bench.read()
     active = values(sample, "coldplate_gpu_throttle_active")
     assert set(active.values()) == {0.0}
     assert len(active) == 8
     assert value(sample, "coldplate_gpu_hw_slowdown_active") == 1.0
-    gpu.calls["nvmlDeviceGetCurrentClocksEventReasons"] = 0x40
-    sample = opened(gpu).read()
+    bench.driver.gpus[0].calls["nvmlDeviceGetCurrentClocksEventReasons"] = 0x40
+    sample = bench.read()
     assert values(sample, "coldplate_gpu_throttle_active")[("hw_thermal_slowdown",)] == 1.0
     assert value(sample, "coldplate_gpu_hw_slowdown_active") == 0.0
 
@@ -116,14 +115,9 @@ def test_slow_and_cold_lanes_hold_what_changes_seldom(opened):
     assert values(cold, "coldplate_gpu_nvlink_speed_bytes_per_second")[()] == 18 * 26562e6
 
 
-def test_the_recovery_action_in_force_is_one_and_every_other_is_zero(opened):
+def test_one_recovery_action_is_in_force_and_one_of_a_newer_driver_is_a_gap(opened):
     actions = values(opened(h100()).read(Lane.SLOW), "coldplate_gpu_recovery_action")
-    assert actions[("gpu_reset",)] == 1.0
-    assert sum(actions.values()) == 1.0
-    assert len(actions) == 8
-
-
-def test_a_recovery_action_of_a_newer_driver_is_a_gap(opened):
+    assert (actions[("gpu_reset",)], sum(actions.values()), len(actions)) == (1.0, 1.0, 8)
     sample = opened(h100(fields={(230, 0): (U32, 42)})).read(Lane.SLOW)
     assert values(sample, "coldplate_gpu_recovery_action") == {}
     (gap,) = gaps(sample, "coldplate_gpu_recovery_action")
@@ -139,8 +133,8 @@ def test_a_link_is_up_only_when_it_may_carry_traffic(opened, state, up):
     assert len(links) == 18
 
 
-def test_all_links_are_read_in_one_batch(opened):
-    bench = opened(h100())
+def test_all_links_are_read_in_one_batch_and_their_traffic_is_in_bytes(opened):
+    bench = opened(h100(fields={(138, 4): (U64, 7), (139, 4): (U64, 9)}))
     bench.read(Lane.SLOW)
     bench.driver.log.clear()
     sample = bench.read(Lane.SLOW)
@@ -148,13 +142,9 @@ def test_all_links_are_read_in_one_batch(opened):
     errors = values(sample, "coldplate_nvlink_errors_total")
     assert errors[("7", "replay")] == 7.0
     assert {kind for _, kind in errors} == {"replay", "recovery", "crc"}
-    assert gaps(sample, "coldplate_nvlink_errors_total") == []
-
-
-def test_the_traffic_of_each_link_is_in_bytes_where_the_driver_says_it(opened):
-    sample = opened(h100(fields={(138, 4): (U64, 7), (139, 4): (U64, 9)})).read(Lane.SLOW)
     assert values(sample, "coldplate_nvlink_transmit_bytes_total")["4",] == 7 * 1024
     assert values(sample, "coldplate_nvlink_receive_bytes_total")["4",] == 9 * 1024
+    assert gaps(sample, "coldplate_nvlink_errors_total") == []
 
 
 def test_blackwell_answers_with_its_own_link_counters(opened):
@@ -170,22 +160,16 @@ def test_blackwell_answers_with_its_own_link_counters(opened):
         (kind,): sum(count for (_, each), count in links.items() if each == kind) for kind in kinds
     }
     assert gaps(slow, "coldplate_gpu_nvlink_errors_total") == []
+    bench.driver.gpus[0].fields[202, 5] = UNKNOWN
+    sample = bench.read()
+    assert values(sample, "coldplate_gpu_nvlink_transmit_bytes_total") == {}, "a sum lacks a link"
+    assert gaps(sample, "coldplate_gpu_nvlink_transmit_bytes_total")[0].reason is Reason.MALFORMED
 
 
 def test_blackwell_sums_are_preferred_to_adding_the_links(opened):
     gpu = b200()
     gpu.fields[202, ALL] = (U64, 12345)
     assert value(opened(gpu).read(), "coldplate_gpu_nvlink_transmit_bytes_total") == 12345.0
-
-
-def test_a_sum_over_links_is_absent_while_one_link_does_not_answer(opened):
-    gpu = b200()
-    bench = opened(gpu)
-    bench.read()
-    gpu.fields[202, 5] = UNKNOWN
-    sample = bench.read()
-    assert values(sample, "coldplate_gpu_nvlink_transmit_bytes_total") == {}
-    assert gaps(sample, "coldplate_gpu_nvlink_transmit_bytes_total")[0].reason is Reason.MALFORMED
 
 
 def test_ampere_has_gaps_where_hopper_has_values(opened):
@@ -296,15 +280,6 @@ def test_a_call_that_fails_once_affects_only_its_own_readings_in_that_sample(ope
     assert value(sample, "coldplate_gpu_temperature_celsius") == 61.0
 
 
-def test_a_call_that_fails_while_probing_is_tried_again_when_the_failure_may_pass(opened):
-    gpu = h100()
-    good, gpu.calls["nvmlDeviceGetTemperatureV"] = 61, UNKNOWN
-    bench = opened(gpu)
-    assert gaps(bench.read(), "coldplate_gpu_temperature_celsius") != []
-    gpu.calls["nvmlDeviceGetTemperatureV"] = good
-    assert value(bench.read(), "coldplate_gpu_temperature_celsius") == 61.0
-
-
 def test_the_event_lane_is_empty_and_free(opened):
     bench = opened(h100())
     bench.read()
@@ -332,12 +307,6 @@ def test_every_call_of_the_catalogue_is_known_to_the_backend():
     assert names - special == set(SPECS)
 
 
-def test_scaling_gives_the_shortest_decimal():
-    multiplier, divisor = factors(0.01)
-    assert [n * multiplier / divisor for n in range(101)] == [n / 100 for n in range(101)]
-    assert factors(1024.0) == (1024.0, 1.0)
-
-
 def test_a_gpu_that_nothing_shares_costs_at_most_so_many_driver_calls_a_second(opened):
     """Each takes the driver's locks. What stays the same until the driver is opened again is asked once."""
     bench = opened(h100())
@@ -349,11 +318,17 @@ def test_a_gpu_that_nothing_shares_costs_at_most_so_many_driver_calls_a_second(o
     assert not {"nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetMaxPcieLinkWidth"} & set(bench.driver.log)
 
 
-def test_a_constant_that_had_no_value_is_asked_again(opened):
+@pytest.mark.parametrize(
+    ("call", "first", "lane", "row"),
+    [
+        ("nvmlDeviceGetTemperatureV", UNKNOWN, Lane.FAST, "coldplate_gpu_temperature_celsius"),
+        ("nvmlDeviceGetMaxPcieLinkWidth", 2**32 - 1, Lane.COLD, "coldplate_gpu_pcie_link_width_max"),
+    ],
+)
+def test_a_call_that_fails_at_first_and_a_constant_without_a_value_are_asked_again(opened, call, first, lane, row):
     gpu = h100()
-    known = gpu.calls["nvmlDeviceGetMaxPcieLinkWidth"]
+    good, gpu.calls[call] = gpu.calls[call], first
     bench = opened(gpu)
-    gpu.calls["nvmlDeviceGetMaxPcieLinkWidth"] = 0xFFFFFFFF
-    bench.read(Lane.COLD)
-    gpu.calls["nvmlDeviceGetMaxPcieLinkWidth"] = known
-    assert value(bench.read(Lane.COLD), "coldplate_gpu_pcie_link_width_max") == known
+    assert gaps(bench.read(lane), row) != []
+    gpu.calls[call] = good
+    assert value(bench.read(lane), row) == good

@@ -31,8 +31,7 @@ def test_a_port_tells_its_code_its_counters_and_its_rate(ports: Ports) -> None:
 
 def test_only_statistics_are_asked_for_and_bitsets_in_short(ports: Ports) -> None:
     """The flags are 1 for compact bitsets and 4 for statistics; the groups are bit 0, eth-phy, and 1, eth-mac."""
-    ports.healthy("eth0")
-    ports.read()
+    ports.healthy("eth0").read()
     assert ports.kernel.flags == {FEC_GET: 5, STATS_GET: 1, LINKSTATE_GET: 4, LINKMODES_GET: 1}
     assert ports.kernel.groups == b"\3\0\0\0"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.optics.conftest import Ports
@@ -13,19 +15,12 @@ QSFP28 = {
     "supply_volts eth0": 3.3,
     "receive_power_lowest_watts eth0": 5e-4,
     "receive_power_highest_watts eth0": 8e-4,
-    "lane_receive_power_watts eth0 1": 5e-4,
-    "lane_receive_power_watts eth0 2": 6e-4,
-    "lane_receive_power_watts eth0 3": 7e-4,
-    "lane_receive_power_watts eth0 4": 8e-4,
+    **{f"lane_receive_power_watts eth0 {lane}": (4 + lane) * 1e-4 for lane in (1, 2, 3, 4)},
     "transmit_power_lowest_watts eth0": 8.9e-4,
-    "lane_transmit_power_watts eth0 1": 9e-4,
-    "lane_transmit_power_watts eth0 2": 9e-4,
-    "lane_transmit_power_watts eth0 3": 9e-4,
+    **{f"lane_transmit_power_watts eth0 {lane}": 9e-4 for lane in (1, 2, 3)},
     "lane_transmit_power_watts eth0 4": 8.9e-4,
     "transmit_bias_highest_amperes eth0": 7.2e-3,
-    "lane_transmit_bias_amperes eth0 1": 7e-3,
-    "lane_transmit_bias_amperes eth0 2": 7e-3,
-    "lane_transmit_bias_amperes eth0 3": 7e-3,
+    **{f"lane_transmit_bias_amperes eth0 {lane}": 7e-3 for lane in (1, 2, 3)},
     "lane_transmit_bias_amperes eth0 4": 7.2e-3,
     "temperature_limit_celsius eth0 alarm": 75,
     "temperature_limit_celsius eth0 warning": 70,
@@ -77,16 +72,13 @@ def test_sixteen_lanes_are_in_two_banks(ports: Ports) -> None:
 
 @pytest.mark.parametrize("revision", [0x30, 0x40, 0x52])
 def test_revisions_of_cmis_that_have_these_pages_are_read(ports: Ports, revision: int) -> None:
-    plug(ports, osfp(revision=revision))
-    assert ports.modules()["temperature_celsius eth0"] == 52.25
+    assert plug(ports, osfp(revision=revision)).modules()["temperature_celsius eth0"] == 52.25
 
 
 @pytest.mark.parametrize("make", [copper_qsfp, copper_osfp])
-def test_a_copper_cable_is_named_and_has_no_lanes_and_no_gap(ports: Ports, make: object) -> None:
-    assert callable(make)
+def test_a_copper_cable_is_named_and_has_no_lanes_and_no_gap(ports: Ports, make: Callable[..., StandInModule]) -> None:
     module = make()
-    plug(ports, module)
-    (shown,) = ports.modules()
+    (shown,) = plug(ports, module).modules()
     assert " copper COLDPLATE OPTICS CP-TEST-1 SN0001" in shown
     assert ports.gaps() == {}
     assert {page for page, *_ in module.transfers} == {0}, "a flat memory has page 0 only"
@@ -160,8 +152,7 @@ def test_lanes_are_those_that_the_applications_use(
 def test_light_that_a_module_measures_without_saying_so_is_shown(ports: Ports) -> None:
     module = qsfp28()
     module.set(0, 220, b"\x0a")
-    plug(ports, module)
-    assert ports.modules()["lane_transmit_power_watts eth0 4"] == pytest.approx(8.9e-4)
+    assert plug(ports, module).modules()["lane_transmit_power_watts eth0 4"] == pytest.approx(8.9e-4)
 
 
 @pytest.mark.parametrize("compliance", [0x25, 0x26, 0x27, 0x28, 0x3A])
@@ -204,8 +195,7 @@ def test_a_module_that_is_not_ready_has_no_lanes_yet(ports: Ports, state: int) -
 
 
 @pytest.mark.parametrize("make", [qsfp28, osfp])
-def test_flags_that_clear_on_reading_are_never_read(ports: Ports, make: object) -> None:
-    assert callable(make)
+def test_flags_that_clear_on_reading_are_never_read(ports: Ports, make: Callable[..., StandInModule]) -> None:
     module = make(b"SN")
     flags = range(3, 22) if make is qsfp28 else range(8, 14)
     plug(ports, module)
@@ -219,8 +209,7 @@ def test_flags_that_clear_on_reading_are_never_read(ports: Ports, make: object) 
 
 def test_what_does_not_change_is_read_once_and_the_rest_once_a_minute(ports: Ports) -> None:
     module = osfp()
-    plug(ports, module)
-    first = ports.modules()
+    first = plug(ports, module).modules()
     assert [page for page, *_ in module.transfers] == [0, 0, 0, 1, 2, 0, 0, 0x11, 0]
     module.transfers.clear()
     module.words(0, 14, [60 * 256])
@@ -231,8 +220,7 @@ def test_what_does_not_change_is_read_once_and_the_rest_once_a_minute(ports: Por
 
 
 def test_another_module_is_named_and_judged_by_its_own_limits(ports: Ports) -> None:
-    plug(ports, qsfp28())
-    ports.modules()
+    plug(ports, qsfp28()).modules()
     other = qsfp28(b"SN0002")
     other.words(3, 128, [65 * 256, 0, 60 * 256, 0])
     shown = plug(ports, other).modules()

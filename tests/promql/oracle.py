@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from alerts.promql import STALE, Labels, Storage, make_labels
+from exporters.push.write_request import varint
 from tests.servers import prometheus
 
 # One second past a multiple of five: no step of a subquery falls on a sample, where 2.x and 3.x differ.
@@ -78,17 +79,8 @@ def filled(of: Samples) -> Storage:
     return storage
 
 
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
 def _field(number: int, body: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(body)) + body
+    return varint(number << 3 | 2) + varint(len(body)) + body
 
 
 def _write_request(of: Samples) -> bytes:
@@ -97,7 +89,7 @@ def _write_request(of: Samples) -> bytes:
     for labels, points in of.items():
         pairs = b"".join(_field(1, _field(1, n.encode()) + _field(2, v.encode())) for n, v in labels)
         for at, value in points:
-            sample = b"\x09" + struct.pack("<d", value) + b"\x10" + _varint(round(at * 1000))
+            sample = b"\x09" + struct.pack("<d", value) + b"\x10" + varint(round(at * 1000))
             pairs += _field(2, sample)
         body += _field(1, pairs)
     return body
@@ -105,7 +97,7 @@ def _write_request(of: Samples) -> bytes:
 
 def _snappy(body: bytes) -> bytes:
     """Snappy's framing without its compression: literals only."""
-    out = _varint(len(body))
+    out = varint(len(body))
     for start in range(0, len(body), 60_000):
         part = body[start : start + 60_000]
         out += bytes([61 << 2]) + struct.pack("<H", len(part) - 1) + part

@@ -24,7 +24,7 @@ from alerts.engine import RuleEngine, Ruleset
 from alerts.rulefile import RuleFile, load
 from tests.frames import snapshot_of
 from tests.power.conftest import Controller, controller
-from tests.rack.conftest import Daemon
+from tests.rack.conftest import Daemon, overrun
 from tests.servers import free_ports
 from tests.waiting import wait_until
 
@@ -38,18 +38,6 @@ DOCUMENTS = {
     UNIT: {"@odata.id": UNIT, "Status": {"State": "Enabled", "Health": "OK"}},
 }
 NAMEPLATE = 10_200.0
-ONSET = 6
-"""Seconds after the start at which the nodes begin to draw far more than the rack may."""
-SCENARIO = f"""
-description: Node power that takes a rack of four such nodes over 135% of its 40.8 kW at once.
-topology: dgx-h100
-seed: 17
-jobs:
-  - {{id: "6013", name: llama-pretrain, user: ada, gpus: all, parallelism: data, memory: 0.85,
-     phases: [{{kind: training}}]}}
-faults:
-  - {{kind: node-power, at: {ONSET}s, watts: 9kW, ramp: 0s}}
-"""
 EQUIPMENT = ", equipment: {{cdu: {{url: '{url}'}}}}"
 TAKEN_OVER_SECONDS = 15.0
 RULES = """
@@ -75,7 +63,7 @@ def agents(tmp_path: Path, controller: Controller) -> Iterator[dict[str, Any]]:
     The agent that all would choose first to ask the distribution unit is not configured to ask it.
     """
     controller.documents = DOCUMENTS
-    (tmp_path / "scenario.yaml").write_text(SCENARIO)
+    (tmp_path / "scenario.yaml").write_text(overrun("6s"))
     (tmp_path / "rules.yml").write_text(RULES)
     ports = free_ports(4)
     peers = ", ".join(f"'127.0.0.1:{port}'" for port in ports)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,20 +12,15 @@ from agent.catalogue import metric
 from agent.catalogue.links import FABRIC_STATES
 from agent.config.reading import parse
 from agent.model import Gpu, Instant, Lane, Reading, Series
-from agent.rack.finder import HostEntry
-from agent.rack.monitor import RackMonitor
 from agent.rack.nvlink_domain import DomainShare
 from agent.rack.peer_messages import GarbageError, decode
-from agent.rack.peers import Member
 from agent.rack.rack_options import RackOptions
 from agent.wiring.peering import load_rack
 from tests.frames import snapshot_of
-from tests.rack.conftest import report_at
+from tests.rack.conftest import PEER, Rig, report_at
 
 INFO, STATE = metric("coldplate_gpu_fabric_info"), metric("coldplate_gpu_fabric_state")
 CLUSTER = "9a6f1c52-3d0b-4e8e-9a41-5f27c0d1be64"
-OWN = Member("", "c1", "own-run-0", "t1:19400", "coldplate")
-NOW = Instant(50.0, 1_000.5)
 
 
 def joined(number: int, clique: str = "0", cluster: str = CLUSTER) -> list[Reading]:
@@ -43,27 +36,26 @@ def gpu(number: int) -> Gpu:
     return Gpu(str(number), f"GPU-{number}")
 
 
-class Tray:
-    def __init__(self) -> None:
-        self.watch = RackMonitor(OWN, RackOptions("r1", entries=(HostEntry("127.0.0.1", 1),)), lambda: NOW, lambda: 0.0)
+class Tray(Rig):
+    """An agent of a rack of two, whose samples are of its GPUs."""
+
+    def __init__(self, options: RackOptions = RackOptions("r1", entries=(PEER,))) -> None:  # noqa: B008  # frozen
+        super().__init__(options)
         self.watch._finder.refresh()
 
-    def sample(self, *readings: Reading) -> None:
-        self.watch.observe(snapshot_of(1, NOW, readings))
+    def see(self, *readings: Reading) -> None:
+        self.watch.observe(snapshot_of(1, self.now, readings))
 
-    def answer(self, **changes: Any) -> None:
-        report = report_at(NOW.wall, **{"cluster": "c1", "instance": "t2:19400", "watts": [], **changes})
-        (target,) = self.watch._finder.targets
-        self.watch.answered(target, json.dumps(report).encode(), NOW, NOW)
-
-    def told(self) -> tuple[DomainShare, ...]:
-        body = self.watch.report()
-        assert body is not None
-        return decode(body).domains
+    def domains(self) -> tuple[DomainShare, ...]:
+        return self.told().domains
 
     def shown(self, name: str) -> dict[tuple[str, ...], float]:
-        found = (each for each in self.watch.frame(NOW).readings if each.metric.name == f"coldplate_rack_nvlink_{name}")
-        return {tuple(value for _, value in each.labels): each.value for each in found}
+        found = self.watch.frame(self.now).readings
+        return {
+            tuple(value for _, value in each.labels): each.value
+            for each in found
+            if each.metric.name == f"coldplate_rack_nvlink_{name}"
+        }
 
 
 @pytest.fixture
@@ -72,38 +64,38 @@ def tray() -> Tray:
 
 
 def test_the_gpus_of_a_tray_are_told_by_domain_and_those_that_have_not_joined_beside_them(tray: Tray) -> None:
-    tray.sample(*joined(0), *joined(1), *joined(2, clique="7"), *registration(3, "in_progress"))
-    assert tray.told() == (("", "", 1), (CLUSTER, "0", 2), (CLUSTER, "7", 1))
-    tray.sample(*joined(0), *joined(1), *joined(2), *joined(3))
-    assert tray.told() == ((CLUSTER, "0", 4),)
+    tray.see(*joined(0), *joined(1), *joined(2, clique="7"), *registration(3, "in_progress"))
+    assert tray.domains() == (("", "", 1), (CLUSTER, "0", 2), (CLUSTER, "7", 1))
+    tray.see(*joined(0), *joined(1), *joined(2), *joined(3))
+    assert tray.domains() == ((CLUSTER, "0", 4),)
 
 
 def test_nodes_whose_nvlinks_end_at_their_own_switches_tell_no_domain(tray: Tray) -> None:
     for cluster in ("", "00000000-0000-0000-0000-000000000000"):
-        tray.sample(*joined(0, cluster=cluster))
-        assert tray.told() == ()
-    tray.sample(*registration(0, "not_supported"))
-    assert tray.told() == ()
+        tray.see(*joined(0, cluster=cluster))
+        assert tray.domains() == ()
+    tray.see(*registration(0, "not_supported"))
+    assert tray.domains() == ()
     assert tray.shown("gpus") == tray.shown("unjoined_gpus") == {}
 
 
 def test_the_domains_of_all_trays_are_shown_under_the_names_that_they_give_themselves(tray: Tray) -> None:
-    tray.sample(*joined(0), *joined(1))
-    tray.answer(domains=[[CLUSTER, "0", 3], ["", "", 1]])
-    assert tray.shown("gpus") == {("t1:19400", CLUSTER, "0"): 2, ("t2:19400", CLUSTER, "0"): 3}
-    assert tray.shown("unjoined_gpus") == {("t1:19400",): 0, ("t2:19400",): 1}
-    tray.answer(domains=[[CLUSTER, "1", 4]])
-    assert tray.shown("gpus") == {("t1:19400", CLUSTER, "0"): 2, ("t2:19400", CLUSTER, "1"): 4}
+    tray.see(*joined(0), *joined(1))
+    tray.answer(None, domains=[[CLUSTER, "0", 3], ["", "", 1]])
+    assert tray.shown("gpus") == {("n1:19400", CLUSTER, "0"): 2, ("n2:1", CLUSTER, "0"): 3}
+    assert tray.shown("unjoined_gpus") == {("n1:19400",): 0, ("n2:1",): 1}
+    tray.answer(None, domains=[[CLUSTER, "1", 4]])
+    assert tray.shown("gpus") == {("n1:19400", CLUSTER, "0"): 2, ("n2:1", CLUSTER, "1"): 4}
 
 
 def test_an_agent_of_an_earlier_version_tells_nothing_of_domains_and_trays_of_one_name_count_together(
     tray: Tray,
 ) -> None:
-    tray.sample(*joined(0))
-    tray.answer()
-    assert tray.shown("gpus") == {("t1:19400", CLUSTER, "0"): 1}
-    tray.answer(instance="t1:19400", domains=[[CLUSTER, "0", 4]])
-    assert tray.shown("gpus") == {("t1:19400", CLUSTER, "0"): 5}
+    tray.see(*joined(0))
+    tray.answer(None)
+    assert tray.shown("gpus") == {("n1:19400", CLUSTER, "0"): 1}
+    tray.answer(None, instance="n1:19400", domains=[[CLUSTER, "0", 4]])
+    assert tray.shown("gpus") == {("n1:19400", CLUSTER, "0"): 5}
 
 
 @pytest.mark.parametrize(
@@ -114,24 +106,15 @@ def test_an_agent_of_an_earlier_version_tells_nothing_of_domains_and_trays_of_on
     ],
 )  # fmt: skip
 def test_domains_that_cannot_be_are_refused_with_the_whole_report(tray: Tray, domains: object) -> None:
-    tray.answer(domains=domains)
+    tray.answer(None, domains=domains)
     assert tray.shown("gpus") == {}
     with pytest.raises(GarbageError):
-        decode(json.dumps({**report_of(tray), "domains": domains}).encode())
-
-
-def report_of(tray: Tray) -> Mapping[str, Any]:
-    body = tray.watch.report()
-    assert body is not None
-    found: dict[str, Any] = json.loads(body)
-    return found
+        decode(json.dumps({**report_at(1_000.5), "domains": domains}).encode())
 
 
 def test_a_rack_that_is_partitioned_on_purpose_says_so(tmp_path: Path) -> None:
     config = parse("rack: {name: r1, nvlink_domains: 2}", "test.yaml")
-    watch = RackMonitor(OWN, load_rack(config, tmp_path, 3.0), lambda: NOW, lambda: 0.0)
-    (reading,) = watch.frame(NOW).readings
-    assert (reading.metric.name, reading.value) == ("coldplate_rack_nvlink_domains_expected", 2)
+    assert Tray(load_rack(config, tmp_path, 3.0)).shown("domains_expected") == {(): 2}
 
 
 def test_a_synthetic_gpu_leaves_its_clique_and_comes_back(tmp_path: Path) -> None:
@@ -147,5 +130,5 @@ def test_a_synthetic_gpu_leaves_its_clique_and_comes_back(tmp_path: Path) -> Non
     ):  # fmt: skip
         at = Instant(second, second)
         readings = [each for channel in channels for each in channel.read(Lane.COLD, at).readings]
-        tray.sample(*readings)
-        assert tray.told() == told
+        tray.see(*readings)
+        assert tray.domains() == told

@@ -9,23 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.rack.conftest import Daemon
+from tests.rack.conftest import Daemon, overrun
 from tests.servers import Alertmanager, fetch, free_ports, prometheus
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.release  # most of a minute: four agents and two servers
 
 RULES = Path(__file__).resolve().parents[2] / "alerts" / "rules"
-SCENARIO = """
-description: Node power that takes a rack of four such nodes over 135% of its 40.8 kW at once.
-topology: dgx-h100
-seed: 17
-jobs:
-  - {id: "6013", name: llama-pretrain, user: ada, gpus: all, parallelism: data, memory: 0.85,
-     phases: [{kind: training}]}
-faults:
-  - {kind: node-power, at: 8s, watts: 9kW, ramp: 0s}
-"""
 CONFIG = """
 node: {{name: node{number}}}
 rack: {{name: r12, power_budget: 40.8kW, node_nameplate: 10.2kW, peers: [{peers}]}}
@@ -40,7 +30,7 @@ scrape_configs: [{{job_name: coldplate, static_configs: [{{targets: [{targets}]}
 
 
 def test_a_rack_is_one_alert_for_agents_and_server_alike(tmp_path: Path) -> None:
-    (tmp_path / "scenario.yaml").write_text(SCENARIO)
+    (tmp_path / "scenario.yaml").write_text(overrun("8s"))
     alertmanager = Alertmanager(tmp_path)
     alertmanager.start()
     ports = free_ports(4)

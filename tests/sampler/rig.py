@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.backends.protocol import GpuProcess, LaneSample, Unidentified
-from agent.model import Gap, GpuIdentity, Instant, Lane, Reading, Snapshot
+from agent.model import BackendReport, Gap, GpuIdentity, Instant, Lane, Reading, Snapshot
 from agent.sampler.health import LoopFacts
 from agent.sampler.presence import Inventory
 from agent.sampler.sampler import Sampler
@@ -34,6 +34,10 @@ class SamplerRig:
 
     def see(self, at: float) -> Snapshot:
         return self.sampler.snapshot(Instant(at, 1e9 + at), LoopFacts())
+
+    def report(self, at: float, backend: str) -> BackendReport:
+        (found,) = [each for each in self.see(at).reports if each.backend == backend]
+        return found
 
     def rows(self, at: float, name: str) -> list[tuple[dict[str, str], float]]:
         found = [each for each in self.see(at).readings if each.metric.name == name]

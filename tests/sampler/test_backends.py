@@ -127,7 +127,7 @@ def test_a_read_in_flight_for_too_long_hides_the_whole_backend_and_says_so(lane:
     assert {gap.detail for gap in rig.gaps(late)} == {"no answer for 3.1 s"}
     own = rig.own(late)
     assert (own["backend_up"], own["backend_info failed"]) == (0, 1)
-    (report,) = [each for each in rig.see(late).reports if each.backend == "infiniband"]
+    report = rig.report(late, "infiniband")
     assert (report.outcome, report.detail) == (Outcome.FAILED, "no answer for 3.1 s")
     assert "coldplate_node_load1" in {each.metric.name for each in rig.see(late).readings}
 
@@ -243,7 +243,7 @@ def test_a_backend_that_recovers_loses_its_gaps_and_its_detail() -> None:
     rig.read(3.0, Lane.FAST)
     assert rig.shown(3.0) == {"state_id"}
     assert rig.missing(3.0) == {}
-    (report,) = [each for each in rig.see(3.0).reports if each.backend == "infiniband"]
+    report = rig.report(3.0, "infiniband")
     assert (report.outcome, report.detail, report.gaps) == (Outcome.OK, "", ())
 
 

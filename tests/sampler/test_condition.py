@@ -182,20 +182,27 @@ def test_rolling_statistics_are_beside_the_gauge() -> None:
     }
 
 
-def test_the_highest_rate_of_the_minute_is_beside_the_counter_as_soon_as_there_are_two_samples() -> None:
-    conditioner = Conditioned()
+@pytest.mark.parametrize(
+    ("samples", "peaks"),
+    [
+        pytest.param(
+            [(0.0, 5e9), (1.0, 6e9), (2.0, 16e9), (4.0, 18e9), (63.0, 20e9), (64.0, 25e9)],
+            [None, 1e9, 10e9, 10e9, 1e9, 5e9],
+            id="the highest of a minute",
+        ),
+        pytest.param([(0.0, 0.0), (0.1, 1e8), (0.2, 1e8)], [None, 1e9, 1e9], id="within the same second"),
+        pytest.param([(0.0, 50e9), (1.0, 51e9), (2.0, 0.0), (3.0, 1e9)], [None, 1e9, None, 1e9], id="one that falls"),
+    ],
+)
+def test_the_highest_rate_of_the_minute_is_beside_the_counter_as_soon_as_there_are_two_samples(
+    samples: list[tuple[float, float]], peaks: list[float | None]
+) -> None:
+    conditioner = Conditioned(period=samples[1][0])
     seen = []
-    for at, value in [(0.0, 5e9), (1.0, 6e9), (2.0, 16e9), (4.0, 18e9), (63.0, 20e9), (64.0, 25e9)]:
+    for at, value in samples:
         shown, _ = conditioner.pass_on(at, [Reading(SENT, value), Reading(POWER, 400.0)])
         seen.append(named(shown).get("coldplate_infiniband_port_data_transmitted_peak_bytes_per_second"))
-    assert seen == [None, 1e9, 10e9, 10e9, 1e9, 5e9]
-
-
-def test_a_first_rate_within_the_same_second_is_shown() -> None:
-    conditioner = Conditioned(period=0.1)
-    for at, value in [(0.0, 0.0), (0.1, 1e8), (0.2, 1e8)]:
-        shown, _ = conditioner.pass_on(at, [Reading(SENT, value), Reading(POWER, 400.0)])
-    assert named(shown)["coldplate_infiniband_port_data_transmitted_peak_bytes_per_second"] == pytest.approx(1e9)
+    assert seen == pytest.approx(peaks)
 
 
 def test_a_counter_that_was_away_has_the_rate_of_the_time_since() -> None:
@@ -206,15 +213,6 @@ def test_a_counter_that_was_away_has_the_rate_of_the_time_since() -> None:
     assert set(named(shown)) == {f"coldplate_gpu_power_{each}watts" for each in ("", "min_", "mean_", "max_")}
     shown, _ = conditioner.pass_on(4.0, [Reading(SENT, 8e9), Reading(POWER, 400.0)])
     assert named(shown)["coldplate_infiniband_port_data_transmitted_peak_bytes_per_second"] == 2e9
-
-
-def test_a_counter_that_falls_has_no_rate_and_no_negative_one_when_it_goes_on() -> None:
-    conditioner = Conditioned()
-    seen = []
-    for at, value in enumerate([50e9, 51e9, 0.0, 1e9]):
-        shown, _ = conditioner.pass_on(float(at), [Reading(SENT, value)])
-        seen.append(named(shown).get("coldplate_infiniband_port_data_transmitted_peak_bytes_per_second"))
-    assert seen == [None, 1e9, None, 1e9]
 
 
 def test_what_is_sampled_seldom_has_no_rolling_statistics() -> None:

@@ -40,6 +40,14 @@ class Rig(SamplerRig):
         inventory.enumerate(list(known), None)
         super().__init__(settings, inventory)
 
+    @classmethod
+    def of(cls, count: int, at: float = 0.0, settings: Settings | None = None) -> Rig:
+        """A sampler that has a sample of each of so many GPUs."""
+        rig, gpus = cls(settings), [gpu(number) for number in range(count)]
+        rig.enlist(gpus)
+        rig.sample(at, *gpus)
+        return rig
+
     def sample(self, at: float, *identities: GpuIdentity) -> None:
         for each in identities:
             self.take(each.gpu.uuid, Lane.FAST, at, [Reading(Series(POWER, each.gpu), 500.0)])
@@ -54,7 +62,7 @@ class Rig(SamplerRig):
         return {(row["gpu"], row["uuid"]): row["reason"] for row in rows if row["metric"] == age}
 
     def outcome(self, at: float) -> tuple[Outcome, str]:
-        (report,) = [report for report in self.see(at).reports if report.backend == "nvml"]
+        report = self.report(at, "nvml")
         return report.outcome, report.detail
 
 
@@ -88,9 +96,7 @@ def test_one_that_the_inventory_knows_is_that_one() -> None:
 
 
 def test_the_readings_that_a_silent_one_had_before_are_missing_for_its_reason() -> None:
-    rig = Rig()
-    rig.enlist([gpu(0), gpu(1)])
-    rig.sample(0.0, gpu(0), gpu(1))
+    rig = Rig.of(2)
     rig.sampler.refused(Reason.LOST, "the device worker was killed")
     rig.enlist([gpu(0)], silent(1), at=2.0)
     rig.sample(2.0, gpu(0))
@@ -149,9 +155,7 @@ def test_before_any_device_was_shown_nothing_is_logged_about_remembered_ones() -
 
 
 def test_a_gpu_that_comes_back_under_another_index_is_one_gpu() -> None:
-    rig = Rig()
-    rig.enlist([gpu(0), gpu(1), gpu(2)])
-    rig.sample(0.0, gpu(0), gpu(1), gpu(2))
+    rig = Rig.of(3)
     moved = [gpu(0), gpu(1, place=2)]  # GPU 1 left the bus, and the one behind it moved up
     rig.enlist(moved, at=1.0)
     rig.sample(1.0, *moved)
@@ -160,9 +164,7 @@ def test_a_gpu_that_comes_back_under_another_index_is_one_gpu() -> None:
 
 
 def test_an_error_that_was_a_mistake_heals_with_the_next_good_sample() -> None:
-    rig = Rig()
-    rig.enlist([gpu(0)])
-    rig.sample(0.0, gpu(0))
+    rig = Rig.of(1)
     for lane in (Lane.FAST, Lane.SLOW, Lane.COLD):
         rig.sampler.take_error(ChannelError("GPU-0", lane, 0.5, Reason.LOST, "forged"))
         assert rig.family(0.6, "coldplate_gpu_up") == {("0", "GPU-0"): 0}
@@ -190,9 +192,7 @@ def test_the_one_with_the_same_index_is_that_one() -> None:
 
 
 def test_a_gpu_that_goes_down_is_reported_once_with_its_reason_and_once_when_it_is_back(caplog) -> None:
-    rig = Rig()
-    rig.enlist([gpu(0), gpu(1)])
-    rig.sample(0.0, gpu(0), gpu(1))
+    rig = Rig.of(2)
     rig.see(0.5)
     caplog.set_level(logging.INFO)
     for second in range(1, 10):
@@ -208,9 +208,7 @@ def test_a_gpu_that_goes_down_is_reported_once_with_its_reason_and_once_when_it_
 
 
 def test_while_the_driver_is_released_nothing_is_said_of_who_is_up_and_the_readings_end(caplog) -> None:
-    rig = Rig()
-    rig.enlist([gpu(0), gpu(1)])
-    rig.sample(1.0, gpu(0), gpu(1))
+    rig = Rig.of(2, 1.0)
     rig.see(1.0)
     caplog.set_level(logging.INFO)
     caplog.clear()
@@ -228,9 +226,7 @@ def test_while_the_driver_is_released_nothing_is_said_of_who_is_up_and_the_readi
 
 
 def test_a_gpu_that_is_not_back_after_the_pause_is_down() -> None:
-    rig = Rig()
-    rig.enlist([gpu(0), gpu(1)])
-    rig.sample(1.0, gpu(0), gpu(1))
+    rig = Rig.of(2, 1.0)
     rig.sampler.pause("until later")
     rig.enlist([gpu(0)], at=600.0)
     rig.sample(600.5, gpu(0))
@@ -238,9 +234,7 @@ def test_a_gpu_that_is_not_back_after_the_pause_is_down() -> None:
 
 
 def test_a_driver_that_does_not_come_back_after_the_pause_is_an_alarm() -> None:
-    rig = Rig()
-    rig.enlist([gpu(0)])
-    rig.sample(1.0, gpu(0))
+    rig = Rig.of(1, 1.0)
     rig.sampler.pause("until later")
     rig.sampler.refused(Reason.LOST, "the driver is not loaded")
     assert rig.family(600.0, "coldplate_gpu_up") == {("0", "GPU-0"): 0}
@@ -248,9 +242,7 @@ def test_a_driver_that_does_not_come_back_after_the_pause_is_an_alarm() -> None:
 
 
 def test_gpus_are_up_while_the_agent_itself_is_late_and_down_if_they_stay_silent_afterwards() -> None:
-    rig = Rig(Settings(fast=1.0, deadline=5.0))
-    rig.enlist([gpu(0), gpu(1)])
-    rig.sample(10.0, gpu(0), gpu(1))
+    rig = Rig.of(2, 10.0, Settings(fast=1.0, deadline=5.0))
     rig.sampler.late(6.0, 17.0)  # the tick of 11 s came at 17 s
     assert set(rig.family(17.0, "coldplate_gpu_up").values()) == {1}
     assert len(rig.family(17.0, "coldplate_gpu_power_watts")) == 2

@@ -37,7 +37,7 @@ from agent.worker.worker_messages import (
 from exporters.encoder import Encoder, Format
 from tests.worker.fake_process import FakeProcess
 
-ROUNDS = 12
+ROUNDS = 6
 DICE = random.Random(7)
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.backends.nvml import NvmlSource
@@ -138,7 +138,7 @@ def test_instances_that_cannot_be_distinguished_cost_their_lane_and_no_more(nvml
 
 
 @given(st.text(max_size=300), st.integers(0, 2**64 - 1), st.sampled_from(["Name", "Serial", "VbiosVersion", "UUID"]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=50)
 def test_whatever_a_driver_answers_the_worker_says_nothing_that_is_refused(text: str, number: int, what: str) -> None:
     gpu = h100(0)
     driver = FakeDriver(gpu)

@@ -100,8 +100,10 @@ class Worker:
             assert time.monotonic() < deadline, f"not in time; heard {self.heard}"
             time.sleep(0.01)
 
-    def answers(self, number: int) -> bool:
-        return Alive(number) in self.of(Alive)
+    def ask(self, words: str = "") -> None:
+        """Give an order and wait for its answer."""
+        number = self.order(words)
+        self.until(lambda: Alive(number) in self.of(Alive))
 
     def stop(self) -> None:
         self.order("stop")
@@ -134,8 +136,7 @@ def start() -> Iterator[Start]:
 def test_every_order_is_answered_with_its_number(start: Start) -> None:
     worker = start(FakeSource(FakeGpuChannel(0)))
     for words in ("", "fast", "slow cold", "anew", "nonsense fast"):
-        number = worker.order(words)
-        worker.until(lambda number=number: worker.answers(number))
+        worker.ask(words)
     worker.stop()
     assert worker.source.closed
 
@@ -145,8 +146,7 @@ def test_orders_are_answered_while_the_source_is_opened_and_obeyed_when_it_is_op
     source = FakeSource(FakeGpuChannel(0))
     source.opening = lambda: release.wait(20)
     worker = start(source)
-    number = worker.order("fast")
-    worker.until(lambda: worker.answers(number))
+    worker.ask("fast")
     assert worker.of(Hello) == []
     release.set()
     worker.until(lambda: len(worker.of(Hello)) == 1)
@@ -160,8 +160,7 @@ def test_orders_are_answered_while_every_device_hangs(start: Start) -> None:
         channel.act = lambda: release.wait(20)
     worker = start(FakeSource(*channels))
     for _ in range(5):
-        number = worker.order("fast")
-        worker.until(lambda number=number: worker.answers(number))
+        worker.ask("fast")
     assert worker.of(LaneSample) == []
     release.set()
     worker.until(lambda: len({each.channel for each in worker.of(LaneSample)}) == 3)
@@ -192,8 +191,7 @@ def test_a_reason_that_changes_is_reported(start: Start) -> None:
         worker.until(lambda reason=reason: worker.of(Hello)[-1].unidentified[:1] == source.missing)
     for _ in range(3):
         worker.order()
-    number = worker.order()
-    worker.until(lambda: worker.answers(number))
+    worker.ask()
     assert len(worker.of(Hello)) == 3
 
 

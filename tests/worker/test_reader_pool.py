@@ -54,6 +54,11 @@ class Bench:
     def _send(self, line: bytes) -> None:
         self.sent.append(json.loads(unseal(line)))
 
+    def read(self, lane: Lane = Lane.FAST) -> None:
+        """Read a lane of all channels, and wait for them."""
+        self.pool.order({lane})
+        self.settle(lambda: not self.pool.busy)
+
     def samples(self) -> list[int]:
         return [message[1] for message in self.sent if message[0] == "sample"]
 
@@ -119,8 +124,7 @@ def test_lanes_that_fall_due_while_a_channel_hangs_are_read_once_when_it_is_free
         bench.pool.order(lanes)
     release.set()
     bench.settle(lambda: not bench.pool.busy)
-    bench.pool.order({Lane.FAST})
-    bench.settle(lambda: not bench.pool.busy)
+    bench.read()
     told = [message[2] for message in bench.sent if message[0] == "sample"]
     assert told == ["fast", "fast", "slow"]
 
@@ -133,8 +137,7 @@ def test_a_lost_device_and_an_unforeseen_error_are_reported_and_affect_only_thei
         raise ZeroDivisionError("surprise")
 
     bench = Bench(FakeChannel("a", lose), FakeChannel("b", stumble), FakeChannel("c"))
-    bench.pool.order({Lane.FAST})
-    bench.settle(lambda: not bench.pool.busy)
+    bench.read()
     errors = {message[1]: message[4:] for message in bench.sent if message[0] == "error"}
     assert errors == {0: ["lost", "GPU is lost"], 1: ["malformed", "ZeroDivisionError: surprise"]}
     assert bench.samples() == [2]
@@ -145,8 +148,7 @@ def test_a_sample_that_cannot_be_sent_affects_only_its_channel_and_is_reported_o
     strange._series = Series(POWER, Rack("no entity of a worker"))
     bench = Bench(strange, FakeChannel("b"))
     for _ in range(5):
-        bench.pool.order({Lane.FAST})
-        bench.settle(lambda: not bench.pool.busy)
+        bench.read()
     assert bench.samples() == [1] * 5
     assert strange.reads == 5
     assert len([record for record in caplog.records if record.exc_info]) == 1
@@ -175,8 +177,7 @@ def test_a_system_without_threads_to_give_costs_samples_and_nothing_else(monkeyp
     assert bench.samples() == []
     assert len(bench.pool.busy) == 3
     assert len([record for record in caplog.records if "cannot start a thread" in record.message]) == 1
-    bench.pool.order({Lane.SLOW})
-    bench.settle(lambda: not bench.pool.busy)
+    bench.read(Lane.SLOW)
     assert sorted(bench.samples()) == [0, 0, 1, 1, 2, 2]
 
 
@@ -192,8 +193,6 @@ def test_a_reader_outlives_a_pipe_that_it_cannot_write_to(caplog: pytest.LogCapt
             super()._send(line)
 
     bench = Broken(FakeChannel("a"))
-    bench.pool.order({Lane.FAST})
-    bench.settle(lambda: not bench.pool.busy)
-    bench.pool.order({Lane.FAST})
-    bench.settle(lambda: not bench.pool.busy)
+    bench.read()
+    bench.read()
     assert bench.samples() == [0]

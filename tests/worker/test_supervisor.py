@@ -29,12 +29,19 @@ from tests.worker.fake_process import HELLO, STEP, FakeProcess, Rig
 
 
 @pytest.fixture
-def rig() -> Rig:
+def new() -> Rig:
+    """A supervisor that has not started a worker yet."""
     return Rig()
 
 
+@pytest.fixture
+def rig(new: Rig) -> Rig:
+    """One whose worker runs."""
+    new.open()
+    return new
+
+
 def test_an_idle_worker_is_asked_whether_it_is_there_and_left_alone(rig: Rig) -> None:
-    rig.open()
     rig.run(600.0)
     assert len(rig.started) == 1
     assert 500 < len(rig.worker.orders) < 700
@@ -42,7 +49,6 @@ def test_an_idle_worker_is_asked_whether_it_is_there_and_left_alone(rig: Rig) ->
 
 
 def test_a_worker_that_does_not_answer_is_noticed_ended_and_replaced(rig: Rig) -> None:
-    rig.open()
     rig.run(5.0)
     rig.worker.answers = False
     rig.worker.mortal = {signal.SIGKILL}
@@ -60,7 +66,6 @@ def test_a_worker_that_does_not_answer_is_noticed_ended_and_replaced(rig: Rig) -
 
 
 def test_a_worker_that_cannot_be_killed_has_no_second_one_beside_it(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    rig.open()
     rig.worker.answers = False
     rig.worker.mortal = set()
     with caplog.at_level(logging.INFO):
@@ -74,7 +79,6 @@ def test_a_worker_that_cannot_be_killed_has_no_second_one_beside_it(rig: Rig, ca
 
 
 def test_a_worker_whose_devices_hang_is_left_alone_for_long_and_then_ever_longer(rig: Rig) -> None:
-    rig.open()
     assert rig.until(lambda: bool(rig.worker.signals), 2 * STUCK_SECONDS, ask=True) == pytest.approx(
         STUCK_SECONDS, abs=1
     )
@@ -90,7 +94,6 @@ def test_a_worker_whose_devices_hang_is_left_alone_for_long_and_then_ever_longer
 
 
 def test_a_report_of_any_device_is_enough(rig: Rig) -> None:
-    rig.open()
     for _ in range(20):
         rig.run(STUCK_SECONDS / 2, ask=True)
         rig.sample()
@@ -99,7 +102,6 @@ def test_a_report_of_any_device_is_enough(rig: Rig) -> None:
 
 
 def test_a_pause_between_orders_is_no_silence_of_the_devices(rig: Rig) -> None:
-    rig.open()
     rig.run(10 * STUCK_SECONDS)
     rig.supervisor.ask([Lane.FAST], rig.now)
     rig.run(STUCK_SECONDS / 2)
@@ -107,7 +109,6 @@ def test_a_pause_between_orders_is_no_silence_of_the_devices(rig: Rig) -> None:
 
 
 def test_if_the_supervisor_was_suspended_the_worker_gets_its_time(rig: Rig) -> None:
-    rig.open()
     rig.worker.answers = False
     rig.supervisor.ask([Lane.FAST], rig.now)
     rig.turn(3600.0)  # we were stopped; the answer is on its way
@@ -118,49 +119,48 @@ def test_if_the_supervisor_was_suspended_the_worker_gets_its_time(rig: Rig) -> N
     assert len(rig.started) == 1
 
 
-def test_a_slow_start_is_no_silence_and_an_endless_one_is(rig: Rig) -> None:
-    rig.turn()
-    rig.worker.answers = False
-    assert rig.until(lambda: bool(rig.worker.signals), 30) == pytest.approx(FIRST_SILENCE_SECONDS + 1, abs=1.5)
+def test_a_slow_start_is_no_silence_and_an_endless_one_is(new: Rig) -> None:
+    new.turn()
+    new.worker.answers = False
+    assert new.until(lambda: bool(new.worker.signals), 30) == pytest.approx(FIRST_SILENCE_SECONDS + 1, abs=1.5)
 
 
-def test_a_library_that_hangs_while_it_is_opened_is_reported_and_continues_at_once(rig: Rig) -> None:
-    rig.turn()
-    assert rig.supervisor.awaited
-    assert rig.until(lambda: bool(rig.exit_reasons), 10) <= 5
-    assert (rig.exit_reasons[0][1], rig.exit_reasons[0][2]) == (
+def test_a_library_that_hangs_while_it_is_opened_is_reported_and_continues_at_once(new: Rig) -> None:
+    new.turn()
+    assert new.supervisor.awaited
+    assert new.until(lambda: bool(new.exit_reasons), 10) <= 5
+    assert (new.exit_reasons[0][1], new.exit_reasons[0][2]) == (
         Reason.TIMEOUT, f"the driver has not answered for {OPENING_SECONDS:.0f} s while opening its library",
     )  # fmt: skip
-    assert not rig.supervisor.awaited
-    assert rig.supervisor.opening
-    rig.run(60.0)
-    assert len(rig.exit_reasons) == 1
-    assert not rig.worker.signals
-    rig.worker.said += [HELLO, HELLO]
-    rig.turn()
-    assert rig.supervisor.running
-    assert isinstance(rig.heard[-1], Hello)
+    assert not new.supervisor.awaited
+    assert new.supervisor.opening
+    new.run(60.0)
+    assert len(new.exit_reasons) == 1
+    assert not new.worker.signals
+    new.worker.said += [HELLO, HELLO]
+    new.turn()
+    assert new.supervisor.running
+    assert isinstance(new.heard[-1], Hello)
 
 
-def test_a_library_that_never_opens_gets_another_process(rig: Rig) -> None:
-    rig.turn()
-    assert rig.until(lambda: bool(rig.worker.signals), 2 * STUCK_SECONDS) == pytest.approx(STUCK_SECONDS, abs=1)
+def test_a_library_that_never_opens_gets_another_process(new: Rig) -> None:
+    new.turn()
+    assert new.until(lambda: bool(new.worker.signals), 2 * STUCK_SECONDS) == pytest.approx(STUCK_SECONDS, abs=1)
 
 
-def test_a_hello_that_was_lost_is_asked_for(rig: Rig) -> None:
-    rig.turn()
-    rig.run(3.0)
-    assert any("anew" in words for words in rig.worker.orders)
-    rig.worker.said.append(HELLO)
-    rig.run(1.0)
-    assert not rig.supervisor.running
-    rig.worker.said.append(HELLO)
-    rig.run(1.0)
-    assert rig.supervisor.running
+def test_a_hello_that_was_lost_is_asked_for(new: Rig) -> None:
+    new.turn()
+    new.run(3.0)
+    assert any("anew" in words for words in new.worker.orders)
+    new.worker.said.append(HELLO)
+    new.run(1.0)
+    assert not new.supervisor.running
+    new.worker.said.append(HELLO)
+    new.run(1.0)
+    assert new.supervisor.running
 
 
 def test_garbage_is_counted_logged_once_and_everything_is_requested_again_within_bounds(rig: Rig, caplog) -> None:
-    rig.open()
     rig.run(5.0)
     before = len(rig.worker.orders)
     with caplog.at_level(logging.INFO):
@@ -177,7 +177,6 @@ def test_garbage_is_counted_logged_once_and_everything_is_requested_again_within
 
 
 def test_a_worker_that_keeps_sending_garbage_is_replaced(rig: Rig) -> None:
-    rig.open()
     began = rig.now
     while not rig.worker.signals:
         rig.worker.said.append(b"garbage")
@@ -191,7 +190,6 @@ def test_a_worker_that_keeps_sending_garbage_is_replaced(rig: Rig) -> None:
     "line", [encode("alive", 10**6), encode("error", 0, "fast", 1e6, "lost", "of the future"), b"x" * MAX_LINE]
 )
 def test_what_only_the_supervisor_can_know_to_be_false_is_garbage(rig: Rig, line: bytes) -> None:
-    rig.open()
     rig.worker.said.append(line)
     heard = len(rig.heard)
     rig.turn()
@@ -200,7 +198,6 @@ def test_what_only_the_supervisor_can_know_to_be_false_is_garbage(rig: Rig, line
 
 
 def test_a_forged_answer_does_not_hide_a_silence(rig: Rig) -> None:
-    rig.open()
     rig.worker.answers = False
 
     def forge() -> bool:
@@ -210,26 +207,17 @@ def test_a_forged_answer_does_not_hide_a_silence(rig: Rig) -> None:
     assert rig.until(forge, 10) <= 5
 
 
-def test_a_worker_that_swells_is_ended(rig: Rig) -> None:
-    rig.open()
-    rig.run(10.0)
-    rig.worker.held = MEMORY
-    rig.run(10.0)
-    assert not rig.worker.signals
+def test_a_worker_that_swells_is_ended_and_one_whose_memory_is_not_known_is_left_alone(rig: Rig) -> None:
+    for held in (None, MEMORY):
+        rig.worker.held = held
+        rig.run(60.0)
+        assert not rig.worker.signals
     rig.worker.held = MEMORY + 2**20
     assert rig.until(lambda: bool(rig.worker.signals), 10) <= 3
     assert "MiB of memory" in rig.exit_reasons[0][2]
 
 
-def test_a_worker_whose_memory_is_not_known_is_left_alone(rig: Rig) -> None:
-    rig.open()
-    rig.worker.held = None
-    rig.run(60.0)
-    assert not rig.worker.signals
-
-
 def test_a_worker_that_floods_the_pipe_is_ended(rig: Rig) -> None:
-    rig.open()
     line = encode("error", 0, "fast", 1.0, "lost", "x" * 500)
     for _ in range(2 * FLOOD_ROOM // (2**20)):
         rig.worker.said += [line] * (2**20 // len(line))
@@ -240,7 +228,6 @@ def test_a_worker_that_floods_the_pipe_is_ended(rig: Rig) -> None:
 
 
 def test_a_heap_of_garbage_is_not_examined_to_its_end(rig: Rig) -> None:
-    rig.open()
     rig.worker.said += [b""] * 200_000
     rig.turn()
     assert 0 < rig.supervisor.garbage < 1000
@@ -251,7 +238,6 @@ def test_a_heap_of_garbage_is_not_examined_to_its_end(rig: Rig) -> None:
 
 
 def test_of_a_worker_that_is_being_ended_only_its_reason_for_leaving_counts(rig: Rig) -> None:
-    rig.open()
     rig.worker.answers, rig.worker.mortal = False, set()
     rig.until(lambda: bool(rig.worker.signals), 10)
     rig.heard.clear()
@@ -265,7 +251,6 @@ def test_of_a_worker_that_is_being_ended_only_its_reason_for_leaving_counts(rig:
 
 
 def test_a_clean_end_is_asked_for_and_given_time(rig: Rig) -> None:
-    rig.open()
     rig.worker.mortal = {signal.SIGKILL}
     rig.until(lambda: bool(rig.worker.signals), 2 * STUCK_SECONDS, ask=True)
     assert rig.until(lambda: signal.SIGKILL in rig.worker.signals, 10) == pytest.approx(TERM_PATIENCE_SECONDS, abs=0.5)
@@ -277,7 +262,6 @@ def test_a_clean_end_is_asked_for_and_given_time(rig: Rig) -> None:
 def test_how_a_worker_ended_of_its_own_is_the_reason_and_what_it_was_ended_for_otherwise(
     rig: Rig, status: int, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rig.open()
     rig.worker.ended = status
     rig.until(lambda: bool(rig.exit_reasons), 10)
     ((_, reason, detail),) = rig.exit_reasons
@@ -294,66 +278,65 @@ def test_how_a_worker_ended_of_its_own_is_the_reason_and_what_it_was_ended_for_o
     assert rig.worker.ended == -signal.SIGTERM
 
 
-def test_workers_that_crash_again_and_again_are_started_ever_later_but_soon_enough(rig: Rig) -> None:
+def test_workers_that_crash_again_and_again_are_started_ever_later_but_soon_enough(new: Rig) -> None:
     starts = []
 
     def crash(process: FakeProcess) -> None:
         process.ended = -11
-        starts.append(rig.now)
+        starts.append(new.now)
 
-    rig.born = crash
-    rig.run(120.0)
+    new.born = crash
+    new.run(120.0)
     gaps = [b - a for a, b in pairwise(starts)]
     assert gaps[0] < 1.5
     assert max(gaps) <= LONGEST_DELAY_SECONDS + 1
     assert 10 < len(starts) < 25
 
 
-def test_a_worker_that_ran_for_long_is_started_again_at_once_whatever_was_before(rig: Rig) -> None:
-    rig.born = lambda process: setattr(process, "ended", -11)
-    rig.run(60.0)
-    rig.born = lambda process: None
-    rig.until(lambda: rig.worker.ended is None, 2 * LONGEST_DELAY_SECONDS)
-    rig.worker.said += [HELLO, HELLO]
-    rig.run(SOUND_AFTER_SECONDS / 2)
-    rig.worker.ended = -11
-    count = len(rig.started)
-    assert rig.until(lambda: len(rig.started) > count, 20) > LONGEST_DELAY_SECONDS - 1  # that was not long
-    rig.worker.said += [HELLO, HELLO]
-    rig.run(SOUND_AFTER_SECONDS + 1)
-    rig.worker.ended = -11
-    assert rig.until(lambda: len(rig.started) > count + 1, 20) <= 1
+def test_a_worker_that_ran_for_long_is_started_again_at_once_whatever_was_before(new: Rig) -> None:
+    new.born = lambda process: setattr(process, "ended", -11)
+    new.run(60.0)
+    new.born = lambda process: None
+    new.until(lambda: new.worker.ended is None, 2 * LONGEST_DELAY_SECONDS)
+    new.worker.said += [HELLO, HELLO]
+    new.run(SOUND_AFTER_SECONDS / 2)
+    new.worker.ended = -11
+    count = len(new.started)
+    assert new.until(lambda: len(new.started) > count, 20) > LONGEST_DELAY_SECONDS - 1  # that was not long
+    new.worker.said += [HELLO, HELLO]
+    new.run(SOUND_AFTER_SECONDS + 1)
+    new.worker.ended = -11
+    assert new.until(lambda: len(new.started) > count + 1, 20) <= 1
 
 
-def test_a_process_that_cannot_be_started_is_tried_again_ever_later(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    rig.refuse = BlockingIOError(11, "Resource temporarily unavailable")
-    rig.run(60.0)
-    assert rig.started == []
+def test_a_process_that_cannot_be_started_is_tried_again_ever_later(new: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    new.refuse = BlockingIOError(11, "Resource temporarily unavailable")
+    new.run(60.0)
+    assert new.started == []
     waited = [float(each) for each in re.findall(r"cannot start .*; retrying in ([\d.]+) s", caplog.text)]
     assert waited[:6] == [1.0, 2.0, 4.0, 8.0, LONGEST_DELAY_SECONDS, LONGEST_DELAY_SECONDS]
-    rig.refuse = None
-    assert rig.until(lambda: bool(rig.started), 15) <= 11
+    new.refuse = None
+    assert new.until(lambda: bool(new.started), 15) <= 11
 
 
-def test_a_source_that_is_absent_is_no_restart_and_no_exit_reason(rig: Rig) -> None:
+def test_a_source_that_is_absent_is_no_restart_and_no_exit_reason(new: Rig) -> None:
     def absent(process: FakeProcess) -> None:
         process.said.append(encode("absent", "no driver"))
         process.ended = 3
 
-    rig.born = absent
-    rig.run(300.0)
-    assert len(rig.started) > 3
-    assert (rig.supervisor.restarts, rig.exit_reasons) == (0, [])
-    assert rig.supervisor.refusal == Refusal(True, "no driver")
+    new.born = absent
+    new.run(300.0)
+    assert len(new.started) > 3
+    assert (new.supervisor.restarts, new.exit_reasons) == (0, [])
+    assert new.supervisor.refusal == Refusal(True, "no driver")
 
 
-def test_no_worker_is_asked_while_there_is_none(rig: Rig) -> None:
-    assert not rig.supervisor.ask([Lane.FAST], rig.now)
-    assert rig.supervisor.descriptor is None
+def test_no_worker_is_asked_while_there_is_none(new: Rig) -> None:
+    assert not new.supervisor.ask([Lane.FAST], new.now)
+    assert new.supervisor.descriptor is None
 
 
 def test_a_held_worker_ends_without_a_complaint_and_comes_back_without_a_restart(rig: Rig, caplog) -> None:
-    rig.open()
     caplog.clear()
     rig.supervisor.hold(rig.now)
     assert rig.worker.signals == [signal.SIGTERM, signal.SIGCONT]
@@ -368,14 +351,13 @@ def test_a_held_worker_ends_without_a_complaint_and_comes_back_without_a_restart
     assert (len(rig.started), rig.supervisor.running, rig.supervisor.restarts) == (2, True, 0)
 
 
-def test_what_is_held_from_the_start_is_not_started(rig: Rig) -> None:
-    rig.supervisor.hold(rig.now)
-    rig.run(60.0)
-    assert rig.started == []
+def test_what_is_held_from_the_start_is_not_started(new: Rig) -> None:
+    new.supervisor.hold(new.now)
+    new.run(60.0)
+    assert new.started == []
 
 
 def test_a_worker_that_sleeps_in_the_driver_holds_it_and_is_reported_when_the_pause_ends(rig: Rig) -> None:
-    rig.open()
     rig.worker.mortal = set()
     rig.supervisor.hold(rig.now)
     rig.run(60.0)
