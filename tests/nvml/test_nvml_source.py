@@ -222,3 +222,16 @@ def test_importing_the_backend_does_not_load_pynvml():
 
     code = "import sys, agent.backends.nvml; sys.exit('pynvml' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_binding_is_loaded_without_what_it_does_not_use() -> None:
+    """`ctypes.util` brings subprocess, tempfile and shutil, and is still there for those who call it."""
+    import subprocess
+
+    code = (
+        "import sys; from agent.backends.nvml.pynvml_driver import PynvmlDriver; PynvmlDriver()\n"
+        "print(*sys.modules.keys() & {'pynvml', 'subprocess', 'tempfile', 'ctypes.util'})\n"
+        "import pynvml; print(pynvml.find_library('no such library'), 'subprocess' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["pynvml", "None True"]

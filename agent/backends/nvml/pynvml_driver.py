@@ -1,6 +1,6 @@
 """NVML through nvidia-ml-py: the only file of the project that imports pynvml.
 
-The import happens when a driver is made, inside the device worker: loading the binding costs 6 MiB,
+The import happens when a driver is made, inside the device worker: loading the binding costs 2 MiB,
 and the library behind it may hang or crash. Answers leave here as plain Python values.
 """
 
@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import sys
 from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from agent.backends.nvml.driver import FUNCTION_NOT_FOUND, INSUFFICIENT_SIZE, NOT_SUPPORTED, DriverError
@@ -36,14 +39,34 @@ def _handle(pointer: Any) -> NvmlHandle:
     return NvmlHandle(ctypes.cast(pointer, ctypes.c_void_p).value)
 
 
+def _find_library(name: str) -> str | None:
+    from ctypes.util import find_library
+
+    return find_library(name)
+
+
+def _binding() -> ModuleType:
+    """Import pynvml. Raises ImportError when nvidia-ml-py is missing.
+
+    It imports `ctypes.util` for a function that it does not call on Linux, and with it subprocess, tempfile and shutil:
+    1.1 MiB of the worker. So that module is imported only when the function is called.
+    """
+    stand_in = ModuleType("ctypes.util")
+    vars(stand_in)["find_library"] = _find_library
+    found = sys.modules.setdefault("ctypes.util", stand_in)
+    try:
+        return import_module("pynvml")
+    finally:
+        if found is stand_in:
+            del sys.modules["ctypes.util"]
+
+
 class PynvmlDriver:
     """`Driver` over the installed libnvidia-ml.so.1. Raises ImportError when nvidia-ml-py is missing."""
 
     def __init__(self) -> None:
-        import pynvml
-
-        self._nvml: Any = pynvml
-        self._error: type[Exception] = pynvml.NVMLError
+        self._nvml: Any = _binding()
+        self._error: type[Exception] = self._nvml.NVMLError
         self._table: dict[str, Callable[..., Any]] = {**self._devices(), **self._readings(), **self._batches()}
 
     def call(self, name: str, *args: Any) -> Any:
