@@ -42,6 +42,10 @@ class Record(metaclass=_RecordType):
     def __init__(self, *values: Any, **named: Any) -> None:
         kind = type(self)
         fields = kind._fields
+        if len(values) == len(fields) and not named:
+            for field, value in zip(fields, values, strict=True):
+                setattr(self, field, value)
+            return
         if len(values) > len(fields) or not named.keys() <= set(fields[len(values) :]):
             raise TypeError(f"{kind.__name__}: has the fields {fields}, got {len(values)} values and {sorted(named)}")
         given = {**kind._defaults, **dict(zip(fields, values, strict=False)), **named}

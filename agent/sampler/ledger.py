@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -190,7 +190,7 @@ class _Flow:
 class _TrackedGpu:
     """One GPU of the node: where its values are, who holds it, and what it did so far."""
 
-    __slots__ = ("_grown", "_has_worked", "_places", "_throttles", "gpu", "held", "of_job", "totals")
+    __slots__ = ("_growing", "_grown", "_has_worked", "_places", "_throttles", "gpu", "held", "of_job", "totals")
 
     def __init__(
         self, gpu: Entity, places: dict[str, Where], throttles: Sequence[Where], held: GpuHolder,
@@ -201,6 +201,7 @@ class _TrackedGpu:
         self.totals: dict[str, float] = {}
         self.of_job: dict[str, float] | None = None
         self._places = tuple(places.items())
+        self._growing = tuple(places.get(key) for key in GROWTHS)
         self._throttles = throttles
         self._has_worked: bool = before is not None and before._has_worked and before.held == held
         self._grown: dict[str, tuple[object, float, float, bool]] = {} if before is None else before._grown
@@ -217,15 +218,14 @@ class _TrackedGpu:
         works = is_working(read, power)
         loads = fed = False
         if busy < 1.0:  # of a busy GPU it does not matter
-            loads, fed = (self._grows(key, values, now) for key in GROWTHS)
+            loads, fed = map(self._grows, GROWTHS, self._growing, repeat(values), repeat(now))
         if works and busy >= 0.5:
             self._has_worked = True
         activity, used = read.get("tensor", power), read.get("used", 0.0)
         return GpuSecond(True, busy, works, throttled, loads, fed, activity, used, self._has_worked)
 
-    def _grows(self, key: str, values: Sequence[Sequence[float]], now: float) -> bool:
+    def _grows(self, key: str, place: Where | None, values: Sequence[Sequence[float]], now: float) -> bool:
         """Return whether a value grew much between its last two reads."""
-        place = next((where for name, where in self._places if name == key), None)
         if place is None:
             return False
         known, read = self._grown.get(key), values[place.frame]

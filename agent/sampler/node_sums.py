@@ -160,9 +160,10 @@ class NodeSums:
         self._layouts: tuple[Layout, ...] = ()
         self._sums: list[_Sum] = []
         self._throttles: list[_Throttle] = []
-        self._rows: list[list[float]] = []
-        """The last values of the counters of each of `_throttles`."""
-        self._before: dict[tuple[Entity, str], float] = {}
+        self._rows: list[Sequence[float | None]] = []
+        """The last values of the counters of each of `_throttles`; None where there was none yet."""
+        self._before: dict[tuple[Entity, str], float | None] = {}
+        """The same by GPU and reason, from before the layouts changed."""
         self._by_reason: dict[str, float] = {}
         self._of_reason: dict[str, Series] = {}
         self._throttled = 0.0
@@ -187,18 +188,17 @@ class NodeSums:
         A GPU that falls silent takes nothing away, and one whose driver counts from 0 again adds only what it grows
         from there. Reasons that overlap count once in the total of all.
         """
-        for number, (gpu, counters) in enumerate(self._throttles):
+        for number, (_, counters) in enumerate(self._throttles):
             row = [values[frame][place] for _, (frame, place) in counters]
-            if row == self._rows[number]:  # as nearly always
+            old = self._rows[number]
+            if row == old:  # as nearly always
                 continue
             self._rows[number] = row
             most = 0.0
-            for (reason, _), now in zip(counters, row, strict=True):
-                growth = now - self._before.get((gpu, reason), now)
-                self._before[gpu, reason] = now
-                if growth > 0:
-                    self._by_reason[reason] += growth
-                    most = max(most, growth)
+            for (reason, _), before, now in zip(counters, old, row, strict=True):
+                if before is not None and now > before:
+                    self._by_reason[reason] += now - before
+                    most = max(most, now - before)
             self._throttled += most
 
     def _find(self, layouts: tuple[Layout, ...]) -> None:
@@ -227,8 +227,10 @@ class NodeSums:
         ]
         for job, held in jobs.items():
             self._sums += _sums_of(job, held, found)
+        for throttle, row in zip(self._throttles, self._rows, strict=True):
+            self._before.update({(throttle.gpu, reason): row[n] for n, (reason, _) in enumerate(throttle.counters)})
         self._throttles = [_Throttle(gpu, tuple(each)) for gpu, each in counters.items()]
-        self._rows = [[] for _ in self._throttles]
+        self._rows = [[self._before.get((gpu, reason)) for reason, _ in each] for gpu, each in self._throttles]
         for reason in (reason for each in self._throttles for reason, _ in each.counters):
             self._by_reason.setdefault(reason, 0.0)
             self._of_reason.setdefault(reason, Series(_THROTTLE_OF, Node(), (("reason", reason),)))

@@ -239,13 +239,20 @@ class Sampler:
         frames: list[Frame] = []
         shown: list[Key] = []
         missing: list[Source] = []
-        patience = self._device_patience(now.mono)
+        slack = self._slack(now.mono)
+        patience = self.settings.patience(Lane.FAST) + slack
         silent = self._overdue.look(self._flights, now.mono, patience)
         for backend, detail in silent.items():
             self.health.overdue(backend, detail)
         devices: dict[str, Trouble | None] = {}
         for key, block in self._blocks.items():
-            trouble = self._withdrawn(key, block, now.mono, devices, silent)
+            backend, channel, lane = key
+            if backend in silent:
+                trouble: Trouble | None = Trouble(Reason.TIMEOUT, silent[backend])
+            else:
+                if channel and channel not in devices:
+                    devices[channel] = self._gpus.trouble(channel, block.at, now.mono, patience)
+                trouble = devices.get(channel) or self._overdue_read(backend, lane, now.mono - block.at, slack)
             if trouble is None:
                 frames.append(block.frame)
                 shown.append(key)
@@ -322,25 +329,11 @@ class Sampler:
             shown = links.beside(at, shown, self.settings.slow / 2, self.settings.patience(Lane.SLOW))
         self._blocks[key] = Block(at, shown, [*gaps, *rejected] if rejected else gaps)
 
-    def _withdrawn(
-        self, key: Key, block: Block, now: float, devices: dict[str, Trouble | None], silent: Mapping[str, str]
-    ) -> Trouble | None:
-        """Return why a block's readings are not shown any more, or None; `devices` collects the verdict on each
-        device.
-        """
-        backend, channel, lane = key
-        if backend in silent:
-            return Trouble(Reason.TIMEOUT, silent[backend])
-        if channel:
-            if channel not in devices:
-                devices[channel] = self._gpus.trouble(channel, block.at, now, self._device_patience(now))
-            trouble = devices[channel]
-            if trouble is not None:
-                return trouble
-        age = now - block.at
-        if age > self._patience(backend, lane) + self._slack(now):
-            return Trouble(Reason.TIMEOUT, f"{backend} did not finish a {lane.value} read for {age:.1f} s")
-        return None
+    def _overdue_read(self, backend: str, lane: Lane, age: float, slack: float) -> Trouble | None:
+        """Return why a lane's last read, `age` seconds ago, is not shown any more; None if it is."""
+        if age <= self._patience(backend, lane) + slack:
+            return None
+        return Trouble(Reason.TIMEOUT, f"{backend} did not finish a {lane.value} read for {age:.1f} s")
 
     def _patience(self, backend: str, lane: Lane) -> float:
         """Return seconds after which a backend's last read no longer says anything about the present."""
