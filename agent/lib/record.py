@@ -41,18 +41,18 @@ class Record(metaclass=_RecordType):
 
     def __init__(self, *values: Any, **named: Any) -> None:
         kind = type(self)
-        fields = kind._fields
-        if len(values) == len(fields) and not named:
-            for field, value in zip(fields, values, strict=True):
-                setattr(self, field, value)
-            return
-        if len(values) > len(fields) or not named.keys() <= set(fields[len(values) :]):
-            raise TypeError(f"{kind.__name__}: has the fields {fields}, got {len(values)} values and {sorted(named)}")
-        given = {**kind._defaults, **dict(zip(fields, values, strict=False)), **named}
-        for field in fields:
-            if field not in given:
+        fields, defaults = kind._fields, kind._defaults
+        for field, value in zip(fields, values, strict=False):
+            setattr(self, field, value)
+        for field in fields[len(values) :]:
+            if field in named:
+                setattr(self, field, named.pop(field))
+            elif field in defaults:
+                setattr(self, field, defaults[field])
+            else:
                 raise TypeError(f"{kind.__name__}: {field} is missing")
-            setattr(self, field, given[field])
+        if named or len(values) > len(fields):
+            raise TypeError(f"{kind.__name__}: has the fields {fields}, got {len(values)} values and {sorted(named)}")
 
     def __eq__(self, other: object) -> bool:
         kind = type(self)
