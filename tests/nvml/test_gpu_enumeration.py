@@ -222,7 +222,7 @@ def test_a_system_without_threads_to_give_costs_time_and_nothing_else(monkeypatc
     refused: list[Any] = []
 
     def refuse(thread: threading.Thread) -> None:
-        if thread.name == "enlist-1" and len(refused) < 3:
+        if thread.name == "identify-1" and len(refused) < 3:
             refused.append(thread.name)
             raise error
         start(thread)
@@ -233,20 +233,20 @@ def test_a_system_without_threads_to_give_costs_time_and_nothing_else(monkeypatc
     wait_until(lambda: len(node.there(after=RETRY_SECONDS)) == 2)
 
 
-def test_a_call_that_is_out_is_not_sent_again_and_can_be_when_it_is_back():
-    errands, release, calls = CallThreads(), threading.Event(), []
+def test_a_call_in_flight_is_not_started_again_until_it_has_returned():
+    call_threads, release, calls = CallThreads(), threading.Event(), []
 
     def call() -> None:
         calls.append(1)
         release.wait(10)
 
-    assert [errands.send("a", call) for _ in range(10)] == [True] + [False] * 9
-    assert errands.send("b", lambda: None)
-    errands.wait(["b"], 10)
-    assert (errands.is_out("a"), errands.is_out("b")) == (True, False)
+    assert [call_threads.start("a", call) for _ in range(10)] == [True] + [False] * 9
+    assert call_threads.start("b", lambda: None)
+    call_threads.wait(["b"], 10)
+    assert (call_threads.is_in_flight("a"), call_threads.is_in_flight("b")) == (True, False)
     release.set()
-    errands.wait(["a", "b"], 10)
-    assert not errands.busy
-    assert errands.send("a", call)
-    errands.wait(["a"], 10)
+    call_threads.wait(["a", "b"], 10)
+    assert not call_threads.any_in_flight
+    assert call_threads.start("a", call)
+    call_threads.wait(["a"], 10)
     assert len(calls) == 2
