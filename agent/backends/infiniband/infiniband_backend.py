@@ -112,7 +112,7 @@ class PortReadPlan:
         """Close what should no longer be open; a file in which a reader hangs is closed when the reader is out."""
         waiting = []
         for device, attribute in self._orphans:
-            if self._relay.holds(device, attribute.path):
+            if self._relay.is_hanging(device, attribute.path):
                 waiting.append((device, attribute))
             else:
                 attribute.release()
