@@ -246,9 +246,7 @@ def _check_users(users: Mapping[str, str], fail: Fail) -> None:
         if match is None:
             fail(key, "is not a bcrypt hash; make one with: htpasswd -nBC 10 ''")
         if not 4 <= int(match[1]) <= MAX_COST:
-            fail(
-                key, f"the cost of the hash is {match[1]}; use one from 04 to {MAX_COST}: each step takes twice as long"
-            )
+            fail(key, f"the cost of the hash is {match[1]}; use one from 04 to {MAX_COST}: each step doubles its time")
         if ":" in name:
             fail(key, "a user name with a colon can never log in (RFC 7617); choose another")
 
