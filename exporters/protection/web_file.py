@@ -95,7 +95,7 @@ class WebFileError(UserError):
 class ServerTls(msgspec.Struct, frozen=True):
     """The section `tls_server_config`. At least one of `cert` and `cert_file` is empty, and so on; paths are absolute.
 
-    `client_auth_type` is one of POLICIES. If `client_allowed_sans` is None, any verified client may connect.
+    `client_auth_type` is one of POLICIES. Without `client_allowed_sans` any verified client may connect.
     """
 
     cert: str = ""
