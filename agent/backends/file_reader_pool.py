@@ -3,7 +3,7 @@
 A read of sysfs or procfs may hang for a minute or forever: an adapter whose firmware does not answer, a disk that is
 gone. So a caller groups its files by device, and one reader thread goes through all devices. When a file blocks it for
 longer than `CHECK_SECONDS`, another reader takes over the waiting devices. When that file has not answered within the
-caller's timeout, the round ends without it: its reader is abandoned, and another one continues after that file. A
+caller's timeout, the round continues without it: its reader is abandoned, and another one continues after that file. A
 device blocks at most two readers, because one whose firmware hangs answers nothing, and a file never has more than one
 read in flight.
 

@@ -138,7 +138,7 @@ class _PendingGpu:
 
 
 class GpuEnumerator:
-    """Identifies every GPU, and makes a channel of it. For one thread; a call may take `timeout` seconds."""
+    """Identifies every GPU, and makes a channel of it. For one thread. A GPU may take `timeout` seconds to answer."""
 
     def __init__(self, driver: Driver, call_threads: CallThreads, make_channel: MakeChannel, timeout: float) -> None:
         self._driver = driver

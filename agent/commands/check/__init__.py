@@ -55,7 +55,7 @@ def add_arguments(parser: Parser) -> None:
     add("--expect", metavar="NAME|FILE", help="expectations: shipped ones by name, a file, auto or none (default: "
         "expectations in the configuration, else auto: by the GPUs)")  # fmt: skip
     add("--learn", nargs="?", const="-", metavar="FILE",
-        help="do not check: write what this node has now, as expectations, to FILE (default standard output)")  # fmt: skip
+        help="do not check: write what this node has now, as expectations, to FILE (default stdout)")  # fmt: skip
     add("--only", action="append", default=[], metavar="NAME[,NAME]", help="run only these checks")
     add("--skip", action="append", default=[], metavar="NAME[,NAME]", help="skip these checks")
     add("--agent", choices=AGENT_WORDS, help="whether the firing alerts of the running agent count: auto if one "
